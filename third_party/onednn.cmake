@@ -1,0 +1,59 @@
+# oneDNN as traingraph::dnnl: a copy with a name and soname of our own. Other packages install
+# libdnnl.so.3 too, and of two libraries with one soname the first one loaded serves both.
+
+execute_process(
+  COMMAND "${Python_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/locate_onednn.py"
+  OUTPUT_VARIABLE onednn_directory
+  ERROR_VARIABLE onednn_error
+  RESULT_VARIABLE onednn_result
+  OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT onednn_result EQUAL 0)
+  message(FATAL_ERROR
+    "oneDNN was not found: ${onednn_error}"
+    "Install it with: pip install onednn-devel-cpu-gomp==2023.2.0")
+endif()
+# FORCE: under build isolation the path is another one in each build.
+set(dnnl_DIR "${onednn_directory}" CACHE PATH "Directory of dnnl-config.cmake" FORCE)
+
+block(PROPAGATE DNNL_CPU_RUNTIME)
+  # Its package files ask for the policies of CMake 2.6: CMake 4 refuses that, older ones complain.
+  set(CMAKE_POLICY_VERSION_MINIMUM 3.10)
+  if(CMAKE_VERSION VERSION_LESS 4)
+    set(CMAKE_WARN_DEPRECATED OFF)
+  endif()
+  find_package(dnnl 3.2 CONFIG REQUIRED)
+endblock()
+if(NOT DNNL_CPU_RUNTIME STREQUAL "OMP")
+  message(FATAL_ERROR "oneDNN must share the OpenMP runtime of the core, it uses ${DNNL_CPU_RUNTIME}")
+endif()
+
+find_program(TRAINGRAPH_PATCHELF patchelf NO_CACHE REQUIRED)
+
+get_target_property(onednn_include DNNL::dnnl INTERFACE_INCLUDE_DIRECTORIES)
+get_target_property(onednn_library DNNL::dnnl IMPORTED_LOCATION_RELEASE)
+set(private_include "${PROJECT_BINARY_DIR}/onednn/include")
+set(private_library "${PROJECT_BINARY_DIR}/lib/libtraingraph_dnnl.so")
+
+# Headers are copied as well: compile commands then stay the same from one isolated build to the
+# next, and a kept build directory compiles only what changed.
+file(GLOB_RECURSE onednn_headers RELATIVE "${onednn_include}"
+  "${onednn_include}/dnnl*.h" "${onednn_include}/dnnl*.hpp" "${onednn_include}/oneapi/dnnl/*")
+foreach(header IN LISTS onednn_headers)
+  get_filename_component(folder "${private_include}/${header}" DIRECTORY)
+  file(MAKE_DIRECTORY "${folder}")
+  file(COPY_FILE "${onednn_include}/${header}" "${private_include}/${header}" ONLY_IF_DIFFERENT)
+endforeach()
+
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+file(COPY_FILE "${onednn_library}" "${private_library}.new")
+execute_process(
+  COMMAND "${TRAINGRAPH_PATCHELF}" --set-soname libtraingraph_dnnl.so "${private_library}.new"
+  COMMAND_ERROR_IS_FATAL ANY)
+file(COPY_FILE "${private_library}.new" "${private_library}" ONLY_IF_DIFFERENT)
+file(REMOVE "${private_library}.new")
+
+add_library(traingraph::dnnl SHARED IMPORTED GLOBAL)
+set_target_properties(traingraph::dnnl PROPERTIES
+  IMPORTED_LOCATION "${private_library}"
+  IMPORTED_SONAME libtraingraph_dnnl.so
+  INTERFACE_INCLUDE_DIRECTORIES "${private_include}")
