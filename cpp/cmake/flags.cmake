@@ -1,0 +1,32 @@
+# Flags of our own sources, and what every compiled part of the core needs.
+
+add_library(traingraph_flags INTERFACE)
+target_compile_options(traingraph_flags INTERFACE
+  -Wall -Wextra $<$<BOOL:${TRAINGRAPH_WERROR}>:-Werror>
+  # Never -ffast-math: it removes NaN tests and changes the rounding mode of the importing process.
+  -fno-math-errno
+  # Messages with __FILE__ name the file within the project, not within the builder's disk.
+  "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+
+if(TRAINGRAPH_SANITIZE)
+  list(JOIN TRAINGRAPH_SANITIZE "," sanitizers)
+  target_compile_options(traingraph_flags INTERFACE
+    -fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(traingraph_flags INTERFACE -fsanitize=${sanitizers})
+endif()
+
+# For targets that are part of the core or look inside it.
+add_library(traingraph_internals INTERFACE)
+target_compile_features(traingraph_internals INTERFACE cxx_std_20)
+target_compile_definitions(traingraph_internals INTERFACE TRAINGRAPH_BUILDING)
+target_include_directories(traingraph_internals INTERFACE
+  "${PROJECT_SOURCE_DIR}/cpp/include" "${PROJECT_SOURCE_DIR}/cpp/src")
+target_link_libraries(traingraph_internals INTERFACE
+  traingraph::dnnl OpenMP::OpenMP_CXX Threads::Threads ${CMAKE_DL_LIBS} traingraph_flags)
+
+# Own vectorised loops exist once per x86-64 level, elsewhere once as `generic`.
+set(TRAINGRAPH_ISA_LEVELS generic)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(TRAINGRAPH_ISA_LEVELS v2 v3 v4)
+  target_compile_definitions(traingraph_internals INTERFACE TRAINGRAPH_X86_LEVELS)
+endif()
