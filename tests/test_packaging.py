@@ -1,0 +1,220 @@
+"""The installed package and the install trees: what an application that embeds the core meets."""
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import traingraph
+from traingraph import _core
+
+ROOT = Path(__file__).resolve().parents[1]
+# Not the directory of __init__.py: in an editable install that is the source tree.
+PACKAGE = Path(_core.__file__).parent
+EMBED = ROOT / "examples" / "embed"
+HEADERS = ROOT / "tests" / "embed"
+
+STANDARD_HEADER = re.compile(r"[a-z_]+")
+
+
+def run(*command: object) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def cmake(source: Path, build: Path, *options: str) -> None:
+    run("cmake", "-G", "Ninja", "-S", source, "-B", build, *options)
+    run("cmake", "--build", build)
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Install prefixes by form. Both forms hold the same objects, so the second only links."""
+    build = tmp_path_factory.mktemp("build")
+    prefixes = {"wheel": PACKAGE}
+    for form, shared in ("shared", "ON"), ("static", "OFF"):
+        cmake(
+            ROOT,
+            build,
+            "-DCMAKE_BUILD_TYPE=Release",
+            f"-DBUILD_SHARED_LIBS={shared}",
+            f"-DPython_EXECUTABLE={sys.executable}",
+        )
+        staging = tmp_path_factory.mktemp("staging") / form
+        run("cmake", "--install", build, "--prefix", staging)
+        # Moved after installing: the package must not remember where it was put.
+        prefixes[form] = Path(shutil.move(staging, tmp_path_factory.mktemp("prefix") / form))
+    return prefixes
+
+
+@pytest.mark.parametrize("form", ["shared", "static", "wheel"])
+def test_example_trains_inside_an_application(
+    trees: dict[str, Path], form: str, tmp_path: Path
+) -> None:
+    cmake(EMBED, tmp_path, f"-DCMAKE_PREFIX_PATH={trees[form]}")
+    assert run(tmp_path / "embed") == "y = 2.000 x + 5.000\n"
+
+
+def test_example_is_short() -> None:
+    assert len((EMBED / "main.cpp").read_text().splitlines()) <= 60
+
+
+def test_static_form_links_only_onednn_from_the_package(
+    trees: dict[str, Path], tmp_path: Path
+) -> None:
+    cmake(EMBED, tmp_path, f"-DCMAKE_PREFIX_PATH={trees['static']}")
+    assert {name for name in needed(tmp_path / "embed") if "traingraph" in name} == {
+        "libtraingraph_dnnl.so"
+    }
+
+
+def test_public_headers_compile_alone(trees: dict[str, Path], tmp_path: Path) -> None:
+    cmake(HEADERS, tmp_path, f"-DCMAKE_PREFIX_PATH={trees['shared']}")
+
+
+def test_cmake_dir_names_the_installed_package() -> None:
+    prefix = Path(run(sys.executable, "-m", "traingraph", "--cmake-dir").strip())
+    assert list(prefix.glob("**/traingraph-config.cmake"))
+    assert PACKAGE in (prefix, *prefix.parents)
+
+
+def test_public_headers_include_nothing_foreign() -> None:
+    headers = sorted((PACKAGE / "include").rglob("*.h"))
+    assert headers
+    for header in headers:
+        for included in re.findall(r'#\s*include\s*[<"]([^>"]+)', header.read_text()):
+            own = included.startswith("traingraph/")
+            assert own or STANDARD_HEADER.fullmatch(included), f"{header.name}: {included}"
+
+
+# --- binaries ------------------------------------------------------------------------------------
+
+
+def dynamic(library: Path, tag: str) -> list[str]:
+    return re.findall(rf"\({tag}\).*\[(.*)\]", run("readelf", "-d", library))
+
+
+def needed(library: Path) -> list[str]:
+    return dynamic(library, "NEEDED")
+
+
+def test_core_exports_only_its_namespace() -> None:
+    symbols = run("nm", "-D", "-C", "--defined-only", PACKAGE / "lib/libtraingraph.so").splitlines()
+    names = [line.split(maxsplit=2)[2] for line in symbols]
+    data = re.compile(r"(typeinfo for|typeinfo name for|vtable for) ")
+    assert [name for name in names if not data.sub("", name).startswith("traingraph::")] == []
+    assert any(name.startswith("traingraph::TrainingGraph::execute(") for name in names)
+    assert "typeinfo for traingraph::ShapeError" in names
+
+
+def test_core_links_a_private_onednn() -> None:
+    private = PACKAGE / "lib/libtraingraph_dnnl.so"
+    assert dynamic(private, "SONAME") == [private.name]
+    for library in PACKAGE.rglob("*.so"):
+        assert not [name for name in needed(library) if name.startswith("libdnnl")]
+    assert private.name in needed(PACKAGE / "lib/libtraingraph.so")
+
+
+def test_libraries_find_each_other_by_origin() -> None:
+    assert dynamic(PACKAGE / "lib/libtraingraph.so", "RUNPATH") == ["$ORIGIN"]
+    assert "libtraingraph.so" in needed(Path(_core.__file__))
+    assert dynamic(Path(_core.__file__), "RUNPATH") == ["$ORIGIN/lib"]
+
+
+def test_another_onednn_in_the_process_is_not_used() -> None:
+    """With the public libdnnl loaded first, the core still runs on its own copy and one libgomp."""
+    files = importlib.metadata.files("onednn-cpu-gomp") or []
+    public = next(file for file in files if file.name == "libdnnl.so.3").locate()
+    script = f"""
+import ctypes
+ctypes.CDLL({str(public)!r})
+import traingraph
+with open("/proc/self/maps") as maps:
+    print("\\n".join({{line.split()[-1] for line in maps if ".so" in line}}))
+"""
+    loaded = [Path(line).name for line in run(sys.executable, "-c", script).splitlines()]
+    assert "libtraingraph_dnnl.so" in loaded
+    assert len([name for name in loaded if name.startswith("libgomp")]) == 1
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="one level on other processors")
+def test_levels_share_no_inline_functions(trees: dict[str, Path]) -> None:
+    """An inline function that an object of a high level leaves for others could be the one kept."""
+    listing = run("nm", "-C", "--defined-only", trees["static"] / "lib/libtraingraph.a")
+    checked = set()
+    for member in re.split(r"\n(?=\S+\.o:\n)", listing):
+        symbols = re.findall(r"^[0-9a-f]+ (\w) (.*)$", member, re.MULTILINE)
+        levels = {level for _, name in symbols for level in re.findall(r"\bv[34]::", name)}
+        for level in levels:
+            checked.add(level)
+            shared = [name for kind, name in symbols if kind in "WVu" and level not in name]
+            assert not shared, f"{member.splitlines()[0]} at {level} also defines {shared}"
+    assert checked == {"v3::", "v4::"}
+
+
+def versions(library: Path, name: str) -> set[tuple[int, ...]]:
+    found = re.findall(rf"\b{name}_([0-9.]+)\b", run("readelf", "--version-info", library))
+    return {tuple(map(int, version.split("."))) for version in found}
+
+
+def test_private_onednn_runs_on_old_systems() -> None:
+    assert max(versions(PACKAGE / "lib/libtraingraph_dnnl.so", "GLIBC")) <= (2, 28)
+
+
+def test_vector_functions_are_the_old_ones() -> None:
+    """libmvec's exp, log, sin, cos and pow came with glibc 2.22, others only with 2.35."""
+    symbols = run("nm", "-D", "--undefined-only", PACKAGE / "lib/libtraingraph.so")
+    used = re.findall(r"_ZGV\S+", symbols)
+    assert [name for name in used if not name.endswith("@GLIBC_2.22")] == []
+
+
+@pytest.mark.skipif("AUDITWHEEL_PLAT" not in os.environ, reason="needs a manylinux image")
+def test_release_wheel_runs_on_old_systems() -> None:
+    floor = tuple(map(int, re.findall(r"\d+", os.environ["AUDITWHEEL_PLAT"])[:2]))
+    for library in PACKAGE.rglob("*.so"):
+        assert max(versions(library, "GLIBC")) <= floor, library
+
+
+# --- metadata and files --------------------------------------------------------------------------
+
+
+def test_version_has_one_source() -> None:
+    package = PACKAGE / "lib/cmake/traingraph/traingraph-config-version.cmake"
+    assert importlib.metadata.version("traingraph") == traingraph.__version__
+    assert f'set(PACKAGE_VERSION "{traingraph.__version__}")' in package.read_text()
+
+
+def test_numpy_is_the_only_dependency() -> None:
+    requires = importlib.metadata.requires("traingraph") or []
+    assert [line for line in requires if "extra ==" not in line] == ["numpy"]
+
+
+def test_licences_are_shipped() -> None:
+    files = importlib.metadata.files("traingraph") or []
+    licences = {
+        str(file).split("licenses/", 1)[1]: file.locate()
+        for file in files
+        if ".dist-info/licenses/" in str(file)
+    }
+    assert "MIT License" in Path(licences["LICENSE"]).read_text()
+    onednn = "third_party/licenses/onednn/"
+    assert "Apache License" in Path(licences[onednn + "LICENSE"]).read_text()
+    assert Path(licences[onednn + "THIRD-PARTY-PROGRAMS"]).stat().st_size > 10_000
+
+
+def test_installed_names_are_our_own() -> None:
+    """No file, header folder or library that could shadow another package's."""
+    files = [Path(str(file)) for file in importlib.metadata.files("traingraph") or []]
+    tops = {file.parts[0] for file in files if not file.parts[0].startswith("..")}
+    assert {re.sub(r"-[0-9.]+\.dist-info$", "", top) for top in tops} == {"traingraph"}
+    assert {path.name for path in (PACKAGE / "include").iterdir()} == {"traingraph"}
+    assert {path.name for path in (PACKAGE / "lib/cmake").iterdir()} == {"traingraph"}
+    libraries = {path.name for path in (PACKAGE / "lib").iterdir() if path.is_file()}
+    assert libraries == {"libtraingraph.so", "libtraingraph_dnnl.so"}
