@@ -1,0 +1,69 @@
+#pragma once
+
+#include <traingraph/layer.h>
+
+namespace traingraph {
+
+enum class ConvolutionType : int { kStandard = 0, kTransposed = 1, kDepthwise = 2 };
+
+// Sizes in pixels; y is the height, x the width.
+struct TRAINGRAPH_API ConvolutionDescriptor {
+  ConvolutionType type = ConvolutionType::kStandard;
+  std::int64_t kernel_height = 1;
+  std::int64_t kernel_width = 1;
+  std::int64_t input_feature_channel_count = 1;
+  std::int64_t output_feature_channel_count = 1;
+  std::int64_t group_count = 1;
+  std::int64_t stride_y = 1;
+  std::int64_t stride_x = 1;
+  std::int64_t dilation_y = 1;
+  std::int64_t dilation_x = 1;
+  PaddingPolicy padding_policy = PaddingPolicy::kSame;
+  std::int64_t padding_y = 0;
+  std::int64_t padding_x = 0;
+};
+
+// Shapes: x (N, C, H, W) → (N, O, P, Q); weights (O, C / groups, kh, kw) in that element order,
+// held by a tensor of any shape with as many elements; biases O elements.
+class TRAINGRAPH_API Convolution final : public Layer {
+ public:
+  Convolution(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor descriptor);
+  // Makes its own parameters: Glorot-uniform weights with real fans, zero biases.
+  explicit Convolution(ConvolutionDescriptor descriptor, bool with_biases = true);
+
+  const ConvolutionDescriptor& descriptor() const { return descriptor_; }
+  TensorParameter& weights() { return weights_; }
+  // tensor is null without biases
+  TensorParameter& biases() { return biases_; }
+  std::vector<TensorParameter*> parameters() override;
+  std::string description() const override;
+  void emit(Emitter& emitter) const override;
+
+ private:
+  ConvolutionDescriptor descriptor_;
+  TensorParameter weights_;
+  TensorParameter biases_;
+};
+
+// y = x Wᵀ + b on the last axis, or (N, C, 1, 1) → (N, O, 1, 1). Weights (O, C) row-major, held by
+// a tensor of any shape with as many elements.
+class TRAINGRAPH_API FullyConnected final : public Layer {
+ public:
+  FullyConnected(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor descriptor);
+  explicit FullyConnected(ConvolutionDescriptor descriptor, bool with_biases = true);
+  FullyConnected(std::int64_t inputs, std::int64_t outputs, bool with_biases = true);
+
+  const ConvolutionDescriptor& descriptor() const { return descriptor_; }
+  TensorParameter& weights() { return weights_; }
+  TensorParameter& biases() { return biases_; }
+  std::vector<TensorParameter*> parameters() override;
+  std::string description() const override;
+  void emit(Emitter& emitter) const override;
+
+ private:
+  ConvolutionDescriptor descriptor_;
+  TensorParameter weights_;
+  TensorParameter biases_;
+};
+
+}  // namespace traingraph

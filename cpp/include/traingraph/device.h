@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <traingraph/export.h>
+#include <traingraph/types.h>
+
+namespace traingraph {
+
+// Where a graph runs: a backend and, for backends with several devices, an index. A value; two
+// devices are equal when they name the same hardware.
+class TRAINGRAPH_API Device {
+ public:
+  static Device cpu();
+  // Raises DeviceError that says what is missing when there is no usable GPU.
+  static Device gpu(int index = 0);
+  static Device any();
+  // Plain loops in float32 and float64: the oracle.
+  static Device reference();
+  // A backend by its name ("cpu", "reference", "null", …), also "gpu", "gpu:1" and "any".
+  static Device named(const std::string& text);
+  static Device of_type(DeviceType type);
+
+  DeviceType type() const { return type_; }
+  DeviceType actual_type() const;
+  const std::string& backend() const { return backend_; }
+  int index() const { return index_; }
+  std::string description() const;
+
+  bool operator==(const Device& other) const = default;
+
+ private:
+  Device(DeviceType type, std::string backend, int index);
+
+  DeviceType type_;
+  std::string backend_;
+  int index_;
+};
+
+// Process-wide settings.
+class TRAINGRAPH_API Platform {
+ public:
+  // Seed of random initialisers and of dropout layers without a seed of their own.
+  static void set_rng_seed(std::uint64_t seed);
+  static std::optional<std::uint64_t> rng_seed();
+
+  // Threads that one step may use. Programs compile again when the number changes.
+  static void set_thread_count(int count);
+  static int thread_count();
+
+  static std::string version();
+  static std::string onednn_version();
+  // Instruction level of the CPU backend's own loops: "v2", "v3", "v4" or "generic".
+  static std::string instruction_set();
+  static std::vector<std::string> backends();
+};
+
+}  // namespace traingraph

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include <traingraph/export.h>
+
+// The one hierarchy of errors. Texts read `[subject] expected … but got … at layer N 'label'`.
+namespace traingraph {
+
+class TRAINGRAPH_API Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  ~Error() override;
+};
+
+// The caller's mistake, found while building, binding or compiling (Python: ValueError).
+class TRAINGRAPH_API InvalidArgument : public Error {
+ public:
+  using Error::Error;
+  ~InvalidArgument() override;
+};
+
+// Extents that do not fit (Python: ValueError).
+class TRAINGRAPH_API ShapeError : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+  ~ShapeError() override;
+};
+
+// A data type that does not fit and must not be converted (Python: TypeError).
+class TRAINGRAPH_API DataTypeError : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+  ~DataTypeError() override;
+};
+
+// A valid graph that the chosen device cannot run; lists the reasons (Python: NotImplementedError).
+class TRAINGRAPH_API Unsupported : public Error {
+ public:
+  using Error::Error;
+  ~Unsupported() override;
+};
+
+// Memory asked for, available, and what holds the rest (Python: MemoryError).
+class TRAINGRAPH_API OutOfMemory : public Error {
+ public:
+  using Error::Error;
+  ~OutOfMemory() override;
+};
+
+// A vendor's call failed: the call, its code, its text (Python: RuntimeError).
+class TRAINGRAPH_API DeviceError : public Error {
+ public:
+  using Error::Error;
+  ~DeviceError() override;
+};
+
+// A defect of this library (Python: RuntimeError).
+class TRAINGRAPH_API InternalError : public Error {
+ public:
+  using Error::Error;
+  ~InternalError() override;
+};
+
+}  // namespace traingraph

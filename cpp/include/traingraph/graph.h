@@ -1,0 +1,146 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <traingraph/device.h>
+#include <traingraph/export.h>
+#include <traingraph/layer.h>
+#include <traingraph/memory_plan.h>
+#include <traingraph/optimizer.h>
+#include <traingraph/tensor.h>
+
+namespace traingraph {
+
+struct GraphState;
+struct ExecutionState;
+
+// Tensors by the names they are fed and read under.
+using NamedTensors = std::vector<std::pair<std::string, TensorPtr>>;
+using NamedData = std::vector<std::pair<std::string, TensorData>>;
+
+// (result, error, seconds). The result is null and the error is set after a failure.
+using CompletionHandler = std::function<void(TensorPtr, std::exception_ptr, double)>;
+
+// One submitted execution. A value; copies name the same execution.
+class TRAINGRAPH_API Execution {
+ public:
+  Execution() = default;
+  explicit Execution(std::shared_ptr<ExecutionState> state);
+  bool done() const;
+  // Returns when the work is done; raises what it raised.
+  void wait() const;
+  // The loss of a training execute or forward, the last result of inference: a copy with data type
+  // and shape. bytes is null for gradient and update. Waits.
+  TensorData result() const;
+  // Waits. 0 without the profiling option.
+  double seconds() const;
+  // Calls f when the work is done, at once when it already is.
+  void then(std::function<void()> f) const;
+
+ private:
+  std::shared_ptr<ExecutionState> state_;
+};
+
+// Layers and the tensors between them.
+class TRAINGRAPH_API Graph {
+ public:
+  Graph();
+  virtual ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  // Adds a layer over sources and returns its first result. Raises ShapeError, InvalidArgument,
+  // DataTypeError naming the layer when it cannot take them.
+  TensorPtr node(const LayerPtr& layer, const TensorPtr& source);
+  TensorPtr node(const LayerPtr& layer, const std::vector<TensorPtr>& sources,
+                 bool disable_update = false);
+  TensorPtr node(const LayerPtr& layer, const std::vector<TensorPtr>& sources,
+                 const std::vector<TensorPtr>& loss_labels);
+  TensorPtr concatenate(const std::vector<TensorPtr>& sources, std::int64_t dimension);
+  TensorPtr reshape(Shape shape, const TensorPtr& source);
+  TensorPtr transpose(std::vector<std::int64_t> dimensions, const TensorPtr& source);
+
+  std::optional<Device> device() const;
+  std::vector<LayerPtr> layers() const;
+  std::vector<TensorPtr> source_tensors(const LayerPtr& layer) const;
+  std::vector<TensorPtr> result_tensors(const LayerPtr& layer) const;
+  // A table: layer, result shape, parameters.
+  std::string summary() const;
+  // The graph as a DOT digraph.
+  std::string summarized_dot_description() const;
+
+  // Writes inputs, labels or user gradients for the split calls; data is copied.
+  void bind_and_write_data(const NamedData& data, const NamedTensors& tensors,
+                           std::int64_t batch_size = 0);
+
+  GraphState& state() const { return *state_; }
+
+ protected:
+  std::shared_ptr<GraphState> state_;
+};
+
+using GraphPtr = std::shared_ptr<Graph>;
+
+// One call's data. Arrays that fit are used in place.
+struct TRAINGRAPH_API ExecutionArguments {
+  NamedData inputs;
+  NamedData loss_labels;
+  NamedData loss_label_weights;
+  NamedData outputs;
+  std::int64_t batch_size = 0;  // 0: from the tensors
+  ExecutionOptions options = ExecutionOptions::kNone;
+  CompletionHandler completion_handler;
+};
+
+// What training and inference graphs share: declaring, compiling, inspecting.
+class TRAINGRAPH_API ExecutableGraph : public Graph {
+ public:
+  void add_inputs(const NamedTensors& inputs, const NamedTensors& loss_labels = {},
+                  const NamedTensors& loss_label_weights = {});
+  void add_outputs(const NamedTensors& outputs);
+  void compile(CompilationOptions options, const Device& device);
+  // Bytes of saved, gradient, transient and workspace memory; known after compile.
+  std::size_t device_memory_size() const;
+  MemoryPlan memory_plan() const;
+  // The compiled program as text: ops, shapes, layouts, fusions.
+  std::string compiled_description() const;
+
+ protected:
+  ExecutableGraph(const std::vector<GraphPtr>& graphs, bool training);
+};
+
+class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
+ public:
+  TrainingGraph(const std::vector<GraphPtr>& graphs, LayerPtr loss_layer = nullptr,
+                OptimizerPtr optimizer = nullptr);
+
+  OptimizerPtr optimizer() const;
+  void compile_optimizer(OptimizerPtr optimizer);
+  void stop_gradient(const std::vector<TensorPtr>& tensors);
+  void set_training_tensor_parameters(const std::vector<TensorParameter>& parameters);
+
+  // Forward, loss, gradient, then the update if there is an optimizer.
+  Execution execute(ExecutionArguments arguments);
+  Execution execute_forward(ExecutionArguments arguments);
+  Execution execute_gradient(ExecutionArguments arguments);
+  Execution execute_optimizer_update(ExecutionArguments arguments);
+  // Copies updated parameters and running statistics to the tensors' host memory.
+  void synchronize_updates();
+  // The newest gradient of a layer's parameter, after a separate gradient call.
+  TensorData gradient_data(const TensorPtr& parameter, const LayerPtr& layer) const;
+};
+
+class TRAINGRAPH_API InferenceGraph final : public ExecutableGraph {
+ public:
+  explicit InferenceGraph(const std::vector<GraphPtr>& graphs);
+  Execution execute(ExecutionArguments arguments);
+};
+
+// Adds the layers one after another and returns the last result.
+TRAINGRAPH_API TensorPtr sequential(Graph& graph, TensorPtr x, const std::vector<LayerPtr>& layers);
+
+}  // namespace traingraph

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <traingraph/export.h>
+#include <traingraph/tensor.h>
+#include <traingraph/types.h>
+
+namespace traingraph {
+
+class Emitter;
+class Graph;
+
+// What the user composes. A layer belongs to one graph and knows how to write itself as ops.
+class TRAINGRAPH_API Layer : public std::enable_shared_from_this<Layer> {
+ public:
+  virtual ~Layer();
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+  // Unique per process, given at creation.
+  std::int64_t id() const { return id_; }
+  const std::string& label() const { return label_; }
+  void set_label(std::string label) { label_ = std::move(label); }
+  bool is_debugging_enabled() const { return is_debugging_enabled_; }
+  void set_debugging_enabled(bool enabled) { is_debugging_enabled_ = enabled; }
+  // Where the layer was compiled for; nothing before.
+  std::optional<DeviceType> device_type() const { return device_type_; }
+
+  // What updates may change; a graph freezes them with disable_update.
+  virtual std::vector<TensorParameter*> parameters() { return {}; }
+  // One line: kind and the attributes that matter.
+  virtual std::string description() const;
+  // Writes the layer as ops; raises a typed error when the sources do not fit.
+  virtual void emit(Emitter& emitter) const = 0;
+
+ protected:
+  explicit Layer(std::string label);
+
+ private:
+  friend class Graph;
+  friend struct GraphState;
+  std::int64_t id_;
+  std::string label_;
+  bool is_debugging_enabled_ = false;
+  std::optional<DeviceType> device_type_;
+  const void* owner_ = nullptr;  // the one graph this layer belongs to
+};
+
+using LayerPtr = std::shared_ptr<Layer>;
+
+}  // namespace traingraph

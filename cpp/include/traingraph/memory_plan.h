@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <traingraph/export.h>
+
+namespace traingraph {
+
+// What one compiled graph keeps in device memory.
+struct TRAINGRAPH_API MemoryPlan {
+  struct Entry {
+    std::string name;   // tensor or op, with its layer
+    std::string kind;   // bound, persistent, saved, gradient, exchange, transient, workspace
+    std::size_t bytes;
+  };
+  std::vector<Entry> entries;
+  std::size_t arena_bytes = 0;       // saved, gradient, transient, workspace: shared by reuse
+  std::size_t persistent_bytes = 0;  // parameters, moments, running statistics, constants
+  std::size_t staging_bytes = 0;     // copies of inputs that could not be used in place
+  // What the core asks its allocators for: arena + persistent + staging.
+  std::size_t total_bytes = 0;
+  // What libraries hold on their own, as far as they tell.
+  std::size_t library_bytes = 0;
+
+  // A table.
+  std::string to_string() const;
+};
+
+}  // namespace traingraph

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <traingraph/export.h>
+#include <traingraph/types.h>
+
+namespace traingraph {
+
+class UpdateEmitter;
+
+enum class RegularizationType : int { kNone = 0, kL1 = 1, kL2 = 2 };
+enum class GradientClippingType : int { kByValue = 0, kByNorm = 1, kByGlobalNorm = 2 };
+
+struct TRAINGRAPH_API OptimizerDescriptor {
+  float learning_rate = 1e-3f;
+  float gradient_rescale = 1.0f;
+  RegularizationType regularization_type = RegularizationType::kNone;
+  float regularization_scale = 0.0f;
+  bool applies_gradient_clipping = false;
+  GradientClippingType gradient_clipping_type = GradientClippingType::kByValue;
+  float gradient_clip_max = 1.0f;
+  float gradient_clip_min = -1.0f;
+  float maximum_clipping_norm = 1.0f;
+  float custom_global_norm = 0.0f;  // 0: the joint norm of all gradients
+};
+
+// A rule that turns a gradient into an update: clip, rescale, regularize, update. The learning rate
+// and the clipping switch may change at any time and take effect for executions submitted
+// afterwards. A new learning rate compiles nothing; switching clipping compiles once.
+class TRAINGRAPH_API Optimizer {
+ public:
+  virtual ~Optimizer();
+  const OptimizerDescriptor& descriptor() const { return descriptor_; }
+  float learning_rate() const { return descriptor_.learning_rate; }
+  void set_learning_rate(float value) { descriptor_.learning_rate = value; }
+  bool applies_gradient_clipping() const { return descriptor_.applies_gradient_clipping; }
+  void set_applies_gradient_clipping(bool value) { descriptor_.applies_gradient_clipping = value; }
+  // The t that the next update will use, starting at 1. One optimizer shared by several graphs
+  // counts the updates of all of them.
+  std::int64_t time_step() const { return time_step_; }
+  void set_time_step(std::int64_t value) { time_step_ = value; }
+
+  virtual std::shared_ptr<Optimizer> copy() const = 0;
+  virtual std::string description() const = 0;
+  // Names of the buffers kept per parameter, zero at the start.
+  virtual std::vector<std::string> slots() const = 0;
+  // The learning rate with this step's bias correction.
+  virtual double corrected_learning_rate(std::int64_t time_step) const;
+  // Writes the update of one parameter as a list of scalar instructions.
+  virtual void emit(UpdateEmitter& emitter) const = 0;
+
+ protected:
+  explicit Optimizer(OptimizerDescriptor descriptor);
+  Optimizer(const Optimizer&) = default;
+
+ private:
+  OptimizerDescriptor descriptor_;
+  std::int64_t time_step_ = 1;
+};
+
+using OptimizerPtr = std::shared_ptr<Optimizer>;
+
+// v = m v + lr g, p -= v; Nesterov: v = m v + g, p -= lr (g + m v).
+class TRAINGRAPH_API SGD final : public Optimizer {
+ public:
+  explicit SGD(OptimizerDescriptor descriptor, float momentum = 0.0f, bool nesterov = false);
+  float momentum() const { return momentum_; }
+  bool nesterov() const { return nesterov_; }
+  OptimizerPtr copy() const override;
+  std::string description() const override;
+  std::vector<std::string> slots() const override;
+  void emit(UpdateEmitter& emitter) const override;
+
+ private:
+  float momentum_;
+  bool nesterov_;
+};
+
+struct TRAINGRAPH_API AdamOptions {
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  bool uses_amsgrad = false;
+  std::int64_t time_step = 1;
+};
+
+// p -= lr sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + epsilon); epsilon is not corrected.
+class TRAINGRAPH_API Adam final : public Optimizer {
+ public:
+  explicit Adam(OptimizerDescriptor descriptor, AdamOptions options = {});
+  const AdamOptions& options() const { return options_; }
+  OptimizerPtr copy() const override;
+  std::string description() const override;
+  std::vector<std::string> slots() const override;
+  double corrected_learning_rate(std::int64_t time_step) const override;
+  void emit(UpdateEmitter& emitter) const override;
+
+ private:
+  AdamOptions options_;
+};
+
+// Adam whose L2 term is decoupled: p also decreases by lr * regularization_scale * p.
+class TRAINGRAPH_API AdamW final : public Optimizer {
+ public:
+  explicit AdamW(OptimizerDescriptor descriptor, AdamOptions options = {});
+  const AdamOptions& options() const { return options_; }
+  OptimizerPtr copy() const override;
+  std::string description() const override;
+  std::vector<std::string> slots() const override;
+  double corrected_learning_rate(std::int64_t time_step) const override;
+  void emit(UpdateEmitter& emitter) const override;
+
+ private:
+  AdamOptions options_;
+};
+
+struct TRAINGRAPH_API RMSPropOptions {
+  float momentum = 0.0f;
+  float alpha = 0.99f;
+  float epsilon = 1e-8f;
+  bool is_centered = false;
+};
+
+// n = alpha n + (1 - alpha) g^2; step = momentum step - lr g / (sqrt(n) + epsilon); p += step.
+class TRAINGRAPH_API RMSProp final : public Optimizer {
+ public:
+  explicit RMSProp(OptimizerDescriptor descriptor, RMSPropOptions options = {});
+  const RMSPropOptions& options() const { return options_; }
+  OptimizerPtr copy() const override;
+  std::string description() const override;
+  std::vector<std::string> slots() const override;
+  void emit(UpdateEmitter& emitter) const override;
+
+ private:
+  RMSPropOptions options_;
+};
+
+}  // namespace traingraph

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <traingraph/export.h>
+#include <traingraph/types.h>
+
+namespace traingraph {
+
+class Device;
+class Tensor;
+struct TensorState;
+using TensorPtr = std::shared_ptr<Tensor>;
+
+enum class RandomInitializerType : int {
+  kInvalid = 0,
+  kUniform = 1,
+  kGlorotUniform = 2,
+  kXavier = 3,
+};
+
+// Bytes in host memory with or without a shape of their own. `owner` keeps them alive; without one
+// the caller does, for as long as anything uses this value.
+struct TRAINGRAPH_API TensorData {
+  void* bytes = nullptr;
+  std::size_t length = 0;  // bytes
+  // kInvalid: raw bytes, which may be longer than the tensor needs. Otherwise `shape` must fit.
+  DataType data_type = DataType::kInvalid;
+  Shape shape;
+  bool writable = true;
+  std::shared_ptr<const void> owner;
+
+  // Raw bytes of the caller.
+  static TensorData raw(void* bytes, std::size_t length);
+  static TensorData raw(const void* bytes, std::size_t length);
+  // A dense float32 array of the caller.
+  static TensorData of(float* values, Shape shape);
+  static TensorData of(const float* values, Shape shape);
+  // A copy that owns itself.
+  static TensorData copy_of(const void* bytes, std::size_t length, DataType type, Shape shape);
+};
+
+// Shape (outermost first, images NCHW) and element type.
+struct TRAINGRAPH_API TensorDescriptor {
+  Shape shape;
+  DataType data_type = DataType::kFloat32;
+
+  TensorDescriptor() = default;
+  // Raises InvalidArgument for an empty shape, an extent below 1 or a type without storage.
+  TensorDescriptor(Shape shape, DataType data_type = DataType::kFloat32);
+
+  // Bytes between neighbours along each axis, dense row-major.
+  Shape stride() const;
+  std::size_t allocation_bytes() const;
+  bool operator==(const TensorDescriptor& other) const = default;
+};
+
+inline constexpr int kMaxTensorDimensions = 4;
+
+// The user's handle: shape, type, label, maybe data. Graphs refer to it by identity.
+class TRAINGRAPH_API Tensor : public std::enable_shared_from_this<Tensor> {
+ public:
+  // Without data.
+  static TensorPtr create(TensorDescriptor descriptor);
+  // Over the caller's memory when it is writable, aligned and of the right type (updates are
+  // written through), else with a copy of its own.
+  static TensorPtr create(TensorDescriptor descriptor, TensorData data);
+  static TensorPtr filled(TensorDescriptor descriptor, double value);
+  static TensorPtr random(TensorDescriptor descriptor, RandomInitializerType type);
+  // Fans given instead of derived from the shape.
+  static TensorPtr random(TensorDescriptor descriptor, RandomInitializerType type,
+                          std::int64_t fan_in, std::int64_t fan_out);
+  ~Tensor();
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+
+  std::int64_t id() const;
+  const TensorDescriptor& descriptor() const;
+  const std::string& label() const;
+  void set_label(std::string label);
+  // Where the tensor was last compiled for, if it was.
+  std::optional<Device> device() const;
+
+  // The host copy; bytes is null without one.
+  const TensorData& data() const;
+  // Replaces the host copy; graphs over this parameter read it at their next execution.
+  void set_data(TensorData data);
+  bool has_valid_numerics() const;
+
+  // Copies the newest device value into the host copy, which is made if there is none.
+  void synchronize_data();
+  void synchronize_optimizer_data();
+  // Copies the newest value to the caller; raises InvalidArgument when it is not readable.
+  void copy_to(void* bytes, std::size_t length) const;
+  // Optimizer buffers by slot, host copies; empty before a training compile.
+  std::vector<TensorData> optimizer_data() const;
+  void set_optimizer_data(std::vector<TensorData> data);
+
+  TensorPtr copy() const;
+
+  TensorState& state() const { return *state_; }
+
+ private:
+  explicit Tensor(TensorDescriptor descriptor);
+  std::unique_ptr<TensorState> state_;
+};
+
+// A tensor that training updates.
+struct TRAINGRAPH_API TensorParameter {
+  TensorPtr tensor;
+  bool is_updatable = true;
+};
+
+}  // namespace traingraph

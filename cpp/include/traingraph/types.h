@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <traingraph/export.h>
+
+// Enumerations carry ML Compute's raw values; 101 and 102 are additions of this library.
+namespace traingraph {
+
+using Shape = std::vector<std::int64_t>;
+
+// What a stored element is. INT64 and INT32 serve class labels; FLOAT64 runs on the reference
+// backend only.
+enum class DataType : int {
+  kInvalid = 0,
+  kFloat32 = 1,
+  kFloat16 = 3,
+  kBoolean = 4,
+  kInt64 = 5,
+  kInt32 = 7,
+  kInt8 = 8,
+  kUInt8 = 9,
+  kFloat64 = 101,
+  kBFloat16 = 102,
+};
+
+enum class DeviceType : int { kCpu = 0, kGpu = 1, kAny = 2, kAne = 3 };
+
+enum class ReductionType : int {
+  kNone = 0,
+  kSum = 1,
+  kMean = 2,
+  kMax = 3,
+  kMin = 4,
+  kArgMax = 5,
+  kArgMin = 6,
+  kL1Norm = 7,
+  kAny = 8,
+  kAll = 9,
+};
+
+enum class PaddingPolicy : int { kSame = 0, kValid = 1, kUsePaddingSize = 2 };
+
+enum class CompilationOptions : unsigned {
+  kNone = 0,
+  kDebugLayers = 1,
+  kDisableLayerFusion = 2,
+  kLinkGraphs = 4,
+  kComputeAllGradients = 8,
+};
+
+enum class ExecutionOptions : unsigned {
+  kNone = 0,
+  kSkipWritingInputDataToDevice = 1,
+  kSynchronous = 2,
+  kProfiling = 4,
+  kForwardForInference = 8,
+  kPerLayerProfiling = 16,
+};
+
+constexpr CompilationOptions operator|(CompilationOptions a, CompilationOptions b) {
+  return static_cast<CompilationOptions>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+constexpr ExecutionOptions operator|(ExecutionOptions a, ExecutionOptions b) {
+  return static_cast<ExecutionOptions>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+constexpr bool has(CompilationOptions set, CompilationOptions flag) {
+  return (static_cast<unsigned>(set) & static_cast<unsigned>(flag)) != 0;
+}
+constexpr bool has(ExecutionOptions set, ExecutionOptions flag) {
+  return (static_cast<unsigned>(set) & static_cast<unsigned>(flag)) != 0;
+}
+
+// Bytes of one element; 0 for an invalid type.
+TRAINGRAPH_API std::size_t element_bytes(DataType type);
+// "float32", …; the spelling NumPy uses where it has the type.
+TRAINGRAPH_API const char* name(DataType type);
+TRAINGRAPH_API bool is_floating_point(DataType type);
+// Product of the extents; 1 for rank 0.
+TRAINGRAPH_API std::int64_t element_count(const Shape& shape);
+// "(4, 1)"
+TRAINGRAPH_API std::string to_string(const Shape& shape);
+
+}  // namespace traingraph

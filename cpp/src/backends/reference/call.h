@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/scalar_value.h"
+#include "runtime/kernel.h"
+
+// What a reference kernel sees: its op, its operands' types and their bytes. Layouts are plain.
+namespace traingraph::reference {
+
+struct Call {
+  const ir::Node& node;
+  const std::vector<ir::Type>& inputs;
+  const std::vector<ir::Type>& outputs;
+  const std::vector<ir::Layout>& input_layouts;
+  const std::vector<ir::Layout>& output_layouts;
+  Pointers pointers;
+  std::byte* workspace;
+
+  template <class A>
+  const A& get() const {
+    return std::get<A>(node.attributes);
+  }
+  template <class T>
+  const T* in(std::size_t i) const {
+    return reinterpret_cast<const T*>(pointers[node.inputs[i]]);
+  }
+  template <class T>
+  T* out(std::size_t i) const {
+    return reinterpret_cast<T*>(pointers[node.outputs[i]]);
+  }
+  const Shape& in_shape(std::size_t i) const { return inputs[i].shape; }
+  const Shape& out_shape(std::size_t i) const { return outputs[i].shape; }
+};
+
+// The scalar table's mathematics by the standard library.
+struct StandardMath {
+  template <class T> static T exp(T x) { return std::exp(x); }
+  template <class T> static T log(T x) { return std::log(x); }
+  template <class T> static T sqrt(T x) { return std::sqrt(x); }
+  template <class T> static T tanh(T x) { return std::tanh(x); }
+  template <class T> static T log1p(T x) { return std::log1p(x); }
+  template <class T> static T expm1(T x) { return std::expm1(x); }
+  template <class T> static T gelu_derivative(T x) {
+    return ir::scalar::gelu_derivative<StandardMath>(x);
+  }
+};
+
+// One function template per op: `template <class T> void matmul(const Call&)`, instantiated for
+// float and double in backends/reference/<family>.cpp.
+#define TRAINGRAPH_OP(name, attributes, cpu) \
+  template <class T>                         \
+  void name(const Call& call);
+#include "ops.def"
+#undef TRAINGRAPH_OP
+
+}  // namespace traingraph::reference

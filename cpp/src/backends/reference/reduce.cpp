@@ -1,0 +1,44 @@
+#include <algorithm>
+
+#include "backends/reference/call.h"
+
+namespace traingraph::reference {
+
+// x (…) → y (… with reduced extents 1), summed in float64.
+template <class T>
+void reduce(const Call& call) {
+  const auto& attributes = call.get<ir::ReduceAttributes>();
+  const Shape& source = call.in_shape(0);
+  const Shape strides = ir::dense_strides(source);
+  const Shape& shape = call.out_shape(0);
+  std::int64_t inner = 1;
+  for (int axis : attributes.axes) inner *= source[static_cast<std::size_t>(axis)];
+  const std::int64_t count = element_count(shape);
+  const T* x = call.in<T>(0);
+  for (std::int64_t element = 0; element < count; ++element) {
+    std::int64_t base = 0;
+    std::int64_t rest = element;
+    for (std::size_t axis = shape.size(); axis-- > 0;) {
+      base += rest % shape[axis] * strides[axis];
+      rest /= shape[axis];
+    }
+    double sum = 0;
+    for (std::int64_t k = 0; k < inner; ++k) {
+      std::int64_t offset = base;
+      std::int64_t left = k;
+      for (std::size_t a = attributes.axes.size(); a-- > 0;) {
+        const auto axis = static_cast<std::size_t>(attributes.axes[a]);
+        offset += left % source[axis] * strides[axis];
+        left /= source[axis];
+      }
+      const double value = static_cast<double>(x[offset]);
+      sum += attributes.kind == ir::ReduceKind::sum ? value : value * value;
+    }
+    call.out<T>(0)[element] = static_cast<T>(sum);
+  }
+}
+
+template void reduce<float>(const Call&);
+template void reduce<double>(const Call&);
+
+}  // namespace traingraph::reference

@@ -1,0 +1,112 @@
+#include "backends/reference/reference.h"
+
+#include "backends/reference/call.h"
+
+namespace traingraph::reference {
+namespace {
+
+using Compute = void (*)(const Call&);
+
+class ReferenceKernel final : public Kernel {
+ public:
+  ReferenceKernel(const ir::Graph& graph, const ir::Node& node, Compute compute)
+      : node_(node), compute_(compute) {
+    for (ir::ValueId id : node.inputs) {
+      inputs_.push_back(graph.type(id));
+      input_layouts_.push_back(graph.value(id).layout);
+    }
+    for (ir::ValueId id : node.outputs) {
+      outputs_.push_back(graph.type(id));
+      output_layouts_.push_back(graph.value(id).layout);
+    }
+  }
+
+  void run(Pointers pointers) override {
+    compute_({node_, inputs_, outputs_, input_layouts_, output_layouts_, pointers, nullptr});
+  }
+
+ private:
+  ir::Node node_;
+  std::vector<ir::Type> inputs_, outputs_;
+  std::vector<ir::Layout> input_layouts_, output_layouts_;
+  Compute compute_;
+};
+
+// The floating-point type a node computes in; kInvalid when its operands disagree.
+DataType compute_type(const ir::Graph& graph, const ir::Node& node) {
+  DataType found = DataType::kInvalid;
+  auto visit = [&](ir::ValueId id) {
+    const DataType type = graph.type(id).data_type;
+    if (!is_floating_point(type)) return true;
+    if (found != DataType::kInvalid && found != type) return false;
+    found = type;
+    return true;
+  };
+  for (ir::ValueId id : node.inputs) {
+    if (!visit(id)) return DataType::kInvalid;
+  }
+  for (ir::ValueId id : node.outputs) {
+    if (!visit(id)) return DataType::kInvalid;
+  }
+  return found;
+}
+
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  const DataType type = compute_type(graph, node);
+  if (type == DataType::kInvalid) return Support::no("operands of different data types");
+  if (type != DataType::kFloat32 && type != DataType::kFloat64) {
+    return Support::no(std::string("data type ") + name(type) +
+                       " (reference has float32 and float64)");
+  }
+  for (ir::ValueId id : node.inputs) {
+    if (graph.type(id).rank() > 8) return Support::no("more than 8 axes");
+  }
+  const auto* list = std::get_if<ir::ElementwiseAttributes>(&node.attributes);
+  if (list != nullptr && list->list.registers() > 256) {
+    return Support::no("a list of more than 256 registers");
+  }
+  return {};
+}
+
+template <Compute kFloat, Compute kDouble>
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  const bool wide = compute_type(graph, node) == DataType::kFloat64;
+  return std::make_unique<ReferenceKernel>(graph, node, wide ? kDouble : kFloat);
+}
+
+// A reorder reads and writes any layout, so it asks for none.
+LayoutChoice layouts_as_they_are(const ir::Graph& graph, const ir::Node& node) {
+  LayoutChoice choice;
+  for (ir::ValueId id : node.inputs) choice.inputs.push_back(graph.value(id).layout);
+  for (ir::ValueId id : node.outputs) choice.outputs.push_back(graph.value(id).layout);
+  return choice;
+}
+
+class ReferenceBackend final : public HostBackend {
+ public:
+  std::string name() const override { return "reference"; }
+  std::vector<std::string> devices() const override { return {"reference loops"}; }
+
+ protected:
+  const std::vector<KernelEntry>& table() const override { return reference::table(); }
+};
+
+}  // namespace
+
+const std::vector<KernelEntry>& table() {
+  static const std::vector<KernelEntry> entries = {
+#define TRAINGRAPH_OP(name, attributes, cpu)                      \
+  KernelEntry{ir::Op::name, supports, make<name<float>, name<double>>, \
+              ir::Op::name == ir::Op::reorder ? layouts_as_they_are : nullptr, nullptr},
+#include "ops.def"
+#undef TRAINGRAPH_OP
+  };
+  return entries;
+}
+
+const Backend& backend() {
+  static const ReferenceBackend instance;
+  return instance;
+}
+
+}  // namespace traingraph::reference

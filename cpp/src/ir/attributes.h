@@ -1,0 +1,213 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/scalar.h"
+#include "ir/type.h"
+
+// Attributes of the ops. Each struct lists its fields once, in `fields`; printing and comparison
+// derive from that list.
+namespace traingraph::ir {
+
+struct NoAttributes {
+  template <class F>
+  void fields(F&&) const {}
+  bool operator==(const NoAttributes&) const = default;
+};
+
+// A list of scalar functions over inputs that broadcast against each other and against `shape`
+// (empty: the inputs alone decide); one result per list result.
+struct ElementwiseAttributes {
+  ScalarList list;
+  Shape shape;
+  bool shape_batched = false;  // whether axis 0 of `shape` is the batch
+  template <class F>
+  void fields(F&& f) const {
+    f("list", list);
+    if (!shape.empty()) f("shape", shape);
+  }
+  bool operator==(const ElementwiseAttributes&) const = default;
+};
+
+enum class ReduceKind { sum, sum_of_squares };
+
+// Reduced axes stay with extent 1.
+struct ReduceAttributes {
+  ReduceKind kind = ReduceKind::sum;
+  std::vector<int> axes;
+  template <class F>
+  void fields(F&& f) const {
+    f("kind", static_cast<int>(kind));
+    f("axes", axes);
+  }
+  bool operator==(const ReduceAttributes&) const = default;
+};
+
+// A window that moves over the last two axes. Padding is explicit here: policies are resolved when
+// the layer is written as ops.
+struct Window {
+  std::int64_t kernel[2] = {1, 1};
+  std::int64_t stride[2] = {1, 1};
+  std::int64_t dilation[2] = {1, 1};
+  std::int64_t padding_before[2] = {0, 0};  // top, left
+  std::int64_t padding_after[2] = {0, 0};   // bottom, right
+  bool operator==(const Window&) const = default;
+};
+
+// Forward: x, weights [, epilogue inputs] → y. `epilogue` starts from the bare result.
+struct ConvolutionAttributes {
+  Window window;
+  std::int64_t groups = 1;
+  // Extents that a gradient op cannot see: of x for gradient_data, of the weights for
+  // gradient_weights.
+  Shape result_shape;
+  ScalarList epilogue;
+  template <class F>
+  void fields(F&& f) const {
+    f("window", window);
+    f("groups", groups);
+    f("epilogue", epilogue);
+  }
+  bool operator==(const ConvolutionAttributes&) const = default;
+};
+
+// alpha * op(a) op(b) on the last two axes, leading axes broadcast.
+struct MatmulAttributes {
+  double alpha = 1;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  ScalarList epilogue;
+  template <class F>
+  void fields(F&& f) const {
+    f("alpha", alpha);
+    f("transpose_a", transpose_a);
+    f("transpose_b", transpose_b);
+    f("epilogue", epilogue);
+  }
+  bool operator==(const MatmulAttributes&) const = default;
+};
+
+// Channel axis 1. batch_norm: x, gamma, beta [, epilogue inputs] → y, mean, inverse deviation.
+// batch_norm_gradient: dy, x, mean, inverse deviation, gamma → dx, dgamma, dbeta; with a prologue,
+// dy is the prologue's result over (dy, its other inputs, which come last).
+struct BatchNormAttributes {
+  double epsilon = 1e-5;
+  ScalarList epilogue;  // the gradient's prologue
+  template <class F>
+  void fields(F&& f) const {
+    f("epsilon", epsilon);
+    f("epilogue", epilogue);
+  }
+  bool operator==(const BatchNormAttributes&) const = default;
+};
+
+enum class PoolingKind { max, average, l2_norm };
+
+// pooling: x → y [, window index (uint8) for max in training].
+// pooling_gradient: max: dy, index; average: dy; L2: dy, x, y → dx.
+struct PoolingAttributes {
+  PoolingKind kind = PoolingKind::max;
+  Window window;
+  bool count_includes_padding = false;
+  bool with_index = false;
+  Shape source_shape;  // of x, for the gradient
+  template <class F>
+  void fields(F&& f) const {
+    f("kind", static_cast<int>(kind));
+    f("window", window);
+    f("count_includes_padding", count_includes_padding);
+    f("with_index", with_index);
+  }
+  bool operator==(const PoolingAttributes&) const = default;
+};
+
+struct SoftmaxAttributes {
+  bool logarithm = false;
+  int axis = 1;
+  template <class F>
+  void fields(F&& f) const {
+    f("logarithm", logarithm);
+    f("axis", axis);
+  }
+  bool operator==(const SoftmaxAttributes&) const = default;
+};
+
+// softmax_cross_entropy: logits, labels → loss per position (class axis 1 removed to extent 1).
+// Labels: a distribution of the logits' shape, or integer classes with class axis of extent 1.
+struct CrossEntropyAttributes {
+  double smoothing = 0;
+  std::int64_t classes = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("smoothing", smoothing);
+    f("classes", classes);
+  }
+  bool operator==(const CrossEntropyAttributes&) const = default;
+};
+
+struct AxisAttributes {
+  int axis = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+  }
+  bool operator==(const AxisAttributes&) const = default;
+};
+
+// Elements start … start + extent - 1 of one axis.
+struct SliceAttributes {
+  int axis = 0;
+  std::int64_t start = 0;
+  std::int64_t extent = 1;
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+    f("start", start);
+    f("extent", extent);
+  }
+  bool operator==(const SliceAttributes&) const = default;
+};
+
+struct ReshapeAttributes {
+  Shape shape;
+  bool batched = false;  // whether axis 0 of the result is the batch
+  template <class F>
+  void fields(F&& f) const {
+    f("shape", shape);
+  }
+  bool operator==(const ReshapeAttributes&) const = default;
+};
+
+struct TransposeAttributes {
+  std::vector<int> axes;
+  template <class F>
+  void fields(F&& f) const {
+    f("axes", axes);
+  }
+  bool operator==(const TransposeAttributes&) const = default;
+};
+
+// x, step (int64 scalar) → x * mask / (1 - rate); the mask is a function of seed, step and element.
+struct DropoutAttributes {
+  double rate = 0;
+  std::uint64_t seed = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("rate", rate);
+    f("seed", static_cast<std::int64_t>(seed));
+  }
+  bool operator==(const DropoutAttributes&) const = default;
+};
+
+using Attributes =
+    std::variant<NoAttributes, ElementwiseAttributes, ReduceAttributes, ConvolutionAttributes,
+                 MatmulAttributes, BatchNormAttributes, PoolingAttributes, SoftmaxAttributes,
+                 CrossEntropyAttributes, AxisAttributes, SliceAttributes, ReshapeAttributes,
+                 TransposeAttributes, DropoutAttributes>;
+
+std::string to_string(const Attributes& attributes);
+
+}  // namespace traingraph::ir

@@ -1,0 +1,68 @@
+#include "ir/graph.h"
+
+namespace traingraph::ir {
+namespace {
+
+constexpr const char* kOpNames[] = {
+#define TRAINGRAPH_OP(name, attributes, cpu) #name,
+#include "ops.def"
+#undef TRAINGRAPH_OP
+};
+constexpr const char* kPhaseNames[] = {"forward", "gradient", "update"};
+constexpr const char* kStepInputNames[] = {"learning_rate", "corrected_learning_rate", "counter"};
+
+}  // namespace
+
+const char* name(Op op) { return kOpNames[static_cast<std::size_t>(op)]; }
+const char* name(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
+const char* name(StepInput input) { return kStepInputNames[static_cast<std::size_t>(input)]; }
+
+ValueId Graph::add_source(Source source, int slot, Type type, std::string name) {
+  Value value;
+  value.type = std::move(type);
+  value.source = source;
+  value.slot = slot;
+  value.name = std::move(name);
+  values.push_back(std::move(value));
+  return static_cast<ValueId>(values.size()) - 1;
+}
+
+NodeId Graph::add_node(Op op, Attributes attributes, std::vector<ValueId> inputs,
+                       const std::vector<Type>& results) {
+  Node node;
+  node.op = op;
+  node.attributes = std::move(attributes);
+  node.inputs = std::move(inputs);
+  node.phase = phase;
+  node.layer = layer;
+  const NodeId id = static_cast<NodeId>(nodes.size());
+  for (const Type& type : results) {
+    Value value;
+    value.type = type;
+    value.producer = id;
+    values.push_back(std::move(value));
+    node.outputs.push_back(static_cast<ValueId>(values.size()) - 1);
+  }
+  nodes.push_back(std::move(node));
+  return id;
+}
+
+std::vector<std::vector<NodeId>> consumers(const Graph& graph) {
+  std::vector<std::vector<NodeId>> result(graph.values.size());
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (ValueId input : graph.nodes[n].inputs) {
+      auto& list = result[static_cast<std::size_t>(input)];
+      if (list.empty() || list.back() != static_cast<NodeId>(n)) {
+        list.push_back(static_cast<NodeId>(n));
+      }
+    }
+  }
+  return result;
+}
+
+std::string where(const Graph& graph, const Node& node) {
+  if (node.layer == kNone) return "";
+  return " at " + graph.layers[static_cast<std::size_t>(node.layer)];
+}
+
+}  // namespace traingraph::ir

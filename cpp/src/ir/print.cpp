@@ -1,0 +1,100 @@
+#include <sstream>
+#include <type_traits>
+
+#include "ir/graph.h"
+
+namespace traingraph::ir {
+namespace {
+
+std::string text_of(const ScalarList& list) {
+  return list.empty() ? "" : "{" + to_string(list) + "}";
+}
+std::string text_of(bool value) { return value ? "yes" : ""; }
+std::string text_of(int value) { return std::to_string(value); }
+std::string text_of(std::int64_t value) { return std::to_string(value); }
+std::string text_of(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+template <class T>
+std::string text_of(const std::vector<T>& values) {
+  std::string text;
+  for (const T& value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
+  return "(" + text + ")";
+}
+std::string text_of(const Window& window) {
+  auto two = [](const std::int64_t (&v)[2]) {
+    return std::to_string(v[0]) + "x" + std::to_string(v[1]);
+  };
+  std::string text = two(window.kernel);
+  if (window.stride[0] * window.stride[1] != 1) text += " stride " + two(window.stride);
+  if (window.dilation[0] * window.dilation[1] != 1) text += " dilation " + two(window.dilation);
+  const bool padded = window.padding_before[0] + window.padding_before[1] +
+                          window.padding_after[0] + window.padding_after[1] !=
+                      0;
+  if (padded) {
+    text += " padding " + two(window.padding_before) + "/" + two(window.padding_after);
+  }
+  return text;
+}
+
+void print_value(std::ostringstream& text, const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  text << "%" << id << " " << to_string(value.type);
+  if (!value.layout.plain()) text << " layout " << to_string(value.layout);
+  if (value.writes != kNone) text << " writes %" << value.writes;
+  if (value.keep) text << " keep";
+}
+
+}  // namespace
+
+std::string to_string(const Attributes& attributes) {
+  std::string text;
+  std::visit(
+      [&](const auto& a) {
+        a.fields([&](const char* field, const auto& value) {
+          const std::string value_text = text_of(value);
+          if (!value_text.empty()) {
+            text += (text.empty() ? "" : ", ") + std::string(field) + "=" + value_text;
+          }
+        });
+      },
+      attributes);
+  return text;
+}
+
+std::string to_string(const Graph& graph) {
+  std::ostringstream text;
+  constexpr const char* kSources[] = {"node", "bound", "parameter", "step"};
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    if (value.source == Source::node) continue;
+    text << kSources[static_cast<std::size_t>(value.source)] << " ";
+    print_value(text, graph, static_cast<ValueId>(v));
+    text << " '" << value.name << "'\n";
+  }
+  int phase = -1;
+  for (const Node& node : graph.nodes) {
+    if (static_cast<int>(node.phase) != phase) {
+      phase = static_cast<int>(node.phase);
+      text << name(node.phase) << ":\n";
+    }
+    text << "  ";
+    for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+      text << (k > 0 ? ", " : "");
+      print_value(text, graph, node.outputs[k]);
+    }
+    text << " = " << name(node.op) << "(";
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      text << (k > 0 ? ", %" : "%") << node.inputs[k];
+    }
+    text << ")";
+    const std::string attributes = to_string(node.attributes);
+    if (!attributes.empty()) text << " [" << attributes << "]";
+    text << where(graph, node) << "\n";
+  }
+  return text.str();
+}
+
+}  // namespace traingraph::ir

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "ir/scalar.h"
+
+// The value column of scalar.def as inlined templates. M supplies exp, log, sqrt, tanh, log1p and
+// expm1 for T, so that a host loop, a vectorised loop, a device kernel and a shader share one
+// table.
+namespace traingraph::ir::scalar {
+
+#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y)          \
+  template <class M>                                                                      \
+  struct name {                                                                           \
+    template <class T>                                                                    \
+    static inline T value([[maybe_unused]] T x, [[maybe_unused]] T y, [[maybe_unused]] T p, \
+                          [[maybe_unused]] T q) {                                         \
+      return value_expression;                                                            \
+    }                                                                                     \
+  };
+#include "ir/scalar.def"
+#undef TRAINGRAPH_SCALAR
+
+// d gelu / dx of the tanh form: with u = c (x + k x³), t = tanh u,
+// (1 + t) / 2 + x (1 - t²) c (1 + 3 k x²) / 2.
+template <class M, class T>
+inline T gelu_derivative(T x) {
+  const T c = T(0.7978845608), k = T(0.044715);
+  const T t = M::tanh(c * (x + k * x * x * x));
+  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * c * (T(1) + T(3) * k * x * x);
+}
+
+// One function chosen at run time.
+template <class M, class T>
+inline T evaluate(Scalar function, T x, T y, T p, T q) {
+  switch (function) {
+#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y) \
+  case Scalar::name:                                                             \
+    return scalar::name<M>::value(x, y, p, q);
+#include "ir/scalar.def"
+#undef TRAINGRAPH_SCALAR
+  }
+  return T(0);
+}
+
+}  // namespace traingraph::ir::scalar

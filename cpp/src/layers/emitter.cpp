@@ -1,0 +1,81 @@
+#include "layers/emitter.h"
+
+#include <traingraph/device.h>
+#include <traingraph/errors.h>
+
+#include "runtime/parameter_store.h"
+
+namespace traingraph {
+
+ir::ValueId Lowering::parameter(const TensorPtr& tensor, const Shape& shape) {
+  auto found = parameter_values.find(tensor.get());
+  if (found == parameter_values.end()) {
+    const ParameterState* state = tensor->state().parameter.get();
+    ir::Type type{tensor->descriptor().data_type, state != nullptr ? state->shape : shape, false};
+    const int slot = static_cast<int>(parameters.size());
+    const ir::ValueId value =
+        graph.add_source(ir::Source::parameter, slot, std::move(type), tensor->label());
+    parameters.push_back(tensor);
+    found = parameter_values.emplace(tensor.get(), value).first;
+  }
+  return ops::reshape(graph, found->second, shape);
+}
+
+ir::ValueId Lowering::step(ir::StepInput input) {
+  const auto found = step_values.find(input);
+  if (found != step_values.end()) return found->second;
+  const DataType type = input == ir::StepInput::counter ? DataType::kInt64 : data_type;
+  const ir::ValueId value = graph.add_source(ir::Source::step, static_cast<int>(input),
+                                             ir::Type{type, {}, false}, ir::name(input));
+  step_values.emplace(input, value);
+  return value;
+}
+
+Emitter::Emitter(Lowering& lowering_in, const Layer& layer_in, std::vector<ir::ValueId> sources_in)
+    : lowering(lowering_in),
+      graph(lowering_in.graph),
+      layer(layer_in),
+      sources(std::move(sources_in)) {
+  graph.layers.push_back("layer " + std::to_string(layer.id()) + " '" + layer.label() + "'");
+  graph.layer = static_cast<int>(graph.layers.size()) - 1;
+}
+
+ir::ValueId Emitter::parameter(const TensorPtr& tensor, const Shape& shape) {
+  const Shape& own = tensor->descriptor().shape;
+  if (element_count(own) != element_count(shape)) {
+    fail_shape("expected tensor '" + tensor->label() + "' with " +
+               std::to_string(element_count(shape)) + " elements, " + to_string(shape) +
+               ", but got " + to_string(own));
+  }
+  return lowering.parameter(tensor, shape);
+}
+
+void Emitter::write(ir::ValueId parameter, ir::ValueId value) {
+  graph.value(value).writes = parameter;
+}
+
+void Emitter::expect_sources(std::size_t least, std::size_t most) const {
+  if (sources.size() >= least && sources.size() <= most) return;
+  std::string expected = std::to_string(least);
+  if (most != least) expected += " to " + std::to_string(most);
+  fail_argument("expected " + expected + (most == 1 ? " source" : " sources") + " but got " +
+                std::to_string(sources.size()));
+}
+
+std::string Emitter::message(const std::string& text) const {
+  return "[" + layer.description() + "] " + text + " at layer " + std::to_string(layer.id()) +
+         " '" + layer.label() + "'";
+}
+
+void Emitter::fail_shape(const std::string& text) const { throw ShapeError(message(text)); }
+void Emitter::fail_argument(const std::string& text) const {
+  throw InvalidArgument(message(text));
+}
+
+std::uint64_t Emitter::seed(std::uint64_t own) const {
+  if (own != 0) return own;
+  const std::uint64_t base = Platform::rng_seed().value_or(0x7261696e67726170ull);
+  return base * 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(graph.layer) + 1;
+}
+
+}  // namespace traingraph

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <traingraph/layer.h>
+#include <traingraph/tensor.h>
+
+#include "ir/graph.h"
+#include "ops/emit.h"
+
+namespace traingraph {
+
+// A graph of ops under construction, and which tensors became its parameters.
+struct Lowering {
+  ir::Graph graph;
+  bool training = true;
+  DataType data_type = DataType::kFloat32;
+  // Axis 0 of declared inputs: what their tensors say, and what this lowering is for.
+  std::int64_t declared_batch = 0;
+  std::int64_t batch = 0;
+  std::vector<TensorPtr> parameters;  // by slot
+  std::map<const Tensor*, ir::ValueId> parameter_values;
+  std::map<ir::StepInput, ir::ValueId> step_values;
+
+  // The value of a parameter in its canonical shape: the shape of its first use, unless the store
+  // already holds it in another one.
+  ir::ValueId parameter(const TensorPtr& tensor, const Shape& shape);
+  ir::ValueId step(ir::StepInput input);
+};
+
+// A layer's view while it writes itself as ops.
+class Emitter {
+ public:
+  Emitter(Lowering& lowering, const Layer& layer, std::vector<ir::ValueId> sources);
+
+  Lowering& lowering;
+  ir::Graph& graph;
+  const Layer& layer;
+  const std::vector<ir::ValueId> sources;
+  std::vector<ir::ValueId> results;
+
+  bool training() const { return lowering.training; }
+  const ir::Type& type(std::size_t source) const { return graph.type(sources[source]); }
+  // The tensor as a value of this shape; its element count must fit.
+  ir::ValueId parameter(const TensorPtr& tensor, const Shape& shape);
+  // The op's result replaces the parameter's bytes.
+  void write(ir::ValueId parameter, ir::ValueId value);
+  void result(ir::ValueId value) { results.push_back(value); }
+  // Raises unless there are as many sources.
+  void expect_sources(std::size_t count) const { expect_sources(count, count); }
+  void expect_sources(std::size_t least, std::size_t most) const;
+  // "[Convolution] text at layer 7 'conv1'"
+  [[noreturn]] void fail_shape(const std::string& text) const;
+  [[noreturn]] void fail_argument(const std::string& text) const;
+  // A seed for this application: the layer's own, or from the platform's and the position.
+  std::uint64_t seed(std::uint64_t own) const;
+
+ private:
+  std::string message(const std::string& text) const;
+};
+
+}  // namespace traingraph

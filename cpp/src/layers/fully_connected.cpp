@@ -1,0 +1,83 @@
+#include <traingraph/convolution.h>
+#include <traingraph/errors.h>
+
+#include "layers/emitter.h"
+
+namespace traingraph {
+namespace {
+
+ConvolutionDescriptor described(std::int64_t inputs, std::int64_t outputs) {
+  ConvolutionDescriptor descriptor;
+  descriptor.input_feature_channel_count = inputs;
+  descriptor.output_feature_channel_count = outputs;
+  return descriptor;
+}
+
+TensorPtr own_weights(const ConvolutionDescriptor& d) {
+  const std::int64_t in = d.input_feature_channel_count, out = d.output_feature_channel_count;
+  return Tensor::random(TensorDescriptor({out, in}), RandomInitializerType::kGlorotUniform, in,
+                        out);
+}
+
+TensorPtr own_biases(const ConvolutionDescriptor& d, bool with_biases) {
+  if (!with_biases) return nullptr;
+  return Tensor::filled(TensorDescriptor({d.output_feature_channel_count}), 0);
+}
+
+}  // namespace
+
+FullyConnected::FullyConnected(TensorPtr weights, TensorPtr biases,
+                               ConvolutionDescriptor descriptor)
+    : Layer("FullyConnected"), descriptor_(descriptor) {
+  if (weights == nullptr) {
+    throw InvalidArgument("[FullyConnected] expected a weights tensor but got none");
+  }
+  weights_.tensor = std::move(weights);
+  biases_.tensor = std::move(biases);
+}
+
+FullyConnected::FullyConnected(ConvolutionDescriptor descriptor, bool with_biases)
+    : FullyConnected(own_weights(descriptor), own_biases(descriptor, with_biases), descriptor) {}
+
+FullyConnected::FullyConnected(std::int64_t inputs, std::int64_t outputs, bool with_biases)
+    : FullyConnected(described(inputs, outputs), with_biases) {}
+
+std::vector<TensorParameter*> FullyConnected::parameters() {
+  if (biases_.tensor == nullptr) return {&weights_};
+  return {&weights_, &biases_};
+}
+
+std::string FullyConnected::description() const {
+  return "FullyConnected " + std::to_string(descriptor_.input_feature_channel_count) + " → " +
+         std::to_string(descriptor_.output_feature_channel_count);
+}
+
+// x (…, C) or (N, C, 1, 1); y = x Wᵀ + b with W (O, C).
+void FullyConnected::emit(Emitter& e) const {
+  e.expect_sources(1);
+  const std::int64_t in = descriptor_.input_feature_channel_count;
+  const std::int64_t out = descriptor_.output_feature_channel_count;
+  const ir::Type source = e.type(0);
+  const Shape& shape = source.shape;
+  const bool image = shape.size() == 4 && shape[1] == in && shape[2] == 1 && shape[3] == 1;
+  if (shape.empty() || (!image && shape.back() != in)) {
+    e.fail_shape("expected a source (…, " + std::to_string(in) + ") or (N, " +
+                 std::to_string(in) + ", 1, 1) but got " + to_string(shape));
+  }
+  const std::int64_t rows = source.elements() / in;
+  const ir::ValueId x = ops::reshape(e.graph, e.sources[0], {rows, in}, source.batched);
+  const ir::ValueId w = e.parameter(weights_.tensor, {out, in});
+  ir::ValueId y = ops::matmul(e.graph, x, w, false, true);
+  if (biases_.tensor != nullptr) {
+    y = ops::binary(e.graph, ir::Scalar::add, y, e.parameter(biases_.tensor, {out}));
+  }
+  Shape result = shape;
+  if (image) {
+    result[1] = out;
+  } else {
+    result.back() = out;
+  }
+  e.result(ops::reshape(e.graph, y, std::move(result), source.batched));
+}
+
+}  // namespace traingraph

@@ -1,0 +1,132 @@
+#include <algorithm>
+
+#include "ops/emit.h"
+
+namespace traingraph::ops {
+namespace {
+
+using ir::ElementwiseAttributes;
+using ir::ScalarList;
+using ir::Type;
+using ir::ValueId;
+
+// Results have the broadcast shape; axis 0 stays the batch when an input brings it there.
+std::vector<Type> infer(const Inference& in) {
+  const auto& a = in.get<ElementwiseAttributes>();
+  in.expect_inputs(static_cast<std::size_t>(a.list.inputs),
+                   static_cast<std::size_t>(a.list.inputs));
+  Type result;
+  result.shape = a.shape;
+  bool typed = false;
+  for (std::size_t i = 0; i < in.inputs.size(); ++i) {
+    Shape joined;
+    if (!broadcast_shapes(result.shape, in.type(i).shape, joined)) {
+      in.fail("expected shapes that broadcast but got " + to_string(result.shape) + " and " +
+              to_string(in.type(i).shape));
+    }
+    result.shape = std::move(joined);
+    if (is_floating_point(in.type(i).data_type) && !typed) {
+      result.data_type = in.type(i).data_type;
+      typed = true;
+    }
+  }
+  const int rank = result.rank();
+  bool fixed = false;
+  auto at_axis_0 = [&](const Shape& shape, bool batched) {
+    if (static_cast<int>(shape.size()) != rank || rank == 0) return;
+    if (batched) result.batched = true;
+    if (!batched && shape[0] != 1) fixed = true;
+  };
+  at_axis_0(a.shape, a.shape_batched);
+  for (std::size_t i = 0; i < in.inputs.size(); ++i) {
+    at_axis_0(in.type(i).shape, in.type(i).batched);
+    if (in.type(i).batched && in.type(i).rank() < rank) in.fix_batch();
+  }
+  if (result.batched && fixed) in.fix_batch();
+  return std::vector<Type>(a.list.results.size(), result);
+}
+
+void gradient(Gradient& g) {
+  const auto& a = g.get<ElementwiseAttributes>();
+  std::vector<bool> wanted;
+  for (std::size_t i = 0; i < g.node.inputs.size(); ++i) wanted.push_back(g.wants(i));
+  const ScalarList full = ir::differentiated(a.list, wanted);
+  std::vector<ValueId> operands(g.node.inputs);
+  operands.insert(operands.end(), g.node.outputs.begin(), g.node.outputs.end());
+  for (std::size_t k = 0; k < g.node.outputs.size(); ++k) {
+    operands.push_back(g.result_gradient(k));
+  }
+  std::vector<int> kept;
+  ScalarList list = ir::without_dead_code(full, kept);
+  std::vector<ValueId> inputs;
+  for (int k : kept) {
+    ValueId operand = operands[static_cast<std::size_t>(k)];
+    // Nothing flows into this result: its gradient is zero.
+    if (operand == ir::kNone) operand = filled(g.graph, g.graph.type(g.result(0)), 0);
+    inputs.push_back(operand);
+  }
+  // The result's shape, even where only smaller operands are read.
+  const Type& type = g.graph.type(g.result(0));
+  ElementwiseAttributes attributes{std::move(list), type.shape, type.batched};
+  const ir::NodeId node = apply(g.graph, ir::Op::elementwise, attributes, std::move(inputs));
+  std::size_t k = 0;
+  for (std::size_t i = 0; i < g.node.inputs.size(); ++i) {
+    if (!g.wants(i)) continue;
+    g.set(i, reduce_to(g.graph, g.graph.node(node).outputs[k++], g.graph.type(g.input(i))));
+  }
+}
+
+}  // namespace
+
+const Definition elementwise_definition{infer, gradient};
+
+bool broadcast_shapes(const Shape& a, const Shape& b, Shape& result) {
+  const std::size_t rank = std::max(a.size(), b.size());
+  result.assign(rank, 1);
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const std::int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (x != y && x != 1 && y != 1) return false;
+    result[rank - 1 - i] = std::max(x, y);
+  }
+  return true;
+}
+
+std::vector<ValueId> elementwise(ir::Graph& graph, ScalarList list, std::vector<ValueId> inputs) {
+  const ir::NodeId node = apply(graph, ir::Op::elementwise,
+                                ElementwiseAttributes{std::move(list), {}, false},
+                                std::move(inputs));
+  return graph.node(node).outputs;
+}
+
+ValueId unary(ir::Graph& graph, ir::Scalar function, ValueId x, double p, double q) {
+  ScalarList list{1, {{function, 0, -1, p, q}}, {1}};
+  return elementwise(graph, std::move(list), {x})[0];
+}
+
+ValueId binary(ir::Graph& graph, ir::Scalar function, ValueId x, ValueId y, double p, double q) {
+  if (x == y) return elementwise(graph, ScalarList{1, {{function, 0, 0, p, q}}, {1}}, {x})[0];
+  ScalarList list{2, {{function, 0, 1, p, q}}, {2}};
+  return elementwise(graph, std::move(list), {x, y})[0];
+}
+
+ValueId filled(ir::Graph& graph, const Type& type, double number) {
+  ElementwiseAttributes attributes;
+  attributes.list = ScalarList{0, {{ir::Scalar::constant, -1, -1, number, 0}}, {0}};
+  attributes.shape = type.shape;
+  attributes.shape_batched = type.batched;
+  const ValueId value = apply1(graph, ir::Op::elementwise, std::move(attributes), {});
+  graph.value(value).type.data_type = type.data_type;
+  return value;
+}
+
+ValueId broadcast(ir::Graph& graph, ValueId x, const Type& type) {
+  if (graph.type(x).shape == type.shape) return x;
+  ElementwiseAttributes attributes;
+  attributes.list = ScalarList{1, {{ir::Scalar::identity, 0, -1, 0, 0}}, {1}};
+  attributes.shape = type.shape;
+  attributes.shape_batched = type.batched;
+  return apply1(graph, ir::Op::elementwise, std::move(attributes), {x});
+}
+
+}  // namespace traingraph::ops

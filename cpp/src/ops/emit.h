@@ -1,0 +1,32 @@
+#pragma once
+
+#include "ops/op.h"
+
+// Short forms for what layers, optimizers and gradient rules write often.
+namespace traingraph::ops {
+
+// A list over inputs; the results of the new node.
+std::vector<ir::ValueId> elementwise(ir::Graph& graph, ir::ScalarList list,
+                                     std::vector<ir::ValueId> inputs);
+// One scalar function.
+ir::ValueId unary(ir::Graph& graph, ir::Scalar function, ir::ValueId x, double p = 0,
+                  double q = 0);
+ir::ValueId binary(ir::Graph& graph, ir::Scalar function, ir::ValueId x, ir::ValueId y,
+                   double p = 0, double q = 0);
+// A value of this type filled with one number.
+ir::ValueId filled(ir::Graph& graph, const ir::Type& type, double number);
+// x stretched to the type's shape.
+ir::ValueId broadcast(ir::Graph& graph, ir::ValueId x, const ir::Type& type);
+// x summed over everything that `type` does not have: the adjoint of broadcast.
+ir::ValueId reduce_to(ir::Graph& graph, ir::ValueId x, const ir::Type& type);
+ir::ValueId reduce(ir::Graph& graph, ir::ReduceKind kind, ir::ValueId x, std::vector<int> axes);
+// Reduces every axis and drops them all: a scalar of rank 0.
+ir::ValueId reduce_all(ir::Graph& graph, ir::ReduceKind kind, ir::ValueId x);
+ir::ValueId reshape(ir::Graph& graph, ir::ValueId x, Shape shape, bool batched = false);
+ir::ValueId matmul(ir::Graph& graph, ir::ValueId a, ir::ValueId b, bool transpose_a,
+                   bool transpose_b, double alpha = 1);
+
+// NumPy's broadcasting over shapes aligned at the back; false when they do not fit.
+bool broadcast_shapes(const Shape& a, const Shape& b, Shape& result);
+
+}  // namespace traingraph::ops

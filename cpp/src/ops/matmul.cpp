@@ -1,0 +1,88 @@
+#include "ops/emit.h"
+
+namespace traingraph::ops {
+namespace {
+
+using ir::MatmulAttributes;
+using ir::Type;
+using ir::ValueId;
+
+// a (…, M, K) or transposed, b (…, K, N) or transposed → (…, M, N).
+std::vector<Type> infer(const Inference& in) {
+  const auto& attributes = in.get<MatmulAttributes>();
+  in.expect_inputs(2, 2 + static_cast<std::size_t>(attributes.epilogue.inputs));
+  const Type& a = in.type(0);
+  const Type& b = in.type(1);
+  if (a.rank() < 2 || b.rank() < 2) {
+    in.fail("expected matrices but got shapes " + to_string(a.shape) + " and " +
+            to_string(b.shape));
+  }
+  auto extent = [](const Type& type, bool transposed, int from_back) {
+    const int index = transposed ? 3 - from_back : from_back;  // 1: columns, 2: rows
+    return type.shape[type.shape.size() - static_cast<std::size_t>(index)];
+  };
+  const std::int64_t inner_a = extent(a, attributes.transpose_a, 1);
+  const std::int64_t inner_b = extent(b, attributes.transpose_b, 2);
+  if (inner_a != inner_b) {
+    in.fail("expected equal inner extents but got " + to_string(a.shape) +
+            (attributes.transpose_a ? " transposed" : "") + " and " + to_string(b.shape) +
+            (attributes.transpose_b ? " transposed" : ""));
+  }
+  Type result;
+  result.data_type = a.data_type;
+  const Shape lead_a(a.shape.begin(), a.shape.end() - 2);
+  const Shape lead_b(b.shape.begin(), b.shape.end() - 2);
+  if (!broadcast_shapes(lead_a, lead_b, result.shape)) {
+    in.fail("expected leading axes that broadcast but got " + to_string(a.shape) + " and " +
+            to_string(b.shape));
+  }
+  result.shape.push_back(extent(a, attributes.transpose_a, 2));
+  result.shape.push_back(extent(b, attributes.transpose_b, 1));
+  auto batch_of = [&](const Type& type, bool transposed, bool left) {
+    if (!type.batched) return;
+    // The batch survives as a leading axis, or as the rows of an untransposed left matrix.
+    const bool leading = type.rank() > 2 && type.rank() == result.rank();
+    const bool rows = type.rank() == 2 && result.rank() == 2 && left && !transposed;
+    if (leading || rows) {
+      result.batched = true;
+    } else {
+      in.fix_batch();
+    }
+  };
+  batch_of(a, attributes.transpose_a, true);
+  batch_of(b, attributes.transpose_b, false);
+  return {result};
+}
+
+// y = alpha op(a) op(b):
+// da = alpha dy op(b)ᵀ, db = alpha op(a)ᵀ dy, each transposed back where its operand was, and
+// summed over leading axes that were stretched.
+void gradient(Gradient& g) {
+  const auto& attributes = g.get<MatmulAttributes>();
+  const bool ta = attributes.transpose_a;
+  const bool tb = attributes.transpose_b;
+  const double alpha = attributes.alpha;
+  const ValueId dy = g.result_gradient();
+  if (g.wants(0)) {
+    const ValueId da = ta ? matmul(g.graph, g.input(1), dy, tb, true, alpha)
+                          : matmul(g.graph, dy, g.input(1), false, !tb, alpha);
+    g.set(0, reduce_to(g.graph, da, g.graph.type(g.input(0))));
+  }
+  if (g.wants(1)) {
+    const ValueId db = tb ? matmul(g.graph, dy, g.input(0), true, ta, alpha)
+                          : matmul(g.graph, g.input(0), dy, !ta, false, alpha);
+    g.set(1, reduce_to(g.graph, db, g.graph.type(g.input(1))));
+  }
+}
+
+}  // namespace
+
+const Definition matmul_definition{infer, gradient};
+
+ValueId matmul(ir::Graph& graph, ValueId a, ValueId b, bool transpose_a, bool transpose_b,
+               double alpha) {
+  return apply1(graph, ir::Op::matmul, MatmulAttributes{alpha, transpose_a, transpose_b, {}},
+                {a, b});
+}
+
+}  // namespace traingraph::ops

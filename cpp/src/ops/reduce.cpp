@@ -1,0 +1,67 @@
+#include <algorithm>
+
+#include "ops/emit.h"
+
+namespace traingraph::ops {
+namespace {
+
+using ir::ReduceAttributes;
+using ir::ReduceKind;
+using ir::Type;
+using ir::ValueId;
+
+std::vector<Type> infer(const Inference& in) {
+  in.expect_inputs(1, 1);
+  const auto& a = in.get<ReduceAttributes>();
+  Type result = in.type(0);
+  for (int axis : a.axes) {
+    if (axis < 0 || axis >= result.rank()) {
+      in.fail("expected an axis below " + std::to_string(result.rank()) + " but got " +
+              std::to_string(axis));
+    }
+    result.shape[static_cast<std::size_t>(axis)] = 1;
+    if (axis == 0) result.batched = false;
+  }
+  return {result};
+}
+
+// Sum: dy stretched. Sum of squares: 2 x dy.
+void gradient(Gradient& g) {
+  const Type type = g.graph.type(g.input(0));
+  if (g.get<ReduceAttributes>().kind == ReduceKind::sum) {
+    g.set(0, broadcast(g.graph, g.result_gradient(), type));
+    return;
+  }
+  const ValueId twice = unary(g.graph, ir::Scalar::scale, g.input(0), 2);
+  g.set(0, binary(g.graph, ir::Scalar::multiply, twice, g.result_gradient()));
+}
+
+}  // namespace
+
+const Definition reduce_definition{infer, gradient};
+
+ValueId reduce(ir::Graph& graph, ReduceKind kind, ValueId x, std::vector<int> axes) {
+  return apply1(graph, ir::Op::reduce, ReduceAttributes{kind, std::move(axes)}, {x});
+}
+
+ValueId reduce_all(ir::Graph& graph, ReduceKind kind, ValueId x) {
+  std::vector<int> axes;
+  for (int axis = 0; axis < graph.type(x).rank(); ++axis) axes.push_back(axis);
+  return reshape(graph, reduce(graph, kind, x, std::move(axes)), {});
+}
+
+ValueId reduce_to(ir::Graph& graph, ValueId x, const Type& type) {
+  const Type from = graph.type(x);
+  const int extra = from.rank() - type.rank();
+  std::vector<int> axes;
+  for (int axis = 0; axis < from.rank(); ++axis) {
+    const std::int64_t extent = from.shape[static_cast<std::size_t>(axis)];
+    const std::int64_t wanted =
+        axis < extra ? 1 : type.shape[static_cast<std::size_t>(axis - extra)];
+    if (extent != wanted) axes.push_back(axis);
+  }
+  if (!axes.empty()) x = reduce(graph, ReduceKind::sum, x, std::move(axes));
+  return extra == 0 ? x : reshape(graph, x, type.shape, type.batched);
+}
+
+}  // namespace traingraph::ops

@@ -1,0 +1,93 @@
+// Adam, AMSGrad and AdamW share one rule; AdamW adds the decoupled decay.
+#include <cmath>
+#include <sstream>
+
+#include <traingraph/errors.h>
+
+#include "optimizers/update_emitter.h"
+
+namespace traingraph {
+namespace {
+
+std::vector<std::string> adam_slots(const AdamOptions& options) {
+  std::vector<std::string> slots{"first_moment", "second_moment"};
+  if (options.uses_amsgrad) slots.push_back("maximum_second_moment");
+  return slots;
+}
+
+// The immediates of the list are float64 and rounded once, so 1 - beta is formed here.
+double complement(float beta) { return 1.0 - static_cast<double>(beta); }
+
+double corrected(double learning_rate, const AdamOptions& options, std::int64_t step) {
+  const auto t = static_cast<double>(step);
+  return learning_rate * std::sqrt(1.0 - std::pow(static_cast<double>(options.beta2), t)) /
+         (1.0 - std::pow(static_cast<double>(options.beta1), t));
+}
+
+// m = b1 m + (1-b1) g; v = b2 v + (1-b2) g²; what is subtracted: lr_t m / (sqrt(v) + eps)
+int adam_step(UpdateEmitter& e, const AdamOptions& options) {
+  const int g = e.gradient();
+  const int m = e.blend(options.beta1, e.slot("first_moment"), complement(options.beta1), g);
+  const int v = e.blend(options.beta2, e.slot("second_moment"), complement(options.beta2),
+                        e.apply(ir::Scalar::square, g));
+  e.set_slot("first_moment", m);
+  e.set_slot("second_moment", v);
+  int under_root = v;
+  if (options.uses_amsgrad) {
+    under_root = e.apply(ir::Scalar::maximum, e.slot("maximum_second_moment"), v);
+    e.set_slot("maximum_second_moment", under_root);
+  }
+  const int denominator = e.apply(ir::Scalar::affine, e.apply(ir::Scalar::sqrt, under_root), -1, 1,
+                                  options.epsilon);
+  return e.divide(e.multiply(e.corrected_learning_rate(), m), denominator);
+}
+
+std::string text(const char* name, double learning_rate, const AdamOptions& options) {
+  std::ostringstream out;
+  out << name << "(learning_rate=" << learning_rate << ", beta1=" << options.beta1
+      << ", beta2=" << options.beta2 << ", epsilon=" << options.epsilon
+      << (options.uses_amsgrad ? ", amsgrad" : "") << ")";
+  return out.str();
+}
+
+}  // namespace
+
+Adam::Adam(OptimizerDescriptor descriptor, AdamOptions options)
+    : Optimizer(std::move(descriptor)), options_(options) {
+  set_time_step(options.time_step);
+}
+OptimizerPtr Adam::copy() const { return std::shared_ptr<Adam>(new Adam(*this)); }
+std::string Adam::description() const { return text("Adam", learning_rate(), options_); }
+std::vector<std::string> Adam::slots() const { return adam_slots(options_); }
+double Adam::corrected_learning_rate(std::int64_t step) const {
+  return corrected(learning_rate(), options_, step);
+}
+void Adam::emit(UpdateEmitter& e) const {
+  e.set_parameter(e.subtract(e.parameter(), adam_step(e, options_)));
+}
+
+AdamW::AdamW(OptimizerDescriptor descriptor, AdamOptions options)
+    : Optimizer(std::move(descriptor)), options_(options) {
+  if (this->descriptor().regularization_type == RegularizationType::kL1) {
+    throw InvalidArgument("[AdamW] expected regularization NONE or L2 but got L1");
+  }
+  set_time_step(options.time_step);
+}
+OptimizerPtr AdamW::copy() const { return std::shared_ptr<AdamW>(new AdamW(*this)); }
+std::string AdamW::description() const { return text("AdamW", learning_rate(), options_); }
+std::vector<std::string> AdamW::slots() const { return adam_slots(options_); }
+double AdamW::corrected_learning_rate(std::int64_t step) const {
+  return corrected(learning_rate(), options_, step);
+}
+// p -= Adam's step + lr * scale * p
+void AdamW::emit(UpdateEmitter& e) const {
+  const int step = adam_step(e, options_);
+  int p = e.parameter();
+  if (descriptor().regularization_type == RegularizationType::kL2) {
+    const int decay = e.scale(e.multiply(e.learning_rate(), p), descriptor().regularization_scale);
+    p = e.subtract(p, decay);
+  }
+  e.set_parameter(e.subtract(p, step));
+}
+
+}  // namespace traingraph

@@ -1,0 +1,53 @@
+#include <sstream>
+
+#include "optimizers/update_emitter.h"
+
+namespace traingraph {
+
+RMSProp::RMSProp(OptimizerDescriptor descriptor, RMSPropOptions options)
+    : Optimizer(std::move(descriptor)), options_(options) {}
+
+OptimizerPtr RMSProp::copy() const { return std::shared_ptr<RMSProp>(new RMSProp(*this)); }
+
+std::string RMSProp::description() const {
+  std::ostringstream text;
+  text << "RMSProp(learning_rate=" << learning_rate() << ", alpha=" << options_.alpha
+       << ", epsilon=" << options_.epsilon << ", momentum=" << options_.momentum
+       << (options_.is_centered ? ", centered" : "") << ")";
+  return text.str();
+}
+
+std::vector<std::string> RMSProp::slots() const {
+  std::vector<std::string> slots{"mean_square"};
+  if (options_.is_centered) slots.push_back("mean");
+  if (options_.momentum != 0.0f) slots.push_back("step");
+  return slots;
+}
+
+// n = alpha n + (1 - alpha) g²; centered: under the root max(n - mean², 0);
+// step = momentum step - lr g / (root + eps); p += step
+void RMSProp::emit(UpdateEmitter& e) const {
+  const double alpha = options_.alpha;
+  const int g = e.gradient();
+  const int n = e.blend(alpha, e.slot("mean_square"), 1.0 - alpha, e.apply(ir::Scalar::square, g));
+  e.set_slot("mean_square", n);
+  int under_root = n;
+  if (options_.is_centered) {
+    const int mean = e.blend(alpha, e.slot("mean"), 1.0 - alpha, g);
+    e.set_slot("mean", mean);
+    const int variance = e.subtract(n, e.apply(ir::Scalar::square, mean));
+    under_root = e.apply(ir::Scalar::maximum, variance, e.apply(ir::Scalar::constant, -1));
+  }
+  const int root = e.apply(ir::Scalar::affine, e.apply(ir::Scalar::sqrt, under_root), -1, 1,
+                           options_.epsilon);
+  const int change = e.divide(e.multiply(e.learning_rate(), g), root);
+  if (options_.momentum == 0.0f) {
+    e.set_parameter(e.subtract(e.parameter(), change));
+    return;
+  }
+  const int step = e.blend(options_.momentum, e.slot("step"), -1, change);
+  e.set_slot("step", step);
+  e.set_parameter(e.add(e.parameter(), step));
+}
+
+}  // namespace traingraph

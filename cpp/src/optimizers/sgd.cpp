@@ -1,0 +1,44 @@
+#include <sstream>
+
+#include "optimizers/update_emitter.h"
+
+namespace traingraph {
+
+SGD::SGD(OptimizerDescriptor descriptor, float momentum, bool nesterov)
+    : Optimizer(std::move(descriptor)), momentum_(momentum), nesterov_(nesterov) {}
+
+OptimizerPtr SGD::copy() const { return std::shared_ptr<SGD>(new SGD(*this)); }
+
+std::string SGD::description() const {
+  std::ostringstream text;
+  text << "SGD(learning_rate=" << learning_rate() << ", momentum=" << momentum_
+       << (nesterov_ ? ", nesterov" : "") << ")";
+  return text.str();
+}
+
+std::vector<std::string> SGD::slots() const {
+  if (momentum_ == 0.0f) return {};
+  return {"momentum"};
+}
+
+// v = m v + lr g, p -= v; Nesterov: v = m v + g, p -= lr (g + m v)
+void SGD::emit(UpdateEmitter& e) const {
+  const int g = e.gradient();
+  const int lr = e.learning_rate();
+  if (momentum_ == 0.0f) {
+    e.set_parameter(e.subtract(e.parameter(), e.multiply(lr, g)));
+    return;
+  }
+  const double m = momentum_;
+  if (nesterov_) {
+    const int v = e.blend(m, e.slot("momentum"), 1, g);
+    e.set_slot("momentum", v);
+    e.set_parameter(e.subtract(e.parameter(), e.multiply(lr, e.blend(1, g, m, v))));
+    return;
+  }
+  const int v = e.blend(m, e.slot("momentum"), 1, e.multiply(lr, g));
+  e.set_slot("momentum", v);
+  e.set_parameter(e.subtract(e.parameter(), v));
+}
+
+}  // namespace traingraph

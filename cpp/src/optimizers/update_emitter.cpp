@@ -1,0 +1,138 @@
+#include "optimizers/update_emitter.h"
+
+#include <algorithm>
+
+#include <traingraph/errors.h>
+
+#include "ops/emit.h"
+
+namespace traingraph {
+
+UpdateEmitter::UpdateEmitter(const std::vector<std::string>& slots) : slots_(slots) {
+  list_.inputs = 2 + static_cast<int>(slots.size()) + 3;
+}
+
+int UpdateEmitter::slot(const std::string& name) {
+  const auto found = std::find(slots_.begin(), slots_.end(), name);
+  if (found == slots_.end()) throw InternalError("[optimizer] unknown slot '" + name + "'");
+  return 2 + static_cast<int>(found - slots_.begin());
+}
+
+int UpdateEmitter::learning_rate() { return 2 + static_cast<int>(slots_.size()); }
+int UpdateEmitter::corrected_learning_rate() { return learning_rate() + 1; }
+
+int UpdateEmitter::apply(ir::Scalar function, int x, int y, double p, double q) {
+  return list_.add(function, x, y, p, q);
+}
+
+namespace {
+
+using ir::Scalar;
+using ir::ValueId;
+
+double norm_limit(const OptimizerDescriptor& d) { return d.maximum_clipping_norm; }
+
+// min(1, limit / sqrt(sum of squares)) as a scalar value.
+ValueId scale_from_squares(ir::Graph& graph, ValueId squares, double limit) {
+  ir::ScalarList list;
+  list.inputs = 1;
+  const int norm = list.add(Scalar::sqrt, 0);
+  const int ratio = list.add(Scalar::scale, list.add(Scalar::reciprocal, norm), -1, limit);
+  const int one = list.add(Scalar::constant, -1, -1, 1);
+  list.results = {list.add(Scalar::minimum, ratio, one)};
+  return ops::elementwise(graph, std::move(list), {squares})[0];
+}
+
+// One scale for every gradient, or kNone when clipping is not by global norm.
+ValueId global_scale(ir::Graph& graph, const OptimizerDescriptor& d,
+                     const std::vector<UpdateTarget>& targets) {
+  if (!d.applies_gradient_clipping ||
+      d.gradient_clipping_type != GradientClippingType::kByGlobalNorm || targets.empty()) {
+    return ir::kNone;
+  }
+  const ir::Type scalar{graph.type(targets[0].gradient).data_type, {}, false};
+  if (d.custom_global_norm != 0) {
+    const double ratio = norm_limit(d) / static_cast<double>(d.custom_global_norm);
+    return ops::filled(graph, scalar, std::min(1.0, ratio));
+  }
+  ValueId total = ir::kNone;
+  for (const UpdateTarget& target : targets) {
+    const ValueId squares =
+        ops::reduce_all(graph, ir::ReduceKind::sum_of_squares, target.gradient);
+    total = total == ir::kNone ? squares : ops::binary(graph, Scalar::add, total, squares);
+  }
+  return scale_from_squares(graph, total, norm_limit(d));
+}
+
+}  // namespace
+
+struct UpdateWriter {
+  // Clip, rescale, regularize: the gradient register that the optimizer's rule starts from.
+  static void prepare(UpdateEmitter& emitter, const OptimizerDescriptor& d, bool scaled_by_norm,
+                      bool decoupled_decay) {
+    int g = emitter.gradient_;
+    if (d.applies_gradient_clipping && d.gradient_clipping_type == GradientClippingType::kByValue) {
+      g = emitter.apply(Scalar::clip, g, -1, d.gradient_clip_min, d.gradient_clip_max);
+    }
+    if (scaled_by_norm) g = emitter.multiply(g, emitter.corrected_learning_rate() + 1);
+    if (d.gradient_rescale != 1.0f) g = emitter.scale(g, d.gradient_rescale);
+    const double scale = d.regularization_scale;
+    if (d.regularization_type == RegularizationType::kL2 && !decoupled_decay) {
+      g = emitter.blend(1, g, scale, emitter.parameter_);
+    }
+    if (d.regularization_type == RegularizationType::kL1) {
+      g = emitter.blend(1, g, scale, emitter.apply(Scalar::sign, emitter.parameter_));
+    }
+    emitter.gradient_ = g;
+  }
+
+  static void write(ir::Graph& graph, const Optimizer& optimizer, const UpdateTarget& target,
+                    ValueId learning_rate, ValueId corrected_rate, ValueId shared_scale) {
+    const OptimizerDescriptor& d = optimizer.descriptor();
+    const std::vector<std::string> slots = optimizer.slots();
+    ValueId scale = shared_scale;
+    if (d.applies_gradient_clipping && d.gradient_clipping_type == GradientClippingType::kByNorm) {
+      scale = scale_from_squares(
+          graph, ops::reduce_all(graph, ir::ReduceKind::sum_of_squares, target.gradient),
+          norm_limit(d));
+    }
+    UpdateEmitter emitter(slots);
+    const bool decoupled = dynamic_cast<const AdamW*>(&optimizer) != nullptr;
+    prepare(emitter, d, scale != ir::kNone, decoupled);
+    optimizer.emit(emitter);
+
+    std::vector<ValueId> operands{target.parameter, target.gradient};
+    operands.insert(operands.end(), target.slots.begin(), target.slots.end());
+    operands.insert(operands.end(), {learning_rate, corrected_rate, scale});
+    emitter.list_.results.push_back(emitter.new_parameter_);
+    for (const std::string& slot : slots) {
+      const auto found = emitter.new_slots_.find(slot);
+      if (found == emitter.new_slots_.end()) {
+        throw InternalError("[optimizer] slot '" + slot + "' was not written");
+      }
+      emitter.list_.results.push_back(found->second);
+    }
+    std::vector<int> kept;
+    ir::ScalarList list = ir::without_dead_code(emitter.list_, kept);
+    std::vector<ValueId> inputs;
+    for (int k : kept) inputs.push_back(operands[static_cast<std::size_t>(k)]);
+    const std::vector<ValueId> results =
+        ops::elementwise(graph, std::move(list), std::move(inputs));
+    graph.value(results[0]).writes = target.parameter;
+    for (std::size_t k = 0; k < target.slots.size(); ++k) {
+      graph.value(results[k + 1]).writes = target.slots[k];
+    }
+  }
+};
+
+void emit_updates(ir::Graph& graph, const Optimizer& optimizer,
+                  const std::vector<UpdateTarget>& targets, ValueId learning_rate,
+                  ValueId corrected_learning_rate) {
+  graph.phase = ir::Phase::update;
+  const ValueId scale = global_scale(graph, optimizer.descriptor(), targets);
+  for (const UpdateTarget& target : targets) {
+    UpdateWriter::write(graph, optimizer, target, learning_rate, corrected_learning_rate, scale);
+  }
+}
+
+}  // namespace traingraph

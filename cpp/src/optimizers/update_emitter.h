@@ -1,0 +1,62 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <traingraph/optimizer.h>
+
+#include "ir/graph.h"
+
+namespace traingraph {
+
+// What an optimizer writes its rule with: registers of one scalar list over the parameter, its
+// gradient (already clipped, rescaled and regularized), its slots and the step's numbers.
+class UpdateEmitter {
+ public:
+  int parameter() const { return parameter_; }
+  int gradient() const { return gradient_; }
+  int slot(const std::string& name);
+  int learning_rate();
+  int corrected_learning_rate();
+
+  int apply(ir::Scalar function, int x, int y = -1, double p = 0, double q = 0);
+  int add(int x, int y) { return apply(ir::Scalar::add, x, y); }
+  int subtract(int x, int y) { return apply(ir::Scalar::subtract, x, y); }
+  int multiply(int x, int y) { return apply(ir::Scalar::multiply, x, y); }
+  int divide(int x, int y) { return apply(ir::Scalar::divide, x, y); }
+  int scale(int x, double factor) { return apply(ir::Scalar::scale, x, -1, factor); }
+  // factor_x x + factor_y y
+  int blend(double factor_x, int x, double factor_y, int y) {
+    return apply(ir::Scalar::multiply_add, x, y, factor_x, factor_y);
+  }
+
+  void set_parameter(int value) { new_parameter_ = value; }
+  void set_slot(const std::string& name, int value) { new_slots_[name] = value; }
+
+ private:
+  friend struct UpdateWriter;
+  explicit UpdateEmitter(const std::vector<std::string>& slots);
+
+  // Inputs in order: parameter, gradient, slots, learning rate, corrected rate, norm scale.
+  ir::ScalarList list_;
+  int parameter_ = 0;
+  int gradient_ = 1;
+  std::vector<std::string> slots_;
+  int new_parameter_ = -1;
+  std::map<std::string, int> new_slots_;
+};
+
+// One parameter of an update: its value, its gradient, its slots (in the optimizer's order).
+struct UpdateTarget {
+  ir::ValueId parameter;
+  ir::ValueId gradient;
+  std::vector<ir::ValueId> slots;
+};
+
+// Appends the update ops of all parameters: clip, rescale, regularize, update.
+void emit_updates(ir::Graph& graph, const Optimizer& optimizer,
+                  const std::vector<UpdateTarget>& targets, ir::ValueId learning_rate,
+                  ir::ValueId corrected_learning_rate);
+
+}  // namespace traingraph

@@ -1,0 +1,79 @@
+#include "ops/emit.h"
+#include "passes/passes.h"
+
+namespace traingraph::passes {
+
+using ir::kNone;
+using ir::NodeId;
+using ir::ValueId;
+
+std::vector<ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& seeds,
+                              const std::vector<ValueId>& wanted,
+                              const std::vector<bool>& stopped) {
+  const std::size_t value_count = graph.values.size();
+  const std::size_t node_count = graph.nodes.size();
+  auto is_stopped = [&](ValueId v) {
+    return static_cast<std::size_t>(v) < stopped.size() && stopped[static_cast<std::size_t>(v)];
+  };
+
+  std::vector<bool> is_wanted(value_count, false);
+  for (ValueId v : wanted) is_wanted[static_cast<std::size_t>(v)] = true;
+  // active: a wanted value can be reached backwards from here.
+  std::vector<bool> active = is_wanted;
+  for (std::size_t n = 0; n < node_count; ++n) {
+    const ir::Node& node = graph.nodes[n];
+    if (ops::definition(node.op).gradient == nullptr) continue;
+    bool reaches = false;
+    for (ValueId input : node.inputs) {
+      reaches = reaches || (active[static_cast<std::size_t>(input)] && !is_stopped(input));
+    }
+    for (ValueId output : node.outputs) {
+      if (reaches) active[static_cast<std::size_t>(output)] = true;
+    }
+  }
+
+  std::vector<ValueId> gradient(value_count, kNone);
+  graph.phase = ir::Phase::gradient;
+  auto accumulate = [&](ValueId value, ValueId part) {
+    ValueId& slot = gradient[static_cast<std::size_t>(value)];
+    slot = slot == kNone ? part : ops::binary(graph, ir::Scalar::add, slot, part);
+  };
+  for (const Seed& seed : seeds) accumulate(seed.value, seed.gradient);
+
+  for (std::size_t n = node_count; n-- > 0;) {
+    const ir::Op op = graph.nodes[n].op;
+    const ops::Definition& definition = ops::definition(op);
+    if (definition.gradient == nullptr) continue;
+    std::vector<ValueId> result_gradients;
+    bool flows = false;
+    for (ValueId output : graph.nodes[n].outputs) {
+      ValueId g = is_stopped(output) ? kNone : gradient[static_cast<std::size_t>(output)];
+      result_gradients.push_back(g);
+      flows = flows || (g != kNone && active[static_cast<std::size_t>(output)]);
+    }
+    if (!flows) continue;
+    std::vector<bool> wants;
+    for (ValueId input : graph.nodes[n].inputs) {
+      wants.push_back(active[static_cast<std::size_t>(input)] && !is_stopped(input) &&
+                      is_floating_point(graph.type(input).data_type));
+    }
+    graph.layer = graph.nodes[n].layer;
+    const std::size_t first_new = graph.nodes.size();
+    ops::Gradient rule(graph, static_cast<NodeId>(n), std::move(result_gradients), wants);
+    definition.gradient(rule);
+    for (std::size_t k = first_new; k < graph.nodes.size(); ++k) {
+      graph.nodes[k].pair = static_cast<int>(n);
+    }
+    graph.nodes[n].pair = static_cast<int>(n);
+    for (std::size_t i = 0; i < rule.gradients.size(); ++i) {
+      if (rule.gradients[i] != kNone) accumulate(rule.node.inputs[i], rule.gradients[i]);
+    }
+  }
+
+  std::vector<ValueId> result;
+  for (ValueId v : wanted) result.push_back(gradient[static_cast<std::size_t>(v)]);
+  graph.layer = kNone;
+  return result;
+}
+
+}  // namespace traingraph::passes

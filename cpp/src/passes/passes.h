@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "runtime/backend.h"
+
+// The passes: free functions, graph in, graph out. pipeline.cpp fixes their order.
+namespace traingraph::passes {
+
+// Where differentiation starts: a forward value and the gradient that flows into it.
+struct Seed {
+  ir::ValueId value;
+  ir::ValueId gradient;
+};
+
+// Reverse differentiation restricted to paths from a seed to a wanted value. Emits gradient ops and
+// returns one gradient per wanted value, kNone where nothing flows. Nothing flows through a value
+// marked in `stopped` (indexed by value, shorter is fine).
+std::vector<ir::ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& seeds,
+                                  const std::vector<ir::ValueId>& wanted,
+                                  const std::vector<bool>& stopped);
+
+// Removes ops that reach neither a kept value nor a parameter write, and values nothing names.
+// Sources stay. `values` maps old to new numbers (kNone: gone).
+ir::Graph without_dead_nodes(const ir::Graph& graph, std::vector<ir::ValueId>& values);
+
+// Joins elementwise chains, and moves them into producers that say they take them as an epilogue.
+ir::Graph fuse(const ir::Graph& graph, const Backend& backend);
+
+// Gives every value a layout and inserts reorders where a kernel wants another one. Parameters
+// whose layout is `fixed` (indexed by slot) keep it; others take what their forward kernel prefers
+// if `choose_parameters` is set, else stay plain.
+struct ParameterLayout {
+  bool fixed = false;
+  ir::Layout layout;
+};
+ir::Graph assign_layouts(const ir::Graph& graph, const Backend& backend,
+                         const std::vector<ParameterLayout>& parameters, bool choose_parameters);
+
+// An order of execution, in node numbers, with the boundaries between phases.
+struct Schedule {
+  std::vector<ir::NodeId> order;
+  // order[0, forward_end) is forward, [forward_end, gradient_end) gradient, the rest update.
+  std::size_t forward_end = 0;
+  std::size_t gradient_end = 0;
+};
+// split: phases one after another. Otherwise one step, in which an update runs as soon as its
+// gradient is complete and its parameter is no longer read.
+Schedule schedule(const ir::Graph& graph, bool split);
+
+// What the planner lays out: one buffer, needed from `first` to `last` (positions in the schedule,
+// inclusive).
+struct PlannedBuffer {
+  std::size_t bytes = 0;
+  std::size_t first = 0;
+  std::size_t last = 0;
+  // Buffers whose place this one may take because they end where it begins.
+  std::vector<int> may_replace;
+  // Filled by the planner:
+  std::size_t offset = 0;
+};
+struct ArenaPlan {
+  std::vector<PlannedBuffer> buffers;
+  std::size_t bytes = 0;
+};
+inline constexpr std::size_t kAlignment = 64;
+// Pure: lifetimes in, offsets out.
+ArenaPlan plan_arena(std::vector<PlannedBuffer> buffers);
+// Independent of the planner: raises InternalError when two live buffers overlap.
+void verify_plan(const ArenaPlan& plan);
+
+}  // namespace traingraph::passes

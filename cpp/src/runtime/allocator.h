@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace traingraph {
+
+// Host memory for arenas and parameters: 64-byte aligned, zeroed; large blocks ask for huge pages,
+// because faulting in 4 KiB pages costs more than using them.
+std::shared_ptr<std::byte> allocate_host(std::size_t bytes);
+
+// What every backend's allocate() has handed out and not got back.
+std::size_t allocated_bytes();
+// Called by allocators; tests compare the sum with the memory plan.
+void count_allocation(std::int64_t bytes);
+
+}  // namespace traingraph

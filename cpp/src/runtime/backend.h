@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "runtime/kernel.h"
+
+namespace traingraph {
+
+// A maximal run of ops handed to one backend, prepared.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // Scratch of each node of the graph, by node number.
+  virtual std::size_t workspace_bytes(ir::NodeId node) const = 0;
+  // Runs these nodes in this order. `seconds` (may be null) receives each node's time.
+  virtual void run(const ir::NodeId* order, std::size_t count, Pointers pointers,
+                   double* seconds) = 0;
+};
+
+// Devices, memory and kernels of one kind.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+  // Whether it can run here; the reason names what is missing.
+  virtual Support available() const { return {}; }
+  virtual std::vector<std::string> devices() const = 0;
+  // Whether this application has a kernel.
+  virtual Support supports(const ir::Graph& graph, const ir::Node& node) const = 0;
+  // Whether `producer` takes this list as its epilogue (inputs beyond the first in `extra`).
+  virtual bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
+                     const std::vector<ir::ValueId>& extra) const = 0;
+  // The layouts this application's kernel wants, given those its inputs have now. The result has
+  // one entry per operand.
+  virtual LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) const = 0;
+  virtual std::unique_ptr<Executable> compile(const ir::Graph& graph,
+                                              const std::vector<ir::NodeId>& nodes) const = 0;
+  // 64-byte aligned, zeroed. Raises OutOfMemory. Freed by the deleter.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) const = 0;
+  // False: run() computes nothing, so there is nothing to read.
+  virtual bool computes() const { return true; }
+};
+
+// The backends that are built in, best first.
+const std::vector<const Backend*>& backends();
+// Raises InvalidArgument listing the names, or DeviceError when it cannot run here.
+const Backend& backend_named(const std::string& name);
+
+}  // namespace traingraph
