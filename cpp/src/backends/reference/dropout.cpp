@@ -1,0 +1,24 @@
+#include "backends/reference/call.h"
+#include "runtime/philox.h"
+
+namespace traingraph::reference {
+
+// x, step → y: 0 where the element is dropped, else x / (1 - rate).
+template <class T>
+void dropout(const Call& call) {
+  const auto& attributes = call.get<ir::DropoutAttributes>();
+  const std::uint32_t threshold = philox::keep_threshold(attributes.rate);
+  const T scale = static_cast<T>(1 / (1 - attributes.rate));
+  const auto step = static_cast<std::uint64_t>(*call.in<std::int64_t>(1));
+  const std::int64_t count = element_count(call.out_shape(0));
+  for (std::int64_t e = 0; e < count; ++e) {
+    const std::uint32_t word =
+        philox::word_of(attributes.seed, step, static_cast<std::uint64_t>(e));
+    call.out<T>(0)[e] = word < threshold ? T(0) : call.in<T>(0)[e] * scale;
+  }
+}
+
+template void dropout<float>(const Call&);
+template void dropout<double>(const Call&);
+
+}  // namespace traingraph::reference
