@@ -90,7 +90,8 @@ struct MatmulAttributes {
   bool operator==(const MatmulAttributes&) const = default;
 };
 
-// Channel axis 1. batch_norm: x, gamma, beta [, epilogue inputs] → y, mean, inverse deviation.
+// Channel axis 1. batch_norm: x, gamma, beta [, epilogue inputs] → y, mean, inverse deviation,
+// biased variance.
 // batch_norm_gradient: dy, x, mean, inverse deviation, gamma → dx, dgamma, dbeta; with a prologue,
 // dy is the prologue's result over (dy, its other inputs, which come last).
 struct BatchNormAttributes {
@@ -106,7 +107,7 @@ struct BatchNormAttributes {
 
 enum class PoolingKind { max, average, l2_norm };
 
-// pooling: x → y [, window index (uint8) for max in training].
+// pooling: x → y [, window index for max in training: uint8, int32 for kernels above 255 elements].
 // pooling_gradient: max: dy, index; average: dy; L2: dy, x, y → dx.
 struct PoolingAttributes {
   PoolingKind kind = PoolingKind::max;
@@ -135,8 +136,10 @@ struct SoftmaxAttributes {
   bool operator==(const SoftmaxAttributes&) const = default;
 };
 
-// softmax_cross_entropy: logits, labels → loss per position (class axis 1 removed to extent 1).
-// Labels: a distribution of the logits' shape, or integer classes with class axis of extent 1.
+// softmax_cross_entropy: logits (N, K, …), labels → loss, logsumexp, both (N, 1, …).
+// softmax_cross_entropy_gradient: dloss, logits, labels, logsumexp → dlogits.
+// Labels: a distribution of the logits' shape, or integer classes (N, 1, …); class -1 ignores the
+// position, other classes are in range. Smoothing s: t (1 - s) + s / classes, 0 classes meaning K.
 struct CrossEntropyAttributes {
   double smoothing = 0;
   std::int64_t classes = 0;
