@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include <traingraph/errors.h>
+
+#include "layers/emitter.h"
+
+// Checks that several layers share.
+namespace traingraph {
+
+// "[ReLU] text at layer 3 'relu'" for errors that the emitter has no function for.
+inline std::string layer_message(const Emitter& e, const std::string& text) {
+  return "[" + e.layer.description() + "] " + text + " at layer " + std::to_string(e.layer.id()) +
+         " '" + e.layer.label() + "'";
+}
+
+// Raises DataTypeError unless source `i` holds floating-point numbers of source 0's type.
+inline void expect_floating(const Emitter& e, std::size_t i, const std::string& what) {
+  const DataType type = e.type(i).data_type;
+  if (!is_floating_point(type)) {
+    throw DataTypeError(
+        layer_message(e, "expected " + what + " of floating-point numbers but got " + name(type)));
+  }
+  const DataType first = e.type(0).data_type;
+  if (type != first) {
+    throw DataTypeError(layer_message(
+        e, "expected " + what + " of type " + name(first) + " but got " + name(type)));
+  }
+}
+
+inline void expect_floating(const Emitter& e) {
+  for (std::size_t i = 0; i < e.sources.size(); ++i) expect_floating(e, i, "a source");
+}
+
+}  // namespace traingraph

@@ -1,0 +1,36 @@
+#include <sstream>
+
+#include <traingraph/errors.h>
+#include <traingraph/softmax.h>
+
+#include "layers/checks.h"
+
+namespace traingraph {
+
+Dropout::Dropout(float rate, std::uint64_t seed) : Layer("Dropout"), rate_(rate), seed_(seed) {
+  if (!(rate >= 0 && rate < 1)) {
+    throw InvalidArgument("[Dropout] expected a rate of at least 0 and below 1 but got " +
+                          std::to_string(rate));
+  }
+}
+
+std::string Dropout::description() const {
+  std::ostringstream text;
+  text << "Dropout rate " << rate_;
+  return text.str();
+}
+
+// x (…) → (…).
+void Dropout::emit(Emitter& e) const {
+  e.expect_sources(1);
+  expect_floating(e);
+  if (!e.training() || rate_ == 0) {
+    e.result(ops::unary(e.graph, ir::Scalar::identity, e.sources[0]));
+    return;
+  }
+  const ir::DropoutAttributes attributes{static_cast<double>(rate_), e.seed(seed_)};
+  const ir::ValueId step = e.lowering.step(ir::StepInput::counter);
+  e.result(ops::apply1(e.graph, ir::Op::dropout, attributes, {e.sources[0], step}));
+}
+
+}  // namespace traingraph
