@@ -1,0 +1,80 @@
+// Normalisation per channel (axis 1) by the statistics of the batch, and its gradient.
+#include <traingraph/errors.h>
+
+#include "ops/op.h"
+
+namespace traingraph::ops {
+namespace {
+
+using ir::BatchNormAttributes;
+using ir::Type;
+using ir::ValueId;
+
+// How many inputs an epilogue or prologue adds: all of its list's but the value it starts from.
+std::size_t epilogue_inputs(const ir::ScalarList& epilogue) {
+  return epilogue.inputs > 1 ? static_cast<std::size_t>(epilogue.inputs) - 1 : 0;
+}
+
+// Raises unless input i is (C,) for x (N, C, …).
+void expect_per_channel(const Inference& in, std::size_t i, const char* what, const Type& x) {
+  if (x.rank() < 2) in.fail("expected a source (N, C, …) but got " + to_string(x.shape));
+  const Shape expected = {x.shape[1]};
+  if (in.type(i).shape == expected) return;
+  in.fail("expected " + std::string(what) + " " + to_string(expected) + " but got " +
+          to_string(in.type(i).shape));
+}
+
+// x (N, C, …), gamma (C), beta (C) [, epilogue inputs] → y (N, C, …), mean (C),
+// inverse_deviation (C) = 1 / sqrt(variance + epsilon), variance (C), biased
+std::vector<Type> infer(const Inference& in) {
+  in.expect_inputs(3, 3 + epilogue_inputs(in.get<BatchNormAttributes>().epilogue));
+  const Type& x = in.type(0);
+  expect_per_channel(in, 1, "gamma", x);
+  expect_per_channel(in, 2, "beta", x);
+  const Type statistics{x.data_type, {x.shape[1]}, false};
+  return {x, statistics, statistics, statistics};
+}
+
+// dy (N, C, …), x (N, C, …), mean (C), inverse_deviation (C), gamma (C) [, prologue inputs] →
+// dx (N, C, …), dgamma (C), dbeta (C), all overwritten
+std::vector<Type> infer_gradient(const Inference& in) {
+  in.expect_inputs(5, 5 + epilogue_inputs(in.get<BatchNormAttributes>().epilogue));
+  const Type& x = in.type(1);
+  if (in.type(0).shape != x.shape) {
+    in.fail("expected a gradient " + to_string(x.shape) + " but got " +
+            to_string(in.type(0).shape));
+  }
+  expect_per_channel(in, 2, "mean", x);
+  expect_per_channel(in, 3, "inverse deviation", x);
+  expect_per_channel(in, 4, "gamma", x);
+  const Type per_channel{x.data_type, {x.shape[1]}, false};
+  return {x, per_channel, per_channel};
+}
+
+// Mean and deviation depend on x; their share is inside batch_norm_gradient. As results of their
+// own they are for the running statistics only, through which nothing flows.
+void gradient(Gradient& g) {
+  const ValueId dy = g.result_gradient();
+  for (std::size_t i = 1; i < 4; ++i) {
+    if (g.result_gradient(i) != ir::kNone) {
+      throw Unsupported("[batch_norm] the batch statistics have no gradient" +
+                        ir::where(g.graph, g.node));
+    }
+  }
+  const auto& attributes = g.get<BatchNormAttributes>();
+  if (!attributes.epilogue.empty()) {
+    throw InternalError("[batch_norm] an epilogue before differentiation");
+  }
+  const ir::NodeId node = apply(g.graph, ir::Op::batch_norm_gradient, attributes,
+                                {dy, g.input(0), g.result(1), g.result(2), g.input(1)});
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (g.wants(i)) g.set(i, g.graph.node(node).outputs[i]);
+  }
+}
+
+}  // namespace
+
+const Definition batch_norm_definition{infer, gradient};
+const Definition batch_norm_gradient_definition{infer_gradient, nullptr};
+
+}  // namespace traingraph::ops
