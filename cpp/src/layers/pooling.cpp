@@ -1,0 +1,68 @@
+#include <traingraph/errors.h>
+#include <traingraph/pooling.h>
+
+#include "layers/emitter.h"
+#include "layers/window.h"
+
+namespace traingraph {
+namespace {
+
+ir::PoolingKind kind_of(PoolingType type) {
+  switch (type) {
+    case PoolingType::kMax:
+      return ir::PoolingKind::max;
+    case PoolingType::kAverage:
+      return ir::PoolingKind::average;
+    case PoolingType::kL2Norm:
+      return ir::PoolingKind::l2_norm;
+  }
+  throw InvalidArgument("[Pooling] expected a pooling type but got " +
+                        std::to_string(static_cast<int>(type)));
+}
+
+const char* name_of(PoolingType type) {
+  switch (type) {
+    case PoolingType::kMax:
+      return "max";
+    case PoolingType::kAverage:
+      return "average";
+    case PoolingType::kL2Norm:
+      return "L2 norm";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+Pooling::Pooling(PoolingDescriptor descriptor) : Layer("Pooling"), descriptor_(descriptor) {
+  kind_of(descriptor.type);
+  check_window(window_of(descriptor), "Pooling");
+}
+
+std::string Pooling::description() const {
+  std::string text =
+      "Pooling " + std::string(name_of(descriptor_.type)) + " " + to_string(window_of(descriptor_));
+  if (descriptor_.type == PoolingType::kAverage && descriptor_.count_includes_padding) {
+    text += " counting padding";
+  }
+  return text;
+}
+
+// x (N, C, H, W) → y (N, C, P, Q)
+void Pooling::emit(Emitter& e) const {
+  e.expect_sources(1);
+  const Shape& shape = e.type(0).shape;
+  if (shape.size() != 4) {
+    e.fail_shape("expected a source (N, C, H, W) but got " + to_string(shape));
+  }
+  ir::PoolingAttributes attributes;
+  attributes.kind = kind_of(descriptor_.type);
+  attributes.window = resolve_window(window_of(descriptor_), shape[2], shape[3]);
+  // Kept off elsewhere, so that equal windows have equal attributes.
+  attributes.count_includes_padding =
+      attributes.kind == ir::PoolingKind::average && descriptor_.count_includes_padding;
+  attributes.with_index = attributes.kind == ir::PoolingKind::max && e.training();
+  e.result(ops::apply1(e.graph, ir::Op::pooling, std::move(attributes), {e.sources[0]}));
+}
+
+}  // namespace traingraph
