@@ -1,0 +1,66 @@
+// Replaces operator new and delete. The module exports nothing but its initialiser, so this reaches
+// the copy of the core inside it and nothing else in the process. Memory comes from malloc as with
+// the operators of the C++ library, for a block may be freed by the other side.
+#include "allocations.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "runtime/allocator.h"
+#include "testing.h"
+
+namespace {
+
+std::atomic<std::int64_t> call_count{0};
+std::atomic<std::int64_t> byte_count{0};
+
+void* counted(void* memory, std::size_t bytes) {
+  if (memory == nullptr) throw std::bad_alloc();
+  call_count.fetch_add(1, std::memory_order_relaxed);
+  byte_count.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  return memory;
+}
+
+void* plain(std::size_t bytes) {
+  return counted(std::malloc(std::max<std::size_t>(bytes, 1)), bytes);
+}
+
+void* aligned(std::size_t bytes, std::align_val_t alignment) {
+  const auto step = static_cast<std::size_t>(alignment);
+  return counted(
+      std::aligned_alloc(step, (std::max<std::size_t>(bytes, 1) + step - 1) / step * step), bytes);
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return plain(bytes); }
+void* operator new[](std::size_t bytes) { return plain(bytes); }
+void* operator new(std::size_t bytes, std::align_val_t a) { return aligned(bytes, a); }
+void* operator new[](std::size_t bytes, std::align_val_t a) { return aligned(bytes, a); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace traingraph::testing {
+
+Allocations allocations() { return {call_count.load(), byte_count.load()}; }
+
+void bind_allocations(py::module_& module) {
+  module.def(
+      "allocations",
+      [] {
+        const Allocations now = allocations();
+        return py::make_tuple(now.count, now.bytes);
+      },
+      "(calls, bytes) of operator new since the process started.");
+  module.def("allocated_bytes", allocated_bytes, "What backends' allocators hold now.");
+}
+
+}  // namespace traingraph::testing

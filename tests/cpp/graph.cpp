@@ -1,0 +1,125 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <traingraph/errors.h>
+
+#include "interpreter.h"
+#include "ops/op.h"
+#include "passes/passes.h"
+#include "testing.h"
+
+namespace traingraph::testing {
+namespace {
+
+using ir::ValueId;
+
+ir::Op op_named(const std::string& text) {
+  for (int k = 0; k < ir::kOpCount; ++k) {
+    if (text == ir::name(static_cast<ir::Op>(k))) return static_cast<ir::Op>(k);
+  }
+  throw InvalidArgument("[graph] no op '" + text + "'");
+}
+
+std::optional<ValueId> optional(ValueId value) {
+  if (value == ir::kNone) return std::nullopt;
+  return value;
+}
+
+std::vector<ValueId> add_op(ir::Graph& graph, const std::string& op, const py::dict& attributes,
+                            std::vector<ValueId> inputs) {
+  const ir::Op which = op_named(op);
+  const ir::NodeId node =
+      ops::apply(graph, which, attributes_from(which, attributes), std::move(inputs));
+  return graph.node(node).outputs;
+}
+
+// Gradients of `wanted`, None where nothing flows.
+std::vector<std::optional<ValueId>> autodiff(ir::Graph& graph,
+                                             const std::map<ValueId, ValueId>& seeds,
+                                             const std::vector<ValueId>& wanted,
+                                             const std::vector<ValueId>& stopped) {
+  std::vector<passes::Seed> list;
+  for (const auto& [value, gradient] : seeds) list.push_back({value, gradient});
+  std::vector<bool> marks(graph.values.size(), false);
+  for (ValueId value : stopped) marks.at(static_cast<std::size_t>(value)) = true;
+  std::vector<std::optional<ValueId>> result;
+  for (ValueId value : passes::autodiff(graph, list, wanted, marks)) {
+    result.push_back(optional(value));
+  }
+  return result;
+}
+
+py::array array_of(const ir::Graph& graph, ValueId value, const std::byte* bytes) {
+  const ir::Type& type = graph.type(value);
+  const py::dtype dtype(name(type.data_type));
+  return py::array(dtype, std::vector<py::ssize_t>(type.shape.begin(), type.shape.end()), bytes);
+}
+
+// Copies the given arrays in, runs every node, copies the wanted values out.
+std::vector<py::array> run(const ir::Graph& graph, const std::string& backend,
+                           const std::map<ValueId, py::array>& arrays,
+                           const std::vector<ValueId>& wanted) {
+  Interpreter interpreter(graph, backend_named(backend));
+  for (const auto& [value, given] : arrays) {
+    const ir::Type& type = graph.type(value);
+    const py::array dense = py::array::ensure(given, py::array::c_style);
+    const Shape shape(given.shape(), given.shape() + given.ndim());
+    if (shape != type.shape || !given.dtype().is(py::dtype(name(type.data_type)))) {
+      throw ShapeError("[run] expected " + to_string(type) + " but got " +
+                       py::str(given.dtype()).cast<std::string>() + " " + to_string(shape));
+    }
+    interpreter.set(value, dense.data());
+  }
+  interpreter.run();
+  std::vector<py::array> result;
+  for (ValueId value : wanted) result.push_back(array_of(graph, value, interpreter.get(value)));
+  return result;
+}
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  for (const Backend* backend : backends()) {
+    if (backend->available().yes && backend->computes()) names.push_back(backend->name());
+  }
+  return names;
+}
+
+}  // namespace
+
+DataType data_type_named(const std::string& text) {
+  for (DataType type : {DataType::kFloat32, DataType::kFloat16, DataType::kBoolean,
+                        DataType::kInt64, DataType::kInt32, DataType::kInt8, DataType::kUInt8,
+                        DataType::kFloat64, DataType::kBFloat16}) {
+    if (text == name(type)) return type;
+  }
+  throw InvalidArgument("[data type] no type '" + text + "'");
+}
+
+void bind_graph(py::module_& module) {
+  py::class_<ir::Graph>(module, "Graph", "A graph of ops, built and run by hand.")
+      .def(py::init<>())
+      .def(
+          "add_input",
+          [](ir::Graph& graph, const std::string& dtype, Shape shape, bool batched) {
+            ir::Type type{data_type_named(dtype), std::move(shape), batched};
+            const int slot = static_cast<int>(graph.values.size());
+            return graph.add_source(ir::Source::bound, slot, std::move(type), "input");
+          },
+          py::arg("dtype"), py::arg("shape"), py::arg("batched") = false)
+      .def("add_op", add_op, py::arg("op"), py::arg("attributes"), py::arg("inputs"))
+      .def("autodiff", autodiff, py::arg("seeds"), py::arg("wanted"),
+           py::arg("stopped") = std::vector<ValueId>{})
+      .def("type",
+           [](const ir::Graph& graph, ValueId value) {
+             const ir::Type& type = graph.type(value);
+             return py::make_tuple(name(type.data_type), py::tuple(py::cast(type.shape)),
+                                   type.batched);
+           })
+      .def_readonly("fixed_batch", &ir::Graph::fixed_batch)
+      .def("verify", [](const ir::Graph& graph) { ir::verify(graph); })
+      .def("run", run, py::arg("backend"), py::arg("arrays"), py::arg("wanted"))
+      .def("__str__", [](const ir::Graph& graph) { return ir::to_string(graph); });
+  module.def("backends", backend_names, "Backends that compute on this machine, best first.");
+}
+
+}  // namespace traingraph::testing
