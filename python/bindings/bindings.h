@@ -1,0 +1,33 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <traingraph/traingraph.h>
+
+namespace py = pybind11;
+
+// One function per family; module.cpp calls them in the order that base classes need.
+namespace traingraph::python {
+
+void bind_errors(py::module_& module);
+void bind_enums(py::module_& module);
+void bind_device(py::module_& module);
+void bind_tensor_data(py::module_& module);
+void bind_tensor_descriptor(py::module_& module);
+void bind_tensor(py::module_& module);
+void bind_layer(py::module_& module);
+void bind_activation(py::module_& module);
+void bind_arithmetic(py::module_& module);
+void bind_batch_normalization(py::module_& module);
+void bind_convolution(py::module_& module);
+void bind_data_movement(py::module_& module);
+void bind_loss(py::module_& module);
+void bind_pooling(py::module_& module);
+void bind_softmax(py::module_& module);
+void bind_optimizer(py::module_& module);
+void bind_execution(py::module_& module);
+void bind_graph(py::module_& module);
+void bind_memory_plan(py::module_& module);
+void bind_executable_graphs(py::module_& module);
+
+}  // namespace traingraph::python

@@ -1,0 +1,144 @@
+#include "convert.h"
+
+#include <cctype>
+
+namespace traingraph::python {
+namespace {
+
+std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; }
+
+// "softmax_cross_entropy" for the bound factory itself, empty for anything that is not callable.
+std::string uncalled(py::handle value) {
+  PyObject* const object = value.ptr();
+  if (PyType_Check(object) || PyCFunction_Check(object) || PyFunction_Check(object) ||
+      PyMethod_Check(object)) {
+    return py::cast<std::string>(py::str(value.attr("__name__")));
+  }
+  return {};
+}
+
+[[noreturn]] void out_of_range(const Where& where, std::int64_t number) {
+  throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                        " of at least 0 but got " + std::to_string(number));
+}
+
+}  // namespace
+
+void refuse(const Where& where, py::handle value) {
+  const std::string name = uncalled(value);
+  const std::string got = PyType_Check(value.ptr()) ? "the class " + name
+                          : name.empty()            ? "'" + type_name(value) + "'"
+                                                    : "the function " + name;
+  std::string text =
+      "[" + where.subject + "] expected " + where.name + ": " + where.expected + " but got " + got;
+  if (!name.empty()) {
+    text += "; did you mean " + name + "()?";
+  }
+  throw py::type_error(text);
+}
+
+std::int64_t to_integer(py::handle value, const Where& where) {
+  if (!PyIndex_Check(value.ptr())) {
+    refuse(where, value);
+  }
+  const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
+  const std::int64_t number = index ? PyLong_AsLongLong(index.ptr()) : -1;
+  if (number == -1 && PyErr_Occurred() != nullptr) {
+    throw py::error_already_set();
+  }
+  return number;
+}
+
+double to_number(py::handle value, const Where& where) {
+  // float() reads text too; an argument must be a number already.
+  if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) ||
+      PyNumber_Check(value.ptr()) == 0) {
+    refuse(where, value);
+  }
+  const double number = PyFloat_AsDouble(value.ptr());
+  if (number == -1.0 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    refuse(where, value);
+  }
+  return number;
+}
+
+bool to_bool(py::handle value, const Where& where) {
+  const bool is_numpy = type_name(value).rfind("numpy.bool", 0) == 0;
+  if (!PyBool_Check(value.ptr()) && !is_numpy) {
+    refuse(where, value);
+  }
+  return PyObject_IsTrue(value.ptr()) == 1;
+}
+
+std::vector<py::object> to_items(py::handle value, const Where& where) {
+  if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) || PyDict_Check(value.ptr())) {
+    refuse(where, value);
+  }
+  const auto iterator = py::reinterpret_steal<py::object>(PyObject_GetIter(value.ptr()));
+  if (!iterator) {
+    PyErr_Clear();
+    refuse(where, value);
+  }
+  std::vector<py::object> items;
+  while (auto item = py::reinterpret_steal<py::object>(PyIter_Next(iterator.ptr()))) {
+    items.push_back(std::move(item));
+  }
+  if (PyErr_Occurred() != nullptr) {
+    throw py::error_already_set();
+  }
+  return items;
+}
+
+Shape to_shape(py::handle value, const Where& where) {
+  return convert_list<std::int64_t>(value, where);
+}
+
+Pair to_pair(py::handle value, const Where& where) {
+  if (PyIndex_Check(value.ptr())) {
+    const std::int64_t both = to_integer(value, where);
+    return {both, both};
+  }
+  const Shape items = to_shape(value, where);
+  if (items.size() != 2) {
+    throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                          ": 2 numbers but got " + std::to_string(items.size()));
+  }
+  return {items[0], items[1]};
+}
+
+Padding to_padding(py::handle value, const Where& where) {
+  Padding padding{py::cast<PaddingPolicy>(value)};
+  if (padding.policy == PaddingPolicy::kUsePaddingSize) {
+    if (!py::hasattr(value, "_y")) {
+      throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                            " with sizes but got USE_PADDING_SIZE alone; write "
+                            "MLCPaddingPolicy.sized(y=1, x=1)");
+    }
+    padding.sizes = {py::cast<std::int64_t>(value.attr("_y")),
+                     py::cast<std::int64_t>(value.attr("_x"))};
+  }
+  return padding;
+}
+
+py::object from_padding(PaddingPolicy policy, std::int64_t y, std::int64_t x) {
+  if (policy != PaddingPolicy::kUsePaddingSize) {
+    return py::cast(policy);
+  }
+  const Where where{"MLCPaddingPolicy.sized", "y and x", "int"};
+  if (y < 0 || x < 0) {
+    out_of_range(where, std::min(y, x));
+  }
+  // int.__new__ makes a member beside the listed ones: equal to USE_PADDING_SIZE, with its sizes.
+  const py::handle type = enum_class("MLCPaddingPolicy");
+  const long raw = static_cast<long>(policy);
+  py::object member = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(&PyLong_Type))
+                          .attr("__new__")(type, raw);
+  member.attr("_value_") = raw;
+  member.attr("_name_") = "USE_PADDING_SIZE";
+  member.attr("_y") = y;
+  member.attr("_x") = x;
+  return member;
+}
+
+}  // namespace traingraph::python

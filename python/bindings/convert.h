@@ -1,0 +1,100 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <traingraph/traingraph.h>
+
+#include "enums.h"
+
+namespace py = pybind11;
+
+namespace traingraph::python {
+
+// Where a value stands, for messages: "[MLCDropoutLayer] expected rate: float but got 'str'".
+struct Where {
+  std::string subject;
+  std::string name;
+  std::string expected;
+};
+
+// Height and width, or y and x: a pair, or one number for both.
+struct Pair {
+  std::int64_t y = 1;
+  std::int64_t x = 1;
+};
+
+// MLCPaddingPolicy with the sizes that MLCPaddingPolicy.sized carries.
+struct Padding {
+  PaddingPolicy policy = PaddingPolicy::kSame;
+  Pair sizes{0, 0};
+};
+
+// TypeError; asks "did you mean relu()?" when a factory was passed without calling it.
+[[noreturn]] void refuse(const Where& where, py::handle value);
+
+// Devices also as text, types and data types also as NumPy's.
+Device to_device(py::handle value);
+DataType to_data_type(py::handle value);
+std::int64_t to_integer(py::handle value, const Where& where);
+double to_number(py::handle value, const Where& where);
+bool to_bool(py::handle value, const Where& where);
+Shape to_shape(py::handle value, const Where& where);
+Pair to_pair(py::handle value, const Where& where);
+Padding to_padding(py::handle value, const Where& where);
+py::object from_padding(PaddingPolicy policy, std::int64_t y, std::int64_t x);
+
+// The items of a list, tuple or other iterable, but not of a string.
+std::vector<py::object> to_items(py::handle value, const Where& where);
+
+template <typename T>
+T convert(py::handle value, const Where& where) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return to_bool(value, where);
+  } else if constexpr (std::is_integral_v<T>) {
+    const std::int64_t number = to_integer(value, where);
+    if (std::is_unsigned_v<T> && number < 0) {
+      throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                            " of at least 0 but got " + std::to_string(number));
+    }
+    return static_cast<T>(number);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(to_number(value, where));
+  } else if constexpr (std::is_same_v<T, Shape>) {
+    return to_shape(value, where);
+  } else if constexpr (std::is_same_v<T, Pair>) {
+    return to_pair(value, where);
+  } else if constexpr (std::is_same_v<T, Padding>) {
+    return to_padding(value, where);
+  } else if constexpr (std::is_same_v<T, Device>) {
+    return to_device(value);
+  } else if constexpr (std::is_same_v<T, py::object>) {
+    return py::reinterpret_borrow<py::object>(value);
+  } else if constexpr (BoundEnum<T>) {
+    return py::cast<T>(value);
+  } else {
+    if (value.is_none()) {
+      refuse(where, value);
+    }
+    try {
+      return py::cast<T>(value);
+    } catch (const py::cast_error&) {
+      refuse(where, value);
+    }
+  }
+}
+
+template <typename T>
+std::vector<T> convert_list(py::handle value, const Where& where) {
+  std::vector<T> result;
+  for (const py::object& item : to_items(value, where)) {
+    result.push_back(convert<T>(item, where));
+  }
+  return result;
+}
+
+}  // namespace traingraph::python

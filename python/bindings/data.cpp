@@ -1,0 +1,279 @@
+#include "data.h"
+
+#include <bit>
+#include <string>
+
+#include "bindings.h"
+#include "enums.h"
+#include "release.h"
+
+namespace traingraph::python {
+namespace {
+
+using py::detail::array_proxy;
+using py::detail::npy_api;
+
+constexpr int kNpyHalf = 23;
+constexpr int kInPlace = npy_api::NPY_ARRAY_C_CONTIGUOUS_ | npy_api::NPY_ARRAY_ALIGNED_;
+constexpr char kForeignOrder = std::endian::native == std::endian::little ? '>' : '<';
+
+const py::detail::PyArrayDescr1_Proxy* descriptor(py::handle array) {
+  return py::detail::array_descriptor1_proxy(array_proxy(array.ptr())->descr);
+}
+
+bool is_array(py::handle value) {
+  return PyObject_TypeCheck(value.ptr(), npy_api::get().PyArray_Type_) != 0;
+}
+
+std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; }
+
+std::string dtype_name(py::handle array) {
+  return py::cast<std::string>(py::str(array.attr("dtype")));
+}
+
+// The type of native elements, kInvalid for any other.
+DataType data_type_of(py::handle array) {
+  const auto* const dtype = descriptor(array);
+  if (dtype->byteorder == kForeignOrder) {
+    return DataType::kInvalid;
+  }
+  switch (dtype->type_num) {
+    case npy_api::NPY_FLOAT_:
+      return DataType::kFloat32;
+    case npy_api::NPY_DOUBLE_:
+      return DataType::kFloat64;
+    case kNpyHalf:
+      return DataType::kFloat16;
+    case npy_api::NPY_BOOL_:
+      return DataType::kBoolean;
+    case npy_api::NPY_BYTE_:
+      return DataType::kInt8;
+    case npy_api::NPY_UBYTE_:
+      return DataType::kUInt8;
+    case npy_api::NPY_INT_:
+      return DataType::kInt32;
+    case npy_api::NPY_LONG_:
+      return sizeof(long) == 8 ? DataType::kInt64 : DataType::kInt32;
+    case npy_api::NPY_LONGLONG_:
+      return DataType::kInt64;
+    default:
+      break;
+  }
+  // bfloat16 is a type of the ml_dtypes package with a number of its own.
+  return dtype->kind == 'V' && dtype_name(array) == "bfloat16" ? DataType::kBFloat16
+                                                               : DataType::kInvalid;
+}
+
+std::string place(const Target& target) {
+  std::string text = target.role;
+  if (!target.name.empty()) {
+    text += " '" + std::string(target.name) + "'";
+  }
+  return text;
+}
+
+std::string subject(const Target& target) { return std::string("[") + target.subject + "] "; }
+
+[[noreturn]] void refuse_type(const Target& target, DataType expected, const std::string& actual) {
+  throw DataTypeError(subject(target) + "expected " + name(expected) + " for " + place(target) +
+                      " but got " + actual);
+}
+
+TensorData typed(py::handle array, DataType type) {
+  const auto* const raw = array_proxy(array.ptr());
+  TensorData data;
+  data.bytes = raw->data;
+  data.data_type = type;
+  data.shape.assign(raw->dimensions, raw->dimensions + raw->nd);
+  data.length = element_bytes(type) * static_cast<std::size_t>(element_count(data.shape));
+  data.writable = (raw->flags & npy_api::NPY_ARRAY_WRITEABLE_) != 0;
+  data.owner = share(py::reinterpret_borrow<py::object>(array));
+  return data;
+}
+
+TensorData bytes_of(py::object view, const Target& target) {
+  const Py_buffer* const buffer = PyMemoryView_GET_BUFFER(view.ptr());
+  if (!PyBuffer_IsContiguous(buffer, 'C')) {
+    throw InvalidArgument(subject(target) + "expected contiguous bytes for " + place(target) +
+                          " but got a strided view");
+  }
+  TensorData data;
+  data.bytes = buffer->buf;
+  data.length = static_cast<std::size_t>(buffer->len);
+  data.writable = buffer->readonly == 0;
+  data.owner = share(std::move(view));
+  return data;
+}
+
+// bytes, bytearray, uint8 memoryview and other plain buffers.
+bool is_raw(const Py_buffer& buffer) {
+  return buffer.itemsize == 1 &&
+         (buffer.format == nullptr || buffer.format[0] == 'B' || buffer.format[0] == 'c');
+}
+
+// An array over anything that offers one, or the raw bytes in `bytes`.
+py::object to_array(py::handle value, const Target& target, TensorData& bytes) {
+  if (is_array(value)) {
+    return py::reinterpret_borrow<py::object>(value);
+  }
+  if (py::isinstance<TensorData>(value)) {
+    bytes = py::cast<const TensorData&>(value);
+    return py::none();
+  }
+  const py::module_ numpy = py::module_::import("numpy");
+  if (py::hasattr(value, "__dlpack__")) {
+    return numpy.attr("from_dlpack")(value);
+  }
+  if (PyObject_CheckBuffer(value.ptr())) {
+    auto view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(value.ptr()));
+    if (!view) {
+      throw py::error_already_set();
+    }
+    if (is_raw(*PyMemoryView_GET_BUFFER(view.ptr()))) {
+      bytes = bytes_of(std::move(view), target);
+      return py::none();
+    }
+    return numpy.attr("asarray")(view);
+  }
+  if (py::hasattr(value, "__array__")) {
+    return numpy.attr("asarray")(value);
+  }
+  throw DataTypeError(subject(target) + "expected an array or bytes for " + place(target) +
+                      " but got '" + type_name(value) + "'");
+}
+
+bool in_place(py::handle array, DataType type) {
+  return (array_proxy(array.ptr())->flags & kInPlace) == kInPlace && data_type_of(array) == type;
+}
+
+bool values_fit(const py::object& array, const py::dtype& to) {
+  const py::module_ numpy = py::module_::import("numpy");
+  if (py::cast<bool>(numpy.attr("can_cast")(array.attr("dtype"), to, "safe")) ||
+      py::cast<py::ssize_t>(array.attr("size")) == 0) {
+    return true;
+  }
+  const py::object limits = numpy.attr("iinfo")(to);
+  const py::object lowest = limits.attr("min");
+  const py::object highest = limits.attr("max");
+  return lowest <= py::int_(array.attr("min")()) && highest >= py::int_(array.attr("max")());
+}
+
+// A dense native copy, where the rule for conversions allows one.
+py::object converted(const py::object& array, DataType type, const Target& target) {
+  const bool to_float = is_floating_point(type);
+  const bool to_boolean = type == DataType::kBoolean;
+  const char kind = data_type_of(array) == DataType::kBFloat16 ? 'f' : descriptor(array)->kind;
+  const bool integral = kind == 'i' || kind == 'u' || kind == 'b';
+  const bool allowed = to_boolean ? kind == 'b' : to_float ? integral || kind == 'f' : integral;
+  if (!allowed) {
+    refuse_type(target, type, dtype_name(array));
+  }
+  const py::dtype to = dtype_of(type);
+  if (!to_float && !to_boolean && !values_fit(array, to)) {
+    refuse_type(target, type, dtype_name(array) + " with values out of its range");
+  }
+  return array.attr("astype")(to, py::arg("order") = "C");
+}
+
+[[noreturn]] void refuse_memory(const Target& target, const std::string& expected,
+                                const std::string& actual) {
+  throw InvalidArgument(subject(target) + "expected " + expected + " memory for " + place(target) +
+                        ", which is written, but got " + actual);
+}
+
+// Memory that is written as it is.
+TensorData exact(py::handle array, DataType type, const Target& target) {
+  if (data_type_of(array) != type) {
+    refuse_memory(target, name(type), dtype_name(array));
+  }
+  if (!in_place(array, type)) {
+    refuse_memory(target, "contiguous, aligned", "a strided or misaligned array");
+  }
+  return typed(array, type);
+}
+
+}  // namespace
+
+TensorData readable_data(py::handle value, DataType type, const Target& target) {
+  if (is_array(value) && in_place(value, type)) {
+    return typed(value, type);
+  }
+  TensorData bytes;
+  py::object array = to_array(value, target, bytes);
+  if (array.is_none()) {
+    return bytes;
+  }
+  if (!in_place(array, type)) {
+    array = converted(array, type, target);
+  }
+  return typed(array, type);
+}
+
+TensorData writable_data(py::handle value, DataType type, const Target& target) {
+  TensorData bytes;
+  const py::object array = to_array(value, target, bytes);
+  TensorData data = array.is_none() ? std::move(bytes) : exact(array, type, target);
+  if (!data.writable) {
+    refuse_memory(target, "writable", "read-only memory");
+  }
+  return data;
+}
+
+TensorData parameter_data(py::handle value, DataType type, const Target& target) {
+  TensorData bytes;
+  const py::object array = to_array(value, target, bytes);
+  if (array.is_none()) {
+    return bytes;
+  }
+  const DataType actual = data_type_of(array);
+  if (type == DataType::kInvalid && actual == DataType::kInvalid) {
+    throw DataTypeError(subject(target) + "expected a native dtype that tensors have for " +
+                        place(target) + " but got " + dtype_name(array));
+  }
+  return exact(array, type == DataType::kInvalid ? actual : type, target);
+}
+
+TensorData raw_data(py::handle value, const Target& target) {
+  auto view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(value.ptr()));
+  if (!view) {
+    PyErr_Clear();
+    throw DataTypeError(subject(target) + "expected an object with the buffer protocol for " +
+                        place(target) + " but got '" + type_name(value) + "'");
+  }
+  return bytes_of(std::move(view), target);
+}
+
+py::dtype dtype_of(DataType type) {
+  if (type == DataType::kBoolean) {
+    return py::dtype("bool");
+  }
+  if (type != DataType::kBFloat16) {
+    return py::dtype(std::string(name(type)));
+  }
+  try {
+    return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
+  } catch (py::error_already_set&) {
+    return py::dtype("uint16");  // the bits: NumPy alone has no such type
+  }
+}
+
+py::object view_of(const TensorData& data, bool writable) {
+  if (data.bytes == nullptr) {
+    return py::none();
+  }
+  auto* const owner = new std::shared_ptr<const void>(data.owner);
+  const py::capsule base(
+      owner, [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); });
+  py::array array(dtype_of(data.data_type), data.shape, {}, data.bytes, base);
+  if (!writable) {
+    array.attr("flags").attr("writeable") = false;
+  }
+  return array;
+}
+
+py::object result_of(const TensorData& data) {
+  py::object array = view_of(data, true);
+  return data.bytes != nullptr && data.shape.empty() ? py::object(array[py::tuple()]) : array;
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,99 @@
+#include <cctype>
+
+#include "bindings.h"
+#include "convert.h"
+#include "signature.h"
+
+namespace traingraph::python {
+
+DataType to_data_type(py::handle value) { return py::cast<DataType>(value); }
+
+Device to_device(py::handle value) {
+  if (py::isinstance<py::str>(value)) {
+    std::string text = py::cast<std::string>(value);
+    std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+    return Device::named(text);
+  }
+  if (py::isinstance<Device>(value)) {
+    return py::cast<Device>(value);
+  }
+  if (py::isinstance(value, enum_class("MLCDeviceType"))) {
+    return Device::of_type(py::cast<DeviceType>(value));
+  }
+  refuse({"MLCDevice", "a device", "MLCDevice | str"}, value);
+}
+
+namespace {
+
+Device make_device(const Arguments& arguments) {
+  if (arguments.given("gpu_devices")) {
+    const auto devices = to_items(arguments["gpu_devices"], arguments.where("gpu_devices"));
+    if (devices.empty()) {
+      throw InvalidArgument("[MLCDevice] expected gpu_devices of at least one device but got none");
+    }
+    refuse(arguments.where("gpu_devices"), devices.front());
+  }
+  const auto type = arguments.get<DeviceType>("type");
+  if (arguments.get<bool>("selects_multiple_compute_devices") && type == DeviceType::kGpu) {
+    throw Unsupported("[MLCDevice] several GPUs as one device are not implemented");
+  }
+  return Device::of_type(type);
+}
+
+void bind_platform(py::module_& module) {
+  auto cls = py::class_<Platform>(module, "MLCPlatform", "Process-wide settings.");
+  def_factory(cls, "set_rng_seed_to", "None", {"seed: int"},
+              "Sets the seed of random initialisers and of dropout layers without a seed of their "
+              "own.",
+              [](const Arguments& arguments) {
+                Platform::set_rng_seed(arguments.get<std::uint64_t>("seed"));
+              });
+  cls.def_static("get_rng_seed", &Platform::rng_seed, "The seed, or None before one was set.");
+  module.def("set_num_threads", &Platform::set_thread_count, py::arg("count"),
+             "Sets how many threads one step may use; graphs compile again when it changes.");
+  module.def("get_num_threads", &Platform::thread_count, "How many threads one step may use.");
+  module.def("version", &Platform::version, "The version of the library.");
+  module.def("onednn_version", &Platform::onednn_version, "The version of oneDNN in use.");
+  module.def("instruction_set", &Platform::instruction_set,
+             "The level of the CPU backend's own loops: v2, v3, v4 or generic.");
+  module.def("backends", &Platform::backends, "The names of the backends that are built in.");
+}
+
+}  // namespace
+
+void bind_device(py::module_& module) {
+  auto cls = py::class_<Device>(module, "MLCDevice", "Where a graph runs.");
+  def_init(cls,
+           {"type: MLCDeviceType | str, selects_multiple_compute_devices: bool = False",
+            "gpu_devices: collections.abc.Sequence[typing.Any]"},
+           "A device of a type. Errors: DeviceError when there is no such hardware.", make_device);
+  cls.def_static("cpu", &Device::cpu, "The CPU.");
+  cls.def_static(
+      "gpu", [] { return Device::gpu(); }, "The first GPU. Errors: DeviceError without one.");
+  cls.def_static(
+      "ane", [] { return Device::of_type(DeviceType::kAne); },
+      "Apple's neural engine. Errors: DeviceError without one.");
+  cls.def_static("reference", &Device::reference,
+                 "Plain loops in float32 and float64: slow, and the oracle of the others.");
+  cls.def_property_readonly("type", &Device::type, "The type asked for.");
+  cls.def_property_readonly("actual_device_type", &Device::actual_type, "The type in use.");
+  cls.def_property_readonly(
+      "gpu_devices", [](const Device&) { return py::list(); },
+      "The GPUs behind the device; empty for a CPU.");
+  def_copy(cls, [](const Device& self) { return self; });
+  cls.def(
+      "__eq__",
+      [](const Device& self, const py::object& other) {
+        return py::isinstance<Device>(other) &&
+               self.backend() == py::cast<Device&>(other).backend() &&
+               self.index() == py::cast<Device&>(other).index();
+      },
+      py::arg("other"));
+  cls.def("__hash__", [](const Device& self) {
+    return py::hash(py::make_tuple(self.backend(), self.index()));
+  });
+  cls.def("__repr__", [](const Device& self) { return "<MLCDevice " + self.description() + ">"; });
+  bind_platform(module);
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace traingraph::python {
+
+struct EnumCase {
+  const char* name;
+  long value;
+  const char* description;  // null where Apple has none
+};
+
+struct EnumRow {
+  const char* name;
+  const char* doc;
+  bool is_set;  // cases are flags
+  std::vector<EnumCase> cases;
+};
+
+const std::vector<EnumRow>& enum_table();
+
+}  // namespace traingraph::python

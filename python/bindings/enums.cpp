@@ -1,0 +1,194 @@
+#include "enums.h"
+
+#include <algorithm>
+#include <cctype>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "bindings.h"
+#include "convert.h"
+#include "enum_table.h"
+
+namespace traingraph::python {
+namespace {
+
+struct Registered {
+  const EnumRow* row;
+  PyObject* type;  // kept for the life of the process
+  long all = 0;    // every flag
+};
+std::vector<Registered> registered;
+
+const Registered& find(std::string_view type) {
+  return *std::ranges::find_if(registered,
+                               [type](const Registered& r) { return r.row->name == type; });
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(), [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+// '"none", "sum", "mean"'
+std::string choices(const EnumRow& row) {
+  std::string list;
+  for (const EnumCase& item : row.cases) {
+    list += (list.empty() ? "\"" : ", \"") + lower(item.name) + "\"";
+  }
+  return list;
+}
+
+std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; }
+
+bool lookup(const EnumRow& row, std::string_view text, long& value) {
+  const std::string wanted = lower(text);
+  const auto found = std::ranges::find_if(
+      row.cases, [&wanted](const EnumCase& item) { return lower(item.name) == wanted; });
+  if (found == row.cases.end()) {
+    return false;
+  }
+  value = found->value;
+  return true;
+}
+
+// One name, or for option sets several joined by "|".
+long from_text(const EnumRow& row, const std::string& text) {
+  long result = 0;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const auto end = row.is_set ? std::min(text.find('|', begin), text.size()) : text.size();
+    long value = 0;
+    if (!lookup(row, std::string_view(text).substr(begin, end - begin), value)) {
+      throw InvalidArgument(std::string("[") + row.name + "] expected one of " + choices(row) +
+                            " but got \"" + text + "\"");
+    }
+    result |= value;
+    begin = end + 1;
+  }
+  return result;
+}
+
+// NumPy's types and dtypes, as far as data types are concerned.
+bool from_numpy(py::handle value, long& result) {
+  try {
+    const py::object dtype = py::module_::import("numpy").attr("dtype")(value);
+    const auto name = py::cast<std::string>(dtype.attr("name"));
+    return enum_lookup("MLCDataType", name == "bool" ? "boolean" : name, result);
+  } catch (py::error_already_set&) {
+    return false;
+  }
+}
+
+void add(py::module_& module, const EnumRow& row) {
+  py::list members;
+  Registered entry{&row, nullptr};
+  for (const EnumCase& item : row.cases) {
+    members.append(py::make_tuple(item.name, item.value));
+    entry.all |= item.value;
+  }
+  const py::object base = py::module_::import("enum").attr(row.is_set ? "IntFlag" : "IntEnum");
+  py::object type = base(row.name, members, py::arg("module") = "traingraph._core",
+                         py::arg("qualname") = row.name);
+  type.attr("__doc__") = row.doc;
+  if (row.cases.begin()->description != nullptr) {
+    const EnumRow* const kept = &row;
+    type.attr("debug_description") =
+        py::module_::import("builtins")
+            .attr("property")(
+                py::cpp_function([kept](const py::int_& self) -> std::string {
+                  const auto value = py::cast<long>(self);
+                  return std::ranges::find(kept->cases, value, &EnumCase::value)->description;
+                }),
+                py::none(), py::none(), "Apple's text for the case.");
+  }
+  module.attr(row.name) = type;
+  entry.type = type.release().ptr();
+  registered.push_back(entry);
+}
+
+// sized() makes a member that carries its sizes; the plain members have none.
+void add_padding_sizes() {
+  const py::handle type = enum_class("MLCPaddingPolicy");
+  const py::object property = py::module_::import("builtins").attr("property");
+  for (const char* axis : {"y", "x"}) {
+    const std::string field = std::string("_") + axis;
+    type.attr(axis) =
+        property(py::cpp_function([field](const py::object& self) {
+                   return py::getattr(self, field.c_str(), py::int_(0));
+                 }),
+                 py::none(), py::none(), "Padding on both sides along this axis, 0 unless sized.");
+  }
+  const auto sized = [](std::int64_t y, std::int64_t x) {
+    return from_padding(PaddingPolicy::kUsePaddingSize, y, x);
+  };
+  py::options options;
+  options.disable_function_signatures();
+  type.attr("sized") =
+      py::module_::import("builtins")
+          .attr("staticmethod")(py::cpp_function(
+              sized, py::name("sized"), py::scope(type), py::kw_only(), py::arg("y"), py::arg("x"),
+              "sized(*, y: int, x: int) -> MLCPaddingPolicy\n\n"
+              "Explicit padding: y at top and bottom, x at left and right."));
+}
+
+}  // namespace
+
+py::handle enum_class(const char* type) { return find(type).type; }
+
+bool enum_lookup(const char* type, const std::string& text, long& value) {
+  return lookup(*find(type).row, text, value);
+}
+
+py::object enum_member(const char* type, long value) {
+  return py::reinterpret_borrow<py::object>(find(type).type)(value);
+}
+
+long enum_value(const char* type, py::handle value) {
+  const Registered& entry = find(type);
+  const EnumRow& row = *entry.row;
+  if (reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())) == entry.type) {
+    const long result = PyLong_AsLong(value.ptr());
+    if (row.is_set && (result & ~entry.all) != 0) {
+      throw InvalidArgument(std::string("[") + row.name + "] expected " + choices(row) +
+                            " but got the unknown bits " + std::to_string(result & ~entry.all));
+    }
+    return result;
+  }
+  const bool is_data_type = entry.type == enum_class("MLCDataType").ptr();
+  long result = 0;
+  if (py::isinstance<py::str>(value)) {
+    const auto text = py::cast<std::string>(value);
+    return is_data_type && text == "bool" ? static_cast<long>(DataType::kBoolean)
+                                          : from_text(row, text);
+  }
+  // Exact: booleans and members of other enumerations are numbers too, but never what was meant.
+  if (PyLong_CheckExact(value.ptr())) {
+    result = PyLong_AsLong(value.ptr());
+    const bool known =
+        row.is_set ? (result & ~entry.all) == 0
+                   : std::ranges::find(row.cases, result, &EnumCase::value) != row.cases.end();
+    if (!known || PyErr_Occurred() != nullptr) {
+      PyErr_Clear();
+      throw InvalidArgument(std::string("[") + row.name + "] expected one of " + choices(row) +
+                            " but got the raw value " + py::cast<std::string>(py::str(value)));
+    }
+    return result;
+  }
+  if (is_data_type && !value.is_none() && from_numpy(value, result)) {
+    return result;
+  }
+  throw py::type_error(std::string("[") + row.name + "] expected one of " + choices(row) +
+                       " but got '" + type_name(value) + "'");
+}
+
+void bind_enums(py::module_& module) {
+  registered.reserve(enum_table().size());
+  for (const EnumRow& row : enum_table()) {
+    add(module, row);
+  }
+  add_padding_sizes();
+}
+
+}  // namespace traingraph::python

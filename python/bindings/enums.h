@@ -1,0 +1,77 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <traingraph/traingraph.h>
+
+// Python's own IntEnum and IntFlag classes stand for the core's enumerations. Wherever one is
+// expected its name as text and its raw value are taken too.
+namespace traingraph::python {
+
+template <typename E>
+struct EnumName;
+
+#define TRAINGRAPH_ENUM(type)                                                \
+  template <>                                                                \
+  struct EnumName<type> {                                                    \
+    static constexpr auto value = pybind11::detail::const_name("MLC" #type); \
+    static constexpr const char* text = "MLC" #type;                         \
+  }
+TRAINGRAPH_ENUM(ActivationType);
+TRAINGRAPH_ENUM(ArithmeticOperation);
+TRAINGRAPH_ENUM(ConvolutionType);
+TRAINGRAPH_ENUM(DataType);
+TRAINGRAPH_ENUM(DeviceType);
+TRAINGRAPH_ENUM(ExecutionOptions);
+TRAINGRAPH_ENUM(GradientClippingType);
+TRAINGRAPH_ENUM(LossType);
+TRAINGRAPH_ENUM(PaddingPolicy);
+TRAINGRAPH_ENUM(PoolingType);
+TRAINGRAPH_ENUM(RandomInitializerType);
+TRAINGRAPH_ENUM(ReductionType);
+TRAINGRAPH_ENUM(RegularizationType);
+TRAINGRAPH_ENUM(SoftmaxOperation);
+#undef TRAINGRAPH_ENUM
+
+template <>
+struct EnumName<CompilationOptions> {
+  static constexpr auto value = pybind11::detail::const_name("MLCGraphCompilationOptions");
+  static constexpr const char* text = "MLCGraphCompilationOptions";
+};
+
+template <typename E>
+concept BoundEnum = requires { EnumName<E>::text; };
+
+// The raw value of a member, its name or its number. TypeError or ValueError list the right ones.
+long enum_value(const char* type, pybind11::handle value);
+pybind11::object enum_member(const char* type, long value);
+// The Python class; borrowed, kept for the life of the process.
+pybind11::handle enum_class(const char* type);
+// Members by their text: "FLOAT32".
+bool enum_lookup(const char* type, const std::string& text, long& value);
+
+}  // namespace traingraph::python
+
+namespace pybind11::detail {
+
+template <traingraph::python::BoundEnum E>
+struct type_caster_enum_type_enabled<E, void> : std::false_type {};
+
+template <traingraph::python::BoundEnum E>
+class type_caster<E> {
+ public:
+  PYBIND11_TYPE_CASTER(E, traingraph::python::EnumName<E>::value);
+
+  bool load(handle source, bool) {
+    value = static_cast<E>(
+        traingraph::python::enum_value(traingraph::python::EnumName<E>::text, source));
+    return true;
+  }
+  static handle cast(E source, return_value_policy, handle) {
+    return traingraph::python::enum_member(traingraph::python::EnumName<E>::text,
+                                           static_cast<long>(source))
+        .release();
+  }
+};
+
+}  // namespace pybind11::detail

@@ -1,0 +1,122 @@
+#include "errors.h"
+
+#include "bindings.h"
+
+namespace traingraph::python {
+namespace {
+
+// Created once and kept: exceptions may be raised while the module is being torn down.
+struct Classes {
+  PyObject* error = nullptr;
+  PyObject* invalid_argument = nullptr;
+  PyObject* shape_error = nullptr;
+  PyObject* data_type_error = nullptr;
+  PyObject* unsupported = nullptr;
+  PyObject* out_of_memory = nullptr;
+  PyObject* device_error = nullptr;
+  PyObject* internal_error = nullptr;
+};
+Classes classes;
+
+PyObject* add(py::module_& module, const char* name, const char* doc, PyObject* base,
+              PyObject* builtin) {
+  py::list bases;
+  bases.append(py::handle(base));
+  if (builtin != nullptr) {
+    bases.append(py::handle(builtin));
+  }
+  const std::string qualified = std::string("traingraph.") + name;
+  PyObject* created =
+      PyErr_NewExceptionWithDoc(qualified.c_str(), doc, py::tuple(bases).ptr(), nullptr);
+  if (created == nullptr) {
+    throw py::error_already_set();
+  }
+  module.add_object(name, created);
+  return created;
+}
+
+void set(PyObject* type, const std::exception& error) { PyErr_SetString(type, error.what()); }
+
+// False leaves the exception to pybind11's own translators.
+bool translate(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ShapeError& e) {
+    set(classes.shape_error, e);
+  } catch (const DataTypeError& e) {
+    set(classes.data_type_error, e);
+  } catch (const InvalidArgument& e) {
+    set(classes.invalid_argument, e);
+  } catch (const Unsupported& e) {
+    set(classes.unsupported, e);
+  } catch (const OutOfMemory& e) {
+    set(classes.out_of_memory, e);
+  } catch (const DeviceError& e) {
+    set(classes.device_error, e);
+  } catch (const InternalError& e) {
+    set(classes.internal_error, e);
+  } catch (const Error& e) {
+    set(classes.error, e);
+  } catch (...) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void set_python_error(const std::exception_ptr& error) {
+  if (translate(error)) {
+    return;
+  }
+  try {
+    std::rethrow_exception(error);
+  } catch (py::error_already_set& e) {
+    e.restore();
+  } catch (const py::builtin_exception& e) {
+    e.set_error();
+  } catch (const std::bad_alloc& e) {
+    PyErr_SetString(PyExc_MemoryError, e.what());
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "an exception of an unknown type");
+  }
+}
+
+py::object to_python(const std::exception_ptr& error) {
+  set_python_error(error);
+  py::error_already_set raised;
+  return raised.value();
+}
+
+void bind_errors(py::module_& module) {
+  classes.error =
+      add(module, "Error", "Base of every error that traingraph raises.", PyExc_Exception, nullptr);
+  classes.invalid_argument =
+      add(module, "InvalidArgument", "A mistake found while building, binding or compiling.",
+          classes.error, PyExc_ValueError);
+  classes.shape_error =
+      add(module, "ShapeError", "Extents that do not fit.", classes.invalid_argument, nullptr);
+  classes.data_type_error =
+      add(module, "DataTypeError", "A data type that does not fit and must not be converted.",
+          classes.error, PyExc_TypeError);
+  classes.unsupported =
+      add(module, "Unsupported", "A valid graph that the chosen device cannot run.", classes.error,
+          PyExc_NotImplementedError);
+  classes.out_of_memory = add(module, "OutOfMemory", "The memory asked for is not available.",
+                              classes.error, PyExc_MemoryError);
+  classes.device_error =
+      add(module, "DeviceError", "A vendor's call failed, or a device is missing.", classes.error,
+          PyExc_RuntimeError);
+  classes.internal_error =
+      add(module, "InternalError", "A defect of traingraph.", classes.error, PyExc_RuntimeError);
+
+  py::register_exception_translator([](std::exception_ptr error) {
+    if (error && !translate(error)) {
+      std::rethrow_exception(error);
+    }
+  });
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,162 @@
+#include <pybind11/stl.h>
+
+#include "bindings.h"
+#include "convert.h"
+#include "data.h"
+#include "execution.h"
+#include "names.h"
+#include "signature.h"
+#include "tensor_forms.h"
+
+namespace traingraph::python {
+namespace {
+
+std::vector<GraphPtr> graphs_of(const Arguments& arguments) {
+  return convert_list<GraphPtr>(arguments["graph_objects"], arguments.where("graph_objects"));
+}
+
+bool add_inputs(ExecutableGraph& self, const Arguments& arguments) {
+  const auto tensors = [&arguments](const char* name) {
+    return named_tensors(arguments[name], arguments.where(name));
+  };
+  self.add_inputs(tensors("inputs"), tensors("loss_labels"), tensors("loss_label_weights"));
+  return true;
+}
+
+bool add_outputs(ExecutableGraph& self, const Arguments& arguments) {
+  self.add_outputs(named_tensors(arguments["outputs"], arguments.where("outputs")));
+  return true;
+}
+
+// Constants that the compiler may fold are tensors with data that are not declared as inputs.
+void set_constants(const Arguments& arguments) {
+  const NamedTensors tensors =
+      named_tensors(arguments["input_tensors"], arguments.where("input_tensors"));
+  const NamedData data = named_data(arguments["input_tensors_data"], tensors, "MLCGraph.compile",
+                                    "input_tensors_data", "constant", Access::kRead);
+  for (const auto& [name, value] : data) {
+    const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
+    const TensorDescriptor& descriptor = found->second->descriptor();
+    found->second->set_data(
+        TensorData::copy_of(value.bytes, value.length, descriptor.data_type, descriptor.shape));
+  }
+}
+
+bool compile(ExecutableGraph& self, const Arguments& arguments) {
+  const auto options = arguments.get<CompilationOptions>("options");
+  const auto device = arguments.get<Device>("device");
+  set_constants(arguments);
+  const py::gil_scoped_release release;
+  self.compile(options, device);
+  return true;
+}
+
+// What training and inference graphs share.
+template <typename Class>
+void bind_shared(Class& cls) {
+  def_method(cls, "add_inputs", "bool",
+             {"inputs: dict[str, MLCTensor], loss_labels: dict[str, MLCTensor] | None = None, "
+              "loss_label_weights: dict[str, MLCTensor] | None = None"},
+             "Declares what every execution is fed, by name.", add_inputs);
+  def_method(cls, "add_outputs", "bool", {"outputs: dict[str, MLCTensor]"},
+             "Declares what executions write to outputs_data, by name.", add_outputs);
+  def_method(
+      cls, "compile", "bool",
+      {"options: MLCGraphCompilationOptions | str = MLCGraphCompilationOptions.NONE, device: "
+       "MLCDevice | str, input_tensors: dict[str, MLCTensor] | None = None, input_tensors_data: "
+       "dict[str, numpy.typing.ArrayLike | MLCTensorData] | None = None"},
+      "Compiles for a device; input_tensors are constants. Errors: NotImplementedError listing "
+      "every layer that the device cannot run.",
+      compile, Signature::Kind::kKeywordMethod);
+  cls.def_property_readonly("device_memory_size", &ExecutableGraph::device_memory_size,
+                            "Saved, gradient, transient and workspace memory. Units: bytes.");
+  cls.def("memory_plan", &ExecutableGraph::memory_plan,
+          "What the compiled graph keeps in device memory.");
+  cls.def("compiled_description", &ExecutableGraph::compiled_description,
+          "The compiled program as text: operations, shapes, layouts, fusions.");
+}
+
+void bind_training(py::module_& module) {
+  using Self = TrainingGraph;
+  auto cls = py::class_<Self, ExecutableGraph, std::shared_ptr<Self>>(
+      module, "MLCTrainingGraph", "Runs forward, gradient and update over graphs.");
+  def_init(cls,
+           {"graph_objects: collections.abc.Sequence[MLCGraph], loss_layer: MLCLayer | None = "
+            "None, optimizer: MLCOptimizer | None = None"},
+           "Without a loss the gradient starts from what the caller supplies; without an optimizer "
+           "nothing is updated.",
+           [](const Arguments& arguments) {
+             return std::make_shared<Self>(graphs_of(arguments),
+                                           arguments.nullable<LayerPtr>("loss_layer"),
+                                           arguments.nullable<OptimizerPtr>("optimizer"));
+           });
+  bind_shared(cls);
+  def_training_execution(cls);
+  cls.def_property_readonly("optimizer", &Self::optimizer, "The optimizer, or None.");
+  def_method(cls, "compile_optimizer", "bool", {"optimizer: MLCOptimizer"},
+             "Attaches an optimizer.", [](Self& self, const Arguments& arguments) {
+               self.compile_optimizer(arguments.get<OptimizerPtr>("optimizer"));
+               return true;
+             });
+  def_method(cls, "stop_gradient", "bool", {"tensors: collections.abc.Sequence[MLCTensor]"},
+             "Lets no gradient through these tensors.", [](Self& self, const Arguments& arguments) {
+               self.stop_gradient(
+                   convert_list<TensorPtr>(arguments["tensors"], arguments.where("tensors")));
+               return true;
+             });
+  def_method(cls, "set_training_tensor_parameters", "bool",
+             {"parameters: collections.abc.Sequence[MLCTensorParameter]"},
+             "Lets updates change these input tensors too.",
+             [](Self& self, const Arguments& arguments) {
+               self.set_training_tensor_parameters(convert_list<TensorParameter>(
+                   arguments["parameters"], arguments.where("parameters")));
+               return true;
+             });
+  def_method(cls, "bind_optimizer_data", "bool",
+             {"data: collections.abc.Sequence[numpy.typing.ArrayLike | MLCTensorData], "
+              "device_data: collections.abc.Sequence[MLCTensorOptimizerDeviceData] | None = None, "
+              "tensor: MLCTensor"},
+             "Replaces what the optimizer keeps for a parameter.",
+             [](Self&, const Arguments& arguments) {
+               bind_optimizer_data(*arguments.get<TensorPtr>("tensor"), arguments);
+               return true;
+             });
+  def_method(cls, "gradient_data", "numpy.ndarray | None",
+             {"for_parameter: MLCTensor, layer: MLCLayer"},
+             "The newest gradient of a layer's parameter, after a separate gradient call.",
+             [](Self& self, const Arguments& arguments) {
+               const auto parameter = arguments.get<TensorPtr>("for_parameter");
+               const auto layer = arguments.get<LayerPtr>("layer");
+               TensorData data;
+               {
+                 const py::gil_scoped_release release;
+                 data = self.gradient_data(parameter, layer);
+               }
+               return view_of(data, true);
+             });
+  cls.def("synchronize_updates", &Self::synchronize_updates,
+          py::call_guard<py::gil_scoped_release>(),
+          "Copies updated parameters and running statistics to the tensors' host memory.");
+}
+
+void bind_inference(py::module_& module) {
+  using Self = InferenceGraph;
+  auto cls = py::class_<Self, ExecutableGraph, std::shared_ptr<Self>>(
+      module, "MLCInferenceGraph", "Runs the forward pass of graphs.");
+  def_init(cls, {"graph_objects: collections.abc.Sequence[MLCGraph]"},
+           "Shares its parameters with training graphs over the same graphs.",
+           [](const Arguments& arguments) { return std::make_shared<Self>(graphs_of(arguments)); });
+  bind_shared(cls);
+  def_inference_execution(cls);
+}
+
+}  // namespace
+
+void bind_executable_graphs(py::module_& module) {
+  py::class_<ExecutableGraph, Graph, std::shared_ptr<ExecutableGraph>>(
+      module, "ExecutableGraph", "What training and inference graphs share.");
+  bind_training(module);
+  bind_inference(module);
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,252 @@
+#include "execution.h"
+
+#include <array>
+
+#include "convert.h"
+#include "errors.h"
+#include "handle.h"
+#include "names.h"
+#include "release.h"
+#include "signature.h"
+
+namespace traingraph::python {
+namespace {
+
+enum Argument {
+  kInputs,
+  kLabels,
+  kWeights,
+  kOutputs,
+  kBatchSize,
+  kOptions,
+  kHandler,
+  kArgumentCount
+};
+constexpr std::array<const char*, kArgumentCount> kNames = {
+    "inputs_data", "loss_labels_data", "loss_label_weights_data", "outputs_data",
+    "batch_size",  "options",          "completion_handler"};
+constexpr unsigned kAll = (1U << kArgumentCount) - 1;
+constexpr unsigned kUpdateOnly = 1U << kOptions | 1U << kHandler;
+constexpr unsigned kPass = kUpdateOnly | 1U << kBatchSize | 1U << kOutputs;
+
+using Execute = Execution (*)(ExecutableGraph&, ExecutionArguments);
+
+// One method: what it takes and what it calls.
+struct Call {
+  const char* subject;
+  const char* name;
+  unsigned accepted;
+  bool needs_inputs;
+  Outcome outcome;
+  Execute execute;
+};
+
+constexpr Call kTraining = {
+    "MLCTrainingGraph.execute",
+    "execute",
+    kAll,
+    true,
+    Outcome::kResultAndTime,
+    [](ExecutableGraph& graph, ExecutionArguments arguments) {
+      return static_cast<TrainingGraph&>(graph).execute(std::move(arguments));
+    }};
+constexpr Call kForward = {
+    "MLCTrainingGraph.execute_forward",
+    "execute_forward",
+    kPass,
+    false,
+    Outcome::kResultAndTime,
+    [](ExecutableGraph& graph, ExecutionArguments arguments) {
+      return static_cast<TrainingGraph&>(graph).execute_forward(std::move(arguments));
+    }};
+constexpr Call kGradient = {
+    "MLCTrainingGraph.execute_gradient",
+    "execute_gradient",
+    kPass,
+    false,
+    Outcome::kTime,
+    [](ExecutableGraph& graph, ExecutionArguments arguments) {
+      return static_cast<TrainingGraph&>(graph).execute_gradient(std::move(arguments));
+    }};
+constexpr Call kUpdate = {
+    "MLCTrainingGraph.execute_optimizer_update",
+    "execute_optimizer_update",
+    kUpdateOnly,
+    false,
+    Outcome::kTime,
+    [](ExecutableGraph& graph, ExecutionArguments arguments) {
+      return static_cast<TrainingGraph&>(graph).execute_optimizer_update(std::move(arguments));
+    }};
+constexpr Call kInference = {
+    "MLCInferenceGraph.execute",
+    "execute",
+    kAll,
+    true,
+    Outcome::kResultAndTime,
+    [](ExecutableGraph& graph, ExecutionArguments arguments) {
+      return static_cast<InferenceGraph&>(graph).execute(std::move(arguments));
+    }};
+
+// Interned once; keywords in source code are interned too, so that comparing addresses finds them.
+const std::array<PyObject*, kArgumentCount>& interned() {
+  static const auto names = [] {
+    std::array<PyObject*, kArgumentCount> result{};
+    for (int i = 0; i < kArgumentCount; ++i) {
+      result[i] = PyUnicode_InternFromString(kNames[i]);
+    }
+    return result;
+  }();
+  return names;
+}
+
+int index_of(PyObject* keyword) {
+  const auto& names = interned();
+  for (int i = 0; i < kArgumentCount; ++i) {
+    if (names[i] == keyword) {
+      return i;
+    }
+  }
+  for (int i = 0; i < kArgumentCount; ++i) {
+    if (PyUnicode_Compare(names[i], keyword) == 0) {
+      return i;
+    }
+  }
+  return kArgumentCount;
+}
+
+[[noreturn]] void refuse_keyword(const Call& call, PyObject* keyword) {
+  std::string accepted;
+  for (int i = 0; i < kArgumentCount; ++i) {
+    if ((call.accepted >> i & 1U) != 0) {
+      accepted += (accepted.empty() ? "" : ", ") + std::string(kNames[i]);
+    }
+  }
+  throw py::type_error(std::string("[") + call.subject + "] expected keywords of " + accepted +
+                       " but got " + py::cast<std::string>(py::handle(keyword)));
+}
+
+using Given = std::array<PyObject*, kArgumentCount>;  // null where the caller gave none
+
+Given parse(const Call& call, PyObject* const* values, Py_ssize_t positional, PyObject* keywords) {
+  if (positional != 0) {
+    throw py::type_error(std::string("[") + call.subject + "] expected keywords only but got " +
+                         std::to_string(positional) + " positional arguments");
+  }
+  Given given{};
+  const Py_ssize_t count = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* const keyword = PyTuple_GET_ITEM(keywords, i);
+    const int index = index_of(keyword);
+    if (index == kArgumentCount || (call.accepted >> index & 1U) == 0) {
+      refuse_keyword(call, keyword);
+    }
+    given[index] = values[i] != Py_None ? values[i] : nullptr;
+  }
+  return given;
+}
+
+ExecutionArguments arguments_of(const Call& call, const ExecutableGraph& graph,
+                                const Given& given) {
+  ExecutionArguments result;
+  if (given[kOptions] != nullptr) {
+    result.options = py::cast<ExecutionOptions>(py::handle(given[kOptions]));
+  }
+  if (call.needs_inputs && given[kInputs] == nullptr &&
+      !has(result.options, ExecutionOptions::kSkipWritingInputDataToDevice)) {
+    throw py::type_error(std::string("[") + call.subject + "] missing: inputs_data");
+  }
+  const auto data = [&](Argument argument, const NamedTensors& declared, const char* role,
+                        Access access) {
+    return given[argument] == nullptr ? NamedData()
+                                      : named_data(given[argument], declared, call.subject,
+                                                   kNames[argument], role, access);
+  };
+  result.inputs = data(kInputs, graph.inputs(), "input", Access::kRead);
+  result.loss_labels = data(kLabels, graph.loss_labels(), "loss label", Access::kRead);
+  result.loss_label_weights =
+      data(kWeights, graph.loss_label_weights(), "loss label weight", Access::kRead);
+  result.outputs = data(kOutputs, graph.outputs(), "output", Access::kWrite);
+  if (given[kBatchSize] != nullptr) {
+    result.batch_size = to_integer(given[kBatchSize], {call.subject, "batch_size", "int"});
+  }
+  if (given[kHandler] != nullptr) {
+    if (PyCallable_Check(given[kHandler]) == 0) {
+      refuse({call.subject, "completion_handler", "a callable"}, given[kHandler]);
+    }
+    result.completion_handler =
+        completion_handler(py::reinterpret_borrow<py::object>(given[kHandler]));
+  }
+  return result;
+}
+
+template <const Call& call>
+PyObject* invoke(PyObject* self, PyObject* const* values, Py_ssize_t positional,
+                 PyObject* keywords) {
+  try {
+    const Given given = parse(call, values, positional, keywords);
+    auto& graph = py::cast<ExecutableGraph&>(py::handle(self));
+    ExecutionArguments arguments = arguments_of(call, graph, given);
+    const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
+    Execution execution;
+    {
+      const py::gil_scoped_release release;
+      execution = call.execute(graph, std::move(arguments));
+      if (synchronous) {
+        execution.wait();
+      }
+    }
+    drop_released();
+    return py::cast(Handle(std::move(execution), call.outcome)).release().ptr();
+  } catch (...) {
+    set_python_error(std::current_exception());
+    return nullptr;
+  }
+}
+
+template <const Call& call>
+void def(py::handle cls, const char* text) {
+  const std::string array = ": dict[str, numpy.typing.ArrayLike | MLCTensorData]";
+  const std::array<std::string, kArgumentCount> annotated = {
+      kNames[kInputs] + array + (call.needs_inputs ? "" : " | None = None"),
+      kNames[kLabels] + array + " | None = None",
+      kNames[kWeights] + array + " | None = None",
+      kNames[kOutputs] + array + " | None = None",
+      "batch_size: int = 0",
+      "options: MLCExecutionOptions | str = MLCExecutionOptions.NONE",
+      "completion_handler: collections.abc.Callable[[MLCTensor | None, Exception | None, float], "
+      "None] | None = None"};
+  std::string signature = std::string(call.name) + "(self, *";
+  for (int i = 0; i < kArgumentCount; ++i) {
+    if ((call.accepted >> i & 1U) != 0) {
+      signature += ", " + annotated[i];
+    }
+  }
+  // Python keeps pointers to the definition and its text.
+  auto* const doc = new std::string(signature + ") -> MLCExecution\n\n" + text);
+  auto* const definition = new PyMethodDef{
+      call.name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&invoke<call>)),
+      METH_FASTCALL | METH_KEYWORDS, doc->c_str()};
+  const auto method = py::reinterpret_steal<py::object>(
+      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(cls.ptr()), definition));
+  cls.attr(call.name) = method;
+}
+
+}  // namespace
+
+void def_training_execution(py::handle cls) {
+  def<kTraining>(cls,
+                 "Forward, loss, gradient, then the update if there is an optimizer. Types: arrays "
+                 "that fit are used in place. Errors: ValueError, TypeError for data that does "
+                 "not fit; a SYNCHRONOUS call raises what the work raised.");
+  def<kForward>(cls, "The forward pass and the loss, over what bind_and_write_data wrote.");
+  def<kGradient>(cls, "The gradients of the last forward pass; each call overwrites them.");
+  def<kUpdate>(cls, "Applies the optimizer to the last gradients.");
+}
+
+void def_inference_execution(py::handle cls) {
+  def<kInference>(cls, "The forward pass in inference mode.");
+}
+
+void bind_execution(py::module_& module) { bind_handle(module); }
+
+}  // namespace traingraph::python

@@ -1,0 +1,116 @@
+#include <pybind11/stl.h>
+
+#include "bindings.h"
+#include "convert.h"
+#include "names.h"
+#include "signature.h"
+
+namespace traingraph::python {
+namespace {
+
+TensorPtr node(Graph& self, const Arguments& arguments) {
+  const auto layer = arguments.get<LayerPtr>("layer");
+  if (arguments.given("source")) {
+    return self.node(layer, arguments.get<TensorPtr>("source"));
+  }
+  const auto sources = convert_list<TensorPtr>(arguments["sources"], arguments.where("sources"));
+  if (arguments.given("loss_labels")) {
+    return self.node(
+        layer, sources,
+        convert_list<TensorPtr>(arguments["loss_labels"], arguments.where("loss_labels")));
+  }
+  return self.node(layer, sources, arguments.get<bool>("disable_update"));
+}
+
+bool bind_and_write(Graph& self, const Arguments& arguments) {
+  const NamedTensors tensors =
+      named_tensors(arguments["for_inputs"], arguments.where("for_inputs"));
+  NamedData data = named_data(arguments["data"], tensors, "MLCGraph.bind_and_write_data", "data",
+                              "input", Access::kRead);
+  if (!arguments["to"].is_none()) {
+    to_device(arguments["to"]);
+  }
+  arguments.get<bool>("synchronous");
+  const auto batch_size = arguments.get<std::int64_t>("batch_size");
+  const py::gil_scoped_release release;
+  self.bind_and_write_data(data, tensors, batch_size);
+  return true;
+}
+
+void bind_building(py::class_<Graph, GraphPtr>& cls) {
+  const std::string layer = "layer: MLCLayer, ";
+  const std::string sources = "sources: collections.abc.Sequence[MLCTensor]";
+  def_method(cls, "node", "MLCTensor",
+             {layer + "source: MLCTensor", layer + sources + ", disable_update: bool = False",
+              layer + sources + ", loss_labels: collections.abc.Sequence[MLCTensor]"},
+             "Adds a layer over its sources and returns the first result. Errors: ValueError, "
+             "TypeError naming the layer when it cannot take them.",
+             node);
+  def_method(cls, "concatenate", "MLCTensor", {sources + ", dimension: int"},
+             "Joins tensors along one axis.", [](Graph& self, const Arguments& arguments) {
+               return self.concatenate(
+                   convert_list<TensorPtr>(arguments["sources"], arguments.where("sources")),
+                   arguments.get<std::int64_t>("dimension"));
+             });
+  def_method(
+      cls, "reshape", "MLCTensor", {"shape: collections.abc.Sequence[int], source: MLCTensor"},
+      "The same elements under another shape.", [](Graph& self, const Arguments& arguments) {
+        return self.reshape(arguments.get<Shape>("shape"), arguments.get<TensorPtr>("source"));
+      });
+  def_method(cls, "transpose", "MLCTensor",
+             {"dimensions: collections.abc.Sequence[int], source: MLCTensor"}, "Reorders the axes.",
+             [](Graph& self, const Arguments& arguments) {
+               return self.transpose(arguments.get<Shape>("dimensions"),
+                                     arguments.get<TensorPtr>("source"));
+             });
+}
+
+TensorPtr sequential_layers(const py::object& graph, const py::object& x,
+                            const py::object& layers) {
+  const char* const subject = "sequential";
+  return sequential(*convert<GraphPtr>(graph, {subject, "graph", "MLCGraph"}),
+                    convert<TensorPtr>(x, {subject, "x", "MLCTensor"}),
+                    convert_list<LayerPtr>(layers, {subject, "layers", "a sequence of MLCLayer"}));
+}
+
+}  // namespace
+
+void bind_graph(py::module_& module) {
+  auto cls =
+      py::class_<Graph, GraphPtr>(module, "MLCGraph", "Layers and the tensors between them.");
+  def_init(cls, {""}, "An empty graph.",
+           [](const Arguments&) { return std::make_shared<Graph>(); });
+  bind_building(cls);
+  cls.def_property_readonly("device", &Graph::device, "Where it was compiled for; None before.");
+  cls.def_property_readonly("layers", &Graph::layers, "Each layer once, in order of first use.");
+  cls.def_property_readonly("summarized_dot_description", &Graph::summarized_dot_description,
+                            "The graph as a DOT digraph.");
+  cls.def("summary", &Graph::summary, "A table of layers, result shapes and parameters.");
+  cls.def("source_tensors", &Graph::source_tensors, py::arg("layer"),
+          "What the layer reads; empty for a layer of another graph.");
+  cls.def("result_tensors", &Graph::result_tensors, py::arg("layer"),
+          "What the layer gives; empty for a layer of another graph.");
+  def_method(cls, "bind_and_write_data", "bool",
+             {"data: dict[str, numpy.typing.ArrayLike | MLCTensorData], for_inputs: dict[str, "
+              "MLCTensor], to: MLCDevice | str | None = None, batch_size: int = 0, synchronous: "
+              "bool = True"},
+             "Copies data for the separate passes: inputs before forward, gradients of the "
+             "caller's own before the gradient.",
+             bind_and_write);
+  def_identity(cls);
+  cls.def("__repr__", [](const py::object& self) {
+    const auto& graph = py::cast<const Graph&>(self);
+    const auto device = graph.device();
+    return "<" + py::cast<std::string>(py::type::of(self).attr("__name__")) + " of " +
+           std::to_string(graph.layers().size()) + " layers" +
+           (device ? " on " + device->description() + ">" : ">");
+  });
+  py::options options;
+  options.disable_function_signatures();
+  module.def("sequential", sequential_layers, py::arg("graph"), py::arg("x"), py::arg("layers"),
+             "sequential(graph: MLCGraph, x: MLCTensor, layers: "
+             "collections.abc.Sequence[MLCLayer]) -> MLCTensor\n\n"
+             "Adds the layers one after another and returns the last result.");
+}
+
+}  // namespace traingraph::python

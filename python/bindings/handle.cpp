@@ -1,0 +1,164 @@
+#include "handle.h"
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "data.h"
+#include "errors.h"
+#include "release.h"
+
+namespace traingraph::python {
+namespace {
+
+// Calls into Python that the core still owes. The interpreter must not go before the last one.
+class Owed {
+ public:
+  void add() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+  }
+  void done() {
+    const std::lock_guard lock(mutex_);
+    if (--count_ == 0) {
+      none_.notify_all();
+    }
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    none_.wait(lock, [this] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable none_;
+  int count_ = 0;
+};
+
+// Never destroyed: a thread of the core may still hold a ticket when static objects go.
+Owed& owed() {
+  static auto* const instance = new Owed;
+  return *instance;
+}
+
+// One owed call; dropping it unused counts as done.
+class Ticket {
+ public:
+  Ticket() { owed().add(); }
+  ~Ticket() { owed().done(); }
+  Ticket(const Ticket&) = delete;
+  Ticket& operator=(const Ticket&) = delete;
+};
+
+py::handle borrowed(const std::shared_ptr<const void>& object) {
+  return static_cast<PyObject*>(const_cast<void*>(object.get()));
+}
+
+void call_handler(py::handle function, const TensorPtr& tensor, const std::exception_ptr& error,
+                  double seconds) {
+  try {
+    const py::object result = tensor != nullptr ? py::cast(tensor) : py::none();
+    const py::object raised = error ? to_python(error) : py::none();
+    function(result, raised, seconds);
+  } catch (py::error_already_set& failure) {
+    failure.discard_as_unraisable(py::reinterpret_borrow<py::object>(function));
+  }
+}
+
+void settle(const Handle& handle, const py::object& future) {
+  if (py::cast<bool>(future.attr("done")())) {
+    return;  // cancelled meanwhile
+  }
+  try {
+    future.attr("set_result")(handle.outcome());
+  } catch (...) {
+    future.attr("set_exception")(to_python(std::current_exception()));
+  }
+}
+
+}  // namespace
+
+void Handle::wait() const {
+  {
+    const py::gil_scoped_release release;
+    execution_.wait();
+  }
+  drop_released();
+}
+
+py::object Handle::result() const {
+  wait();
+  return outcome_ == Outcome::kTime ? py::none() : result_of(execution_.result());
+}
+
+py::object Handle::outcome() const {
+  py::object value = result();
+  const double seconds = execution_.seconds();
+  return outcome_ == Outcome::kTime ? py::float_(seconds)
+                                    : py::object(py::make_tuple(std::move(value), seconds));
+}
+
+py::object Handle::await() const {
+  const py::object loop = py::module_::import("asyncio").attr("get_running_loop")();
+  const py::object future = loop.attr("create_future")();
+  const Handle handle = *this;
+  if (handle.done()) {
+    settle(handle, future);
+    return future.attr("__await__")();
+  }
+  const py::cpp_function finish([handle, future] { settle(handle, future); });
+  const auto callbacks = share(py::make_tuple(loop.attr("call_soon_threadsafe"), finish));
+  const auto ticket = std::make_shared<const Ticket>();
+  {
+    const py::gil_scoped_release release;
+    execution_.then([callbacks, ticket] {
+      const py::gil_scoped_acquire acquire;
+      try {
+        const auto pair = py::reinterpret_borrow<py::tuple>(borrowed(callbacks));
+        pair[0](pair[1]);
+      } catch (py::error_already_set&) {
+        // The loop is closed: nobody awaits any more.
+      }
+    });
+  }
+  return future.attr("__await__")();
+}
+
+CompletionHandler completion_handler(py::object function) {
+  const auto kept = share(std::move(function));
+  const auto ticket = std::make_shared<const Ticket>();
+  return [kept, ticket](const TensorPtr& tensor, const std::exception_ptr& error, double seconds) {
+    const py::gil_scoped_acquire acquire;
+    call_handler(borrowed(kept), tensor, error, seconds);
+  };
+}
+
+void bind_handle(py::module_& module) {
+  auto cls = py::class_<Handle>(module, "MLCExecution",
+                                "One submitted execution: true, awaitable, with its result.");
+  cls.def("__bool__", [](const Handle&) { return true; });
+  cls.def("wait", &Handle::wait, "Returns when the work is done. Errors: what the work raised.");
+  py::options options;
+  options.disable_function_signatures();
+  cls.def_property_readonly(
+      "result", py::cpp_function(&Handle::result, "result(self) -> typing.Any\n\nThe result."),
+      "The loss of a training step, the last result of an inference, as a NumPy scalar or array; "
+      "None for gradient and update. Waits.");
+  cls.def("__await__", &Handle::await,
+          "__await__(self) -> collections.abc.Generator[typing.Any, None, typing.Any]\n\n"
+          "(result, execution_time), or execution_time for gradient and update.");
+  cls.def("__repr__", [](const Handle& self) {
+    return self.done() ? "<MLCExecution done>" : "<MLCExecution in flight>";
+  });
+  py::module_::import("atexit").attr("register")(py::cpp_function([process = getpid()] {
+    // A forked child has no threads of the core that could pay.
+    if (getpid() == process) {
+      const py::gil_scoped_release release;
+      owed().wait();
+    }
+    drop_released();
+  }));
+}
+
+}  // namespace traingraph::python

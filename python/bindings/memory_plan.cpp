@@ -1,0 +1,35 @@
+#include <pybind11/stl.h>
+
+#include "bindings.h"
+
+namespace traingraph::python {
+
+void bind_memory_plan(py::module_& module) {
+  auto plan = py::class_<MemoryPlan>(module, "MemoryPlan",
+                                     "What one compiled graph keeps in device memory.");
+  auto entry = py::class_<MemoryPlan::Entry>(plan, "Entry", "One value of a plan.");
+  entry.def_readonly("name", &MemoryPlan::Entry::name, "The tensor or operation, with its layer.");
+  entry.def_readonly("kind", &MemoryPlan::Entry::kind,
+                     "bound, persistent, saved, gradient, exchange, transient or workspace.");
+  entry.def_readonly("bytes", &MemoryPlan::Entry::bytes, "Units: bytes.");
+  entry.def("__repr__", [](const MemoryPlan::Entry& self) {
+    return "<Entry '" + self.name + "' " + self.kind + " " + std::to_string(self.bytes) + " bytes>";
+  });
+  plan.def_readonly("entries", &MemoryPlan::entries, "The values.");
+  plan.def_readonly("arena_bytes", &MemoryPlan::arena_bytes,
+                    "Saved, gradient, transient and workspace memory, shared by reuse.");
+  plan.def_readonly("persistent_bytes", &MemoryPlan::persistent_bytes,
+                    "Parameters, moments, running statistics, constants.");
+  plan.def_readonly("staging_bytes", &MemoryPlan::staging_bytes,
+                    "Copies of inputs that could not be used in place.");
+  plan.def_readonly("total_bytes", &MemoryPlan::total_bytes,
+                    "What is asked of the allocators: arena, persistent and staging.");
+  plan.def_readonly("library_bytes", &MemoryPlan::library_bytes,
+                    "What libraries hold on their own, as far as they tell.");
+  plan.def("__str__", &MemoryPlan::to_string);
+  plan.def("__repr__", [](const MemoryPlan& self) {
+    return "<MemoryPlan of " + std::to_string(self.total_bytes) + " bytes>";
+  });
+}
+
+}  // namespace traingraph::python

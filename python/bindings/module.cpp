@@ -1,0 +1,26 @@
+#include "bindings.h"
+
+PYBIND11_MODULE(_core, module) {
+  using namespace traingraph::python;
+  module.doc() = "ML Compute's classes over the C++ core. Import traingraph instead.";
+  bind_errors(module);
+  bind_enums(module);
+  bind_device(module);
+  bind_tensor_data(module);
+  bind_tensor_descriptor(module);
+  bind_tensor(module);
+  bind_layer(module);
+  bind_activation(module);
+  bind_arithmetic(module);
+  bind_batch_normalization(module);
+  bind_convolution(module);
+  bind_data_movement(module);
+  bind_loss(module);
+  bind_pooling(module);
+  bind_softmax(module);
+  bind_optimizer(module);
+  bind_execution(module);
+  bind_graph(module);
+  bind_memory_plan(module);
+  bind_executable_graphs(module);
+}

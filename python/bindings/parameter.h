@@ -1,0 +1,19 @@
+#pragma once
+
+#include "bindings.h"
+
+namespace traingraph::python {
+
+// A parameter of a layer as a property: the layer's own object, or None where it has no tensor.
+template <typename Class, typename Self>
+void def_parameter(Class& cls, const char* name, TensorParameter& (Self::*member)()) {
+  cls.def_property_readonly(
+      name,
+      [member](Self& self) {
+        TensorParameter& parameter = (self.*member)();
+        return parameter.tensor != nullptr ? &parameter : nullptr;
+      },
+      py::return_value_policy::reference_internal, "The parameter, or None.");
+}
+
+}  // namespace traingraph::python

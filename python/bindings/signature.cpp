@@ -1,0 +1,187 @@
+#include "signature.h"
+
+#include <pybind11/eval.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace traingraph::python {
+namespace {
+
+std::string trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) {
+    return {};
+  }
+  return std::string(text.substr(first, text.find_last_not_of(' ') - first + 1));
+}
+
+// Splits at commas outside of brackets.
+std::vector<Parameter> parse(const std::string& form) {
+  std::vector<Parameter> parameters;
+  std::size_t begin = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i <= form.size(); ++i) {
+    const char c = i < form.size() ? form[i] : ',';
+    depth += c == '[' || c == '(' ? 1 : c == ']' || c == ')' ? -1 : 0;
+    if (c != ',' || (depth != 0 && i < form.size())) {
+      continue;
+    }
+    const std::string part = form.substr(begin, i - begin);
+    begin = i + 1;
+    if (trimmed(part).empty()) {
+      continue;
+    }
+    const auto colon = part.find(':');
+    const auto equals = part.find(" = ");
+    parameters.push_back({trimmed(part.substr(0, colon)),
+                          trimmed(part.substr(colon + 1, equals - colon - 1)),
+                          equals == std::string::npos ? "" : trimmed(part.substr(equals + 3))});
+  }
+  return parameters;
+}
+
+const Parameter* find(const std::vector<Parameter>& form, std::string_view name) {
+  const auto found = std::ranges::find(form, name, &Parameter::name);
+  return found == form.end() ? nullptr : &*found;
+}
+
+void append(std::string& list, const std::string& item) {
+  list += list.empty() ? item : ", " + item;
+}
+
+// What a form lacks and what it has no place for.
+struct Distance {
+  std::string missing;
+  std::string surplus;
+  int count = 0;
+};
+
+Distance distance(const std::vector<Parameter>& form, const py::dict& given) {
+  Distance result;
+  for (const Parameter& parameter : form) {
+    if (parameter.required() && !given.contains(parameter.name)) {
+      append(result.missing, parameter.name);
+      ++result.count;
+    }
+  }
+  for (const auto& item : given) {
+    const auto name = py::cast<std::string>(item.first);
+    if (find(form, name) == nullptr) {
+      append(result.surplus, name);
+      ++result.count;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+py::object Arguments::operator[](const char* name) const {
+  if (given_.contains(name)) {
+    return given_[name];
+  }
+  const Parameter* const parameter = find(signature_->forms_[form_], name);
+  if (parameter == nullptr || parameter->required() || parameter->default_text == "None") {
+    return py::none();
+  }
+  return py::eval(parameter->default_text,
+                  py::module_::import("traingraph._core").attr("__dict__"));
+}
+
+Where Arguments::where(const char* name) const {
+  const Parameter* parameter = find(signature_->forms_[form_], name);
+  return {signature_->subject(), name, parameter != nullptr ? parameter->annotation : ""};
+}
+
+Signature::Signature(Kind kind, std::string owner, std::string name, std::string returns,
+                     const std::vector<std::string>& forms)
+    : kind_(kind), owner_(std::move(owner)), name_(std::move(name)), returns_(std::move(returns)) {
+  std::ranges::transform(forms, std::back_inserter(forms_), parse);
+}
+
+Arguments Signature::match(const py::args& positional, const py::kwargs& keywords) const {
+  const std::size_t allowed = positional_count();
+  const bool has_first = !forms_.front().empty();
+  if (positional.size() > (has_first ? allowed : 0)) {
+    throw py::type_error("[" + subject() + "] expected " +
+                         (allowed == 0 ? "keywords only" : "keywords after the first argument") +
+                         " but got " + std::to_string(positional.size()) +
+                         " positional arguments; write " + line(forms_.front()));
+  }
+  py::dict given(keywords);
+  if (!positional.empty()) {
+    // Forms of one name begin with the same argument, or are told apart by the other ones.
+    const char* first = forms_.front().front().name.c_str();
+    if (given.contains(first)) {
+      throw py::type_error("[" + subject() + "] got " + first + " twice");
+    }
+    given = given.attr("copy")();
+    given[first] = positional[0];
+  }
+  for (std::size_t form = 0; form < forms_.size(); ++form) {
+    if (distance(forms_[form], given).count == 0) {
+      return {*this, form, std::move(given)};
+    }
+  }
+  refuse(given);
+}
+
+void Signature::refuse(const py::dict& given) const {
+  const Form* nearest = nullptr;
+  Distance best;
+  best.count = std::numeric_limits<int>::max();
+  for (const Form& form : forms_) {
+    Distance candidate = distance(form, given);
+    if (candidate.count < best.count) {
+      best = std::move(candidate);
+      nearest = &form;
+    }
+  }
+  std::string names;
+  for (const auto& item : given) {
+    append(names, py::cast<std::string>(item.first));
+  }
+  std::string text =
+      "[" + subject() + "] no form takes (" + names + "); the nearest is " + line(*nearest);
+  if (!best.missing.empty()) {
+    text += "; missing: " + best.missing;
+  }
+  if (!best.surplus.empty()) {
+    text += "; not in it: " + best.surplus;
+  }
+  throw py::type_error(text);
+}
+
+std::string Signature::line(const Form& form) const {
+  std::string list;
+  if (kind_ != Kind::kStatic) {
+    list = "self";
+  }
+  for (std::size_t i = 0; i < form.size(); ++i) {
+    if (i == positional_count()) {
+      append(list, "*");
+    }
+    const Parameter& parameter = form[i];
+    append(list, parameter.name + ": " + parameter.annotation +
+                     (parameter.required() ? "" : " = " + parameter.default_text));
+  }
+  return name_ + "(" + list + ") -> " + returns_;
+}
+
+std::string Signature::subject() const {
+  return kind_ == Kind::kConstructor ? owner_ : owner_ + "." + name_;
+}
+
+std::string Signature::docstring(std::string_view text) const {
+  if (forms_.size() == 1) {
+    return line(forms_.front()) + "\n\n" + std::string(text) + "\n";
+  }
+  std::string result = name_ + "(*args, **kwargs)\nOverloaded function.\n";
+  for (std::size_t i = 0; i < forms_.size(); ++i) {
+    result += "\n" + std::to_string(i + 1) + ". " + line(forms_[i]) + "\n";
+  }
+  return result + "\n" + std::string(text) + "\n";
+}
+
+}  // namespace traingraph::python

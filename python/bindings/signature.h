@@ -1,0 +1,165 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "convert.h"
+
+namespace traingraph::python {
+
+// One argument of a form, parsed from "biases: MLCTensor | None = None".
+struct Parameter {
+  std::string name;
+  std::string annotation;
+  std::string default_text;  // empty: required
+  bool required() const { return default_text.empty(); }
+};
+
+class Signature;
+
+// The arguments of one call that some form takes.
+class Arguments {
+ public:
+  Arguments(const Signature& signature, std::size_t form, py::dict given)
+      : signature_(&signature), form_(form), given_(std::move(given)) {}
+
+  bool given(const char* name) const { return given_.contains(name); }
+  // What the caller gave, else the form's default; None where the form has no such argument.
+  py::object operator[](const char* name) const;
+
+  template <typename T>
+  T get(const char* name) const {
+    return convert<T>((*this)[name], where(name));
+  }
+  // Nothing for None.
+  template <typename T>
+  std::optional<T> optional(const char* name) const {
+    const py::object value = (*this)[name];
+    return value.is_none() ? std::nullopt : std::optional<T>(convert<T>(value, where(name)));
+  }
+  // A null handle for None.
+  template <typename Pointer>
+  Pointer nullable(const char* name) const {
+    return optional<Pointer>(name).value_or(nullptr);
+  }
+  Where where(const char* name) const;
+
+ private:
+  const Signature* signature_;
+  std::size_t form_;
+  py::dict given_;
+};
+
+// Apple's spellings of one constructor, factory or method as data: one line per initialiser. It
+// matches calls and writes the first lines of the docstring, from which the stubs are generated.
+class Signature {
+ public:
+  enum class Kind { kConstructor, kStatic, kMethod, kKeywordMethod };
+
+  Signature(Kind kind, std::string owner, std::string name, std::string returns,
+            const std::vector<std::string>& forms);
+
+  // kStatic and kMethod take their first argument by position too, the others keywords only.
+  // Raises TypeError that names the arguments given, the nearest form and what is missing.
+  Arguments match(const py::args& positional, const py::kwargs& keywords) const;
+  // `text` below the signature line of each form.
+  std::string docstring(std::string_view text) const;
+
+ private:
+  friend class Arguments;
+  using Form = std::vector<Parameter>;
+
+  [[noreturn]] void refuse(const py::dict& given) const;
+  std::string line(const Form& form) const;
+  std::size_t positional_count() const {
+    return kind_ == Kind::kStatic || kind_ == Kind::kMethod ? 1 : 0;
+  }
+  // "MLCTensor" for a constructor, else "MLCGraph.node".
+  std::string subject() const;
+
+  Kind kind_;
+  std::string owner_;
+  std::string name_;
+  std::string returns_;
+  std::vector<Form> forms_;
+};
+
+// The three below keep their signature for the life of the process, as Python keeps the function.
+
+template <typename Class, typename Make>
+void def_init(Class& cls, const std::vector<std::string>& forms, const char* doc, Make make) {
+  const auto* signature =
+      new Signature(Signature::Kind::kConstructor, py::cast<std::string>(cls.attr("__name__")),
+                    "__init__", "None", forms);
+  py::options options;
+  options.disable_function_signatures();
+  cls.def(py::init([signature, make](const py::args& args, const py::kwargs& keywords) {
+            return make(signature->match(args, keywords));
+          }),
+          signature->docstring(doc).c_str());
+}
+
+template <typename Class, typename Make>
+void def_factory(Class& cls, const char* name, const char* returns,
+                 const std::vector<std::string>& forms, const char* doc, Make make) {
+  const auto* signature = new Signature(
+      Signature::Kind::kStatic, py::cast<std::string>(cls.attr("__name__")), name, returns, forms);
+  py::options options;
+  options.disable_function_signatures();
+  cls.def_static(
+      name,
+      [signature, make](const py::args& args, const py::kwargs& keywords) {
+        return make(signature->match(args, keywords));
+      },
+      signature->docstring(doc).c_str());
+}
+
+template <typename Class, typename Call>
+void def_method(Class& cls, const char* name, const char* returns,
+                const std::vector<std::string>& forms, const char* doc, Call call,
+                Signature::Kind kind = Signature::Kind::kMethod) {
+  using Self = typename Class::type;
+  const auto* signature =
+      new Signature(kind, py::cast<std::string>(cls.attr("__name__")), name, returns, forms);
+  py::options options;
+  options.disable_function_signatures();
+  cls.def(
+      name,
+      [signature, call](Self& self, const py::args& args, const py::kwargs& keywords) {
+        return call(self, signature->match(args, keywords));
+      },
+      signature->docstring(doc).c_str());
+}
+
+// copy(), copy.copy and copy.deepcopy through one function.
+template <typename Class, typename Copy>
+void def_copy(Class& cls, Copy copy) {
+  using Self = typename Class::type;
+  cls.def("copy", copy, "An independent object with the same values.");
+  cls.def("__copy__", copy, "An independent object with the same values.");
+  cls.def(
+      "__deepcopy__", [copy](const Self& self, const py::dict&) { return copy(self); },
+      py::arg("memo"), "An independent object with the same values.");
+}
+
+// Graphs, layers and tensors are equal when they are one object of the core, whatever Python
+// object stands for it.
+template <typename Class>
+void def_identity(Class& cls) {
+  using Self = typename Class::type;
+  cls.def("__hash__",
+          [](const Self& self) { return reinterpret_cast<std::uintptr_t>(&self) >> 4; });
+  cls.def(
+      "__eq__",
+      [](const Self& self, const py::object& other) {
+        return py::isinstance<Self>(other) && py::cast<const Self*>(other) == &self;
+      },
+      py::arg("other"));
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,80 @@
+#include "bindings.h"
+#include "convert.h"
+#include "data.h"
+#include "release.h"
+#include "signature.h"
+
+namespace traingraph::python {
+namespace {
+
+// Runs the deallocator when the last user of the bytes is gone.
+py::object with_deallocator(py::object bytes, std::size_t length, py::object deallocator) {
+  struct Held {
+    py::object bytes;
+    std::size_t length;
+    py::object deallocator;
+  };
+  return py::capsule(new Held{std::move(bytes), length, std::move(deallocator)}, [](void* pointer) {
+    const std::unique_ptr<Held> held(static_cast<Held*>(pointer));
+    try {
+      held->deallocator(held->bytes, held->length);
+    } catch (py::error_already_set& error) {
+      error.discard_as_unraisable(held->deallocator);
+    }
+  });
+}
+
+TensorData make_tensor_data(const Arguments& arguments) {
+  const bool immutable = arguments.given("immutable_bytes_no_copy");
+  const char* const argument = immutable ? "immutable_bytes_no_copy" : "bytes_no_copy";
+  const py::object bytes = arguments[argument];
+  TensorData data = raw_data(bytes, {"MLCTensorData", argument, {}});
+  if (!immutable && !data.writable) {
+    throw InvalidArgument(
+        "[MLCTensorData] expected writable memory for bytes_no_copy but got read-only memory; use "
+        "immutable_bytes_no_copy");
+  }
+  data.writable = !immutable;
+  const std::size_t length = arguments.optional<std::size_t>("length").value_or(data.length);
+  if (length > data.length) {
+    throw InvalidArgument("[MLCTensorData] expected length of at most " +
+                          std::to_string(data.length) + " bytes but got " + std::to_string(length));
+  }
+  data.length = length;
+  if (arguments.given("deallocator")) {
+    data.owner = share(with_deallocator(bytes, length, arguments["deallocator"]));
+  }
+  return data;
+}
+
+py::object bytes_of(const TensorData& self) {
+  TensorData bytes = self;
+  bytes.data_type = DataType::kUInt8;
+  bytes.shape = {static_cast<std::int64_t>(self.length)};
+  return py::memoryview(view_of(bytes, self.writable));
+}
+
+}  // namespace
+
+void bind_tensor_data(py::module_& module) {
+  auto cls = py::class_<TensorData>(module, "MLCTensorData",
+                                    "Bytes in host memory without a shape of their own.");
+  def_init(cls,
+           {"bytes_no_copy: collections.abc.Buffer, length: int | None = None",
+            "immutable_bytes_no_copy: collections.abc.Buffer, length: int | None = None",
+            "bytes_no_copy: collections.abc.Buffer, length: int | None = None, deallocator: "
+            "collections.abc.Callable[[memoryview, int], None]"},
+           "Refers to a buffer's memory and keeps the buffer alive. Errors: ValueError for a "
+           "buffer that is too short or read-only.",
+           make_tensor_data);
+  cls.def_property_readonly("bytes", bytes_of, "The memory, as a view of bytes.");
+  cls.def_property_readonly(
+      "length", [](const TensorData& self) { return self.length; }, "Units: bytes.");
+  cls.def("__len__", [](const TensorData& self) { return self.length; });
+  cls.def("__repr__", [](const TensorData& self) {
+    return "<MLCTensorData of " + std::to_string(self.length) + " bytes" +
+           (self.writable ? ">" : ", read-only>");
+  });
+}
+
+}  // namespace traingraph::python

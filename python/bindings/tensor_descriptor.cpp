@@ -1,0 +1,84 @@
+#include "bindings.h"
+#include "convert.h"
+#include "signature.h"
+
+namespace traingraph::python {
+namespace {
+
+TensorDescriptor make_descriptor(const Arguments& arguments) {
+  const auto type = arguments.get<DataType>("data_type");
+  const auto extent = [&arguments](const char* name) { return arguments.get<std::int64_t>(name); };
+  if (arguments.given("shape")) {
+    return {arguments.get<Shape>("shape"), type};
+  }
+  if (arguments.given("width")) {
+    return {
+        {extent("batch_size"), extent("feature_channel_count"), extent("height"), extent("width")},
+        type};
+  }
+  // Apple flattens the two channel counts of weights into one axis.
+  if (arguments.given("convolution_weights_with_width")) {
+    return {{1, extent("output_feature_channel_count") * extent("input_feature_channel_count"),
+             extent("height"), extent("convolution_weights_with_width")},
+            type};
+  }
+  if (arguments.given("convolution_weights_with_input_feature_channel_count")) {
+    return {{1,
+             extent("output_feature_channel_count") *
+                 extent("convolution_weights_with_input_feature_channel_count"),
+             1, 1},
+            type};
+  }
+  return {{1, extent("convolution_biases_with_feature_channel_count"), 1, 1}, type};
+}
+
+}  // namespace
+
+void bind_tensor_descriptor(py::module_& module) {
+  using Self = TensorDescriptor;
+  auto cls = py::class_<Self>(module, "MLCTensorDescriptor",
+                              "Shape, outermost axis first, and element type of a tensor.");
+  const std::string type = "data_type: MLCDataType | str = MLCDataType.FLOAT32";
+  def_init(cls,
+           {"shape: collections.abc.Sequence[int], " + type,
+            "width: int, height: int, feature_channel_count: int, batch_size: int, " + type,
+            "convolution_weights_with_width: int, height: int, input_feature_channel_count: int, "
+            "output_feature_channel_count: int, " +
+                type,
+            "convolution_weights_with_input_feature_channel_count: int, "
+            "output_feature_channel_count: int, " +
+                type,
+            "convolution_biases_with_feature_channel_count: int, " + type},
+           "Shapes: images are (N, C, H, W), weights (1, O * C, kh, kw), biases (1, O, 1, 1). "
+           "Errors: ValueError for more than 4 axes or an extent below 1.",
+           make_descriptor);
+  cls.def_property_readonly(
+      "shape", [](const Self& self) { return self.shape; }, "Extents, outermost first.");
+  cls.def_property_readonly(
+      "data_type", [](const Self& self) { return self.data_type; }, "The type of an element.");
+  cls.def_property_readonly(
+      "dimension_count", [](const Self& self) { return self.shape.size(); },
+      "How many axes there are.");
+  cls.def_property_readonly("stride", &Self::stride,
+                            "Distance of neighbours along each axis. Units: bytes.");
+  cls.def_property_readonly("tensor_allocation_size_in_bytes", &Self::allocation_bytes,
+                            "Size of the elements. Units: bytes.");
+  cls.def_static(
+      "max_tensor_dimensions", [] { return kMaxTensorDimensions; },
+      "How many axes a tensor may have.");
+  def_copy(cls, [](const Self& self) { return self; });
+  cls.def(
+      "__eq__",
+      [](const Self& self, const py::object& other) {
+        return py::isinstance<Self>(other) && self == py::cast<const Self&>(other);
+      },
+      py::arg("other"));
+  cls.def("__hash__", [](const Self& self) {
+    return py::hash(py::make_tuple(py::tuple(py::cast(self.shape)), py::cast(self.data_type)));
+  });
+  cls.def("__repr__", [](const Self& self) {
+    return "<MLCTensorDescriptor " + to_string(self.shape) + " " + name(self.data_type) + ">";
+  });
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,56 @@
+"""``python -m traingraph``: what is installed, and where CMake finds it."""
+
+import argparse
+import json
+import pathlib
+import sys
+
+import traingraph
+from traingraph import _core
+
+
+def information() -> dict[str, object]:
+    """Versions and what this machine offers."""
+    return {
+        "traingraph": traingraph.__version__,
+        "onednn": _core.onednn_version(),
+        "instruction_set": _core.instruction_set(),
+        "backends": _core.backends(),
+        "threads": traingraph.get_num_threads(),
+        "python": sys.version.split()[0],
+    }
+
+
+def cmake_directory() -> pathlib.Path:
+    """Where ``find_package(traingraph)`` looks: pass it as ``traingraph_DIR``."""
+    # The package of an editable installation has several folders; one of them was installed to.
+    candidates = [pathlib.Path(folder) / "lib/cmake/traingraph" for folder in traingraph.__path__]
+    extension = _core.__file__
+    candidates.append(pathlib.Path(extension).parent / "lib/cmake/traingraph")
+    return next((folder for folder in candidates if folder.is_dir()), candidates[-1])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    parser = argparse.ArgumentParser(prog="traingraph", description=traingraph.__doc__)
+    parser.add_argument("--cmake-dir", action="store_true", help="print the CMake package folder")
+    commands = parser.add_subparsers(dest="command")
+    info = commands.add_parser("info", help="print versions, backends and threads")
+    info.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+
+    if options.cmake_dir:
+        print(cmake_directory())
+    elif options.command == "info" and options.json:
+        print(json.dumps(information(), indent=2))
+    elif options.command == "info":
+        for name, value in information().items():
+            print(f"{name:16} {', '.join(value) if isinstance(value, list) else value}")
+    else:
+        parser.print_help()
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
