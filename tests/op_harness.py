@@ -1,0 +1,92 @@
+"""Ops of the graph IR, one at a time, through the private module `traingraph._testing`.
+
+Its interpreter guards every buffer and fills results with NaN first, so any test that runs a kernel
+finds out when it writes outside its result, or adds to it.
+"""
+
+import numpy as np
+import pytest
+
+testing = pytest.importorskip("traingraph._testing", reason="built without TRAINGRAPH_TESTING")
+
+
+def declare(graph, arrays):
+    return [graph.add_input(a.dtype.name, a.shape) for a in map(np.asarray, arrays)]
+
+
+def forward(op, attributes, arrays, backend="reference"):
+    """The op's results; the same bits twice."""
+    arrays = [np.asarray(a) for a in arrays]
+    graph = testing.Graph()
+    inputs = declare(graph, arrays)
+    results = graph.add_op(op, attributes, inputs)
+    bound = dict(zip(inputs, arrays, strict=True))
+    first = graph.run(backend, bound, results)
+    second = graph.run(backend, bound, results)
+    for a, b in zip(first, second, strict=True):
+        assert a.tobytes() == b.tobytes()
+    return first
+
+
+def gradients(op, attributes, arrays, cotangents, wanted, backend="reference"):
+    """Gradients of sum(cotangent * result) by the op's gradient rule.
+
+    `cotangents` has one array per result, None where nothing flows back; `wanted` lists inputs.
+    """
+    arrays = [np.asarray(a) for a in arrays]
+    graph = testing.Graph()
+    inputs = declare(graph, arrays)
+    results = graph.add_op(op, attributes, inputs)
+    bound = dict(zip(inputs, arrays, strict=True))
+    seeds = {}
+    for result, cotangent in zip(results, cotangents, strict=True):
+        if cotangent is None:
+            continue
+        seeds[result] = graph.add_input(graph.type(result)[0], graph.type(result)[1])
+        bound[seeds[result]] = np.asarray(cotangent)
+    found = graph.autodiff(seeds, [inputs[i] for i in wanted])
+    graph.verify()
+    assert None not in found, f"no gradient for input {wanted[found.index(None)]}"
+    for value, i in zip(found, wanted, strict=True):
+        assert graph.type(value)[1] == arrays[i].shape
+    return graph.run(backend, bound, found)
+
+
+def central_differences(function, arrays, index, step=1e-6):
+    """d function / d arrays[index] for a function of arrays that returns one number."""
+    base = np.asarray(arrays[index])
+    slope = np.zeros(base.shape)
+    for at in np.ndindex(base.shape):
+        h = step * max(1.0, abs(base[at]))
+        ends = []
+        for sign in (1, -1):
+            moved = base.copy()
+            moved[at] += sign * h
+            ends.append(function(*arrays[:index], moved, *arrays[index + 1 :]))
+        slope[at] = (ends[0] - ends[1]) / (2 * h)
+    return slope
+
+
+def check_gradients(op, attributes, arrays, wanted, results=(0,), tolerance=1e-7, seed=0):
+    """The op's gradient rule against central differences of its own forward pass in float64."""
+    rng = np.random.default_rng(seed)
+    values = forward(op, attributes, arrays)
+    cotangents = [
+        rng.uniform(0.5, 1.5, v.shape) if k in results else None for k, v in enumerate(values)
+    ]
+
+    def total(*moved):
+        found = forward(op, attributes, moved)
+        return sum(np.sum(c * v) for c, v in zip(cotangents, found, strict=True) if c is not None)
+
+    got = gradients(op, attributes, arrays, cotangents, wanted)
+    for i, gradient in zip(wanted, got, strict=True):
+        expected = central_differences(total, list(arrays), i)
+        np.testing.assert_allclose(gradient, expected, rtol=tolerance, atol=tolerance)
+
+
+def scalar_list(function, arity, p=0.0, q=0.0):
+    """Attributes of `elementwise` with one function."""
+    operands = [0, 1][:arity] + [-1] * (2 - arity)
+    code = [(function, *operands, float(p), float(q))]
+    return {"list": {"inputs": arity, "code": code, "results": [arity]}}
