@@ -1,0 +1,125 @@
+#pragma once
+
+#include "ir/scalar.h"
+
+// The frequent scalar lists, compiled in as one loop each. A list of a graph that equals one of
+// them up to immediates and the order of inputs takes that loop.
+//
+// `kinds` has a letter per input: v, an element per result element; s, one number; c, one per
+// channel. Steps are (function, x, y) over registers: inputs first, then one per step.
+namespace traingraph::cpu {
+
+struct Step {
+  ir::Scalar function;
+  int x = -1;
+  int y = -1;
+};
+
+namespace lists {
+
+using enum ir::Scalar;
+
+#define TRAINGRAPH_UNPACK(...) __VA_ARGS__
+#define TRAINGRAPH_LIST(name, kinds_text, all_steps, all_results)   \
+  struct name {                                                     \
+    static constexpr char kinds[] = kinds_text;                     \
+    static constexpr Step steps[] = TRAINGRAPH_UNPACK all_steps;    \
+    static constexpr int results[] = TRAINGRAPH_UNPACK all_results; \
+  }
+
+// layers
+TRAINGRAPH_LIST(bias, "vc", ({{add, 0, 1}}), ({2}));
+TRAINGRAPH_LIST(bias_relu, "vc", ({{add, 0, 1}, {relu, 2}}), ({3}));
+TRAINGRAPH_LIST(channel_scale, "vc", ({{multiply, 0, 1}}), ({2}));
+TRAINGRAPH_LIST(channel_subtract, "vc", ({{subtract, 0, 1}}), ({2}));
+TRAINGRAPH_LIST(channel_affine, "vcc", ({{multiply, 0, 1}, {add, 3, 2}}), ({4}));
+TRAINGRAPH_LIST(stretch, "c", ({{identity, 0}}), ({1}));
+TRAINGRAPH_LIST(sum_relu, "vv", ({{add, 0, 1}, {relu, 2}}), ({3}));
+TRAINGRAPH_LIST(relu_gradient_sum, "vvv", ({{add, 0, 1}, {relu_gradient, 3, 2}}), ({4}));
+
+// optimizers: p, g, slots, learning rate; `_decay` adds L2 regularization to the gradient
+TRAINGRAPH_LIST(sgd, "vvs", ({{multiply, 2, 1}, {subtract, 0, 3}}), ({4}));
+TRAINGRAPH_LIST(sgd_decay, "vvs", ({{multiply_add, 1, 0}, {multiply, 2, 3}, {subtract, 0, 4}}),
+                ({5}));
+TRAINGRAPH_LIST(momentum, "vvvs", ({{multiply, 3, 1}, {multiply_add, 2, 4}, {subtract, 0, 5}}),
+                ({6, 5}));
+TRAINGRAPH_LIST(momentum_decay, "vvvs",
+                ({{multiply_add, 1, 0}, {multiply, 3, 4}, {multiply_add, 2, 5}, {subtract, 0, 6}}),
+                ({7, 6}));
+TRAINGRAPH_LIST(nesterov, "vvvs",
+                ({{multiply_add, 2, 1}, {multiply_add, 1, 4}, {multiply, 3, 5}, {subtract, 0, 6}}),
+                ({7, 4}));
+TRAINGRAPH_LIST(nesterov_decay, "vvvs",
+                ({{multiply_add, 1, 0},
+                  {multiply_add, 2, 4},
+                  {multiply_add, 4, 5},
+                  {multiply, 3, 6},
+                  {subtract, 0, 7}}),
+                ({8, 5}));
+TRAINGRAPH_LIST(adam, "vvvvs",
+                ({{multiply_add, 2, 1},
+                  {square, 1},
+                  {multiply_add, 3, 6},
+                  {sqrt, 7},
+                  {affine, 8},
+                  {multiply, 4, 5},
+                  {divide, 10, 9},
+                  {subtract, 0, 11}}),
+                ({12, 5, 7}));
+TRAINGRAPH_LIST(adam_decay, "vvvvs",
+                ({{multiply_add, 1, 0},
+                  {multiply_add, 2, 5},
+                  {square, 5},
+                  {multiply_add, 3, 7},
+                  {sqrt, 8},
+                  {affine, 9},
+                  {multiply, 4, 6},
+                  {divide, 11, 10},
+                  {subtract, 0, 12}}),
+                ({13, 6, 8}));
+TRAINGRAPH_LIST(adam_w, "vvvvss",
+                ({{multiply_add, 2, 1},
+                  {square, 1},
+                  {multiply_add, 3, 7},
+                  {sqrt, 8},
+                  {affine, 9},
+                  {multiply, 5, 6},
+                  {divide, 11, 10},
+                  {multiply, 4, 0},
+                  {scale, 13},
+                  {subtract, 0, 14},
+                  {subtract, 15, 12}}),
+                ({16, 6, 8}));
+TRAINGRAPH_LIST(rmsprop, "vvvs",
+                ({{square, 1},
+                  {multiply_add, 2, 4},
+                  {sqrt, 5},
+                  {affine, 6},
+                  {multiply, 3, 1},
+                  {divide, 8, 7},
+                  {subtract, 0, 9}}),
+                ({10, 5}));
+TRAINGRAPH_LIST(rmsprop_momentum, "vvvvs",
+                ({{square, 1},
+                  {multiply_add, 2, 5},
+                  {sqrt, 6},
+                  {affine, 7},
+                  {multiply, 4, 1},
+                  {divide, 9, 8},
+                  {multiply_add, 3, 10},
+                  {add, 0, 11}}),
+                ({12, 6, 11}));
+
+#undef TRAINGRAPH_LIST
+#undef TRAINGRAPH_UNPACK
+
+}  // namespace lists
+
+#define TRAINGRAPH_COMPILED_LISTS(X)                                                     \
+  X(bias)                                                                                \
+  X(bias_relu)                                                                           \
+  X(channel_scale) X(channel_subtract) X(channel_affine) X(stretch) X(sum_relu)          \
+      X(relu_gradient_sum) X(sgd) X(sgd_decay) X(momentum) X(momentum_decay) X(nesterov) \
+          X(nesterov_decay) X(adam) X(adam_decay) X(adam_w) X(rmsprop) X(rmsprop_momentum)
+
+}  // namespace traingraph::cpu

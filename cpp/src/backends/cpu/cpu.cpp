@@ -1,0 +1,58 @@
+#include "backends/cpu/cpu.h"
+
+#include <fstream>
+#include <thread>
+
+#include "backends/cpu/isa_select.h"
+#include "backends/reference/reference.h"
+
+namespace traingraph::cpu {
+namespace {
+
+std::vector<KernelEntry> joined_tables() {
+  std::vector<KernelEntry> entries;
+  for (const auto* table : {&elementwise_entries(), &reference::table()}) {
+    entries.insert(entries.end(), table->begin(), table->end());
+  }
+  return entries;
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const std::size_t start = line.find_first_not_of(" \t", line.find(':') + 1);
+    if (start != std::string::npos) return line.substr(start);
+  }
+  return "CPU";
+}
+
+class CpuBackend final : public HostBackend {
+ public:
+  std::string name() const override { return "cpu"; }
+
+  Support available() const override {
+    const std::string reason = why_no_level();
+    return reason.empty() ? Support{} : Support::no(reason);
+  }
+
+  std::vector<std::string> devices() const override {
+    const unsigned cores = std::thread::hardware_concurrency();
+    return {processor_name() + ", " + std::to_string(cores) + (cores == 1 ? " core" : " cores")};
+  }
+
+ protected:
+  const std::vector<KernelEntry>& table() const override {
+    static const std::vector<KernelEntry> entries = joined_tables();
+    return entries;
+  }
+};
+
+}  // namespace
+
+const Backend& backend() {
+  static const CpuBackend instance;
+  return instance;
+}
+
+}  // namespace traingraph::cpu

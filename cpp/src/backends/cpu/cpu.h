@@ -1,0 +1,14 @@
+#pragma once
+
+#include "runtime/host_backend.h"
+
+// The CPU backend: oneDNN for convolutions and large matrix products, own vectorised loops for the
+// rest, reference loops for what neither takes.
+namespace traingraph::cpu {
+
+const Backend& backend();
+
+// Each file's kernels. Entries of one op are tried in the order in which cpu.cpp joins the files.
+const std::vector<KernelEntry>& elementwise_entries();
+
+}  // namespace traingraph::cpu

@@ -1,0 +1,274 @@
+// Scalar lists over broadcast operands: a list of one function runs as one loop, a frequent list as
+// the loop compiled for it, any other through the interpreter.
+#include <algorithm>
+#include <utility>
+
+#include "backends/cpu/compiled_match.h"
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/isa_select.h"
+#include "backends/cpu/keeps_zero.h"
+#include "backends/cpu/list_interpreter.h"
+#include "backends/cpu/parallel.h"
+
+namespace traingraph::cpu {
+namespace {
+
+const ir::ScalarList& list_of(const ir::Node& node) {
+  return std::get<ir::ElementwiseAttributes>(node.attributes).list;
+}
+
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  const ir::ScalarList& list = list_of(node);
+  if (list.registers() > ListInterpreter::kMaxRegisters) {
+    return Support::no("a list of more than 256 registers");
+  }
+  for (const auto* operands : {&node.inputs, &node.outputs}) {
+    for (ir::ValueId id : *operands) {
+      const DataType type = graph.type(id).data_type;
+      if (type != DataType::kFloat32) {
+        return Support::no(std::string("data type ") + name(type) + " (own loops take float32)");
+      }
+    }
+  }
+  return {};
+}
+
+// Every operand of the result's shape takes one layout: that of the parameter which the op writes,
+// else of the first of them. Plain where a padded layout would not stay zero outside the tensor.
+LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
+  const Shape& shape = graph.type(node.outputs[0]).shape;
+  ir::Layout layout;
+  bool found = false;
+  auto adopt = [&](ir::ValueId id) {
+    if (found || id == ir::kNone || graph.type(id).shape != shape) return;
+    layout = graph.value(id).layout;
+    found = true;
+  };
+  for (ir::ValueId id : node.outputs) adopt(graph.value(id).writes);
+  for (ir::ValueId id : node.inputs) adopt(id);
+
+  if (ir::has_padding(shape, layout)) {
+    std::vector<bool> is_number;
+    bool stretched = false;
+    for (ir::ValueId id : node.inputs) {
+      const ir::Type& type = graph.type(id);
+      is_number.push_back(type.shape != shape && type.elements() == 1);
+      stretched = stretched || (type.shape != shape && type.elements() != 1);
+    }
+    if (stretched || !keeps_zero(list_of(node), is_number)) layout = {};
+  }
+  LayoutChoice choice;
+  for (ir::ValueId id : node.inputs) {
+    choice.inputs.push_back(graph.type(id).shape == shape ? layout : ir::Layout{});
+  }
+  choice.outputs.assign(node.outputs.size(), layout);
+  return choice;
+}
+
+// Units of work cut into parts of about this many elements, a whole number of cache lines.
+constexpr std::int64_t kPartElements = 16384;
+
+struct Parts {
+  std::int64_t units;
+  std::int64_t units_per_part;
+  int threads;
+
+  Parts(std::int64_t all_units, std::int64_t unit_elements, double nanoseconds)
+      : units(all_units),
+        units_per_part(
+            std::max<std::int64_t>(1, kPartElements / std::max<std::int64_t>(1, unit_elements))),
+        threads(threads_for(nanoseconds)) {
+    if (threads <= 1) units_per_part = std::max<std::int64_t>(units, 1);
+  }
+
+  // body(begin, end)
+  template <class Body>
+  void run(const Body& body) const {
+    if (threads <= 1) {
+      body(std::int64_t{0}, units);
+      return;
+    }
+    const std::int64_t parts = (units + units_per_part - 1) / units_per_part;
+    parallel_for(parts, threads, [&](std::int64_t part) {
+      const std::int64_t begin = part * units_per_part;
+      body(begin, std::min(units, begin + units_per_part));
+    });
+  }
+};
+
+constexpr std::size_t kMaxOperands = ListInterpreter::kMaxRegisters;
+
+// One function over arrays and numbers.
+class FunctionKernel final : public Kernel {
+ public:
+  FunctionKernel(FunctionLoop loop, Immediates immediates, int r, int x, int y, bool step_x,
+                 bool step_y, Parts parts)
+      : loop_(loop),
+        immediates_(immediates),
+        r_(r),
+        x_(x),
+        y_(y),
+        step_x_(step_x),
+        step_y_(step_y),
+        parts_(parts) {}
+
+  void run(Pointers pointers) override {
+    float* const r = reinterpret_cast<float*>(pointers[r_]);
+    const float* const x = reinterpret_cast<const float*>(pointers[x_]);
+    const float* const y = reinterpret_cast<const float*>(pointers[y_]);
+    parts_.run([&](std::int64_t begin, std::int64_t end) {
+      loop_(r + begin, step_x_ ? x + begin : x, step_y_ ? y + begin : y, immediates_, end - begin);
+    });
+  }
+
+ private:
+  FunctionLoop loop_;
+  Immediates immediates_;
+  int r_, x_, y_;  // values
+  bool step_x_, step_y_;
+  Parts parts_;
+};
+
+class CompiledKernel final : public Kernel {
+ public:
+  CompiledKernel(const ir::Node& node, CompiledMatch match, std::int64_t elements,
+                 double nanoseconds)
+      : match_(std::move(match)), parts_(elements, 1, nanoseconds) {
+    const CompiledLoops& forms = loops().elementwise->compiled[match_.list];
+    call_.immediates = match_.immediates.data();
+    loop_ = forms.flat;
+    if (match_.channels) {
+      const ChannelView& view = *match_.channels;
+      call_.channels = view.channels;
+      call_.space = view.space;
+      call_.lanes = view.lanes;
+      const bool lanes = view.lanes > 1 || view.space == 1;
+      loop_ = lanes ? forms.by_lane : forms.by_channel;
+      const std::int64_t unit = lanes ? view.lanes : view.space;
+      parts_ = Parts(elements / unit, unit, nanoseconds);
+    }
+    for (int input : match_.inputs) inputs_.push_back(node.inputs[static_cast<std::size_t>(input)]);
+    outputs_ = node.outputs;
+  }
+
+  void run(Pointers pointers) override {
+    const float* in[8];
+    float* out[8];
+    for (std::size_t k = 0; k < inputs_.size(); ++k) {
+      in[k] = reinterpret_cast<const float*>(pointers[inputs_[k]]);
+    }
+    for (std::size_t k = 0; k < outputs_.size(); ++k) {
+      out[k] = reinterpret_cast<float*>(pointers[outputs_[k]]);
+    }
+    CompiledCall call = call_;
+    call.in = in;
+    call.out = out;
+    parts_.run([&](std::int64_t begin, std::int64_t end) { loop_(call, begin, end); });
+  }
+
+ private:
+  CompiledMatch match_;
+  CompiledCall call_{};
+  void (*loop_)(const CompiledCall&, std::int64_t, std::int64_t);
+  std::vector<ir::ValueId> inputs_, outputs_;
+  Parts parts_;
+};
+
+class InterpretedKernel final : public Kernel {
+ public:
+  InterpretedKernel(const ir::Node& node, std::vector<OperandView> views, std::int64_t elements,
+                    double nanoseconds)
+      : interpreter_(list_of(node), std::move(views), elements),
+        inputs_(node.inputs),
+        outputs_(node.outputs),
+        parts_(elements, 1, nanoseconds) {}
+
+  void run(Pointers pointers) override {
+    const float* in[kMaxOperands];
+    float* out[kMaxOperands];
+    for (std::size_t k = 0; k < inputs_.size(); ++k) {
+      in[k] = reinterpret_cast<const float*>(pointers[inputs_[k]]);
+    }
+    for (std::size_t k = 0; k < outputs_.size(); ++k) {
+      out[k] = reinterpret_cast<float*>(pointers[outputs_[k]]);
+    }
+    parts_.run(
+        [&](std::int64_t begin, std::int64_t end) { interpreter_.run(in, out, begin, end); });
+  }
+
+ private:
+  ListInterpreter interpreter_;
+  std::vector<ir::ValueId> inputs_, outputs_;
+  Parts parts_;
+};
+
+// What one thread needs: the larger of moving the operands and computing.
+double estimated_nanoseconds(const ir::ScalarList& list, const std::vector<OperandView>& views,
+                             std::int64_t elements) {
+  double arrays = static_cast<double>(list.results.size());
+  for (const OperandView& view : views) arrays += view.dense() ? 1 : 0;
+  double each = 0;
+  for (const ir::Instruction& code : list.code) {
+    const bool heavy = code.function >= ir::Scalar::sqrt && code.function != ir::Scalar::sign &&
+                       code.function != ir::Scalar::clip;
+    each += heavy ? 0.2 : 0.03;
+  }
+  const double count = static_cast<double>(elements);
+  return std::max(nanoseconds_to_move(4 * arrays * count), each * count);
+}
+
+// Null unless the list is one function whose operands need no expanding.
+std::unique_ptr<Kernel> make_function(const ir::Node& node, const std::vector<OperandView>& views,
+                                      std::int64_t elements, double nanoseconds) {
+  const ir::ScalarList& list = list_of(node);
+  if (list.code.size() != 1 || list.results != std::vector<int>{list.inputs}) return nullptr;
+  const ir::Instruction& code = list.code[0];
+  const int arity = ir::arity(code.function);
+  auto dense = [&](int operand) { return views[static_cast<std::size_t>(operand)].dense(); };
+  auto number = [&](int operand) { return views[static_cast<std::size_t>(operand)].number(); };
+  auto value = [&](int operand) {
+    return operand < 0 ? node.outputs[0] : node.inputs[static_cast<std::size_t>(operand)];
+  };
+  const FunctionLoops& forms =
+      loops().elementwise->functions[static_cast<std::size_t>(code.function)];
+  FunctionLoop loop = forms.arrays;
+  bool step_x = true, step_y = true;
+  if (arity >= 1 && !dense(code.x)) {
+    if (arity == 1 || !number(code.x) || !dense(code.y)) return nullptr;
+    loop = forms.number_x;
+    step_x = false;
+  } else if (arity == 2 && !dense(code.y)) {
+    if (!number(code.y)) return nullptr;
+    loop = forms.number_y;
+    step_y = false;
+  }
+  return std::make_unique<FunctionKernel>(
+      loop, Immediates{static_cast<float>(code.p), static_cast<float>(code.q)}, node.outputs[0],
+      value(arity >= 1 ? code.x : -1), value(arity == 2 ? code.y : -1), step_x, step_y,
+      Parts(elements, 1, nanoseconds));
+}
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  const ir::ScalarList& list = list_of(node);
+  const Shape& shape = graph.type(node.outputs[0]).shape;
+  const ir::Layout& layout = graph.value(node.outputs[0]).layout;
+  const std::int64_t elements = ir::padded_elements(shape, layout);
+  std::vector<OperandView> views;
+  for (ir::ValueId id : node.inputs) views.push_back(view_of(graph.type(id).shape, shape, layout));
+  const double nanoseconds = estimated_nanoseconds(list, views, elements);
+  if (auto kernel = make_function(node, views, elements, nanoseconds)) return kernel;
+  if (auto match = find_compiled(list, views)) {
+    return std::make_unique<CompiledKernel>(node, std::move(*match), elements, nanoseconds);
+  }
+  return std::make_unique<InterpretedKernel>(node, std::move(views), elements, nanoseconds);
+}
+
+}  // namespace
+
+const std::vector<KernelEntry>& elementwise_entries() {
+  static const std::vector<KernelEntry> entries = {
+      KernelEntry{ir::Op::elementwise, supports, make, layouts, nullptr}};
+  return entries;
+}
+
+}  // namespace traingraph::cpu

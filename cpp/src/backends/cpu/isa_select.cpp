@@ -1,0 +1,83 @@
+#include "backends/cpu/isa_select.h"
+
+#include <cstdlib>
+#include <iterator>
+
+#include <traingraph/errors.h>
+
+namespace traingraph::cpu {
+
+#define TRAINGRAPH_LEVEL(level)                      \
+  namespace level {                                  \
+  extern const ElementwiseLoops elementwise_loops;   \
+  constexpr Loops loops{#level, &elementwise_loops}; \
+  }
+
+#if defined(TRAINGRAPH_X86_LEVELS)
+TRAINGRAPH_LEVEL(v2)
+TRAINGRAPH_LEVEL(v3)
+TRAINGRAPH_LEVEL(v4)
+#else
+TRAINGRAPH_LEVEL(generic)
+#endif
+#undef TRAINGRAPH_LEVEL
+
+namespace {
+
+// Best first.
+#if defined(TRAINGRAPH_X86_LEVELS)
+constexpr const Loops* kLevels[] = {&v4::loops, &v3::loops, &v2::loops};
+
+bool runs_here(std::size_t level) {
+  if (level == 0) return __builtin_cpu_supports("x86-64-v4");
+  if (level == 1) return __builtin_cpu_supports("x86-64-v3");
+  return __builtin_cpu_supports("x86-64-v2");
+}
+#else
+constexpr const Loops* kLevels[] = {&generic::loops};
+
+bool runs_here(std::size_t) { return true; }
+#endif
+
+struct Choice {
+  const Loops* loops = nullptr;
+  std::string refusal;
+};
+
+Choice choose() {
+  const char* asked = std::getenv("TRAINGRAPH_ISA");
+  const std::string wanted = asked == nullptr ? "" : asked;
+  std::string names;
+  bool allowed = wanted.empty();
+  bool known = allowed;
+  Choice choice;
+  for (std::size_t k = 0; k < std::size(kLevels); ++k) {
+    names = kLevels[k]->level + (names.empty() ? "" : ", " + names);
+    if (wanted == kLevels[k]->level) known = allowed = true;
+    if (allowed && choice.loops == nullptr && runs_here(k)) choice.loops = kLevels[k];
+  }
+  if (!known) {
+    return {nullptr,
+            "[cpu] expected TRAINGRAPH_ISA to be one of " + names + " but got '" + wanted + "'"};
+  }
+  if (choice.loops == nullptr) {
+    choice.refusal = "[cpu] expected a processor of level x86-64-v2 or better (SSE4.2, POPCNT)";
+  }
+  return choice;
+}
+
+const Choice& choice() {
+  static const Choice chosen = choose();
+  return chosen;
+}
+
+}  // namespace
+
+const Loops& loops() {
+  if (choice().loops == nullptr) throw DeviceError(choice().refusal);
+  return *choice().loops;
+}
+
+std::string why_no_level() { return choice().refusal; }
+
+}  // namespace traingraph::cpu

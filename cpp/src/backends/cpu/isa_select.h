@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+// Own loops exist once per instruction level; which one runs is decided once.
+namespace traingraph::cpu {
+
+struct ElementwiseLoops;
+
+struct Loops {
+  const char* level;
+  const ElementwiseLoops* elementwise;
+};
+
+// The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises
+// DeviceError with the text of why_no_level().
+const Loops& loops();
+
+// Empty, or why no level can be chosen: the variable names none, or the machine is too old.
+std::string why_no_level();
+
+}  // namespace traingraph::cpu
