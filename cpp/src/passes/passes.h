@@ -6,6 +6,7 @@
 
 #include "ir/graph.h"
 #include "runtime/backend.h"
+#include "runtime/program.h"
 
 // The passes: free functions, graph in, graph out. pipeline.cpp fixes their order.
 namespace traingraph::passes {
@@ -36,17 +37,11 @@ ir::Graph fuse(const ir::Graph& graph, const Backend& backend);
 struct ParameterLayout {
   bool fixed = false;
   ir::Layout layout;
+  int follows = ir::kNone;  // the slot of the parameter whose optimizer buffer this is
 };
 ir::Graph assign_layouts(const ir::Graph& graph, const Backend& backend,
                          const std::vector<ParameterLayout>& parameters, bool choose_parameters);
 
-// An order of execution, in node numbers, with the boundaries between phases.
-struct Schedule {
-  std::vector<ir::NodeId> order;
-  // order[0, forward_end) is forward, [forward_end, gradient_end) gradient, the rest update.
-  std::size_t forward_end = 0;
-  std::size_t gradient_end = 0;
-};
 // split: phases one after another. Otherwise one step, in which an update runs as soon as its
 // gradient is complete and its parameter is no longer read.
 Schedule schedule(const ir::Graph& graph, bool split);
@@ -71,5 +66,18 @@ inline constexpr std::size_t kAlignment = 64;
 ArenaPlan plan_arena(std::vector<PlannedBuffer> buffers);
 // Independent of the planner: raises InternalError when two live buffers overlap.
 void verify_plan(const ArenaPlan& plan);
+
+// What the pipeline needs beside the graph with its gradient and update ops.
+struct PipelineRequest {
+  const Backend* backend = nullptr;
+  bool fuse = true;
+  std::vector<ParameterLayout> parameters;  // by slot
+  bool choose_parameters = false;
+  // Readable after a separate gradient call, not after a full step.
+  std::vector<ir::ValueId> gradients;
+};
+// Runs all passes and compiles. `values` maps the graph's numbers to the program's (kNone: gone).
+std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& request,
+                                 std::vector<ir::ValueId>& values);
 
 }  // namespace traingraph::passes

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+#include <optional>
 
 #include <traingraph/device.h>
 #include <traingraph/tensor.h>
@@ -25,26 +25,27 @@ struct ParameterState {
   Shape shape;  // canonical: the shape of the layer that uses it
   ir::Layout layout;
   std::shared_ptr<std::byte> master;
-  std::map<std::string, std::shared_ptr<std::byte>> slots;
-  // Counts changes of layout: programs compiled for an older one compile again.
-  std::uint64_t layout_version = 0;
+  std::vector<std::pair<std::string, std::shared_ptr<std::byte>>> slots;
+  // Counts what makes compiled programs stale: another layout or other buffers.
+  std::uint64_t version = 0;
   // Whether a training program has chosen the layout for good.
   bool layout_chosen = false;
   std::shared_ptr<Stream> stream;
 
   ir::Type type() const { return {data_type, shape, false}; }
+  std::size_t bytes() const { return ir::storage_bytes(type(), layout); }
 };
 
-// Brings the tensor's parameter onto a device in a canonical shape, uploading the host copy when
-// there is a newer one. Changing the device moves it.
+// Brings the tensor's parameter onto a device in a canonical shape, with the host copy's values.
+// Changing the device moves it.
 ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Shape& shape);
-// Converts master and slots. Only before a program over the new layout runs.
+// Sends a host copy that was replaced since the last execution to the device.
+void upload_if_newer(Tensor& tensor);
+// Converts master and slots.
 void change_layout(ParameterState& state, const ir::Layout& layout);
-// A zeroed buffer of this name in the master's layout, made on first use.
-std::byte* slot_buffer(ParameterState& state, const std::string& name);
-// Between dense row-major host memory and a buffer in the state's layout.
-void copy_to_host(const ParameterState& state, const std::byte* buffer, void* host);
-void copy_from_host(const ParameterState& state, std::byte* buffer, const void* host);
+// A buffer of this name in the master's layout; zeroed, or with the tensor's own optimizer data,
+// when it is made.
+std::byte* slot_buffer(Tensor& tensor, const std::string& name);
 
 // Something that can read a tensor's newest value out of a compiled graph.
 class ValueReader {
@@ -60,10 +61,11 @@ struct TensorState {
   TensorDescriptor descriptor;
   std::string label;
   TensorData data;
-  // Raised when `data` was replaced; uploads happen when a program is about to run.
+  // `data` was replaced since it was last sent to the device.
   bool host_is_newer = false;
   std::unique_ptr<ParameterState> parameter;
   std::vector<TensorData> initial_optimizer_data;
+  std::optional<Device> device;
   std::weak_ptr<ValueReader> reader;
 };
 

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "backends/cpu/isa_select.h"
+#include "backends/cpu/onednn.h"
 #include "backends/reference/reference.h"
 
 namespace traingraph::cpu {
@@ -11,7 +12,7 @@ namespace {
 
 std::vector<KernelEntry> joined_tables() {
   std::vector<KernelEntry> entries;
-  for (const auto* table : {&elementwise_entries(), &reference::table()}) {
+  for (const auto* table : {&elementwise_entries(), &onednn_entries(), &reference::table()}) {
     entries.insert(entries.end(), table->begin(), table->end());
   }
   return entries;

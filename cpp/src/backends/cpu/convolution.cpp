@@ -1,0 +1,300 @@
+// Convolution and its two gradients by oneDNN. x (N, C, H, W), weights (O, C / groups, kh, kw),
+// y (N, O, P, Q); each result is overwritten.
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "backends/cpu/onednn_kernel.h"
+
+namespace traingraph::cpu {
+namespace {
+
+using dnnl::memory;
+using ir::ConvolutionAttributes;
+using ir::Layout;
+using ir::Op;
+
+// One application, whichever of the three ops it is.
+struct Problem {
+  Op op;
+  Shape x, weights, y;
+  const ConvolutionAttributes& attributes;
+
+  int threads() const {
+    const double operations = 2.0 * static_cast<double>(element_count(y)) *
+                              static_cast<double>(element_count(weights) / weights[0]);
+    return threads_for(nanoseconds_to_compute(operations));
+  }
+};
+
+// The same three operands for every op: what they are called there.
+struct Operands {
+  ir::ValueId x, weights, y;
+};
+
+Operands operands_of(const ir::Node& node) {
+  switch (node.op) {
+    case Op::convolution_gradient_data:
+      return {node.outputs[0], node.inputs[1], node.inputs[0]};
+    case Op::convolution_gradient_weights:
+      return {node.inputs[1], node.outputs[0], node.inputs[0]};
+    default:
+      return {node.inputs[0], node.inputs[1], node.outputs[0]};
+  }
+}
+
+Problem problem_of(const ir::Graph& graph, const ir::Node& node) {
+  const Operands o = operands_of(node);
+  return {node.op, graph.type(o.x).shape, graph.type(o.weights).shape, graph.type(o.y).shape,
+          std::get<ConvolutionAttributes>(node.attributes)};
+}
+
+// --- weights with groups -----------------------------------------------------------------------
+// oneDNN has an axis of groups: (G, O/G, C/G, kh, kw). In memory that is the same as our four axes
+// as long as blocks do not cross from one group into the next.
+
+Shape grouped_shape(const Problem& p) {
+  const std::int64_t groups = p.attributes.groups;
+  if (groups == 1) return p.weights;
+  return {groups, p.weights[0] / groups, p.weights[1], p.weights[2], p.weights[3]};
+}
+
+// A block over our axis 0 is one over O/G, or over G where each group has one result channel.
+std::optional<memory::desc> describe_weights(const Problem& p, const Layout& layout) {
+  if (p.attributes.groups == 1) return describe(p.weights, layout);
+  const std::int64_t per_group = p.weights[0] / p.attributes.groups;
+  Layout grouped;
+  for (int axis : layout.order) {
+    if (axis == 0) grouped.order.push_back(0);
+    grouped.order.push_back(axis + 1);
+  }
+  std::int64_t blocked = 1;
+  for (const Layout::Block& block : layout.blocks) {
+    const bool channels = block.axis == 0;
+    if (channels) blocked *= block.size;
+    grouped.blocks.push_back({channels && per_group == 1 ? 0 : block.axis + 1, block.size});
+  }
+  if (per_group > 1 && per_group % blocked != 0) return {};
+  return describe(grouped_shape(p), grouped);
+}
+
+std::optional<Layout> weights_layout(const Problem& p, const memory::desc& desc) {
+  const std::optional<Layout> grouped = layout_of(desc);
+  if (!grouped || p.attributes.groups == 1) return grouped;
+  Layout layout;
+  for (int axis : grouped->order) {
+    if (axis > 0) layout.order.push_back(axis - 1);
+  }
+  for (const Layout::Block& block : grouped->blocks) {
+    layout.blocks.push_back({std::max(block.axis - 1, 0), block.size});
+  }
+  layout = ir::normalized(layout);
+  // The way back tells whether groups and channels were neighbours.
+  const auto back = describe_weights(p, layout);
+  if (!back || *back != desc) return {};
+  return layout;
+}
+
+// --- primitives --------------------------------------------------------------------------------
+
+struct Descriptions {
+  memory::desc x, weights, y;
+};
+
+Descriptions any_layout(const Problem& p) {
+  return {describe_any(p.x), describe_any(grouped_shape(p)), describe_any(p.y)};
+}
+
+// `bias` may be null. Raises dnnl::error.
+dnnl::primitive_desc create(const Problem& p, const Descriptions& d, const memory::desc* bias,
+                            const dnnl::primitive_attr& attributes) {
+  const ir::Window& w = p.attributes.window;
+  const memory::dims stride(w.stride, w.stride + 2);
+  const memory::dims dilation = {w.dilation[0] - 1, w.dilation[1] - 1};  // oneDNN counts gaps
+  const memory::dims before(w.padding_before, w.padding_before + 2);
+  const memory::dims after(w.padding_after, w.padding_after + 2);
+  const auto direct = dnnl::algorithm::convolution_direct;
+  auto forward = [&](const Descriptions& f, const memory::desc& b, const dnnl::primitive_attr& a) {
+    return dnnl::convolution_forward::primitive_desc(
+        onednn_engine(), dnnl::prop_kind::forward_training, direct, f.x, f.weights, b, f.y, stride,
+        dilation, before, after, a);
+  };
+  if (p.op == Op::convolution) {
+    return forward(d, bias != nullptr ? *bias : memory::desc(), attributes);
+  }
+  const auto hint = forward(any_layout(p), memory::desc(), onednn_attributes());
+  if (p.op == Op::convolution_gradient_data) {
+    return dnnl::convolution_backward_data::primitive_desc(onednn_engine(), direct, d.x, d.weights,
+                                                           d.y, stride, dilation, before, after,
+                                                           hint, attributes);
+  }
+  return dnnl::convolution_backward_weights::primitive_desc(onednn_engine(), direct, d.x, d.weights,
+                                                            d.y, stride, dilation, before, after,
+                                                            hint, attributes);
+}
+
+// --- layouts -----------------------------------------------------------------------------------
+
+struct Layouts {
+  Layout x, weights, y;
+};
+
+Layouts layouts_from(const Problem& p, const dnnl::primitive_desc& primitive) {
+  auto md = [&](int argument) { return primitive.query_md(dnnl::query::exec_arg_md, argument); };
+  const bool dx = p.op == Op::convolution_gradient_data;
+  const bool dw = p.op == Op::convolution_gradient_weights;
+  const int x = dx ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
+  const int weights = dw ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
+  const int y = dx || dw ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST;
+  // Plain where the choice cannot be said as a layout.
+  return {layout_of(md(x)).value_or(Layout{}), weights_layout(p, md(weights)).value_or(Layout{}),
+          layout_of(md(y)).value_or(Layout{})};
+}
+
+// A gradient takes the forward's activations where oneDNN has a fast kernel for them: one more
+// reorder costs more than the difference between two such kernels.
+Layouts choose(const Problem& p) {
+  const ThreadScope scope(p.threads());
+  const auto attributes = onednn_attributes();
+  if (p.op != Op::convolution) {
+    const Problem forward{Op::convolution, p.x, p.weights, p.y, p.attributes};
+    const Layouts f = layouts_from(forward, create(forward, any_layout(p), nullptr, attributes));
+    Descriptions d = any_layout(p);
+    d.x = *describe(p.x, f.x);
+    d.y = *describe(p.y, f.y);
+    const auto primitive = create(p, d, nullptr, attributes);
+    if (is_specialised(primitive)) return layouts_from(p, primitive);
+  }
+  return layouts_from(p, create(p, any_layout(p), nullptr, attributes));
+}
+
+std::string key_of(const Problem& p) {
+  std::string key = std::to_string(static_cast<int>(p.op));
+  auto append = [&](const std::int64_t* numbers, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) key += " " + std::to_string(numbers[i]);
+  };
+  const ir::Window& w = p.attributes.window;
+  for (const Shape* shape : {&p.x, &p.weights, &p.y}) append(shape->data(), shape->size());
+  for (const std::int64_t* pair :
+       {w.kernel, w.stride, w.dilation, w.padding_before, w.padding_after}) {
+    append(pair, 2);
+  }
+  const std::int64_t threads = p.threads();
+  append(&threads, 1);
+  append(&p.attributes.groups, 1);
+  return key;
+}
+
+Layouts choose_cached(const Problem& p) {
+  static std::mutex mutex;
+  static auto& cache = *new std::unordered_map<std::string, Layouts>;
+  const std::string key = key_of(p);
+  {
+    const std::lock_guard lock(mutex);
+    const auto found = cache.find(key);
+    if (found != cache.end()) return found->second;
+  }
+  Layouts chosen = guarded("convolution", [&] { return choose(p); });
+  constexpr std::size_t kMostEntries = 4096;
+  const std::lock_guard lock(mutex);
+  if (cache.size() >= kMostEntries) cache.clear();
+  cache.emplace(key, chosen);
+  return chosen;
+}
+
+LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
+  LayoutChoice choice = plain_layouts(node);
+  const Layouts chosen = choose_cached(problem_of(graph, node));
+  const Operands o = operands_of(node);
+  auto layout = [&](ir::ValueId id) {
+    return id == o.x ? chosen.x : id == o.weights ? chosen.weights : chosen.y;
+  };
+  // Inputs of an epilogue stay plain.
+  for (std::size_t i = 0; i < 2; ++i) choice.inputs[i] = layout(node.inputs[i]);
+  choice.outputs[0] = layout(node.outputs[0]);
+  return choice;
+}
+
+// --- kernels -----------------------------------------------------------------------------------
+
+// One number per result channel: (1, O, 1, 1).
+bool is_bias(const ir::Graph& graph, ir::ValueId id, std::int64_t channels) {
+  const ir::Value& value = graph.value(id);
+  return value.type.shape == Shape{1, channels, 1, 1} && value.layout.blocks.empty() &&
+         value.type.data_type == DataType::kFloat32;
+}
+
+bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
+           const std::vector<ir::ValueId>& extra) {
+  const auto epilogue = epilogue_of(list);
+  if (!epilogue || extra.size() != (epilogue->bias ? 1u : 0u)) return false;
+  const std::int64_t channels = graph.type(producer.inputs[1]).shape[0];
+  return !epilogue->bias || is_bias(graph, extra[0], channels);
+}
+
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  if (Support s = float32_only(graph, node); !s.yes) return s;
+  const Problem p = problem_of(graph, node);
+  const Operands o = operands_of(node);
+  if (!describe(p.x, graph.value(o.x).layout) ||
+      !describe_weights(p, graph.value(o.weights).layout) ||
+      !describe(p.y, graph.value(o.y).layout)) {
+    return Support::no("oneDNN: a layout that it does not have");
+  }
+  const ir::ScalarList& list = p.attributes.epilogue;
+  const std::vector<ir::ValueId> extra(node.inputs.begin() + 2, node.inputs.end());
+  if (!list.empty() && (node.op != Op::convolution || !fuses(graph, node, list, extra))) {
+    return Support::no("oneDNN: an epilogue that it does not compute");
+  }
+  return {};
+}
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  const Problem p = problem_of(graph, node);
+  const Operands o = operands_of(node);
+  const Epilogue epilogue = *epilogue_of(p.attributes.epilogue);
+  return guarded(ir::name(node.op), [&] {
+    const Descriptions d{*describe(p.x, graph.value(o.x).layout),
+                         *describe_weights(p, graph.value(o.weights).layout),
+                         *describe(p.y, graph.value(o.y).layout)};
+    const memory::desc bias = describe_strided({p.weights[0]}, {1});
+    const ThreadScope scope(p.threads());
+    auto primitive_with = [&](bool parametric) {
+      dnnl::post_ops operations;
+      epilogue.append_function(operations, parametric);
+      dnnl::primitive_attr attributes = onednn_attributes();
+      if (operations.len() > 0) attributes.set_post_ops(operations);
+      return create(p, d, epilogue.bias ? &bias : nullptr, attributes);
+    };
+    bool parametric = epilogue.relu;
+    dnnl::primitive_desc primitive = primitive_with(parametric);
+    if (parametric && is_plain_loop(primitive)) {
+      parametric = false;
+      primitive = primitive_with(parametric);
+    }
+    const bool dx = p.op == Op::convolution_gradient_data;
+    const bool dw = p.op == Op::convolution_gradient_weights;
+    std::vector<Argument> arguments = {
+        {dx ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, o.x, d.x},
+        {dw ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, o.weights, d.weights},
+        {dx || dw ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, o.y, d.y}};
+    if (epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, node.inputs[2], bias});
+    if (parametric) arguments.push_back(relu_slope(p.y.size()));
+    return make_primitive_kernel(graph, node, ir::name(node.op),
+                                 dnnl::primitive(primitive.get()), primitive, arguments,
+                                 p.threads());
+  });
+}
+
+}  // namespace
+
+const std::vector<KernelEntry>& convolution_entries() {
+  static const std::vector<KernelEntry> entries = {
+      {Op::convolution, supports, make, layouts, fuses},
+      {Op::convolution_gradient_data, supports, make, layouts, nullptr},
+      {Op::convolution_gradient_weights, supports, make, layouts, nullptr},
+  };
+  return entries;
+}
+
+}  // namespace traingraph::cpu

@@ -1,0 +1,165 @@
+#include "backends/cpu/onednn.h"
+
+#include <omp.h>
+
+#include <iterator>
+
+#include <traingraph/errors.h>
+
+#include "backends/cpu/onednn_kernel.h"
+
+namespace traingraph::cpu {
+namespace {
+
+// Never destroyed: primitives may outlive static destruction order.
+dnnl_stream_t shared_stream() {
+  static const dnnl::stream& stream = *new dnnl::stream(onednn_engine());
+  return stream.get();
+}
+
+class PrimitiveKernel final : public Kernel {
+ public:
+  PrimitiveKernel(const char* call, dnnl::primitive primitive, int threads)
+      : call_(call),
+        primitive_(std::move(primitive)),
+        stream_(shared_stream()),
+        threads_(threads) {}
+
+  // Constants come after everything that has an address of its own.
+  void add(int id, std::size_t pointer, const dnnl::memory::desc& desc) {
+    add_constant(id, nullptr, desc);
+    pointers_.push_back(pointer);
+    bound_.push_back(nullptr);
+  }
+
+  void add_constant(int id, float* number, const dnnl::memory::desc& desc) {
+    memories_.emplace_back(desc, onednn_engine(), number);
+    arguments_.push_back({id, memories_.back().get()});
+  }
+
+  void add_scratchpad(std::size_t pointer, const dnnl::memory::desc& desc) {
+    workspace_bytes_ = desc.get_size();
+    if (workspace_bytes_ > 0) add(DNNL_ARG_SCRATCHPAD, pointer, desc);
+  }
+
+  std::size_t workspace_bytes() const override { return workspace_bytes_; }
+
+  void run(Pointers pointers) override {
+    for (std::size_t i = 0; i < pointers_.size(); ++i) {
+      std::byte* address = pointers[pointers_[i]];
+      if (address == bound_[i]) continue;
+      check(dnnl_memory_set_data_handle(arguments_[i].memory, address));
+      bound_[i] = address;
+    }
+    const ThreadScope scope(threads_);
+    check(dnnl_primitive_execute(primitive_.get(), stream_, static_cast<int>(arguments_.size()),
+                                 arguments_.data()));
+  }
+
+ private:
+  void check(dnnl_status_t status) const {
+    if (status != dnnl_success) fail_onednn(call_, status);
+  }
+
+  const char* call_;
+  dnnl::primitive primitive_;
+  dnnl_stream_t stream_;
+  int threads_;
+  std::size_t workspace_bytes_ = 0;
+  std::vector<dnnl::memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+  std::vector<std::size_t> pointers_;  // which address each argument takes
+  std::vector<std::byte*> bound_;      // the one it has
+};
+
+}  // namespace
+
+const dnnl::engine& onednn_engine() {
+  static const dnnl::engine& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::primitive_attr onednn_attributes() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);
+  return attributes;
+}
+
+void fail_onednn(const char* call, dnnl_status_t status) {
+  if (status == dnnl_out_of_memory) {
+    throw OutOfMemory("[" + std::string(call) +
+                      "] expected oneDNN to find memory but it found none");
+  }
+  const char* texts[] = {"success",           "out of memory", "invalid arguments", "unimplemented",
+                         "last impl reached", "runtime error", "not required"};
+  const auto index = static_cast<std::size_t>(status);
+  throw DeviceError("[" + std::string(call) + "] oneDNN failed with code " + std::to_string(index) +
+                    ": " + (index < std::size(texts) ? texts[index] : "unknown"));
+}
+
+ThreadScope::ThreadScope(int count) : before_(omp_get_max_threads()) {
+  if (before_ != count) omp_set_num_threads(count);
+}
+
+ThreadScope::~ThreadScope() {
+  if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+}
+
+std::unique_ptr<Kernel> make_primitive_kernel(const ir::Graph& graph, const ir::Node& node,
+                                              const char* call, dnnl::primitive primitive,
+                                              const dnnl::primitive_desc_base& description,
+                                              const std::vector<Argument>& arguments, int threads) {
+  auto kernel = std::make_unique<PrimitiveKernel>(call, std::move(primitive), threads);
+  for (const Argument& a : arguments) {
+    if (a.value != ir::kNone) kernel->add(a.id, static_cast<std::size_t>(a.value), a.desc);
+  }
+  const auto index = static_cast<std::size_t>(&node - graph.nodes.data());
+  kernel->add_scratchpad(graph.values.size() + index, description.scratchpad_desc());
+  static float zero = 0;
+  for (const Argument& a : arguments) {
+    if (a.value == ir::kNone) kernel->add_constant(a.id, &zero, a.desc);
+  }
+  return kernel;
+}
+
+bool is_plain_loop(const dnnl::primitive_desc_base& description) {
+  const std::string name = description.impl_info_str();
+  return name.find("ref") != std::string::npos;
+}
+
+bool is_specialised(const dnnl::primitive_desc_base& description) {
+  const std::string name = description.impl_info_str();
+  return !is_plain_loop(description) && name.find("gemm:") == std::string::npos;
+}
+
+Support float32_only(const ir::Graph& graph, const ir::Node& node) {
+  auto refused = [&](ir::ValueId id) { return graph.type(id).data_type != DataType::kFloat32; };
+  for (const std::vector<ir::ValueId>* operands : {&node.inputs, &node.outputs}) {
+    for (ir::ValueId id : *operands) {
+      if (!refused(id)) continue;
+      return Support::no(std::string("oneDNN: data type ") + name(graph.type(id).data_type) +
+                         " (float32 only)");
+    }
+  }
+  return {};
+}
+
+const std::vector<KernelEntry>& onednn_entries() {
+  static const std::vector<KernelEntry> entries = [] {
+    std::vector<KernelEntry> all;
+    for (const auto* part : {&convolution_entries(), &matmul_entries(), &reorder_entries()}) {
+      all.insert(all.end(), part->begin(), part->end());
+    }
+    return all;
+  }();
+  return entries;
+}
+
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
+}  // namespace traingraph::cpu

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <dnnl.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/parallel.h"
+#include "runtime/host_backend.h"
+
+// What the oneDNN kernels share. Included by them alone.
+namespace traingraph::cpu {
+
+// --- the library -------------------------------------------------------------------------------
+
+const dnnl::engine& onednn_engine();
+
+// Attributes every primitive starts from: the scratchpad is ours, float32 stays float32.
+dnnl::primitive_attr onednn_attributes();
+
+// Raises what a failed call means here: OutOfMemory, or DeviceError with call and status.
+[[noreturn]] void fail_onednn(const char* call, dnnl_status_t status);
+
+// Runs `make` and turns oneDNN's exceptions into ours.
+template <class F>
+auto guarded(const char* call, F&& make) {
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    fail_onednn(call, error.status);
+  }
+}
+
+// --- threads -----------------------------------------------------------------------------------
+
+// Nanoseconds one thread takes for this much arithmetic, for threads_for(): a function of the shape
+// alone, because the library's sums depend on the number of threads.
+inline double nanoseconds_to_compute(double operations) { return operations / 100; }
+
+// Within it OpenMP regions of this thread have `count` threads. A primitive is created and run
+// under the same count.
+class ThreadScope {
+ public:
+  explicit ThreadScope(int count);
+  ~ThreadScope();
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  int before_;
+};
+
+// --- layouts -----------------------------------------------------------------------------------
+
+// A float32 tensor in a layout; nothing where oneDNN cannot say it.
+std::optional<dnnl::memory::desc> describe(const Shape& shape, const ir::Layout& layout);
+// The layout that lies in memory exactly as the descriptor says; nothing where there are gaps,
+// offsets or extra data.
+std::optional<ir::Layout> layout_of(const dnnl::memory::desc& desc);
+// The shape's descriptor for queries: oneDNN chooses.
+dnnl::memory::desc describe_any(const Shape& shape);
+// Dense with these strides, in elements.
+dnnl::memory::desc describe_strided(const Shape& shape, const Shape& strides);
+
+// --- epilogues ---------------------------------------------------------------------------------
+
+// A list that oneDNN runs inside a primitive: a bias, then at most one function.
+struct Epilogue {
+  bool bias = false;
+  bool relu = false;
+  std::optional<dnnl::algorithm> function;  // another one
+  float alpha = 0;
+
+  bool has_function() const { return relu || function.has_value(); }
+  // Relu as a parametric relu of slope 0, which costs the same and lets NaN through; oneDNN's own
+  // relu turns NaN into 0 and so hides a run that has diverged. Kernels without it take the own one.
+  void append_function(dnnl::post_ops& operations, bool parametric) const;
+};
+// Nothing where the list is something else.
+std::optional<Epilogue> epilogue_of(const ir::ScalarList& list);
+
+// --- kernels -----------------------------------------------------------------------------------
+
+// An operand of a primitive: DNNL_ARG_…, the value it reads or writes, and how that lies there.
+struct Argument {
+  int id;
+  ir::ValueId value;
+  dnnl::memory::desc desc;
+};
+// The slope of a parametric relu after a result of this rank: a constant, so it names no value.
+Argument relu_slope(std::size_t rank);
+
+// `primitive` comes from `description`; both are made under a ThreadScope of `threads`.
+std::unique_ptr<Kernel> make_primitive_kernel(const ir::Graph& graph, const ir::Node& node,
+                                              const char* call, dnnl::primitive primitive,
+                                              const dnnl::primitive_desc_base& description,
+                                              const std::vector<Argument>& arguments, int threads);
+
+// Whether oneDNN has more than plain loops or a general matrix product for it.
+bool is_specialised(const dnnl::primitive_desc_base& description);
+bool is_plain_loop(const dnnl::primitive_desc_base& description);
+
+// Whether every operand is float32; the reason names the one that is not.
+Support float32_only(const ir::Graph& graph, const ir::Node& node);
+
+// One file each.
+const std::vector<KernelEntry>& convolution_entries();
+const std::vector<KernelEntry>& matmul_entries();
+const std::vector<KernelEntry>& reorder_entries();
+
+}  // namespace traingraph::cpu

@@ -1,0 +1,29 @@
+#include <traingraph/errors.h>
+
+#include "backends/cpu/cpu.h"
+#include "backends/null/null.h"
+#include "backends/reference/reference.h"
+#include "runtime/backend.h"
+
+namespace traingraph {
+
+const std::vector<const Backend*>& backends() {
+  static const std::vector<const Backend*> list = {&cpu::backend(), &reference::backend(),
+                                                   &null::backend()};
+  return list;
+}
+
+const Backend& backend_named(const std::string& name) {
+  std::string known;
+  for (const Backend* backend : backends()) {
+    if (backend->name() == name) {
+      const Support available = backend->available();
+      if (!available.yes) throw DeviceError("[device] " + name + ": " + available.reason);
+      return *backend;
+    }
+    known += (known.empty() ? "" : ", ") + backend->name();
+  }
+  throw InvalidArgument("[device] expected a backend of " + known + " but got '" + name + "'");
+}
+
+}  // namespace traingraph

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "graph/lowering.h"
+
+namespace traingraph {
+
+// Raises a typed error unless `data` can stand for the slot's tensor with this batch size; `type`
+// is the program's type of the slot.
+void check_data(const BoundSlot& slot, const ir::Type& type, const TensorData& data);
+// Raises unless `data` is room for a result of this type.
+void check_output(const std::string& name, const ir::Type& type, const TensorData& data);
+// Raises InvalidArgument naming row and value of the first label outside [-1, classes).
+void check_classes(const BoundSlot& slot, const ir::Type& type, const TensorData& data);
+// "'a', 'b'" of a declaration, for messages.
+std::string names_of(const NamedTensors& tensors);
+
+}  // namespace traingraph

@@ -1,0 +1,251 @@
+// The compiling half of the executor: programs per batch size and mode, their parameters and the
+// arena they share.
+#include <algorithm>
+#include <cstring>
+
+#include <traingraph/errors.h>
+
+#include "graph/executor.h"
+
+namespace traingraph {
+
+using ir::kNone;
+using ir::ValueId;
+
+namespace {
+
+// Plans beyond this many are dropped, the longest unused first.
+constexpr std::size_t kMaxPrograms = 16;
+
+// One compilation at a time: graphs that share parameters merge their streams while compiling.
+std::recursive_mutex& compilation() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+bool clips_gradients(const GraphState& graph) {
+  return graph.optimizer != nullptr && graph.optimizer->applies_gradient_clipping();
+}
+
+}  // namespace
+
+Executor::Executor(GraphState& graph, const Backend& backend)
+    : graph_(graph),
+      backend_(backend),
+      built_for_(graph.all_changes()),
+      stream_(std::make_shared<Stream>()) {}
+Executor::~Executor() = default;
+
+void Executor::prepare() {
+  const bool labels_missing = graph_.loss_layer != nullptr && graph_.loss_labels.empty();
+  // Without labels there is no loss to differentiate yet; the forward part is checked all the same.
+  compiled(declared_batch(graph_),
+           graph_.training && !labels_missing ? Mode::training : Mode::inference);
+}
+
+bool Executor::current(const CompiledGraph& graph) const {
+  if (graph.threads != Platform::thread_count()) return false;
+  if (graph.mode == Mode::training && graph.clips != clips_gradients(graph_)) return false;
+  for (std::size_t s = 0; s < graph.stores.size(); ++s) {
+    const ParameterState* store = graph.slots[s].tensor->state().parameter.get();
+    if (graph.stores[s] != nullptr &&
+        (store != graph.stores[s] || store->version != graph.slot_versions[s])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Executor::CompiledPtr Executor::find_current(std::int64_t batch, Mode mode) {
+  const std::lock_guard lock(mutex_);
+  for (auto it = programs_.begin(); it != programs_.end(); ++it) {
+    if ((*it)->batch != batch || (*it)->mode != mode) continue;
+    if (!current(**it)) return nullptr;
+    if (it != programs_.begin()) programs_.splice(programs_.begin(), programs_, it);
+    return programs_.front();
+  }
+  return nullptr;
+}
+
+Executor::CompiledPtr Executor::compiled(std::int64_t batch, Mode mode) {
+  if (CompiledPtr found = find_current(batch, mode)) return found;
+  const std::lock_guard compiling(compilation());
+  CompiledPtr result;
+  // Compiling may move parameters and the arena: nothing may be running.
+  stream_->run([&] {
+    result = find_current(batch, mode);
+    if (result != nullptr) return;
+    result = compile(batch, mode);
+    const std::lock_guard lock(mutex_);
+    programs_.remove_if([&](const CompiledPtr& old) {
+      if (old->batch != batch || old->mode != mode) return false;
+      for (CompiledPtr* user : {&forward_, &gradient_, &submitted_forward_, &submitted_gradient_}) {
+        if (*user == old) user->reset();
+      }
+      return true;
+    });
+    programs_.push_front(result);
+    if (programs_.size() > kMaxPrograms) programs_.pop_back();
+    attach(*result);
+  });
+  return result;
+}
+
+Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
+  LoweredGraph lowered = lower(graph_, batch, mode);
+  auto out = std::make_shared<CompiledGraph>();
+  out->batch = batch;
+  out->mode = mode;
+  out->threads = Platform::thread_count();
+  out->clips = clips_gradients(graph_);
+  out->fixed_batch = lowered.lowering.graph.fixed_batch;
+
+  passes::PipelineRequest request;
+  request.backend = &backend_;
+  request.fuse = !has(graph_.options, CompilationOptions::kDisableLayerFusion) &&
+                 !has(graph_.options, CompilationOptions::kDebugLayers);
+  request.choose_parameters = mode == Mode::training;
+  const ir::Graph& graph = lowered.lowering.graph;
+  std::vector<ValueId> slot_values(lowered.slots.size(), kNone);
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    if (graph.values[v].source == ir::Source::parameter) {
+      slot_values[static_cast<std::size_t>(graph.values[v].slot)] = static_cast<ValueId>(v);
+    }
+  }
+  for (std::size_t s = 0; s < lowered.slots.size(); ++s) {
+    Tensor& tensor = *lowered.slots[s].tensor;
+    const Shape& shape = graph.type(slot_values[s]).shape;
+    ParameterState& store = place_parameter(tensor, backend_, shape);
+    Stream::merge(stream_, store.stream);
+    tensor.state().device = graph_.device;
+    request.parameters.push_back({store.layout_chosen || mode == Mode::inference, store.layout,
+                                  lowered.slots[s].follows});
+  }
+  for (const auto& [tensor, gradient] : lowered.gradients) request.gradients.push_back(gradient);
+
+  std::vector<ValueId> values;
+  out->program = passes::compile(graph, request, values);
+  auto now = [&](ValueId value) {
+    return value == kNone ? kNone : values[static_cast<std::size_t>(value)];
+  };
+  for (BoundSlot& slot : lowered.bound) {
+    slot.value = now(slot.value);
+    out->bound.push_back(slot);
+  }
+  for (ValueId value : slot_values) out->slot_values.push_back(now(value));
+  for (const auto& [tensor, value] : lowered.tensors) out->tensors.emplace(tensor, now(value));
+  for (const auto& [tensor, value] : lowered.gradients) out->gradients.emplace(tensor, now(value));
+  out->result = now(lowered.result);
+  out->result_tensor = lowered.result_tensor;
+  out->slots = std::move(lowered.slots);
+
+  // The layouts this program was given or has chosen become the stores'.
+  for (std::size_t s = 0; s < out->slots.size(); ++s) {
+    if (out->slots[s].follows != kNone) continue;
+    ParameterState& store = *out->slots[s].tensor->state().parameter;
+    change_layout(store, out->program->graph.value(out->slot_values[s]).layout);
+    if (mode == Mode::training) store.layout_chosen = true;
+  }
+  return out;
+}
+
+void Executor::attach(CompiledGraph& graph) {
+  graph.stores.clear();
+  graph.slot_versions.clear();
+  for (std::size_t s = 0; s < graph.slots.size(); ++s) {
+    const LoweredGraph::Slot& slot = graph.slots[s];
+    ParameterState& store = *slot.tensor->state().parameter;
+    std::byte* address = slot.buffer.empty() ? store.master.get()
+                                             : slot_buffer(*slot.tensor, slot.buffer);
+    graph.program->bind(graph.slot_values[s], address);
+    graph.stores.push_back(slot.buffer.empty() ? &store : nullptr);
+    graph.slot_versions.push_back(store.version);
+  }
+  const ir::Graph& ops = graph.program->graph;
+  for (std::size_t v = 0; v < ops.values.size(); ++v) {
+    if (ops.values[v].source != ir::Source::step) continue;
+    graph.program->bind(static_cast<ValueId>(v), step_block_ + ops.values[v].slot * 8);
+  }
+  for (const auto& [tensor, value] : graph.tensors) {
+    auto* shared = const_cast<Tensor*>(tensor);
+    if (shared->state().parameter == nullptr) shared->state().reader = weak_from_this();
+  }
+  grow_arena(graph.program->arena_bytes());
+  graph.program->bind_arena(arena_.get());
+}
+
+void Executor::grow_arena(std::size_t bytes) {
+  arena_needed_ = std::max(arena_needed_, bytes);
+  if (bytes <= arena_bytes_ || !backend_.computes()) return;
+  arena_.reset();
+  arena_ = backend_.allocate(bytes);
+  arena_bytes_ = bytes;
+  for (CompiledPtr* user : {&forward_, &gradient_, &submitted_forward_, &submitted_gradient_}) {
+    user->reset();
+  }
+  for (const auto& program : programs_) program->program->bind_arena(arena_.get());
+}
+
+std::size_t Executor::device_memory_size() const {
+  const std::lock_guard lock(mutex_);
+  return arena_needed_;
+}
+
+MemoryPlan Executor::memory_plan() const {
+  const std::lock_guard lock(mutex_);
+  MemoryPlan plan;
+  if (programs_.empty()) return plan;
+  const CompiledGraph& graph = *programs_.front();
+  const ir::Graph& ops = graph.program->graph;
+  const ProgramVariant& variant = graph.program->split;
+  for (std::size_t s = 0; s < graph.slots.size(); ++s) {
+    const ir::Value& value = ops.value(graph.slot_values[s]);
+    const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
+    plan.entries.push_back({value.name, "persistent", bytes});
+    plan.persistent_bytes += bytes;
+  }
+  for (const BoundSlot& slot : graph.bound) {
+    if (slot.value == kNone) continue;
+    plan.entries.push_back({slot.name, "bound", ir::storage_bytes(ops.type(slot.value), {})});
+  }
+  std::map<ValueId, std::string> names;
+  for (const auto& [tensor, value] : graph.gradients) {
+    if (value != kNone) names[value] = "gradient of " + tensor->label();
+  }
+  for (std::size_t n = 0; n < ops.nodes.size(); ++n) {
+    const ir::Node& node = ops.nodes[n];
+    const std::string op = std::string(ir::name(node.op)) + ir::where(ops, node);
+    for (ValueId output : node.outputs) {
+      const auto v = static_cast<std::size_t>(output);
+      if (graph.program->roots[v] != output || variant.value_offsets[v] < 0) continue;
+      bool crosses = false;
+      for (const ir::Node& reader : ops.nodes) {
+        crosses = crosses || (reader.phase != node.phase &&
+                              std::count(reader.inputs.begin(), reader.inputs.end(), output) > 0);
+      }
+      const char* kind = "transient";
+      if (names.contains(output)) {
+        kind = "gradient";
+      } else if (crosses || ops.value(output).keep) {
+        kind = node.phase == ir::Phase::forward ? "saved" : "gradient";
+      }
+      plan.entries.push_back({names.contains(output) ? names[output] : op, kind,
+                              ir::storage_bytes(ops.type(output), ops.value(output).layout)});
+    }
+    const std::size_t workspace = graph.program->executable->workspace_bytes(static_cast<int>(n));
+    if (workspace > 0 && node.op != ir::Op::reshape) {
+      plan.entries.push_back({op, "workspace", workspace});
+    }
+  }
+  plan.arena_bytes = arena_needed_;
+  plan.total_bytes = plan.arena_bytes + plan.persistent_bytes + plan.staging_bytes;
+  return plan;
+}
+
+std::string Executor::description() const {
+  const std::lock_guard lock(mutex_);
+  if (programs_.empty()) return "not compiled";
+  return ir::to_string(programs_.front()->program->graph);
+}
+
+}  // namespace traingraph

@@ -1,0 +1,209 @@
+#include <traingraph/graph.h>
+
+#include <algorithm>
+
+#include <traingraph/data_movement.h>
+#include <traingraph/errors.h>
+
+#include "graph/executor.h"
+#include "graph/graph_state.h"
+#include "layers/emitter.h"
+
+namespace traingraph {
+namespace {
+
+std::string at(const Layer& layer) {
+  return " at layer " + std::to_string(layer.id()) + " '" + layer.label() + "'";
+}
+
+}  // namespace
+
+const TensorPtr* find(const NamedTensors& tensors, const std::string& name) {
+  for (const auto& [key, tensor] : tensors) {
+    if (key == name) return &tensor;
+  }
+  return nullptr;
+}
+
+std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<TensorPtr>& sources) {
+  Lowering lowering;
+  std::vector<ir::ValueId> values;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i] == nullptr) {
+      throw InvalidArgument("[node] expected a tensor but source " + std::to_string(i) +
+                            " is none" + at(layer));
+    }
+    const TensorDescriptor& d = sources[i]->descriptor();
+    // The same tensor twice is one value, as it will be in the compiled graph.
+    const auto first = std::find(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(i),
+                                 sources[i]);
+    const auto earlier = static_cast<std::size_t>(first - sources.begin());
+    if (earlier < i) {
+      values.push_back(values[earlier]);
+      continue;
+    }
+    if (i == 0) lowering.declared_batch = lowering.batch = d.shape[0];
+    if (is_floating_point(d.data_type) && lowering.data_type == DataType::kFloat32) {
+      lowering.data_type = d.data_type;
+    }
+    values.push_back(lowering.graph.add_source(ir::Source::bound, static_cast<int>(i),
+                                               {d.data_type, d.shape, true},
+                                               sources[i]->label()));
+  }
+  Emitter emitter(lowering, layer, values);
+  layer.emit(emitter);
+  std::vector<TensorPtr> results;
+  for (ir::ValueId value : emitter.results) {
+    const ir::Type& type = lowering.graph.type(value);
+    // A scalar (a loss) is a tensor of one element.
+    results.push_back(Tensor::create(
+        TensorDescriptor(type.shape.empty() ? Shape{1} : type.shape, type.data_type)));
+  }
+  return results;
+}
+
+const NodeRecord* GraphState::producer(const Tensor* tensor) const {
+  auto search = [&](const GraphState& state) -> const NodeRecord* {
+    for (const NodeRecord& node : state.nodes) {
+      for (const TensorPtr& result : node.results) {
+        if (result.get() == tensor) return &node;
+      }
+    }
+    return nullptr;
+  };
+  if (const NodeRecord* found = search(*this)) return found;
+  for (const GraphPtr& graph : graphs) {
+    if (const NodeRecord* found = search(graph->state())) return found;
+  }
+  return nullptr;
+}
+
+std::vector<NodeRecord> GraphState::ordered_nodes() const {
+  std::vector<const NodeRecord*> open;
+  for (const GraphPtr& graph : graphs) {
+    for (const NodeRecord& node : graph->state().nodes) open.push_back(&node);
+  }
+  for (const NodeRecord& node : nodes) open.push_back(&node);
+  std::set<const Tensor*> computed_somewhere;
+  for (const NodeRecord* node : open) {
+    for (const TensorPtr& result : node->results) computed_somewhere.insert(result.get());
+  }
+  std::vector<NodeRecord> order;
+  std::set<const Tensor*> ready;
+  while (!open.empty()) {
+    std::vector<const NodeRecord*> waiting;
+    for (const NodeRecord* node : open) {
+      const bool can_run = std::all_of(
+          node->sources.begin(), node->sources.end(), [&](const TensorPtr& source) {
+            return ready.contains(source.get()) || !computed_somewhere.contains(source.get());
+          });
+      if (!can_run) {
+        waiting.push_back(node);
+        continue;
+      }
+      order.push_back(*node);
+      for (const TensorPtr& result : node->results) ready.insert(result.get());
+    }
+    if (waiting.size() == open.size()) {
+      throw InternalError("[graph] nodes wait for each other");
+    }
+    open = std::move(waiting);
+  }
+  return order;
+}
+
+std::uint64_t GraphState::all_changes() const {
+  std::uint64_t sum = changes;
+  for (const GraphPtr& graph : graphs) sum += graph->state().changes;
+  return sum;
+}
+
+Graph::Graph() : state_(std::make_shared<GraphState>()) {}
+Graph::~Graph() = default;
+
+TensorPtr Graph::node(const LayerPtr& layer, const TensorPtr& source) {
+  return node(layer, std::vector<TensorPtr>{source});
+}
+
+TensorPtr Graph::node(const LayerPtr& layer, const std::vector<TensorPtr>& sources,
+                      bool disable_update) {
+  if (layer == nullptr) throw InvalidArgument("[node] expected a layer but got none");
+  if (layer->owner_ != nullptr && layer->owner_ != state_.get()) {
+    throw InvalidArgument("[node] expected a layer of this graph but it belongs to another graph" +
+                          at(*layer));
+  }
+  if (sources.empty()) {
+    throw InvalidArgument("[node] expected at least one source but got none" + at(*layer));
+  }
+  NodeRecord record{layer, sources, infer_results(*layer, sources), disable_update};
+  layer->owner_ = state_.get();
+  state_->nodes.push_back(std::move(record));
+  ++state_->changes;
+  return state_->nodes.back().results.front();
+}
+
+TensorPtr Graph::node(const LayerPtr& layer, const std::vector<TensorPtr>& sources,
+                      const std::vector<TensorPtr>& loss_labels) {
+  std::vector<TensorPtr> all(sources);
+  all.insert(all.end(), loss_labels.begin(), loss_labels.end());
+  return node(layer, all);
+}
+
+TensorPtr Graph::concatenate(const std::vector<TensorPtr>& sources, std::int64_t dimension) {
+  return node(std::make_shared<Concatenation>(dimension), sources);
+}
+
+TensorPtr Graph::reshape(Shape shape, const TensorPtr& source) {
+  return node(std::make_shared<Reshape>(std::move(shape)), source);
+}
+
+TensorPtr Graph::transpose(std::vector<std::int64_t> dimensions, const TensorPtr& source) {
+  return node(std::make_shared<Transpose>(std::move(dimensions)), source);
+}
+
+std::optional<Device> Graph::device() const { return state_->device; }
+
+std::vector<LayerPtr> Graph::layers() const {
+  std::vector<LayerPtr> result;
+  for (const NodeRecord& node : state_->ordered_nodes()) {
+    if (std::find(result.begin(), result.end(), node.layer) == result.end()) {
+      result.push_back(node.layer);
+    }
+  }
+  return result;
+}
+
+std::vector<TensorPtr> Graph::source_tensors(const LayerPtr& layer) const {
+  std::vector<TensorPtr> result;
+  for (const NodeRecord& node : state_->ordered_nodes()) {
+    if (node.layer == layer) {
+      result.insert(result.end(), node.sources.begin(), node.sources.end());
+    }
+  }
+  return result;
+}
+
+std::vector<TensorPtr> Graph::result_tensors(const LayerPtr& layer) const {
+  std::vector<TensorPtr> result;
+  for (const NodeRecord& node : state_->ordered_nodes()) {
+    if (node.layer == layer) {
+      result.insert(result.end(), node.results.begin(), node.results.end());
+    }
+  }
+  return result;
+}
+
+void Graph::bind_and_write_data(const NamedData& data, const NamedTensors& tensors,
+                                std::int64_t batch_size) {
+  if (state_->executor == nullptr) {
+    throw InvalidArgument("[bind_and_write_data] expected a compiled graph; call compile first");
+  }
+  state_->executor->bind(data, tensors, batch_size);
+}
+
+TensorPtr sequential(Graph& graph, TensorPtr x, const std::vector<LayerPtr>& layers) {
+  for (const LayerPtr& layer : layers) x = graph.node(layer, x);
+  return x;
+}
+
+}  // namespace traingraph

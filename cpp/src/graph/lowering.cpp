@@ -1,0 +1,291 @@
+#include "graph/lowering.h"
+
+#include <algorithm>
+#include <set>
+
+#include <traingraph/loss.h>
+
+#include <traingraph/errors.h>
+
+#include "optimizers/update_emitter.h"
+#include "runtime/parameter_store.h"
+
+namespace traingraph {
+namespace {
+
+using ir::kNone;
+using ir::ValueId;
+
+class Writer {
+ public:
+  Writer(const GraphState& state, std::int64_t batch, Mode mode) : state_(state) {
+    out_.lowering.training = mode == Mode::training;
+    out_.lowering.declared_batch = declared_batch(state);
+    out_.lowering.batch = batch != 0 ? batch : out_.lowering.declared_batch;
+    nodes_ = state.ordered_nodes();
+    if (nodes_.empty()) {
+      throw InvalidArgument("[compile] expected at least one layer but the graph has none");
+    }
+    out_.lowering.data_type = floating_type();
+  }
+
+  LoweredGraph write() {
+    for (const auto* group : {&state_.inputs, &state_.loss_labels, &state_.loss_label_weights}) {
+      for (const auto& [name, tensor] : *group) bind(name, tensor, true);
+    }
+    for (const NodeRecord& node : nodes_) emit(*node.layer, node.sources, &node.results);
+    const NodeRecord& last = nodes_.back();
+    out_.result_tensor = last.results.front();
+    if (state_.loss_layer != nullptr && !state_.loss_labels.empty()) add_loss();
+    out_.result = out_.tensors.at(out_.result_tensor.get());
+    mark_readable();
+    if (out_.lowering.training) add_training();
+    for (std::size_t s = 0; s < out_.lowering.parameters.size(); ++s) {
+      if (s >= out_.slots.size()) out_.slots.push_back({out_.lowering.parameters[s], "", kNone});
+    }
+    find_classes();
+    return std::move(out_);
+  }
+
+ private:
+  ir::Graph& graph() { return out_.lowering.graph; }
+
+  // The one floating-point type of the graph's own tensors.
+  DataType floating_type() const {
+    DataType found = DataType::kInvalid;
+    for (const NodeRecord& node : nodes_) {
+      std::vector<TensorPtr> tensors(node.sources);
+      for (const TensorParameter* p : node.layer->parameters()) tensors.push_back(p->tensor);
+      for (const TensorPtr& tensor : tensors) {
+        const DataType type = tensor->descriptor().data_type;
+        if (!is_floating_point(type)) continue;
+        if (found == DataType::kInvalid) found = type;
+        if (found == type) continue;
+        throw DataTypeError("[compile] expected one floating-point type but got " +
+                            std::string(name(found)) + " and, for tensor '" + tensor->label() +
+                            "', " + name(type) + " at layer " +
+                            std::to_string(node.layer->id()) + " '" + node.layer->label() + "'");
+      }
+    }
+    return found == DataType::kInvalid ? DataType::kFloat32 : found;
+  }
+
+  ValueId bind(const std::string& name, const TensorPtr& tensor, bool declared) {
+    const auto found = out_.tensors.find(tensor.get());
+    if (found != out_.tensors.end()) return found->second;
+    ir::Type type{tensor->descriptor().data_type, tensor->descriptor().shape, false};
+    if (declared && out_.lowering.declared_batch != 0) {
+      type.batched = true;
+      type.shape[0] = out_.lowering.batch;
+    }
+    const int slot = static_cast<int>(out_.bound.size());
+    const ValueId value = graph().add_source(ir::Source::bound, slot, std::move(type), name);
+    out_.bound.push_back({name, tensor, value, 0});
+    out_.tensors.emplace(tensor.get(), value);
+    return value;
+  }
+
+  bool is_tensor_parameter(const Tensor* tensor) const {
+    return std::any_of(state_.tensor_parameters.begin(), state_.tensor_parameters.end(),
+                       [&](const TensorParameter& p) { return p.tensor.get() == tensor; });
+  }
+
+  ValueId source(const TensorPtr& tensor) {
+    const auto found = out_.tensors.find(tensor.get());
+    if (found != out_.tensors.end()) return found->second;
+    // A tensor with data that nobody declared is a constant of the graph, or a trained input.
+    const bool held = tensor->state().parameter != nullptr || tensor->data().bytes != nullptr;
+    if (held || is_tensor_parameter(tensor.get())) {
+      const ValueId value = out_.lowering.parameter(tensor, tensor->descriptor().shape);
+      out_.tensors.emplace(tensor.get(), value);
+      return value;
+    }
+    return bind(tensor->label(), tensor, false);
+  }
+
+  void emit(const Layer& layer, const std::vector<TensorPtr>& sources,
+            const std::vector<TensorPtr>* results) {
+    std::vector<ValueId> values;
+    for (const TensorPtr& tensor : sources) values.push_back(source(tensor));
+    Emitter emitter(out_.lowering, layer, std::move(values));
+    layer.emit(emitter);
+    for (std::size_t k = 0; k < results->size(); ++k) {
+      out_.tensors.emplace((*results)[k].get(), emitter.results.at(k));
+    }
+    const auto* loss = dynamic_cast<const Loss*>(&layer);
+    if (loss != nullptr) {
+      losses_.push_back(emitter.results.front());
+      loss_sources_.push_back(sources.front().get());
+      out_.result_tensor = results->front();
+    }
+  }
+
+  // The layer given to the constructor: over the last result that nobody reads.
+  void add_loss() {
+    std::set<const Tensor*> read;
+    for (const NodeRecord& node : nodes_) {
+      for (const TensorPtr& tensor : node.sources) read.insert(tensor.get());
+    }
+    TensorPtr prediction;
+    for (const NodeRecord& node : nodes_) {
+      for (const TensorPtr& tensor : node.results) {
+        if (!read.contains(tensor.get())) prediction = tensor;
+      }
+    }
+    if (prediction == nullptr) throw InternalError("[compile] no result is left for the loss");
+    std::vector<TensorPtr> sources{prediction, state_.loss_labels.front().second};
+    if (!state_.loss_label_weights.empty()) {
+      sources.push_back(state_.loss_label_weights.front().second);
+    }
+    const std::vector<TensorPtr> results{state_.loss_result};
+    emit(*state_.loss_layer, sources, &results);
+    if (losses_.empty()) {
+      throw InvalidArgument("[compile] expected a loss layer but got " +
+                            state_.loss_layer->description());
+    }
+  }
+
+  // What stays readable until the next forward: results nobody reads, sources of losses, declared
+  // outputs, and layers under debugging.
+  void mark_readable() {
+    std::set<const Tensor*> read;
+    for (const NodeRecord& node : nodes_) {
+      for (const TensorPtr& tensor : node.sources) read.insert(tensor.get());
+    }
+    auto keep = [&](const Tensor* tensor) {
+      const auto found = out_.tensors.find(tensor);
+      if (found != out_.tensors.end()) graph().value(found->second).keep = true;
+    };
+    for (const NodeRecord& node : nodes_) {
+      const bool debug = node.layer->is_debugging_enabled() &&
+                         has(state_.options, CompilationOptions::kDebugLayers);
+      for (const TensorPtr& tensor : node.results) {
+        if (debug || !read.contains(tensor.get())) keep(tensor.get());
+      }
+    }
+    for (const Tensor* tensor : loss_sources_) keep(tensor);
+    for (const auto& [name, tensor] : state_.outputs) {
+      if (!out_.tensors.contains(tensor.get())) {
+        throw InvalidArgument("[compile] output '" + name + "' is no tensor of this graph");
+      }
+      keep(tensor.get());
+    }
+    keep(out_.result_tensor.get());
+  }
+
+  struct Trained {
+    TensorPtr tensor;
+    bool updatable;
+  };
+
+  // Parameters in the order of their first use, each once.
+  std::vector<Trained> trained() const {
+    std::vector<Trained> result;
+    auto add = [&](const TensorPtr& tensor, bool updatable) {
+      for (Trained& known : result) {
+        if (known.tensor != tensor) continue;
+        known.updatable = known.updatable && updatable;
+        return;
+      }
+      result.push_back({tensor, updatable});
+    };
+    for (const NodeRecord& node : nodes_) {
+      for (const TensorParameter* parameter : node.layer->parameters()) {
+        add(parameter->tensor, parameter->is_updatable && !node.disable_update);
+      }
+    }
+    for (const TensorParameter& p : state_.tensor_parameters) add(p.tensor, p.is_updatable);
+    return result;
+  }
+
+  void add_training() {
+    std::vector<TensorPtr> tensors;
+    std::vector<ValueId> wanted;
+    for (const Trained& parameter : trained()) {
+      const auto found = out_.lowering.parameter_values.find(parameter.tensor.get());
+      if (!parameter.updatable || found == out_.lowering.parameter_values.end()) continue;
+      tensors.push_back(parameter.tensor);
+      wanted.push_back(found->second);
+    }
+    std::vector<bool> stopped(graph().values.size(), false);
+    for (const TensorPtr& tensor : state_.stopped) {
+      const auto found = out_.tensors.find(tensor.get());
+      if (found != out_.tensors.end()) stopped[static_cast<std::size_t>(found->second)] = true;
+    }
+    std::vector<passes::Seed> seeds;
+    graph().phase = ir::Phase::gradient;
+    for (ValueId loss : losses_) {
+      seeds.push_back({loss, ops::filled(graph(), graph().type(loss), 1)});
+    }
+    const std::vector<ValueId> gradients = passes::autodiff(graph(), seeds, wanted, stopped);
+    for (std::size_t k = 0; k < tensors.size(); ++k) {
+      if (gradients[k] != kNone) out_.gradients.emplace(tensors[k].get(), gradients[k]);
+    }
+    for (const TensorPtr& tensor : out_.lowering.parameters) out_.slots.push_back({tensor, "", kNone});
+    if (state_.optimizer != nullptr) add_updates(tensors);
+    if (state_.optimizer == nullptr) {
+      for (const auto& [tensor, gradient] : out_.gradients) graph().value(gradient).keep = true;
+    }
+  }
+
+  void add_updates(const std::vector<TensorPtr>& tensors) {
+    std::vector<UpdateTarget> targets;
+    for (const TensorPtr& tensor : tensors) {
+      const auto gradient = out_.gradients.find(tensor.get());
+      if (gradient == out_.gradients.end()) continue;
+      const ValueId value = out_.lowering.parameter_values.at(tensor.get());
+      UpdateTarget target{value, gradient->second, {}};
+      for (const std::string& buffer : state_.optimizer->slots()) {
+        const int slot = static_cast<int>(out_.slots.size());
+        target.slots.push_back(graph().add_source(ir::Source::parameter, slot, graph().type(value),
+                                                  tensor->label() + "." + buffer));
+        out_.slots.push_back({tensor, buffer, graph().value(value).slot});
+      }
+      targets.push_back(std::move(target));
+    }
+    emit_updates(graph(), *state_.optimizer, targets,
+                 out_.lowering.step(ir::StepInput::learning_rate),
+                 out_.lowering.step(ir::StepInput::corrected_learning_rate));
+  }
+
+  // Bound integer labels are checked against their class count before they reach a kernel.
+  void find_classes() {
+    for (const ir::Node& node : graph().nodes) {
+      if (node.op != ir::Op::softmax_cross_entropy) continue;
+      ValueId label = node.inputs[1];
+      while (graph().value(label).producer != kNone &&
+             graph().node(graph().value(label).producer).op == ir::Op::reshape) {
+        label = graph().node(graph().value(label).producer).inputs[0];
+      }
+      const ir::Value& value = graph().value(label);
+      if (value.source != ir::Source::bound || is_floating_point(value.type.data_type)) continue;
+      out_.bound[static_cast<std::size_t>(value.slot)].classes = graph().type(node.inputs[0]).shape[1];
+    }
+  }
+
+  const GraphState& state_;
+  std::vector<NodeRecord> nodes_;
+  LoweredGraph out_;
+  std::vector<ValueId> losses_;
+  std::vector<const Tensor*> loss_sources_;
+};
+
+}  // namespace
+
+std::int64_t declared_batch(const GraphState& state) {
+  std::int64_t batch = 0;
+  for (const auto* group : {&state.inputs, &state.loss_labels, &state.loss_label_weights}) {
+    for (const auto& [name, tensor] : *group) {
+      const std::int64_t extent = tensor->descriptor().shape[0];
+      if (batch == 0) batch = extent;
+      if (extent != batch) return 0;
+    }
+  }
+  return batch;
+}
+
+LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode) {
+  return Writer(state, batch, mode).write();
+}
+
+}  // namespace traingraph

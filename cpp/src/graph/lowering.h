@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph_state.h"
+#include "layers/emitter.h"
+#include "passes/passes.h"
+
+namespace traingraph {
+
+// An array the caller brings: which tensor it is, and whether it is labels of so many classes.
+struct BoundSlot {
+  std::string name;  // declared name, or the tensor's label
+  TensorPtr tensor;
+  ir::ValueId value = ir::kNone;
+  std::int64_t classes = 0;
+};
+
+// A graph written as ops for one batch size and mode, with gradient and update.
+struct LoweredGraph {
+  Lowering lowering;
+  std::vector<BoundSlot> bound;
+  std::map<const Tensor*, ir::ValueId> tensors;  // every tensor of the graph
+  ir::ValueId result = ir::kNone;                // the loss, else the last result
+  TensorPtr result_tensor;
+  std::map<const Tensor*, ir::ValueId> gradients;  // of updatable parameters
+  // By parameter slot: the tensor, and for optimizer buffers the name and the parameter's slot.
+  struct Slot {
+    TensorPtr tensor;
+    std::string buffer;
+    int follows = ir::kNone;
+  };
+  std::vector<Slot> slots;
+};
+
+enum class Mode { training, inference };
+
+// batch 0: the tensors' own. Raises typed errors that name layer and tensor.
+LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode);
+
+// Axis 0 of the declared inputs; 0 when they have none in common.
+std::int64_t declared_batch(const GraphState& state);
+
+}  // namespace traingraph

@@ -1,0 +1,65 @@
+#include <iomanip>
+#include <sstream>
+
+#include <traingraph/graph.h>
+
+#include "graph/graph_state.h"
+
+namespace traingraph {
+
+std::string Graph::summary() const {
+  std::ostringstream text;
+  std::int64_t total = 0;
+  std::set<const Tensor*> counted;
+  text << std::left << std::setw(6) << "id" << std::setw(44) << "layer" << std::setw(24)
+       << "result" << "parameters\n";
+  for (const NodeRecord& node : state_->ordered_nodes()) {
+    std::int64_t parameters = 0;
+    for (const TensorParameter* parameter : node.layer->parameters()) {
+      parameters += element_count(parameter->tensor->descriptor().shape);
+      if (counted.insert(parameter->tensor.get()).second) {
+        total += element_count(parameter->tensor->descriptor().shape);
+      }
+    }
+    text << std::left << std::setw(6) << node.layer->id() << std::setw(44)
+         << node.layer->description() << std::setw(24)
+         << to_string(node.results.front()->descriptor().shape) << parameters << "\n";
+  }
+  text << "parameters: " << total << "\n";
+  return text.str();
+}
+
+std::string Graph::summarized_dot_description() const {
+  auto quoted = [](std::string text) {
+    std::string result = "\"";
+    for (char c : text) result += c == '"' ? std::string("\\\"") : std::string(1, c);
+    return result + "\"";
+  };
+  std::ostringstream text;
+  text << "digraph traingraph {\n";
+  std::size_t number = 0;
+  std::set<const Tensor*> drawn;
+  for (const NodeRecord& node : state_->ordered_nodes()) {
+    const std::string name = "layer" + std::to_string(number++);
+    text << "  " << name << " [shape=box, label=" << quoted(node.layer->description()) << "];\n";
+    for (const TensorPtr& source : node.sources) {
+      if (state_->producer(source.get()) == nullptr && drawn.insert(source.get()).second) {
+        text << "  t" << source->id() << " [shape=ellipse, label="
+             << quoted(source->label() + " " + to_string(source->descriptor().shape)) << "];\n";
+      }
+      const bool stopped = state_->stopped.contains(source);
+      text << "  t" << source->id() << " -> " << name << (stopped ? " [style=dashed]" : "")
+           << ";\n";
+    }
+    for (const TensorPtr& result : node.results) {
+      drawn.insert(result.get());
+      text << "  t" << result->id() << " [shape=ellipse, label="
+           << quoted(to_string(result->descriptor().shape)) << "];\n";
+      text << "  " << name << " -> t" << result->id() << ";\n";
+    }
+  }
+  text << "}\n";
+  return text.str();
+}
+
+}  // namespace traingraph

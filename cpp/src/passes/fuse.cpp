@@ -1,0 +1,275 @@
+// Fusion. Elementwise ops join their only consumer; what remains of a chain moves into the op that
+// produces its first operand when the backend takes it as an epilogue (convolution + bias +
+// activation, batch norm + add + activation), or into the batch-norm gradient that consumes it as a
+// prologue. Everything works on one mutable list of nodes; order is restored at the end.
+#include <algorithm>
+
+#include "passes/passes.h"
+
+namespace traingraph::passes {
+namespace {
+
+using ir::ElementwiseAttributes;
+using ir::kNone;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::ScalarList;
+using ir::ValueId;
+
+// A list longer than this is not joined further: registers would no longer stay in cache.
+constexpr int kMaxRegisters = 64;
+
+class Fusion {
+ public:
+  Fusion(const ir::Graph& graph, const Backend& backend)
+      : graph_(graph), backend_(backend), dead_(graph.nodes.size(), false) {}
+
+  ir::Graph run() {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) join_producers(static_cast<NodeId>(n));
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) move_into_producer(static_cast<NodeId>(n));
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) take_prologue(static_cast<NodeId>(n));
+    return sorted();
+  }
+
+ private:
+  bool is_elementwise(NodeId id) const {
+    return id != kNone && !dead_[static_cast<std::size_t>(id)] &&
+           graph_.node(id).op == Op::elementwise;
+  }
+
+  // Uses of a value as an input, counted with repetition, over living nodes.
+  int uses(ValueId value) const {
+    int count = 0;
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (dead_[n]) continue;
+      const auto& inputs = graph_.nodes[n].inputs;
+      count += static_cast<int>(std::count(inputs.begin(), inputs.end(), value));
+    }
+    return count;
+  }
+
+  // Joins elementwise producers into node `id` until none fits.
+  void join_producers(NodeId id) {
+    if (!is_elementwise(id)) return;
+    for (std::size_t i = 0; i < graph_.node(id).inputs.size();) {
+      if (!join(id, i)) ++i;
+    }
+  }
+
+  bool join(NodeId consumer_id, std::size_t input) {
+    Node& consumer = graph_.node(consumer_id);
+    const ValueId value = consumer.inputs[input];
+    const NodeId producer_id = graph_.value(value).producer;
+    if (!is_elementwise(producer_id)) return false;
+    const Node& producer = graph_.node(producer_id);
+    auto& consumer_attributes = std::get<ElementwiseAttributes>(consumer.attributes);
+    const auto& producer_attributes = std::get<ElementwiseAttributes>(producer.attributes);
+    const bool constant = producer.inputs.empty() && producer.outputs.size() == 1;
+    if (!constant) {
+      if (producer.phase != consumer.phase || producer.outputs.size() != 1) return false;
+      if (graph_.value(value).keep || graph_.value(value).writes != kNone) return false;
+      if (uses(value) != std::count(consumer.inputs.begin(), consumer.inputs.end(), value)) {
+        return false;
+      }
+      // A smaller producer would be computed once per stretched element.
+      if (graph_.type(value).shape != graph_.type(consumer.outputs[0]).shape) return false;
+    }
+    if (consumer_attributes.list.registers() + producer_attributes.list.registers() >
+        kMaxRegisters) {
+      return false;
+    }
+    // The result's shape must not depend on the operand that disappears.
+    const ir::Type& type = graph_.type(consumer.outputs[0]);
+    ElementwiseAttributes attributes;
+    attributes.shape = type.shape;
+    attributes.shape_batched = type.batched;
+    attributes.list = ir::joined(producer_attributes.list, 0, consumer_attributes.list,
+                                 static_cast<int>(input), {});
+    std::vector<ValueId> inputs(producer.inputs);
+    for (std::size_t k = 0; k < consumer.inputs.size(); ++k) {
+      if (k != input) inputs.push_back(consumer.inputs[k]);
+    }
+    merge_repeated(attributes.list, inputs);
+    consumer.inputs = std::move(inputs);
+    consumer.attributes = std::move(attributes);
+    if (uses(value) == 0 && !graph_.value(value).keep) {
+      dead_[static_cast<std::size_t>(producer_id)] = true;
+    }
+    return true;
+  }
+
+  // The same value read twice becomes one input.
+  static void merge_repeated(ScalarList& list, std::vector<ValueId>& inputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      for (std::size_t j = i + 1; j < inputs.size(); ++j) {
+        if (inputs[i] != inputs[j]) continue;
+        auto renumber = [&](int& reg) {
+          if (reg == static_cast<int>(j)) {
+            reg = static_cast<int>(i);
+          } else if (reg > static_cast<int>(j)) {
+            --reg;
+          }
+        };
+        for (ir::Instruction& instruction : list.code) {
+          renumber(instruction.x);
+          renumber(instruction.y);
+        }
+        for (int& result : list.results) renumber(result);
+        --list.inputs;
+        inputs.erase(inputs.begin() + static_cast<std::ptrdiff_t>(j));
+        --j;
+      }
+    }
+  }
+
+  static ScalarList* epilogue_of(Node& node) {
+    switch (node.op) {
+      case Op::convolution:
+        return &std::get<ir::ConvolutionAttributes>(node.attributes).epilogue;
+      case Op::matmul:
+        return &std::get<ir::MatmulAttributes>(node.attributes).epilogue;
+      case Op::batch_norm:
+        return &std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
+      default:
+        return nullptr;
+    }
+  }
+
+  // Whether computing `value` needs the node.
+  bool depends_on(ValueId value, NodeId node) const {
+    std::vector<bool> seen(graph_.nodes.size(), false);
+    std::vector<ValueId> open{value};
+    while (!open.empty()) {
+      const NodeId producer = graph_.value(open.back()).producer;
+      open.pop_back();
+      if (producer == node) return true;
+      if (producer == kNone || seen[static_cast<std::size_t>(producer)]) continue;
+      seen[static_cast<std::size_t>(producer)] = true;
+      const std::vector<ValueId>& inputs = graph_.node(producer).inputs;
+      open.insert(open.end(), inputs.begin(), inputs.end());
+    }
+    return false;
+  }
+
+  void move_into_producer(NodeId id) {
+    if (!is_elementwise(id)) return;
+    for (std::size_t i = 0; i < graph_.node(id).inputs.size(); ++i) {
+      if (move_into(id, i)) return;
+    }
+  }
+
+  bool move_into(NodeId id, std::size_t input) {
+    Node& chain = graph_.node(id);
+    const ValueId value = chain.inputs[input];
+    const NodeId producer_id = graph_.value(value).producer;
+    if (producer_id == kNone || chain.outputs.size() != 1) return false;
+    Node& producer = graph_.node(producer_id);
+    ScalarList* epilogue = epilogue_of(producer);
+    if (epilogue == nullptr || producer.outputs[0] != value || !epilogue->empty()) return false;
+    if (producer.phase != chain.phase || graph_.value(value).keep || uses(value) != 1) return false;
+    if (graph_.type(value).shape != graph_.type(chain.outputs[0]).shape) return false;
+    if (graph_.value(chain.outputs[0]).writes != kNone) return false;
+    // The list with the producer's result as input 0.
+    std::vector<ValueId> extra;
+    for (std::size_t k = 0; k < chain.inputs.size(); ++k) {
+      if (k == input) continue;
+      if (depends_on(chain.inputs[k], producer_id)) return false;
+      extra.push_back(chain.inputs[k]);
+    }
+    const ScalarList list = with_first(std::get<ElementwiseAttributes>(chain.attributes).list,
+                                       static_cast<int>(input));
+    if (!backend_.fuses(graph_, producer, list, extra)) return false;
+
+    *epilogue = list;
+    producer.inputs.insert(producer.inputs.end(), extra.begin(), extra.end());
+    const ValueId result = chain.outputs[0];
+    producer.outputs[0] = result;
+    graph_.value(result).producer = producer_id;
+    dead_[static_cast<std::size_t>(id)] = true;
+    return true;
+  }
+
+  // The same list with input `first` moved to the front.
+  static ScalarList with_first(ScalarList list, int first) {
+    auto renumber = [&](int& reg) {
+      if (reg == first) {
+        reg = 0;
+      } else if (reg >= 0 && reg < first) {
+        ++reg;
+      }
+    };
+    for (ir::Instruction& instruction : list.code) {
+      renumber(instruction.x);
+      renumber(instruction.y);
+    }
+    for (int& result : list.results) renumber(result);
+    return list;
+  }
+
+  void take_prologue(NodeId id) {
+    if (dead_[static_cast<std::size_t>(id)]) return;
+    Node& node = graph_.node(id);
+    if (node.op != Op::batch_norm_gradient) return;
+    const ValueId value = node.inputs[0];
+    const NodeId chain_id = graph_.value(value).producer;
+    if (!is_elementwise(chain_id)) return;
+    const Node& chain = graph_.node(chain_id);
+    auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
+    if (!attributes.epilogue.empty() || chain.outputs.size() != 1) return;
+    if (chain.phase != node.phase || graph_.value(value).keep || uses(value) != 1) return;
+    const std::vector<ValueId> extra(chain.inputs.begin() + 1, chain.inputs.end());
+    const ScalarList& list = std::get<ElementwiseAttributes>(chain.attributes).list;
+    if (graph_.type(chain.inputs[0]).shape != graph_.type(value).shape) return;
+    if (!backend_.fuses(graph_, node, list, extra)) return;
+    attributes.epilogue = list;
+    node.inputs[0] = chain.inputs[0];
+    node.inputs.insert(node.inputs.end(), extra.begin(), extra.end());
+    dead_[static_cast<std::size_t>(chain_id)] = true;
+  }
+
+  // Living nodes in an order that respects phases and data, as close to the old one as possible.
+  ir::Graph sorted() {
+    std::vector<NodeId> order;
+    std::vector<bool> placed(graph_.nodes.size(), false);
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (!dead_[n]) place(static_cast<NodeId>(n), placed, order);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](NodeId a, NodeId b) {
+      return graph_.node(a).phase < graph_.node(b).phase;
+    });
+    ir::Graph result;
+    result.layers = graph_.layers;
+    result.fixed_batch = graph_.fixed_batch;
+    result.values = graph_.values;
+    for (NodeId id : order) {
+      for (ValueId output : graph_.node(id).outputs) {
+        result.value(output).producer = static_cast<NodeId>(result.nodes.size());
+      }
+      result.nodes.push_back(graph_.node(id));
+    }
+    return result;
+  }
+
+  void place(NodeId id, std::vector<bool>& placed, std::vector<NodeId>& order) {
+    if (placed[static_cast<std::size_t>(id)]) return;
+    placed[static_cast<std::size_t>(id)] = true;
+    for (ValueId input : graph_.node(id).inputs) {
+      const NodeId producer = graph_.value(input).producer;
+      if (producer != kNone) place(producer, placed, order);
+    }
+    order.push_back(id);
+  }
+
+  ir::Graph graph_;
+  const Backend& backend_;
+  std::vector<bool> dead_;
+};
+
+}  // namespace
+
+ir::Graph fuse(const ir::Graph& graph, const Backend& backend) {
+  return Fusion(graph, backend).run();
+}
+
+}  // namespace traingraph::passes

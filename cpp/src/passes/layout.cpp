@@ -1,0 +1,120 @@
+// Layouts. One walk in order: each node says what its kernel wants given what its inputs are now;
+// a reorder goes in only where an operand is something else, once per value and layout.
+#include <map>
+#include <utility>
+
+#include "passes/passes.h"
+
+namespace traingraph::passes {
+namespace {
+
+using ir::kNone;
+using ir::Layout;
+using ir::ValueId;
+
+class Assignment {
+ public:
+  Assignment(const ir::Graph& graph, const Backend& backend,
+             const std::vector<ParameterLayout>& parameters, bool choose)
+      : backend_(backend), parameters_(parameters), choose_(choose), result_(graph) {
+    result_.nodes.clear();
+    for (ir::Value& value : result_.values) {
+      if (value.source == ir::Source::parameter) value.layout = parameter(value).layout;
+    }
+    for (const ir::Node& node : graph.nodes) add(node);
+  }
+
+  ir::Graph take() { return std::move(result_); }
+
+ private:
+  const ParameterLayout& parameter(const ir::Value& value) const {
+    return parameters_[static_cast<std::size_t>(value.slot)];
+  }
+
+  // A parameter nobody has fixed takes what its first kernel prefers; its optimizer buffers follow.
+  void choose_parameter(ValueId id, const Layout& wanted) {
+    const int slot = result_.value(id).slot;
+    if (decided_.size() < parameters_.size()) decided_.resize(parameters_.size(), false);
+    if (!choose_ || parameter(result_.value(id)).fixed || decided_[static_cast<std::size_t>(slot)]) {
+      return;
+    }
+    for (ir::Value& value : result_.values) {
+      if (value.source != ir::Source::parameter) continue;
+      const bool own = value.slot == slot;
+      if (!own && parameter(value).follows != slot) continue;
+      value.layout = wanted;
+      decided_[static_cast<std::size_t>(value.slot)] = true;
+    }
+  }
+
+  ValueId in_layout(ValueId id, const Layout& wanted, const ir::Node& reader) {
+    const ir::Value& value = result_.value(id);
+    if (value.layout == wanted) return id;
+    const auto key = std::make_pair(id, ir::to_string(wanted));
+    const auto found = reordered_.find(key);
+    // A copy made for an earlier phase is stale when it is a copy of a parameter.
+    const bool parameter = value.source == ir::Source::parameter;
+    if (found != reordered_.end() && !(parameter && phase_of(found->second) != reader.phase)) {
+      return found->second;
+    }
+    const ir::Type type = value.type;
+    result_.phase = reader.phase;
+    result_.layer = reader.layer;
+    const ir::NodeId node =
+        result_.add_node(ir::Op::reorder, ir::NoAttributes{}, {id}, {type});
+    const ValueId copy = result_.node(node).outputs[0];
+    result_.value(copy).layout = wanted;
+    reordered_[key] = copy;
+    return copy;
+  }
+
+  ir::Phase phase_of(ValueId id) const {
+    return result_.node(result_.value(id).producer).phase;
+  }
+
+  void add(const ir::Node& original) {
+    ir::Node node = original;
+    LayoutChoice choice = backend_.layouts(result_, node);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (result_.value(node.inputs[i]).source == ir::Source::parameter &&
+          !choice.inputs[i].plain() && node.op != ir::Op::elementwise) {
+        choose_parameter(node.inputs[i], choice.inputs[i]);
+      }
+    }
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      node.inputs[i] = in_layout(node.inputs[i], choice.inputs[i], node);
+    }
+    std::vector<std::pair<ValueId, ValueId>> writes;  // result in the kernel's layout, target
+    for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+      ir::Value& value = result_.value(node.outputs[k]);
+      value.layout = choice.outputs[k];
+      value.producer = static_cast<ir::NodeId>(result_.nodes.size());
+      if (value.writes != kNone && !(result_.value(value.writes).layout == value.layout)) {
+        writes.emplace_back(node.outputs[k], value.writes);
+        value.writes = kNone;
+      }
+    }
+    const ir::Node placed = node;
+    result_.nodes.push_back(std::move(node));
+    for (const auto& [value, target] : writes) {
+      const ValueId copy = in_layout(value, result_.value(target).layout, placed);
+      result_.value(copy).writes = target;
+    }
+  }
+
+  const Backend& backend_;
+  const std::vector<ParameterLayout>& parameters_;
+  bool choose_;
+  ir::Graph result_;
+  std::vector<bool> decided_;
+  std::map<std::pair<ValueId, std::string>, ValueId> reordered_;
+};
+
+}  // namespace
+
+ir::Graph assign_layouts(const ir::Graph& graph, const Backend& backend,
+                         const std::vector<ParameterLayout>& parameters, bool choose_parameters) {
+  return Assignment(graph, backend, parameters, choose_parameters).take();
+}
+
+}  // namespace traingraph::passes

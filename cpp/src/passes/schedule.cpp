@@ -1,0 +1,84 @@
+#include <algorithm>
+
+#include "passes/passes.h"
+
+namespace traingraph::passes {
+namespace {
+
+using ir::kNone;
+using ir::NodeId;
+using ir::ValueId;
+
+bool is_update(const ir::Graph& graph, NodeId id) {
+  return graph.node(id).phase == ir::Phase::update;
+}
+
+// A view has no kernel: its result is its source's bytes.
+bool is_view(const ir::Node& node) { return node.op == ir::Op::reshape; }
+
+}  // namespace
+
+Schedule schedule(const ir::Graph& graph, bool split) {
+  Schedule result;
+  std::vector<NodeId> updates;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const auto id = static_cast<NodeId>(n);
+    if (is_view(graph.node(id))) continue;
+    if (is_update(graph, id)) {
+      updates.push_back(id);
+      continue;
+    }
+    result.order.push_back(id);
+    if (graph.node(id).phase == ir::Phase::forward) result.forward_end = result.order.size();
+  }
+  result.gradient_end = result.order.size();
+  if (split) {
+    result.order.insert(result.order.end(), updates.begin(), updates.end());
+    return result;
+  }
+
+  // Where each update may stand: behind its operands and behind every other reader of what it
+  // overwrites. Positions are 2 × order for forward and gradient ops, so that updates fit between.
+  std::vector<std::size_t> position(graph.nodes.size(), 0);
+  for (std::size_t k = 0; k < result.order.size(); ++k) {
+    position[static_cast<std::size_t>(result.order[k])] = k + 1;
+  }
+  const auto readers = ir::consumers(graph);
+  std::vector<std::pair<std::size_t, NodeId>> placed;
+  for (std::size_t k = 0; k < result.order.size(); ++k) placed.emplace_back(k + 1, result.order[k]);
+  auto root_position = [&](ValueId value) -> std::size_t {
+    // Through views to the op that computes the bytes.
+    NodeId producer = graph.value(value).producer;
+    while (producer != kNone && is_view(graph.node(producer))) {
+      producer = graph.value(graph.node(producer).inputs[0]).producer;
+    }
+    return producer == kNone ? 0 : position[static_cast<std::size_t>(producer)];
+  };
+  auto last_reader = [&](auto&& self, ValueId value, NodeId except) -> std::size_t {
+    std::size_t last = 0;
+    for (NodeId reader : readers[static_cast<std::size_t>(value)]) {
+      if (reader == except) continue;
+      const ir::Node& node = graph.node(reader);
+      last = std::max(last, is_view(node) ? self(self, node.outputs[0], except)
+                                          : position[static_cast<std::size_t>(reader)]);
+    }
+    return last;
+  };
+  for (NodeId id : updates) {
+    std::size_t at = 0;
+    for (ValueId input : graph.node(id).inputs) at = std::max(at, root_position(input));
+    for (ValueId output : graph.node(id).outputs) {
+      const ValueId target = graph.value(output).writes;
+      if (target != kNone) at = std::max(at, last_reader(last_reader, target, id));
+    }
+    position[static_cast<std::size_t>(id)] = at;
+    placed.emplace_back(at, id);
+  }
+  std::stable_sort(placed.begin(), placed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  result.order.clear();
+  for (const auto& [at, id] : placed) result.order.push_back(id);
+  return result;
+}
+
+}  // namespace traingraph::passes

@@ -1,0 +1,15 @@
+#include <traingraph/errors.h>
+
+// Out of line, so that each class has one home and exceptions cross library borders.
+namespace traingraph {
+
+Error::~Error() = default;
+InvalidArgument::~InvalidArgument() = default;
+ShapeError::~ShapeError() = default;
+DataTypeError::~DataTypeError() = default;
+Unsupported::~Unsupported() = default;
+OutOfMemory::~OutOfMemory() = default;
+DeviceError::~DeviceError() = default;
+InternalError::~InternalError() = default;
+
+}  // namespace traingraph

@@ -1,0 +1,63 @@
+#include <omp.h>
+
+#include <atomic>
+#include <mutex>
+
+#include <traingraph/device.h>
+#include <traingraph/errors.h>
+
+#include "runtime/backend.h"
+#include "runtime/random.h"
+
+namespace traingraph {
+namespace {
+
+std::mutex seed_mutex;
+std::optional<std::uint64_t> seed;
+std::uint64_t streams_drawn = 0;
+
+std::atomic<int> threads{0};
+
+// Used until the program sets a seed: runs are repeatable by default.
+constexpr std::uint64_t kDefaultSeed = 0x7261696e67726170ull;
+
+}  // namespace
+
+void Platform::set_rng_seed(std::uint64_t value) {
+  const std::lock_guard lock(seed_mutex);
+  seed = value;
+  streams_drawn = 0;
+}
+
+std::optional<std::uint64_t> Platform::rng_seed() {
+  const std::lock_guard lock(seed_mutex);
+  return seed;
+}
+
+std::uint64_t next_random_stream() {
+  const std::lock_guard lock(seed_mutex);
+  return seed.value_or(kDefaultSeed) * 0x9e3779b97f4a7c15ull + ++streams_drawn;
+}
+
+void Platform::set_thread_count(int count) {
+  if (count < 1) {
+    throw InvalidArgument("[set_thread_count] expected at least 1 thread but got " +
+                          std::to_string(count));
+  }
+  threads = count;
+}
+
+int Platform::thread_count() {
+  const int chosen = threads;
+  return chosen > 0 ? chosen : omp_get_num_procs();
+}
+
+std::string Platform::version() { return TRAINGRAPH_VERSION; }
+
+std::vector<std::string> Platform::backends() {
+  std::vector<std::string> names;
+  for (const Backend* backend : traingraph::backends()) names.push_back(backend->name());
+  return names;
+}
+
+}  // namespace traingraph

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ir/graph.h"
+#include "runtime/backend.h"
+
+namespace traingraph {
+
+// An order of execution, in node numbers, with the boundaries between phases.
+struct Schedule {
+  std::vector<ir::NodeId> order;
+  // order[0, forward_end) is forward, [forward_end, gradient_end) gradient, the rest update. A full
+  // step has updates anywhere and ignores the boundaries.
+  std::size_t forward_end = 0;
+  std::size_t gradient_end = 0;
+};
+
+// One schedule with its own places in the arena.
+struct ProgramVariant {
+  Schedule schedule;
+  // By value: offset in the arena, or -1 for what lies elsewhere or is a view.
+  std::vector<std::int64_t> value_offsets;
+  // By node.
+  std::vector<std::int64_t> workspace_offsets;
+  std::size_t arena_bytes = 0;
+  // Addresses by value, then workspaces by node.
+  std::vector<std::byte*> pointers;
+};
+
+enum class Run : std::uint8_t { forward, gradient, update, step };
+
+// A compiled graph for one batch size: kernels, two schedules (separate phases, and the full step)
+// and the addresses they run on. Binding writes addresses; running only runs.
+class Program {
+ public:
+  Program(ir::Graph graph, std::unique_ptr<Executable> executable);
+
+  ir::Graph graph;
+  std::unique_ptr<Executable> executable;
+  ProgramVariant split;
+  ProgramVariant step;
+  // By value: the value whose bytes it shares (a view's source, a write's parameter), or itself.
+  std::vector<ir::ValueId> roots;
+
+  std::size_t arena_bytes() const;
+  void bind_arena(std::byte* base);
+  // Sets the address of a source value and of everything that shares its bytes.
+  void bind(ir::ValueId source, std::byte* address);
+  // Where a value is in the variant that runs it.
+  const std::byte* address(Run run, ir::ValueId value) const;
+
+  // Allocates nothing, looks nothing up. `seconds` (by node; may be null) receives times.
+  void run(Run run, double* seconds) const;
+
+ private:
+  std::vector<std::vector<ir::ValueId>> aliases_;  // by root
+};
+
+}  // namespace traingraph

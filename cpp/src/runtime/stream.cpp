@@ -1,0 +1,149 @@
+#include "runtime/stream.h"
+
+namespace traingraph {
+
+// The one background thread: takes streams that have tasks, in the order they asked.
+class Worker {
+ public:
+  static Worker& instance() {
+    // Never destroyed: joining at exit could wait for work of modules already gone.
+    static Worker* worker = new Worker;
+    return *worker;
+  }
+
+  void enqueue(std::shared_ptr<Stream> stream) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!started_) {
+        started_ = true;
+        std::thread([this] { loop(); }).detach();
+      }
+      ready_.push_back(std::move(stream));
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void loop() {
+    for (;;) {
+      std::shared_ptr<Stream> stream;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return !ready_.empty(); });
+        stream = std::move(ready_.front());
+        ready_.pop_front();
+      }
+      std::unique_lock lock(stream->mutex_);
+      // Taken by another thread: whoever holds it asks again on release.
+      if (stream->busy_ || stream->tasks_.empty()) continue;
+      stream->run_front(lock);
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Stream>> ready_;
+  bool started_ = false;
+};
+
+bool Stream::acquire_idle(std::unique_lock<std::mutex>& lock) {
+  if (busy_ && holder_ == std::this_thread::get_id()) return false;
+  changed_.wait(lock, [this] { return !busy_ && tasks_.empty(); });
+  busy_ = true;
+  holder_ = std::this_thread::get_id();
+  return true;
+}
+
+void Stream::release(std::unique_lock<std::mutex>& lock) {
+  if (!lock.owns_lock()) lock.lock();
+  busy_ = false;
+  const bool more = !tasks_.empty();
+  lock.unlock();
+  changed_.notify_all();
+  if (more) Worker::instance().enqueue(shared_from_this());
+}
+
+void Stream::run(const std::function<void()>& work) {
+  if (const std::shared_ptr<Stream> target = root(shared_from_this()); target.get() != this) {
+    target->run(work);
+    return;
+  }
+  std::unique_lock lock(mutex_);
+  if (!acquire_idle(lock)) {
+    lock.unlock();
+    work();
+    return;
+  }
+  lock.unlock();
+  try {
+    work();
+  } catch (...) {
+    release(lock);
+    throw;
+  }
+  release(lock);
+}
+
+void Stream::submit(const std::shared_ptr<Task>& task) {
+  bool idle = false;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(task);
+    idle = !busy_;
+  }
+  if (idle) Worker::instance().enqueue(shared_from_this());
+}
+
+void Stream::run_front(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Task> task = std::move(tasks_.front());
+  tasks_.pop_front();
+  busy_ = true;
+  holder_ = std::this_thread::get_id();
+  lock.unlock();
+  task->work();
+  lock.lock();
+  task->done = true;
+  release(lock);
+}
+
+void Stream::wait(const std::shared_ptr<Task>& task) {
+  std::unique_lock lock(mutex_);
+  while (!task->done) {
+    const bool mine = busy_ && holder_ == std::this_thread::get_id();
+    if (!busy_ && !tasks_.empty()) {
+      run_front(lock);
+      if (!lock.owns_lock()) lock.lock();
+    } else if (mine && !tasks_.empty()) {
+      // A completion handler waits for later work: it runs inside the handler.
+      const std::shared_ptr<Task> next = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      next->work();
+      lock.lock();
+      next->done = true;
+    } else {
+      changed_.wait(lock);
+    }
+  }
+}
+
+std::shared_ptr<Stream> Stream::root(std::shared_ptr<Stream> stream) {
+  while (Stream* next = stream->merged_into_.load(std::memory_order_acquire)) {
+    stream = next->shared_from_this();
+  }
+  return stream;
+}
+
+void Stream::merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Stream>& b) {
+  const std::shared_ptr<Stream> first = root(a);
+  const std::shared_ptr<Stream> second = root(b);
+  if (first == second) return;
+  first->run([&] {
+    second->run([&] {
+      second->merged_owner_ = first;
+      second->merged_into_.store(first.get(), std::memory_order_release);
+    });
+  });
+}
+
+}  // namespace traingraph

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace traingraph {
+
+// One unit of queued work. Runs once, on the worker or on a thread that waits for it.
+struct Task {
+  std::function<void()> work;  // must not throw
+  bool done = false;           // guarded by the stream's mutex
+};
+
+// An order of work, not a thread. Work that may take its time runs on the calling thread; only what
+// was submitted runs on the worker, of which the process has one. Streams that come to share a
+// tensor are merged and from then on are one order.
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  // Runs work on this thread after everything submitted before. Work submitted or run by the
+  // thread that holds the stream (a completion handler) runs at once.
+  void run(const std::function<void()>& work);
+  void submit(const std::shared_ptr<Task>& task);
+  // Returns when the task is done; runs it here when nothing stands before it.
+  void wait(const std::shared_ptr<Task>& task);
+
+  // The stream that this one has become.
+  static std::shared_ptr<Stream> root(std::shared_ptr<Stream> stream);
+  // Makes both one order, after both are idle.
+  static void merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Stream>& b);
+
+ private:
+  friend class Worker;
+  // Takes the stream for this thread; returns false when the thread already holds it.
+  bool acquire_idle(std::unique_lock<std::mutex>& lock);
+  void release(std::unique_lock<std::mutex>& lock);
+  // Runs the first task; the stream must be free.
+  void run_front(std::unique_lock<std::mutex>& lock);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Task>> tasks_;
+  bool busy_ = false;
+  std::thread::id holder_;
+  std::atomic<Stream*> merged_into_{nullptr};
+  std::shared_ptr<Stream> merged_owner_;  // keeps it alive
+};
+
+}  // namespace traingraph

@@ -1,0 +1,348 @@
+#include <traingraph/tensor.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <random>
+
+#include <traingraph/device.h>
+#include <traingraph/errors.h>
+
+#include "runtime/layout_copy.h"
+#include "runtime/parameter_store.h"
+#include "runtime/random.h"
+#include "runtime/stream.h"
+
+namespace traingraph {
+namespace {
+
+std::atomic<std::int64_t> next_tensor_id{0};
+
+TensorData own_bytes(const TensorDescriptor& descriptor) {
+  TensorData data;
+  data.length = descriptor.allocation_bytes();
+  std::shared_ptr<std::byte[]> bytes(new std::byte[data.length]());
+  data.bytes = bytes.get();
+  data.data_type = descriptor.data_type;
+  data.shape = descriptor.shape;
+  data.owner = std::shared_ptr<const void>(bytes, bytes.get());
+  return data;
+}
+
+// Whether shapes are the same but for extents of 1.
+bool same_elements(const Shape& a, const Shape& b) {
+  auto squeezed = [](const Shape& shape) {
+    Shape result;
+    for (std::int64_t extent : shape) {
+      if (extent != 1) result.push_back(extent);
+    }
+    return result;
+  };
+  return squeezed(a) == squeezed(b);
+}
+
+// Raises unless the data can be this tensor's.
+void check_fits(const TensorDescriptor& descriptor, const std::string& label,
+                const TensorData& data) {
+  const std::string subject = "[tensor '" + label + "'] ";
+  if (data.bytes == nullptr) throw InvalidArgument(subject + "expected data but got none");
+  if (data.data_type == DataType::kInvalid) {
+    if (data.length >= descriptor.allocation_bytes()) return;
+    throw ShapeError(subject + "expected at least " +
+                     std::to_string(descriptor.allocation_bytes()) + " bytes but got " +
+                     std::to_string(data.length));
+  }
+  if (data.data_type != descriptor.data_type) {
+    throw DataTypeError(subject + "expected data of type " + name(descriptor.data_type) +
+                        " but got " + name(data.data_type));
+  }
+  if (!same_elements(data.shape, descriptor.shape)) {
+    throw ShapeError(subject + "expected data of shape " + to_string(descriptor.shape) +
+                     " but got " + to_string(data.shape));
+  }
+}
+
+template <class T>
+void fill(const TensorData& data, double value) {
+  T* first = static_cast<T*>(data.bytes);
+  std::fill(first, first + data.length / sizeof(T), static_cast<T>(value));
+}
+
+void fill(const TensorData& data, DataType type, double value) {
+  switch (type) {
+    case DataType::kFloat32:
+      return fill<float>(data, value);
+    case DataType::kFloat64:
+      return fill<double>(data, value);
+    case DataType::kInt64:
+      return fill<std::int64_t>(data, value);
+    case DataType::kInt32:
+      return fill<std::int32_t>(data, value);
+    case DataType::kInt8:
+      return fill<std::int8_t>(data, value);
+    case DataType::kUInt8:
+      return fill<std::uint8_t>(data, value);
+    case DataType::kBoolean:
+      return fill<std::uint8_t>(data, value != 0 ? 1 : 0);
+    default:
+      throw Unsupported(std::string("[tensor] cannot fill data of type ") + name(type));
+  }
+}
+
+template <class T>
+bool all_finite(const void* bytes, std::int64_t count) {
+  const T* values = static_cast<const T*>(bytes);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(values[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TensorData TensorData::raw(void* bytes, std::size_t length) {
+  TensorData data;
+  data.bytes = bytes;
+  data.length = length;
+  return data;
+}
+
+TensorData TensorData::raw(const void* bytes, std::size_t length) {
+  TensorData data = raw(const_cast<void*>(bytes), length);
+  data.writable = false;
+  return data;
+}
+
+TensorData TensorData::of(float* values, Shape shape) {
+  TensorData data = raw(values, static_cast<std::size_t>(element_count(shape)) * sizeof(float));
+  data.data_type = DataType::kFloat32;
+  data.shape = std::move(shape);
+  return data;
+}
+
+TensorData TensorData::of(const float* values, Shape shape) {
+  TensorData data = of(const_cast<float*>(values), std::move(shape));
+  data.writable = false;
+  return data;
+}
+
+TensorData TensorData::copy_of(const void* bytes, std::size_t length, DataType type, Shape shape) {
+  TensorDescriptor descriptor;
+  descriptor.shape = shape;
+  descriptor.data_type = type;
+  TensorData data = own_bytes(descriptor);
+  std::memcpy(data.bytes, bytes, std::min(length, data.length));
+  return data;
+}
+
+TensorDescriptor::TensorDescriptor(Shape shape_in, DataType type)
+    : shape(std::move(shape_in)), data_type(type) {
+  if (element_bytes(type) == 0) {
+    throw InvalidArgument("[descriptor] expected a data type with storage but got raw value " +
+                          std::to_string(static_cast<int>(type)));
+  }
+  if (shape.empty()) throw ShapeError("[descriptor] expected at least one extent but got none");
+  if (static_cast<int>(shape.size()) > kMaxTensorDimensions) {
+    throw ShapeError("[descriptor] expected at most " + std::to_string(kMaxTensorDimensions) +
+                     " extents but got " + to_string(shape));
+  }
+  for (std::int64_t extent : shape) {
+    if (extent < 1) {
+      throw ShapeError("[descriptor] expected extents of at least 1 but got " + to_string(shape));
+    }
+  }
+}
+
+Shape TensorDescriptor::stride() const {
+  Shape strides = ir::dense_strides(shape);
+  for (std::int64_t& stride : strides) {
+    stride *= static_cast<std::int64_t>(element_bytes(data_type));
+  }
+  return strides;
+}
+
+std::size_t TensorDescriptor::allocation_bytes() const {
+  return static_cast<std::size_t>(element_count(shape)) * element_bytes(data_type);
+}
+
+Tensor::Tensor(TensorDescriptor descriptor) : state_(std::make_unique<TensorState>()) {
+  state_->id = next_tensor_id++;
+  state_->descriptor = std::move(descriptor);
+  state_->label = "data" + std::to_string(state_->id);
+}
+Tensor::~Tensor() = default;
+
+TensorPtr Tensor::create(TensorDescriptor descriptor) {
+  return TensorPtr(new Tensor(std::move(descriptor)));
+}
+
+TensorPtr Tensor::create(TensorDescriptor descriptor, TensorData data) {
+  TensorPtr tensor = create(std::move(descriptor));
+  tensor->set_data(std::move(data));
+  return tensor;
+}
+
+TensorPtr Tensor::filled(TensorDescriptor descriptor, double value) {
+  TensorPtr tensor = create(std::move(descriptor));
+  tensor->state_->data = own_bytes(tensor->descriptor());
+  fill(tensor->state_->data, tensor->descriptor().data_type, value);
+  return tensor;
+}
+
+TensorPtr Tensor::random(TensorDescriptor descriptor, RandomInitializerType type) {
+  const Shape& shape = descriptor.shape;
+  std::int64_t receptive = 1;
+  for (std::size_t i = 2; i < shape.size(); ++i) receptive *= shape[i];
+  const std::int64_t fan_in = (shape.size() > 1 ? shape[1] : 1) * receptive;
+  const std::int64_t fan_out = shape[0] * receptive;
+  return random(std::move(descriptor), type, fan_in, fan_out);
+}
+
+TensorPtr Tensor::random(TensorDescriptor descriptor, RandomInitializerType type,
+                         std::int64_t fan_in, std::int64_t fan_out) {
+  if (!is_floating_point(descriptor.data_type) || element_bytes(descriptor.data_type) < 4) {
+    throw InvalidArgument(std::string("[tensor] expected float32 or float64 for random values "
+                                      "but got ") +
+                          name(descriptor.data_type));
+  }
+  TensorPtr tensor = create(std::move(descriptor));
+  TensorData data = own_bytes(tensor->descriptor());
+  std::mt19937_64 generator(next_random_stream());
+  // Formed here and not by <random>'s distributions, whose results differ between libraries.
+  auto uniform = [&] { return static_cast<double>(generator() >> 11) * 0x1.0p-53; };
+  const double fans = static_cast<double>(fan_in + fan_out);
+  auto draw = [&]() -> double {
+    switch (type) {
+      case RandomInitializerType::kUniform:
+        return uniform();
+      case RandomInitializerType::kGlorotUniform:
+        return (2 * uniform() - 1) * std::sqrt(6.0 / fans);
+      case RandomInitializerType::kXavier: {
+        const double radius = std::sqrt(-2 * std::log(1 - uniform()));
+        return radius * std::cos(2 * std::numbers::pi * uniform()) * std::sqrt(2.0 / fans);
+      }
+      case RandomInitializerType::kInvalid:
+        break;
+    }
+    throw InvalidArgument("[tensor] expected UNIFORM, GLOROT_UNIFORM or XAVIER but got raw value " +
+                          std::to_string(static_cast<int>(type)));
+  };
+  const std::int64_t count = element_count(tensor->descriptor().shape);
+  const bool wide = tensor->descriptor().data_type == DataType::kFloat64;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double value = draw();
+    if (wide) {
+      static_cast<double*>(data.bytes)[i] = value;
+    } else {
+      static_cast<float*>(data.bytes)[i] = static_cast<float>(value);
+    }
+  }
+  tensor->state_->data = std::move(data);
+  return tensor;
+}
+
+std::int64_t Tensor::id() const { return state_->id; }
+const TensorDescriptor& Tensor::descriptor() const { return state_->descriptor; }
+const std::string& Tensor::label() const { return state_->label; }
+void Tensor::set_label(std::string label) { state_->label = std::move(label); }
+std::optional<Device> Tensor::device() const { return state_->device; }
+const TensorData& Tensor::data() const { return state_->data; }
+
+void Tensor::set_data(TensorData data) {
+  check_fits(descriptor(), label(), data);
+  const auto address = reinterpret_cast<std::uintptr_t>(data.bytes);
+  if (!data.writable || address % element_bytes(descriptor().data_type) != 0) {
+    data = TensorData::copy_of(data.bytes, data.length, descriptor().data_type,
+                               descriptor().shape);
+  }
+  state_->data = std::move(data);
+  state_->host_is_newer = true;
+}
+
+bool Tensor::has_valid_numerics() const {
+  if (state_->data.bytes == nullptr) return true;
+  const std::int64_t count = element_count(descriptor().shape);
+  switch (descriptor().data_type) {
+    case DataType::kFloat32:
+      return all_finite<float>(state_->data.bytes, count);
+    case DataType::kFloat64:
+      return all_finite<double>(state_->data.bytes, count);
+    default:
+      return true;
+  }
+}
+
+void Tensor::synchronize_data() {
+  const ParameterState* parameter = state_->parameter.get();
+  const bool on_device = parameter != nullptr && parameter->master != nullptr;
+  if (!on_device && state_->reader.expired()) return;
+  if (state_->data.bytes == nullptr) state_->data = own_bytes(descriptor());
+  if (state_->host_is_newer && on_device) return;
+  copy_to(state_->data.bytes, descriptor().allocation_bytes());
+}
+
+void Tensor::copy_to(void* bytes, std::size_t length) const {
+  const std::size_t needed = descriptor().allocation_bytes();
+  if (length < needed) {
+    throw ShapeError("[tensor '" + label() + "'] expected room for " + std::to_string(needed) +
+                     " bytes but got " + std::to_string(length));
+  }
+  const ParameterState* parameter = state_->parameter.get();
+  if (parameter != nullptr && parameter->master != nullptr && !state_->host_is_newer) {
+    parameter->stream->run([&] {
+      copy_between_layouts(parameter->type(), parameter->layout, parameter->master.get(), {},
+                           static_cast<std::byte*>(bytes));
+    });
+    return;
+  }
+  if (const std::shared_ptr<ValueReader> reader = state_->reader.lock()) {
+    reader->read(*this, bytes, length);
+    return;
+  }
+  if (state_->data.bytes == nullptr) {
+    throw InvalidArgument("[tensor '" + label() + "'] has no data and no graph has computed it");
+  }
+  std::memcpy(bytes, state_->data.bytes, needed);
+}
+
+std::vector<TensorData> Tensor::optimizer_data() const {
+  const ParameterState* parameter = state_->parameter.get();
+  if (parameter == nullptr) return state_->initial_optimizer_data;
+  std::vector<TensorData> result;
+  for (const auto& [name, buffer] : parameter->slots) {
+    if (buffer == nullptr) continue;
+    TensorData data = own_bytes(descriptor());
+    parameter->stream->run([&] {
+      copy_between_layouts(parameter->type(), parameter->layout, buffer.get(), {},
+                           static_cast<std::byte*>(data.bytes));
+    });
+    result.push_back(std::move(data));
+  }
+  return result;
+}
+
+void Tensor::synchronize_optimizer_data() { state_->initial_optimizer_data = optimizer_data(); }
+
+void Tensor::set_optimizer_data(std::vector<TensorData> data) {
+  for (const TensorData& slot : data) check_fits(descriptor(), label(), slot);
+  ParameterState* parameter = state_->parameter.get();
+  for (std::size_t i = 0; parameter != nullptr && i < data.size(); ++i) {
+    if (i >= parameter->slots.size() || parameter->slots[i].second == nullptr) continue;
+    parameter->stream->run([&] {
+      copy_between_layouts(parameter->type(), {}, static_cast<const std::byte*>(data[i].bytes),
+                           parameter->layout, parameter->slots[i].second.get());
+    });
+  }
+  state_->initial_optimizer_data = std::move(data);
+}
+
+TensorPtr Tensor::copy() const {
+  TensorPtr tensor = create(descriptor());
+  tensor->state_->data = state_->data;
+  tensor->state_->host_is_newer = state_->data.bytes != nullptr;
+  tensor->state_->initial_optimizer_data = state_->initial_optimizer_data;
+  return tensor;
+}
+
+}  // namespace traingraph
