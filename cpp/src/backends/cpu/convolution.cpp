@@ -1,5 +1,15 @@
 // Convolution and its two gradients by oneDNN. x (N, C, H, W), weights (O, C / groups, kh, kw),
 // y (N, O, P, Q); each result is overwritten.
+//
+// Layouts. Where oneDNN chooses freely, the forward pass takes activations with channels in blocks
+// of the vector's width (nChw16c with AVX-512) and a plain source of 1 to 3 channels. Its gradients
+// then run as fast or faster in the same layouts, also with stride 2, where asked alone they would
+// prefer channels last; so they follow the forward pass and one layout runs from the first
+// convolution to the last. What lies between (batch norm, activation, addition, pooling and their
+// gradients) should keep its input's layout and give its result the same one. The weights'
+// gradient comes out in the layout that the forward pass wants for the weights, which makes it the
+// master's; only gradient_data reads another one (blocks of O and C exchanged) and needs a reorder
+// of the weights after each update, less than 1 % of its own time.
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
@@ -280,9 +290,8 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
         {dx || dw ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, o.y, d.y}};
     if (epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, node.inputs[2], bias});
     if (parametric) arguments.push_back(relu_slope(p.y.size()));
-    return make_primitive_kernel(graph, node, ir::name(node.op),
-                                 dnnl::primitive(primitive.get()), primitive, arguments,
-                                 p.threads());
+    return make_primitive_kernel(graph, node, ir::name(node.op), dnnl::primitive(primitive.get()),
+                                 primitive, arguments, p.threads());
   });
 }
 

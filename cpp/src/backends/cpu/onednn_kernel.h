@@ -75,7 +75,8 @@ struct Epilogue {
 
   bool has_function() const { return relu || function.has_value(); }
   // Relu as a parametric relu of slope 0, which costs the same and lets NaN through; oneDNN's own
-  // relu turns NaN into 0 and so hides a run that has diverged. Kernels without it take the own one.
+  // relu turns NaN into 0 and so hides a run that has diverged. Kernels without it take the own
+  // one.
   void append_function(dnnl::post_ops& operations, bool parametric) const;
 };
 // Nothing where the list is something else.
@@ -107,7 +108,6 @@ Support float32_only(const ir::Graph& graph, const ir::Node& node);
 
 // One file each.
 const std::vector<KernelEntry>& convolution_entries();
-const std::vector<KernelEntry>& matmul_entries();
 const std::vector<KernelEntry>& reorder_entries();
 
 }  // namespace traingraph::cpu
