@@ -10,5 +10,6 @@ const Backend& backend();
 
 // Each file's kernels. Entries of one op are tried in the order in which cpu.cpp joins the files.
 const std::vector<KernelEntry>& elementwise_entries();
+const std::vector<KernelEntry>& reduce_entries();
 
 }  // namespace traingraph::cpu

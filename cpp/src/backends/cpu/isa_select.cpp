@@ -7,10 +7,11 @@
 
 namespace traingraph::cpu {
 
-#define TRAINGRAPH_LEVEL(level)                      \
-  namespace level {                                  \
-  extern const ElementwiseLoops elementwise_loops;   \
-  constexpr Loops loops{#level, &elementwise_loops}; \
+#define TRAINGRAPH_LEVEL(level)                                     \
+  namespace level {                                                 \
+  extern const ElementwiseLoops elementwise_loops;                  \
+  extern const ReduceLoops reduce_loops;                            \
+  constexpr Loops loops{#level, &elementwise_loops, &reduce_loops}; \
   }
 
 #if defined(TRAINGRAPH_X86_LEVELS)

@@ -6,10 +6,12 @@
 namespace traingraph::cpu {
 
 struct ElementwiseLoops;
+struct ReduceLoops;
 
 struct Loops {
   const char* level;
   const ElementwiseLoops* elementwise;
+  const ReduceLoops* reduce;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises
