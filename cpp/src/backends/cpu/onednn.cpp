@@ -148,7 +148,7 @@ Support float32_only(const ir::Graph& graph, const ir::Node& node) {
 const std::vector<KernelEntry>& onednn_entries() {
   static const std::vector<KernelEntry> entries = [] {
     std::vector<KernelEntry> all;
-    for (const auto* part : {&convolution_entries(), &reorder_entries()}) {
+    for (const auto* part : {&convolution_entries(), &matmul_entries(), &reorder_entries()}) {
       all.insert(all.end(), part->begin(), part->end());
     }
     return all;

@@ -108,6 +108,7 @@ Support float32_only(const ir::Graph& graph, const ir::Node& node);
 
 // One file each.
 const std::vector<KernelEntry>& convolution_entries();
+const std::vector<KernelEntry>& matmul_entries();
 const std::vector<KernelEntry>& reorder_entries();
 
 }  // namespace traingraph::cpu
