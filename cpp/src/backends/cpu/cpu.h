@@ -11,5 +11,6 @@ const Backend& backend();
 // Each file's kernels. Entries of one op are tried in the order in which cpu.cpp joins the files.
 const std::vector<KernelEntry>& elementwise_entries();
 const std::vector<KernelEntry>& reduce_entries();
+const std::vector<KernelEntry>& small_matmul_entries();
 
 }  // namespace traingraph::cpu

@@ -6,12 +6,14 @@
 namespace traingraph::cpu {
 
 struct ElementwiseLoops;
+struct MatrixLoops;
 struct ReduceLoops;
 
 struct Loops {
   const char* level;
   const ElementwiseLoops* elementwise;
   const ReduceLoops* reduce;
+  const MatrixLoops* matrix;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises

@@ -1,6 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 // Vectors of floats by the compiler's vector extension: arithmetic and comparisons work element by
 // element, `c ? a : b` selects. Everything here is per instruction level.
@@ -46,14 +51,112 @@ TRAINGRAPH_INLINE typename VectorOf<kCount>::type splat(float x) {
   return x - typename VectorOf<kCount>::type{};
 }
 
+// The first `count` lanes of a vector, 0 < count <= kLanes; what lies behind them is never touched.
+class Partial {
+ public:
+  explicit Partial(std::int64_t count) {
+#if defined(__AVX512F__)
+    mask_ = static_cast<__mmask16>((1u << count) - 1);
+#elif defined(__AVX__)
+    for (int i = 0; i < kLanes; ++i) mask_[i] = i < count ? -1 : 0;
+#else
+    count_ = count;
+#endif
+  }
+
+  // Other lanes become zero.
+  TRAINGRAPH_INLINE Vector load(const float* x) const {
+#if defined(__AVX512F__)
+    return _mm512_maskz_loadu_ps(mask_, x);
+#elif defined(__AVX__)
+    return _mm256_maskload_ps(x, reinterpret_cast<__m256i>(mask_));
+#else
+    Vector v{};
+    for (int i = 0; i < kLanes; ++i) {
+      if (i < count_) v[i] = x[i];
+    }
+    return v;
+#endif
+  }
+  TRAINGRAPH_INLINE void store(float* x, Vector v) const {
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(x, mask_, v);
+#elif defined(__AVX__)
+    _mm256_maskstore_ps(x, reinterpret_cast<__m256i>(mask_), v);
+#else
+    for (int i = 0; i < kLanes; ++i) {
+      if (i < count_) x[i] = v[i];
+    }
+#endif
+  }
+
+ private:
+#if defined(__AVX512F__)
+  __mmask16 mask_;
+#elif defined(__AVX__)
+  Integers mask_;
+#else
+  std::int64_t count_;
+#endif
+};
+
+// Lanes [kFirst, kFirst + kCount) of a wider vector.
+template <int kFirst, int kCount, class V, int... kI>
+TRAINGRAPH_INLINE typename VectorOf<kCount>::type part(V v, std::integer_sequence<int, kI...>) {
+  return __builtin_shufflevector(v, v, (kFirst + kI)...);
+}
+
+// Four lanes that sum up to the sum of all, halves added to halves.
+template <int kCount = kLanes>
+TRAINGRAPH_INLINE VectorOf<4>::type quarter_sum(typename VectorOf<kCount>::type v) {
+  using Four = std::make_integer_sequence<int, 4>;
+  if constexpr (kCount == 16) {
+    using Eight = std::make_integer_sequence<int, 8>;
+    const auto half = part<0, 8>(v, Eight{}) + part<8, 8>(v, Eight{});
+    return part<0, 4>(half, Four{}) + part<4, 4>(half, Four{});
+  } else if constexpr (kCount == 8) {
+    return part<0, 4>(v, Four{}) + part<4, 4>(v, Four{});
+  } else {
+    return v;
+  }
+}
+
 // The sum of the lanes in a fixed order.
 TRAINGRAPH_INLINE float sum_of(Vector v) {
-  float halves[kLanes];
-  store(halves, v);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) halves[i] += halves[i + width];
+  const VectorOf<4>::type four = quarter_sum(v);
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+// The sums of four vectors, each in the order of sum_of.
+TRAINGRAPH_INLINE VectorOf<4>::type sums_of(Vector a, Vector b, Vector c, Vector d) {
+  const auto p = quarter_sum(a), q = quarter_sum(b), r = quarter_sum(c), s = quarter_sum(d);
+  const auto pq = __builtin_shufflevector(p, q, 0, 1, 4, 5) +
+                  __builtin_shufflevector(p, q, 2, 3, 6, 7);  // a02 a13 b02 b13
+  const auto rs =
+      __builtin_shufflevector(r, s, 0, 1, 4, 5) + __builtin_shufflevector(r, s, 2, 3, 6, 7);
+  return __builtin_shufflevector(pq, rs, 0, 2, 4, 6) + __builtin_shufflevector(pq, rs, 1, 3, 5, 7);
+}
+
+// One round of a transposition: exchanges the off-diagonal squares of side kStep of two rows.
+template <int kStep, int... kI>
+TRAINGRAPH_INLINE void exchange(Vector& a, Vector& b, std::integer_sequence<int, kI...>) {
+  const Vector low =
+      __builtin_shufflevector(a, b, ((kI & kStep) == 0 ? kI : kLanes + kI - kStep)...);
+  b = __builtin_shufflevector(a, b, ((kI & kStep) == 0 ? kI + kStep : kLanes + kI)...);
+  a = low;
+}
+
+template <int kStep = 1>
+TRAINGRAPH_INLINE void transpose(Vector (&rows)[kLanes]) {
+  if constexpr (kStep < kLanes) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) {
+      if ((i & kStep) == 0) {
+        exchange<kStep>(rows[i], rows[i + kStep], std::make_integer_sequence<int, kLanes>{});
+      }
+    }
+    transpose<2 * kStep>(rows);
   }
-  return halves[0];
 }
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA

@@ -1,0 +1,188 @@
+// Matrix products that stay in the caches: a library's call and its threads would cost more than
+// the arithmetic.
+#include <algorithm>
+#include <optional>
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/isa/matrix.h"
+#include "backends/cpu/isa_select.h"
+#include "backends/cpu/parallel.h"
+
+namespace traingraph::cpu {
+namespace {
+
+constexpr double kMostMultiplications = 2.2e6;
+constexpr std::int64_t kLongestInner = 4096;  // sums are float32
+// Rows up to which packing b transposed costs more than it gains, if sums are long enough.
+constexpr std::int64_t kFewRows = 4;
+constexpr std::int64_t kLongDots = 32;
+
+const ir::MatmulAttributes& attributes_of(const ir::Node& node) {
+  return std::get<ir::MatmulAttributes>(node.attributes);
+}
+
+struct Extents {
+  std::int64_t matrices, m, n, k;
+};
+
+Extents extents_of(const ir::Graph& graph, const ir::Node& node) {
+  const Shape& a = graph.type(node.inputs[0]).shape;
+  const Shape& y = graph.type(node.outputs[0]).shape;
+  const std::int64_t m = y[y.size() - 2];
+  const std::int64_t n = y[y.size() - 1];
+  const std::int64_t k = a[a.size() - (attributes_of(node).transpose_a ? 2 : 1)];
+  return {element_count(y) / std::max<std::int64_t>(1, m * n), m, n, k};
+}
+
+struct Ending {
+  bool bias = false;
+  bool relu = false;
+};
+
+// The lists this kernel ends with: [add(result, input 1)] [relu].
+std::optional<Ending> ending_of(const ir::ScalarList& list) {
+  Ending ending;
+  if (list.empty()) return ending;
+  if (list.inputs > 2 || list.results != std::vector<int>{list.registers() - 1}) return {};
+  std::size_t next = 0;
+  int current = 0;
+  if (list.inputs == 2) {
+    const ir::Instruction& code = list.code[next++];
+    if (code.function != ir::Scalar::add || code.x + code.y != 1 || code.x * code.y != 0) return {};
+    ending.bias = true;
+    current = 2;
+  }
+  if (next < list.code.size()) {
+    const ir::Instruction& code = list.code[next++];
+    if (code.function != ir::Scalar::relu || code.x != current) return {};
+    ending.relu = true;
+  }
+  if (next != list.code.size()) return {};
+  return ending;
+}
+
+bool is_bias(const Shape& shape, std::int64_t columns) {
+  return !shape.empty() && shape.back() == columns && element_count(shape) == columns;
+}
+
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  for (ir::ValueId id : node.inputs) {
+    if (graph.type(id).data_type != DataType::kFloat32) {
+      return Support::no("own matrix loops take float32");
+    }
+  }
+  const Extents e = extents_of(graph, node);
+  const double work = static_cast<double>(e.matrices) * static_cast<double>(e.m) *
+                      static_cast<double>(e.n) * static_cast<double>(e.k);
+  if (work > kMostMultiplications || e.k > kLongestInner) {
+    return Support::no("larger than own matrix loops take");
+  }
+  const Shape& a = graph.type(node.inputs[0]).shape;
+  const Shape& b = graph.type(node.inputs[1]).shape;
+  if (e.matrices > 1 && !std::equal(a.begin(), a.end() - 2, b.begin(), b.end() - 2)) {
+    return Support::no("own matrix loops do not stretch leading axes");
+  }
+  const std::optional<Ending> ending = ending_of(attributes_of(node).epilogue);
+  if (!ending) return Support::no("own matrix loops end with a bias and relu at most");
+  if (ending->bias && !is_bias(graph.type(node.inputs[2]).shape, e.n)) {
+    return Support::no("own matrix loops add a row of " + std::to_string(e.n));
+  }
+  return {};
+}
+
+bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
+           const std::vector<ir::ValueId>& extra) {
+  const std::optional<Ending> ending = ending_of(list);
+  if (!ending || list.empty() || !attributes_of(node).epilogue.empty()) return false;
+  return !ending->bias ||
+         (extra.size() == 1 && graph.type(extra[0]).data_type == DataType::kFloat32 &&
+          is_bias(graph.type(extra[0]).shape, extents_of(graph, node).n));
+}
+
+class SmallMatmul final : public Kernel {
+ public:
+  SmallMatmul(const ir::Graph& graph, const ir::Node& node)
+      : loops_(*loops().matrix),
+        extents_(extents_of(graph, node)),
+        a_(node.inputs[0]),
+        b_(node.inputs[1]),
+        y_(node.outputs[0]),
+        workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())) {
+    const ir::MatmulAttributes& attributes = attributes_of(node);
+    const Ending ending = *ending_of(attributes.epilogue);
+    bias_ = ending.bias ? node.inputs[2] : ir::kNone;
+    const bool ta = attributes.transpose_a;
+    product_ = {extents_.m,
+                extents_.n,
+                extents_.k,
+                ta ? 1 : extents_.k,
+                ta ? extents_.m : 1,
+                attributes.transpose_b,
+                static_cast<float>(attributes.alpha),
+                ending.relu};
+    dots_ = product_.b_transposed && product_.a_inner == 1 && extents_.m <= kFewRows &&
+            extents_.k >= kLongDots;
+    panels_ = (extents_.n + loops_.panel_columns - 1) / loops_.panel_columns;
+    const double multiplications = static_cast<double>(extents_.matrices * extents_.m) *
+                                   static_cast<double>(extents_.n * extents_.k);
+    threads_ = threads_for(multiplications / 30);
+    packs_ = product_.b_transposed && !dots_;
+  }
+
+  // Panels of b transposed, one per task: (K, panel columns).
+  std::size_t workspace_bytes() const override {
+    return packs_ ? static_cast<std::size_t>(tasks() * panel_floats()) * sizeof(float) : 0;
+  }
+
+  void run(Pointers pointers) override {
+    const float* a = reinterpret_cast<const float*>(pointers[a_]);
+    const float* b = reinterpret_cast<const float*>(pointers[b_]);
+    float* y = reinterpret_cast<float*>(pointers[y_]);
+    const float* bias =
+        bias_ == ir::kNone ? nullptr : reinterpret_cast<const float*>(pointers[bias_]);
+    float* packed = packs_ ? reinterpret_cast<float*>(pointers[workspace_]) : nullptr;
+    const std::int64_t width = loops_.panel_columns;
+    parallel_for(tasks(), threads_, [&](std::int64_t task) {
+      const std::int64_t matrix = task / panels_;
+      const std::int64_t column = task % panels_ * width;
+      const std::int64_t columns = std::min(width, extents_.n - column);
+      const float* left = a + matrix * extents_.m * extents_.k;
+      const float* right = b + matrix * extents_.k * extents_.n;
+      float* to = y + matrix * extents_.m * extents_.n;
+      if (dots_) {
+        loops_.dots(product_, left, right, bias, to, column, columns);
+      } else {
+        loops_.panel(product_, left, right, bias, to, column, columns,
+                     packs_ ? packed + task * panel_floats() : nullptr);
+      }
+    });
+  }
+
+ private:
+  std::int64_t tasks() const { return extents_.matrices * panels_; }
+  std::int64_t panel_floats() const { return extents_.k * loops_.panel_columns; }
+
+  const MatrixLoops& loops_;
+  Extents extents_;
+  MatrixProduct product_{};
+  ir::ValueId a_, b_, y_, bias_ = ir::kNone;
+  std::size_t workspace_;
+  std::int64_t panels_ = 1;
+  int threads_ = 1;
+  bool dots_ = false;
+  bool packs_ = false;
+};
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  return std::make_unique<SmallMatmul>(graph, node);
+}
+
+}  // namespace
+
+const std::vector<KernelEntry>& small_matmul_entries() {
+  static const std::vector<KernelEntry> entries = {
+      KernelEntry{ir::Op::matmul, supports, make, nullptr, fuses}};
+  return entries;
+}
+
+}  // namespace traingraph::cpu
