@@ -102,6 +102,11 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   void add_inputs(const NamedTensors& inputs, const NamedTensors& loss_labels = {},
                   const NamedTensors& loss_label_weights = {});
   void add_outputs(const NamedTensors& outputs);
+  // What was declared so far.
+  const NamedTensors& inputs() const;
+  const NamedTensors& loss_labels() const;
+  const NamedTensors& loss_label_weights() const;
+  const NamedTensors& outputs() const;
   void compile(CompilationOptions options, const Device& device);
   // Bytes of saved, gradient, transient and workspace memory; known after compile.
   std::size_t device_memory_size() const;

@@ -69,6 +69,13 @@ void ExecutableGraph::add_outputs(const NamedTensors& outputs) {
   ++state_->changes;
 }
 
+const NamedTensors& ExecutableGraph::inputs() const { return state_->inputs; }
+const NamedTensors& ExecutableGraph::loss_labels() const { return state_->loss_labels; }
+const NamedTensors& ExecutableGraph::loss_label_weights() const {
+  return state_->loss_label_weights;
+}
+const NamedTensors& ExecutableGraph::outputs() const { return state_->outputs; }
+
 void ExecutableGraph::compile(CompilationOptions options, const Device& device) {
   const Backend& backend = backend_named(device.backend());
   const std::optional<Device> device_before = state_->device;
