@@ -143,39 +143,82 @@ dnnl::primitive_desc create(const Problem& p, const Descriptions& d, const memor
                                                             hint, attributes);
 }
 
+// What the operands are called at execution.
+struct Names {
+  int x, weights, y;
+};
+
+Names names_of(Op op) {
+  if (op == Op::convolution) return {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+  if (op == Op::convolution_gradient_data) {
+    return {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST};
+  }
+  return {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST};
+}
+
+Descriptions descriptions_of(Op op, const dnnl::primitive_desc& primitive) {
+  auto md = [&](int name) { return primitive.query_md(dnnl::query::exec_arg_md, name); };
+  const Names names = names_of(op);
+  return {md(names.x), md(names.weights), md(names.y)};
+}
+
 // --- layouts -----------------------------------------------------------------------------------
 
 struct Layouts {
   Layout x, weights, y;
+  bool operator==(const Layouts&) const = default;
 };
 
-Layouts layouts_from(const Problem& p, const dnnl::primitive_desc& primitive) {
-  auto md = [&](int argument) { return primitive.query_md(dnnl::query::exec_arg_md, argument); };
-  const bool dx = p.op == Op::convolution_gradient_data;
-  const bool dw = p.op == Op::convolution_gradient_weights;
-  const int x = dx ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
-  const int weights = dw ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
-  const int y = dx || dw ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST;
-  // Plain where the choice cannot be said as a layout.
-  return {layout_of(md(x)).value_or(Layout{}), weights_layout(p, md(weights)).value_or(Layout{}),
-          layout_of(md(y)).value_or(Layout{})};
+// Nothing where the primitive's choice cannot be said as layouts.
+std::optional<Layouts> layouts_of(const Problem& p, const dnnl::primitive_desc& primitive) {
+  const Descriptions d = descriptions_of(p.op, primitive);
+  const auto x = layout_of(d.x), weights = weights_layout(p, d.weights), y = layout_of(d.y);
+  if (!x || !weights || !y) return {};
+  return Layouts{*x, *weights, *y};
 }
 
-// A gradient takes the forward's activations where oneDNN has a fast kernel for them: one more
-// reorder costs more than the difference between two such kernels.
+// The primitive over these layouts. Where an extent is 1 several names mean the same memory, and
+// oneDNN knows its fast kernels by one of them only: then it names them itself.
+dnnl::primitive_desc create_over(const Problem& p, const Layouts& layouts, const memory::desc* bias,
+                                 const dnnl::primitive_attr& attributes) {
+  const Descriptions d{*describe(p.x, layouts.x), *describe_weights(p, layouts.weights),
+                       *describe(p.y, layouts.y)};
+  const Descriptions any = any_layout(p);
+  dnnl::primitive_desc primitive = create(p, d, bias, attributes);
+  for (const Descriptions& open : {Descriptions{d.x, any.weights, d.y}, any}) {
+    if (!is_plain_loop(primitive)) return primitive;
+    const dnnl::primitive_desc other = create(p, open, bias, attributes);
+    if (!is_plain_loop(other) && layouts_of(p, other) == layouts) return other;
+  }
+  return primitive;
+}
+
+// A gradient takes the forward's layouts, or at least its activations, where oneDNN has a fast
+// kernel for them. Each candidate is judged by the primitive that its layouts give in the end.
 Layouts choose(const Problem& p) {
   const ThreadScope scope(p.threads());
   const auto attributes = onednn_attributes();
+  std::vector<Descriptions> candidates;
+  const Descriptions any = any_layout(p);
   if (p.op != Op::convolution) {
     const Problem forward{Op::convolution, p.x, p.weights, p.y, p.attributes};
-    const Layouts f = layouts_from(forward, create(forward, any_layout(p), nullptr, attributes));
-    Descriptions d = any_layout(p);
-    d.x = *describe(p.x, f.x);
-    d.y = *describe(p.y, f.y);
-    const auto primitive = create(p, d, nullptr, attributes);
-    if (is_specialised(primitive)) return layouts_from(p, primitive);
+    const Layouts f = choose(forward);
+    const memory::desc x = *describe(p.x, f.x), y = *describe(p.y, f.y);
+    candidates.push_back({x, *describe_weights(p, f.weights), y});
+    candidates.push_back({x, any.weights, y});
   }
-  return layouts_from(p, create(p, any_layout(p), nullptr, attributes));
+  candidates.push_back(any);
+  candidates.push_back({*describe(p.x, {}), any.weights, *describe(p.y, {})});
+  candidates.push_back({*describe(p.x, {}), *describe_weights(p, {}), *describe(p.y, {})});
+  std::optional<Layouts> second;
+  for (const Descriptions& candidate : candidates) {
+    const auto layouts = layouts_of(p, create(p, candidate, nullptr, attributes));
+    if (!layouts) continue;
+    const dnnl::primitive_desc primitive = create_over(p, *layouts, nullptr, attributes);
+    if (is_specialised(primitive)) return *layouts;
+    if (!second && !is_plain_loop(primitive)) second = layouts;
+  }
+  return second.value_or(Layouts{});
 }
 
 std::string key_of(const Problem& p) {
@@ -264,9 +307,8 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
   const Operands o = operands_of(node);
   const Epilogue epilogue = *epilogue_of(p.attributes.epilogue);
   return guarded(ir::name(node.op), [&] {
-    const Descriptions d{*describe(p.x, graph.value(o.x).layout),
-                         *describe_weights(p, graph.value(o.weights).layout),
-                         *describe(p.y, graph.value(o.y).layout)};
+    const Layouts layouts{graph.value(o.x).layout, graph.value(o.weights).layout,
+                          graph.value(o.y).layout};
     const memory::desc bias = describe_strided({p.weights[0]}, {1});
     const ThreadScope scope(p.threads());
     auto primitive_with = [&](bool parametric) {
@@ -274,7 +316,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
       epilogue.append_function(operations, parametric);
       dnnl::primitive_attr attributes = onednn_attributes();
       if (operations.len() > 0) attributes.set_post_ops(operations);
-      return create(p, d, epilogue.bias ? &bias : nullptr, attributes);
+      return create_over(p, layouts, epilogue.bias ? &bias : nullptr, attributes);
     };
     bool parametric = epilogue.relu;
     dnnl::primitive_desc primitive = primitive_with(parametric);
@@ -282,12 +324,10 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
       parametric = false;
       primitive = primitive_with(parametric);
     }
-    const bool dx = p.op == Op::convolution_gradient_data;
-    const bool dw = p.op == Op::convolution_gradient_weights;
+    const Names names = names_of(p.op);
+    const Descriptions d = descriptions_of(p.op, primitive);
     std::vector<Argument> arguments = {
-        {dx ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, o.x, d.x},
-        {dw ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, o.weights, d.weights},
-        {dx || dw ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, o.y, d.y}};
+        {names.x, o.x, d.x}, {names.weights, o.weights, d.weights}, {names.y, o.y, d.y}};
     if (epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, node.inputs[2], bias});
     if (parametric) arguments.push_back(relu_slope(p.y.size()));
     return make_primitive_kernel(graph, node, ir::name(node.op), dnnl::primitive(primitive.get()),
