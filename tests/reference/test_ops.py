@@ -1,4 +1,5 @@
-"""Ops of softmax, cross entropy, data movement and dropout on the reference loops."""
+"""Ops of softmax, cross entropy, data movement and dropout: the reference loops in float64, and
+every backend in float32 against them."""
 
 import numpy as np
 import pytest
@@ -170,6 +171,46 @@ def test_dropout_mask_depends_on_seed_and_step_alone():
     for other in (mask(x, 1, 2), mask(x, 2, 1)):
         assert 0.3 < (other != base).mean() < 0.45  # independent: 2 * 0.25 * 0.75 = 0.375
     assert abs(base.mean() - 0.75) < 0.03
+
+
+def samples():
+    """(op, attributes, float32 and integer arrays, inputs with a gradient)"""
+
+    def array(*shape):
+        return RNG.normal(size=shape).astype(np.float32)
+
+    for shape, axis in [((3, 5), 1), ((4, 3), 0), ((2, 3, 2, 2), 1), ((2, 70), 1)]:
+        for logarithm in (False, True):
+            yield "softmax", {"axis": axis, "logarithm": logarithm}, [array(*shape)], [0]
+    for shape in [*SHAPES, (3, 70), (9, 10)]:
+        position = (shape[0], 1, *shape[2:])
+        for smoothing in (0.0, 0.1):
+            attributes = {"smoothing": smoothing}
+            distribution = softmax(array(*shape), 1)
+            yield "softmax_cross_entropy", attributes, [array(*shape), distribution], [0]
+            for dtype in (np.int32, np.int64):
+                labels = RNG.integers(-1, shape[1], position).astype(dtype)
+                yield "softmax_cross_entropy", attributes, [array(*shape), labels], [0]
+    for axis in (0, 1, 2):
+        yield "concatenate", {"axis": axis}, [array(2, 3, 4), array(2, 3, 4)], [0, 1]
+    yield "transpose", {"axes": (0, 3, 1, 2)}, [array(2, 3, 4, 5)], [0]
+    yield "dropout", {"rate": 0.3, "seed": 5}, [array(3, 50), np.array(2)], [0]
+
+
+@pytest.mark.parametrize("backend", testing.backends())
+@pytest.mark.parametrize(("op", "attributes", "arrays", "wanted"), list(samples()))
+def test_float32(op, attributes, arrays, wanted, backend):
+    wide = [a.astype(np.float64) if a.dtype == np.float32 else a for a in arrays]
+    expected = forward(op, attributes, wide)
+    for got, right in zip(forward(op, attributes, arrays, backend), expected, strict=True):
+        np.testing.assert_allclose(got, right, rtol=3e-6, atol=3e-6)
+    cotangents = [np.linspace(-1, 1, expected[0].size).reshape(expected[0].shape)]
+    cotangents += [None] * (len(expected) - 1)
+    single = [None if c is None else c.astype(np.float32) for c in cotangents]
+    slopes = gradients(op, attributes, wide, cotangents, wanted)
+    found = gradients(op, attributes, arrays, single, wanted, backend)
+    for got, right in zip(found, slopes, strict=True):
+        np.testing.assert_allclose(got, right, rtol=3e-6, atol=3e-6)
 
 
 @pytest.mark.parametrize(

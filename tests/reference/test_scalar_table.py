@@ -196,36 +196,41 @@ def expected(name, arrays, p, q):
     return ROWS[name].value(*[*arrays, None, None][:2], p, q)
 
 
-def evaluate(name, arrays, p=0.0, q=0.0):
-    return forward("elementwise", scalar_list(name, len(arrays), p, q), arrays)[0]
+def evaluate(name, arrays, p=0.0, q=0.0, backend="reference"):
+    return forward("elementwise", scalar_list(name, len(arrays), p, q), arrays, backend)[0]
 
 
-def derivative(name, arrays, p=0.0, q=0.0, operand=0):
+def derivative(name, arrays, p=0.0, q=0.0, operand=0, dy=1.0, backend="reference"):
     attributes = scalar_list(name, len(arrays), p, q)
-    ones = np.ones_like(arrays[0])
-    return gradients("elementwise", attributes, arrays, [ones], [operand])[0]
+    cotangent = np.full_like(arrays[0], dy)
+    return gradients("elementwise", attributes, arrays, [cotangent], [operand], backend)[0]
+
+
+# The oracle in both of its types, other backends in float32.
+everywhere = pytest.mark.parametrize(
+    ("backend", "dtype"),
+    [("reference", "float64"), *((name, "float32") for name in testing.backends())],
+)
 
 
 def test_every_row_is_covered():
     assert set(ROWS) == set(TABLE)
 
 
+@everywhere
 @pytest.mark.parametrize(("name", "p", "q"), CASES)
-def test_value(name, p, q):
+def test_value(name, p, q, backend, dtype):
     if name == "constant":
         attributes = scalar_list(name, 0, p)
         attributes["shape"] = [3]
-        np.testing.assert_array_equal(forward("elementwise", attributes, [])[0], [p] * 3)
+        np.testing.assert_array_equal(forward("elementwise", attributes, [], backend)[0], [p] * 3)
         return
     arrays = operands(name, p, q)
-    np.testing.assert_allclose(
-        evaluate(name, arrays, p, q), expected(name, arrays, p, q), rtol=1e-13, atol=1e-14
-    )
-    single = [a.astype(np.float32) for a in arrays]
-    wide = [a.astype(np.float64) for a in single]
-    np.testing.assert_allclose(
-        evaluate(name, single, p, q), expected(name, wide, p, q), rtol=2e-6, atol=2e-6
-    )
+    arrays = [a.astype(dtype) for a in arrays]
+    wide = [a.astype(np.float64) for a in arrays]
+    bounds = {"rtol": 1e-13, "atol": 1e-14} if dtype == "float64" else {"rtol": 2e-6, "atol": 2e-6}
+    found = evaluate(name, arrays, p, q, backend)
+    np.testing.assert_allclose(found, expected(name, wide, p, q), **bounds)
 
 
 @pytest.mark.parametrize(("name", "p", "q"), [c for c in CASES if any(TABLE[c[0]][1:])])
@@ -263,9 +268,11 @@ KINKS = [
 ]
 
 
+@everywhere
 @pytest.mark.parametrize(("name", "p", "q", "x", "slope"), KINKS)
-def test_kink(name, p, q, x, slope):
-    assert derivative(name, [np.array([float(x)])], p, q)[0] == pytest.approx(slope, abs=1e-15)
+def test_kink(name, p, q, x, slope, backend, dtype):
+    found = derivative(name, [np.full(19, x, dtype)], p, q, backend=backend)
+    np.testing.assert_allclose(found, np.full(19, slope), rtol=2e-7, atol=0)
 
 
 @pytest.mark.parametrize("name", ["minimum", "maximum"])
@@ -276,43 +283,54 @@ def test_tie_shares_the_gradient(name):
 
 
 VALUES = [c for c in CASES if TABLE[c[0]][0] > 0 and not c[0].endswith("_gradient")]
+# Immediates that make the function constant, and with it the gradient 0.
+CONSTANT = [("clip", 1, 1), ("clip", 1, -1), ("tanh", 0, 1)]
 
 
+def with_nan(count, dtype, operand):
+    """Numbers with a NaN in places of one operand: alone in a vector, and in its last part."""
+    arrays = [np.full(37, 0.75, dtype) for _ in range(count)]
+    places = np.zeros(37, bool)
+    places[[2, 17, 36]] = True
+    arrays[operand][places] = np.nan
+    return arrays, places
+
+
+@everywhere
 @pytest.mark.parametrize(("name", "p", "q"), VALUES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_nan_propagates(name, p, q, dtype):
-    for k in range(TABLE[name][0]):
-        arrays = [np.full(1, 0.75, dtype) for _ in range(TABLE[name][0])]
-        arrays[k][:] = np.nan
-        assert np.isnan(evaluate(name, arrays, p, q)).all()
+def test_nan_propagates(name, p, q, backend, dtype):
+    for operand in range(TABLE[name][0]):
+        arrays, places = with_nan(TABLE[name][0], dtype, operand)
+        found = evaluate(name, arrays, p, q, backend)
+        np.testing.assert_array_equal(np.isnan(found), places)
 
 
-def test_nan_gradient_reaches_the_source():
-    """A NaN in the result makes the next layer's gradient NaN; no function may stop it there."""
-    for name, p, q in VALUES:
-        constant = (name in ("clip", "tanh")) and p in (0, q, -q)
-        if not TABLE[name][1] or constant:
-            continue
-        arrays = [np.full(1, 0.75) for _ in range(TABLE[name][0])]
-        arrays[0][:] = np.nan
-        attributes = scalar_list(name, len(arrays), p, q)
-        found = gradients("elementwise", attributes, arrays, [np.full(1, np.nan)], [0])[0]
-        assert np.isnan(found).all(), name
+@everywhere
+@pytest.mark.parametrize(("name", "p", "q"), [c for c in VALUES if TABLE[c[0]][1]])
+def test_nan_gradient_reaches_the_source(name, p, q, backend, dtype):
+    """A NaN makes the gradients of later layers NaN; no function may stop them at its own NaN."""
+    if (name, p, q) in CONSTANT:
+        return
+    arrays, places = with_nan(TABLE[name][0], dtype, 0)
+    found = derivative(name, arrays, p, q, dy=np.nan, backend=backend)
+    assert np.isnan(found[places]).all()
 
 
 BOUNDED = ["sigmoid", "hard_sigmoid", "tanh", "soft_sign", "log_sigmoid", "selu", "gelu"]
 BOUNDED += ["soft_plus", "elu", "relun", "celu", "tanh_shrink", "hard_swish", "relu", "clip"]
 
 
+@everywhere
 @pytest.mark.parametrize("name", BOUNDED)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_large_arguments_stay_finite(name, dtype):
+def test_large_arguments_stay_finite(name, backend, dtype):
     x = np.array([-1e6, -1e3, -100, -40, 40, 100, 1e3, 1e6], dtype)
     p, q = (0.5, 1.0) if name != "soft_plus" else (1.0, 1.0)
     with np.errstate(over="ignore"):
         wide = expected(name, [x.astype(np.float64)], p, q)
-    np.testing.assert_allclose(evaluate(name, [x], p, q), wide, rtol=1e-6, atol=1e-30)
-    assert np.isfinite(derivative(name, [x], p, q)).all()
+    found = evaluate(name, [x], p, q, backend)
+    # float32 may flush what is below its smallest normal number
+    np.testing.assert_allclose(found, wide, rtol=1e-6, atol=1e-30 if dtype == "float64" else 2e-38)
+    assert np.isfinite(derivative(name, [x], p, q, backend=backend)).all()
 
 
 def test_sigmoid_cross_entropy_at_large_logits():
