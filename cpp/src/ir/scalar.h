@@ -48,6 +48,10 @@ std::string to_string(const ScalarList& list);
 // input numbers in order.
 ScalarList without_dead_code(const ScalarList& list, std::vector<int>& kept);
 
+// The same list with constants folded, identities skipped and equal results computed once.
+// Inputs and results keep their numbers.
+ScalarList simplified(const ScalarList& list);
+
 // The consumer's input `input` is the producer's result `result`: one list with the producer's
 // inputs first, then the consumer's others. Results: the consumer's, then those of the producer
 // listed in `keep`.

@@ -57,7 +57,7 @@ void gradient(Gradient& g) {
     operands.push_back(g.result_gradient(k));
   }
   std::vector<int> kept;
-  ScalarList list = ir::without_dead_code(full, kept);
+  ScalarList list = ir::without_dead_code(ir::simplified(full), kept);
   std::vector<ValueId> inputs;
   for (int k : kept) {
     ValueId operand = operands[static_cast<std::size_t>(k)];
@@ -66,13 +66,23 @@ void gradient(Gradient& g) {
     inputs.push_back(operand);
   }
   // The result's shape, even where only smaller operands are read.
-  const Type& type = g.graph.type(g.result(0));
+  const Type type = g.graph.type(g.result(0));
+  // Operands often share one gradient (both of an addition): it is one result.
+  const std::vector<int> registers = list.results;
+  std::vector<int> distinct;
+  for (int reg : registers) {
+    if (std::find(distinct.begin(), distinct.end(), reg) == distinct.end()) distinct.push_back(reg);
+  }
+  list.results = distinct;
   ElementwiseAttributes attributes{std::move(list), type.shape, type.batched};
   const ir::NodeId node = apply(g.graph, ir::Op::elementwise, attributes, std::move(inputs));
   std::size_t k = 0;
   for (std::size_t i = 0; i < g.node.inputs.size(); ++i) {
     if (!g.wants(i)) continue;
-    g.set(i, reduce_to(g.graph, g.graph.node(node).outputs[k++], g.graph.type(g.input(i))));
+    const auto at = std::find(distinct.begin(), distinct.end(), registers[k++]);
+    const ValueId gradient =
+        g.graph.node(node).outputs[static_cast<std::size_t>(at - distinct.begin())];
+    g.set(i, reduce_to(g.graph, gradient, g.graph.type(g.input(i))));
   }
 }
 

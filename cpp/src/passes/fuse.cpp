@@ -49,6 +49,16 @@ class Fusion {
     return count;
   }
 
+  // A reshape of a constant is the same constant, so it may be looked through.
+  NodeId constant_behind(NodeId id) const {
+    NodeId behind = id;
+    while (behind != kNone && graph_.node(behind).op == Op::reshape) {
+      behind = graph_.value(graph_.node(behind).inputs[0]).producer;
+    }
+    const bool constant = is_elementwise(behind) && graph_.node(behind).inputs.empty();
+    return constant ? behind : id;
+  }
+
   // Joins elementwise producers into node `id` until none fits.
   void join_producers(NodeId id) {
     if (!is_elementwise(id)) return;
@@ -60,7 +70,7 @@ class Fusion {
   bool join(NodeId consumer_id, std::size_t input) {
     Node& consumer = graph_.node(consumer_id);
     const ValueId value = consumer.inputs[input];
-    const NodeId producer_id = graph_.value(value).producer;
+    const NodeId producer_id = constant_behind(graph_.value(value).producer);
     if (!is_elementwise(producer_id)) return false;
     const Node& producer = graph_.node(producer_id);
     auto& consumer_attributes = std::get<ElementwiseAttributes>(consumer.attributes);
@@ -84,19 +94,38 @@ class Fusion {
     ElementwiseAttributes attributes;
     attributes.shape = type.shape;
     attributes.shape_batched = type.batched;
-    attributes.list = ir::joined(producer_attributes.list, 0, consumer_attributes.list,
-                                 static_cast<int>(input), {});
+    attributes.list = ir::simplified(ir::joined(
+        producer_attributes.list, 0, consumer_attributes.list, static_cast<int>(input), {}));
     std::vector<ValueId> inputs(producer.inputs);
     for (std::size_t k = 0; k < consumer.inputs.size(); ++k) {
       if (k != input) inputs.push_back(consumer.inputs[k]);
     }
     merge_repeated(attributes.list, inputs);
+    drop_unread(attributes.list, inputs);
     consumer.inputs = std::move(inputs);
     consumer.attributes = std::move(attributes);
-    if (uses(value) == 0 && !graph_.value(value).keep) {
-      dead_[static_cast<std::size_t>(producer_id)] = true;
-    }
+    bury(value);
     return true;
+  }
+
+  // Marks the producer of a value nobody reads as dead, and what only it has read.
+  void bury(ValueId value) {
+    const NodeId id = graph_.value(value).producer;
+    if (id == kNone || dead_[static_cast<std::size_t>(id)]) return;
+    for (ValueId output : graph_.node(id).outputs) {
+      const ir::Value& v = graph_.value(output);
+      if (v.keep || v.writes != kNone || uses(output) > 0) return;
+    }
+    dead_[static_cast<std::size_t>(id)] = true;
+    for (ValueId input : graph_.node(id).inputs) bury(input);
+  }
+
+  static void drop_unread(ScalarList& list, std::vector<ValueId>& inputs) {
+    std::vector<int> kept;
+    list = ir::without_dead_code(list, kept);
+    std::vector<ValueId> read;
+    for (int k : kept) read.push_back(inputs[static_cast<std::size_t>(k)]);
+    inputs = std::move(read);
   }
 
   // The same value read twice becomes one input.
