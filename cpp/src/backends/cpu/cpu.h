@@ -12,5 +12,6 @@ const Backend& backend();
 const std::vector<KernelEntry>& elementwise_entries();
 const std::vector<KernelEntry>& reduce_entries();
 const std::vector<KernelEntry>& small_matmul_entries();
+const std::vector<KernelEntry>& batch_norm_entries();
 
 }  // namespace traingraph::cpu

@@ -5,6 +5,7 @@
 // Own loops exist once per instruction level; which one runs is decided once.
 namespace traingraph::cpu {
 
+struct BatchNormLoops;
 struct ElementwiseLoops;
 struct MatrixLoops;
 struct ReduceLoops;
@@ -14,6 +15,7 @@ struct Loops {
   const ElementwiseLoops* elementwise;
   const ReduceLoops* reduce;
   const MatrixLoops* matrix;
+  const BatchNormLoops* batch_norm;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises

@@ -1,9 +1,9 @@
 // Matrix products that stay in the caches: a library's call and its threads would cost more than
 // the arithmetic.
 #include <algorithm>
-#include <optional>
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/ending.h"
 #include "backends/cpu/isa/matrix.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
@@ -34,33 +34,6 @@ Extents extents_of(const ir::Graph& graph, const ir::Node& node) {
   return {element_count(y) / std::max<std::int64_t>(1, m * n), m, n, k};
 }
 
-struct Ending {
-  bool bias = false;
-  bool relu = false;
-};
-
-// The lists this kernel ends with: [add(result, input 1)] [relu].
-std::optional<Ending> ending_of(const ir::ScalarList& list) {
-  Ending ending;
-  if (list.empty()) return ending;
-  if (list.inputs > 2 || list.results != std::vector<int>{list.registers() - 1}) return {};
-  std::size_t next = 0;
-  int current = 0;
-  if (list.inputs == 2) {
-    const ir::Instruction& code = list.code[next++];
-    if (code.function != ir::Scalar::add || code.x + code.y != 1 || code.x * code.y != 0) return {};
-    ending.bias = true;
-    current = 2;
-  }
-  if (next < list.code.size()) {
-    const ir::Instruction& code = list.code[next++];
-    if (code.function != ir::Scalar::relu || code.x != current) return {};
-    ending.relu = true;
-  }
-  if (next != list.code.size()) return {};
-  return ending;
-}
-
 bool is_bias(const Shape& shape, std::int64_t columns) {
   return !shape.empty() && shape.back() == columns && element_count(shape) == columns;
 }
@@ -84,7 +57,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   }
   const std::optional<Ending> ending = ending_of(attributes_of(node).epilogue);
   if (!ending) return Support::no("own matrix loops end with a bias and relu at most");
-  if (ending->bias && !is_bias(graph.type(node.inputs[2]).shape, e.n)) {
+  if (ending->adds && !is_bias(graph.type(node.inputs[2]).shape, e.n)) {
     return Support::no("own matrix loops add a row of " + std::to_string(e.n));
   }
   return {};
@@ -94,7 +67,7 @@ bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
            const std::vector<ir::ValueId>& extra) {
   const std::optional<Ending> ending = ending_of(list);
   if (!ending || list.empty() || !attributes_of(node).epilogue.empty()) return false;
-  return !ending->bias ||
+  return !ending->adds ||
          (extra.size() == 1 && graph.type(extra[0]).data_type == DataType::kFloat32 &&
           is_bias(graph.type(extra[0]).shape, extents_of(graph, node).n));
 }
@@ -110,7 +83,7 @@ class SmallMatmul final : public Kernel {
         workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())) {
     const ir::MatmulAttributes& attributes = attributes_of(node);
     const Ending ending = *ending_of(attributes.epilogue);
-    bias_ = ending.bias ? node.inputs[2] : ir::kNone;
+    bias_ = ending.adds ? node.inputs[2] : ir::kNone;
     const bool ta = attributes.transpose_a;
     product_ = {extents_.m,
                 extents_.n,

@@ -78,6 +78,19 @@ class Partial {
     return v;
 #endif
   }
+  // v with other lanes zero.
+  TRAINGRAPH_INLINE Vector keep(Vector v) const {
+#if defined(__AVX512F__)
+    return _mm512_maskz_mov_ps(mask_, v);
+#elif defined(__AVX__)
+    return mask_ != 0 ? v : Vector{};
+#else
+    for (int i = 0; i < kLanes; ++i) {
+      if (i >= count_) v[i] = 0;
+    }
+    return v;
+#endif
+  }
   TRAINGRAPH_INLINE void store(float* x, Vector v) const {
 #if defined(__AVX512F__)
     _mm512_mask_storeu_ps(x, mask_, v);

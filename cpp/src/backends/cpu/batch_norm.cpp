@@ -1,0 +1,327 @@
+// Batch normalisation and its gradient over plain, channels-last and blocked layouts. Both read a
+// group of channels, sum over it, and read it again while it is still in a cache.
+//
+// Sums of a chunk are taken about a number near its mean, so that a mean far from 0 costs no digits
+// of the variance; chunks are then joined in float64, always in the same order.
+#include <cmath>
+
+#include "backends/cpu/channel_groups.h"
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/ending.h"
+#include "backends/cpu/isa_select.h"
+#include "backends/cpu/parallel.h"
+
+namespace traingraph::cpu {
+namespace {
+
+const ir::BatchNormAttributes& attributes_of(const ir::Node& node) {
+  return std::get<ir::BatchNormAttributes>(node.attributes);
+}
+
+// The gradient's prologue relu_gradient(dy, y), its operands in any order: which operand is which.
+struct Prologue {
+  ir::ValueId dy;
+  ir::ValueId result = ir::kNone;
+};
+
+bool is_relu_gradient(const ir::ScalarList& list) {
+  return list.inputs == 2 && list.code.size() == 1 && list.results == std::vector<int>{2} &&
+         list.code[0].function == ir::Scalar::relu_gradient && list.code[0].x != list.code[0].y;
+}
+
+Prologue prologue_of(const ir::Node& node) {
+  const ir::ScalarList& list = attributes_of(node).epilogue;
+  if (list.empty()) return {node.inputs[0]};
+  const bool swapped = list.code[0].x == 1;
+  return {swapped ? node.inputs[5] : node.inputs[0], swapped ? node.inputs[0] : node.inputs[5]};
+}
+
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  for (const auto* operands : {&node.inputs, &node.outputs}) {
+    for (ir::ValueId id : *operands) {
+      if (graph.type(id).data_type != DataType::kFloat32) {
+        return Support::no("own batch norm loops take float32");
+      }
+    }
+  }
+  const ir::ScalarList& list = attributes_of(node).epilogue;
+  if (list.empty()) return {};
+  const bool forward = node.op == ir::Op::batch_norm;
+  if (forward ? !ending_of(list).has_value() : !is_relu_gradient(list)) {
+    return Support::no("own batch norm loops do not take this list");
+  }
+  // All operands of the list have the tensor's shape.
+  const Shape& shape = graph.type(node.outputs[0]).shape;
+  for (std::size_t i = forward ? 3 : 5; i < node.inputs.size(); ++i) {
+    if (graph.type(node.inputs[i]).shape != shape) {
+      return Support::no("own batch norm loops do not stretch operands of a list");
+    }
+  }
+  return {};
+}
+
+bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
+           const std::vector<ir::ValueId>& extra) {
+  const bool forward = node.op == ir::Op::batch_norm;
+  if (list.empty() || !attributes_of(node).epilogue.empty()) return false;
+  if (forward ? !ending_of(list).has_value() : !is_relu_gradient(list)) return false;
+  const ir::Type& type = graph.type(node.outputs[0]);
+  for (ir::ValueId id : extra) {
+    if (graph.type(id).shape != type.shape || graph.type(id).data_type != type.data_type) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// All tensors of x's shape take x's layout.
+LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
+  const ir::Value& x = graph.value(node.inputs[node.op == ir::Op::batch_norm ? 0 : 1]);
+  const Shape& shape = x.type.shape;
+  const ir::Layout layout = ChannelGroups::takes(shape, x.layout) ? x.layout : ir::Layout{};
+  LayoutChoice choice = plain_layouts(node);
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (graph.type(node.inputs[i]).shape == shape) choice.inputs[i] = layout;
+  }
+  choice.outputs[0] = layout;
+  return choice;
+}
+
+const float* floats(Pointers pointers, ir::ValueId id) {
+  return id == ir::kNone ? nullptr : reinterpret_cast<const float*>(pointers[id]);
+}
+float* results(Pointers pointers, ir::ValueId id) { return reinterpret_cast<float*>(pointers[id]); }
+
+// Two float64 sums per channel and chunk, then what a channel's second pass needs.
+class ChannelKernel : public Kernel {
+ public:
+  ChannelKernel(const ir::Graph& graph, const ir::Node& node, ir::ValueId x, int passes)
+      : groups_(graph.type(x).shape, graph.value(x).layout),
+        loops_(groups_.in_runs() ? loops().batch_norm->run : loops().batch_norm->lanes),
+        node_(node),
+        workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())) {
+    threads_ = threads_for(
+        nanoseconds_to_move(4.0 * passes * static_cast<double>(graph.type(x).elements())));
+  }
+
+  std::size_t workspace_bytes() const final {
+    const auto per_chunk = static_cast<std::size_t>(groups_.channels() * groups_.chunks());
+    return 2 * per_chunk * sizeof(double) +
+           kCoefficients * static_cast<std::size_t>(groups_.channels()) * sizeof(float);
+  }
+
+ protected:
+  static constexpr std::size_t kCoefficients = 3;
+
+  // sum(group, chunk); finish(group); apply(group, chunk). A thread takes whole groups where there
+  // are enough of them, for a group's second reading then finds it in the thread's cache.
+  template <class Sum, class Finish, class Apply>
+  void run_passes(const Sum& sum, const Finish& finish, const Apply& apply) const {
+    const std::int64_t groups = groups_.groups(), chunks = groups_.chunks();
+    if (threads_ == 1 || groups >= 4 * threads_ || chunks == 1) {
+      parallel_for(groups, threads_, [&](std::int64_t group) {
+        for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum(group, chunk);
+        finish(group);
+        for (std::int64_t chunk = chunks; chunk-- > 0;) apply(group, chunk);
+      });
+      return;
+    }
+    parallel_for(groups * chunks, threads_,
+                 [&](std::int64_t part) { sum(part / chunks, part % chunks); });
+    for (std::int64_t group = 0; group < groups; ++group) finish(group);
+    parallel_for(groups * chunks, threads_,
+                 [&](std::int64_t part) { apply(part / chunks, part % chunks); });
+  }
+
+  // Of one chunk: `lanes` first sums, then `lanes` second sums.
+  double* sums(Pointers pointers, std::int64_t group, std::int64_t chunk) const {
+    double* all = reinterpret_cast<double*>(pointers[workspace_]);
+    return all +
+           2 * (groups_.chunks() * groups_.first_channel(group) + chunk * groups_.lanes(group));
+  }
+  // Coefficient k of each channel.
+  float* coefficients(Pointers pointers, std::size_t k, std::int64_t group) const {
+    double* all = reinterpret_cast<double*>(pointers[workspace_]);
+    float* behind = reinterpret_cast<float*>(all + 2 * groups_.channels() * groups_.chunks());
+    return behind + static_cast<std::int64_t>(k) * groups_.channels() +
+           groups_.first_channel(group);
+  }
+
+  ChannelGroups groups_;
+  const BatchNormForm& loops_;
+  ir::Node node_;
+  std::size_t workspace_;
+  int threads_ = 1;
+};
+
+class BatchNorm final : public ChannelKernel {
+ public:
+  BatchNorm(const ir::Graph& graph, const ir::Node& node)
+      : ChannelKernel(graph, node, node.inputs[0], 3),
+        epsilon_(attributes_of(node).epsilon),
+        ending_(*ending_of(attributes_of(node).epilogue)) {}
+
+  void run(Pointers pointers) override {
+    const float* x = floats(pointers, node_.inputs[0]);
+    const float* z = ending_.adds ? floats(pointers, node_.inputs[3]) : nullptr;
+    float* y = results(pointers, node_.outputs[0]);
+    run_passes([&](std::int64_t group, std::int64_t chunk) { sum(pointers, x, group, chunk); },
+               [&](std::int64_t group) { finish(pointers, group); },
+               [&](std::int64_t group, std::int64_t chunk) {
+                 const float* mean =
+                     results(pointers, node_.outputs[1]) + groups_.first_channel(group);
+                 const float* scale = coefficients(pointers, 0, group);
+                 const float* shift = coefficients(pointers, 1, group);
+                 groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+                   loops_.normalize(where, x + at, z == nullptr ? nullptr : z + at, y + at, mean,
+                                    scale, shift, ending_.relu);
+                 });
+               });
+  }
+
+ private:
+  // The chunk's mean and Σ (x - mean)² per channel.
+  void sum(Pointers pointers, const float* x, std::int64_t group, std::int64_t chunk) const {
+    const std::int64_t lanes = groups_.lanes(group);
+    double* means = sums(pointers, group, chunk);
+    double* squares = means + lanes;
+    float shift[64];
+    bool first = true;
+    groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+      if (first) {
+        // Near enough to the mean: that of the first few elements.
+        const std::int64_t few = std::min<std::int64_t>(where.rows, 8);
+        for (std::int64_t j = 0; j < lanes; ++j) {
+          float total = 0;
+          for (std::int64_t r = 0; r < few; ++r) total += x[at + r * where.stride + j];
+          shift[j] = total / static_cast<float>(few);
+          means[j] = squares[j] = 0;
+        }
+        first = false;
+      }
+      loops_.moments(where, x + at, shift, means, squares);
+    });
+    const auto count = static_cast<double>(groups_.chunk_end(chunk) - groups_.chunk_begin(chunk));
+    for (std::int64_t j = 0; j < lanes; ++j) {
+      const double offset = means[j] / count;
+      squares[j] -= offset * means[j];
+      means[j] = static_cast<double>(shift[j]) + offset;
+    }
+  }
+
+  // Joins the chunks; writes mean, inverse deviation, variance, and the second pass's scale and
+  // shift: beta, less what rounding the mean to float32 would add.
+  void finish(Pointers pointers, std::int64_t group) const {
+    const std::int64_t lanes = groups_.lanes(group), first = groups_.first_channel(group);
+    float* scale = coefficients(pointers, 0, group);
+    float* shift = coefficients(pointers, 1, group);
+    const float* gamma = floats(pointers, node_.inputs[1]) + first;
+    const float* beta = floats(pointers, node_.inputs[2]) + first;
+    for (std::int64_t j = 0; j < lanes; ++j) {
+      double mean = 0, squares = 0, count = 0;
+      for (std::int64_t chunk = 0; chunk < groups_.chunks(); ++chunk) {
+        const double* part = sums(pointers, group, chunk);
+        const auto more =
+            static_cast<double>(groups_.chunk_end(chunk) - groups_.chunk_begin(chunk));
+        const double difference = part[j] - mean;
+        const double total = count + more;
+        mean += difference * (more / total);
+        squares += part[lanes + j] + difference * difference * (count * more / total);
+        count = total;
+      }
+      const double variance = std::max(0.0, squares / count);
+      // NaN stays: max() above would hide it.
+      const double kept = squares != squares ? squares : variance;
+      const double inverse = 1 / std::sqrt(kept + epsilon_);
+      const auto rounded = static_cast<float>(mean);
+      results(pointers, node_.outputs[1])[first + j] = rounded;
+      results(pointers, node_.outputs[2])[first + j] = static_cast<float>(inverse);
+      results(pointers, node_.outputs[3])[first + j] = static_cast<float>(kept);
+      const double factor = inverse * static_cast<double>(gamma[j]);
+      scale[j] = static_cast<float>(factor);
+      shift[j] = static_cast<float>(static_cast<double>(beta[j]) -
+                                    (mean - static_cast<double>(rounded)) * factor);
+    }
+  }
+
+  double epsilon_;
+  Ending ending_;
+};
+
+class BatchNormGradient final : public ChannelKernel {
+ public:
+  BatchNormGradient(const ir::Graph& graph, const ir::Node& node)
+      : ChannelKernel(graph, node, node.inputs[1], 5), prologue_(prologue_of(node)) {}
+
+  void run(Pointers pointers) override {
+    const float* dy = floats(pointers, prologue_.dy);
+    const float* result = floats(pointers, prologue_.result);
+    const float* x = floats(pointers, node_.inputs[1]);
+    const float* means = floats(pointers, node_.inputs[2]);
+    float* dx = results(pointers, node_.outputs[0]);
+    auto at_or_null = [](const float* base, std::int64_t at) {
+      return base == nullptr ? nullptr : base + at;
+    };
+    run_passes(
+        [&](std::int64_t group, std::int64_t chunk) {
+          const std::int64_t lanes = groups_.lanes(group);
+          double* first = sums(pointers, group, chunk);
+          std::fill_n(first, 2 * lanes, 0.0);
+          groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+            loops_.gradient_sums(where, dy + at, x + at, at_or_null(result, at),
+                                 means + groups_.first_channel(group), first, first + lanes);
+          });
+        },
+        [&](std::int64_t group) { finish(pointers, group); },
+        [&](std::int64_t group, std::int64_t chunk) {
+          groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+            loops_.gradient_apply(
+                where, dy + at, x + at, at_or_null(result, at), dx + at,
+                means + groups_.first_channel(group), coefficients(pointers, 0, group),
+                coefficients(pointers, 1, group), coefficients(pointers, 2, group));
+          });
+        });
+  }
+
+ private:
+  // dgamma, dbeta, and dx = a dy + b (x - mean) + c.
+  void finish(Pointers pointers, std::int64_t group) const {
+    const std::int64_t lanes = groups_.lanes(group), channel = groups_.first_channel(group);
+    const auto count = static_cast<double>(groups_.rows());
+    for (std::int64_t j = 0; j < lanes; ++j) {
+      double dbeta = 0, products = 0;
+      for (std::int64_t chunk = 0; chunk < groups_.chunks(); ++chunk) {
+        const double* part = sums(pointers, group, chunk);
+        dbeta += part[j];
+        products += part[lanes + j];
+      }
+      const auto inverse = static_cast<double>(floats(pointers, node_.inputs[3])[channel + j]);
+      const auto gamma = static_cast<double>(floats(pointers, node_.inputs[4])[channel + j]);
+      const double dgamma = products * inverse;
+      results(pointers, node_.outputs[1])[channel + j] = static_cast<float>(dgamma);
+      results(pointers, node_.outputs[2])[channel + j] = static_cast<float>(dbeta);
+      const double a = gamma * inverse;
+      coefficients(pointers, 0, group)[j] = static_cast<float>(a);
+      coefficients(pointers, 1, group)[j] = static_cast<float>(-a * inverse * dgamma / count);
+      coefficients(pointers, 2, group)[j] = static_cast<float>(-a * dbeta / count);
+    }
+  }
+
+  Prologue prologue_;
+};
+
+template <class K>
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  return std::make_unique<K>(graph, node);
+}
+
+}  // namespace
+
+const std::vector<KernelEntry>& batch_norm_entries() {
+  static const std::vector<KernelEntry> entries = {
+      KernelEntry{ir::Op::batch_norm, supports, make<BatchNorm>, layouts, fuses},
+      KernelEntry{ir::Op::batch_norm_gradient, supports, make<BatchNormGradient>, layouts, fuses}};
+  return entries;
+}
+
+}  // namespace traingraph::cpu

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backends/cpu/isa/batch_norm.h"
+#include "ir/type.h"
+
+namespace traingraph::cpu {
+
+// A tensor (N, C, …) in memory as groups of channels that lie side by side: one channel per group
+// when plain (N, C, S), a block in nChw16c, up to 64 neighbours in channels-last and in (N, C).
+// A group's rows, numbered 0 … rows-1, are cut into chunks by shape alone; a chunk is a few
+// stretches of equally spaced rows.
+class ChannelGroups {
+ public:
+  ChannelGroups(const Shape& shape, const ir::Layout& layout);
+
+  // Whether the layout is one of those above, with no channel of padding.
+  static bool takes(const Shape& shape, const ir::Layout& layout);
+
+  std::int64_t groups() const { return groups_; }
+  std::int64_t chunks() const { return chunks_; }
+  std::int64_t rows() const { return batch_ * space_; }
+  std::int64_t lanes(std::int64_t group) const {
+    return std::min(width_, channels_ - group * width_);
+  }
+  std::int64_t first_channel(std::int64_t group) const { return group * width_; }
+  bool in_runs() const { return width_ == 1 && stride_ == 1; }
+  std::int64_t chunk_begin(std::int64_t chunk) const { return chunk * chunk_rows_; }
+  std::int64_t chunk_end(std::int64_t chunk) const {
+    return std::min(rows(), (chunk + 1) * chunk_rows_);
+  }
+  std::int64_t channels() const { return channels_; }
+
+  // body(offset of the first element, rows there) for each stretch of one chunk.
+  template <class Body>
+  void each_stretch(std::int64_t group, std::int64_t chunk, const Body& body) const {
+    std::int64_t begin = chunk_begin(chunk);
+    const std::int64_t end = chunk_end(chunk);
+    while (begin < end) {
+      const std::int64_t n = begin / space_, s = begin % space_;
+      const std::int64_t rows = std::min(end - begin, space_ - s);
+      body(n * batch_stride_ + group * group_stride_ + s * stride_,
+           ChannelRows{rows, stride_, lanes(group)});
+      begin += rows;
+    }
+  }
+
+ private:
+  std::int64_t batch_ = 1;     // stretches further apart than rows
+  std::int64_t space_ = 1;     // rows of one of them
+  std::int64_t channels_ = 1;  // all
+  std::int64_t width_ = 1;     // channels of a group
+  std::int64_t groups_ = 1;
+  std::int64_t batch_stride_ = 0, group_stride_ = 0, stride_ = 1;
+  std::int64_t chunk_rows_ = 1;
+  std::int64_t chunks_ = 1;
+};
+
+}  // namespace traingraph::cpu

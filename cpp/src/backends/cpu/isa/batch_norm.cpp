@@ -1,0 +1,253 @@
+#include "backends/cpu/isa/batch_norm.h"
+
+#include "backends/cpu/isa/vector.h"
+
+namespace traingraph::cpu::TRAINGRAPH_ISA {
+namespace {
+
+// Each float lane adds at most this many numbers.
+constexpr std::int64_t kStretch = 64;
+
+// The two terms that one element adds.
+struct Moments {
+  const float* x;
+
+  template <class Read>
+  TRAINGRAPH_INLINE void terms(std::int64_t at, Vector shift, const Read& read, Vector& first,
+                               Vector& second) const {
+    const Vector d = read(x + at) - shift;
+    first = d;
+    second = d * d;
+  }
+};
+
+template <bool kMasked>
+struct Gradients {
+  const float* dy;
+  const float* x;
+  const float* result;
+
+  template <class Read>
+  TRAINGRAPH_INLINE void terms(std::int64_t at, Vector mean, const Read& read, Vector& first,
+                               Vector& second) const {
+    Vector g = read(dy + at);
+    if constexpr (kMasked) g = read(result + at) <= 0.0f ? Vector{} : g;
+    first = g;
+    second = g * (read(x + at) - mean);
+  }
+};
+
+struct ReadAll {
+  TRAINGRAPH_INLINE Vector operator()(const float* x) const { return load(x); }
+};
+struct ReadPart {
+  const Partial& part;
+  TRAINGRAPH_INLINE Vector operator()(const float* x) const { return part.load(x); }
+};
+
+template <class Terms>
+TRAINGRAPH_INLINE void sum_run(const Terms& terms, std::int64_t n, float number, double* first,
+                               double* second) {
+  constexpr int kSets = 4;
+  const Vector shift = splat(number);
+  double sum1 = 0, sum2 = 0;
+  std::int64_t at = 0;
+  while (at < n) {
+    Vector s1[kSets]{}, s2[kSets]{};
+    Vector t1, t2;
+    std::int64_t end = at + kStretch * kSets * kLanes;
+    if (end > n) end = n;
+    for (; at + kSets * kLanes <= end; at += kSets * kLanes) {
+#pragma GCC unroll 4
+      for (int k = 0; k < kSets; ++k) {
+        terms.terms(at + k * kLanes, shift, ReadAll{}, t1, t2);
+        s1[k] += t1;
+        s2[k] += t2;
+      }
+    }
+    for (; at + kLanes <= end; at += kLanes) {
+      terms.terms(at, shift, ReadAll{}, t1, t2);
+      s1[0] += t1;
+      s2[0] += t2;
+    }
+    if (at < end) {
+      const Partial rest(end - at);
+      terms.terms(at, shift, ReadPart{rest}, t1, t2);
+      s1[1] += rest.keep(t1);
+      s2[1] += rest.keep(t2);
+      at = end;
+    }
+    sum1 += static_cast<double>(sum_of((s1[0] + s1[1]) + (s1[2] + s1[3])));
+    sum2 += static_cast<double>(sum_of((s2[0] + s2[1]) + (s2[2] + s2[3])));
+  }
+  *first += sum1;
+  *second += sum2;
+}
+
+// kVectors vectors of channels, the last one only in part if `part` says so.
+template <int kVectors, class Terms, class Read>
+TRAINGRAPH_INLINE void sum_lane_group(const Terms& terms, std::int64_t rows, std::int64_t stride,
+                                      const float* numbers, const Read& read, int filled,
+                                      double* first, double* second) {
+  Vector shift[kVectors];
+  for (int v = 0; v < kVectors; ++v) shift[v] = read(numbers + v * kLanes);
+  std::int64_t at = 0;
+  while (rows > 0) {
+    const std::int64_t stretch = rows < kStretch ? rows : kStretch;
+    Vector s1[kVectors]{}, s2[kVectors]{};
+    for (std::int64_t r = 0; r < stretch; ++r, at += stride) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        Vector t1, t2;
+        terms.terms(at + v * kLanes, shift[v], read, t1, t2);
+        s1[v] += t1;
+        s2[v] += t2;
+      }
+    }
+    rows -= stretch;
+    float lanes1[kVectors * kLanes], lanes2[kVectors * kLanes];
+    for (int v = 0; v < kVectors; ++v) {
+      store(lanes1 + v * kLanes, s1[v]);
+      store(lanes2 + v * kLanes, s2[v]);
+    }
+    for (int j = 0; j < filled; ++j) first[j] += static_cast<double>(lanes1[j]);
+    for (int j = 0; j < filled; ++j) second[j] += static_cast<double>(lanes2[j]);
+  }
+}
+
+template <class MakeTerms>
+TRAINGRAPH_INLINE void sum_lanes(const MakeTerms& terms_at, ChannelRows where, const float* numbers,
+                                 double* first, double* second) {
+  std::int64_t j = 0;
+  for (; j + 4 * kLanes <= where.lanes; j += 4 * kLanes) {
+    sum_lane_group<4>(terms_at(j), where.rows, where.stride, numbers + j, ReadAll{}, 4 * kLanes,
+                      first + j, second + j);
+  }
+  for (; j + kLanes <= where.lanes; j += kLanes) {
+    sum_lane_group<1>(terms_at(j), where.rows, where.stride, numbers + j, ReadAll{}, kLanes,
+                      first + j, second + j);
+  }
+  if (j < where.lanes) {
+    const Partial rest(where.lanes - j);
+    sum_lane_group<1>(terms_at(j), where.rows, where.stride, numbers + j, ReadPart{rest},
+                      static_cast<int>(where.lanes - j), first + j, second + j);
+  }
+}
+
+void run_moments(ChannelRows where, const float* x, const float* shift, double* first,
+                 double* second) {
+  sum_run(Moments{x}, where.rows, *shift, first, second);
+}
+
+void lane_moments(ChannelRows where, const float* x, const float* shift, double* first,
+                  double* second) {
+  sum_lanes([&](std::int64_t j) { return Moments{x + j}; }, where, shift, first, second);
+}
+
+void run_gradient_sums(ChannelRows where, const float* dy, const float* x, const float* result,
+                       const float* mean, double* first, double* second) {
+  if (result != nullptr) {
+    sum_run(Gradients<true>{dy, x, result}, where.rows, *mean, first, second);
+  } else {
+    sum_run(Gradients<false>{dy, x, nullptr}, where.rows, *mean, first, second);
+  }
+}
+
+void lane_gradient_sums(ChannelRows where, const float* dy, const float* x, const float* result,
+                        const float* mean, double* first, double* second) {
+  if (result != nullptr) {
+    sum_lanes([&](std::int64_t j) { return Gradients<true>{dy + j, x + j, result + j}; }, where,
+              mean, first, second);
+  } else {
+    sum_lanes([&](std::int64_t j) { return Gradients<false>{dy + j, x + j, nullptr}; }, where, mean,
+              first, second);
+  }
+}
+
+// Calls body(element, channel) as vectorised loops over every element.
+template <class Body>
+TRAINGRAPH_INLINE void each_lane(ChannelRows where, const Body& body) {
+  auto rows = [&](std::int64_t lanes) __attribute__((always_inline)) {
+    for (std::int64_t r = 0; r < where.rows; ++r) {
+      const std::int64_t at = r * where.stride;
+#pragma omp simd
+      for (std::int64_t j = 0; j < lanes; ++j) body(at + j, j);
+    }
+  };
+  if (where.lanes == 16) return rows(16);
+  if (where.lanes == 8) return rows(8);
+  if (where.lanes == 64) return rows(64);
+  rows(where.lanes);
+}
+
+template <class Body>
+TRAINGRAPH_INLINE void each_in_run(ChannelRows where, const Body& body) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < where.rows; ++i) body(i);
+}
+
+template <bool kAdds, bool kRelu>
+TRAINGRAPH_INLINE float normalized(float x, float z, float mean, float scale, float beta) {
+  float y = (x - mean) * scale + beta;
+  if constexpr (kAdds) y += z;
+  return kRelu && y < 0 ? 0 : y;
+}
+
+template <bool kAdds, bool kRelu, bool kRun>
+void normalize_as(ChannelRows where, const float* x, const float* z, float* y, const float* mean,
+                  const float* scale, const float* beta) {
+  if constexpr (kRun) {
+    const float m = *mean, s = *scale, b = *beta;
+    each_in_run(where, [=](std::int64_t i) __attribute__((always_inline)) {
+      y[i] = normalized<kAdds, kRelu>(x[i], kAdds ? z[i] : 0, m, s, b);
+    });
+  } else {
+    each_lane(where, [=](std::int64_t i, std::int64_t j) __attribute__((always_inline)) {
+      y[i] = normalized<kAdds, kRelu>(x[i], kAdds ? z[i] : 0, mean[j], scale[j], beta[j]);
+    });
+  }
+}
+
+template <bool kRun>
+void normalize(ChannelRows where, const float* x, const float* z, float* y, const float* mean,
+               const float* scale, const float* beta, bool relu) {
+  if (z != nullptr) {
+    return relu ? normalize_as<true, true, kRun>(where, x, z, y, mean, scale, beta)
+                : normalize_as<true, false, kRun>(where, x, z, y, mean, scale, beta);
+  }
+  return relu ? normalize_as<false, true, kRun>(where, x, z, y, mean, scale, beta)
+              : normalize_as<false, false, kRun>(where, x, z, y, mean, scale, beta);
+}
+
+template <bool kMasked, bool kRun>
+void apply_as(ChannelRows where, const float* dy, const float* x, const float* result, float* dx,
+              const float* mean, const float* a, const float* b, const float* c) {
+  if constexpr (kRun) {
+    const float m = *mean, fa = *a, fb = *b, fc = *c;
+    each_in_run(where, [=](std::int64_t i) __attribute__((always_inline)) {
+      const float g = kMasked && result[i] <= 0 ? 0 : dy[i];
+      dx[i] = fa * g + (fb * (x[i] - m) + fc);
+    });
+  } else {
+    each_lane(where, [=](std::int64_t i, std::int64_t j) __attribute__((always_inline)) {
+      const float g = kMasked && result[i] <= 0 ? 0 : dy[i];
+      dx[i] = a[j] * g + (b[j] * (x[i] - mean[j]) + c[j]);
+    });
+  }
+}
+
+template <bool kRun>
+void gradient_apply(ChannelRows where, const float* dy, const float* x, const float* result,
+                    float* dx, const float* mean, const float* a, const float* b, const float* c) {
+  if (result != nullptr) return apply_as<true, kRun>(where, dy, x, result, dx, mean, a, b, c);
+  apply_as<false, kRun>(where, dy, x, result, dx, mean, a, b, c);
+}
+
+}  // namespace
+
+extern const BatchNormLoops batch_norm_loops;
+const BatchNormLoops batch_norm_loops{
+    {run_moments, normalize<true>, run_gradient_sums, gradient_apply<true>},
+    {lane_moments, normalize<false>, lane_gradient_sums, gradient_apply<false>}};
+
+}  // namespace traingraph::cpu::TRAINGRAPH_ISA

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+namespace traingraph::cpu {
+
+// Loops over one channel that lies in a run (`run`), or over channels side by side (`lanes`): rows
+// of `lanes` channels, `stride` elements apart, with one coefficient per channel. Sums are added to
+// what is there, in float lanes over short stretches and float64 beyond.
+struct ChannelRows {
+  std::int64_t rows;    // of a run: its elements
+  std::int64_t stride;  // of a run: 1
+  std::int64_t lanes;   // of a run: 1
+};
+
+// first += Σ (x - shift), second += Σ (x - shift)²
+using MomentSums = void (*)(ChannelRows where, const float* x, const float* shift, double* first,
+                            double* second);
+
+// y = (x - mean) scale + beta [+ z] [, relu]; z may be null
+using Normalize = void (*)(ChannelRows where, const float* x, const float* z, float* y,
+                           const float* mean, const float* scale, const float* beta, bool relu);
+
+// With g = dy, or 0 where `result` (may be null) is 0 or less: first += Σ g, second += Σ g (x -
+// mean)
+using GradientSums = void (*)(ChannelRows where, const float* dy, const float* x,
+                              const float* result, const float* mean, double* first,
+                              double* second);
+
+// dx = a g + b (x - mean) + c
+using GradientApply = void (*)(ChannelRows where, const float* dy, const float* x,
+                               const float* result, float* dx, const float* mean, const float* a,
+                               const float* b, const float* c);
+
+struct BatchNormForm {
+  MomentSums moments;
+  Normalize normalize;
+  GradientSums gradient_sums;
+  GradientApply gradient_apply;
+};
+
+struct BatchNormLoops {
+  BatchNormForm run;
+  BatchNormForm lanes;
+};
+
+}  // namespace traingraph::cpu
