@@ -17,6 +17,9 @@ void bind_graph(py::module_& module);
 void bind_scalar_table(py::module_& module);
 void bind_random(py::module_& module);
 void bind_allocations(py::module_& module);
+void bind_layouts(py::module_& module);
+void bind_plans(py::module_& module);
+void bind_networks(py::module_& module);
 
 // An op's attributes from a dictionary of their fields; what is not named keeps its default.
 ir::Attributes attributes_from(ir::Op op, const py::dict& fields);

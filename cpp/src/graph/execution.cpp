@@ -13,7 +13,7 @@ bool Execution::done() const {
 
 void Execution::wait() const {
   if (state_->task != nullptr) state_->stream->wait(state_->task);
-  if (state_->error != nullptr) std::rethrow_exception(state_->error);
+  state_->raise();
 }
 
 TensorData Execution::result() const {

@@ -40,13 +40,19 @@ void ExecutionState::finish() {
   for (const std::function<void()>& continuation : waiting) continuation();
 }
 
+void ExecutionState::raise() {
+  if (error == nullptr) return;
+  raised = true;
+  std::rethrow_exception(error);
+}
+
 void Executor::raise_earlier_failure() {
-  std::exception_ptr failure;
+  std::shared_ptr<ExecutionState> failure;
   {
     const std::lock_guard lock(failure_mutex_);
     std::swap(failure, failure_);
   }
-  if (failure != nullptr) std::rethrow_exception(failure);
+  if (failure != nullptr && !failure->raised) failure->raise();
 }
 
 Execution Executor::submit(Run run, const ExecutionArguments& arguments) {
@@ -137,13 +143,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
     }
   }
   stream_->run([&] { settle(*job); });
-  if (job->state->error != nullptr) {
-    {
-      const std::lock_guard lock(failure_mutex_);
-      failure_ = nullptr;
-    }
-    std::rethrow_exception(job->state->error);
-  }
+  job->state->raise();
   return Execution(job->state);
 }
 
@@ -162,13 +162,30 @@ void Executor::bind_group(const NamedData& data, const NamedTensors& declared, c
       check_data(slot, type, array);
       check_classes(slot, type, array);
       const auto address = reinterpret_cast<std::uintptr_t>(array.bytes);
-      const bool aligned = address % element_bytes(type.data_type) == 0;
-      data_[slot.tensor.get()] =
-          aligned ? array
-                  : TensorData::copy_of(array.bytes, ir::storage_bytes(type, {}), type.data_type,
-                                        type.shape);
+      if (address % element_bytes(type.data_type) != 0) {
+        stage(*slot.tensor, type, array);
+        continue;
+      }
+      data_[slot.tensor.get()] = array;
+      staged_bytes_.erase(slot.tensor.get());
     }
   }
+}
+
+void Executor::stage(const Tensor& tensor, const ir::Type& type, const TensorData& data) {
+  const std::size_t bytes = ir::storage_bytes(type, {});
+  TensorData copy = data;
+  if (backend_.computes()) {
+    const std::shared_ptr<std::byte> memory = backend_.allocate(bytes);
+    std::memcpy(memory.get(), data.bytes, bytes);
+    copy.bytes = memory.get();
+    copy.owner = memory;
+    staged_bytes_[&tensor] = bytes;
+  }
+  copy.length = bytes;
+  copy.data_type = type.data_type;
+  copy.shape = type.shape;
+  data_[&tensor] = std::move(copy);
 }
 
 void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
@@ -232,14 +249,19 @@ void Executor::settle(const Job& job) {
     execute(job);
   } catch (...) {
     state.error = std::current_exception();
-    const std::lock_guard lock(failure_mutex_);
-    failure_ = state.error;
   }
-  if (job.handler) {
-    job.handler(state.error == nullptr && job.run != Run::gradient && job.run != Run::update
-                    ? job.graph->result_tensor
-                    : nullptr,
-                state.error, state.seconds);
+  try {
+    const bool has_result = state.error == nullptr && job.run != Run::gradient &&
+                            job.run != Run::update;
+    if (job.handler) {
+      job.handler(has_result ? job.graph->result_tensor : nullptr, state.error, state.seconds);
+    }
+  } catch (...) {
+    if (state.error == nullptr) state.error = std::current_exception();
+  }
+  if (state.error != nullptr) {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_ == nullptr || failure_->raised) failure_ = job.state;
   }
   state.finish();
 }
@@ -331,8 +353,7 @@ void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int
     if (batch != 0) type.shape[0] = batch;
     check_data(slot, type, array);
     const std::lock_guard lock(mutex_);
-    data_[tensor->get()] = TensorData::copy_of(array.bytes, ir::storage_bytes(type, {}),
-                                               type.data_type, type.shape);
+    stage(**tensor, type, array);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <list>
@@ -23,11 +24,14 @@ struct ExecutionState {
   std::mutex mutex;
   bool done = false;
   std::exception_ptr error;
+  std::atomic<bool> raised{false};  // somebody has seen the error
   TensorData result;
   double seconds = 0;
   std::vector<std::function<void()>> continuations;
 
   void finish();
+  // Raises the error if there is one.
+  void raise();
 };
 
 // A program with what names mean in it.
@@ -89,6 +93,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void bind_inputs(Job& job, const ExecutionArguments& arguments);
   void bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
                   const CompiledGraph& graph);
+  // A copy on the device of data that cannot be used in place.
+  void stage(const Tensor& tensor, const ir::Type& type, const TensorData& data);
   void bind_outputs(Job& job, const ExecutionArguments& arguments) const;
   void set_step_numbers(Job& job);
   void execute(const Job& job);
@@ -105,12 +111,13 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   mutable std::mutex mutex_;
   std::list<CompiledPtr> programs_;  // newest use first
   std::map<const Tensor*, TensorData> data_;  // what each bound tensor was last given
+  std::map<const Tensor*, std::size_t> staged_bytes_;  // copies of ours among them
   // What later calls may build on, in order of submission.
   CompiledPtr submitted_forward_;
   CompiledPtr submitted_gradient_;
 
   std::mutex failure_mutex_;
-  std::exception_ptr failure_;
+  std::shared_ptr<ExecutionState> failure_;  // the first whose error nobody has seen
 
   // Touched only by whoever holds the stream.
   std::shared_ptr<Stream> stream_;

@@ -237,6 +237,10 @@ MemoryPlan Executor::memory_plan() const {
       plan.entries.push_back({op, "workspace", workspace});
     }
   }
+  for (const auto& [tensor, bytes] : staged_bytes_) {
+    plan.entries.push_back({tensor->label(), "staging", bytes});
+    plan.staging_bytes += bytes;
+  }
   plan.arena_bytes = arena_needed_;
   plan.total_bytes = plan.arena_bytes + plan.persistent_bytes + plan.staging_bytes;
   return plan;

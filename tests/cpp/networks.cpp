@@ -1,0 +1,146 @@
+// Whole networks in this module's copy of the core, for what only its allocators and programs show.
+#include <pybind11/stl.h>
+
+#include <traingraph/traingraph.h>
+
+#include "allocations.h"
+#include "graph/lowering.h"
+#include "passes/passes.h"
+#include "runtime/allocator.h"
+#include "runtime/parameter_store.h"
+#include "testing.h"
+
+namespace traingraph::testing {
+namespace {
+
+constexpr std::int64_t kBatch = 16;
+
+ConvolutionDescriptor three_by_three(std::int64_t in, std::int64_t out) {
+  ConvolutionDescriptor d;
+  d.kernel_height = d.kernel_width = 3;
+  d.input_feature_channel_count = in;
+  d.output_feature_channel_count = out;
+  return d;
+}
+
+PoolingDescriptor halving() {
+  PoolingDescriptor d;
+  d.kernel_height = d.kernel_width = d.stride_y = d.stride_x = 2;
+  return d;
+}
+
+LayerPtr relu() {
+  return std::make_shared<Activation>(ActivationDescriptor(ActivationType::kReLU));
+}
+
+// The digits network: two convolutions with batch norm, pooling, dropout, two fully connected.
+struct Digits {
+  TensorPtr x = Tensor::create(TensorDescriptor({kBatch, 1, 8, 8}));
+  TensorPtr labels = Tensor::create(TensorDescriptor({kBatch}, DataType::kInt64));
+  std::shared_ptr<TrainingGraph> training;
+  std::vector<float> images = std::vector<float>(kBatch * 64, 0.5f);
+  std::vector<std::int64_t> classes = std::vector<std::int64_t>(kBatch, 3);
+
+  Digits() {
+    const auto graph = std::make_shared<Graph>();
+    sequential(*graph, x,
+               {std::make_shared<Convolution>(three_by_three(1, 32)),
+                std::make_shared<BatchNormalization>(32), relu(),
+                std::make_shared<Convolution>(three_by_three(32, 64)),
+                std::make_shared<BatchNormalization>(64), relu(),
+                std::make_shared<Pooling>(halving()),
+                std::make_shared<Reshape>(Shape{kBatch, 1024}),
+                std::make_shared<FullyConnected>(1024, 128), relu(),
+                std::make_shared<Dropout>(0.1f), std::make_shared<FullyConnected>(128, 10)});
+    LossDescriptor loss;
+    loss.type = LossType::kSoftmaxCrossEntropy;
+    training = std::make_shared<TrainingGraph>(std::vector<GraphPtr>{graph},
+                                               std::make_shared<Loss>(loss),
+                                               std::make_shared<Adam>(OptimizerDescriptor{}));
+    training->add_inputs({{"x", x}}, {{"labels", labels}});
+  }
+
+  ExecutionArguments arguments() {
+    ExecutionArguments a;
+    a.inputs = {{"x", TensorData::of(images.data(), {kBatch, 1, 8, 8})}};
+    TensorData label = TensorData::raw(classes.data(), classes.size() * sizeof(classes[0]));
+    a.loss_labels = {{"labels", label}};
+    a.options = ExecutionOptions::kSynchronous;
+    return a;
+  }
+};
+
+// Calls of operator new by the core between entry and return of Program::run, per kind of run,
+// after each has run once.
+std::map<std::string, std::int64_t> allocations_per_run(const std::string& device) {
+  Digits digits;
+  digits.training->compile(CompilationOptions::kNone, Device::named(device));
+  digits.training->execute(digits.arguments());
+
+  // The same program once more, bound by hand, so that nothing but it is measured.
+  const Backend& backend = backend_named(device);
+  LoweredGraph lowered = lower(digits.training->state(), kBatch, Mode::training);
+  passes::PipelineRequest request;
+  request.backend = &backend;
+  for (const LoweredGraph::Slot& slot : lowered.slots) {
+    request.parameters.push_back(
+        {true, slot.tensor->state().parameter->layout, slot.follows});
+  }
+  std::vector<ir::ValueId> values;
+  const auto program = passes::compile(lowered.lowering.graph, request, values);
+  const std::shared_ptr<std::byte> arena = backend.allocate(program->arena_bytes());
+  program->bind_arena(arena.get());
+  alignas(8) std::byte numbers[8 * ir::kStepInputCount] = {};
+  for (std::size_t v = 0; v < program->graph.values.size(); ++v) {
+    const ir::Value& value = program->graph.values[v];
+    const auto id = static_cast<ir::ValueId>(v);
+    if (value.source == ir::Source::step) program->bind(id, numbers + 8 * value.slot);
+    if (value.source == ir::Source::bound) {
+      const bool is_label = value.type.data_type == DataType::kInt64;
+      program->bind(id, is_label ? reinterpret_cast<std::byte*>(digits.classes.data())
+                                 : reinterpret_cast<std::byte*>(digits.images.data()));
+    }
+    if (value.source == ir::Source::parameter) {
+      const LoweredGraph::Slot& slot = lowered.slots[static_cast<std::size_t>(value.slot)];
+      program->bind(id, slot.buffer.empty() ? slot.tensor->state().parameter->master.get()
+                                            : slot_buffer(*slot.tensor, slot.buffer));
+    }
+  }
+  std::map<std::string, std::int64_t> result;
+  const std::pair<const char*, Run> runs[] = {{"forward", Run::forward},
+                                              {"gradient", Run::gradient},
+                                              {"update", Run::update},
+                                              {"step", Run::step}};
+  for (const auto& [name, run] : runs) {
+    program->run(run, nullptr);
+    const std::int64_t before = allocations().count;
+    program->run(run, nullptr);
+    result[name] = allocations().count - before;
+  }
+  return result;
+}
+
+// (what the plan says, what the backend's allocator holds) after a step and the separate phases.
+std::pair<std::size_t, std::size_t> planned_and_allocated(const std::string& device) {
+  const std::size_t before = allocated_bytes();
+  Digits digits;
+  digits.training->compile(CompilationOptions::kNone, Device::named(device));
+  digits.training->execute(digits.arguments());
+  digits.training->bind_and_write_data(
+      {{"x", TensorData::of(digits.images.data(), {kBatch, 1, 8, 8})}}, {{"x", digits.x}});
+  ExecutionArguments skip = digits.arguments();
+  skip.options = skip.options | ExecutionOptions::kSkipWritingInputDataToDevice;
+  digits.training->execute_forward(skip);
+  digits.training->execute_gradient(skip);
+  digits.training->execute_optimizer_update(skip);
+  return {digits.training->memory_plan().total_bytes, allocated_bytes() - before};
+}
+
+}  // namespace
+
+void bind_networks(py::module_& module) {
+  module.def("allocations_per_run", allocations_per_run, py::arg("device"));
+  module.def("planned_and_allocated", planned_and_allocated, py::arg("device"));
+}
+
+}  // namespace traingraph::testing

@@ -1,0 +1,42 @@
+#include <pybind11/stl.h>
+
+#include "passes/passes.h"
+#include "testing.h"
+
+namespace traingraph::testing {
+namespace {
+
+// bytes, first, last, buffers whose place this one may take
+using Row = std::tuple<std::size_t, std::size_t, std::size_t, std::vector<int>>;
+
+std::vector<passes::PlannedBuffer> buffers_from(const std::vector<Row>& rows) {
+  std::vector<passes::PlannedBuffer> buffers;
+  for (const auto& [bytes, first, last, may_replace] : rows) {
+    buffers.push_back({bytes, first, last, may_replace, 0});
+  }
+  return buffers;
+}
+
+std::pair<std::vector<std::size_t>, std::size_t> plan(const std::vector<Row>& rows) {
+  const passes::ArenaPlan plan = passes::plan_arena(buffers_from(rows));
+  passes::verify_plan(plan);
+  std::vector<std::size_t> offsets;
+  for (const passes::PlannedBuffer& buffer : plan.buffers) offsets.push_back(buffer.offset);
+  return {offsets, plan.bytes};
+}
+
+void verify(const std::vector<Row>& rows, const std::vector<std::size_t>& offsets,
+            std::size_t bytes) {
+  passes::ArenaPlan plan{buffers_from(rows), bytes};
+  for (std::size_t k = 0; k < offsets.size(); ++k) plan.buffers.at(k).offset = offsets[k];
+  passes::verify_plan(plan);
+}
+
+}  // namespace
+
+void bind_plans(py::module_& module) {
+  module.def("plan_arena", plan, py::arg("buffers"), "(offsets, bytes) of a verified plan.");
+  module.def("verify_plan", verify, py::arg("buffers"), py::arg("offsets"), py::arg("bytes"));
+}
+
+}  // namespace traingraph::testing

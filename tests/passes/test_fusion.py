@@ -1,0 +1,109 @@
+"""Fusion and layouts as a compiled graph shows them."""
+
+import re
+
+import numpy as np
+import pytest
+
+import traingraph as tg
+
+
+def convolution(inputs, outputs, kernel=3):
+    return tg.MLCConvolutionLayer(
+        descriptor=tg.MLCConvolutionDescriptor(
+            kernel_sizes=(kernel, kernel),
+            input_feature_channel_count=inputs,
+            output_feature_channel_count=outputs,
+        )
+    )
+
+
+def compiled(layers, options="none", device="cpu", shape=(4, 16, 8, 8), training=False):
+    graph = tg.MLCGraph()
+    x = tg.MLCTensor(shape=list(shape))
+    result = tg.sequential(graph, x, layers)
+    if training:
+        label = tg.MLCTensor(shape=list(result.descriptor.shape))
+        whole = tg.MLCTrainingGraph(
+            graph_objects=[graph],
+            loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
+            optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+        )
+        whole.add_inputs({"x": x}, loss_labels={"y": label})
+    else:
+        whole = tg.MLCInferenceGraph(graph_objects=[graph])
+        whole.add_inputs({"x": x})
+    whole.compile(options=options, device=device)
+    return whole
+
+
+def ops(graph, phase="forward"):
+    """Names of the ops of a phase, in order."""
+    text = graph.compiled_description() + "\nend:"
+    block = re.search(rf"^{phase}:\n(.*?)^\w+:", text, re.S | re.M)
+    return re.findall(r" = (\w+)\(", block.group(1)) if block else []
+
+
+def test_convolution_takes_bias_and_activation():
+    graph = compiled([convolution(16, 16), tg.MLCActivationLayer.relu()])
+    assert "elementwise" not in ops(graph)
+    assert "relu" in graph.compiled_description()
+
+
+def test_batch_norm_takes_its_activation_forward_and_gradient():
+    layers = [
+        convolution(16, 16),
+        tg.MLCBatchNormalizationLayer(feature_channel_count=16),
+        tg.MLCActivationLayer.relu(),
+        convolution(16, 16),
+    ]
+    graph = compiled(layers, training=True)
+    text = graph.compiled_description()
+    assert re.search(r"= batch_norm\([^\n]*relu\(", text)
+    assert re.search(r"= batch_norm_gradient\([^\n]*relu_gradient\(", text)
+
+
+def test_fusion_can_be_switched_off_and_changes_no_result():
+    layers = [convolution(16, 16), tg.MLCActivationLayer.relu()]
+    x = np.random.default_rng(0).normal(size=(4, 16, 8, 8)).astype(np.float32)
+    weights = layers[0].weights.data.copy()
+    fused = compiled(layers)
+    first = fused.execute(inputs_data={"x": x}, options="synchronous").result
+    second_layer = convolution(16, 16)
+    second_layer.weights.data[...] = weights
+    plain = compiled(
+        [second_layer, tg.MLCActivationLayer.relu()], options="disable_layer_fusion"
+    )
+    second = plain.execute(inputs_data={"x": x}, options="synchronous").result
+    assert len(ops(plain)) > len(ops(fused))
+    np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-5)
+
+
+def test_a_chain_of_elementwise_layers_is_one_op():
+    graph = compiled(
+        [tg.MLCActivationLayer.tanh(), tg.MLCActivationLayer.sigmoid(), tg.MLCActivationLayer.elu()]
+    )
+    assert ops(graph) == ["elementwise"]
+
+
+def test_preferred_layouts_flow_through_the_network():
+    layers = []
+    for _ in range(3):
+        layers += [
+            convolution(16, 16),
+            tg.MLCBatchNormalizationLayer(feature_channel_count=16),
+            tg.MLCActivationLayer.relu(),
+        ]
+    graph = compiled(layers, training=True)
+    forward = ops(graph)
+    # Into the first convolution's layout at most; nothing in between.
+    assert forward.count("reorder") <= 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_the_null_backend_plans_like_the_others(device):
+    layers = [convolution(16, 16), tg.MLCActivationLayer.relu()]
+    planned = compiled(layers, device="null", training=True)
+    real = compiled([convolution(16, 16), tg.MLCActivationLayer.relu()], device=device, training=True)
+    assert planned.device_memory_size > 0
+    assert real.device_memory_size > 0

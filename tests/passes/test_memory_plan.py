@@ -1,0 +1,85 @@
+"""The planner against its independent verifier, and the plan against the allocators."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+_testing = pytest.importorskip("traingraph._testing", reason="built with TRAINGRAPH_TESTING")
+
+ALIGNMENT = 64
+
+
+@st.composite
+def buffers(draw):
+    rows = []
+    for index in range(draw(st.integers(1, 24))):
+        first = draw(st.integers(0, 20))
+        last = first + draw(st.integers(0, 6))
+        replace = [k for k in range(index) if draw(st.booleans())]
+        rows.append((draw(st.integers(0, 5)) * 100, first, last, replace))
+    return rows
+
+
+def overlap(a, b):
+    return a[0] < b[1] and b[0] < a[1]
+
+
+@given(buffers())
+@settings(max_examples=300, deadline=None)
+def test_plans_keep_live_buffers_apart(rows):
+    offsets, total = _testing.plan_arena(rows)
+    for i, (bytes_i, first_i, last_i, replace_i) in enumerate(rows):
+        assert offsets[i] % ALIGNMENT == 0
+        assert bytes_i == 0 or offsets[i] + bytes_i <= total
+        for j, (bytes_j, first_j, last_j, replace_j) in enumerate(rows[:i]):
+            if not bytes_i or not bytes_j or first_i > last_j or first_j > last_i:
+                continue
+            in_place = (last_j == first_i and j in replace_i) or (
+                last_i == first_j and i in replace_j
+            )
+            same = offsets[i] == offsets[j] and bytes_i == bytes_j
+            apart = not overlap(
+                (offsets[i], offsets[i] + bytes_i), (offsets[j], offsets[j] + bytes_j)
+            )
+            assert apart or (in_place and same)
+
+
+def test_memory_is_reused():
+    # A chain in which each buffer is read once: two places serve all of them, one if in place.
+    chain = [(1000, k, k + 1, []) for k in range(10)]
+    assert _testing.plan_arena(chain)[1] == 2048
+    in_place = [(1000, k, k + 1, [k - 1] if k else []) for k in range(10)]
+    assert _testing.plan_arena(in_place)[1] == 1024
+
+
+@pytest.mark.parametrize(
+    ("rows", "offsets", "total", "text"),
+    [
+        ([(128, 0, 2, []), (128, 1, 3, [])], [0, 64], 192, "overlap"),
+        ([(128, 0, 1, []), (128, 1, 3, [])], [0, 0], 128, "overlap"),
+        ([(128, 0, 2, []), (128, 1, 3, [0])], [0, 0], 128, "overlap"),
+        ([(128, 0, 1, []), (128, 1, 3, [0])], [0, 64], 192, "overlap"),
+        ([(128, 0, 1, [])], [64], 128, "outside"),
+        ([(128, 0, 1, [])], [32], 256, "outside"),
+    ],
+)
+def test_the_verifier_refuses_broken_plans(rows, offsets, total, text):
+    with pytest.raises(RuntimeError, match=text):
+        _testing.verify_plan(rows, offsets, total)
+
+
+def test_the_verifier_accepts_a_place_taken_over():
+    _testing.verify_plan([(128, 0, 1, []), (128, 1, 3, [0])], [0, 0], 128)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_the_plan_is_what_the_allocators_are_asked_for(device):
+    planned, allocated = _testing.planned_and_allocated(device)
+    assert planned == allocated
+    assert planned > 0
+
+
+def test_everything_is_given_back():
+    before = _testing.allocated_bytes()
+    _testing.planned_and_allocated("cpu")
+    assert _testing.allocated_bytes() == before

@@ -1,0 +1,55 @@
+"""What happens inside a step: no allocation, no hand-over to another thread."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import traingraph as tg
+
+_testing = pytest.importorskip("traingraph._testing", reason="built with TRAINGRAPH_TESTING")
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_the_core_allocates_nothing_inside_a_run(device):
+    counts = _testing.allocations_per_run(device)
+    assert counts == {"forward": 0, "gradient": 0, "update": 0, "step": 0}
+
+
+def test_the_counter_counts():
+    before = _testing.allocations()[0]
+    _testing.Graph()
+    assert _testing.allocations()[0] > before
+
+
+def linear():
+    x = tg.MLCTensor(shape=[4, 1])
+    y = tg.MLCTensor(shape=[4, 1])
+    graph = tg.MLCGraph()
+    descriptor = tg.MLCConvolutionDescriptor(
+        kernel_sizes=(1, 1), input_feature_channel_count=1, output_feature_channel_count=1
+    )
+    graph.node(tg.MLCFullyConnectedLayer(descriptor=descriptor), source=x)
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph],
+        loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.01),
+    )
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    data = np.arange(4, dtype=np.float32).reshape(4, 1)
+    return training, {"inputs_data": {"x": data}, "loss_labels_data": {"y": 2 * data}}
+
+
+def test_a_synchronous_step_runs_on_the_calling_thread():
+    training, data = linear()
+    threads = []
+    before = set(os.listdir("/proc/self/task"))
+    training.execute(
+        **data,
+        options="synchronous",
+        completion_handler=lambda *_: threads.append(threading.get_ident()),
+    )
+    assert threads == [threading.get_ident()]
+    assert set(os.listdir("/proc/self/task")) == before
