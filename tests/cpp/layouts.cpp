@@ -1,0 +1,35 @@
+#include <pybind11/stl.h>
+
+#include <traingraph/device.h>
+
+#include "passes/passes.h"
+#include "testing.h"
+
+namespace traingraph::testing {
+
+// What compiling does to a graph before its kernels are made, step by step.
+void bind_layouts(py::module_& module) {
+  module.def(
+      "fused",
+      [](const ir::Graph& graph, const std::string& backend) {
+        return passes::fuse(graph, backend_named(backend));
+      },
+      py::arg("graph"), py::arg("backend"), "The graph after fusion for this backend.");
+  module.def(
+      "with_layouts",
+      [](const ir::Graph& graph, const std::string& backend) {
+        return passes::assign_layouts(graph, backend_named(backend), {}, false);
+      },
+      py::arg("graph"), py::arg("backend"),
+      "The graph in the layouts this backend's kernels ask for. Inputs stay plain, values keep "
+      "their numbers.");
+  module.def(
+      "layout",
+      [](const ir::Graph& graph, ir::ValueId value) {
+        return ir::to_string(graph.value(value).layout);
+      },
+      py::arg("graph"), py::arg("value"));
+  module.def("set_thread_count", &Platform::set_thread_count, py::arg("count"));
+}
+
+}  // namespace traingraph::testing
