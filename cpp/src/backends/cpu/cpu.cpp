@@ -12,8 +12,9 @@ namespace {
 
 std::vector<KernelEntry> joined_tables() {
   std::vector<KernelEntry> entries;
-  for (const auto* table : {&elementwise_entries(), &reduce_entries(), &small_matmul_entries(),
-                            &onednn_entries(), &reference::table()}) {
+  for (const auto* table :
+       {&elementwise_entries(), &reduce_entries(), &small_matmul_entries(), &batch_norm_entries(),
+        &softmax_entries(), &cross_entropy_entries(), &onednn_entries(), &reference::table()}) {
     entries.insert(entries.end(), table->begin(), table->end());
   }
   return entries;

@@ -9,6 +9,7 @@ struct BatchNormLoops;
 struct ElementwiseLoops;
 struct MatrixLoops;
 struct ReduceLoops;
+struct SoftmaxLoops;
 
 struct Loops {
   const char* level;
@@ -16,6 +17,7 @@ struct Loops {
   const ReduceLoops* reduce;
   const MatrixLoops* matrix;
   const BatchNormLoops* batch_norm;
+  const SoftmaxLoops* softmax;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises

@@ -1,0 +1,226 @@
+#include "backends/cpu/isa/class_rows.h"
+#include "backends/cpu/isa/math.h"
+#include "backends/cpu/isa/softmax.h"
+
+namespace traingraph::cpu::TRAINGRAPH_ISA {
+
+void cross_entropy(const CrossEntropy& op, const float* x, const void* labels, float* loss,
+                   float* logsumexp, std::int64_t begin, std::int64_t end);
+void cross_entropy_gradient(const CrossEntropy& op, const float* dloss, const float* x,
+                            const void* labels, const float* logsumexp, float* dx,
+                            std::int64_t begin, std::int64_t end);
+
+namespace {
+
+std::int64_t class_at(const CrossEntropy& op, const void* labels, std::int64_t position) {
+  return op.labels == Labels::int64 ? static_cast<const std::int64_t*>(labels)[position]
+                                    : static_cast<const std::int32_t*>(labels)[position];
+}
+
+bool is_class(const CrossEntropy& op, std::int64_t label) {
+  return label >= 0 && label < op.rows.classes;
+}
+
+// A term of the loss; a target of 0 adds nothing, even where x is not finite.
+TRAINGRAPH_INLINE Vector loss_term(const CrossEntropy& op, Vector t, Vector x, Vector logsumexp) {
+  const Vector target = t * op.scale + op.share;
+  return target == 0.0f ? Vector{} : target * (logsumexp - x);
+}
+
+struct ExpTerm {
+  const float* x;
+  Vector top;
+  TRAINGRAPH_INLINE Vector operator()(std::int64_t k) const {
+    return exponential(load(x + k) - top);
+  }
+  TRAINGRAPH_INLINE Vector operator()(std::int64_t k, const Partial& part) const {
+    return part.keep(exponential(part.load(x + k) - top));
+  }
+};
+
+// t may be null: only the share that every class has.
+struct LossTerm {
+  const CrossEntropy& op;
+  const float* x;
+  const float* t;
+  Vector logsumexp;
+  TRAINGRAPH_INLINE Vector operator()(std::int64_t k) const {
+    return loss_term(op, t == nullptr ? Vector{} : load(t + k), load(x + k), logsumexp);
+  }
+  TRAINGRAPH_INLINE Vector operator()(std::int64_t k, const Partial& part) const {
+    return part.keep(
+        loss_term(op, t == nullptr ? Vector{} : part.load(t + k), part.load(x + k), logsumexp));
+  }
+};
+
+float row_loss(const CrossEntropy& op, const float* x, const void* labels, std::int64_t row,
+               float logsumexp) {
+  const std::int64_t n = op.rows.classes;
+  if (op.labels == Labels::distribution) {
+    const float* t = static_cast<const float*>(labels) + row * n;
+    return static_cast<float>(sum_row(n, LossTerm{op, x, t, splat(logsumexp)}));
+  }
+  const std::int64_t label = class_at(op, labels, row);
+  if (label == -1) return 0;
+  double loss = 0;
+  if (op.share != 0) loss = sum_row(n, LossTerm{op, x, nullptr, splat(logsumexp)});
+  if (is_class(op, label)) loss += static_cast<double>(op.scale * (logsumexp - x[label]));
+  return static_cast<float>(loss);
+}
+
+// Rows in blocks, so that logarithms are taken side by side.
+void forward_rows(const CrossEntropy& op, const float* x, const void* labels, float* loss,
+                  float* logsumexp, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kBlock = 64;
+  const std::int64_t n = op.rows.classes;
+  for (; begin < end; begin += kBlock) {
+    const std::int64_t rows = end - begin < kBlock ? end - begin : kBlock;
+    float sums[kBlock], tops[kBlock];
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float* row = x + (begin + r) * n;
+      tops[r] = largest_of(row, n);
+      sums[r] = static_cast<float>(sum_row(n, ExpTerm{row, splat(tops[r])}));
+    }
+#pragma omp simd
+    for (std::int64_t r = 0; r < rows; ++r) logsumexp[begin + r] = tops[r] + Math::log(sums[r]);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      loss[begin + r] = row_loss(op, x + (begin + r) * n, labels, begin + r, logsumexp[begin + r]);
+    }
+  }
+}
+
+void forward_positions(const CrossEntropy& op, const float* x, const void* labels, float* loss,
+                       float* logsumexp, std::int64_t begin, std::int64_t end) {
+  const std::int64_t n = op.rows.classes, inner = op.rows.inner;
+  each_position_vector(
+      op.rows, begin, end, [&](std::int64_t at, std::int64_t position, std::int64_t count) {
+        const Partial part(count);
+        auto read = [&](const float* from, std::int64_t k)
+                        __attribute__((always_inline)) { return part.load(from + at + k * inner); };
+        auto read_x = [&](std::int64_t k) __attribute__((always_inline)) { return read(x, k); };
+        const Vector top = largest_of_positions(n, read_x);
+        Vector lse = sum_positions(n, [&](std::int64_t k) __attribute__((always_inline)) {
+          return exponential(read(x, k) - top);
+        });
+        for (int i = 0; i < kLanes; ++i) lse[i] = top[i] + Math::log(lse[i]);
+        part.store(logsumexp + position, lse);
+        const bool distribution = op.labels == Labels::distribution;
+        Vector total{};
+        if (distribution || op.share != 0) {
+          const float* t = static_cast<const float*>(labels);
+          total = sum_positions(n, [&](std::int64_t k) __attribute__((always_inline)) {
+            return loss_term(op, distribution ? read(t, k) : Vector{}, read(x, k), lse);
+          });
+        }
+        for (std::int64_t i = 0; i < count && !distribution; ++i) {
+          const std::int64_t label = class_at(op, labels, position + i);
+          if (is_class(op, label)) total[i] += op.scale * (lse[i] - x[at + i + label * inner]);
+          if (label == -1) total[i] = 0;
+        }
+        part.store(loss + position, total);
+      });
+}
+
+TRAINGRAPH_INLINE Vector slope(Vector x, Vector logsumexp, Vector total, Vector target,
+                               Vector dloss) {
+  const Vector share = exponential(x - logsumexp) * total;
+  return dloss * ((total == 0.0f ? Vector{} : share) - target);
+}
+
+void gradient_rows(const CrossEntropy& op, const float* dloss, const float* x, const void* labels,
+                   const float* logsumexp, float* dx, std::int64_t begin, std::int64_t end) {
+  const std::int64_t n = op.rows.classes;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* from = x + row * n;
+    float* to = dx + row * n;
+    const float* t = nullptr;
+    std::int64_t label = -1;
+    double total = static_cast<double>(op.share) * static_cast<double>(n);
+    if (op.labels == Labels::distribution) {
+      t = static_cast<const float*>(labels) + row * n;
+      struct {
+        const float* t;
+        TRAINGRAPH_INLINE Vector operator()(std::int64_t k) const { return load(t + k); }
+        TRAINGRAPH_INLINE Vector operator()(std::int64_t k, const Partial& part) const {
+          return part.load(t + k);
+        }
+      } const term{t};
+      total += static_cast<double>(op.scale) * sum_row(n, term);
+    } else {
+      label = class_at(op, labels, row);
+      if (label == -1) {
+        for (std::int64_t k = 0; k < n; ++k) to[k] = 0;
+        continue;
+      }
+      if (is_class(op, label)) total += static_cast<double>(op.scale);
+    }
+    const Vector sum = splat(static_cast<float>(total)), lse = splat(logsumexp[row]);
+    const Vector factor = splat(dloss[row]);
+    const Vector share = splat(op.share);
+    each_vector(
+        0, n,
+        [&](std::int64_t k) {
+          const Vector target = t == nullptr ? share : load(t + k) * op.scale + share;
+          store(to + k, slope(load(from + k), lse, sum, target, factor));
+        },
+        [&](std::int64_t k, const Partial& part) {
+          const Vector target = t == nullptr ? share : part.load(t + k) * op.scale + share;
+          part.store(to + k, slope(part.load(from + k), lse, sum, target, factor));
+        });
+    if (is_class(op, label)) {
+      const float e = Math::exp(from[label] - logsumexp[row]);
+      to[label] = dloss[row] * (e * static_cast<float>(total) - (op.scale + op.share));
+    }
+  }
+}
+
+void gradient_positions(const CrossEntropy& op, const float* dloss, const float* x,
+                        const void* labels, const float* logsumexp, float* dx, std::int64_t begin,
+                        std::int64_t end) {
+  const std::int64_t n = op.rows.classes, inner = op.rows.inner;
+  const bool distribution = op.labels == Labels::distribution;
+  each_position_vector(
+      op.rows, begin, end, [&](std::int64_t at, std::int64_t position, std::int64_t count) {
+        const Partial part(count);
+        const float* t = static_cast<const float*>(labels);
+        const Vector lse = part.load(logsumexp + position);
+        Vector factor = part.load(dloss + position);
+        Vector total = splat(op.share * static_cast<float>(n));
+        if (distribution) {
+          total += op.scale * sum_positions(n, [&](std::int64_t k) __attribute__((always_inline)) {
+                     return part.load(t + at + k * inner);
+                   });
+        }
+        for (std::int64_t i = 0; i < count && !distribution; ++i) {
+          if (is_class(op, class_at(op, labels, position + i))) total[i] += op.scale;
+        }
+        for (std::int64_t k = 0; k < n; ++k) {
+          const std::int64_t offset = at + k * inner;
+          Vector target = splat(op.share);
+          if (distribution) target = part.load(t + offset) * op.scale + op.share;
+          part.store(dx + offset, slope(part.load(x + offset), lse, total, target, factor));
+        }
+        for (std::int64_t i = 0; i < count && !distribution; ++i) {
+          const std::int64_t label = class_at(op, labels, position + i);
+          if (is_class(op, label)) dx[at + i + label * inner] -= factor[i] * op.scale;
+          for (std::int64_t k = 0; k < n && label == -1; ++k) dx[at + i + k * inner] = 0;
+        }
+      });
+}
+
+}  // namespace
+
+void cross_entropy(const CrossEntropy& op, const float* x, const void* labels, float* loss,
+                   float* logsumexp, std::int64_t begin, std::int64_t end) {
+  (op.rows.inner == 1 ? forward_rows : forward_positions)(op, x, labels, loss, logsumexp, begin,
+                                                          end);
+}
+
+void cross_entropy_gradient(const CrossEntropy& op, const float* dloss, const float* x,
+                            const void* labels, const float* logsumexp, float* dx,
+                            std::int64_t begin, std::int64_t end) {
+  (op.rows.inner == 1 ? gradient_rows : gradient_positions)(op, dloss, x, labels, logsumexp, dx,
+                                                            begin, end);
+}
+
+}  // namespace traingraph::cpu::TRAINGRAPH_ISA
