@@ -1,6 +1,9 @@
+#include <traingraph/device.h>
 #include <traingraph/errors.h>
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/isa_select.h"
+#include "backends/cpu/onednn.h"
 #include "backends/null/null.h"
 #include "backends/reference/reference.h"
 #include "runtime/backend.h"
@@ -25,5 +28,8 @@ const Backend& backend_named(const std::string& name) {
   }
   throw InvalidArgument("[device] expected a backend of " + known + " but got '" + name + "'");
 }
+
+std::string Platform::instruction_set() { return cpu::loops().level; }
+std::string Platform::onednn_version() { return cpu::onednn_version(); }
 
 }  // namespace traingraph
