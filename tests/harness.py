@@ -1,0 +1,248 @@
+"""One list of cases per layer drives its checks, through the public interface.
+
+    CASES = [Case("name", layer, expected, sources=[(2, 3)]), …]
+    test_forward, test_gradient, test_backends, test_same_bits, test_batch = checks(CASES)
+
+* forward: the reference backend in float64 against NumPy;
+* gradient: the reference backend in float64, of sources and parameters, against central differences
+  of the NumPy function;
+* backends: every other backend against NumPy, forward and gradient, within bounds per data type;
+* same bits: the same graph twice, and another graph like it, give the same bits;
+* batch: fewer rows than declared (cases with `rows=True`).
+
+A gradient is what plain SGD with learning rate 1 subtracts: sources become trainable tensors.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+import traingraph as tg
+from traingraph import _core
+
+# Every backend that computes, best first, without the oracle itself.
+BACKENDS = [name for name in _core.backends() if name not in ("reference", "null")]
+# What each data type may deviate by, relative to the largest value of an array.
+BOUNDS = {"float32": 4e-6}
+
+
+@dataclass
+class Case:
+    name: str
+    # parameters as tensors -> a new layer
+    layer: Callable[..., object]
+    # sources, then parameters, as float64 arrays -> the result
+    expected: Callable[..., np.ndarray]
+    # arrays, or shapes to fill with numbers from -2 to 2
+    sources: Sequence
+    parameters: Sequence = ()
+    # (graph, source tensors, parameter tensors) -> the result tensor; one node unless given
+    build: Callable | None = None
+    # expected in training where it differs from inference
+    expected_training: Callable | None = None
+    # how many times the usual bounds a data type needs, with a reason beside it
+    slack: float = 1.0
+    # results of a batch are the results of its rows
+    rows: bool = False
+    arrays: list = field(init=False)
+
+    def __post_init__(self):
+        rng = np.random.default_rng(zlib.crc32(self.name.encode()))
+
+        def values(given):
+            array = np.asarray(given)
+            if array.ndim == 1 and array.dtype.kind == "i":
+                array = rng.uniform(-2, 2, tuple(given))
+            # Numbers that every data type holds exactly.
+            return array.astype(np.float32).astype(np.float64)
+
+        self.sources = [values(s) for s in self.sources]
+        self.parameters = [values(p) for p in self.parameters]
+        self.arrays = self.sources + self.parameters
+
+    def node(self, graph, sources, parameters):
+        if self.build is not None:
+            return self.build(graph, sources, parameters)
+        return graph.node(self.layer(*parameters), sources=sources)
+
+    def __repr__(self):
+        return self.name
+
+
+def tensor(array, dtype):
+    """A tensor with a copy of the array as its data."""
+    return tg.MLCTensor(data=np.array(array, dtype))
+
+
+def empty(shape, dtype):
+    return tg.MLCTensor(shape=list(shape), data_type=dtype)
+
+
+class Inference:
+    """A compiled inference graph of a case; call it with arrays."""
+
+    def __init__(self, case, device="reference", dtype="float64"):
+        graph = tg.MLCGraph()
+        sources = [empty(a.shape, dtype) for a in case.sources]
+        case.node(graph, sources, [tensor(p, dtype) for p in case.parameters])
+        self.dtype = dtype
+        self.graph = tg.MLCInferenceGraph(graph_objects=[graph])
+        self.graph.add_inputs({f"source {k}": t for k, t in enumerate(sources)})
+        self.graph.compile(device=device)
+
+    def __call__(self, *arrays, batch_size=0):
+        data = {f"source {k}": a.astype(self.dtype) for k, a in enumerate(arrays)}
+        return self.graph.execute(
+            inputs_data=data, batch_size=batch_size, options="synchronous"
+        ).result
+
+
+def target_for(result):
+    """Labels that give a squared error a slope of about 1 everywhere."""
+    rng = np.random.default_rng(result.size)
+    target = result - rng.uniform(0.25, 0.75, result.shape)
+    return target.astype(np.float32).astype(np.float64)
+
+
+def train(case, target, device="reference", dtype="float64"):
+    """One step over sum((result - target)²): the loss, and the gradient of every array."""
+    graph = tg.MLCGraph()
+    sources = [tensor(a, dtype) for a in case.sources]
+    parameters = [tensor(p, dtype) for p in case.parameters]
+    result = case.node(graph, sources, parameters)
+    label = empty(result.descriptor.shape, dtype)
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph],
+        loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="sum"),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=1.0),
+    )
+    training.set_training_tensor_parameters([tg.MLCTensorParameter(tensor=t) for t in sources])
+    training.add_inputs({}, loss_labels={"label": label})
+    training.compile(device=device)
+    loss = training.execute(
+        inputs_data={}, loss_labels_data={"label": target.astype(dtype)}, options="synchronous"
+    ).result
+    training.synchronize_updates()
+    gradients = [
+        a.astype(dtype) - t.data for a, t in zip(case.arrays, sources + parameters, strict=True)
+    ]
+    return loss, gradients
+
+
+def slopes(function, arrays, step=1e-6):
+    """Central differences of a function of arrays with one number as result."""
+    found = []
+    for index, base in enumerate(arrays):
+        slope = np.zeros(base.shape)
+        for at in np.ndindex(base.shape):
+            h = step * max(1.0, abs(base[at]))
+            ends = []
+            for sign in (1, -1):
+                moved = base.copy()
+                moved[at] += sign * h
+                ends.append(function(*arrays[:index], moved, *arrays[index + 1 :]))
+            slope[at] = (ends[0] - ends[1]) / (2 * h)
+        found.append(slope)
+    return found
+
+
+def assert_near(got, expected, bound):
+    """Elements differ by at most `bound`, relative to the largest of the array and to 1."""
+    assert got.shape == expected.shape
+    scale = max(1.0, np.abs(expected).max(initial=0))
+    np.testing.assert_allclose(got, expected, rtol=0, atol=bound * scale)
+
+
+def check_forward(case):
+    result = Inference(case)(*case.sources)
+    assert result.dtype == np.float64
+    assert_near(result, case.expected(*case.arrays), 1e-12)
+
+
+def check_gradient(case):
+    expected = case.expected_training or case.expected
+    target = target_for(expected(*case.arrays))
+
+    def total(*arrays):
+        return np.sum((expected(*arrays) - target) ** 2)
+
+    loss, gradients = train(case, target)
+    np.testing.assert_allclose(loss, total(*case.arrays), rtol=1e-10)
+    for got, slope in zip(gradients, slopes(total, case.arrays), strict=True):
+        assert_near(got, slope, 2e-8)
+
+
+def check_backend(case, backend, dtype):
+    bound = BOUNDS[dtype] * case.slack
+    result = Inference(case, backend, dtype)(*case.sources)
+    assert result.dtype == dtype
+    assert_near(result.astype(np.float64), case.expected(*case.arrays), bound)
+    target = target_for((case.expected_training or case.expected)(*case.arrays))
+    loss, gradients = train(case, target, backend, dtype)
+    oracle_loss, oracle = train(case, target)
+    np.testing.assert_allclose(loss, oracle_loss, rtol=10 * bound)
+    for got, expected in zip(gradients, oracle, strict=True):
+        assert_near(got.astype(np.float64), expected, 4 * bound)
+
+
+def check_same_bits(case, backend):
+    first, second = Inference(case, backend, "float32"), Inference(case, backend, "float32")
+    bits = [run(*case.sources).tobytes() for run in (first, first, second)]
+    assert bits[0] == bits[1] == bits[2]
+    target = target_for((case.expected_training or case.expected)(*case.arrays))
+    runs = [train(case, target, backend, "float32") for _ in range(2)]
+    for a, b in zip(runs[0][1], runs[1][1], strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def check_batch(case, backend):
+    run = Inference(case, backend, "float32")
+    full = case.sources[0].shape[0]
+    for batch in (full - 1, full, 1):
+        sources = [s[:batch] for s in case.sources]
+        result = run(*sources, batch_size=batch)
+        expected = case.expected(*sources, *case.parameters)
+        assert_near(result.astype(np.float64), expected, BOUNDS["float32"] * case.slack)
+
+
+def checks(cases):
+    """The five tests over a list of cases."""
+    everywhere = ["reference", *BACKENDS]
+
+    def each(of=cases):
+        return pytest.mark.parametrize("case", of, ids=repr)
+
+    @each()
+    def test_forward(case):
+        check_forward(case)
+
+    @each()
+    def test_gradient(case):
+        check_gradient(case)
+
+    @each()
+    @pytest.mark.parametrize("dtype", BOUNDS)
+    @pytest.mark.parametrize("backend", everywhere)
+    def test_backends(case, backend, dtype):
+        check_backend(case, backend, dtype)
+
+    @each()
+    @pytest.mark.parametrize("backend", everywhere)
+    def test_same_bits(case, backend):
+        check_same_bits(case, backend)
+
+    @each([c for c in cases if c.rows])
+    @pytest.mark.parametrize("backend", everywhere)
+    def test_batch(case, backend):
+        check_batch(case, backend)
+
+    return test_forward, test_gradient, test_backends, test_same_bits, test_batch
+
+
+def node(layer, *shapes, dtype="float32", dtypes=None):
+    """Adds the layer to a new graph over empty tensors: where wrong shapes are refused."""
+    sources = [empty(s, d) for s, d in zip(shapes, dtypes or [dtype] * len(shapes), strict=True)]
+    return tg.MLCGraph().node(layer, sources=sources)
