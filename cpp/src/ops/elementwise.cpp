@@ -65,23 +65,32 @@ void gradient(Gradient& g) {
     if (operand == ir::kNone) operand = filled(g.graph, g.graph.type(g.result(0)), 0);
     inputs.push_back(operand);
   }
-  // The result's shape, even where only smaller operands are read.
   const Type type = g.graph.type(g.result(0));
-  // Operands often share one gradient (both of an addition): it is one result.
+  // Operands often share one gradient (both of an addition): it is one result. A gradient that is
+  // an operand of the list as it stands (again an addition) needs no op at all.
   const std::vector<int> registers = list.results;
-  std::vector<int> distinct;
+  list.results.clear();
   for (int reg : registers) {
-    if (std::find(distinct.begin(), distinct.end(), reg) == distinct.end()) distinct.push_back(reg);
+    const bool known = std::count(list.results.begin(), list.results.end(), reg) > 0;
+    if (reg >= list.inputs && !known) list.results.push_back(reg);
   }
-  list.results = distinct;
-  ElementwiseAttributes attributes{std::move(list), type.shape, type.batched};
-  const ir::NodeId node = apply(g.graph, ir::Op::elementwise, attributes, std::move(inputs));
+  const std::vector<int> computed = list.results;
+  std::vector<ValueId> outputs;
+  if (!computed.empty()) {
+    // The result's shape, even where only smaller operands are read.
+    ElementwiseAttributes attributes{std::move(list), type.shape, type.batched};
+    const ir::NodeId node = apply(g.graph, ir::Op::elementwise, attributes, inputs);
+    outputs = g.graph.node(node).outputs;
+  }
   std::size_t k = 0;
   for (std::size_t i = 0; i < g.node.inputs.size(); ++i) {
     if (!g.wants(i)) continue;
-    const auto at = std::find(distinct.begin(), distinct.end(), registers[k++]);
-    const ValueId gradient =
-        g.graph.node(node).outputs[static_cast<std::size_t>(at - distinct.begin())];
+    const int reg = registers[k++];
+    const auto at = std::find(computed.begin(), computed.end(), reg) - computed.begin();
+    const bool is_operand = at == static_cast<std::ptrdiff_t>(computed.size());
+    const ValueId gradient = is_operand
+                                 ? broadcast(g.graph, inputs[static_cast<std::size_t>(reg)], type)
+                                 : outputs[static_cast<std::size_t>(at)];
     g.set(i, reduce_to(g.graph, gradient, g.graph.type(g.input(i))));
   }
 }
@@ -120,7 +129,7 @@ ValueId binary(ir::Graph& graph, ir::Scalar function, ValueId x, ValueId y, doub
   return elementwise(graph, std::move(list), {x, y})[0];
 }
 
-ValueId filled(ir::Graph& graph, const Type& type, double number) {
+ValueId filled(ir::Graph& graph, Type type, double number) {
   ElementwiseAttributes attributes;
   attributes.list = ScalarList{0, {{ir::Scalar::constant, -1, -1, number, 0}}, {0}};
   attributes.shape = type.shape;
@@ -130,7 +139,7 @@ ValueId filled(ir::Graph& graph, const Type& type, double number) {
   return value;
 }
 
-ValueId broadcast(ir::Graph& graph, ValueId x, const Type& type) {
+ValueId broadcast(ir::Graph& graph, ValueId x, Type type) {
   if (graph.type(x).shape == type.shape) return x;
   ElementwiseAttributes attributes;
   attributes.list = ScalarList{1, {{ir::Scalar::identity, 0, -1, 0, 0}}, {1}};

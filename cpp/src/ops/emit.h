@@ -13,12 +13,13 @@ ir::ValueId unary(ir::Graph& graph, ir::Scalar function, ir::ValueId x, double p
                   double q = 0);
 ir::ValueId binary(ir::Graph& graph, ir::Scalar function, ir::ValueId x, ir::ValueId y,
                    double p = 0, double q = 0);
+// Types are taken by value: adding a node moves the graph's own.
 // A value of this type filled with one number.
-ir::ValueId filled(ir::Graph& graph, const ir::Type& type, double number);
+ir::ValueId filled(ir::Graph& graph, ir::Type type, double number);
 // x stretched to the type's shape.
-ir::ValueId broadcast(ir::Graph& graph, ir::ValueId x, const ir::Type& type);
+ir::ValueId broadcast(ir::Graph& graph, ir::ValueId x, ir::Type type);
 // x summed over everything that `type` does not have: the adjoint of broadcast.
-ir::ValueId reduce_to(ir::Graph& graph, ir::ValueId x, const ir::Type& type);
+ir::ValueId reduce_to(ir::Graph& graph, ir::ValueId x, ir::Type type);
 ir::ValueId reduce(ir::Graph& graph, ir::ReduceKind kind, ir::ValueId x, std::vector<int> axes);
 // Reduces every axis and drops them all: a scalar of rank 0.
 ir::ValueId reduce_all(ir::Graph& graph, ir::ReduceKind kind, ir::ValueId x);

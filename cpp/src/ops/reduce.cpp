@@ -50,7 +50,7 @@ ValueId reduce_all(ir::Graph& graph, ReduceKind kind, ValueId x) {
   return reshape(graph, reduce(graph, kind, x, std::move(axes)), {});
 }
 
-ValueId reduce_to(ir::Graph& graph, ValueId x, const Type& type) {
+ValueId reduce_to(ir::Graph& graph, ValueId x, Type type) {
   const Type from = graph.type(x);
   const int extra = from.rank() - type.rank();
   std::vector<int> axes;
