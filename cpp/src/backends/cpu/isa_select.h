@@ -8,6 +8,7 @@ namespace traingraph::cpu {
 struct BatchNormLoops;
 struct ElementwiseLoops;
 struct MatrixLoops;
+struct PoolingLoops;
 struct ReduceLoops;
 struct SoftmaxLoops;
 
@@ -18,6 +19,7 @@ struct Loops {
   const MatrixLoops* matrix;
   const BatchNormLoops* batch_norm;
   const SoftmaxLoops* softmax;
+  const PoolingLoops* pooling;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises
