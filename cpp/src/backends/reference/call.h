@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -34,6 +35,17 @@ struct Call {
   const Shape& in_shape(std::size_t i) const { return inputs[i].shape; }
   const Shape& out_shape(std::size_t i) const { return outputs[i].shape; }
 };
+
+// Distances in elements along the axes of a dense tensor of at most eight axes, without allocating.
+inline std::array<std::int64_t, 8> dense_strides(const Shape& shape) {
+  std::array<std::int64_t, 8> strides{};
+  std::int64_t step = 1;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    strides[axis] = step;
+    step *= shape[axis];
+  }
+  return strides;
+}
 
 // The scalar table's mathematics by the standard library.
 struct StandardMath {

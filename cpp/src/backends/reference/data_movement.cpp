@@ -49,7 +49,7 @@ void slice(const Call& call) {
 template <class T>
 void transpose(const Call& call) {
   const auto& axes = call.get<ir::TransposeAttributes>().axes;
-  const Shape strides = ir::dense_strides(call.in_shape(0));
+  const auto strides = dense_strides(call.in_shape(0));
   const Shape& shape = call.out_shape(0);
   const std::int64_t count = element_count(shape);
   for (std::int64_t element = 0; element < count; ++element) {

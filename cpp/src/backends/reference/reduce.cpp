@@ -9,7 +9,7 @@ template <class T>
 void reduce(const Call& call) {
   const auto& attributes = call.get<ir::ReduceAttributes>();
   const Shape& source = call.in_shape(0);
-  const Shape strides = ir::dense_strides(source);
+  const auto strides = dense_strides(source);
   const Shape& shape = call.out_shape(0);
   std::int64_t inner = 1;
   for (int axis : attributes.axes) inner *= source[static_cast<std::size_t>(axis)];
