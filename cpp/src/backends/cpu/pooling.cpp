@@ -134,7 +134,11 @@ class Pooling final : public Kernel {
     plane_.column_factors = width_.factors.data();
     plane_.target_columns = target[3];
     plane_.source_columns = source[3];
-    plane_.kernel_columns = static_cast<std::int32_t>(attributes_of(node).window.kernel[1]);
+    const ir::Window& window = attributes_of(node).window;
+    plane_.kernel_columns = static_cast<std::int32_t>(window.kernel[1]);
+    plane_.column_stride = window.stride[1];
+    plane_.column_dilation = window.dilation[1];
+    plane_.column_padding = window.padding_before[1];
     rows_ = target[2];
     target_elements_ = target[2] * target[3] * plane_.lanes;
     source_elements_ = source[2] * source[3] * plane_.lanes;
@@ -146,7 +150,8 @@ class Pooling final : public Kernel {
     // Each element of the source is read about once per tap of a window.
     const double taps = static_cast<double>(height_.taps.size()) *
                         static_cast<double>(width_.taps.size()) * static_cast<double>(planes_);
-    threads_ = threads_for(taps * static_cast<double>(plane_.lanes) * (plane_.lanes > 1 ? 0.1 : 1));
+    threads_ =
+        threads_for(taps * static_cast<double>(plane_.lanes) * (plane_.lanes > 1 ? 0.1 : 0.3));
   }
 
   const PoolingLoops& loops_;

@@ -2,6 +2,7 @@
 // every window that covers it, so each element is written once. Vectors hold channels.
 #include "backends/cpu/isa/pooling.h"
 
+#include "backends/cpu/isa/pooling_rows.h"
 #include "backends/cpu/isa/vector.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
@@ -125,12 +126,14 @@ void maximum_as(const PoolingPlane& plane, const float* x, float* y, void* index
 
 void maximum(const PoolingPlane& plane, const float* x, float* y, void* index, std::int64_t begin,
              std::int64_t end) {
+  if (plane.lanes == 1) return maximum_rows(plane, x, y, index, begin, end);
   if (index != nullptr) return maximum_as<true>(plane, x, y, index, begin, end);
   maximum_as<false>(plane, x, y, nullptr, begin, end);
 }
 
 void average(const PoolingPlane& plane, const float* x, float* y, std::int64_t begin,
              std::int64_t end) {
+  if (plane.lanes == 1) return sum_rows(plane, false, x, y, begin, end);
   each_position(plane, begin, end, [&](auto count, const Position& p) {
     constexpr int kCount = decltype(count)::value;
     Floats<kCount> sum{};
@@ -141,6 +144,7 @@ void average(const PoolingPlane& plane, const float* x, float* y, std::int64_t b
 
 void l2_norm(const PoolingPlane& plane, const float* x, float* y, std::int64_t begin,
              std::int64_t end) {
+  if (plane.lanes == 1) return sum_rows(plane, true, x, y, begin, end);
   each_position(plane, begin, end, [&](auto count, const Position& p) {
     constexpr int kCount = decltype(count)::value;
     Floats<kCount> sum{};
@@ -156,6 +160,7 @@ void l2_norm(const PoolingPlane& plane, const float* x, float* y, std::int64_t b
 
 void maximum_gradient(const PoolingPlane& plane, const float* dy, const void* index, float* dx,
                       std::int64_t begin, std::int64_t end) {
+  if (plane.lanes == 1) return maximum_gradient_rows(plane, dy, index, dx, begin, end);
   each_position(plane, begin, end, [&](auto count, const Position& p) {
     constexpr int kCount = decltype(count)::value;
     Floats<kCount> sum{};
@@ -170,6 +175,7 @@ void maximum_gradient(const PoolingPlane& plane, const float* dy, const void* in
 
 void average_gradient(const PoolingPlane& plane, const float* dy, float* dx, std::int64_t begin,
                       std::int64_t end) {
+  if (plane.lanes == 1) return average_gradient_rows(plane, dy, dx, begin, end);
   each_position(plane, begin, end, [&](auto count, const Position& p) {
     constexpr int kCount = decltype(count)::value;
     Floats<kCount> sum{};

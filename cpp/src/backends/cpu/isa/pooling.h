@@ -22,7 +22,9 @@ struct PoolingPlane {
   std::int64_t source_columns;
   std::int64_t lanes;
   std::int32_t kernel_columns;  // a window's index is row tap * kernel_columns + column tap
-  bool wide_index;              // int32 instead of uint8
+  // of the window along columns: result q reads x columns q * stride - padding + tap * dilation
+  std::int64_t column_stride, column_dilation, column_padding;
+  bool wide_index;  // int32 instead of uint8
   // 1 / (elements of a window), as the product of one factor per row and one per column of results
   const float* row_factors;
   const float* column_factors;
