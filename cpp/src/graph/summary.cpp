@@ -14,6 +14,8 @@ std::string Graph::summary() const {
   text << std::left << std::setw(6) << "id" << std::setw(44) << "layer" << std::setw(24)
        << "result" << "parameters\n";
   for (const NodeRecord& node : state_->ordered_nodes()) {
+    const std::string& label = node.layer->label();
+    const std::string named = label.empty() ? "" : " '" + label + "'";
     std::int64_t parameters = 0;
     for (const TensorParameter* parameter : node.layer->parameters()) {
       parameters += element_count(parameter->tensor->descriptor().shape);
@@ -22,7 +24,7 @@ std::string Graph::summary() const {
       }
     }
     text << std::left << std::setw(6) << node.layer->id() << std::setw(44)
-         << node.layer->description() << std::setw(24)
+         << node.layer->description() + named << std::setw(24)
          << to_string(node.results.front()->descriptor().shape) << parameters << "\n";
   }
   text << "parameters: " << total << "\n";

@@ -101,6 +101,7 @@ void Stream::run_front(std::unique_lock<std::mutex>& lock) {
   holder_ = std::this_thread::get_id();
   lock.unlock();
   task->work();
+  task->work = nullptr;  // it holds the caller's data, and whoever waits holds the task
   lock.lock();
   task->done = true;
   release(lock);
@@ -119,6 +120,7 @@ void Stream::wait(const std::shared_ptr<Task>& task) {
       tasks_.pop_front();
       lock.unlock();
       next->work();
+      next->work = nullptr;
       lock.lock();
       next->done = true;
     } else {

@@ -339,7 +339,11 @@ void Tensor::set_optimizer_data(std::vector<TensorData> data) {
 
 TensorPtr Tensor::copy() const {
   TensorPtr tensor = create(descriptor());
-  tensor->state_->data = state_->data;
+  if (state_->data.bytes != nullptr) {
+    const TensorDescriptor& own = descriptor();
+    tensor->state_->data = TensorData::copy_of(state_->data.bytes, own.allocation_bytes(),
+                                               own.data_type, own.shape);
+  }
   tensor->state_->host_is_newer = state_->data.bytes != nullptr;
   tensor->state_->initial_optimizer_data = state_->initial_optimizer_data;
   return tensor;
