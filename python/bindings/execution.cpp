@@ -215,8 +215,14 @@ void def(py::handle cls, const char* text) {
       "options: MLCExecutionOptions | str = MLCExecutionOptions.NONE",
       "completion_handler: collections.abc.Callable[[MLCTensor | None, Exception | None, float], "
       "None] | None = None"};
+  // Apple puts outputs_data before the batch size of execute, but after the options of a pass.
+  using Order = std::array<int, kArgumentCount>;
+  const Order order =
+      call.needs_inputs
+          ? Order{kInputs, kLabels, kWeights, kOutputs, kBatchSize, kOptions, kHandler}
+          : Order{kInputs, kLabels, kWeights, kBatchSize, kOptions, kOutputs, kHandler};
   std::string signature = std::string(call.name) + "(self, *";
-  for (int i = 0; i < kArgumentCount; ++i) {
+  for (const int i : order) {
     if ((call.accepted >> i & 1U) != 0) {
       signature += ", " + annotated[i];
     }

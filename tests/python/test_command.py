@@ -1,0 +1,28 @@
+"""``python -m traingraph``."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import traingraph
+from traingraph.__main__ import main
+
+
+def test_info(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    assert traingraph.__version__ in capsys.readouterr().out
+
+
+def test_info_as_json() -> None:
+    command = [sys.executable, "-m", "traingraph", "info", "--json"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    information = json.loads(output)
+    assert information["traingraph"] == traingraph.__version__
+    assert {"cpu", "reference"} <= set(information["backends"])
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "--cmake-dir" in capsys.readouterr().out
