@@ -30,8 +30,8 @@ CASES = [
     Case("without biases", layer(4, 3), expected, [(5, 4)], [(3, 4)], rows=True),
     Case("flat weights", layer(4, 3), expected, [(5, 4)], [(1, 12, 1, 1), (1, 3, 1, 1)], rows=True),
     Case("one number", layer(1, 1), expected, [(1, 1)], [(1, 1), (1,)]),
-    Case("a sequence", layer(4, 3), expected, [(2, 5, 4)], [(3, 4), (3,)]),
-    Case("four axes", layer(4, 3), expected, [(2, 3, 2, 4)], [(3, 4), (3,)]),
+    Case("a sequence", layer(4, 3), expected, [(2, 5, 4)], [(3, 4), (3,)], rows=True),
+    Case("four axes", layer(4, 3), expected, [(2, 3, 2, 4)], [(3, 4), (3,)], rows=True),
     Case("an image of one pixel", layer(4, 3), expected, [(5, 4, 1, 1)], [(3, 4), (3,)], rows=True),
     Case("wide", layer(33, 17), expected, [(3, 33)], [(17, 33), (17,)], rows=True),
 ]
