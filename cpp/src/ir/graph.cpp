@@ -60,9 +60,11 @@ std::vector<std::vector<NodeId>> consumers(const Graph& graph) {
   return result;
 }
 
-std::string where(const Graph& graph, const Node& node) {
-  if (node.layer == kNone) return "";
-  return " at " + graph.layers[static_cast<std::size_t>(node.layer)];
+std::string where(const Graph& graph, int layer) {
+  if (layer == kNone) return "";
+  return " at " + graph.layers[static_cast<std::size_t>(layer)];
 }
+
+std::string where(const Graph& graph, const Node& node) { return where(graph, node.layer); }
 
 }  // namespace traingraph::ir

@@ -98,6 +98,7 @@ std::vector<std::vector<NodeId>> consumers(const Graph& graph);
 
 // " at layer 7 'ln1'" or "".
 std::string where(const Graph& graph, const Node& node);
+std::string where(const Graph& graph, int layer);
 
 // Raises InternalError at the first broken invariant: order, types, pairs, writes.
 void verify(const Graph& graph);

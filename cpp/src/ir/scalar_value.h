@@ -25,7 +25,10 @@ template <class M, class T>
 inline T gelu_derivative(T x) {
   const T c = T(0.7978845608), k = T(0.044715);
   const T t = M::tanh(c * (x + k * x * x * x));
-  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * c * (T(1) + T(3) * k * x * x);
+  // Where tanh has reached ±1 the second term is 0, also when x² has overflowed.
+  const T slope = T(1) - t * t;
+  const T bend = slope == T(0) ? T(0) : T(0.5) * x * slope * c * (T(1) + T(3) * k * x * x);
+  return T(0.5) * (T(1) + t) + bend;
 }
 
 // One function chosen at run time.

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <traingraph/errors.h>
+
 #include "ops/emit.h"
 
 namespace traingraph::ops {
@@ -25,10 +27,12 @@ std::vector<Type> infer(const Inference& in) {
               to_string(in.type(i).shape));
     }
     result.shape = std::move(joined);
-    if (is_floating_point(in.type(i).data_type) && !typed) {
-      result.data_type = in.type(i).data_type;
-      typed = true;
+    if (!is_floating_point(in.type(i).data_type)) {
+      throw DataTypeError(std::string("[elementwise] expected floating-point operands but got ") +
+                          name(in.type(i).data_type) + ir::where(in.graph, in.graph.layer));
     }
+    if (!typed) result.data_type = in.type(i).data_type;
+    typed = true;
   }
   const int rank = result.rank();
   bool fixed = false;

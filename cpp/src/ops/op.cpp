@@ -5,11 +5,7 @@
 namespace traingraph::ops {
 
 void Inference::fail(const std::string& text) const {
-  std::string message = "[" + std::string(ir::name(op)) + "] " + text;
-  if (graph.layer != ir::kNone) {
-    message += " at " + graph.layers[static_cast<std::size_t>(graph.layer)];
-  }
-  throw ShapeError(message);
+  throw ShapeError("[" + std::string(ir::name(op)) + "] " + text + ir::where(graph, graph.layer));
 }
 
 void Inference::expect_inputs(std::size_t least, std::size_t most) const {
