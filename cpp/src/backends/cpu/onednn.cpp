@@ -6,10 +6,19 @@
 
 #include <traingraph/errors.h>
 
+#include "backends/cpu/isa_select.h"
 #include "backends/cpu/onednn_kernel.h"
 
 namespace traingraph::cpu {
 namespace {
+
+// TRAINGRAPH_ISA lowers oneDNN with the own loops: it then takes the kernels and layouts that it
+// takes on a machine of that level. Has no effect after the first primitive.
+void follow_instruction_level() {
+  const std::string level = loops().level;
+  if (level == "v2") dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
+  if (level == "v3") dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+}
 
 // Never destroyed: primitives may outlive static destruction order.
 dnnl_stream_t shared_stream() {
@@ -75,7 +84,10 @@ class PrimitiveKernel final : public Kernel {
 }  // namespace
 
 const dnnl::engine& onednn_engine() {
-  static const dnnl::engine& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine& engine = *[] {
+    follow_instruction_level();
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 
