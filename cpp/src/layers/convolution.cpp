@@ -48,9 +48,10 @@ TensorPtr own_weights(const ConvolutionDescriptor& descriptor) {
                         out / groups_of(d) * area);
 }
 
-TensorPtr own_biases(const ConvolutionDescriptor& d, bool with_biases) {
+TensorPtr own_biases(const ConvolutionDescriptor& descriptor, bool with_biases) {
   if (!with_biases) return nullptr;
-  return Tensor::filled(TensorDescriptor({1, d.output_feature_channel_count, 1, 1}), 0);
+  const std::int64_t out = checked(descriptor).output_feature_channel_count;
+  return Tensor::filled(TensorDescriptor({1, out, 1, 1}), 0);
 }
 
 }  // namespace
