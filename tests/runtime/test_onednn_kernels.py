@@ -2,6 +2,8 @@
 reorders; in plain layouts and in those that the kernels ask for, with one thread and two."""
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -261,3 +263,26 @@ def test_padding_of_blocked_results_stays_zero():
     expected = graph.run("cpu", bound, [plain])[0]
     got = testing.with_layouts(graph, "cpu").run("cpu", bound, [plain])[0]
     np.testing.assert_allclose(got, expected, rtol=0, atol=BOUND * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    "setting", ["OMP_THREAD_LIMIT=1", "OMP_DYNAMIC=true", "OMP_MAX_ACTIVE_LEVELS=0"]
+)
+def test_fewer_threads_than_asked_for(setting):
+    """oneDNN leaves out what a missing thread should have computed, without an error."""
+    name, value = setting.split("=")
+    script = (
+        "import test_onednn_kernels as t\n"
+        "t.testing.set_thread_count(4)\n"
+        'x, weights, attributes = t.CONVOLUTIONS["two threads\' worth"]\n'
+        "t.check('convolution', attributes, [x, weights])\n"
+        "dy = t.run('convolution', attributes, [x, weights], 'cpu')[0]\n"
+        "attributes['result_shape'] = weights.shape\n"
+        "t.check('convolution_gradient_weights', attributes, [dy, x])\n"
+    )
+    path = os.pathsep.join(p for p in [os.path.dirname(__file__), *sys.path] if p)
+    environment = {**os.environ, name: value, "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

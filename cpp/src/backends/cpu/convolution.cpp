@@ -33,7 +33,7 @@ struct Problem {
   int threads() const {
     const double operations = 2.0 * static_cast<double>(element_count(y)) *
                               static_cast<double>(element_count(weights) / weights[0]);
-    return threads_for(nanoseconds_to_compute(operations));
+    return library_threads(nanoseconds_to_compute(operations));
   }
 };
 

@@ -101,7 +101,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
     Shape bias_shape(shape.size(), 1);
     bias_shape.back() = shape.back();
     const memory::desc bias = epilogue.bias ? *describe(bias_shape, {}) : memory::desc();
-    const int threads = threads_for(nanoseconds_to_compute(p.operations));
+    const int threads = library_threads(nanoseconds_to_compute(p.operations));
     const ThreadScope scope(threads);
     const auto primitive_with = [&](bool parametric) {
       dnnl::post_ops operations;

@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include <traingraph/errors.h>
@@ -110,12 +111,24 @@ void fail_onednn(const char* call, dnnl_status_t status) {
                     ": " + (index < std::size(texts) ? texts[index] : "unknown"));
 }
 
-ThreadScope::ThreadScope(int count) : before_(omp_get_max_threads()) {
+int library_threads(double nanoseconds) {
+  if (omp_in_parallel() || omp_get_max_active_levels() < 1) return 1;
+  return std::min(threads_for(nanoseconds), omp_get_thread_limit());
+}
+
+ThreadScope::ThreadScope(int count)
+    : before_(omp_get_max_threads()), dynamic_before_(omp_get_dynamic() != 0) {
+  if (count > 1 && omp_in_parallel()) {
+    throw DeviceError("[run] expected a call outside OpenMP parallel regions but got one inside: " +
+                      std::to_string(count) + " threads cannot start there; set_thread_count(1)");
+  }
   if (before_ != count) omp_set_num_threads(count);
+  if (dynamic_before_) omp_set_dynamic(0);
 }
 
 ThreadScope::~ThreadScope() {
   if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+  if (dynamic_before_) omp_set_dynamic(1);
 }
 
 std::unique_ptr<Kernel> make_primitive_kernel(const ir::Graph& graph, const ir::Node& node,

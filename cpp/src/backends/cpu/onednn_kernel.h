@@ -35,12 +35,17 @@ auto guarded(const char* call, F&& make) {
 
 // --- threads -----------------------------------------------------------------------------------
 
-// Nanoseconds one thread takes for this much arithmetic, for threads_for(): a function of the shape
-// alone, because the library's sums depend on the number of threads.
+// oneDNN divides work by the number of threads it expects, and where OpenMP gives fewer it computes
+// part of the result and says nothing. So the number is one that OpenMP will give.
+
+// Threads for work that takes one thread about this long. A function of the shape and of the
+// process's settings alone: the library's sums depend on it.
+int library_threads(double nanoseconds);
+// Nanoseconds one thread takes for this much arithmetic.
 inline double nanoseconds_to_compute(double operations) { return operations / 100; }
 
-// Within it OpenMP regions of this thread have `count` threads. A primitive is created and run
-// under the same count.
+// Within it OpenMP regions of this thread have exactly `count` threads. A primitive is created and
+// run under the same count. Raises DeviceError for more than one inside a parallel region.
 class ThreadScope {
  public:
   explicit ThreadScope(int count);
@@ -50,6 +55,7 @@ class ThreadScope {
 
  private:
   int before_;
+  bool dynamic_before_;
 };
 
 // --- layouts -----------------------------------------------------------------------------------

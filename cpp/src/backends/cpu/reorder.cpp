@@ -40,7 +40,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
   }
   return guarded("reorder", [&] {
     const auto bytes = static_cast<double>(from.get_size() + to.get_size());
-    const int threads = threads_for(nanoseconds_to_move(bytes));
+    const int threads = library_threads(nanoseconds_to_move(bytes));
     const ThreadScope scope(threads);
     const dnnl::reorder::primitive_desc description(onednn_engine(), from, onednn_engine(), to,
                                                     onednn_attributes());
