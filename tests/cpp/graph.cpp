@@ -3,6 +3,7 @@
 
 #include <traingraph/errors.h>
 
+#include "backends/cpu/cpu.h"
 #include "interpreter.h"
 #include "ops/op.h"
 #include "passes/passes.h"
@@ -84,6 +85,16 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
+// Per op: what ops.def says of a kernel in the CPU backend's folder, and whether its table has one.
+std::map<std::string, std::pair<bool, bool>> cpu_kernels() {
+  std::map<std::string, std::pair<bool, bool>> result;
+#define TRAINGRAPH_OP(name, attributes, cpu) result[#name] = {cpu, false};
+#include "ops.def"
+#undef TRAINGRAPH_OP
+  for (const KernelEntry& entry : cpu::own_entries()) result[ir::name(entry.op)].second = true;
+  return result;
+}
+
 }  // namespace
 
 DataType data_type_named(const std::string& text) {
@@ -119,6 +130,7 @@ void bind_graph(py::module_& module) {
       .def("verify", [](const ir::Graph& graph) { ir::verify(graph); })
       .def("run", run, py::arg("backend"), py::arg("arrays"), py::arg("wanted"))
       .def("__str__", [](const ir::Graph& graph) { return ir::to_string(graph); });
+  module.def("cpu_kernels", cpu_kernels, "(flag in ops.def, entry in the table) by op.");
   module.def("backends", backend_names, "Backends that compute on this machine, best first.");
 }
 

@@ -10,16 +10,6 @@
 namespace traingraph::cpu {
 namespace {
 
-std::vector<KernelEntry> joined_tables() {
-  std::vector<KernelEntry> entries;
-  for (const auto* table :
-       {&elementwise_entries(), &reduce_entries(), &small_matmul_entries(), &batch_norm_entries(),
-        &softmax_entries(), &cross_entropy_entries(), &onednn_entries(), &reference::table()}) {
-    entries.insert(entries.end(), table->begin(), table->end());
-  }
-  return entries;
-}
-
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -46,12 +36,26 @@ class CpuBackend final : public HostBackend {
 
  protected:
   const std::vector<KernelEntry>& table() const override {
-    static const std::vector<KernelEntry> entries = joined_tables();
+    static const std::vector<KernelEntry> entries = [] {
+      std::vector<KernelEntry> all = own_entries();
+      all.insert(all.end(), reference::table().begin(), reference::table().end());
+      return all;
+    }();
     return entries;
   }
 };
 
 }  // namespace
+
+std::vector<KernelEntry> own_entries() {
+  std::vector<KernelEntry> entries;
+  for (const auto* table :
+       {&elementwise_entries(), &reduce_entries(), &small_matmul_entries(), &batch_norm_entries(),
+        &pooling_entries(), &softmax_entries(), &cross_entropy_entries(), &onednn_entries()}) {
+    entries.insert(entries.end(), table->begin(), table->end());
+  }
+  return entries;
+}
 
 const Backend& backend() {
   static const CpuBackend instance;

@@ -8,6 +8,9 @@ namespace traingraph::cpu {
 
 const Backend& backend();
 
+// The kernels of this folder, in the order they are tried; the reference loops come after them.
+std::vector<KernelEntry> own_entries();
+
 // Each file's kernels. Entries of one op are tried in the order in which cpu.cpp joins the files.
 const std::vector<KernelEntry>& elementwise_entries();
 const std::vector<KernelEntry>& reduce_entries();
