@@ -26,9 +26,10 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return {};
 }
 
-// The layout of x; in the gradient that of dy.
+// All of a node's tensors share one layout.
 LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
-  const ir::Value& x = graph.value(node.inputs[0]);
+  // The gradient takes what the forward pass left (the index, or x and y), else what dy has.
+  const ir::Value& x = graph.value(node.inputs.back());
   const ir::Layout layout = ChannelGroups::takes(x.type.shape, x.layout) ? x.layout : ir::Layout{};
   return {std::vector<ir::Layout>(node.inputs.size(), layout),
           std::vector<ir::Layout>(node.outputs.size(), layout)};

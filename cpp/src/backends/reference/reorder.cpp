@@ -45,6 +45,7 @@ void reorder(const Call& call) {
   }
 }
 
+template void reorder<std::uint8_t>(const Call&);
 template void reorder<float>(const Call&);
 template void reorder<double>(const Call&);
 
