@@ -108,6 +108,8 @@ def test_preferred_layouts_flow_through_the_network():
 def test_the_null_backend_plans_like_the_others(device):
     layers = [convolution(16, 16), tg.MLCActivationLayer.relu()]
     planned = compiled(layers, device="null", training=True)
-    real = compiled([convolution(16, 16), tg.MLCActivationLayer.relu()], device=device, training=True)
+    real = compiled(
+        [convolution(16, 16), tg.MLCActivationLayer.relu()], device=device, training=True
+    )
     assert planned.device_memory_size > 0
     assert real.device_memory_size > 0
