@@ -43,20 +43,20 @@ struct Digits {
 
   Digits() {
     const auto graph = std::make_shared<Graph>();
-    sequential(*graph, x,
-               {std::make_shared<Convolution>(three_by_three(1, 32)),
-                std::make_shared<BatchNormalization>(32), relu(),
-                std::make_shared<Convolution>(three_by_three(32, 64)),
-                std::make_shared<BatchNormalization>(64), relu(),
-                std::make_shared<Pooling>(halving()),
-                std::make_shared<Reshape>(Shape{kBatch, 1024}),
-                std::make_shared<FullyConnected>(1024, 128), relu(),
-                std::make_shared<Dropout>(0.1f), std::make_shared<FullyConnected>(128, 10)});
+    sequential(
+        *graph, x,
+        {std::make_shared<Convolution>(three_by_three(1, 32)),
+         std::make_shared<BatchNormalization>(32), relu(),
+         std::make_shared<Convolution>(three_by_three(32, 64)),
+         std::make_shared<BatchNormalization>(64), relu(), std::make_shared<Pooling>(halving()),
+         std::make_shared<Reshape>(Shape{kBatch, 1024}),
+         std::make_shared<FullyConnected>(1024, 128), relu(), std::make_shared<Dropout>(0.1f),
+         std::make_shared<FullyConnected>(128, 10)});
     LossDescriptor loss;
     loss.type = LossType::kSoftmaxCrossEntropy;
-    training = std::make_shared<TrainingGraph>(std::vector<GraphPtr>{graph},
-                                               std::make_shared<Loss>(loss),
-                                               std::make_shared<Adam>(OptimizerDescriptor{}));
+    training =
+        std::make_shared<TrainingGraph>(std::vector<GraphPtr>{graph}, std::make_shared<Loss>(loss),
+                                        std::make_shared<Adam>(OptimizerDescriptor{}));
     training->add_inputs({{"x", x}}, {{"labels", labels}});
   }
 
@@ -83,8 +83,7 @@ std::map<std::string, std::int64_t> allocations_per_run(const std::string& devic
   passes::PipelineRequest request;
   request.backend = &backend;
   for (const LoweredGraph::Slot& slot : lowered.slots) {
-    request.parameters.push_back(
-        {true, slot.tensor->state().parameter->layout, slot.follows});
+    request.parameters.push_back({true, slot.tensor->state().parameter->layout, slot.follows});
   }
   std::vector<ir::ValueId> values;
   const auto program = passes::compile(lowered.lowering.graph, request, values);

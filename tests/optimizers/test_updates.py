@@ -250,7 +250,7 @@ def test_adamw_decays_apart_from_the_gradient(decay, device, dtype):
 
 
 def test_adamw_refuses_l1():
-    with pytest.raises(ValueError, match="AdamW.*L1"):
+    with pytest.raises(ValueError, match=r"AdamW.*L1"):
         tg.MLCAdamWOptimizer(
             descriptor=descriptor(0.1, {"regularization_type": "l1", "regularization_scale": 1.0})
         )

@@ -11,8 +11,8 @@ namespace traingraph {
 // What one compiled graph keeps in device memory.
 struct TRAINGRAPH_API MemoryPlan {
   struct Entry {
-    std::string name;   // tensor or op, with its layer
-    std::string kind;   // bound, persistent, saved, gradient, exchange, transient, workspace
+    std::string name;  // tensor or op, with its layer
+    std::string kind;  // bound, persistent, saved, gradient, exchange, transient, workspace
     std::size_t bytes;
   };
   std::vector<Entry> entries;

@@ -61,8 +61,10 @@ void ExecutableGraph::add_inputs(const NamedTensors& inputs, const NamedTensors&
 void ExecutableGraph::add_outputs(const NamedTensors& outputs) {
   for (const auto& [name, tensor] : outputs) {
     if (tensor != nullptr && state_->producer(tensor.get()) == nullptr) {
-      throw InvalidArgument("[add_outputs] expected a tensor that a layer of this graph computes "
-                            "but got '" + tensor->label() + "' for '" + name + "'");
+      throw InvalidArgument(
+          "[add_outputs] expected a tensor that a layer of this graph computes "
+          "but got '" +
+          tensor->label() + "' for '" + name + "'");
     }
   }
   add(state_->outputs, outputs, "output");
@@ -149,8 +151,9 @@ Execution TrainingGraph::execute_gradient(ExecutionArguments arguments) {
 
 Execution TrainingGraph::execute_optimizer_update(ExecutionArguments arguments) {
   if (state_->optimizer == nullptr) {
-    throw InvalidArgument("[execute_optimizer_update] expected an optimizer; give one to the "
-                          "constructor or to compile_optimizer");
+    throw InvalidArgument(
+        "[execute_optimizer_update] expected an optimizer; give one to the "
+        "constructor or to compile_optimizer");
   }
   return current(*state_, "execute_optimizer_update").submit(Run::update, arguments);
 }

@@ -43,10 +43,10 @@ struct CompiledGraph {
   std::unique_ptr<Program> program;
   std::vector<BoundSlot> bound;
   std::vector<LoweredGraph::Slot> slots;
-  std::vector<ir::ValueId> slot_values;             // by parameter slot
-  std::vector<std::uint64_t> slot_versions;         // of the stores this was compiled against
-  std::vector<ParameterState*> stores;              // by slot; null for optimizer buffers
-  std::map<const Tensor*, ir::ValueId> tensors;     // kNone where fused away
+  std::vector<ir::ValueId> slot_values;          // by parameter slot
+  std::vector<std::uint64_t> slot_versions;      // of the stores this was compiled against
+  std::vector<ParameterState*> stores;           // by slot; null for optimizer buffers
+  std::map<const Tensor*, ir::ValueId> tensors;  // kNone where fused away
   std::map<const Tensor*, ir::ValueId> gradients;
   ir::ValueId result = ir::kNone;
   TensorPtr result_tensor;
@@ -109,8 +109,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   const std::uint64_t built_for_;
   // Guards programs_, data_ and what was submitted. Nobody waits for the stream while holding it.
   mutable std::mutex mutex_;
-  std::list<CompiledPtr> programs_;  // newest use first
-  std::map<const Tensor*, TensorData> data_;  // what each bound tensor was last given
+  std::list<CompiledPtr> programs_;                    // newest use first
+  std::map<const Tensor*, TensorData> data_;           // what each bound tensor was last given
   std::map<const Tensor*, std::size_t> staged_bytes_;  // copies of ours among them
   // What later calls may build on, in order of submission.
   CompiledPtr submitted_forward_;

@@ -118,8 +118,8 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
     ParameterState& store = place_parameter(tensor, backend_, shape);
     Stream::merge(stream_, store.stream);
     tensor.state().device = graph_.device;
-    request.parameters.push_back({store.layout_chosen || mode == Mode::inference, store.layout,
-                                  lowered.slots[s].follows});
+    request.parameters.push_back(
+        {store.layout_chosen || mode == Mode::inference, store.layout, lowered.slots[s].follows});
   }
   for (const auto& [tensor, gradient] : lowered.gradients) request.gradients.push_back(gradient);
 
@@ -155,8 +155,8 @@ void Executor::attach(CompiledGraph& graph) {
   for (std::size_t s = 0; s < graph.slots.size(); ++s) {
     const LoweredGraph::Slot& slot = graph.slots[s];
     ParameterState& store = *slot.tensor->state().parameter;
-    std::byte* address = slot.buffer.empty() ? store.master.get()
-                                             : slot_buffer(*slot.tensor, slot.buffer);
+    std::byte* address =
+        slot.buffer.empty() ? store.master.get() : slot_buffer(*slot.tensor, slot.buffer);
     graph.program->bind(graph.slot_values[s], address);
     graph.stores.push_back(slot.buffer.empty() ? &store : nullptr);
     graph.slot_versions.push_back(store.version);

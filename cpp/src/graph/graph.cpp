@@ -35,8 +35,8 @@ std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<Tenso
     }
     const TensorDescriptor& d = sources[i]->descriptor();
     // The same tensor twice is one value, as it will be in the compiled graph.
-    const auto first = std::find(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(i),
-                                 sources[i]);
+    const auto first =
+        std::find(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(i), sources[i]);
     const auto earlier = static_cast<std::size_t>(first - sources.begin());
     if (earlier < i) {
       values.push_back(values[earlier]);
@@ -47,8 +47,7 @@ std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<Tenso
       lowering.data_type = d.data_type;
     }
     values.push_back(lowering.graph.add_source(ir::Source::bound, static_cast<int>(i),
-                                               {d.data_type, d.shape, true},
-                                               sources[i]->label()));
+                                               {d.data_type, d.shape, true}, sources[i]->label()));
   }
   Emitter emitter(lowering, layer, values);
   layer.emit(emitter);
@@ -93,8 +92,8 @@ std::vector<NodeRecord> GraphState::ordered_nodes() const {
   while (!open.empty()) {
     std::vector<const NodeRecord*> waiting;
     for (const NodeRecord* node : open) {
-      const bool can_run = std::all_of(
-          node->sources.begin(), node->sources.end(), [&](const TensorPtr& source) {
+      const bool can_run =
+          std::all_of(node->sources.begin(), node->sources.end(), [&](const TensorPtr& source) {
             return ready.contains(source.get()) || !computed_somewhere.contains(source.get());
           });
       if (!can_run) {

@@ -11,8 +11,8 @@ std::string Graph::summary() const {
   std::ostringstream text;
   std::int64_t total = 0;
   std::set<const Tensor*> counted;
-  text << std::left << std::setw(6) << "id" << std::setw(44) << "layer" << std::setw(24)
-       << "result" << "parameters\n";
+  text << std::left << std::setw(6) << "id" << std::setw(44) << "layer" << std::setw(24) << "result"
+       << "parameters\n";
   for (const NodeRecord& node : state_->ordered_nodes()) {
     const std::string& label = node.layer->label();
     const std::string named = label.empty() ? "" : " '" + label + "'";
@@ -55,8 +55,8 @@ std::string Graph::summarized_dot_description() const {
     }
     for (const TensorPtr& result : node.results) {
       drawn.insert(result.get());
-      text << "  t" << result->id() << " [shape=ellipse, label="
-           << quoted(to_string(result->descriptor().shape)) << "];\n";
+      text << "  t" << result->id()
+           << " [shape=ellipse, label=" << quoted(to_string(result->descriptor().shape)) << "];\n";
       text << "  " << name << " -> t" << result->id() << ";\n";
     }
   }

@@ -71,8 +71,8 @@ struct Node {
 class Graph {
  public:
   std::vector<Value> values;
-  std::vector<Node> nodes;           // topological order
-  std::vector<std::string> layers;   // "layer 7 'ln1'"
+  std::vector<Node> nodes;          // topological order
+  std::vector<std::string> layers;  // "layer 7 'ln1'"
 
   Value& value(ValueId id) { return values[static_cast<std::size_t>(id)]; }
   const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }

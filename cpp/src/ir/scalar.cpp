@@ -109,10 +109,9 @@ ScalarList joined(const ScalarList& producer, int result, const ScalarList& cons
   std::vector<int> consumer_map;
   int next = producer.inputs;
   for (int i = 0; i < consumer.inputs; ++i) {
-    consumer_map.push_back(
-        i == input ? producer_map[static_cast<std::size_t>(
-                         producer.results[static_cast<std::size_t>(result)])]
-                   : next++);
+    consumer_map.push_back(i == input ? producer_map[static_cast<std::size_t>(
+                                            producer.results[static_cast<std::size_t>(result)])]
+                                      : next++);
   }
   append(list, consumer.code, consumer_map);
   for (int r : consumer.results) {

@@ -18,12 +18,12 @@ constexpr None none;
 // One builder per row of the table, so that columns can name each other. Immediates follow the
 // operands.
 namespace build {
-#define TRAINGRAPH_SCALAR(name, arity, value, gradient_x, gradient_y)                          \
-  [[maybe_unused]] Expression name(Expression x, double p = 0, double q = 0) {                 \
-    return {x.list, x.list->add(Scalar::name, x.reg, -1, p, q)};                               \
-  }                                                                                            \
-  [[maybe_unused]] Expression name(Expression x, Expression y, double p = 0, double q = 0) {   \
-    return {x.list, x.list->add(Scalar::name, x.reg, y.reg, p, q)};                            \
+#define TRAINGRAPH_SCALAR(name, arity, value, gradient_x, gradient_y)                        \
+  [[maybe_unused]] Expression name(Expression x, double p = 0, double q = 0) {               \
+    return {x.list, x.list->add(Scalar::name, x.reg, -1, p, q)};                             \
+  }                                                                                          \
+  [[maybe_unused]] Expression name(Expression x, Expression y, double p = 0, double q = 0) { \
+    return {x.list, x.list->add(Scalar::name, x.reg, y.reg, p, q)};                          \
   }
 #include "ir/scalar.def"
 #undef TRAINGRAPH_SCALAR

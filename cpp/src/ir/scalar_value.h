@@ -7,14 +7,14 @@
 // table.
 namespace traingraph::ir::scalar {
 
-#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y)          \
-  template <class M>                                                                      \
-  struct name {                                                                           \
-    template <class T>                                                                    \
+#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y)            \
+  template <class M>                                                                        \
+  struct name {                                                                             \
+    template <class T>                                                                      \
     static inline T value([[maybe_unused]] T x, [[maybe_unused]] T y, [[maybe_unused]] T p, \
-                          [[maybe_unused]] T q) {                                         \
-      return value_expression;                                                            \
-    }                                                                                     \
+                          [[maybe_unused]] T q) {                                           \
+      return value_expression;                                                              \
+    }                                                                                       \
   };
 #include "ir/scalar.def"
 #undef TRAINGRAPH_SCALAR

@@ -68,9 +68,7 @@ std::string Emitter::message(const std::string& text) const {
 }
 
 void Emitter::fail_shape(const std::string& text) const { throw ShapeError(message(text)); }
-void Emitter::fail_argument(const std::string& text) const {
-  throw InvalidArgument(message(text));
-}
+void Emitter::fail_argument(const std::string& text) const { throw InvalidArgument(message(text)); }
 
 std::uint64_t Emitter::seed(std::uint64_t own) const {
   if (own != 0) return own;

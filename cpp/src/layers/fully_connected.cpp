@@ -61,8 +61,8 @@ void FullyConnected::emit(Emitter& e) const {
   const Shape& shape = source.shape;
   const bool image = shape.size() == 4 && shape[1] == in && shape[2] == 1 && shape[3] == 1;
   if (shape.empty() || (!image && shape.back() != in)) {
-    e.fail_shape("expected a source (…, " + std::to_string(in) + ") or (N, " +
-                 std::to_string(in) + ", 1, 1) but got " + to_string(shape));
+    e.fail_shape("expected a source (…, " + std::to_string(in) + ") or (N, " + std::to_string(in) +
+                 ", 1, 1) but got " + to_string(shape));
   }
   const std::int64_t rows = source.elements() / in;
   const ir::ValueId x = ops::reshape(e.graph, e.sources[0], {rows, in}, source.batched);

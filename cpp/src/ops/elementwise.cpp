@@ -116,9 +116,9 @@ bool broadcast_shapes(const Shape& a, const Shape& b, Shape& result) {
 }
 
 std::vector<ValueId> elementwise(ir::Graph& graph, ScalarList list, std::vector<ValueId> inputs) {
-  const ir::NodeId node = apply(graph, ir::Op::elementwise,
-                                ElementwiseAttributes{std::move(list), {}, false},
-                                std::move(inputs));
+  const ir::NodeId node =
+      apply(graph, ir::Op::elementwise, ElementwiseAttributes{std::move(list), {}, false},
+            std::move(inputs));
   return graph.node(node).outputs;
 }
 

@@ -9,8 +9,7 @@ namespace traingraph::ops {
 std::vector<ir::ValueId> elementwise(ir::Graph& graph, ir::ScalarList list,
                                      std::vector<ir::ValueId> inputs);
 // One scalar function.
-ir::ValueId unary(ir::Graph& graph, ir::Scalar function, ir::ValueId x, double p = 0,
-                  double q = 0);
+ir::ValueId unary(ir::Graph& graph, ir::Scalar function, ir::ValueId x, double p = 0, double q = 0);
 ir::ValueId binary(ir::Graph& graph, ir::Scalar function, ir::ValueId x, ir::ValueId y,
                    double p = 0, double q = 0);
 // Types are taken by value: adding a node moves the graph's own.

@@ -37,8 +37,8 @@ int adam_step(UpdateEmitter& e, const AdamOptions& options) {
     under_root = e.apply(ir::Scalar::maximum, e.slot("maximum_second_moment"), v);
     e.set_slot("maximum_second_moment", under_root);
   }
-  const int denominator = e.apply(ir::Scalar::affine, e.apply(ir::Scalar::sqrt, under_root), -1, 1,
-                                  options.epsilon);
+  const int denominator =
+      e.apply(ir::Scalar::affine, e.apply(ir::Scalar::sqrt, under_root), -1, 1, options.epsilon);
   return e.divide(e.multiply(e.corrected_learning_rate(), m), denominator);
 }
 

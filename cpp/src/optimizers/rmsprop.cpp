@@ -38,8 +38,8 @@ void RMSProp::emit(UpdateEmitter& e) const {
     const int variance = e.subtract(n, e.apply(ir::Scalar::square, mean));
     under_root = e.apply(ir::Scalar::maximum, variance, e.apply(ir::Scalar::constant, -1));
   }
-  const int root = e.apply(ir::Scalar::affine, e.apply(ir::Scalar::sqrt, under_root), -1, 1,
-                           options_.epsilon);
+  const int root =
+      e.apply(ir::Scalar::affine, e.apply(ir::Scalar::sqrt, under_root), -1, 1, options_.epsilon);
   const int change = e.divide(e.multiply(e.learning_rate(), g), root);
   if (options_.momentum == 0.0f) {
     e.set_parameter(e.subtract(e.parameter(), change));

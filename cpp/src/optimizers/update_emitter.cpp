@@ -57,8 +57,7 @@ ValueId global_scale(ir::Graph& graph, const OptimizerDescriptor& d,
   }
   ValueId total = ir::kNone;
   for (const UpdateTarget& target : targets) {
-    const ValueId squares =
-        ops::reduce_all(graph, ir::ReduceKind::sum_of_squares, target.gradient);
+    const ValueId squares = ops::reduce_all(graph, ir::ReduceKind::sum_of_squares, target.gradient);
     total = total == ir::kNone ? squares : ops::binary(graph, Scalar::add, total, squares);
   }
   return scale_from_squares(graph, total, norm_limit(d));

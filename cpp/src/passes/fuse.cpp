@@ -27,7 +27,8 @@ class Fusion {
 
   ir::Graph run() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) join_producers(static_cast<NodeId>(n));
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) move_into_producer(static_cast<NodeId>(n));
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      move_into_producer(static_cast<NodeId>(n));
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) take_prologue(static_cast<NodeId>(n));
     return sorted();
   }
@@ -206,8 +207,8 @@ class Fusion {
       if (depends_on(chain.inputs[k], producer_id)) return false;
       extra.push_back(chain.inputs[k]);
     }
-    const ScalarList list = with_first(std::get<ElementwiseAttributes>(chain.attributes).list,
-                                       static_cast<int>(input));
+    const ScalarList list =
+        with_first(std::get<ElementwiseAttributes>(chain.attributes).list, static_cast<int>(input));
     if (!backend_.fuses(graph_, producer, list, extra)) return false;
 
     *epilogue = list;

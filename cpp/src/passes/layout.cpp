@@ -35,7 +35,8 @@ class Assignment {
   void choose_parameter(ValueId id, const Layout& wanted) {
     const int slot = result_.value(id).slot;
     if (decided_.size() < parameters_.size()) decided_.resize(parameters_.size(), false);
-    if (!choose_ || parameter(result_.value(id)).fixed || decided_[static_cast<std::size_t>(slot)]) {
+    if (!choose_ || parameter(result_.value(id)).fixed ||
+        decided_[static_cast<std::size_t>(slot)]) {
       return;
     }
     for (ir::Value& value : result_.values) {
@@ -60,17 +61,14 @@ class Assignment {
     const ir::Type type = value.type;
     result_.phase = reader.phase;
     result_.layer = reader.layer;
-    const ir::NodeId node =
-        result_.add_node(ir::Op::reorder, ir::NoAttributes{}, {id}, {type});
+    const ir::NodeId node = result_.add_node(ir::Op::reorder, ir::NoAttributes{}, {id}, {type});
     const ValueId copy = result_.node(node).outputs[0];
     result_.value(copy).layout = wanted;
     reordered_[key] = copy;
     return copy;
   }
 
-  ir::Phase phase_of(ValueId id) const {
-    return result_.node(result_.value(id).producer).phase;
-  }
+  ir::Phase phase_of(ValueId id) const { return result_.node(result_.value(id).producer).phase; }
 
   void add(const ir::Node& original) {
     ir::Node node = original;

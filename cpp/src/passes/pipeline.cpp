@@ -23,7 +23,9 @@ std::vector<Lifetime> lifetimes(const Program& program, const Schedule& schedule
   const ir::Graph& graph = program.graph;
   std::vector<Lifetime> result(graph.values.size());
   const std::size_t end = schedule.order.size();
-  auto root = [&](ValueId v) { return static_cast<std::size_t>(program.roots[static_cast<std::size_t>(v)]); };
+  auto root = [&](ValueId v) {
+    return static_cast<std::size_t>(program.roots[static_cast<std::size_t>(v)]);
+  };
   auto phase_end = [&](std::size_t position) {
     if (position < schedule.forward_end) return schedule.forward_end;
     return position < schedule.gradient_end ? schedule.gradient_end : end;
@@ -98,9 +100,9 @@ void plan_variant(Program& program, ProgramVariant& variant, bool split,
   const ArenaPlan plan = plan_arena(std::move(buffers));
   verify_plan(plan);
   auto offset = [&](int buffer) {
-    return buffer < 0 ? std::int64_t{-1}
-                      : static_cast<std::int64_t>(
-                            plan.buffers[static_cast<std::size_t>(buffer)].offset);
+    return buffer < 0
+               ? std::int64_t{-1}
+               : static_cast<std::int64_t>(plan.buffers[static_cast<std::size_t>(buffer)].offset);
   };
   for (int buffer : buffer_of) variant.value_offsets.push_back(offset(buffer));
   for (int buffer : workspace_of) variant.workspace_offsets.push_back(offset(buffer));
@@ -114,8 +116,8 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
   ir::verify(graph);
   ir::Graph lowered = without_dead_nodes(graph, values);
   if (request.fuse) lowered = fuse(lowered, *request.backend);
-  lowered = assign_layouts(lowered, *request.backend, request.parameters,
-                           request.choose_parameters);
+  lowered =
+      assign_layouts(lowered, *request.backend, request.parameters, request.choose_parameters);
   ir::verify(lowered);
   std::vector<NodeId> nodes;
   for (std::size_t n = 0; n < lowered.nodes.size(); ++n) {

@@ -66,16 +66,13 @@ const KernelEntry* HostBackend::find(const ir::Graph& graph, const ir::Node& nod
 Support HostBackend::supports(const ir::Graph& graph, const ir::Node& node) const {
   std::string reasons;
   if (find(graph, node, &reasons) != nullptr) return {};
-  return Support::no(reasons.empty() ? "no kernel for " + std::string(ir::name(node.op))
-                                     : reasons);
+  return Support::no(reasons.empty() ? "no kernel for " + std::string(ir::name(node.op)) : reasons);
 }
 
 bool HostBackend::fuses(const ir::Graph& graph, const ir::Node& producer,
-                        const ir::ScalarList& list,
-                        const std::vector<ir::ValueId>& extra) const {
+                        const ir::ScalarList& list, const std::vector<ir::ValueId>& extra) const {
   const KernelEntry* entry = find(graph, producer, nullptr);
-  return entry != nullptr && entry->fuses != nullptr &&
-         entry->fuses(graph, producer, list, extra);
+  return entry != nullptr && entry->fuses != nullptr && entry->fuses(graph, producer, list, extra);
 }
 
 LayoutChoice HostBackend::layouts(const ir::Graph& graph, const ir::Node& node) const {

@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-#include <optional>
 
 #include <traingraph/device.h>
 #include <traingraph/tensor.h>

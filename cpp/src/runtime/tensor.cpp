@@ -253,8 +253,7 @@ void Tensor::set_data(TensorData data) {
   check_fits(descriptor(), label(), data);
   const auto address = reinterpret_cast<std::uintptr_t>(data.bytes);
   if (!data.writable || address % element_bytes(descriptor().data_type) != 0) {
-    data = TensorData::copy_of(data.bytes, data.length, descriptor().data_type,
-                               descriptor().shape);
+    data = TensorData::copy_of(data.bytes, data.length, descriptor().data_type, descriptor().shape);
   }
   state_->data = std::move(data);
   state_->host_is_newer = true;
@@ -341,8 +340,8 @@ TensorPtr Tensor::copy() const {
   TensorPtr tensor = create(descriptor());
   if (state_->data.bytes != nullptr) {
     const TensorDescriptor& own = descriptor();
-    tensor->state_->data = TensorData::copy_of(state_->data.bytes, own.allocation_bytes(),
-                                               own.data_type, own.shape);
+    tensor->state_->data =
+        TensorData::copy_of(state_->data.bytes, own.allocation_bytes(), own.data_type, own.shape);
   }
   tensor->state_->host_is_newer = state_->data.bytes != nullptr;
   tensor->state_->initial_optimizer_data = state_->initial_optimizer_data;

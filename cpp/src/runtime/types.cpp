@@ -10,10 +10,10 @@ struct Row {
 };
 
 constexpr Row kTypes[] = {
-    {DataType::kFloat32, "float32", 4}, {DataType::kFloat16, "float16", 2},
-    {DataType::kBoolean, "bool", 1},    {DataType::kInt64, "int64", 8},
-    {DataType::kInt32, "int32", 4},     {DataType::kInt8, "int8", 1},
-    {DataType::kUInt8, "uint8", 1},     {DataType::kFloat64, "float64", 8},
+    {DataType::kFloat32, "float32", 4},   {DataType::kFloat16, "float16", 2},
+    {DataType::kBoolean, "bool", 1},      {DataType::kInt64, "int64", 8},
+    {DataType::kInt32, "int32", 4},       {DataType::kInt8, "int8", 1},
+    {DataType::kUInt8, "uint8", 1},       {DataType::kFloat64, "float64", 8},
     {DataType::kBFloat16, "bfloat16", 2},
 };
 

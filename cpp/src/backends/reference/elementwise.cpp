@@ -27,9 +27,8 @@ void elementwise(const Call& call) {
     for (const ir::Instruction& k : list.code) {
       const T x = k.x >= 0 ? registers[k.x] : T(0);
       const T y = k.y >= 0 ? registers[k.y] : T(0);
-      registers[next++] = ir::scalar::evaluate<StandardMath, T>(k.function, x, y,
-                                                                static_cast<T>(k.p),
-                                                                static_cast<T>(k.q));
+      registers[next++] = ir::scalar::evaluate<StandardMath, T>(
+          k.function, x, y, static_cast<T>(k.p), static_cast<T>(k.q));
     }
     for (std::size_t r = 0; r < list.results.size(); ++r) {
       call.out<T>(r)[element] = registers[list.results[r]];

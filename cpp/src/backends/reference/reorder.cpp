@@ -36,8 +36,7 @@ void reorder(const Call& call) {
   std::int64_t index[8] = {};
   const std::int64_t count = element_count(shape);
   for (std::int64_t element = 0; element < count; ++element) {
-    y[offset_of(index, to, shape.size())] =
-        call.in<T>(0)[offset_of(index, from, shape.size())];
+    y[offset_of(index, to, shape.size())] = call.in<T>(0)[offset_of(index, from, shape.size())];
     for (std::size_t axis = shape.size(); axis-- > 0;) {
       if (++index[axis] < shape[axis]) break;
       index[axis] = 0;
