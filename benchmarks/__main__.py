@@ -1,0 +1,91 @@
+"""python -m benchmarks: each workload beside the peers that are installed."""
+
+import argparse
+import datetime
+import importlib.util
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import bound
+from .runner import Plan, measure
+from .table import phases, table
+from .workloads import WORKLOADS
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    every = ",".join(WORKLOADS)
+    parser.add_argument("--workloads", type=_names, default=_names(every), help=every)
+    parser.add_argument(
+        "--peers",
+        type=_names,
+        default=["torch", "jax"],
+        help="torch, torch:best, torch:VARIANT+VARIANT of channels_last, fused, compile; jax",
+    )
+    parser.add_argument("--threads", type=_names, default=["1", "2"])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=0.2, help="per library and round")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    for name in arguments.workloads:
+        if name not in WORKLOADS:
+            parser.error(f"expected workloads of {every} but got {name}")
+    return arguments
+
+
+def _installed(peers: list[str]) -> list[str]:
+    found = []
+    for peer in peers:
+        if importlib.util.find_spec(peer.partition(":")[0]) is None:
+            print(f"{peer} is not installed", file=sys.stderr)
+        else:
+            found.append(peer)
+    return found
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((s.partition(":")[2].strip() for s in lines if s.startswith("model name")), "")
+
+
+def main() -> None:
+    arguments = _arguments()
+    plan = Plan(["ours", *_installed(arguments.peers)], arguments.rounds, arguments.seconds)
+    rows: list[dict[str, Any]] = []
+    ceilings: dict[str, dict[str, float]] = {}
+    for threads in map(int, arguments.threads):
+        if (found := bound.machine(threads)) is not None:
+            ceilings[str(threads)] = {"gflops": found.compute, "gbytes_per_second": found.memory}
+        for workload in arguments.workloads:
+            measured = measure(workload, threads, plan)
+            for row in measured:
+                row["bound_ms"] = bound.milliseconds(WORKLOADS[workload], threads)
+            rows += measured
+            print(table(measured), phases(measured), sep="\n", end="\n\n", flush=True)
+    if arguments.json:
+        versions = {row["peer"]: row.get("version") for row in rows}
+        about = {
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "versions": versions,
+            "ceilings": ceilings,
+        }
+        arguments.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

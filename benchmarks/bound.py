@@ -1,0 +1,111 @@
+"""A lower bound per workload: its arithmetic and compulsory traffic over what the machine does."""
+
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from . import workloads as w
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Units: GFLOP/s of float32 multiply-adds, GB/s of memory, bytes of last-level cache."""
+
+    compute: float
+    memory: float
+    cache: int
+
+
+@cache
+def machine(threads: int) -> Machine | None:
+    """Measured by probe.c; None without a C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        program = str(Path(folder) / "probe")
+        source = str(Path(__file__).with_name("probe.c"))
+        flags = ["-O3", "-march=native", "-ffp-contract=fast", "-pthread"]
+        made = subprocess.run([compiler, *flags, source, "-o", program], check=False)
+        if made.returncode != 0:
+            return None
+        answer = subprocess.run(
+            [program, str(threads)], capture_output=True, text=True, check=True
+        ).stdout.split()
+    return Machine(float(answer[0]), float(answer[1]), _cache_bytes())
+
+
+def _cache_bytes() -> int:
+    """The largest cache of the first core; 0 where the system does not tell."""
+    folder = Path("/sys/devices/system/cpu/cpu0/cache")
+    sizes = [int(file.read_text().strip().rstrip("K")) for file in folder.glob("index*/size")]
+    return max(sizes, default=0) * 1024
+
+
+@dataclass
+class Work:
+    """Of one training step. Units: operations (a multiply-add is two), elements."""
+
+    operations: float = 0
+    parameters: int = 0
+    activations: int = 0
+
+
+def work(workload: w.Workload) -> Work:
+    """Three products per layer with weights; the first one needs no gradient of its source."""
+    total = Work()
+    batch, *rest = workload.source
+    total.parameters = sum(array.size for array in w.parameters(workload))
+    first = True
+
+    def product(multiplications: int) -> None:
+        nonlocal first
+        total.operations += 2 * multiplications * (2 if first else 3)
+        first = False
+
+    def walk(layers: tuple[w.Layer, ...], extent: int) -> int:
+        for layer in layers:
+            match layer:
+                case w.Dense(inputs, outputs):
+                    product(batch * inputs * outputs)
+                case w.Convolution(inputs, outputs, kernel, stride):
+                    extent //= stride
+                    result = batch * outputs * extent**2
+                    product(result * inputs * kernel**2)
+                    total.activations += result
+                case w.MaxPool(size) | w.GlobalAverage(size):
+                    extent //= size
+                case w.Residual(body, shortcut):
+                    before, extent = extent, walk(body, extent)
+                    walk(shortcut, before)
+        return extent
+
+    walk(workload.layers, rest[-1])
+    return total
+
+
+def traffic(workload: w.Workload, cache: int) -> float:
+    """Bytes that must cross to memory: none where everything a step touches stays in the cache.
+
+    A parameter is read and written with what its optimizer keeps, and its gradient read. A
+    convolution's result crosses nine times: written; read and written by normalization; read by
+    the next layer and again for its weights' gradient; its gradient written, read with it by the
+    normalization's gradient, written; read by the convolution's.
+    """
+    total = work(workload)
+    adam = workload.optimizer.name == "adam"
+    kept = 4 if adam else 3  # parameter, gradient, moments
+    if 4 * (kept * total.parameters + 2 * total.activations) <= cache:
+        return 0
+    return 4.0 * ((7 if adam else 5) * total.parameters + 9 * total.activations)
+
+
+def milliseconds(workload: w.Workload, threads: int) -> float | None:
+    """Arithmetic and traffic one after the other; None where the machine was not measured."""
+    m = machine(threads)
+    if m is None:
+        return None
+    return work(workload).operations / m.compute / 1e6 + traffic(workload, m.cache) / m.memory / 1e6

@@ -1,0 +1,146 @@
+"""The workloads over the public Python surface."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import traingraph as tg
+
+from . import workloads as w
+
+
+class Network:
+    """Builds the graph of a workload, layer by layer of the table."""
+
+    def __init__(self, workload: w.Workload) -> None:
+        self.graph = tg.MLCGraph()
+        self.start = w.parameters(workload)
+        self.shape = workload.source
+        self.x = tg.MLCTensor(shape=list(workload.source), data_type="float32")
+        self.result = self.add(workload.layers, self.x)
+
+    def tensor(self) -> tg.MLCTensor:
+        return tg.MLCTensor(data=next(self.start))
+
+    def add(self, layers: tuple[w.Layer, ...], x: tg.MLCTensor) -> tg.MLCTensor:
+        for layer in layers:
+            x = self.add_one(layer, x)
+        return x
+
+    def add_one(self, layer: w.Layer, x: tg.MLCTensor) -> tg.MLCTensor:
+        node = self.graph.node
+        match layer:
+            case w.Dense(inputs, outputs):
+                descriptor = _descriptor(inputs, outputs, 1, 1)
+                weights, biases = self.tensor(), self.tensor()
+                made = tg.MLCFullyConnectedLayer(
+                    weights=weights, biases=biases, descriptor=descriptor
+                )
+                return node(made, source=x)
+            case w.Convolution(inputs, outputs, kernel, stride):
+                descriptor = _descriptor(inputs, outputs, kernel, stride)
+                return node(
+                    tg.MLCConvolutionLayer(weights=self.tensor(), descriptor=descriptor), source=x
+                )
+            case w.BatchNorm(channels):
+                gamma, beta = self.tensor(), self.tensor()
+                mean = tg.MLCTensor(shape=[channels], fill_with_data=0.0, data_type="float32")
+                variance = tg.MLCTensor(shape=[channels], fill_with_data=1.0, data_type="float32")
+                return node(
+                    tg.MLCBatchNormalizationLayer(
+                        feature_channel_count=channels,
+                        mean=mean,
+                        variance=variance,
+                        beta=beta,
+                        gamma=gamma,
+                        momentum=0.9,
+                    ),
+                    source=x,
+                )
+            case w.Relu():
+                return node(tg.MLCActivationLayer.relu(), source=x)
+            case w.MaxPool(size):
+                return node(_pooling("max", size), source=x)
+            case w.GlobalAverage(size):
+                return self.flat(node(_pooling("average", size), source=x))
+            case w.Flatten():
+                return self.flat(x)
+            case w.Residual(body, shortcut):
+                joined = node(
+                    tg.MLCArithmeticLayer(operation="add"),
+                    sources=[self.add(body, x), self.add(shortcut, x)],
+                )
+                return node(tg.MLCActivationLayer.relu(), source=joined)
+
+    def flat(self, x: tg.MLCTensor) -> tg.MLCTensor:
+        batch, *rest = x.descriptor.shape
+        size = 1
+        for extent in rest:
+            size *= extent
+        return self.graph.reshape(shape=[batch, size], source=x)
+
+
+def _descriptor(inputs: int, outputs: int, kernel: int, stride: int) -> tg.MLCConvolutionDescriptor:
+    return tg.MLCConvolutionDescriptor(
+        kernel_sizes=(kernel, kernel),
+        input_feature_channel_count=inputs,
+        output_feature_channel_count=outputs,
+        strides=(stride, stride),
+        padding_policy=tg.MLCPaddingPolicy.sized(y=kernel // 2, x=kernel // 2),
+    )
+
+
+def _pooling(kind: str, size: int) -> tg.MLCPoolingLayer:
+    return tg.MLCPoolingLayer(
+        descriptor=tg.MLCPoolingDescriptor(
+            type=kind, kernel_sizes=(size, size), strides=(size, size), padding_policy="valid"
+        )
+    )
+
+
+def _optimizer(o: w.Optimizer) -> tg.MLCOptimizer:
+    if o.name == "adam":
+        return tg.MLCAdamOptimizer(learning_rate=o.rate)
+    return tg.MLCSGDOptimizer(
+        learning_rate=o.rate,
+        momentum_scale=o.momentum,
+        regularization_type="l2" if o.decay else "none",
+        regularization_scale=o.decay,
+    )
+
+
+class Session:
+    """One compiled workload and the calls that run it."""
+
+    def __init__(self, workload: w.Workload, threads: int, variant: str) -> None:
+        self.variant = variant
+        self.version = tg.__version__
+        tg.set_num_threads(threads)
+        network = Network(workload)
+        x, y = w.data(workload)
+        labels = tg.MLCTensor(shape=list(y.shape), data_type=str(y.dtype))
+        mean = tg.MLCReductionType.MEAN
+        loss = tg.MLCLossLayer.mean_squared_error(reduction_type=mean)
+        if workload.classes:
+            loss = tg.MLCLossLayer.softmax_cross_entropy(reduction_type=mean)
+        self.training = tg.MLCTrainingGraph(
+            graph_objects=[network.graph],
+            loss_layer=loss,
+            optimizer=_optimizer(workload.optimizer),
+        )
+        self.training.add_inputs({"x": network.x}, loss_labels={"y": labels})
+        self.training.compile(device=variant or "cpu")
+        now = tg.MLCExecutionOptions.SYNCHRONOUS
+        fed: dict[str, Any] = {"inputs_data": {"x": x}, "loss_labels_data": {"y": y}}
+        self.step: Callable[[], Any] = partial(self.training.execute, **fed, options=now)
+        bind = self.training.bind_and_write_data
+        bind({"x": x}, for_inputs={"x": network.x})
+        bind({"y": y}, for_inputs={"y": labels})
+        self.phases: dict[str, Callable[[], Any]] = {
+            "forward": partial(self.training.execute_forward, options=now),
+            "gradient": partial(self.training.execute_gradient, options=now),
+            "update": partial(self.training.execute_optimizer_update, options=now),
+        }
+
+    def loss(self) -> float:
+        return float(self.step().result)

@@ -1,0 +1,128 @@
+"""The workloads in PyTorch. Variants: any of channels_last, fused, compile joined by +, or best."""
+
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import workloads as w
+
+torch: Any = importlib.import_module("torch")
+nn: Any = torch.nn
+functional: Any = torch.nn.functional
+
+
+class Block(nn.Module):  # type: ignore[misc]
+    """relu(body(x) + shortcut(x))."""
+
+    def __init__(self, body: Any, shortcut: Any) -> None:
+        super().__init__()
+        self.body, self.shortcut = body, shortcut
+
+    def forward(self, x: Any) -> Any:
+        return functional.relu(self.body(x) + self.shortcut(x), inplace=True)
+
+
+def _module(layers: tuple[w.Layer, ...]) -> Any:
+    return nn.Sequential(*(_layer(layer) for layer in layers))
+
+
+def _layer(layer: w.Layer) -> Any:
+    match layer:
+        case w.Dense(inputs, outputs):
+            return nn.Linear(inputs, outputs)
+        case w.Convolution(inputs, outputs, kernel, stride):
+            return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+        case w.BatchNorm(channels):
+            return nn.BatchNorm2d(channels)
+        case w.Relu():
+            return nn.ReLU(inplace=True)
+        case w.MaxPool(size):
+            return nn.MaxPool2d(size)
+        case w.GlobalAverage(size):
+            return nn.Sequential(nn.AvgPool2d(size), nn.Flatten())
+        case w.Flatten():
+            return nn.Flatten()
+        case w.Residual(body, shortcut):
+            return Block(_module(body), _module(shortcut) if shortcut else nn.Identity())
+
+
+def _optimizer(o: w.Optimizer, parameters: Any, fused: bool) -> Any:
+    kind = {"fused": True} if fused else {}  # without: what the library chooses
+    if o.name == "adam":
+        return torch.optim.Adam(parameters, lr=o.rate, **kind)
+    return torch.optim.SGD(parameters, lr=o.rate, momentum=o.momentum, weight_decay=o.decay, **kind)
+
+
+def _stepper(workload: w.Workload, variant: str) -> Callable[[], Any]:
+    wanted = set(variant.split("+")) - {""}
+    if unknown := wanted - {"channels_last", "fused", "compile"}:
+        raise ValueError(f"no torch variant {sorted(unknown)}")
+    model = _module(workload.layers)
+    with torch.no_grad():
+        for parameter, start in zip(model.parameters(), w.parameters(workload), strict=True):
+            parameter.copy_(torch.from_numpy(start))
+    x, y = (torch.from_numpy(array) for array in w.data(workload))
+    if "channels_last" in wanted:
+        model, x = (z.to(memory_format=torch.channels_last) for z in (model, x))
+    optimizer = _optimizer(workload.optimizer, model.parameters(), "fused" in wanted)
+    update = optimizer.step
+    label = y.long() if workload.classes else y
+    criterion = functional.cross_entropy if workload.classes else functional.mse_loss
+
+    def forward(x: Any, label: Any) -> Any:
+        return criterion(model(x), label)
+
+    if "compile" in wanted:
+        forward = torch.compile(forward)
+        update = update if "fused" in wanted else torch.compile(update)
+
+    def step() -> Any:
+        loss = forward(x, label)
+        loss.backward()
+        update()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    return step
+
+
+def _fastest(workload: w.Workload) -> tuple[str, Callable[[], Any]]:
+    """The variant whose quickest step of a short trial is the quickest."""
+    layouts = ["channels_last"] if workload.images else []
+    names = ["", "fused", "+".join([*layouts, "fused"]), "+".join([*layouts, "fused", "compile"])]
+    trials: list[tuple[float, str, Callable[[], Any]]] = []
+    for name in dict.fromkeys(names):
+        try:
+            step = _stepper(workload, name)
+            for _ in range(3):
+                step()
+            times: list[float] = []
+            end = time.perf_counter() + 1.0
+            while not times or time.perf_counter() < end:
+                start = time.perf_counter()
+                step()
+                times.append(time.perf_counter() - start)
+        except Exception as error:  # torch.compile needs what not everybody has
+            print(f"torch: {name}: {type(error).__name__}", flush=True)
+            continue
+        trials.append((min(times), name, step))
+    _, name, step = min(trials, key=lambda trial: trial[0])
+    return name, step
+
+
+class Session:
+    def __init__(self, workload: w.Workload, threads: int, variant: str) -> None:
+        torch.set_num_threads(threads)
+        torch.manual_seed(0)
+        self.version: str = torch.__version__
+        self.variant = variant
+        self.phases: dict[str, Callable[[], Any]] = {}
+        if variant == "best":
+            best, self.step = _fastest(workload)
+            self.variant = f"best ({best or 'stock'})"
+        else:
+            self.step = _stepper(workload, variant)
+
+    def loss(self) -> float:
+        return float(self.step().item())

@@ -1,0 +1,123 @@
+"""Asks one process per library in turn, so that whatever else the machine does meets them all."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    peers: Sequence[str]
+    rounds: int = 10
+    seconds: float = 0.2  # of timed steps, per library and round
+
+
+class Worker:
+    """A library in a process of its own, with its own thread settings."""
+
+    def __init__(self, workload: str, peer: str, threads: int) -> None:
+        self.peer = peer
+        command = [sys.executable, "-m", "benchmarks.worker"]
+        if threads == 1 and hasattr(os, "sched_setaffinity"):
+            # One core for pools that ignore thread settings too; the last one has least to do.
+            core = max(os.sched_getaffinity(0))
+            code = f"import os; os.sched_setaffinity(0, {{{core}}})"
+            code += "; from benchmarks.worker import main; main()"
+            command = [sys.executable, "-c", code]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=_settings(threads),
+        )
+        self.ready = self.ask({"workload": workload, "peer": peer, "threads": threads})
+
+    def ask(self, question: Row) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        return json.loads(line) if line else {"error": "the process ended"}
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+@dataclass
+class Record:
+    """What one library has answered so far."""
+
+    worker: Worker
+    step: list[tuple[float, float]] = field(default_factory=list)
+    phases: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+
+
+def _settings(threads: int) -> dict[str, str]:
+    settings = dict(os.environ)
+    for pool in ("OMP", "MKL", "OPENBLAS"):
+        settings[f"{pool}_NUM_THREADS"] = str(threads)
+    settings["JAX_PLATFORMS"] = "cpu"
+    if threads == 1:
+        flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+        settings["XLA_FLAGS"] = f"{settings.get('XLA_FLAGS', '')} {flags}"
+    return settings
+
+
+def quantiles(values: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    shares = {"p10": 0.1, "median": 0.5, "p90": 0.9}
+    return {name: ordered[round(share * last)] for name, share in shares.items()}
+
+
+def _summary(samples: list[tuple[float, float]]) -> Row:
+    wall, cpu = zip(*samples, strict=True)
+    return {"wall_ms": quantiles(wall), "cpu_ms": quantiles(cpu), "samples": len(samples)}
+
+
+def measure(workload: str, threads: int, plan: Plan) -> list[Row]:
+    """One row per library; one that is missing or fails has a row with its error."""
+    rows: list[Row] = []
+    records: list[Record] = []
+    for peer in plan.peers:
+        worker = Worker(workload, peer, threads)
+        row = {"workload": workload, "threads": threads, "peer": peer, **worker.ready}
+        rows.append(row)
+        if "error" in worker.ready:
+            worker.close()
+        else:
+            records.append(Record(worker))
+    for turn in range(plan.rounds):
+        for k in range(len(records)):
+            record = records[(turn + k) % len(records)]
+            record.step += record.worker.ask({"ask": "step", "seconds": plan.seconds})
+    for record in records:
+        row = next(row for row in rows if row["peer"] == record.worker.peer)
+        row.update(_summary(record.step))
+        phases = record.worker.ask({"ask": "phases", "seconds": plan.seconds * plan.rounds / 2})
+        row["phases"] = {name: _summary(samples) for name, samples in phases.items()}
+        row.update(record.worker.ask({"ask": "memory"}))
+        record.worker.close()
+    _compare_losses(rows)
+    return rows
+
+
+def _compare_losses(rows: list[Row]) -> None:
+    """All start from the same parameters and data, so their first losses agree."""
+    known = [row for row in rows if row.get("losses")]
+    for row in known:
+        pairs = zip(row["losses"], known[0]["losses"], strict=True)
+        row["same_losses"] = all(abs(a - b) <= 5e-3 * abs(b) + 1e-4 for a, b in pairs)
