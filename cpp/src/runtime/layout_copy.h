@@ -1,13 +1,31 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "ir/type.h"
 
 namespace traingraph {
 
-// The same tensor from one layout to another, element by element; padding becomes zero. For what
-// happens outside steps: uploads, downloads, a layout chosen anew.
+// The same tensor from one layout to another, element by element; padding becomes zero. Prepared
+// once; running allocates nothing. For uploads and downloads, a layout chosen anew, and whatever
+// no library reorders.
+class LayoutCopy {
+ public:
+  LayoutCopy(const ir::Type& type, const ir::Layout& from, const ir::Layout& to);
+  void run(const std::byte* source, std::byte* target) const;
+
+ private:
+  Shape shape_;
+  std::vector<ir::PhysicalDimension> from_;
+  std::vector<ir::PhysicalDimension> to_;
+  std::size_t element_bytes_;
+  std::size_t target_bytes_;
+  bool same_;
+  bool pads_;
+};
+
+// Both in one call.
 void copy_between_layouts(const ir::Type& type, const ir::Layout& from, const std::byte* source,
                           const ir::Layout& to, std::byte* target);
 

@@ -74,29 +74,6 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
   return std::make_unique<ReferenceKernel>(graph, node, wide ? kDouble : kFloat);
 }
 
-// A reorder moves bytes, whatever they mean: indices of a pooling as well as numbers.
-Support supports_reorder(const ir::Graph& graph, const ir::Node& node) {
-  const std::size_t bytes = element_bytes(graph.type(node.inputs[0]).data_type);
-  if (bytes == 1 || bytes == 4 || bytes == 8) return {};
-  return Support::no("elements of " + std::to_string(bytes) + " bytes");
-}
-
-std::unique_ptr<Kernel> make_reorder(const ir::Graph& graph, const ir::Node& node) {
-  const std::size_t bytes = element_bytes(graph.type(node.inputs[0]).data_type);
-  const Compute compute = bytes == 1   ? reorder<std::uint8_t>
-                          : bytes == 4 ? reorder<float>
-                                       : reorder<double>;
-  return std::make_unique<ReferenceKernel>(graph, node, compute);
-}
-
-// A reorder reads and writes any layout, so it asks for none.
-LayoutChoice layouts_as_they_are(const ir::Graph& graph, const ir::Node& node) {
-  LayoutChoice choice;
-  for (ir::ValueId id : node.inputs) choice.inputs.push_back(graph.value(id).layout);
-  for (ir::ValueId id : node.outputs) choice.outputs.push_back(graph.value(id).layout);
-  return choice;
-}
-
 class ReferenceBackend final : public HostBackend {
  public:
   std::string name() const override { return "reference"; }
@@ -110,7 +87,7 @@ class ReferenceBackend final : public HostBackend {
 
 const std::vector<KernelEntry>& table() {
   static const std::vector<KernelEntry> entries = {
-      {ir::Op::reorder, supports_reorder, make_reorder, layouts_as_they_are, nullptr},
+      reorder_entry(),
 #define TRAINGRAPH_OP(name, attributes, cpu) \
   {ir::Op::name, supports, make<name<float>, name<double>>, nullptr, nullptr},
 #include "ops.def"

@@ -8,6 +8,9 @@ namespace traingraph::reference {
 // host backends.
 const std::vector<KernelEntry>& table();
 
+// The kernel of reorders between any two layouts of any element type.
+KernelEntry reorder_entry();
+
 const Backend& backend();
 
 }  // namespace traingraph::reference
