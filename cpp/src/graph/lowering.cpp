@@ -143,6 +143,18 @@ class Writer {
       throw InvalidArgument("[compile] expected a loss layer but got " +
                             state_.loss_layer->description());
     }
+    describe_loss(out_.tensors.at(state_.loss_result.get()));
+  }
+
+  // The loss tensor was made before its shape and type were known.
+  void describe_loss(ValueId loss) {
+    const ir::Type& type = graph().type(loss);
+    TensorDescriptor descriptor(type.shape.empty() ? Shape{1} : type.shape, type.data_type);
+    if (type.batched) descriptor.shape[0] = out_.lowering.declared_batch;
+    TensorState& state = state_.loss_result->state();
+    if (state.descriptor == descriptor) return;
+    state.descriptor = std::move(descriptor);
+    state.data = {};
   }
 
   // What stays readable until the next forward: results nobody reads, sources of losses, declared
