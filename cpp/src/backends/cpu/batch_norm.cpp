@@ -99,7 +99,8 @@ class ChannelKernel : public Kernel {
       : groups_(graph.type(x).shape, graph.value(x).layout),
         loops_(groups_.in_runs() ? loops().batch_norm->run : loops().batch_norm->lanes),
         node_(node),
-        workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())) {
+        workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())),
+        streams_(graph.type(x).elements() >= kStreamedElements) {
     threads_ = threads_for(
         nanoseconds_to_move(4.0 * passes * static_cast<double>(graph.type(x).elements())));
   }
@@ -112,6 +113,8 @@ class ChannelKernel : public Kernel {
 
  protected:
   static constexpr std::size_t kCoefficients = 3;
+  // 16 MiB: more than the caches will still hold when somebody reads the result.
+  static constexpr std::int64_t kStreamedElements = std::int64_t{1} << 22;
 
   // sum(group, chunk); finish(group); apply(group, chunk). A thread takes whole groups where there
   // are enough of them, for a group's second reading then finds it in the thread's cache.
@@ -152,6 +155,7 @@ class ChannelKernel : public Kernel {
   ir::Node node_;
   std::size_t workspace_;
   int threads_ = 1;
+  bool streams_;  // unless the result lies over a source
 };
 
 class BatchNorm final : public ChannelKernel {
@@ -173,6 +177,7 @@ class BatchNorm final : public ChannelKernel {
                  const float* scale = coefficients(pointers, 0, group);
                  const float* shift = coefficients(pointers, 1, group);
                  groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+                   where.streams = streams_ && x != y && z != y;
                    loops_.normalize(where, x + at, z == nullptr ? nullptr : z + at, y + at, mean,
                                     scale, shift, ending_.relu);
                  });
@@ -275,6 +280,7 @@ class BatchNormGradient final : public ChannelKernel {
         [&](std::int64_t group) { finish(pointers, group); },
         [&](std::int64_t group, std::int64_t chunk) {
           groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+            where.streams = streams_ && dx != dy && dx != x && dx != result;
             loops_.gradient_apply(
                 where, dy + at, x + at, at_or_null(result, at), dx + at,
                 means + groups_.first_channel(group), coefficients(pointers, 0, group),

@@ -164,48 +164,100 @@ void lane_gradient_sums(ChannelRows where, const float* dy, const float* x, cons
   }
 }
 
-// Calls body(element, channel) as vectorised loops over every element.
-template <class Body>
-TRAINGRAPH_INLINE void each_lane(ChannelRows where, const Body& body) {
-  auto rows = [&](std::int64_t lanes) __attribute__((always_inline)) {
-    for (std::int64_t r = 0; r < where.rows; ++r) {
-      const std::int64_t at = r * where.stride;
-#pragma omp simd
-      for (std::int64_t j = 0; j < lanes; ++j) body(at + j, j);
+// Writes value(element, read) over a run.
+template <class Value>
+TRAINGRAPH_INLINE void write_run(ChannelRows where, float* to, const Value& value) {
+  std::int64_t i = 0;
+  if (where.streams) {
+    while (i < where.rows && !is_aligned(to + i)) {
+      const Partial one(1);
+      one.store(to + i, value(i, ReadPart{one}));
+      ++i;
     }
-  };
-  if (where.lanes == 16) return rows(16);
-  if (where.lanes == 8) return rows(8);
-  if (where.lanes == 64) return rows(64);
-  rows(where.lanes);
+    for (; i + kLanes <= where.rows; i += kLanes) stream(to + i, value(i, ReadAll{}));
+    finish_streaming();
+  } else {
+    for (; i + kLanes <= where.rows; i += kLanes) store(to + i, value(i, ReadAll{}));
+  }
+  if (i < where.rows) {
+    const Partial rest(where.rows - i);
+    rest.store(to + i, value(i, ReadPart{rest}));
+  }
 }
 
-template <class Body>
-TRAINGRAPH_INLINE void each_in_run(ChannelRows where, const Body& body) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < where.rows; ++i) body(i);
+// Writes rows of kVectors vectors of channels. make_value(channel, read) holds the coefficients of
+// one vector; what it makes is value(element, read).
+template <int kVectors, class MakeValue>
+TRAINGRAPH_INLINE void write_lane_group(ChannelRows where, float* to, std::int64_t channel,
+                                        const MakeValue& make_value) {
+  using Value = decltype(make_value(channel, ReadAll{}));
+  auto group = [&]<int... kV>(std::integer_sequence<int, kV...>) __attribute__((always_inline)) {
+    const Value values[] = {make_value(channel + kV * kLanes, ReadAll{})...};
+    std::int64_t at = channel;
+    if (where.streams && is_aligned(to + channel) && where.stride % kLanes == 0) {
+      for (std::int64_t r = 0; r < where.rows; ++r, at += where.stride) {
+        (stream(to + at + kV * kLanes, values[kV](at + kV * kLanes, ReadAll{})), ...);
+      }
+      finish_streaming();
+      return;
+    }
+    for (std::int64_t r = 0; r < where.rows; ++r, at += where.stride) {
+      (store(to + at + kV * kLanes, values[kV](at + kV * kLanes, ReadAll{})), ...);
+    }
+  };
+  group(std::make_integer_sequence<int, kVectors>{});
+}
+
+template <class MakeValue>
+TRAINGRAPH_INLINE void write_lanes(ChannelRows where, float* to, const MakeValue& make_value) {
+  std::int64_t j = 0;
+  for (; j + 4 * kLanes <= where.lanes; j += 4 * kLanes) {
+    write_lane_group<4>(where, to, j, make_value);
+  }
+  for (; j + kLanes <= where.lanes; j += kLanes) write_lane_group<1>(where, to, j, make_value);
+  if (j < where.lanes) {
+    const Partial rest(where.lanes - j);
+    const ReadPart read{rest};
+    const auto value = make_value(j, read);
+    std::int64_t at = j;
+    for (std::int64_t r = 0; r < where.rows; ++r, at += where.stride) {
+      rest.store(to + at, value(at, read));
+    }
+  }
+}
+
+template <bool kRun, class MakeValue>
+TRAINGRAPH_INLINE void write_all(ChannelRows where, float* to, const MakeValue& make_value) {
+  if constexpr (kRun) {
+    struct Repeat {
+      TRAINGRAPH_INLINE Vector operator()(const float* x) const { return splat(*x); }
+    };
+    write_run(where, to, make_value(0, Repeat{}));
+  } else {
+    write_lanes(where, to, make_value);
+  }
 }
 
 template <bool kAdds, bool kRelu>
-TRAINGRAPH_INLINE float normalized(float x, float z, float mean, float scale, float beta) {
-  float y = (x - mean) * scale + beta;
-  if constexpr (kAdds) y += z;
-  return kRelu && y < 0 ? 0 : y;
-}
+struct Normalized {
+  const float* x;
+  const float* z;
+  Vector mean, scale, beta;
+
+  template <class Read>
+  TRAINGRAPH_INLINE Vector operator()(std::int64_t i, const Read& read) const {
+    Vector y = (read(x + i) - mean) * scale + beta;
+    if constexpr (kAdds) y += read(z + i);
+    return kRelu ? (y < 0.0f ? Vector{} : y) : y;
+  }
+};
 
 template <bool kAdds, bool kRelu, bool kRun>
 void normalize_as(ChannelRows where, const float* x, const float* z, float* y, const float* mean,
                   const float* scale, const float* beta) {
-  if constexpr (kRun) {
-    const float m = *mean, s = *scale, b = *beta;
-    each_in_run(where, [=](std::int64_t i) __attribute__((always_inline)) {
-      y[i] = normalized<kAdds, kRelu>(x[i], kAdds ? z[i] : 0, m, s, b);
-    });
-  } else {
-    each_lane(where, [=](std::int64_t i, std::int64_t j) __attribute__((always_inline)) {
-      y[i] = normalized<kAdds, kRelu>(x[i], kAdds ? z[i] : 0, mean[j], scale[j], beta[j]);
-    });
-  }
+  write_all<kRun>(where, y, [=](std::int64_t j, const auto& read) __attribute__((always_inline)) {
+    return Normalized<kAdds, kRelu>{x, z, read(mean + j), read(scale + j), read(beta + j)};
+  });
 }
 
 template <bool kRun>
@@ -219,21 +271,27 @@ void normalize(ChannelRows where, const float* x, const float* z, float* y, cons
               : normalize_as<false, false, kRun>(where, x, z, y, mean, scale, beta);
 }
 
+template <bool kMasked>
+struct Applied {
+  const float* dy;
+  const float* x;
+  const float* result;
+  Vector mean, a, b, c;
+
+  template <class Read>
+  TRAINGRAPH_INLINE Vector operator()(std::int64_t i, const Read& read) const {
+    Vector g = read(dy + i);
+    if constexpr (kMasked) g = read(result + i) <= 0.0f ? Vector{} : g;
+    return a * g + (b * (read(x + i) - mean) + c);
+  }
+};
+
 template <bool kMasked, bool kRun>
 void apply_as(ChannelRows where, const float* dy, const float* x, const float* result, float* dx,
               const float* mean, const float* a, const float* b, const float* c) {
-  if constexpr (kRun) {
-    const float m = *mean, fa = *a, fb = *b, fc = *c;
-    each_in_run(where, [=](std::int64_t i) __attribute__((always_inline)) {
-      const float g = kMasked && result[i] <= 0 ? 0 : dy[i];
-      dx[i] = fa * g + (fb * (x[i] - m) + fc);
-    });
-  } else {
-    each_lane(where, [=](std::int64_t i, std::int64_t j) __attribute__((always_inline)) {
-      const float g = kMasked && result[i] <= 0 ? 0 : dy[i];
-      dx[i] = a[j] * g + (b[j] * (x[i] - mean[j]) + c[j]);
-    });
-  }
+  write_all<kRun>(where, dx, [=](std::int64_t j, const auto& read) __attribute__((always_inline)) {
+    return Applied<kMasked>{dy, x, result, read(mean + j), read(a + j), read(b + j), read(c + j)};
+  });
 }
 
 template <bool kRun>

@@ -11,6 +11,9 @@ struct ChannelRows {
   std::int64_t rows;    // of a run: its elements
   std::int64_t stride;  // of a run: 1
   std::int64_t lanes;   // of a run: 1
+  // Results go past the caches: they are too many to be found there later, and a cache would read
+  // each line before it is overwritten.
+  bool streams = false;
 };
 
 // first += Σ (x - shift), second += Σ (x - shift)²

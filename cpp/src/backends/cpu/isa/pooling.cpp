@@ -2,6 +2,8 @@
 // every window that covers it, so each element is written once. Vectors hold channels.
 #include "backends/cpu/isa/pooling.h"
 
+#include <type_traits>
+
 #include "backends/cpu/isa/pooling_rows.h"
 #include "backends/cpu/isa/vector.h"
 
@@ -58,7 +60,7 @@ struct Position {
   std::int64_t lane;
 };
 
-// body(position) for kCount channels at a time; Count is an integral_constant.
+// body(count, position) for so many channels at a time; the count is an integral_constant.
 template <class Body>
 TRAINGRAPH_INLINE void each_position(const PoolingPlane& plane, std::int64_t begin,
                                      std::int64_t end, const Body& body) {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <utility>
 
-#if defined(__AVX__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -44,6 +44,27 @@ TRAINGRAPH_INLINE typename VectorOf<kCount>::type load(const float* x) {
 template <int kCount = kLanes>
 TRAINGRAPH_INLINE void store(float* x, typename VectorOf<kCount>::type v) {
   *reinterpret_cast<typename VectorOf<kCount>::unaligned*>(x) = v;
+}
+// Past the caches, where the machine can; x is aligned to a vector.
+TRAINGRAPH_INLINE void stream(float* x, Vector v) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps(x, v);
+#elif defined(__AVX__)
+  _mm256_stream_ps(x, v);
+#elif defined(__SSE2__)
+  _mm_stream_ps(x, v);
+#else
+  store(x, v);
+#endif
+}
+// Other threads see what was streamed before.
+TRAINGRAPH_INLINE void finish_streaming() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+TRAINGRAPH_INLINE bool is_aligned(const float* x) {
+  return reinterpret_cast<std::uintptr_t>(x) % (4 * kLanes) == 0;
 }
 // Subtracting zero changes no value, not even the sign of zero; the compiler knows.
 template <int kCount = kLanes>
