@@ -29,6 +29,16 @@ void bind_layouts(py::module_& module) {
         return ir::to_string(graph.value(value).layout);
       },
       py::arg("graph"), py::arg("value"));
+  module.def(
+      "set_layout",
+      [](ir::Graph& graph, ir::ValueId value, std::vector<int> order,
+         const std::vector<std::pair<int, std::int64_t>>& blocks) {
+        ir::Layout layout{std::move(order), {}};
+        for (const auto& [axis, size] : blocks) layout.blocks.push_back({axis, size});
+        graph.value(value).layout = ir::normalized(std::move(layout));
+      },
+      py::arg("graph"), py::arg("value"), py::arg("order"), py::arg("blocks"),
+      "Says how a value lies in memory: axes outermost first, then blocks (axis, size).");
   module.def("set_thread_count", &Platform::set_thread_count, py::arg("count"));
 }
 
