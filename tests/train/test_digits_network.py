@@ -1,0 +1,159 @@
+"""The network of examples/digits.py, step by step beside PyTorch and from first to last image."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import traingraph as tg
+
+torch = pytest.importorskip("torch")
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "digits.py"
+RATE = {"sgd": 0.05, "adam": 1e-3}
+STEPS = 10
+
+
+@pytest.fixture(scope="module")
+def digits() -> ModuleType:
+    pytest.importorskip("sklearn")
+    spec = importlib.util.spec_from_file_location("digits", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Adam:
+    """Adam as the guide writes it: epsilon is not corrected, as it is in torch.optim.Adam."""
+
+    def __init__(self, parameters: list, rate: float) -> None:
+        self.parameters, self.rate, self.step = parameters, rate, 0
+        self.moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
+
+    def update(self) -> None:
+        self.step += 1
+        rate = self.rate * (1 - 0.999**self.step) ** 0.5 / (1 - 0.9**self.step)
+        with torch.no_grad():
+            for parameter, (first, second) in zip(self.parameters, self.moments, strict=True):
+                first.mul_(0.9).add_(0.1 * parameter.grad)
+                second.mul_(0.999).add_(0.001 * parameter.grad**2)
+                parameter -= rate * first / (second.sqrt() + 1e-8)
+
+
+class Descent:
+    def __init__(self, parameters: list, rate: float) -> None:
+        self.parameters, self.rate = parameters, rate
+
+    def update(self) -> None:
+        with torch.no_grad():
+            for parameter in self.parameters:
+                parameter -= self.rate * parameter.grad
+
+
+def peer(layers: list) -> "torch.nn.Module":
+    """The same network in float64, from the same weights."""
+    nn = torch.nn
+    # A momentum of 0.9 keeps 0.9 here and 0.1 there.
+    result = nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding="same"),
+        nn.BatchNorm2d(32, momentum=0.1),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3, padding="same"),
+        nn.BatchNorm2d(64, momentum=0.1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(1024, 128),
+        nn.ReLU(),
+        nn.Linear(128, 10),
+    ).double()
+    trained = [layer for layer in layers if hasattr(layer, "weights") and layer.weights]
+    modules = [m for m in result if isinstance(m, nn.Conv2d | nn.Linear)]
+    assert len(trained) == len(modules) == 4
+    with torch.no_grad():
+        for module, layer in zip(modules, trained, strict=True):
+            for parameter, tensor in (
+                (module.weight, layer.weights),
+                (module.bias, layer.biases),
+            ):
+                values = torch.tensor(np.array(tensor.data, np.float64))
+                parameter.copy_(values.reshape(parameter.shape))
+    return result
+
+
+def network(digits: ModuleType, rule: str, batch_size: int, device: str) -> object:
+    """The example's network; its optimizer is replaced before the first step."""
+    tg.MLCPlatform.set_rng_seed_to(0)
+    result = digits.Network(8, 8, batch_size, device)
+    optimizer = {"sgd": tg.MLCSGDOptimizer, "adam": tg.MLCAdamOptimizer}[rule]
+    result.training.compile_optimizer(optimizer(learning_rate=RATE[rule]))
+    return result
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adam"])
+@pytest.mark.parametrize(("device", "batch_size"), [("cpu", 64), ("reference", 8)])
+def test_losses_are_those_of_pytorch(
+    digits: ModuleType, rule: str, device: str, batch_size: int
+) -> None:
+    ours = network(digits, rule, batch_size, device)
+    layers = ours.training.layers
+    theirs = peer(layers)
+    optimizer = {"sgd": Descent, "adam": Adam}[rule](list(theirs.parameters()), RATE[rule])
+    train, test = digits.load(None, 0)
+    batches = list(digits.batches(train, batch_size))[:STEPS]
+
+    losses, expected = [], []
+    theirs.train()
+    for batch in batches:
+        losses.append(ours.train(batch))
+        loss = torch.nn.functional.cross_entropy(
+            theirs(torch.tensor(batch.images).double()),
+            torch.tensor(batch.labels).long(),
+            label_smoothing=0.1,
+        )
+        theirs.zero_grad()
+        loss.backward()
+        optimizer.update()
+        expected.append(loss.item())
+    assert expected[-1] < expected[0]  # it learns
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+
+    # Inference reads the running statistics. PyTorch keeps the unbiased variance, which is the
+    # biased one times n / (n - 1); both started from 1.
+    start = 0.9**STEPS
+    for normalization, size in zip(
+        [m for m in theirs if isinstance(m, torch.nn.BatchNorm2d)], (64, 64), strict=True
+    ):
+        n = batch_size * size
+        variance = normalization.running_var
+        variance.copy_((variance - start) * (n - 1) / n + start)
+    theirs.eval()
+    some = digits.Split(test.images[:20], test.labels[:20])
+    with torch.no_grad():
+        logits = theirs(torch.tensor(some.images).double()).numpy()
+    # Adam divides rounding errors by their own size where a gradient is 0.
+    bound = {"sgd": 1e-3, "adam": 2e-2}[rule] * np.abs(logits).max()
+    np.testing.assert_allclose(ours.predict(some), logits, atol=bound)
+
+
+def test_last_partial_batch_counts_by_its_own_rows(digits: ModuleType) -> None:
+    """Predictions do not depend on how the images are cut into batches."""
+    _, test = digits.load(None, 0)
+    some = digits.Split(test.images[:37], test.labels[:37])
+    results = []
+    for batch_size in (16, 37):
+        tg.MLCPlatform.set_rng_seed_to(0)
+        results.append(digits.Network(8, 8, batch_size, "cpu").predict(some))
+    assert results[0].shape == (37, 10)
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
+
+
+def test_same_seed_same_bits(digits: ModuleType) -> None:
+    train, _ = digits.load(None, 0)
+    runs = []
+    for _ in range(2):
+        ours = network(digits, "adam", 32, "cpu")
+        runs.append([ours.train(batch) for batch in list(digits.batches(train, 32))[:4]])
+    assert runs[0] == runs[1]
