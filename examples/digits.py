@@ -214,7 +214,7 @@ def plot(
     upper, lower = curves.subplots(2, 1, sharex=True)
     epochs = range(1, len(losses) + 1)
     upper.plot(epochs, losses, "o-", color="tab:blue", markersize=4)
-    upper.set(title="Training", ylabel="mean loss")
+    upper.set(title="Training (loss of smoothed labels, 0.5 at best)", ylabel="mean loss")
     lower.plot(epochs, [100 * value for value in accuracies], "o-", color="tab:green", markersize=4)
     lower.set(xlabel="epoch", ylabel="test accuracy (%)")
     lower.locator_params(axis="x", integer=True)

@@ -1,0 +1,71 @@
+"""What README.md says is what happens."""
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def support_matrix() -> ModuleType:
+    path = ROOT / "docs" / "support_matrix.py"
+    spec = importlib.util.spec_from_file_location("support_matrix", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_training_example(tmp_path: Path) -> None:
+    (example,) = blocks("python")
+    script = tmp_path / "example.py"
+    script.write_text(example)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    values = [float(number) for number in re.findall(r"[-\d.]+", done.stdout)]
+    np.testing.assert_allclose(values, [2, 5], atol=1e-5)
+
+
+def test_commands_are_the_ones_that_are_run() -> None:
+    train, test, embed = blocks("sh")
+    assert test.strip() == (ROOT / ".ci/run").read_text().splitlines()[-1]
+    assert len(train.splitlines()) == len(test.splitlines()) == 1
+    install, run = train.split(" && ")
+    assert shlex.split(install) == ["pip", "install", ".[examples]"]
+    assert (ROOT / shlex.split(run)[1]).is_file()
+    assert (ROOT / "examples/embed/CMakeLists.txt").is_file()
+    assert "examples/embed" in embed
+
+
+def test_support_matrix_is_that_of_the_table() -> None:
+    module = support_matrix()
+    definitions = (ROOT / "cpp/src/ops.def").read_text()
+    assert module.updated(README, definitions) == README, "run python docs/support_matrix.py"
+    changed = definitions + "TRAINGRAPH_OP(new_op, NoAttributes, false)\n"
+    assert module.updated(README, changed) != README
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md", "docs/guide.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    path = ROOT / name
+    targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text())
+    assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_it_says_what_it_is_not() -> None:
+    text = " ".join(README.split())
+    assert (
+        "an independent implementation, not affiliated with or endorsed by Apple; no relation to "
+        "MLC-LLM or to PyTorch's MPS backend"
+    ) in text
