@@ -63,8 +63,8 @@ class Writer {
         if (found == type) continue;
         throw DataTypeError("[compile] expected one floating-point type but got " +
                             std::string(name(found)) + " and, for tensor '" + tensor->label() +
-                            "', " + name(type) + " at layer " +
-                            std::to_string(node.layer->id()) + " '" + node.layer->label() + "'");
+                            "', " + name(type) + " at layer " + std::to_string(node.layer->id()) +
+                            " '" + node.layer->label() + "'");
       }
     }
     return found == DataType::kInvalid ? DataType::kFloat32 : found;
@@ -122,6 +122,10 @@ class Writer {
 
   // The layer given to the constructor: over the last result that nobody reads.
   void add_loss() {
+    if (dynamic_cast<const Loss*>(state_.loss_layer.get()) == nullptr) {
+      throw InvalidArgument("[compile] expected a loss layer but got " +
+                            state_.loss_layer->description());
+    }
     std::set<const Tensor*> read;
     for (const NodeRecord& node : nodes_) {
       for (const TensorPtr& tensor : node.sources) read.insert(tensor.get());
@@ -139,10 +143,6 @@ class Writer {
     }
     const std::vector<TensorPtr> results{state_.loss_result};
     emit(*state_.loss_layer, sources, &results);
-    if (losses_.empty()) {
-      throw InvalidArgument("[compile] expected a loss layer but got " +
-                            state_.loss_layer->description());
-    }
     describe_loss(out_.tensors.at(state_.loss_result.get()));
   }
 
@@ -233,7 +233,8 @@ class Writer {
     for (std::size_t k = 0; k < tensors.size(); ++k) {
       if (gradients[k] != kNone) out_.gradients.emplace(tensors[k].get(), gradients[k]);
     }
-    for (const TensorPtr& tensor : out_.lowering.parameters) out_.slots.push_back({tensor, "", kNone});
+    for (const TensorPtr& tensor : out_.lowering.parameters)
+      out_.slots.push_back({tensor, "", kNone});
     if (state_.optimizer != nullptr) add_updates(tensors);
     if (state_.optimizer == nullptr) {
       for (const auto& [tensor, gradient] : out_.gradients) graph().value(gradient).keep = true;
@@ -271,7 +272,8 @@ class Writer {
       }
       const ir::Value& value = graph().value(label);
       if (value.source != ir::Source::bound || is_floating_point(value.type.data_type)) continue;
-      out_.bound[static_cast<std::size_t>(value.slot)].classes = graph().type(node.inputs[0]).shape[1];
+      out_.bound[static_cast<std::size_t>(value.slot)].classes =
+          graph().type(node.inputs[0]).shape[1];
     }
   }
 
