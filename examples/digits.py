@@ -210,7 +210,7 @@ def plot(
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 5), layout="constrained")
-    curves, pictures = figure.subfigures(1, 2, width_ratios=(5, 6))
+    curves, pictures = np.ravel(figure.subfigures(1, 2, width_ratios=(5, 6)))
     upper, lower = curves.subplots(2, 1, sharex=True)
     epochs = range(1, len(losses) + 1)
     upper.plot(epochs, losses, "o-", color="tab:blue", markersize=4)
@@ -295,7 +295,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         train, test = load(options.data, options.seed)
         batch_size = min(options.batch_size, len(train.labels))
-        network = Network(*train.images.shape[2:], batch_size, options.device)
+        height, width = train.images.shape[2:]
+        network = Network(height, width, batch_size, options.device)
     except (ValueError, tg.Error) as error:
         parser.error(str(error))
 

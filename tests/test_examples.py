@@ -32,7 +32,7 @@ def images(count: int, height: int, width: int) -> tuple[np.ndarray, np.ndarray]
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Callable[..., Path]:
-    def make(height: int = 6, width: int = 4, **changes: object) -> Path:
+    def make(height: int = 6, width: int = 4, **changes: Callable | None) -> Path:
         x_train, y_train = images(130, height, width)
         x_test, y_test = images(33, height, width)
         arrays = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
