@@ -21,7 +21,8 @@ struct TRAINGRAPH_API MemoryPlan {
   std::size_t staging_bytes = 0;     // copies of inputs that could not be used in place
   // What the core asks its allocators for: arena + persistent + staging.
   std::size_t total_bytes = 0;
-  // What libraries hold on their own, as far as they tell.
+  // What libraries hold on their own (code, descriptors), measured: the growth of the process's
+  // private memory while kernels were made, in whole pages.
   std::size_t library_bytes = 0;
 
   // A table.

@@ -6,6 +6,7 @@
 #include <traingraph/errors.h>
 
 #include "graph/executor.h"
+#include "runtime/allocator.h"
 
 namespace traingraph {
 
@@ -124,7 +125,10 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
   for (const auto& [tensor, gradient] : lowered.gradients) request.gradients.push_back(gradient);
 
   std::vector<ValueId> values;
+  const std::size_t before = private_memory_bytes();
   out->program = passes::compile(graph, request, values);
+  const std::size_t after = private_memory_bytes();
+  library_bytes_ += after > before ? after - before : 0;
   auto now = [&](ValueId value) {
     return value == kNone ? kNone : values[static_cast<std::size_t>(value)];
   };
@@ -242,6 +246,7 @@ MemoryPlan Executor::memory_plan() const {
     plan.staging_bytes += bytes;
   }
   plan.arena_bytes = arena_needed_;
+  plan.library_bytes = library_bytes_;
   plan.total_bytes = plan.arena_bytes + plan.persistent_bytes + plan.staging_bytes;
   return plan;
 }

@@ -1,10 +1,12 @@
 #include "runtime/allocator.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 #include <traingraph/errors.h>
@@ -42,6 +44,14 @@ std::shared_ptr<std::byte> allocate_host(std::size_t bytes) {
             count_allocation(-counted);
             std::free(p);
           }};
+}
+
+std::size_t private_memory_bytes() {
+  // size, resident, shared, text, lib, data: pages
+  std::ifstream file("/proc/self/statm");
+  std::size_t pages[6] = {};
+  for (std::size_t& count : pages) file >> count;
+  return file ? pages[5] * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
 }  // namespace traingraph

@@ -15,4 +15,8 @@ std::size_t allocated_bytes();
 // Called by allocators; tests compare the sum with the memory plan.
 void count_allocation(std::int64_t bytes);
 
+// Private writable memory of the process as the system counts it, in whole pages; 0 where it does
+// not tell. Its growth while kernels are made is what libraries took.
+std::size_t private_memory_bytes();
+
 }  // namespace traingraph
