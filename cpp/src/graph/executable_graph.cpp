@@ -94,7 +94,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device) 
     throw;
   }
   state_->executor = std::move(executor);
-  for (const GraphPtr& graph : state_->graphs) graph->state().device = device;
+  state_->compiled_for(device);
 }
 
 std::size_t ExecutableGraph::device_memory_size() const {

@@ -61,6 +61,12 @@ std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<Tenso
   return results;
 }
 
+void GraphState::compiled_for(const Device& target) {
+  for (const GraphPtr& graph : graphs) graph->state().device = target;
+  for (const NodeRecord& node : ordered_nodes()) node.layer->device_type_ = target.actual_type();
+  if (loss_layer != nullptr) loss_layer->device_type_ = target.actual_type();
+}
+
 const NodeRecord* GraphState::producer(const Tensor* tensor) const {
   auto search = [&](const GraphState& state) -> const NodeRecord* {
     for (const NodeRecord& node : state.nodes) {
