@@ -27,6 +27,8 @@ void def_window(Class& cls) {
       [](const Self& self) { return std::pair(self.dilation_y, self.dilation_x); }, "(y, x).");
   cls.def_readonly("dilation_rate_in_y", &Self::dilation_y, "Distance of kernel elements.");
   cls.def_readonly("dilation_rate_in_x", &Self::dilation_x, "Distance of kernel elements.");
+  cls.def_readonly("padding_size_in_y", &Self::padding_y, "0 unless the policy is sized.");
+  cls.def_readonly("padding_size_in_x", &Self::padding_x, "0 unless the policy is sized.");
   py::options options;
   options.disable_function_signatures();
   cls.def_property_readonly(
@@ -37,8 +39,6 @@ void def_window(Class& cls) {
           },
           "padding_policy(self) -> MLCPaddingPolicy\n\nThe policy, with its sizes if it has any."),
       "The policy, with its sizes if it has any.");
-  cls.def_readonly("padding_size_in_y", &Self::padding_y, "0 unless the policy is sized.");
-  cls.def_readonly("padding_size_in_x", &Self::padding_x, "0 unless the policy is sized.");
 }
 
 }  // namespace traingraph::python

@@ -1,3 +1,5 @@
+#include <pybind11/typing.h>
+
 #include <cctype>
 
 #include "bindings.h"
@@ -78,7 +80,7 @@ void bind_device(py::module_& module) {
   cls.def_property_readonly("type", &Device::type, "The type asked for.");
   cls.def_property_readonly("actual_device_type", &Device::actual_type, "The type in use.");
   cls.def_property_readonly(
-      "gpu_devices", [](const Device&) { return py::list(); },
+      "gpu_devices", [](const Device&) { return py::typing::List<py::object>(); },
       "The GPUs behind the device; empty for a CPU.");
   def_copy(cls, [](const Device& self) { return self; });
   cls.def(

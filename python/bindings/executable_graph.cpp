@@ -55,16 +55,18 @@ bool compile(ExecutableGraph& self, const Arguments& arguments) {
 template <typename Class>
 void bind_shared(Class& cls) {
   def_method(cls, "add_inputs", "bool",
-             {"inputs: dict[str, MLCTensor], loss_labels: dict[str, MLCTensor] | None = None, "
-              "loss_label_weights: dict[str, MLCTensor] | None = None"},
+             {"inputs: collections.abc.Mapping[str, MLCTensor], loss_labels: "
+              "collections.abc.Mapping[str, MLCTensor] | None = None, "
+              "loss_label_weights: collections.abc.Mapping[str, MLCTensor] | None = None"},
              "Declares what every execution is fed, by name.", add_inputs);
-  def_method(cls, "add_outputs", "bool", {"outputs: dict[str, MLCTensor]"},
+  def_method(cls, "add_outputs", "bool", {"outputs: collections.abc.Mapping[str, MLCTensor]"},
              "Declares what executions write to outputs_data, by name.", add_outputs);
   def_method(
       cls, "compile", "bool",
       {"options: MLCGraphCompilationOptions | str = MLCGraphCompilationOptions.NONE, device: "
-       "MLCDevice | str, input_tensors: dict[str, MLCTensor] | None = None, input_tensors_data: "
-       "dict[str, numpy.typing.ArrayLike | MLCTensorData] | None = None"},
+       "MLCDevice | str, input_tensors: collections.abc.Mapping[str, MLCTensor] | None = None, "
+       "input_tensors_data: "
+       "collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData] | None = None"},
       "Compiles for a device; input_tensors are constants. Errors: NotImplementedError listing "
       "every layer that the device cannot run.",
       compile, Signature::Kind::kKeywordMethod);

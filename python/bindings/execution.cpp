@@ -205,7 +205,8 @@ PyObject* invoke(PyObject* self, PyObject* const* values, Py_ssize_t positional,
 
 template <const Call& call>
 void def(py::handle cls, const char* text) {
-  const std::string array = ": dict[str, numpy.typing.ArrayLike | MLCTensorData]";
+  const std::string array =
+      ": collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData]";
   const std::array<std::string, kArgumentCount> annotated = {
       kNames[kInputs] + array + (call.needs_inputs ? "" : " | None = None"),
       kNames[kLabels] + array + " | None = None",

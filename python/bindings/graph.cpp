@@ -91,7 +91,8 @@ void bind_graph(py::module_& module) {
   cls.def("result_tensors", &Graph::result_tensors, py::arg("layer"),
           "What the layer gives; empty for a layer of another graph.");
   def_method(cls, "bind_and_write_data", "bool",
-             {"data: dict[str, numpy.typing.ArrayLike | MLCTensorData], for_inputs: dict[str, "
+             {"data: collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData], "
+              "for_inputs: collections.abc.Mapping[str, "
               "MLCTensor], to: MLCDevice | str | None = None, batch_size: int = 0, synchronous: "
               "bool = True"},
              "Copies data for the separate passes: inputs before forward, gradients of the "

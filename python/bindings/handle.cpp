@@ -139,6 +139,9 @@ void bind_handle(py::module_& module) {
                                 "One submitted execution: true, awaitable, with its result.");
   cls.def("__bool__", [](const Handle&) { return true; });
   cls.def("wait", &Handle::wait, "Returns when the work is done. Errors: what the work raised.");
+  cls.def("__repr__", [](const Handle& self) {
+    return self.done() ? "<MLCExecution done>" : "<MLCExecution in flight>";
+  });
   py::options options;
   options.disable_function_signatures();
   cls.def_property_readonly(
@@ -148,9 +151,6 @@ void bind_handle(py::module_& module) {
   cls.def("__await__", &Handle::await,
           "__await__(self) -> collections.abc.Generator[typing.Any, None, typing.Any]\n\n"
           "(result, execution_time), or execution_time for gradient and update.");
-  cls.def("__repr__", [](const Handle& self) {
-    return self.done() ? "<MLCExecution done>" : "<MLCExecution in flight>";
-  });
   py::module_::import("atexit").attr("register")(py::cpp_function([process = getpid()] {
     // A forked child has no threads of the core that could pay.
     if (getpid() == process) {

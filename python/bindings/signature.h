@@ -143,7 +143,7 @@ void def_copy(Class& cls, Copy copy) {
   cls.def("copy", copy, "An independent object with the same values.");
   cls.def("__copy__", copy, "An independent object with the same values.");
   cls.def(
-      "__deepcopy__", [copy](const Self& self, const py::dict&) { return copy(self); },
+      "__deepcopy__", [copy](const Self& self, const py::object&) { return copy(self); },
       py::arg("memo"), "An independent object with the same values.");
 }
 

@@ -1,4 +1,5 @@
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include "bindings.h"
 #include "convert.h"
@@ -40,16 +41,16 @@ py::object required_host_copy(Tensor& self, bool writable) {
   return array;
 }
 
-py::list optimizer_arrays(const Tensor& self) {
-  py::list arrays;
+py::typing::List<py::object> optimizer_arrays(const Tensor& self) {
+  py::typing::List<py::object> arrays;
   for (const TensorData& data : self.optimizer_data()) {
     arrays.append(view_of(data, true));
   }
   return arrays;
 }
 
-py::list optimizer_twins(Tensor& self) {
-  py::list twins;
+py::typing::List<OptimizerDeviceData> optimizer_twins(Tensor& self) {
+  py::typing::List<OptimizerDeviceData> twins;
   const std::size_t count = self.device() ? self.optimizer_data().size() : 0;
   for (std::size_t slot = 0; slot < count; ++slot) {
     twins.append(OptimizerDeviceData{self.shared_from_this(), slot});
@@ -116,7 +117,7 @@ void bind_members(py::class_<Tensor, TensorPtr>& cls) {
       [](Tensor& self) { return self.synchronize_optimizer_data(), true; }, released,
       "Copies what the optimizer keeps to the host.");
   def_method(cls, "copy_data_from_device_memory", "bool",
-             {"to_bytes: collections.abc.Buffer, length: int | None = None, "
+             {"to_bytes: typing_extensions.Buffer, length: int | None = None, "
               "synchronize_with_device: bool = False"},
              "Copies the newest value into the caller's memory. Errors: ValueError when the value "
              "is not readable or the memory too small.",
@@ -139,14 +140,19 @@ void bind_protocols(py::class_<Tensor, TensorPtr>& cls) {
   def_copy(cls, [](const Tensor& self) { return self.copy(); });
   def_identity(cls);
   cls.def("__array__", as_array, py::arg("dtype") = py::none(), py::arg("copy") = py::none());
-  cls.def("__dlpack__", [](Tensor& self, const py::kwargs& keywords) {
-    return required_host_copy(self, self.data().writable).attr("__dlpack__")(**keywords);
-  });
   cls.def("__dlpack_device__", [](const Tensor&) { return py::make_tuple(1, 0); });
   cls.def("__repr__", [](const Tensor& self) {
     return "<MLCTensor " + std::to_string(self.id()) + " '" + self.label() + "' " +
            to_string(self.descriptor().shape) + " " + name(self.descriptor().data_type) + ">";
   });
+  py::options options;
+  options.disable_function_signatures();
+  cls.def(
+      "__dlpack__",
+      [](Tensor& self, const py::kwargs& keywords) {
+        return required_host_copy(self, self.data().writable).attr("__dlpack__")(**keywords);
+      },
+      "__dlpack__(self, **kwargs: typing.Any) -> typing.Any\n\nThe host copy as a DLPack capsule.");
 }
 
 void bind_parameter(py::module_& module) {

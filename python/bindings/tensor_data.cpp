@@ -60,9 +60,9 @@ void bind_tensor_data(py::module_& module) {
   auto cls = py::class_<TensorData>(module, "MLCTensorData",
                                     "Bytes in host memory without a shape of their own.");
   def_init(cls,
-           {"bytes_no_copy: collections.abc.Buffer, length: int | None = None",
-            "immutable_bytes_no_copy: collections.abc.Buffer, length: int | None = None",
-            "bytes_no_copy: collections.abc.Buffer, length: int | None = None, deallocator: "
+           {"bytes_no_copy: typing_extensions.Buffer, length: int | None = None",
+            "immutable_bytes_no_copy: typing_extensions.Buffer, length: int | None = None",
+            "bytes_no_copy: typing_extensions.Buffer, length: int | None = None, deallocator: "
             "collections.abc.Callable[[memoryview, int], None]"},
            "Refers to a buffer's memory and keeps the buffer alive. Errors: ValueError for a "
            "buffer that is too short or read-only.",

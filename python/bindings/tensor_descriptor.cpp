@@ -38,7 +38,7 @@ void bind_tensor_descriptor(py::module_& module) {
   using Self = TensorDescriptor;
   auto cls = py::class_<Self>(module, "MLCTensorDescriptor",
                               "Shape, outermost axis first, and element type of a tensor.");
-  const std::string type = "data_type: MLCDataType | str = MLCDataType.FLOAT32";
+  const std::string type = "data_type: MLCDataType | numpy.typing.DTypeLike = MLCDataType.FLOAT32";
   def_init(cls,
            {"shape: collections.abc.Sequence[int], " + type,
             "width: int, height: int, feature_channel_count: int, batch_size: int, " + type,

@@ -73,8 +73,8 @@ void bind_tensor_forms(py::class_<Tensor, TensorPtr>& cls) {
   const std::string sequence = "sequence_length: int, feature_channel_count: int, batch_size: int";
   const std::string random = "random_initializer_type: MLCRandomInitializerType | str, ";
   const std::string array = "data: numpy.typing.ArrayLike | MLCTensorData, ";
-  const std::string type = "data_type: MLCDataType | str = MLCDataType.FLOAT32";
-  const std::string own_type = "data_type: MLCDataType | str | None = None";
+  const std::string type = "data_type: MLCDataType | numpy.typing.DTypeLike = MLCDataType.FLOAT32";
+  const std::string own_type = "data_type: MLCDataType | numpy.typing.DTypeLike | None = None";
   def_init(
       cls,
       {"descriptor: MLCTensorDescriptor", "descriptor: MLCTensorDescriptor, " + random,

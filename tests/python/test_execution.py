@@ -326,6 +326,16 @@ def test_many_threads_use_their_own_graphs(regression: Make) -> None:
     assert all(one == losses[0] for one in losses)
 
 
+def test_null_device_plans_and_computes_nothing(regression: Make) -> None:
+    r = regression(device="null")
+    assert r.step(options="synchronous").result == 0
+    output = np.ones((4, 1), np.float32)
+    r.step(outputs_data={"result": output}).wait()
+    r.training.synchronize_updates()
+    assert output.all()
+    assert not r.weights.data.any()
+
+
 def test_execution_before_compile() -> None:
     x = MLCTensor(shape=[1])
     graph = MLCInferenceGraph(graph_objects=[MLCGraph()])

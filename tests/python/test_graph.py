@@ -115,7 +115,7 @@ def test_inspection(regression: Make) -> None:
     assert "head" in r.graph.summary()
     assert "head" in r.training.summary()
     assert r.graph.summarized_dot_description.startswith("digraph")
-    assert repr(r.graph) == "<MLCGraph of 1 layers>"
+    assert repr(r.graph).startswith("<MLCGraph of 1 layers on cpu")
     assert repr(r.training).startswith("<MLCTrainingGraph of ")
     assert r.training.device == MLCDevice.cpu()
     assert r.layer.device_type is MLCDeviceType.CPU
