@@ -53,3 +53,19 @@ def test_a_synchronous_step_runs_on_the_calling_thread():
     )
     assert threads == [threading.get_ident()]
     assert set(os.listdir("/proc/self/task")) == before
+
+
+def test_skipping_the_write_reuses_the_data_of_the_last_call():
+    training, data = linear()
+    frozen = dict(data)
+    for _ in range(3):
+        training.execute(**frozen, options="synchronous")
+    other, _ = linear()
+    skip = tg.MLCExecutionOptions.SYNCHRONOUS | (
+        tg.MLCExecutionOptions.SKIP_WRITING_INPUT_DATA_TO_DEVICE
+    )
+    with pytest.raises(ValueError, match="expected data for 'x', 'y'"):
+        other.execute(inputs_data={}, options=skip)
+    before = training.execute(**frozen, options="synchronous").result
+    after = training.execute(inputs_data={}, options=skip).result
+    assert after < before

@@ -48,7 +48,7 @@ class TRAINGRAPH_API Layer : public std::enable_shared_from_this<Layer> {
   std::string label_;
   bool is_debugging_enabled_ = false;
   std::optional<DeviceType> device_type_;
-  const void* owner_ = nullptr;  // the one graph this layer belongs to
+  std::uint64_t owner_ = 0;  // number of the one graph this layer belongs to; 0: none yet
 };
 
 using LayerPtr = std::shared_ptr<Layer>;

@@ -109,9 +109,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   const std::uint64_t built_for_;
   // Guards programs_, data_ and what was submitted. Nobody waits for the stream while holding it.
   mutable std::mutex mutex_;
-  std::list<CompiledPtr> programs_;                    // newest use first
-  std::map<const Tensor*, TensorData> data_;           // what each bound tensor was last given
-  std::size_t library_bytes_ = 0;  // the process's growth while kernels were made
+  std::list<CompiledPtr> programs_;           // newest use first
+  std::map<const Tensor*, TensorData> data_;  // what each bound tensor was last given
+  std::size_t library_bytes_ = 0;             // the process's growth while kernels were made
   std::map<const Tensor*, std::size_t> staged_bytes_;  // copies of ours among them
   // What later calls may build on, in order of submission.
   CompiledPtr submitted_forward_;

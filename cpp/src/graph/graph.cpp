@@ -1,6 +1,7 @@
 #include <traingraph/graph.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include <traingraph/data_movement.h>
 #include <traingraph/errors.h>
@@ -11,6 +12,8 @@
 
 namespace traingraph {
 namespace {
+
+std::atomic<std::uint64_t> next_graph_number{1};
 
 std::string at(const Layer& layer) {
   return " at layer " + std::to_string(layer.id()) + " '" + layer.label() + "'";
@@ -123,7 +126,7 @@ std::uint64_t GraphState::all_changes() const {
   return sum;
 }
 
-Graph::Graph() : state_(std::make_shared<GraphState>()) {}
+Graph::Graph() : state_(std::make_shared<GraphState>()) { state_->number = next_graph_number++; }
 Graph::~Graph() = default;
 
 TensorPtr Graph::node(const LayerPtr& layer, const TensorPtr& source) {
@@ -133,7 +136,7 @@ TensorPtr Graph::node(const LayerPtr& layer, const TensorPtr& source) {
 TensorPtr Graph::node(const LayerPtr& layer, const std::vector<TensorPtr>& sources,
                       bool disable_update) {
   if (layer == nullptr) throw InvalidArgument("[node] expected a layer but got none");
-  if (layer->owner_ != nullptr && layer->owner_ != state_.get()) {
+  if (layer->owner_ != 0 && layer->owner_ != state_->number) {
     throw InvalidArgument("[node] expected a layer of this graph but it belongs to another graph" +
                           at(*layer));
   }
@@ -141,7 +144,7 @@ TensorPtr Graph::node(const LayerPtr& layer, const std::vector<TensorPtr>& sourc
     throw InvalidArgument("[node] expected at least one source but got none" + at(*layer));
   }
   NodeRecord record{layer, sources, infer_results(*layer, sources), disable_update};
-  layer->owner_ = state_.get();
+  layer->owner_ = state_->number;
   state_->nodes.push_back(std::move(record));
   ++state_->changes;
   return state_->nodes.back().results.front();

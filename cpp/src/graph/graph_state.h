@@ -22,6 +22,7 @@ struct NodeRecord {
 
 // Everything behind a graph's handle. What only executable graphs have stands below.
 struct GraphState {
+  std::uint64_t number = 0;  // unique in the process, from 1
   std::vector<NodeRecord> nodes;
 
   bool training = false;

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "graph/executor.h"
+
+namespace traingraph {
+
+// Everything one execution needs, settled before it is queued.
+struct Executor::Job {
+  CompiledPtr graph;
+  Run run = Run::forward;
+  std::vector<std::pair<ir::ValueId, TensorData>> bound;
+  std::vector<std::pair<ir::ValueId, TensorData>> outputs;
+  bool sets_rates = false;
+  double learning_rate = 0;
+  double corrected_learning_rate = 0;
+  bool timed = false;
+  CompletionHandler handler;
+  std::shared_ptr<ExecutionState> state;
+};
+
+}  // namespace traingraph
