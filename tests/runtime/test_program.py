@@ -69,3 +69,21 @@ def test_skipping_the_write_reuses_the_data_of_the_last_call():
     before = training.execute(**frozen, options="synchronous").result
     after = training.execute(inputs_data={}, options=skip).result
     assert after < before
+
+
+def test_a_gradient_does_not_follow_a_forward_of_another_compilation():
+    training, data = linear()
+    training.execute(**data, options="synchronous")
+    skip = tg.MLCExecutionOptions.SYNCHRONOUS | (
+        tg.MLCExecutionOptions.SKIP_WRITING_INPUT_DATA_TO_DEVICE
+    )
+    threads = tg.get_num_threads()
+    training.execute_forward(batch_size=0, options=skip)
+    tg.set_num_threads(3 - min(threads, 2))
+    try:
+        with pytest.raises(ValueError, match="compiled again"):
+            training.execute_gradient(batch_size=0, options="synchronous")
+        training.execute_forward(batch_size=0, options=skip)
+        training.execute_gradient(batch_size=0, options="synchronous")
+    finally:
+        tg.set_num_threads(threads)

@@ -106,6 +106,12 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
   {
     const std::lock_guard lock(mutex_);
+    const CompiledPtr& before = run == Run::gradient ? submitted_forward_ : submitted_gradient_;
+    if ((run == Run::gradient || run == Run::update) && before != job->graph) {
+      throw InvalidArgument(
+          "[execute] the graph was compiled again since the call before (threads, clipping or a "
+          "parameter's layout changed); start again with execute_forward");
+    }
     if (run == Run::forward || run == Run::step) bind_inputs(*job, arguments);
     bind_outputs(*job, arguments);
     set_step_numbers(*job);

@@ -89,7 +89,6 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
   Execution start(Run run, Mode mode, const ExecutionArguments& arguments);
   std::int64_t batch_for(Run run, const ExecutionArguments& arguments) const;
-  void check_order(Run run, const CompiledGraph& graph) const;
   void bind_inputs(Job& job, const ExecutionArguments& arguments);
   void bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
                   const CompiledGraph& graph);
