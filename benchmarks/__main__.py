@@ -33,6 +33,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=_names, default=["1", "2"])
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=0.2, help="per library and round")
+    parser.add_argument(
+        "--realtime", action="store_true", help="timed steps before ordinary processes; root, Linux"
+    )
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     for name in arguments.workloads:
@@ -61,7 +64,8 @@ def _processor() -> str:
 
 def main() -> None:
     arguments = _arguments()
-    plan = Plan(["ours", *_installed(arguments.peers)], arguments.rounds, arguments.seconds)
+    peers = ["ours", *_installed(arguments.peers)]
+    plan = Plan(peers, arguments.rounds, arguments.seconds, arguments.realtime)
     rows: list[dict[str, Any]] = []
     ceilings: dict[str, dict[str, float]] = {}
     for threads in map(int, arguments.threads):
