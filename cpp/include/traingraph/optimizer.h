@@ -48,6 +48,8 @@ class TRAINGRAPH_API Optimizer {
   virtual std::string description() const = 0;
   // Names of the buffers kept per parameter, zero at the start.
   virtual std::vector<std::string> slots() const = 0;
+  // Whether the rule applies the L2 term itself, apart from the gradient.
+  virtual bool decouples_decay() const { return false; }
   // The learning rate with this step's bias correction.
   virtual double corrected_learning_rate(std::int64_t time_step) const;
   // Writes the update of one parameter as a list of scalar instructions.
@@ -111,6 +113,7 @@ class TRAINGRAPH_API AdamW final : public Optimizer {
   OptimizerPtr copy() const override;
   std::string description() const override;
   std::vector<std::string> slots() const override;
+  bool decouples_decay() const override { return true; }
   double corrected_learning_rate(std::int64_t time_step) const override;
   void emit(UpdateEmitter& emitter) const override;
 

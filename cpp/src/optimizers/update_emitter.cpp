@@ -96,8 +96,7 @@ struct UpdateWriter {
           norm_limit(d));
     }
     UpdateEmitter emitter(slots);
-    const bool decoupled = dynamic_cast<const AdamW*>(&optimizer) != nullptr;
-    prepare(emitter, d, scale != ir::kNone, decoupled);
+    prepare(emitter, d, scale != ir::kNone, optimizer.decouples_decay());
     optimizer.emit(emitter);
 
     std::vector<ValueId> operands{target.parameter, target.gradient};
