@@ -69,12 +69,13 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     ceilings: dict[str, dict[str, float]] = {}
     for threads in map(int, arguments.threads):
-        if (found := bound.machine(threads)) is not None:
+        if (found := bound.machine(threads, arguments.realtime)) is not None:
             ceilings[str(threads)] = {"gflops": found.compute, "gbytes_per_second": found.memory}
         for workload in arguments.workloads:
             measured = measure(workload, threads, plan)
             for row in measured:
-                row["bound_ms"] = bound.milliseconds(WORKLOADS[workload], threads)
+                if found is not None:
+                    row["bound_ms"] = bound.milliseconds(WORKLOADS[workload], found)
             rows += measured
             print(table(measured), phases(measured), sep="\n", end="\n\n", flush=True)
     if arguments.json:
