@@ -156,7 +156,12 @@ def test_levels_share_no_inline_functions(trees: dict[str, Path]) -> None:
         levels = {level for _, name in symbols for level in re.findall(r"\bv[34]::", name)}
         for level in levels:
             checked.add(level)
-            shared = [name for kind, name in symbols if kind in "WVu" and level not in name]
+            # DW.ref: a pointer to the exception routine, the same at every level; no code.
+            shared = [
+                name
+                for kind, name in symbols
+                if kind in "WVu" and level not in name and not name.startswith("DW.ref.")
+            ]
             assert not shared, f"{member.splitlines()[0]} at {level} also defines {shared}"
     assert checked == {"v3::", "v4::"}
 

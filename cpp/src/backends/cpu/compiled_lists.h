@@ -115,13 +115,27 @@ TRAINGRAPH_LIST(rmsprop_momentum, "vvvvs",
 
 }  // namespace lists
 
-#define TRAINGRAPH_COMPILED_LISTS(X)                                                            \
-  X(bias)                                                                                       \
-  X(bias_relu)                                                                                  \
-  X(channel_scale)                                                                              \
-  X(channel_subtract)                                                                           \
-  X(channel_affine)                                                                             \
-  X(stretch) X(sum_relu) X(relu_gradient_sum) X(sgd) X(sgd_decay) X(momentum) X(momentum_decay) \
-      X(nesterov) X(nesterov_decay) X(adam) X(adam_decay) X(adam_w) X(rmsprop) X(rmsprop_momentum)
+// clang-format off
+#define TRAINGRAPH_COMPILED_LISTS(X) \
+  X(bias) \
+  X(bias_relu) \
+  X(channel_scale) \
+  X(channel_subtract) \
+  X(channel_affine) \
+  X(stretch) \
+  X(sum_relu) \
+  X(relu_gradient_sum) \
+  X(sgd) \
+  X(sgd_decay) \
+  X(momentum) \
+  X(momentum_decay) \
+  X(nesterov) \
+  X(nesterov_decay) \
+  X(adam) \
+  X(adam_decay) \
+  X(adam_w) \
+  X(rmsprop) \
+  X(rmsprop_momentum)
+// clang-format on
 
 }  // namespace traingraph::cpu
