@@ -10,12 +10,16 @@ from traingraph import _core
 
 
 def information() -> dict[str, object]:
-    """Versions and what this machine offers."""
+    """Versions and what this machine offers. Devices are those that compute."""
     return {
         "traingraph": traingraph.__version__,
         "onednn": _core.onednn_version(),
         "instruction_set": _core.instruction_set(),
         "backends": _core.backends(),
+        "devices": [
+            repr(device).removeprefix("<MLCDevice ").removesuffix(">")
+            for device in (traingraph.MLCDevice.cpu(), traingraph.MLCDevice.reference())
+        ],
         "threads": traingraph.get_num_threads(),
         "python": sys.version.split()[0],
     }
