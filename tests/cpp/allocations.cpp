@@ -39,6 +39,15 @@ void* operator new(std::size_t bytes) { return plain(bytes); }
 void* operator new[](std::size_t bytes) { return plain(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t a) { return aligned(bytes, a); }
 void* operator new[](std::size_t bytes, std::align_val_t a) { return aligned(bytes, a); }
+// Containers and algorithms of the library ask this way too.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  call_count.fetch_add(1, std::memory_order_relaxed);
+  byte_count.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  return std::malloc(std::max<std::size_t>(bytes, 1));
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t& tag) noexcept {
+  return operator new(bytes, tag);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
