@@ -1,15 +1,12 @@
 // Submission and running: what a call may do, in which order, on which thread.
 #include "graph/executor_job.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 
 #include <traingraph/errors.h>
 
-#include "graph/data_binding.h"
 #include "runtime/fork_guard.h"
-#include "runtime/layout_copy.h"
 
 namespace traingraph {
 
