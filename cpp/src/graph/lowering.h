@@ -10,12 +10,19 @@
 
 namespace traingraph {
 
-// An array the caller brings: which tensor it is, and whether it is labels of so many classes.
+// What the integers of a tensor may be: class labels from -1 (ignored), or indices from 0, below
+// `count`. 0: anything.
+struct IntegerRange {
+  std::int64_t lowest = 0;
+  std::int64_t count = 0;
+};
+
+// An array the caller brings: which tensor it is, and what its integers may be.
 struct BoundSlot {
   std::string name;  // declared name, or the tensor's label
   TensorPtr tensor;
   ir::ValueId value = ir::kNone;
-  std::int64_t classes = 0;
+  IntegerRange range = {};
 };
 
 // A graph written as ops for one batch size and mode, with gradient and update.
@@ -31,6 +38,7 @@ struct LoweredGraph {
     TensorPtr tensor;
     std::string buffer;
     int follows = ir::kNone;
+    IntegerRange range = {};
   };
   std::vector<Slot> slots;
 };
