@@ -178,6 +178,9 @@ def test_random_values_follow_the_seed() -> None:
 def test_sequences() -> None:
     shape = {"sequence_length": 3, "feature_channel_count": 2, "batch_size": 4}
     assert MLCTensor(**shape).data.shape == (4, 3, 2)
+    d = MLCTensor(**shape).descriptor
+    assert d.sequence_lengths == [3, 3, 3, 3]
+    assert d.batch_size_per_sequence_step == [4, 4, 4]
     assert MLCTensor(**shape, data=None).data is None
     array = np.zeros((4, 3, 2), np.float32)
     assert np.shares_memory(MLCTensor(**shape, data=array).data, array)
