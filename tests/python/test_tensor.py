@@ -11,6 +11,7 @@ from traingraph import (
     MLCDataType,
     MLCPlatform,
     MLCTensor,
+    MLCTensorData,
     MLCTensorDescriptor,
     MLCTensorParameter,
 )
@@ -206,10 +207,27 @@ def test_copies(duplicate: object) -> None:
     np.testing.assert_array_equal(other.data, tensor.data)
 
 
+def test_copies_keep_optimizer_data() -> None:
+    kept = np.arange(4, dtype=np.float32)
+    tensor = MLCTensor(shape=[4], fill_with_data=0.0)
+    tensor.bind_optimizer_data([kept, MLCTensorData(bytes_no_copy=bytearray(20))])
+    kept[:] = 9
+    other = tensor.copy()
+    tensor.bind_optimizer_data([])
+    assert tensor.optimizer_data == []
+    assert [data.tolist() for data in other.optimizer_data] == [[0, 1, 2, 3], [0] * 4]
+
+
 def test_numerics() -> None:
     assert not MLCTensor(data=np.array([1, np.nan], np.float32)).has_valid_numerics
     assert not MLCTensor(data=np.array([1, np.inf], np.float32)).has_valid_numerics
     assert MLCTensor(data=np.array([1, 2], np.float32)).has_valid_numerics
+    assert not MLCTensor(data=np.array([1, np.nan], np.float16)).has_valid_numerics
+    assert MLCTensor(data=np.array([1, 65504], np.float16)).has_valid_numerics
+    bfloat16 = {"shape": [2], "data_type": "bfloat16"}
+    for bits, valid in ((0x7F80, False), (0xFFC0, False), (0x7F7F, True)):
+        raw = np.array([0x3F80, bits], np.uint16).tobytes()
+        assert MLCTensor(data=raw, **bfloat16).has_valid_numerics is valid
 
 
 def test_copy_from_device_memory() -> None:

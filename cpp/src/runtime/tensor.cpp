@@ -31,6 +31,11 @@ TensorData own_bytes(const TensorDescriptor& descriptor) {
   return data;
 }
 
+// The tensor's part of longer or untyped bytes.
+TensorData own_copy(const TensorDescriptor& d, const TensorData& data) {
+  return TensorData::copy_of(data.bytes, d.allocation_bytes(), d.data_type, d.shape);
+}
+
 // Whether shapes are the same but for extents of 1.
 bool same_elements(const Shape& a, const Shape& b) {
   auto squeezed = [](const Shape& shape) {
@@ -320,18 +325,15 @@ void Tensor::set_optimizer_data(std::vector<TensorData> data) {
                            parameter->layout, parameter->slots[i].second.get());
     });
   }
+  for (TensorData& slot : data) slot = own_copy(descriptor(), slot);
   state_->initial_optimizer_data = std::move(data);
 }
 
 TensorPtr Tensor::copy() const {
   TensorPtr tensor = create(descriptor());
-  if (state_->data.bytes != nullptr) {
-    const TensorDescriptor& own = descriptor();
-    tensor->state_->data =
-        TensorData::copy_of(state_->data.bytes, own.allocation_bytes(), own.data_type, own.shape);
-  }
+  if (state_->data.bytes != nullptr) tensor->state_->data = own_copy(descriptor(), state_->data);
   tensor->state_->host_is_newer = state_->data.bytes != nullptr;
-  tensor->state_->initial_optimizer_data = state_->initial_optimizer_data;
+  tensor->set_optimizer_data(optimizer_data());
   return tensor;
 }
 
