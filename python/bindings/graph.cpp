@@ -28,7 +28,14 @@ bool bind_and_write(Graph& self, const Arguments& arguments) {
   NamedData data = named_data(arguments["data"], tensors, "MLCGraph.bind_and_write_data", "data",
                               "input", Access::kRead);
   if (!arguments["to"].is_none()) {
-    to_device(arguments["to"]);
+    const Device to = to_device(arguments["to"]);
+    const std::optional<Device> device = self.device();
+    if (device && !(*device == to)) {
+      throw InvalidArgument(
+          "[MLCGraph.bind_and_write_data] expected the device it was compiled "
+          "for, " +
+          device->description() + ", but got " + to.description());
+    }
   }
   arguments.get<bool>("synchronous");
   const auto batch_size = arguments.get<std::int64_t>("batch_size");

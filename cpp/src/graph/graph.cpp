@@ -10,6 +10,7 @@
 #include "graph/executor.h"
 #include "graph/graph_state.h"
 #include "layers/emitter.h"
+#include "runtime/parameter_store.h"
 
 namespace traingraph {
 namespace {
@@ -67,7 +68,14 @@ std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<Tenso
 
 void GraphState::compiled_for(const Device& target) {
   for (const GraphPtr& graph : graphs) graph->state().device = target;
-  for (const NodeRecord& node : ordered_nodes()) node.layer->device_type_ = target.actual_type();
+  for (const NodeRecord& node : ordered_nodes()) {
+    node.layer->device_type_ = target.actual_type();
+    for (const TensorPtr& tensor : node.sources) tensor->state().device = target;
+    for (const TensorPtr& tensor : node.results) tensor->state().device = target;
+  }
+  for (const auto* group : {&inputs, &loss_labels, &loss_label_weights}) {
+    for (const auto& [name, tensor] : *group) tensor->state().device = target;
+  }
   if (loss_layer != nullptr) loss_layer->device_type_ = target.actual_type();
 }
 
