@@ -66,6 +66,15 @@ class TRAINGRAPH_API Graph {
   TensorPtr concatenate(const std::vector<TensorPtr>& sources, std::int64_t dimension);
   TensorPtr reshape(Shape shape, const TensorPtr& source);
   TensorPtr transpose(std::vector<std::int64_t> dimensions, const TensorPtr& source);
+  std::vector<TensorPtr> split(const TensorPtr& source, std::int64_t split_count,
+                               std::int64_t dimension);
+  std::vector<TensorPtr> split(const TensorPtr& source, Shape split_section_lengths,
+                               std::int64_t dimension);
+  TensorPtr gather(std::int64_t dimension, const TensorPtr& source, const TensorPtr& indices);
+  TensorPtr scatter(std::int64_t dimension, const TensorPtr& source, const TensorPtr& indices,
+                    const TensorPtr& copy_from, ReductionType reduction_type);
+  // sources: x where the condition holds, y elsewhere.
+  TensorPtr select(const std::vector<TensorPtr>& sources, const TensorPtr& condition);
 
   std::optional<Device> device() const;
   std::vector<LayerPtr> layers() const;

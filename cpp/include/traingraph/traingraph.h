@@ -9,6 +9,7 @@
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
 #include <traingraph/graph.h>
+#include <traingraph/indexing.h>
 #include <traingraph/layer.h>
 #include <traingraph/loss.h>
 #include <traingraph/memory_plan.h>

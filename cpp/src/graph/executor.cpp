@@ -6,6 +6,7 @@
 
 #include <traingraph/errors.h>
 
+#include "graph/data_binding.h"
 #include "runtime/fork_guard.h"
 
 namespace traingraph {
@@ -108,6 +109,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   }
   for (const LoweredGraph::Slot& slot : job->graph->slots) {
     if (slot.tensor->state().host_is_newer) {
+      check_range(slot);
       stream_->run([&] { upload_if_newer(*slot.tensor); });
     }
   }

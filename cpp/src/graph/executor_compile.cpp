@@ -5,6 +5,7 @@
 
 #include <traingraph/errors.h>
 
+#include "graph/data_binding.h"
 #include "graph/executor.h"
 #include "runtime/allocator.h"
 #include "runtime/layout_copy.h"
@@ -114,7 +115,10 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
       slot_values[static_cast<std::size_t>(graph.values[v].slot)] = static_cast<ValueId>(v);
     }
   }
+  // A batch size that another one is fixed against never runs.
+  const bool runs = out->fixed_batch.empty() || batch == declared_batch(graph_);
   for (std::size_t s = 0; s < lowered.slots.size(); ++s) {
+    if (runs) check_range(lowered.slots[s]);
     Tensor& tensor = *lowered.slots[s].tensor;
     const Shape& shape = graph.type(slot_values[s]).shape;
     ParameterState& store = place_parameter(tensor, backend_, shape);

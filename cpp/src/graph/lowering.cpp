@@ -48,7 +48,7 @@ class Writer {
     for (std::size_t s = 0; s < out_.lowering.parameters.size(); ++s) {
       if (s >= out_.slots.size()) out_.slots.push_back({out_.lowering.parameters[s], "", kNone});
     }
-    find_classes();
+    find_ranges();
     if (!state_.constants.empty()) fold_constants(state_, out_);
     return std::move(out_);
   }
@@ -86,7 +86,7 @@ class Writer {
     }
     const int slot = static_cast<int>(out_.bound.size());
     const ValueId value = graph().add_source(ir::Source::bound, slot, std::move(type), name);
-    out_.bound.push_back({name, tensor, value, 0});
+    out_.bound.push_back({name, tensor, value, {}});
     out_.tensors.emplace(tensor.get(), value);
     return value;
   }
@@ -214,20 +214,39 @@ class Writer {
     keep(out_.result_tensor.get());
   }
 
-  // Bound integer labels are checked against their class count before they reach a kernel.
-  void find_classes() {
+  // Labels and indices are checked against what they count before they reach a kernel.
+  void find_ranges() {
     for (const ir::Node& node : graph().nodes) {
-      if (node.op != ir::Op::softmax_cross_entropy) continue;
-      ValueId label = node.inputs[1];
-      while (graph().value(label).producer != kNone &&
-             graph().node(graph().value(label).producer).op == ir::Op::reshape) {
-        label = graph().node(graph().value(label).producer).inputs[0];
+      auto extent = [&](std::size_t input, int axis) {
+        return graph().type(node.inputs[input]).shape[static_cast<std::size_t>(axis)];
+      };
+      if (node.op == ir::Op::softmax_cross_entropy) {
+        restrict_to({-1, extent(0, 1)}, node.inputs[1]);
+      } else if (node.op == ir::Op::gather) {
+        const int axis = std::get<ir::AxisAttributes>(node.attributes).axis;
+        restrict_to({0, extent(0, axis)}, node.inputs[1]);
+      } else if (node.op == ir::Op::scatter) {
+        const int axis = std::get<ir::ScatterAttributes>(node.attributes).axis;
+        restrict_to({0, extent(2, axis)}, node.inputs[1]);
       }
-      const ir::Value& value = graph().value(label);
-      if (value.source != ir::Source::bound || is_floating_point(value.type.data_type)) continue;
-      out_.bound[static_cast<std::size_t>(value.slot)].classes =
-          graph().type(node.inputs[0]).shape[1];
     }
+  }
+
+  // Several uses of one tensor leave what they have in common.
+  void restrict_to(IntegerRange range, ValueId integers) {
+    while (graph().value(integers).producer != kNone &&
+           graph().node(graph().value(integers).producer).op == ir::Op::reshape) {
+      integers = graph().node(graph().value(integers).producer).inputs[0];
+    }
+    const ir::Value& value = graph().value(integers);
+    if (is_floating_point(value.type.data_type) || value.slot == kNone) return;
+    const auto slot = static_cast<std::size_t>(value.slot);
+    IntegerRange& known =
+        value.source == ir::Source::bound ? out_.bound[slot].range : out_.slots[slot].range;
+    if (known.count != 0) {
+      range = {std::max(known.lowest, range.lowest), std::min(known.count, range.count)};
+    }
+    known = range;
   }
 
   const GraphState& state_;

@@ -10,12 +10,19 @@
 
 namespace traingraph {
 
-// An array the caller brings: which tensor it is, and whether it is labels of so many classes.
+// What the integers of a tensor may be: class labels from -1 (ignored), or indices from 0, below
+// `count`. 0: anything.
+struct IntegerRange {
+  std::int64_t lowest = 0;
+  std::int64_t count = 0;
+};
+
+// An array the caller brings: which tensor it is, and what its integers may be.
 struct BoundSlot {
   std::string name;  // declared name, or the tensor's label
   TensorPtr tensor;
   ir::ValueId value = ir::kNone;
-  std::int64_t classes = 0;
+  IntegerRange range = {};
   // Who writes it. Gradients are read by the gradient pass, the rest by the forward pass.
   enum class From { caller, user_gradient, linked_value, linked_gradient };
   From from = From::caller;
@@ -45,6 +52,7 @@ struct LoweredGraph {
     int follows = ir::kNone;
     // A sum of gradients, which belongs to this graph; moments belong to the tensor.
     bool accumulates = false;
+    IntegerRange range = {};
   };
   std::vector<Slot> slots;
 };

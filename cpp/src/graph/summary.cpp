@@ -23,9 +23,13 @@ std::string Graph::summary() const {
         total += element_count(parameter->tensor->descriptor().shape);
       }
     }
+    std::string results;
+    for (const TensorPtr& result : node.results) {
+      results += (results.empty() ? "" : " ") + to_string(result->descriptor().shape);
+    }
     text << std::left << std::setw(6) << node.layer->id() << std::setw(44)
-         << node.layer->description() + named << std::setw(24)
-         << to_string(node.results.front()->descriptor().shape) << parameters << "\n";
+         << node.layer->description() + named << std::setw(24) << results + " " << parameters
+         << "\n";
   }
   text << "parameters: " << total << "\n";
   return text.str();
