@@ -20,6 +20,7 @@ PYBIND11_MODULE(_core, module) {
   bind_pooling(module);
   bind_softmax(module);
   bind_optimizer(module);
+  bind_fit(module);
   bind_profile(module);
   bind_execution(module);
   bind_graph(module);

@@ -7,7 +7,9 @@ its passes many times.
 from traingraph._core import (
     DataTypeError,
     DeviceError,
+    Epoch,
     Error,
+    Evaluation,
     InternalError,
     InvalidArgument,
     MLCActivationDescriptor,
@@ -83,7 +85,9 @@ from traingraph._core import version as _version
 __all__ = [
     "DataTypeError",
     "DeviceError",
+    "Epoch",
     "Error",
+    "Evaluation",
     "InternalError",
     "InvalidArgument",
     "MLCActivationDescriptor",

@@ -16,15 +16,6 @@ CLASSES: dict[str, dict[str, Any]] = TABLE["classes"]
 # Reason -> owner -> what Apple's headers have and the package has not, on purpose.
 LEFT_OUT: dict[str, dict[str, list[str]]] = TABLE["left_out"]
 
-# Members of classes that are here which are still to come.
-LATER = {
-    ("MLCTrainingGraph", "link"),
-    ("MLCTrainingGraph", "source_gradient_tensors"),
-    ("MLCTrainingGraph", "result_gradient_tensors"),
-    ("MLCTrainingGraph", "gradient_tensor"),
-    ("MLCTrainingGraph", "allocate_user_gradient"),
-    ("MLCInferenceGraph", "link"),
-}
 
 
 @dataclass(frozen=True)
@@ -41,10 +32,6 @@ class Row:
             return f"{self.owner}({', '.join(self.words)})"
         call = "" if self.kind in ("properties", "cases") else f"({', '.join(arguments)})"
         return f"{self.owner}.{name}{call}"
-
-    @property
-    def is_later(self) -> bool:
-        return bool(self.words) and (self.owner, self.words[0]) in LATER
 
 
 def rows(*kinds: str) -> Iterator[Row]:

@@ -18,6 +18,9 @@ namespace traingraph {
 
 struct GraphState;
 struct ExecutionState;
+struct Epoch;
+struct Evaluation;
+struct FitArguments;
 
 // Tensors by the names they are fed and read under.
 using NamedTensors = std::vector<std::pair<std::string, TensorPtr>>;
@@ -131,6 +134,9 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   // Bytes of saved, gradient, transient and workspace memory; known after compile.
   std::size_t device_memory_size() const;
   MemoryPlan memory_plan() const;
+  // The last result that is no loss, for all samples on axis 0 of the inputs, batch by batch; 0: of
+  // the tensors' size.
+  TensorData predict(const NamedData& inputs, std::int64_t batch_size = 0);
   // The compiled program as text: ops, shapes, layouts, fusions.
   std::string compiled_description() const;
 
@@ -169,6 +175,11 @@ class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
   Execution execute_forward(ExecutionArguments arguments);
   Execution execute_gradient(ExecutionArguments arguments);
   Execution execute_optimizer_update(ExecutionArguments arguments);
+  // Trains over all samples batch by batch (fit.h); returns what each epoch gave. Errors in the
+  // middle leave the updates made so far.
+  std::vector<Epoch> fit(const FitArguments& arguments);
+  // Loss and accuracy over all samples, in inference mode.
+  Evaluation evaluate(const FitArguments& arguments);
   // Copies updated parameters and running statistics to the tensors' host memory.
   void synchronize_updates();
   // The newest gradient of a layer's parameter, after a separate gradient call.

@@ -8,6 +8,7 @@
 #include <traingraph/data_movement.h>
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
+#include <traingraph/fit.h>
 #include <traingraph/graph.h>
 #include <traingraph/indexing.h>
 #include <traingraph/layer.h>

@@ -125,7 +125,7 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
     Stream::merge(stream_, store.stream);
     tensor.state().device = graph_.device;
     request.parameters.push_back(
-        {store.layout_chosen || mode == Mode::inference, store.layout, lowered.slots[s].follows});
+        {store.layout_chosen || mode != Mode::training, store.layout, lowered.slots[s].follows});
   }
   if (graph_.links != nullptr) Stream::merge(stream_, graph_.links->stream);
   for (const auto& [tensor, gradient] : lowered.gradients) request.gradients.push_back(gradient);
@@ -145,6 +145,8 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
   for (ValueId value : slot_values) out->slot_values.push_back(now(value));
   for (const auto& [tensor, value] : lowered.tensors) out->tensors.emplace(tensor, now(value));
   for (const auto& [tensor, value] : lowered.gradients) out->gradients.emplace(tensor, now(value));
+  out->prediction = lowered.prediction;
+  out->label = lowered.label;
   out->result = now(lowered.result);
   out->result_tensor = lowered.result_tensor;
   out->slots = std::move(lowered.slots);

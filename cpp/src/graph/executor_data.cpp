@@ -307,6 +307,17 @@ TensorData Executor::kept_result(const Tensor& tensor) const {
   return copy_out(*forward_, forward_run_, found->second);
 }
 
+std::pair<TensorData, TensorData> Executor::scored() const {
+  std::pair<TensorData, TensorData> result;
+  stream_->run([&] {
+    if (forward_ == nullptr || forward_->prediction == nullptr) {
+      throw InvalidArgument("[evaluate] expected a graph with a loss");
+    }
+    result = {kept_result(*forward_->prediction), kept_result(*forward_->label)};
+  });
+  return result;
+}
+
 TensorData Executor::kept_gradient(const Tensor& of) const {
   const std::string subject = "[gradient of '" + of.label() + "'] ";
   if (gradient_ == nullptr) {

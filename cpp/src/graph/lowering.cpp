@@ -20,7 +20,7 @@ using ir::ValueId;
 
 class Writer {
  public:
-  Writer(const GraphState& state, std::int64_t batch, Mode mode) : state_(state) {
+  Writer(const GraphState& state, std::int64_t batch, Mode mode) : state_(state), mode_(mode) {
     out_.lowering.training = mode == Mode::training;
     out_.lowering.micro_batched = state.micro_batches > 1;
     out_.lowering.declared_batch = declared_batch(state);
@@ -34,14 +34,17 @@ class Writer {
 
   LoweredGraph write() {
     for (const auto* group : {&state_.inputs, &state_.loss_labels, &state_.loss_label_weights}) {
+      if (mode_ == Mode::prediction && group != &state_.inputs) continue;
       for (const auto& [name, tensor] : *group) {
         if (!state_.constants.contains(tensor)) bind(name, tensor, true);
       }
     }
+    if (mode_ == Mode::prediction) leave_out_losses();
     for (const NodeRecord& node : nodes_) emit(*node.layer, node.sources, &node.results);
     const NodeRecord& last = nodes_.back();
     out_.result_tensor = last.results.front();
-    if (state_.loss_layer != nullptr && !state_.loss_labels.empty()) add_loss();
+    const bool scores = state_.loss_layer != nullptr && !state_.loss_labels.empty();
+    if (scores && mode_ != Mode::prediction) add_loss();
     out_.result = out_.tensors.at(out_.result_tensor.get());
     mark_readable();
     if (out_.lowering.training) add_training(state_, nodes_, out_);
@@ -131,7 +134,27 @@ class Writer {
           {emitter.results.front(), loss->descriptor().reduction == ReductionType::kMean});
       loss_sources_.push_back(sources.front().get());
       out_.result_tensor = results->front();
+      out_.prediction = sources[0];
+      out_.label = sources[1];
     }
+  }
+
+  // Losses, and what is made of them.
+  void leave_out_losses() {
+    std::set<const Tensor*> absent;
+    std::vector<NodeRecord> kept;
+    for (NodeRecord& node : nodes_) {
+      const bool reads_absent =
+          std::any_of(node.sources.begin(), node.sources.end(),
+                      [&](const TensorPtr& tensor) { return absent.contains(tensor.get()); });
+      if (reads_absent || dynamic_cast<const Loss*>(node.layer.get()) != nullptr) {
+        for (const TensorPtr& result : node.results) absent.insert(result.get());
+      } else {
+        kept.push_back(std::move(node));
+      }
+    }
+    nodes_ = std::move(kept);
+    if (nodes_.empty()) throw InvalidArgument("[predict] expected a layer that is no loss");
   }
 
   // The layer given to the constructor: over the last result that nobody reads.
@@ -204,6 +227,7 @@ class Writer {
     for (const Tensor* tensor : loss_sources_) keep(tensor);
     for (const auto& [name, tensor] : state_.outputs) {
       if (state_.differentiated(tensor.get()) != nullptr) continue;  // by add_training
+      if (mode_ == Mode::prediction && !out_.tensors.contains(tensor.get())) continue;
       if (!out_.tensors.contains(tensor.get())) {
         throw InvalidArgument("[compile] output '" + name + "' is no tensor of this graph");
       }
@@ -250,6 +274,7 @@ class Writer {
   }
 
   const GraphState& state_;
+  const Mode mode_;
   std::vector<NodeRecord> nodes_;
   LoweredGraph out_;
   std::vector<const Tensor*> loss_sources_;

@@ -43,6 +43,9 @@ struct LoweredGraph {
     bool is_mean;
   };
   std::vector<Loss> losses;
+  // What the last loss compares; null without a loss.
+  TensorPtr prediction;
+  TensorPtr label;
   // Of updatable parameters and of every other tensor whose gradient is to be read.
   std::map<const Tensor*, ir::ValueId> gradients;
   // By parameter slot: the tensor, and for buffers beside it the name and the parameter's slot.
@@ -57,7 +60,8 @@ struct LoweredGraph {
   std::vector<Slot> slots;
 };
 
-enum class Mode { training, inference };
+// prediction is inference without losses, which needs no labels.
+enum class Mode { training, inference, prediction };
 
 // batch 0: the tensors' own. Raises typed errors that name layer and tensor.
 LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode);

@@ -38,7 +38,10 @@ std::string Graph::summary() const {
 std::string Graph::summarized_dot_description() const {
   auto quoted = [](std::string text) {
     std::string result = "\"";
-    for (char c : text) result += c == '"' ? std::string("\\\"") : std::string(1, c);
+    for (const char c : text) {
+      if (c == '"' || c == '\\') result += '\\';
+      result += c == '\n' ? std::string("\\n") : std::string(1, c);
+    }
     return result + "\"";
   };
   std::ostringstream text;
