@@ -132,7 +132,7 @@ TensorData TensorData::copy_of(const void* bytes, std::size_t length, DataType t
   descriptor.shape = shape;
   descriptor.data_type = type;
   TensorData data = own_bytes(descriptor);
-  std::memcpy(data.bytes, bytes, std::min(length, data.length));
+  if (length > 0) std::memcpy(data.bytes, bytes, std::min(length, data.length));
   return data;
 }
 
@@ -307,33 +307,26 @@ void Tensor::copy_to(void* bytes, std::size_t length) const {
 
 std::vector<TensorData> Tensor::optimizer_data() const {
   const ParameterState* parameter = state_->parameter.get();
-  if (parameter == nullptr) return state_->initial_optimizer_data;
+  if (!state_->optimizer_data_is_newer && parameter != nullptr) {
+    return copy_optimizer_data(*this, parameter->optimizer_slots);
+  }
   std::vector<TensorData> result;
-  for (const auto& [name, buffer] : parameter->slots) {
-    if (buffer == nullptr) continue;
-    TensorData data = own_bytes(descriptor());
-    parameter->stream->run([&] {
-      copy_between_layouts(parameter->type(), parameter->layout, buffer.get(), {},
-                           static_cast<std::byte*>(data.bytes));
-    });
-    result.push_back(std::move(data));
+  for (const TensorData& set : state_->optimizer_data) {
+    result.push_back(
+        TensorData::copy_of(set.bytes, set.length, descriptor().data_type, descriptor().shape));
   }
   return result;
 }
 
-void Tensor::synchronize_optimizer_data() { state_->initial_optimizer_data = optimizer_data(); }
+void Tensor::synchronize_optimizer_data() { state_->optimizer_data = optimizer_data(); }
 
 void Tensor::set_optimizer_data(std::vector<TensorData> data) {
-  for (const TensorData& slot : data) check_fits(descriptor(), label(), slot);
-  ParameterState* parameter = state_->parameter.get();
-  for (std::size_t i = 0; parameter != nullptr && i < data.size(); ++i) {
-    if (i >= parameter->slots.size() || parameter->slots[i].second == nullptr) continue;
-    parameter->stream->run([&] {
-      copy_between_layouts(parameter->type(), {}, static_cast<const std::byte*>(data[i].bytes),
-                           parameter->layout, parameter->slots[i].second.get());
-    });
+  for (TensorData& slot : data) {
+    check_fits(descriptor(), label(), slot);
+    slot = TensorData::copy_of(slot.bytes, slot.length, descriptor().data_type, descriptor().shape);
   }
-  state_->initial_optimizer_data = std::move(data);
+  state_->optimizer_data_is_newer = !data.empty();
+  state_->optimizer_data = std::move(data);
 }
 
 TensorPtr Tensor::copy() const {
@@ -344,7 +337,8 @@ TensorPtr Tensor::copy() const {
         TensorData::copy_of(state_->data.bytes, own.allocation_bytes(), own.data_type, own.shape);
   }
   tensor->state_->host_is_newer = state_->data.bytes != nullptr;
-  tensor->state_->initial_optimizer_data = state_->initial_optimizer_data;
+  tensor->state_->optimizer_data = state_->optimizer_data;
+  tensor->state_->optimizer_data_is_newer = !tensor->state_->optimizer_data.empty();
   return tensor;
 }
 
