@@ -96,6 +96,9 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
     if (slot.tensor->state().host_is_newer) {
       stream_->run([&] { upload_if_newer(*slot.tensor); });
     }
+    if (!slot.buffer.empty() && slot.tensor->state().optimizer_data_is_newer) {
+      stream_->run([&] { upload_optimizer_data(*slot.tensor, graph_.optimizer->slots()); });
+    }
   }
   job->timed = has(arguments.options, ExecutionOptions::kProfiling);
   job->handler = arguments.completion_handler;
@@ -143,6 +146,19 @@ void Executor::set_step_numbers(Job& job) {
   job.learning_rate = optimizer.learning_rate();
   job.corrected_learning_rate = optimizer.corrected_learning_rate(optimizer.time_step());
   optimizer.set_time_step(optimizer.time_step() + 1);
+  ++waiting_updates_;
+}
+
+void Executor::run_between(const std::function<void()>& work) { stream_->run(work); }
+
+std::int64_t Executor::time_step() const {
+  const std::lock_guard lock(mutex_);
+  return graph_.optimizer->time_step() - waiting_updates_;
+}
+
+void Executor::set_time_step(std::int64_t value) {
+  const std::lock_guard lock(mutex_);
+  graph_.optimizer->set_time_step(value + waiting_updates_);
 }
 
 void Executor::settle(const Job& job) {
@@ -181,12 +197,13 @@ void Executor::execute(const Job& job) {
     std::memcpy(at, wide ? static_cast<const void*>(&number) : &narrow, wide ? 8 : 4);
   };
   if (job.sets_rates) {
+    --waiting_updates_;
     set_number(ir::StepInput::learning_rate, job.learning_rate);
     set_number(ir::StepInput::corrected_learning_rate, job.corrected_learning_rate);
   }
   if (job.run == Run::forward || job.run == Run::step) {
-    ++forward_count_;
-    std::memcpy(step_block_ + static_cast<int>(ir::StepInput::counter) * 8, &forward_count_, 8);
+    const std::int64_t count = ++*forward_count_;
+    std::memcpy(step_block_ + static_cast<int>(ir::StepInput::counter) * 8, &count, 8);
     forward_ = job.graph;
     forward_run_ = job.run;
     gradient_ = nullptr;

@@ -68,6 +68,12 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void read(const Tensor& tensor, void* bytes, std::size_t length) override;
   TensorData gradient(const Tensor& parameter) const;
   void synchronize_parameters();
+  // Runs work after all executions that were submitted; for a completion handler, which stands
+  // between two of them, at once.
+  void run_between(const std::function<void()>& work);
+  // The optimizer's time step as it is between executions: without updates still to come.
+  std::int64_t time_step() const;
+  void set_time_step(std::int64_t value);
 
   std::size_t device_memory_size() const;
   MemoryPlan memory_plan() const;
@@ -126,7 +132,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::size_t arena_needed_ = 0;
   // Eight bytes per number: float32, float64 or int64.
   alignas(64) std::byte step_block_[ir::kStepInputCount * 8] = {};
-  std::int64_t forward_count_ = 0;
+  const std::shared_ptr<std::atomic<std::int64_t>> forward_count_;
+  std::atomic<std::int64_t> waiting_updates_{0};  // submitted and not yet run
   // What is readable now: results of the last forward, gradients of the last gradient call.
   CompiledPtr forward_;
   Run forward_run_ = Run::forward;

@@ -34,7 +34,8 @@ Executor::Executor(GraphState& graph, const Backend& backend)
     : graph_(graph),
       backend_(backend),
       built_for_(graph.all_changes()),
-      stream_(std::make_shared<Stream>()) {}
+      stream_(std::make_shared<Stream>()),
+      forward_count_(graph.forward_count) {}
 Executor::~Executor() = default;
 
 void Executor::prepare() {
@@ -156,11 +157,14 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
 void Executor::attach(CompiledGraph& graph) {
   graph.stores.clear();
   graph.slot_versions.clear();
+  const std::vector<std::string> buffers =
+      graph_.optimizer != nullptr ? graph_.optimizer->slots() : std::vector<std::string>();
   for (std::size_t s = 0; s < graph.slots.size(); ++s) {
     const LoweredGraph::Slot& slot = graph.slots[s];
     ParameterState& store = *slot.tensor->state().parameter;
     std::byte* address =
         slot.buffer.empty() ? store.master.get() : slot_buffer(*slot.tensor, slot.buffer);
+    if (!slot.buffer.empty()) store.optimizer_slots = buffers;
     graph.program->bind(graph.slot_values[s], address);
     graph.stores.push_back(slot.buffer.empty() ? &store : nullptr);
     graph.slot_versions.push_back(store.version);

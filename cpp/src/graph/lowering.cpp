@@ -19,6 +19,7 @@ using ir::ValueId;
 class Writer {
  public:
   Writer(const GraphState& state, std::int64_t batch, Mode mode) : state_(state) {
+    out_.lowering.random_seed = state.random_seed;
     out_.lowering.training = mode == Mode::training;
     out_.lowering.declared_batch = declared_batch(state);
     out_.lowering.batch = batch != 0 ? batch : out_.lowering.declared_batch;
