@@ -1,6 +1,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
+#include "checkpoint.h"
 #include "convert.h"
 #include "data.h"
 #include "execution.h"
@@ -70,6 +71,7 @@ void bind_shared(Class& cls) {
       "Compiles for a device; input_tensors are constants. Errors: NotImplementedError listing "
       "every layer that the device cannot run.",
       compile, Signature::Kind::kKeywordMethod);
+  def_checkpoint(cls);
   cls.def_property_readonly("device_memory_size", &ExecutableGraph::device_memory_size,
                             "Saved, gradient, transient and workspace memory. Units: bytes.");
   cls.def("memory_plan", &ExecutableGraph::memory_plan,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections.abc
 import enum
+import os
 import typing
 
 import numpy
@@ -19,6 +20,9 @@ class DataTypeError(Error, TypeError):
 
 class DeviceError(Error, RuntimeError):
     """A vendor's call failed, or a device is missing."""
+
+class FileError(Error, OSError):
+    """A file cannot be read or written."""
 
 class InternalError(Error, RuntimeError):
     """A defect of traingraph."""
@@ -40,6 +44,7 @@ __all__: list[str] = [
     "DeviceError",
     "Error",
     "ExecutableGraph",
+    "FileError",
     "InternalError",
     "InvalidArgument",
     "MLCActivationDescriptor",
@@ -2886,9 +2891,29 @@ class MLCTrainingGraph(ExecutableGraph):
         The newest gradient of a layer's parameter, after a separate gradient call.
         """
 
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """
+        Takes a checkpoint of such a graph, after what was submitted before. Errors: OSError; ValueError that lists every difference, and then nothing has changed.
+        """
+
+    def load_state(self, values: collections.abc.Mapping[str, numpy.typing.ArrayLike]) -> None:
+        """
+        Takes what state() gives, or the parameters alone; the checks are those of load(). Types: exactly the tensors' own. Errors: ValueError, TypeError.
+        """
+
     def memory_plan(self) -> MemoryPlan:
         """
         What the compiled graph keeps in device memory.
+        """
+
+    def named_parameters(self) -> dict[str, MLCTensor]:
+        """
+        Weights, biases, running statistics and trained inputs by their names in checkpoints.
+        """
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """
+        Writes a checkpoint in the safetensors format, atomically and after what was submitted before. Errors: OSError.
         """
 
     def set_training_tensor_parameters(
@@ -2896,6 +2921,11 @@ class MLCTrainingGraph(ExecutableGraph):
     ) -> bool:
         """
         Lets updates change these input tensors too.
+        """
+
+    def state(self) -> dict[str, numpy.ndarray]:
+        """
+        Copies of what save() writes, by name.
         """
 
     def stop_gradient(self, tensors: collections.abc.Sequence[MLCTensor]) -> bool:
@@ -2987,9 +3017,34 @@ class MLCInferenceGraph(ExecutableGraph):
         The forward pass in inference mode.
         """
 
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """
+        Takes a checkpoint of such a graph, after what was submitted before. Errors: OSError; ValueError that lists every difference, and then nothing has changed.
+        """
+
+    def load_state(self, values: collections.abc.Mapping[str, numpy.typing.ArrayLike]) -> None:
+        """
+        Takes what state() gives, or the parameters alone; the checks are those of load(). Types: exactly the tensors' own. Errors: ValueError, TypeError.
+        """
+
     def memory_plan(self) -> MemoryPlan:
         """
         What the compiled graph keeps in device memory.
+        """
+
+    def named_parameters(self) -> dict[str, MLCTensor]:
+        """
+        Weights, biases, running statistics and trained inputs by their names in checkpoints.
+        """
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """
+        Writes a checkpoint in the safetensors format, atomically and after what was submitted before. Errors: OSError.
+        """
+
+    def state(self) -> dict[str, numpy.ndarray]:
+        """
+        Copies of what save() writes, by name.
         """
 
     @property
