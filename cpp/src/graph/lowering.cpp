@@ -211,7 +211,22 @@ class Writer {
     return result;
   }
 
+  // What is trained has to be read by a layer and must not be fed.
+  void check_tensor_parameters() const {
+    for (const TensorParameter& p : state_.tensor_parameters) {
+      const auto found = out_.tensors.find(p.tensor.get());
+      const bool held = out_.lowering.parameter_values.contains(p.tensor.get());
+      if (held) continue;
+      throw InvalidArgument("[set_training_tensor_parameters] tensor '" + p.tensor->label() +
+                            "' cannot be trained: " +
+                            (found != out_.tensors.end()
+                                 ? "it is declared by add_inputs or computed"
+                                 : "no layer reads it"));
+    }
+  }
+
   void add_training() {
+    check_tensor_parameters();
     std::vector<TensorPtr> tensors;
     std::vector<ValueId> wanted;
     for (const Trained& parameter : trained()) {
