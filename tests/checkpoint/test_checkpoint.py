@@ -350,6 +350,8 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
         network.training.save(tmp_path / "absent" / "file")
     with pytest.raises(TypeError):
         network.training.save(3)
+    with pytest.raises(OSError, match=r"\\xff-absent"):
+        network.training.load(os.fsencode(tmp_path) + b"/\xff-absent")
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"PK\x03\x04" + bytes(100))
     with pytest.raises(ValueError, match="is no safetensors file"):

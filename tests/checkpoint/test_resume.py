@@ -119,6 +119,19 @@ def test_a_handler_saves_the_state_after_its_step() -> None:
     assert expected[0]["state.time_step"] == np.int64(2).tobytes()
 
 
+def test_a_handler_loads_between_two_steps() -> None:
+    one, two = Network(), Network()
+    state = one.training.state()
+    one.steps(0, 1)
+    first = two.step(
+        5, completion_handler=lambda result, error, seconds: two.training.load_state(state)
+    )
+    second = two.step(0)
+    first.wait()
+    second.wait()
+    assert bits(two.training.state()) == bits(one.training.state())
+
+
 def test_loading_waits_for_steps_in_flight() -> None:
     one, two = Network(), Network()
     one.steps(0, 3)

@@ -50,6 +50,11 @@ NamedTensors parameters_of(const GraphState& state) {
         result.emplace_back(prefix + name, tensor);
       }
     }
+    for (const TensorParameter* parameter : node.layer->parameters()) {
+      if (seen.contains(parameter->tensor.get())) continue;
+      throw InternalError("[" + node.layer->description() + "] has a parameter '" +
+                          parameter->tensor->label() + "' that it does not name");
+    }
   }
   std::set<std::string> names;
   for (const TensorParameter& parameter : state.tensor_parameters) {
@@ -230,6 +235,7 @@ void replace_optimizer_data(Tensor& tensor, std::vector<TensorData> data,
   // A graph that has not been compiled takes it at its first execution.
   if (parameter == nullptr) return;
   parameter->stream->run([&] { upload_optimizer_data(tensor, slots); });
+  tensor.state().optimizer_data.clear();  // no copy beside the device's
 }
 
 void replace_number(GraphState& state, const std::string& name, std::int64_t value) {
