@@ -47,7 +47,9 @@ def test_support_matrix_is_that_of_the_table() -> None:
     assert updated(README, changed) != README
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md", "docs/guide.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/architecture.md", "docs/checkpoints.md", "docs/guide.md"]
+)
 def test_links_lead_somewhere(name: str) -> None:
     path = ROOT / name
     targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text())

@@ -73,8 +73,9 @@ def test_arrays_stand_for_the_only_tensor() -> None:
 def test_a_seed_shuffles_and_repeats() -> None:
     def losses(seed: int | None) -> list[float]:
         classes = Classes()
-        return [e.loss for e in classes.training.fit(classes.x, classes.y, epochs=4,
-                                                     shuffle_seed=seed)]
+        return [
+            e.loss for e in classes.training.fit(classes.x, classes.y, epochs=4, shuffle_seed=seed)
+        ]
 
     assert losses(3) == losses(3)
     assert losses(3) != losses(4)

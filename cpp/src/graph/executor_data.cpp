@@ -222,7 +222,6 @@ void Executor::take_over(Executor& before) {
     const std::lock_guard lock(before.mutex_);
     data_ = std::move(before.data_);
     staged_ = std::move(before.staged_);
-    forward_count_ = before.forward_count_;
   });
 }
 
@@ -285,8 +284,9 @@ void Executor::deliver(const Job& job) {
 
 void Executor::read(const Tensor& tensor, void* bytes, std::size_t length) {
   stream_->run([&] {
-    const Tensor* of = graph_.differentiated(&tensor);
-    const TensorData data = of != nullptr ? kept_gradient(*of) : kept_result(tensor);
+    const auto handle = handles_.find(&tensor);
+    const TensorData data =
+        handle != handles_.end() ? kept_gradient(*handle->second) : kept_result(tensor);
     std::memcpy(bytes, data.bytes, std::min(length, data.length));
   });
 }
@@ -348,9 +348,10 @@ TensorData Executor::gradient(const Tensor& tensor) const {
   return result;
 }
 
-void Executor::read_through(const TensorPtr& gradient) {
-  gradient->state().reader = weak_from_this();
-  gradient->state().device = graph_.device;
+void Executor::read_through(const GradientHandle& handle) {
+  stream_->run([&] { handles_[handle.gradient.get()] = handle.of.get(); });
+  handle.gradient->state().reader = weak_from_this();
+  handle.gradient->state().device = graph_.device;
 }
 
 void Executor::raise_not_finite(const Job& job, ValueId value) const {
@@ -375,7 +376,7 @@ void Executor::raise_not_finite(const Job& job, ValueId value) const {
   }
   throw NumericError("[check_numerics] expected finite numbers but " + name + " has " +
                      first_not_finite(copy_out(graph, job.run, value)) + where + " in the " +
-                     ir::name(phase) + " phase of step " + std::to_string(forward_count_));
+                     ir::name(phase) + " phase of step " + std::to_string(*forward_count_));
 }
 
 void Executor::synchronize_parameters() {

@@ -28,6 +28,7 @@ class TrainingWriter {
       : state_(state), nodes_(nodes), out_(out) {}
 
   void write() {
+    check_tensor_parameters();
     want_parameters();
     want_readable();
     differentiate();
@@ -58,6 +59,18 @@ class TrainingWriter {
     }
     wanted_.push_back({tensor, value});
     return &wanted_.back();
+  }
+
+  // What is trained has to be read by a layer and must not be fed.
+  void check_tensor_parameters() const {
+    for (const TensorParameter& p : state_.tensor_parameters) {
+      if (out_.lowering.parameter_values.contains(p.tensor.get())) continue;
+      throw InvalidArgument("[set_training_tensor_parameters] tensor '" + p.tensor->label() +
+                            "' cannot be trained: " +
+                            (out_.tensors.contains(p.tensor.get())
+                                 ? "it is declared by add_inputs or computed"
+                                 : "no layer reads it"));
+    }
   }
 
   // Parameters in the order of their first use; one that is frozen anywhere stays as it is.
