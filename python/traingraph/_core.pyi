@@ -3367,10 +3367,10 @@ class MLCTrainingGraph(ExecutableGraph):
     def evaluate(
         self,
         inputs: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike,
-        *,
         labels: collections.abc.Mapping[str, numpy.typing.ArrayLike]
         | numpy.typing.ArrayLike
         | None = None,
+        *,
         label_weights: collections.abc.Mapping[str, numpy.typing.ArrayLike]
         | numpy.typing.ArrayLike
         | None = None,
@@ -3451,10 +3451,10 @@ class MLCTrainingGraph(ExecutableGraph):
     def fit(
         self,
         inputs: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike,
-        *,
         labels: collections.abc.Mapping[str, numpy.typing.ArrayLike]
         | numpy.typing.ArrayLike
         | None = None,
+        *,
         label_weights: collections.abc.Mapping[str, numpy.typing.ArrayLike]
         | numpy.typing.ArrayLike
         | None = None,

@@ -142,7 +142,7 @@ def test_an_output_that_no_gradient_reaches() -> None:
     training = network.training()
     training.stop_gradient([network.h2])
     training.add_outputs({"d_h1": training.gradient_tensor(network.h1)})
-    with pytest.raises(ValueError, match="'d_h1'.*nothing flows"):
+    with pytest.raises(ValueError, match=r"'d_h1'.*nothing flows"):
         training.compile(device="reference")
 
 

@@ -312,12 +312,6 @@ void Tensor::set_optimizer_data(std::vector<TensorData> data) {
     check_fits(descriptor(), label(), slot);
     slot = own_copy(descriptor(), slot);
   }
-  const ParameterState* parameter = state_->parameter.get();
-  const std::size_t known = parameter != nullptr ? parameter->optimizer_slots.size() : 0;
-  if (known > 0 && data.size() > known) {
-    throw InvalidArgument("[tensor '" + label() + "'] expected at most " + std::to_string(known) +
-                          " optimizer buffers but got " + std::to_string(data.size()));
-  }
   state_->optimizer_data_is_newer = !data.empty();
   state_->optimizer_data = std::move(data);
 }
@@ -326,7 +320,7 @@ TensorPtr Tensor::copy() const {
   TensorPtr tensor = create(descriptor());
   if (state_->data.bytes != nullptr) tensor->state_->data = own_copy(descriptor(), state_->data);
   tensor->state_->host_is_newer = state_->data.bytes != nullptr;
-  tensor->set_optimizer_data(optimizer_data());
+  tensor->set_optimizer_data(state_->optimizer_data);
   return tensor;
 }
 
