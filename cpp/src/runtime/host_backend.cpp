@@ -1,34 +1,16 @@
 #include "runtime/host_backend.h"
 
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 
 #include <traingraph/errors.h>
 
 #include "runtime/allocator.h"
+#include "runtime/finite.h"
 #include "runtime/verbose.h"
 
 namespace traingraph {
 namespace {
-
-// NaN and infinity are what has every bit of the exponent set.
-template <class Bits>
-bool all_finite_bits(const std::byte* bytes, std::size_t length, Bits exponent) {
-  const Bits one = exponent & (~exponent + 1);
-  const Bits carry = exponent + one;  // the sign bit: nothing else can reach it
-  constexpr std::size_t kPart = 4096;
-  const std::size_t count = length / sizeof(Bits);
-  const Bits* values = reinterpret_cast<const Bits*>(bytes);
-  for (std::size_t first = 0; first < count; first += kPart) {
-    const std::size_t last = std::min(count, first + kPart);
-    Bits carried = 0;
-    for (std::size_t i = first; i < last; ++i) carried |= (values[i] & exponent) + one;
-    if ((carried & carry) != 0) return false;
-  }
-  return true;
-}
 
 class KernelList final : public Executable {
  public:
@@ -57,10 +39,8 @@ class KernelList final : public Executable {
   }
 
   bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const override {
-    if (type == DataType::kFloat32) {
-      return all_finite_bits<std::uint32_t>(bytes, length, 0x7f800000u);
-    }
-    return all_finite_bits<std::uint64_t>(bytes, length, 0x7ff0000000000000ull);
+    return type == DataType::kFloat32 ? all_finite_float(bytes, length)
+                                      : all_finite_double(bytes, length);
   }
 
  private:

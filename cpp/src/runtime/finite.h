@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstddef>
+
+namespace traingraph {
+
+// Whether floats are free of NaN and infinity, at the speed of reading them.
+bool all_finite_float(const std::byte* bytes, std::size_t length);
+bool all_finite_double(const std::byte* bytes, std::size_t length);
+
+}  // namespace traingraph
