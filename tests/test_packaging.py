@@ -79,8 +79,14 @@ def test_static_form_links_only_onednn_from_the_package(
     }
 
 
-def test_public_headers_compile_alone(trees: dict[str, Path], tmp_path: Path) -> None:
-    cmake(HEADERS, tmp_path, f"-DCMAKE_PREFIX_PATH={trees['shared']}")
+@pytest.mark.parametrize("form", ["shared", "static"])
+def test_public_headers_compile_alone_and_their_contract_holds(
+    trees: dict[str, Path], form: str, tmp_path: Path
+) -> None:
+    cmake(HEADERS, tmp_path, f"-DCMAKE_PREFIX_PATH={trees[form]}")
+    lines = run(tmp_path / "contract", tmp_path / "checkpoint.safetensors").splitlines()
+    assert len(lines) >= 13
+    assert all(line.endswith(": ok") for line in lines)
 
 
 def test_cmake_dir_is_in_the_installed_package() -> None:

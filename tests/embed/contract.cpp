@@ -1,0 +1,199 @@
+// The contract of a training graph from C++: each check prints its name, the first wrong one ends
+// the program with status 1.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <traingraph/traingraph.h>
+
+namespace tg = traingraph;
+
+namespace {
+
+constexpr int kRows = 4;
+
+void check(bool right, const char* name) {
+  std::printf("%s: %s\n", name, right ? "ok" : "WRONG");
+  if (!right) std::exit(1);
+}
+
+bool near(double a, double b) { return std::fabs(a - b) < 1e-5; }
+
+template <class Call>
+bool raises(const Call& call) {
+  try {
+    call();
+  } catch (const tg::Error&) {
+    return true;
+  }
+  return false;
+}
+
+tg::ExecutionArguments now() {
+  tg::ExecutionArguments arguments;
+  arguments.options = tg::ExecutionOptions::kSynchronous;
+  return arguments;
+}
+
+// y = w x + b over four rows.
+struct Line {
+  std::vector<float> inputs{0, 1, 2, 3};
+  std::vector<float> labels{5, 7, 9, 11};
+  tg::TensorPtr x = tg::Tensor::create({{kRows, 1}});
+  tg::TensorPtr y = tg::Tensor::create({{kRows, 1}});
+  tg::TensorPtr w = tg::Tensor::filled({{1, 1}}, 0.5);
+  tg::TensorPtr b = tg::Tensor::filled({{1, 1}}, 0.0);
+  std::shared_ptr<tg::Graph> graph = std::make_shared<tg::Graph>();
+  tg::LayerPtr layer = std::make_shared<tg::FullyConnected>(w, b, tg::ConvolutionDescriptor{});
+  tg::TensorPtr result = graph->node(layer, x);
+
+  std::shared_ptr<tg::TrainingGraph> training(bool with_loss) const {
+    const tg::OptimizerDescriptor rate{.learning_rate = 0.05f};
+    auto made = std::make_shared<tg::TrainingGraph>(
+        std::vector<tg::GraphPtr>{graph},
+        with_loss ? std::make_shared<tg::Loss>(tg::LossDescriptor{}) : nullptr,
+        std::make_shared<tg::SGD>(rate));
+    made->add_inputs({{"x", x}}, with_loss ? tg::NamedTensors{{"y", y}} : tg::NamedTensors{});
+    return made;
+  }
+  tg::TensorData x_data() { return tg::TensorData::of(inputs.data(), {kRows, 1}); }
+  tg::TensorData y_data() { return tg::TensorData::of(labels.data(), {kRows, 1}); }
+  tg::ExecutionArguments fed() {
+    tg::ExecutionArguments arguments = now();
+    arguments.inputs = {{"x", x_data()}};
+    arguments.loss_labels = {{"y", y_data()}};
+    return arguments;
+  }
+};
+
+float first(const tg::TensorPtr& tensor) {
+  std::vector<float> values(
+      static_cast<std::size_t>(tg::element_count(tensor->descriptor().shape)));
+  tensor->copy_to(values.data(), values.size() * sizeof(float));
+  return values[0];
+}
+
+void gradients() {
+  Line line;
+  const auto training = line.training(true);
+  training->compile(tg::CompilationOptions::kComputeAllGradients, tg::Device::cpu());
+  const tg::TensorPtr dx = training->gradient_tensor(line.x);
+  training->bind_and_write_data({{"x", line.x_data()}, {"y", line.y_data()}},
+                                {{"x", line.x}, {"y", line.y}});
+  training->execute_forward(now());
+  training->execute_gradient(now());
+  check(near(first(dx), 0.5 * 2 * (0 - 5) / kRows), "gradient of an input");
+  check(training->source_gradient_tensors(line.layer).front() == dx, "one handle per tensor");
+}
+
+void user_gradient() {
+  Line line;
+  const auto training = line.training(false);
+  const tg::TensorPtr slot = training->allocate_user_gradient(line.result);
+  training->compile(tg::CompilationOptions::kNone, tg::Device::cpu());
+  training->bind_and_write_data({{"x", line.x_data()}}, {{"x", line.x}});
+  training->execute_forward(now());
+  check(raises([&] { training->execute_gradient(now()); }), "an unwritten gradient is refused");
+  std::vector<float> ones(kRows, 1.0f);
+  training->bind_and_write_data({{"g", tg::TensorData::of(ones.data(), {kRows, 1})}},
+                                {{"g", slot}});
+  training->execute_gradient(now());
+  training->execute_optimizer_update(now());
+  training->synchronize_updates();
+  check(near(first(line.w), 0.5 - 0.05 * 6), "a gradient by hand updates");
+}
+
+void linked() {
+  Line line;
+  auto second = std::make_shared<tg::Graph>();
+  const tg::TensorPtr w2 = tg::Tensor::filled({{1, 1}}, 2.0);
+  const auto scale = std::make_shared<tg::FullyConnected>(w2, nullptr, tg::ConvolutionDescriptor{});
+  second->node(scale, line.result);
+  const auto front = std::make_shared<tg::InferenceGraph>(std::vector<tg::GraphPtr>{line.graph});
+  const auto back = std::make_shared<tg::InferenceGraph>(std::vector<tg::GraphPtr>{second});
+  front->add_inputs({{"x", line.x}});
+  front->link({back});
+  front->compile(tg::CompilationOptions::kLinkGraphs, tg::Device::cpu());
+  back->compile(tg::CompilationOptions::kLinkGraphs, tg::Device::cpu());
+  tg::ExecutionArguments fed = now();
+  fed.inputs = {{"x", line.x_data()}};
+  front->execute(fed);
+  const tg::TensorData result = back->execute(now()).result();
+  check(near(static_cast<const float*>(result.bytes)[3], 2 * 0.5 * 3), "linked graphs");
+}
+
+void constants() {
+  Line line;
+  tg::InferenceGraph inference({line.graph});
+  inference.compile(tg::CompilationOptions::kNone, tg::Device::cpu(), {{"x", line.x}},
+                    {{"x", line.x_data()}});
+  const tg::TensorData result = inference.execute(now()).result();
+  check(near(static_cast<const float*>(result.bytes)[2], 1.0), "constants");
+}
+
+void guard_and_profile() {
+  Line line;
+  const auto training = line.training(true);
+  training->compile(tg::CompilationOptions::kNone, tg::Device::cpu());
+  tg::ExecutionArguments fed = line.fed();
+  fed.options = fed.options | tg::ExecutionOptions::kPerLayerProfiling;
+  check(!training->execute(fed).profile()->layers().empty(), "a profile");
+  line.inputs[1] = std::nanf("");
+  fed.options = tg::ExecutionOptions::kSynchronous | tg::ExecutionOptions::kCheckNumerics;
+  bool stopped = false;
+  try {
+    training->execute(fed);
+  } catch (const tg::NumericError&) {
+    stopped = true;
+  }
+  check(stopped, "bad numbers stop a step");
+}
+
+void micro_batches_and_fit(const std::string& path) {
+  Line whole;
+  Line parts;
+  const auto one = whole.training(true);
+  const auto two = parts.training(true);
+  two->set_micro_batches(2);
+  tg::FitArguments all;
+  all.inputs = {{"x", whole.x_data()}};
+  all.loss_labels = {{"y", whole.y_data()}};
+  all.epochs = 50;
+  one->compile(tg::CompilationOptions::kNone, tg::Device::cpu());
+  two->compile(tg::CompilationOptions::kNone, tg::Device::cpu());
+  const std::vector<tg::Epoch> epochs = one->fit(all);
+  check(epochs.size() == 50 && epochs.back().loss < epochs.front().loss, "fit");
+  all.batch_size = 2;
+  two->fit(all);
+  check(near(first(whole.w), first(parts.w)), "micro-batches");
+  check(near(one->evaluate(all).loss, two->evaluate(all).loss), "evaluate");
+  const tg::TensorData predicted = one->predict({{"x", whole.x_data()}});
+  check(near(static_cast<const float*>(predicted.bytes)[1], first(whole.w) + first(whole.b)),
+        "predict");
+
+  one->save(path);
+  Line fresh;
+  const auto resumed = fresh.training(true);
+  resumed->compile(tg::CompilationOptions::kNone, tg::Device::cpu());
+  resumed->load(path);
+  resumed->execute(fresh.fed());
+  one->execute(whole.fed());
+  check(first(fresh.w) == first(whole.w), "a checkpoint resumes bit for bit");
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  gradients();
+  user_gradient();
+  linked();
+  constants();
+  guard_and_profile();
+  micro_batches_and_fit(argv[1]);
+}
