@@ -18,7 +18,6 @@ struct Call {
   const std::vector<ir::Layout>& input_layouts;
   const std::vector<ir::Layout>& output_layouts;
   Pointers pointers;
-  std::byte* workspace;
 
   template <class A>
   const A& get() const {

@@ -22,7 +22,7 @@ class ReferenceKernel final : public Kernel {
   }
 
   void run(Pointers pointers) override {
-    compute_({node_, inputs_, outputs_, input_layouts_, output_layouts_, pointers, nullptr});
+    compute_({node_, inputs_, outputs_, input_layouts_, output_layouts_, pointers});
   }
 
  private:
