@@ -126,17 +126,26 @@ class Writer {
       throw InvalidArgument("[compile] expected a loss layer but got " +
                             state_.loss_layer->description());
     }
+    // Losses of the graph's own stand beside it: what they read and give is left out.
+    const auto is_loss = [](const NodeRecord& node) {
+      return dynamic_cast<const Loss*>(node.layer.get()) != nullptr;
+    };
     std::set<const Tensor*> read;
     for (const NodeRecord& node : nodes_) {
+      if (is_loss(node)) continue;
       for (const TensorPtr& tensor : node.sources) read.insert(tensor.get());
     }
     TensorPtr prediction;
     for (const NodeRecord& node : nodes_) {
+      if (is_loss(node)) continue;
       for (const TensorPtr& tensor : node.results) {
         if (!read.contains(tensor.get())) prediction = tensor;
       }
     }
-    if (prediction == nullptr) throw InternalError("[compile] no result is left for the loss");
+    if (prediction == nullptr) {
+      throw InvalidArgument(
+          "[compile] expected a layer before the loss but the graph has losses only");
+    }
     std::vector<TensorPtr> sources{prediction, state_.loss_labels.front().second};
     if (!state_.loss_label_weights.empty()) {
       sources.push_back(state_.loss_label_weights.front().second);
