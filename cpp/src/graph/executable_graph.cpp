@@ -15,17 +15,6 @@ Executor& compiled(const GraphState& state, const char* call) {
   return *state.executor;
 }
 
-// Executing picks up what was added since compile.
-Executor& current(GraphState& state, const char* call) {
-  const Executor& executor = compiled(state, call);
-  if (executor.built_for() != state.all_changes()) {
-    auto renewed = std::make_shared<Executor>(state, backend_named(state.device->backend()));
-    renewed->prepare();
-    state.executor = std::move(renewed);
-  }
-  return *state.executor;
-}
-
 void add(NamedTensors& to, const NamedTensors& from, const char* what) {
   for (const auto& [name, tensor] : from) {
     if (tensor == nullptr) {
@@ -41,6 +30,17 @@ void add(NamedTensors& to, const NamedTensors& from, const char* what) {
 }
 
 }  // namespace
+
+Executor& current_executor(GraphState& state, const char* call) {
+  Executor& executor = compiled(state, call);
+  if (executor.built_for() != state.all_changes()) {
+    auto renewed = std::make_shared<Executor>(state, backend_named(state.device->backend()));
+    renewed->prepare();
+    renewed->take_data(executor);
+    state.executor = std::move(renewed);
+  }
+  return *state.executor;
+}
 
 ExecutableGraph::ExecutableGraph(const std::vector<GraphPtr>& graphs, bool training) {
   for (const GraphPtr& graph : graphs) {
@@ -138,15 +138,15 @@ void TrainingGraph::set_training_tensor_parameters(const std::vector<TensorParam
 }
 
 Execution TrainingGraph::execute(ExecutionArguments arguments) {
-  return current(*state_, "execute").submit(Run::step, arguments);
+  return current_executor(*state_, "execute").submit(Run::step, arguments);
 }
 
 Execution TrainingGraph::execute_forward(ExecutionArguments arguments) {
-  return current(*state_, "execute_forward").submit(Run::forward, arguments);
+  return current_executor(*state_, "execute_forward").submit(Run::forward, arguments);
 }
 
 Execution TrainingGraph::execute_gradient(ExecutionArguments arguments) {
-  return current(*state_, "execute_gradient").submit(Run::gradient, arguments);
+  return current_executor(*state_, "execute_gradient").submit(Run::gradient, arguments);
 }
 
 Execution TrainingGraph::execute_optimizer_update(ExecutionArguments arguments) {
@@ -155,7 +155,7 @@ Execution TrainingGraph::execute_optimizer_update(ExecutionArguments arguments) 
         "[execute_optimizer_update] expected an optimizer; give one to the "
         "constructor or to compile_optimizer");
   }
-  return current(*state_, "execute_optimizer_update").submit(Run::update, arguments);
+  return current_executor(*state_, "execute_optimizer_update").submit(Run::update, arguments);
 }
 
 void TrainingGraph::synchronize_updates() {
@@ -180,7 +180,7 @@ InferenceGraph::InferenceGraph(const std::vector<GraphPtr>& graphs)
     : ExecutableGraph(graphs, false) {}
 
 Execution InferenceGraph::execute(ExecutionArguments arguments) {
-  return current(*state_, "execute").submit(Run::forward, arguments);
+  return current_executor(*state_, "execute").submit(Run::forward, arguments);
 }
 
 }  // namespace traingraph

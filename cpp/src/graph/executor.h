@@ -62,6 +62,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Compiles for the tensors' own batch size, so that mistakes show at compile.
   void prepare();
   void bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch);
+  // What was bound to the executor that this one replaces.
+  void take_data(Executor& earlier);
   // Inference graphs and FORWARD_FOR_INFERENCE run a forward in inference mode, whatever `run` is.
   Execution submit(Run run, const ExecutionArguments& arguments);
 
@@ -92,6 +94,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void bind_inputs(Job& job, const ExecutionArguments& arguments);
   void bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
                   const CompiledGraph& graph);
+  bool reads(const Tensor* tensor) const;
+  bool declares(const Tensor* tensor) const;
   // A copy on the device of data that cannot be used in place.
   void stage(const Tensor& tensor, const ir::Type& type, const TensorData& data);
   void bind_outputs(Job& job, const ExecutionArguments& arguments) const;

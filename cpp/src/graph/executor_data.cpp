@@ -100,6 +100,30 @@ void Executor::bind_outputs(Job& job, const ExecutionArguments& arguments) const
   }
 }
 
+// Whether executions are fed this tensor.
+bool Executor::reads(const Tensor* tensor) const {
+  const auto feeds = [&](const BoundSlot& slot) { return slot.tensor.get() == tensor; };
+  return std::any_of(programs_.begin(), programs_.end(), [&](const CompiledPtr& program) {
+    return std::any_of(program->bound.begin(), program->bound.end(), feeds);
+  });
+}
+
+// Whether axis 0 of the tensor is the batch.
+bool Executor::declares(const Tensor* tensor) const {
+  for (const auto* group : {&graph_.inputs, &graph_.loss_labels, &graph_.loss_label_weights}) {
+    for (const auto& [name, declared] : *group) {
+      if (declared.get() == tensor) return true;
+    }
+  }
+  return false;
+}
+
+void Executor::take_data(Executor& earlier) {
+  const std::scoped_lock lock(mutex_, earlier.mutex_);
+  data_ = earlier.data_;
+  staged_bytes_ = earlier.staged_bytes_;
+}
+
 void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch) {
   if (batch == 0) batch = declared_batch(graph_);
   for (const auto& [name, array] : data) {
@@ -110,9 +134,14 @@ void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int
     }
     BoundSlot slot{name, *tensor, kNone, 0};
     ir::Type type{(*tensor)->descriptor().data_type, (*tensor)->descriptor().shape, false};
-    if (batch != 0) type.shape[0] = batch;
-    check_data(slot, type, array);
     const std::lock_guard lock(mutex_);
+    if (!reads(tensor->get())) {
+      throw InvalidArgument("[bind_and_write_data] expected an input of this graph but got '" +
+                            (*tensor)->label() + "' for '" + name +
+                            "'; a parameter is written by its tensor's own method");
+    }
+    if (batch != 0 && declares(tensor->get())) type.shape[0] = batch;
+    check_data(slot, type, array);
     stage(**tensor, type, array);
   }
 }

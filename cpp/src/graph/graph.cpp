@@ -203,10 +203,7 @@ std::vector<TensorPtr> Graph::result_tensors(const LayerPtr& layer) const {
 
 void Graph::bind_and_write_data(const NamedData& data, const NamedTensors& tensors,
                                 std::int64_t batch_size) {
-  if (state_->executor == nullptr) {
-    throw InvalidArgument("[bind_and_write_data] expected a compiled graph; call compile first");
-  }
-  state_->executor->bind(data, tensors, batch_size);
+  current_executor(*state_, "bind_and_write_data").bind(data, tensors, batch_size);
 }
 
 TensorPtr sequential(Graph& graph, TensorPtr x, const std::vector<LayerPtr>& layers) {

@@ -56,6 +56,10 @@ struct GraphState {
 // A NamedTensors entry by name; null without one.
 const TensorPtr* find(const NamedTensors& tensors, const std::string& name);
 
+// The graph's programs, compiled again if something was added since compile; what was bound stays.
+// Raises InvalidArgument naming the call before the first compile.
+Executor& current_executor(GraphState& state, const char* call);
+
 // What Graph::node does: shape rules run on a scratch lowering, so that mistakes show at once.
 std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<TensorPtr>& sources);
 
