@@ -105,6 +105,25 @@ def test_unknown_names_list_the_known_ones(regression: Make) -> None:
         r.training.add_inputs({"x": tg.MLCTensor(shape=[4, 1])})
 
 
+def test_tensors_named_for_training_are_in_the_graph(regression: Make) -> None:
+    """Apple: any tensor is accepted, and nothing happens to it."""
+    foreign = tg.MLCTensor(shape=[4, 1], fill_with_data=0.0)
+    foreign.label = "foreign"
+    for tensor in (foreign, regression().x):
+        r = regression()
+        r.training.set_training_tensor_parameters([tg.MLCTensorParameter(tensor=tensor)])
+        with pytest.raises(ValueError, match=rf"set_training_tensor_parameters.*'{tensor.label}'"):
+            r.training.compile(device="cpu")
+    r = regression()
+    r.training.set_training_tensor_parameters([tg.MLCTensorParameter(tensor=r.x)])
+    with pytest.raises(ValueError, match="add_inputs does not declare but got"):
+        r.step()  # compiles again, and would feed the tensor that it is to train
+    r = regression()
+    r.training.stop_gradient([foreign])
+    with pytest.raises(ValueError, match=r"stop_gradient.*'foreign'"):
+        r.training.compile(device="cpu")
+
+
 def test_errors_name_layer_shapes_and_types() -> None:
     """Apple: false or nil without a reason."""
     x = tg.MLCTensor(shape=[4, 3])

@@ -56,6 +56,27 @@ def test_row_05_training_and_inference_share_one_graph(first: str, device: str) 
     assert float(step.result) == pytest.approx(expected, rel=1e-4)
 
 
+def test_row_05_a_loss_of_the_training_graph_asks_no_labels_of_an_inference() -> None:
+    network = LinearRegression(None, "cpu", "float32")
+    y = tg.MLCTensor(shape=[4, 1])
+    training = tg.MLCTrainingGraph(graph_objects=[network.graph], optimizer=sgd(0.05))
+    training.node(
+        tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
+        sources=[network.prediction],
+        loss_labels=[y],
+    )
+    training.add_inputs({"x": network.x}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    data = network.arguments()
+    step = training.execute(
+        inputs_data=data["inputs_data"], loss_labels_data=data["loss_labels_data"]
+    )
+    assert float(step.result) == pytest.approx(69)
+    inference = inference_of(network.graph, x=network.x)
+    result = infer(inference, data["inputs_data"])
+    np.testing.assert_allclose(result, 1.45 * POINTS + 0.8, rtol=1e-6)
+
+
 def test_row_08_compile_first_and_declare_later() -> None:
     x = tg.MLCTensor(shape=[4, 1])
     y = tg.MLCTensor(shape=[4, 1])

@@ -219,7 +219,24 @@ class Writer {
     return result;
   }
 
+  // What the caller named for training must be there, or it would be ignored without a word.
+  void check_named() const {
+    for (const TensorParameter& p : state_.tensor_parameters) {
+      if (out_.lowering.parameter_values.contains(p.tensor.get())) continue;
+      throw InvalidArgument(
+          "[set_training_tensor_parameters] expected tensors that a layer reads and that "
+          "add_inputs does not declare but got '" +
+          p.tensor->label() + "'");
+    }
+    for (const TensorPtr& tensor : state_.stopped) {
+      if (out_.tensors.contains(tensor.get())) continue;
+      throw InvalidArgument("[stop_gradient] expected tensors of this graph but got '" +
+                            tensor->label() + "'");
+    }
+  }
+
   void add_training() {
+    check_named();
     std::vector<TensorPtr> tensors;
     std::vector<ValueId> wanted;
     for (const Trained& parameter : trained()) {
