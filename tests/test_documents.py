@@ -1,8 +1,10 @@
 """The pages of docs/ say what happens: their Python blocks run, their names exist."""
 
 import re
+import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import traingraph
@@ -103,3 +105,94 @@ def test_an_unknown_name_is_found() -> None:
     assert unknown("MLCTensors.data") == ["MLCTensors.data"]
     assert unknown("traingraph::Tensr") == ["traingraph::Tensr"]
     assert unknown("traingraph::Tensor::copy_too") == ["traingraph::Tensor::copy_too"]
+
+
+# --- the table of calls --------------------------------------------------------------------------
+
+
+def calls(column: int) -> list[str]:
+    """The code of one column of the table Swift, Python, C++; what has an ellipsis is no code."""
+    text = (ROOT / "docs/from_ml_compute.md").read_text()
+    table = text[text.index("| Swift |") : text.index("The order of calls")].splitlines()[2:]
+    spans = [re.findall(r"`([^`]+)`", row.split(" | ")[column]) for row in table if row]
+    return [span for row in spans for span in row if "…" not in span]
+
+
+def test_python_calls_of_the_table() -> None:
+    """Each runs on objects that its names stand for."""
+    d = traingraph.MLCTensorDescriptor(shape=[4, 1])
+    x, y = traingraph.MLCTensor(descriptor=d), traingraph.MLCTensor(descriptor=d)
+    array = np.zeros((4, 1), np.float32)
+    graph = traingraph.MLCGraph()
+    channels = traingraph.MLCConvolutionDescriptor(
+        kernel_sizes=(1, 1), input_feature_channel_count=1, output_feature_channel_count=1
+    )
+    w, b = (traingraph.MLCTensor(shape=[1, 1], fill_with_data=0.0) for _ in range(2))
+    fully = traingraph.MLCFullyConnectedLayer(weights=w, biases=b, descriptor=channels)
+    graph.node(fully, source=x)
+    loss = traingraph.MLCLossLayer.mean_squared_error(reduction_type="mean")
+    training = traingraph.MLCTrainingGraph(
+        graph_objects=[graph],
+        loss_layer=loss,
+        optimizer=traingraph.MLCSGDOptimizer(learning_rate=0.1),
+    )
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    values, tensors = {"x": array, "y": array}, {"x": x, "y": y}
+    training.bind_and_write_data(values, for_inputs=tensors)
+    handle = training.execute_forward(options="synchronous")
+    names = vars(traingraph) | {
+        "adam": traingraph.MLCAdamOptimizer(learning_rate=0.1),
+        "array": array,
+        "b": b,
+        "channels": channels,
+        "d": d,
+        "graph": traingraph.MLCGraph(),
+        "handle": handle,
+        "loss": loss,
+        "memory": bytearray(16),
+        "tensor": traingraph.MLCTensor(data=array),
+        "tensors": tensors,
+        "training": training,
+        "values": values,
+        "w": w,
+        "x": x,
+        "y": y,
+    }
+    found = calls(1)
+    assert len(found) > 20
+    for call in found:
+        layer = fully if "gradient_data" in call else traingraph.MLCArithmeticLayer(operation="add")
+        if "source=" in call:
+            layer = traingraph.MLCActivationLayer.relu()
+        training.execute_forward(options="synchronous")
+        training.execute_gradient(options="synchronous")
+        eval(call, {**names, "layer": layer})
+
+
+CPP = """
+#include <traingraph/traingraph.h>
+using namespace traingraph;
+void calls(TensorDescriptor d, TensorData data, void* p, std::size_t n, TensorPtr x, TensorPtr y,
+           TensorPtr w, TensorPtr b, TensorPtr tensor, LayerPtr layer, LayerPtr loss,
+           ConvolutionDescriptor channels, OptimizerPtr adam, GraphPtr graph,
+           std::vector<GraphPtr> graphs, TrainingGraph& training, InferenceGraph& inference,
+           ExecutionArguments arguments, NamedData values, NamedTensors tensors,
+           std::function<void()> f) {
+%s
+}
+"""
+
+
+def test_cpp_calls_of_the_table(tmp_path: Path) -> None:
+    found = calls(2)
+    assert len(found) > 20
+    for name, lines, compiles in (
+        ("calls", found, True),
+        ("wrong", ["training.no_such_call()"], False),
+    ):
+        source = tmp_path / f"{name}.cpp"
+        source.write_text(CPP % "".join(f"  (void)({line}, 0);\n" for line in lines))
+        command = ["c++", "-std=c++20", "-fsyntax-only", "-I", ROOT / "cpp/include", source]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert (done.returncode == 0) is compiles, done.stderr

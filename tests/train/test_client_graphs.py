@@ -110,10 +110,13 @@ def test_row_08_data_bound_before_a_declaration_stays() -> None:
     training.bind_and_write_data(values, for_inputs={"x": network.x, "y": network.y})
     training.add_outputs({"prediction": network.prediction})
     output = np.ones((4, 1), np.float32)
-    result = training.execute_forward(
-        outputs_data={"prediction": output}, options=SYNCHRONOUS
-    ).result
-    assert result == pytest.approx(69)
+    for again in (False, True):
+        if again:
+            training.compile(device="cpu")
+        result = training.execute_forward(
+            outputs_data={"prediction": output}, options=SYNCHRONOUS
+        ).result
+        assert result == pytest.approx(69)
     np.testing.assert_array_equal(output, 0)
     training.execute_gradient(options=SYNCHRONOUS)
     training.execute_optimizer_update(options=SYNCHRONOUS)

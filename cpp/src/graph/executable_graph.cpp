@@ -93,6 +93,9 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device) 
     state_->options = options_before;
     throw;
   }
+  // Staged data lies in the device's memory.
+  if (state_->executor != nullptr && device_before == device)
+    executor->take_data(*state_->executor);
   state_->executor = std::move(executor);
   state_->compiled_for(device);
 }
