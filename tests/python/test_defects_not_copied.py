@@ -124,6 +124,14 @@ def test_tensors_named_for_training_are_in_the_graph(regression: Make) -> None:
         r.training.compile(device="cpu")
 
 
+def test_a_parameter_is_no_input(regression: Make) -> None:
+    """Apple: accepted; what is fed does not reach the layer."""
+    r = regression()
+    r.training.add_inputs({"w": r.weights})
+    with pytest.raises(ValueError, match=r"add_inputs.*'w'"):
+        r.training.compile(device="cpu")
+
+
 def test_errors_name_layer_shapes_and_types() -> None:
     """Apple: false or nil without a reason."""
     x = tg.MLCTensor(shape=[4, 3])

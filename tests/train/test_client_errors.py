@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from client_networks import SYNCHRONOUS, descriptor, sgd
+from client_networks import SYNCHRONOUS, descriptor, inference_of, sgd
 from linear_regression import LABELS, POINTS, LinearRegression
 
 import traingraph as tg
@@ -72,6 +72,31 @@ def test_row_24_label_bytes_too_short() -> None:
         with pytest.raises(ValueError, match=r"'y'.*16.*15"):
             network.training.execute(options=SYNCHRONOUS, **arguments)
     assert network.step() == pytest.approx(69)
+
+
+def test_row_24_data_that_a_call_leaves_out_is_not_that_of_the_call_before() -> None:
+    network = LinearRegression(sgd(0.0))
+    arguments = network.arguments()
+    network.step()
+    for missing in ("inputs_data", "loss_labels_data"):
+        some = arguments | {missing: {}}
+        with pytest.raises(ValueError, match="'x'" if missing == "inputs_data" else "'y'"):
+            network.training.execute(options=SYNCHRONOUS, **some)
+    del arguments["loss_labels_data"]
+    with pytest.raises(ValueError, match="'y'"):
+        network.training.execute(options="synchronous|forward_for_inference", **arguments)
+    inference = inference_of(network.graph, x=network.x)
+    inference.execute(inputs_data={"x": POINTS}, options=SYNCHRONOUS)
+    with pytest.raises(ValueError, match="'x'"):
+        inference.execute(inputs_data={}, options=SYNCHRONOUS)
+    # What bind_and_write_data wrote stays until something else is given.
+    network.training.bind_and_write_data({"y": LABELS + 1}, for_inputs={"y": network.y})
+    for _ in range(2):
+        loss = network.training.execute(options=SYNCHRONOUS, **arguments).result
+        assert loss == pytest.approx(float(((LABELS + 1) ** 2).mean()))
+    network.step()
+    with pytest.raises(ValueError, match="'y'"):
+        network.training.execute(options=SYNCHRONOUS, **arguments)
 
 
 def test_row_24_unknown_names_and_layers_that_do_not_fit() -> None:

@@ -42,6 +42,34 @@ def test_row_07_handlers_run_in_submission_order() -> None:
     assert [float(handle.result) for handle in handles] == [loss for _, loss in losses]
 
 
+def test_row_07_a_handler_reads_the_weights_of_its_own_step() -> None:
+    network = LinearRegression(sgd(0.05), "cpu", "float32")
+    expected = LinearRegression(sgd(0.05), "cpu", "float32")
+    seen: list[tuple[float, float]] = []
+    started = threading.Event()
+
+    def handler(result: tg.MLCTensor, error: Exception | None, seconds: float) -> None:
+        if not seen:
+            started.wait(10)  # so that the others are really in flight
+        values = np.zeros(1, np.float32), np.zeros(1, np.float32)
+        for tensor, value in zip(
+            (network.layer.weights, network.layer.biases), values, strict=True
+        ):
+            tensor.copy_data_from_device_memory(value, synchronize_with_device=False)
+        seen.append((values[0].item(), values[1].item()))
+
+    handles = [
+        network.training.execute(completion_handler=handler, **network.arguments())
+        for _ in range(10)
+    ]
+    started.set()
+    handles[-1].wait()
+    for weight, bias in seen:
+        expected.step()
+        assert (weight, bias) == expected.parameters()
+    assert len(seen) == 10
+
+
 def child(network: LinearRegression, answer: "multiprocessing.Queue[str]") -> None:
     try:
         network.step()

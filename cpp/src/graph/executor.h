@@ -114,7 +114,10 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   mutable std::mutex mutex_;
   std::list<CompiledPtr> programs_;           // newest use first
   std::map<const Tensor*, TensorData> data_;  // what each bound tensor was last given
-  std::size_t library_bytes_ = 0;             // the process's growth while kernels were made
+  // By which call, where it was a call's argument and not bind_and_write_data.
+  std::map<const Tensor*, std::uint64_t> given_;
+  std::uint64_t calls_ = 0;
+  std::size_t library_bytes_ = 0;  // the process's growth while kernels were made
   std::map<const Tensor*, std::size_t> staged_bytes_;  // copies of ours among them
   // What later calls may build on, in order of submission.
   CompiledPtr submitted_forward_;

@@ -28,6 +28,7 @@ void Executor::bind_group(const NamedData& data, const NamedTensors& declared, c
       const ir::Type& type = graph.program->graph.type(slot.value);
       check_data(slot, type, array);
       check_classes(slot, type, array);
+      given_[slot.tensor.get()] = calls_;
       const auto address = reinterpret_cast<std::uintptr_t>(array.bytes);
       if (address % element_bytes(type.data_type) != 0) {
         stage(*slot.tensor, type, array);
@@ -58,12 +59,16 @@ void Executor::stage(const Tensor& tensor, const ir::Type& type, const TensorDat
 void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
   const CompiledGraph& graph = *job.graph;
   const bool skips = has(arguments.options, ExecutionOptions::kSkipWritingInputDataToDevice);
+  ++calls_;
   if (!skips) {
     bind_group(arguments.inputs, graph_.inputs, "inputs", graph);
     bind_group(arguments.loss_labels, graph_.loss_labels, "loss labels", graph);
     bind_group(arguments.loss_label_weights, graph_.loss_label_weights, "loss label weights",
                graph);
   }
+  // The separate forward of a training graph has no data of its own.
+  const bool names_data =
+      !skips && (job.run == Run::step || !graph_.training || !arguments.inputs.empty());
   std::string missing;
   for (const BoundSlot& slot : graph.bound) {
     if (slot.value == kNone) continue;
@@ -71,7 +76,10 @@ void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
     if (found == data_.end() && slot.tensor->data().bytes != nullptr) {
       found = data_.emplace(slot.tensor.get(), slot.tensor->data()).first;
     }
-    if (found == data_.end()) {
+    // What an earlier call was given serves this one only when it says so.
+    const auto given = given_.find(slot.tensor.get());
+    const bool stale = names_data && given != given_.end() && given->second != calls_;
+    if (found == data_.end() || stale) {
       missing += (missing.empty() ? "'" : ", '") + slot.name + "'";
       continue;
     }
@@ -122,6 +130,8 @@ void Executor::take_data(Executor& earlier) {
   const std::scoped_lock lock(mutex_, earlier.mutex_);
   data_ = earlier.data_;
   staged_bytes_ = earlier.staged_bytes_;
+  given_ = earlier.given_;
+  calls_ = earlier.calls_;
 }
 
 void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch) {
@@ -142,6 +152,7 @@ void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int
     }
     if (batch != 0 && declares(tensor->get())) type.shape[0] = batch;
     check_data(slot, type, array);
+    given_.erase(tensor->get());
     stage(**tensor, type, array);
   }
 }

@@ -34,6 +34,7 @@ class Writer {
       for (const auto& [name, tensor] : *group) bind(name, tensor, true);
     }
     for (const NodeRecord& node : nodes_) emit(*node.layer, node.sources, &node.results);
+    check_declared();
     const NodeRecord& last = nodes_.back();
     out_.result_tensor = last.results.front();
     if (state_.loss_layer != nullptr && !state_.loss_labels.empty()) add_loss();
@@ -117,6 +118,17 @@ class Writer {
       losses_.push_back(emitter.results.front());
       loss_sources_.push_back(sources.front().get());
       out_.result_tensor = results->front();
+    }
+  }
+
+  // A layer's parameter has a value of its own and would not see what an execution is fed.
+  void check_declared() const {
+    for (const auto* group : {&state_.inputs, &state_.loss_labels, &state_.loss_label_weights}) {
+      for (const auto& [name, tensor] : *group) {
+        if (!out_.lowering.parameter_values.contains(tensor.get())) continue;
+        throw InvalidArgument("[add_inputs] expected tensors that no layer holds but got '" +
+                              tensor->label() + "' for '" + name + "'");
+      }
     }
   }
 
