@@ -135,8 +135,7 @@ def test_declarations_answer_true(regression: Make) -> None:
     r = regression()
     assert r.training.add_outputs({}) is True
     assert r.training.stop_gradient([r.x]) is True
-    parameter = MLCTensorParameter(tensor=r.weights)
-    assert r.training.set_training_tensor_parameters([parameter]) is True
+    assert r.training.set_training_tensor_parameters([MLCTensorParameter(tensor=r.biases)]) is True
     assert r.training.compile_optimizer(MLCSGDOptimizer(learning_rate=0.1)) is True
     assert r.training.compile(options="disable_layer_fusion", device=MLCDevice.reference()) is True
     with pytest.raises(TypeError, match="MLCTensor values"):

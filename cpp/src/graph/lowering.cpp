@@ -231,24 +231,22 @@ class Writer {
     return result;
   }
 
-  // What the caller named for training must be there, or it would be ignored without a word.
-  void check_named() const {
+  // What is trained has to be read by a layer and must not be fed.
+  void check_tensor_parameters() const {
     for (const TensorParameter& p : state_.tensor_parameters) {
-      if (out_.lowering.parameter_values.contains(p.tensor.get())) continue;
-      throw InvalidArgument(
-          "[set_training_tensor_parameters] expected tensors that a layer reads and that "
-          "add_inputs does not declare but got '" +
-          p.tensor->label() + "'");
-    }
-    for (const TensorPtr& tensor : state_.stopped) {
-      if (out_.tensors.contains(tensor.get())) continue;
-      throw InvalidArgument("[stop_gradient] expected tensors of this graph but got '" +
-                            tensor->label() + "'");
+      const auto found = out_.tensors.find(p.tensor.get());
+      const bool held = out_.lowering.parameter_values.contains(p.tensor.get());
+      if (held) continue;
+      throw InvalidArgument("[set_training_tensor_parameters] tensor '" + p.tensor->label() +
+                            "' cannot be trained: " +
+                            (found != out_.tensors.end()
+                                 ? "it is declared by add_inputs or computed"
+                                 : "no layer reads it"));
     }
   }
 
   void add_training() {
-    check_named();
+    check_tensor_parameters();
     std::vector<TensorPtr> tensors;
     std::vector<ValueId> wanted;
     for (const Trained& parameter : trained()) {
@@ -260,7 +258,11 @@ class Writer {
     std::vector<bool> stopped(graph().values.size(), false);
     for (const TensorPtr& tensor : state_.stopped) {
       const auto found = out_.tensors.find(tensor.get());
-      if (found != out_.tensors.end()) stopped[static_cast<std::size_t>(found->second)] = true;
+      if (found == out_.tensors.end()) {
+        throw InvalidArgument("[stop_gradient] expected tensors of this graph but got '" +
+                              tensor->label() + "'");
+      }
+      stopped[static_cast<std::size_t>(found->second)] = true;
     }
     std::vector<passes::Seed> seeds;
     graph().phase = ir::Phase::gradient;
