@@ -28,6 +28,7 @@ void bind_optimizer(py::module_& module);
 void bind_execution(py::module_& module);
 void bind_graph(py::module_& module);
 void bind_memory_plan(py::module_& module);
+void bind_profile(py::module_& module);
 void bind_executable_graphs(py::module_& module);
 
 }  // namespace traingraph::python

@@ -14,6 +14,7 @@ struct Classes {
   PyObject* unsupported = nullptr;
   PyObject* out_of_memory = nullptr;
   PyObject* device_error = nullptr;
+  PyObject* numeric_error = nullptr;
   PyObject* internal_error = nullptr;
 };
 Classes classes;
@@ -53,6 +54,8 @@ bool translate(const std::exception_ptr& error) {
     set(classes.out_of_memory, e);
   } catch (const DeviceError& e) {
     set(classes.device_error, e);
+  } catch (const NumericError& e) {
+    set(classes.numeric_error, e);
   } catch (const InternalError& e) {
     set(classes.internal_error, e);
   } catch (const Error& e) {
@@ -109,6 +112,8 @@ void bind_errors(py::module_& module) {
   classes.device_error =
       add(module, "DeviceError", "A vendor's call failed, or a device is missing.", classes.error,
           PyExc_RuntimeError);
+  classes.numeric_error = add(module, "NumericError", "NaN or infinity under CHECK_NUMERICS.",
+                              classes.error, PyExc_FloatingPointError);
   classes.internal_error =
       add(module, "InternalError", "A defect of traingraph.", classes.error, PyExc_RuntimeError);
 

@@ -28,32 +28,22 @@ bool add_outputs(ExecutableGraph& self, const Arguments& arguments) {
   return true;
 }
 
-// Constants that the compiler may fold are tensors with data that are not declared as inputs.
-void set_constants(const Arguments& arguments) {
-  const NamedTensors tensors =
-      named_tensors(arguments["input_tensors"], arguments.where("input_tensors"));
-  const NamedData data = named_data(arguments["input_tensors_data"], tensors, "MLCGraph.compile",
-                                    "input_tensors_data", "constant", Access::kRead);
-  for (const auto& [name, value] : data) {
-    const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
-    const TensorDescriptor& descriptor = found->second->descriptor();
-    found->second->set_data(
-        TensorData::copy_of(value.bytes, value.length, descriptor.data_type, descriptor.shape));
-  }
-}
-
 bool compile(ExecutableGraph& self, const Arguments& arguments) {
   const auto options = arguments.get<CompilationOptions>("options");
   const auto device = arguments.get<Device>("device");
-  set_constants(arguments);
+  const NamedTensors constants =
+      named_tensors(arguments["input_tensors"], arguments.where("input_tensors"));
+  const NamedData data = named_data(arguments["input_tensors_data"], constants, "MLCGraph.compile",
+                                    "input_tensors_data", "constant", Access::kRead);
   const py::gil_scoped_release release;
-  self.compile(options, device);
+  self.compile(options, device, constants, data);
   return true;
 }
 
 // What training and inference graphs share.
 template <typename Class>
 void bind_shared(Class& cls) {
+  const auto self_name = py::cast<std::string>(cls.attr("__name__"));
   def_method(cls, "add_inputs", "bool",
              {"inputs: collections.abc.Mapping[str, MLCTensor], loss_labels: "
               "collections.abc.Mapping[str, MLCTensor] | None = None, "
@@ -67,9 +57,25 @@ void bind_shared(Class& cls) {
        "MLCDevice | str, input_tensors: collections.abc.Mapping[str, MLCTensor] | None = None, "
        "input_tensors_data: "
        "collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData] | None = None"},
-      "Compiles for a device; input_tensors are constants. Errors: NotImplementedError listing "
+      "Compiles for a device; input_tensors are constants: what depends on them alone is "
+      "computed here, and later changes of their data count at the next compile. Errors: "
+      "NotImplementedError listing "
       "every layer that the device cannot run.",
       compile, Signature::Kind::kKeywordMethod);
+  def_method(cls, "link", "bool", {"graphs: collections.abc.Sequence[" + self_name + "]"},
+             "Joins graphs that share tensors: what one computes and another one reads passes over "
+             "when they are executed in turn, and gradients pass back. Needs the option "
+             "LINK_GRAPHS.",
+             [](typename Class::type& self, const Arguments& arguments) {
+               using Pointer = std::shared_ptr<typename Class::type>;
+               std::vector<std::shared_ptr<ExecutableGraph>> graphs;
+               for (const Pointer& graph :
+                    convert_list<Pointer>(arguments["graphs"], arguments.where("graphs"))) {
+                 graphs.push_back(graph);
+               }
+               self.link(graphs);
+               return true;
+             });
   cls.def_property_readonly("device_memory_size", &ExecutableGraph::device_memory_size,
                             "Saved, gradient, transient and workspace memory. Units: bytes.");
   cls.def("memory_plan", &ExecutableGraph::memory_plan,
@@ -114,6 +120,34 @@ void bind_training(py::module_& module) {
                    arguments["parameters"], arguments.where("parameters")));
                return true;
              });
+  def_method(cls, "gradient_tensor", "MLCTensor", {"for_input: MLCTensor"},
+             "The handle of a tensor's gradient, the same at each call. Gradients of plain inputs "
+             "are computed with the option COMPUTE_ALL_GRADIENTS, those of other tensors when "
+             "add_outputs declares them. Errors: ValueError for a tensor of another graph.",
+             [](Self& self, const Arguments& arguments) {
+               return self.gradient_tensor(arguments.get<TensorPtr>("for_input"));
+             });
+  def_method(cls, "source_gradient_tensors", "list[MLCTensor]", {"layer: MLCLayer"},
+             "The gradients of what a layer reads; empty for a layer of another graph.",
+             [](Self& self, const Arguments& arguments) {
+               return self.source_gradient_tensors(arguments.get<LayerPtr>("layer"));
+             });
+  def_method(cls, "result_gradient_tensors", "list[MLCTensor]", {"layer: MLCLayer"},
+             "The gradients of what a layer gives; empty for a layer of another graph.",
+             [](Self& self, const Arguments& arguments) {
+               return self.result_gradient_tensors(arguments.get<LayerPtr>("layer"));
+             });
+  def_method(cls, "allocate_user_gradient", "MLCTensor", {"tensor: MLCTensor"},
+             "A slot for the gradient of a result that is consumed outside the graph, the same at "
+             "each call. What bind_and_write_data writes there between execute_forward and "
+             "execute_gradient is added to the gradient from inside; execute then raises. Shapes: "
+             "the tensor's. Errors: ValueError for a tensor that no layer computes.",
+             [](Self& self, const Arguments& arguments) {
+               return self.allocate_user_gradient(arguments.get<TensorPtr>("tensor"));
+             });
+  cls.def_property("micro_batches", &Self::micro_batches, &Self::set_micro_batches,
+                   "How many executions make one step: each adds its gradients to a sum, the last "
+                   "one updates. Means of losses count a part each. 1 at the start.");
   def_method(cls, "bind_optimizer_data", "bool",
              {"data: collections.abc.Sequence[numpy.typing.ArrayLike | MLCTensorData], "
               "device_data: collections.abc.Sequence[MLCTensorOptimizerDeviceData] | None = None, "

@@ -92,6 +92,11 @@ py::object Handle::result() const {
   return outcome_ == Outcome::kTime ? py::none() : result_of(execution_.result());
 }
 
+py::object Handle::profile() const {
+  wait();
+  return py::cast(std::const_pointer_cast<Profile>(execution_.profile()));
+}
+
 py::object Handle::outcome() const {
   py::object value = result();
   const double seconds = execution_.seconds();
@@ -148,6 +153,9 @@ void bind_handle(py::module_& module) {
       "result", py::cpp_function(&Handle::result, "result(self) -> typing.Any\n\nThe result."),
       "The loss of a training step, the last result of an inference, as a NumPy scalar or array; "
       "None for gradient and update. Waits.");
+  cls.def_property_readonly(
+      "profile", py::cpp_function(&Handle::profile, "profile(self) -> Profile | None\n\nTimes."),
+      "Times per layer, with the option PER_LAYER_PROFILING; else None. Waits.");
   cls.def("__await__", &Handle::await,
           "__await__(self) -> collections.abc.Generator[typing.Any, None, typing.Any]\n\n"
           "(result, execution_time), or execution_time for gradient and update.");

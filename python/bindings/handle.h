@@ -15,6 +15,7 @@ class Handle {
 
   void wait() const;
   py::object result() const;
+  py::object profile() const;
   py::object outcome() const;
   py::object await() const;
   bool done() const { return execution_.done(); }

@@ -22,8 +22,10 @@ void bind_memory_plan(py::module_& module) {
                     "Parameters, moments, running statistics, constants.");
   plan.def_readonly("staging_bytes", &MemoryPlan::staging_bytes,
                     "Copies of inputs that could not be used in place.");
+  plan.def_readonly("exchange_bytes", &MemoryPlan::exchange_bytes,
+                    "What the graph hands to linked graphs.");
   plan.def_readonly("total_bytes", &MemoryPlan::total_bytes,
-                    "What is asked of the allocators: arena, persistent and staging.");
+                    "What is asked of the allocators: arena, persistent, staging, exchange.");
   plan.def_readonly("library_bytes", &MemoryPlan::library_bytes,
                     "What libraries hold on their own, as far as they tell.");
   plan.def("__str__", &MemoryPlan::to_string);

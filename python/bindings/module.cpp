@@ -19,6 +19,7 @@ PYBIND11_MODULE(_core, module) {
   bind_pooling(module);
   bind_softmax(module);
   bind_optimizer(module);
+  bind_profile(module);
   bind_execution(module);
   bind_graph(module);
   bind_memory_plan(module);

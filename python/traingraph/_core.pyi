@@ -29,6 +29,9 @@ class InvalidArgument(Error, ValueError):
 class OutOfMemory(Error, MemoryError):
     """The memory asked for is not available."""
 
+class NumericError(Error, FloatingPointError):
+    """NaN or infinity under CHECK_NUMERICS."""
+
 class ShapeError(InvalidArgument):
     """Extents that do not fit."""
 
@@ -98,7 +101,9 @@ __all__: list[str] = [
     "MLCTrainingGraph",
     "MLCTransposeLayer",
     "MemoryPlan",
+    "NumericError",
     "OutOfMemory",
+    "Profile",
     "ShapeError",
     "Unsupported",
     "backends",
@@ -260,6 +265,7 @@ class MLCExecutionOptions(enum.IntFlag):
     PROFILING = 4
     FORWARD_FOR_INFERENCE = 8
     PER_LAYER_PROFILING = 16
+    CHECK_NUMERICS = 256
 
 class MLCGradientClippingType(enum.IntEnum):
     """
@@ -2552,6 +2558,113 @@ class MLCRMSPropOptimizer(MLCOptimizer):
         What the step keeps.
         """
 
+class Profile:
+    """
+    Where the time of one execution went, op by op.
+    """
+
+    class Entry:
+        """
+        One op that ran.
+        """
+
+        def __repr__(self) -> str: ...
+        @property
+        def layer(self) -> str:
+            """
+            The layer it was written by; may be empty.
+            """
+
+        @property
+        def op(self) -> str:
+            """
+            The op's name.
+            """
+
+        @property
+        def phase(self) -> str:
+            """
+            forward, gradient or update.
+            """
+
+        @property
+        def seconds(self) -> float:
+            """
+            Units: seconds.
+            """
+
+        @property
+        def start(self) -> float:
+            """
+            Since the first op. Units: seconds.
+            """
+
+    class Layer:
+        """
+        One layer's ops, summed.
+        """
+
+        def __repr__(self) -> str: ...
+        @property
+        def forward(self) -> float:
+            """
+            Units: seconds.
+            """
+
+        @property
+        def gradient(self) -> float:
+            """
+            Units: seconds.
+            """
+
+        @property
+        def layer(self) -> str:
+            """
+            The layer; empty for ops of none.
+            """
+
+        @property
+        def seconds(self) -> float:
+            """
+            All three phases. Units: seconds.
+            """
+
+        @property
+        def update(self) -> float:
+            """
+            Units: seconds.
+            """
+
+    def __repr__(self) -> str: ...
+    def __str__(self) -> str: ...
+    def chrome_trace(self) -> str:
+        """
+        The entries as JSON for chrome://tracing and Perfetto.
+        """
+
+    def table(self) -> str:
+        """
+        The layers as text, times in microseconds.
+        """
+
+    @property
+    def entries(self) -> list[Profile.Entry]:
+        """
+        The ops, in the order of running.
+        """
+
+    @property
+    def layers(self) -> list[Profile.Layer]:
+        """
+        Times summed by layer, in order of first appearance.
+        """
+
+    @property
+    def seconds(self) -> float:
+        """
+        Of the whole execution. Units: seconds.
+        """
+
 class MLCExecution:
     """
     One submitted execution: true, awaitable, with its result.
@@ -2567,6 +2680,12 @@ class MLCExecution:
     def wait(self) -> None:
         """
         Returns when the work is done. Errors: what the work raised.
+        """
+
+    @property
+    def profile(self) -> Profile | None:
+        """
+        Times per layer, with the option PER_LAYER_PROFILING; else None. Waits.
         """
 
     @property
@@ -2719,6 +2838,12 @@ class MemoryPlan:
         """
 
     @property
+    def exchange_bytes(self) -> int:
+        """
+        What the graph hands to linked graphs.
+        """
+
+    @property
     def library_bytes(self) -> int:
         """
         What libraries hold on their own, as far as they tell.
@@ -2739,7 +2864,7 @@ class MemoryPlan:
     @property
     def total_bytes(self) -> int:
         """
-        What is asked of the allocators: arena, persistent and staging.
+        What is asked of the allocators: arena, persistent, staging, exchange.
         """
 
 class ExecutableGraph(MLCGraph):
@@ -2779,6 +2904,11 @@ class MLCTrainingGraph(ExecutableGraph):
         Declares what executions write to outputs_data, by name.
         """
 
+    def allocate_user_gradient(self, tensor: MLCTensor) -> MLCTensor:
+        """
+        A slot for the gradient of a result that is consumed outside the graph, the same at each call. What bind_and_write_data writes there between execute_forward and execute_gradient is added to the gradient from inside; execute then raises. Shapes: the tensor's. Errors: ValueError for a tensor that no layer computes.
+        """
+
     def bind_optimizer_data(
         self,
         data: collections.abc.Sequence[numpy.typing.ArrayLike | MLCTensorData],
@@ -2800,7 +2930,7 @@ class MLCTrainingGraph(ExecutableGraph):
         | None = None,
     ) -> bool:
         """
-        Compiles for a device; input_tensors are constants. Errors: NotImplementedError listing every layer that the device cannot run.
+        Compiles for a device; input_tensors are constants: what depends on them alone is computed here, and later changes of their data count at the next compile. Errors: NotImplementedError listing every layer that the device cannot run.
         """
 
     def compile_optimizer(self, optimizer: MLCOptimizer) -> bool:
@@ -2886,9 +3016,24 @@ class MLCTrainingGraph(ExecutableGraph):
         The newest gradient of a layer's parameter, after a separate gradient call.
         """
 
+    def gradient_tensor(self, for_input: MLCTensor) -> MLCTensor:
+        """
+        The handle of a tensor's gradient, the same at each call. Gradients of plain inputs are computed with the option COMPUTE_ALL_GRADIENTS, those of other tensors when add_outputs declares them. Errors: ValueError for a tensor of another graph.
+        """
+
+    def link(self, graphs: collections.abc.Sequence[MLCTrainingGraph]) -> bool:
+        """
+        Joins graphs that share tensors: what one computes and another one reads passes over when they are executed in turn, and gradients pass back. Needs the option LINK_GRAPHS.
+        """
+
     def memory_plan(self) -> MemoryPlan:
         """
         What the compiled graph keeps in device memory.
+        """
+
+    def result_gradient_tensors(self, layer: MLCLayer) -> list[MLCTensor]:
+        """
+        The gradients of what a layer gives; empty for a layer of another graph.
         """
 
     def set_training_tensor_parameters(
@@ -2896,6 +3041,11 @@ class MLCTrainingGraph(ExecutableGraph):
     ) -> bool:
         """
         Lets updates change these input tensors too.
+        """
+
+    def source_gradient_tensors(self, layer: MLCLayer) -> list[MLCTensor]:
+        """
+        The gradients of what a layer reads; empty for a layer of another graph.
         """
 
     def stop_gradient(self, tensors: collections.abc.Sequence[MLCTensor]) -> bool:
@@ -2914,6 +3064,14 @@ class MLCTrainingGraph(ExecutableGraph):
         Saved, gradient, transient and workspace memory. Units: bytes.
         """
 
+    @property
+    def micro_batches(self) -> int:
+        """
+        How many executions make one step: each adds its gradients to a sum, the last one updates. Means of losses count a part each. 1 at the start.
+        """
+
+    @micro_batches.setter
+    def micro_batches(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def optimizer(self) -> MLCOptimizer:
         """
@@ -2956,7 +3114,7 @@ class MLCInferenceGraph(ExecutableGraph):
         | None = None,
     ) -> bool:
         """
-        Compiles for a device; input_tensors are constants. Errors: NotImplementedError listing every layer that the device cannot run.
+        Compiles for a device; input_tensors are constants: what depends on them alone is computed here, and later changes of their data count at the next compile. Errors: NotImplementedError listing every layer that the device cannot run.
         """
 
     def compiled_description(self) -> str:
@@ -2985,6 +3143,11 @@ class MLCInferenceGraph(ExecutableGraph):
     ) -> MLCExecution:
         """
         The forward pass in inference mode.
+        """
+
+    def link(self, graphs: collections.abc.Sequence[MLCInferenceGraph]) -> bool:
+        """
+        Joins graphs that share tensors: what one computes and another one reads passes over when they are executed in turn, and gradients pass back. Needs the option LINK_GRAPHS.
         """
 
     def memory_plan(self) -> MemoryPlan:

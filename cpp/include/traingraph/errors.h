@@ -56,6 +56,14 @@ class TRAINGRAPH_API DeviceError : public Error {
   ~DeviceError() override;
 };
 
+// NaN or infinity under kCheckNumerics: the layer, the phase, the step, the tensor (Python:
+// FloatingPointError).
+class TRAINGRAPH_API NumericError : public Error {
+ public:
+  using Error::Error;
+  ~NumericError() override;
+};
+
 // A defect of this library (Python: RuntimeError).
 class TRAINGRAPH_API InternalError : public Error {
  public:

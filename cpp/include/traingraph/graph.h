@@ -11,6 +11,7 @@
 #include <traingraph/layer.h>
 #include <traingraph/memory_plan.h>
 #include <traingraph/optimizer.h>
+#include <traingraph/profile.h>
 #include <traingraph/tensor.h>
 
 namespace traingraph {
@@ -38,6 +39,8 @@ class TRAINGRAPH_API Execution {
   TensorData result() const;
   // Waits. 0 without the profiling option.
   double seconds() const;
+  // Waits. Null without the per-layer profiling option.
+  std::shared_ptr<const Profile> profile() const;
   // Calls f when the work is done, at once when it already is.
   void then(std::function<void()> f) const;
 
@@ -108,6 +111,14 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   const NamedTensors& loss_label_weights() const;
   const NamedTensors& outputs() const;
   void compile(CompilationOptions options, const Device& device);
+  // `constants` are tensors whose data stays as it is now (or as `data` says): what depends on them
+  // alone is computed here, and they are not updated.
+  void compile(CompilationOptions options, const Device& device, const NamedTensors& constants,
+               const NamedData& data = {});
+  // Joins graphs that share tensors: what one computes and another one reads passes over when
+  // each is executed in turn, and gradients pass back. Needs kLinkGraphs; graphs already compiled
+  // compile again at their next execution.
+  void link(const std::vector<std::shared_ptr<ExecutableGraph>>& graphs);
   // Bytes of saved, gradient, transient and workspace memory; known after compile.
   std::size_t device_memory_size() const;
   MemoryPlan memory_plan() const;
@@ -126,7 +137,23 @@ class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
   OptimizerPtr optimizer() const;
   void compile_optimizer(OptimizerPtr optimizer);
   void stop_gradient(const std::vector<TensorPtr>& tensors);
+  // The handle of a tensor's gradient, the same at each call. Declared by add_outputs it is
+  // computed and readable; gradients of plain inputs need kComputeAllGradients.
+  TensorPtr gradient_tensor(const TensorPtr& input);
+  // Gradients of what a layer reads and gives, in the order of source_tensors and result_tensors;
+  // empty for a layer of another graph.
+  std::vector<TensorPtr> source_gradient_tensors(const LayerPtr& layer);
+  std::vector<TensorPtr> result_gradient_tensors(const LayerPtr& layer);
+  // A slot for the gradient of a result that is consumed outside this graph; the same at each call.
+  // What bind_and_write_data writes there between execute_forward and execute_gradient is added to
+  // the gradient from inside. execute() then raises: such a graph runs by the separate calls.
+  TensorPtr allocate_user_gradient(const TensorPtr& tensor);
   void set_training_tensor_parameters(const std::vector<TensorParameter>& parameters);
+  // From now on so many executions make one step: each adds its gradients to a sum, the last one
+  // updates. Means of losses count a part each, so that equal micro-batches give what one large
+  // batch gives, but for batch statistics. 1: every execution is a step.
+  void set_micro_batches(int count);
+  int micro_batches() const;
 
   // Forward, loss, gradient, then the update if there is an optimizer.
   Execution execute(ExecutionArguments arguments);

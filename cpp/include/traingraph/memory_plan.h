@@ -19,7 +19,8 @@ struct TRAINGRAPH_API MemoryPlan {
   std::size_t arena_bytes = 0;       // saved, gradient, transient, workspace: shared by reuse
   std::size_t persistent_bytes = 0;  // parameters, moments, running statistics, constants
   std::size_t staging_bytes = 0;     // copies of inputs that could not be used in place
-  // What the core asks its allocators for: arena + persistent + staging.
+  std::size_t exchange_bytes = 0;    // what this graph hands to linked graphs
+  // What the core asks its allocators for: arena + persistent + staging + exchange.
   std::size_t total_bytes = 0;
   // What libraries hold on their own (code, descriptors), measured: the growth of the process's
   // private memory while kernels were made, in whole pages.

@@ -14,6 +14,7 @@
 #include <traingraph/memory_plan.h>
 #include <traingraph/optimizer.h>
 #include <traingraph/pooling.h>
+#include <traingraph/profile.h>
 #include <traingraph/softmax.h>
 #include <traingraph/tensor.h>
 #include <traingraph/types.h>

@@ -7,7 +7,8 @@
 
 #include <traingraph/export.h>
 
-// Enumerations carry ML Compute's raw values; 101 and 102 are additions of this library.
+// Enumerations carry ML Compute's raw values; kFloat64, kBFloat16 and kCheckNumerics are additions
+// of this library.
 namespace traingraph {
 
 using Shape = std::vector<std::int64_t>;
@@ -59,6 +60,9 @@ enum class ExecutionOptions : unsigned {
   kProfiling = 4,
   kForwardForInference = 8,
   kPerLayerProfiling = 16,
+  // An addition of this library: stop at the first NaN or infinity of the forward or gradient pass,
+  // before anything is updated. Raises NumericError.
+  kCheckNumerics = 256,
 };
 
 constexpr CompilationOptions operator|(CompilationOptions a, CompilationOptions b) {

@@ -3,17 +3,10 @@
 
 #include "graph/executor.h"
 #include "graph/graph_state.h"
+#include "graph/link_set.h"
 
 namespace traingraph {
 namespace {
-
-Executor& compiled(const GraphState& state, const char* call) {
-  if (state.executor == nullptr) {
-    throw InvalidArgument(std::string("[") + call +
-                          "] expected a compiled graph; call compile first");
-  }
-  return *state.executor;
-}
 
 void add(NamedTensors& to, const NamedTensors& from, const char* what) {
   for (const auto& [name, tensor] : from) {
@@ -29,18 +22,48 @@ void add(NamedTensors& to, const NamedTensors& from, const char* what) {
   }
 }
 
-}  // namespace
-
-Executor& current_executor(GraphState& state, const char* call) {
-  Executor& executor = compiled(state, call);
-  if (executor.built_for() != state.all_changes()) {
-    auto renewed = std::make_shared<Executor>(state, backend_named(state.device->backend()));
-    renewed->prepare();
-    renewed->take_data(executor);
-    state.executor = std::move(renewed);
+// Takes the constants' data and returns the constants there were.
+std::set<TensorPtr> set_constants(GraphState& state, const NamedTensors& constants,
+                                  const NamedData& data) {
+  for (const auto& [name, tensor] : constants) {
+    if (tensor != nullptr && state.knows(tensor.get())) continue;
+    throw InvalidArgument("[compile] expected a tensor of this graph for constant '" + name + "'" +
+                          (tensor == nullptr ? "" : " but got '" + tensor->label() + "'"));
   }
-  return *state.executor;
+  for (const auto& [name, value] : data) {
+    const TensorPtr* tensor = find(constants, name);
+    if (tensor == nullptr) {
+      throw InvalidArgument("[compile] expected data for constants but got '" + name + "'");
+    }
+    (*tensor)->set_data(value);
+    // The caller's array may change later.
+    (*tensor)->set_data((*tensor)->copy()->data());
+  }
+  std::set<TensorPtr> before;
+  std::swap(before, state.constants);
+  for (const auto& [name, tensor] : constants) {
+    if (tensor->data().bytes == nullptr) {
+      state.constants = std::move(before);
+      throw InvalidArgument("[compile] expected data for constant '" + name + "' but got none");
+    }
+    state.constants.insert(tensor);
+  }
+  return before;
 }
+
+// The handle of a tensor's gradient, made at first use.
+TensorPtr gradient_handle(GraphState& state, const TensorPtr& of) {
+  for (const GradientHandle& known : state.gradient_handles) {
+    if (known.of == of) return known.gradient;
+  }
+  TensorPtr gradient = Tensor::create(of->descriptor());
+  gradient->set_label("gradient of '" + of->label() + "'");
+  state.gradient_handles.push_back({of, gradient});
+  if (state.executor != nullptr) state.executor->read_through(gradient);
+  return gradient;
+}
+
+}  // namespace
 
 ExecutableGraph::ExecutableGraph(const std::vector<GraphPtr>& graphs, bool training) {
   for (const GraphPtr& graph : graphs) {
@@ -60,12 +83,14 @@ void ExecutableGraph::add_inputs(const NamedTensors& inputs, const NamedTensors&
 
 void ExecutableGraph::add_outputs(const NamedTensors& outputs) {
   for (const auto& [name, tensor] : outputs) {
-    if (tensor != nullptr && state_->producer(tensor.get()) == nullptr) {
-      throw InvalidArgument(
-          "[add_outputs] expected a tensor that a layer of this graph computes "
-          "but got '" +
-          tensor->label() + "' for '" + name + "'");
+    if (tensor == nullptr || state_->producer(tensor.get()) != nullptr ||
+        state_->differentiated(tensor.get()) != nullptr) {
+      continue;
     }
+    throw InvalidArgument(
+        "[add_outputs] expected a tensor that a layer of this graph computes, or "
+        "one of its gradient tensors, but got '" +
+        tensor->label() + "' for '" + name + "'");
   }
   add(state_->outputs, outputs, "output");
   ++state_->changes;
@@ -79,7 +104,16 @@ const NamedTensors& ExecutableGraph::loss_label_weights() const {
 const NamedTensors& ExecutableGraph::outputs() const { return state_->outputs; }
 
 void ExecutableGraph::compile(CompilationOptions options, const Device& device) {
+  compile(options, device, {});
+}
+
+void ExecutableGraph::compile(CompilationOptions options, const Device& device,
+                              const NamedTensors& constants, const NamedData& data) {
   const Backend& backend = backend_named(device.backend());
+  if (state_->links != nullptr && !has(options, CompilationOptions::kLinkGraphs)) {
+    throw InvalidArgument("[compile] expected LINK_GRAPHS among the options of a linked graph");
+  }
+  std::set<TensorPtr> constants_before = set_constants(*state_, constants, data);
   const std::optional<Device> device_before = state_->device;
   const CompilationOptions options_before = state_->options;
   state_->options = options;
@@ -91,13 +125,30 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device) 
     // The graph stays as it was, usable after the mistake is mended.
     state_->device = device_before;
     state_->options = options_before;
+    state_->constants = std::move(constants_before);
     throw;
   }
-  // Staged data lies in the device's memory.
-  if (state_->executor != nullptr && device_before == device)
-    executor->take_data(*state_->executor);
+  // Copies of data lie in the device's memory.
+  if (state_->executor != nullptr && device_before == device) {
+    executor->take_over(*state_->executor);
+  }
   state_->executor = std::move(executor);
   state_->compiled_for(device);
+}
+
+void ExecutableGraph::link(const std::vector<std::shared_ptr<ExecutableGraph>>& graphs) {
+  std::vector<std::shared_ptr<GraphState>> states{state_};
+  for (const auto& graph : graphs) {
+    if (graph == nullptr) throw InvalidArgument("[link] expected a graph but got none");
+    if (graph->state_ != state_) states.push_back(graph->state_);
+  }
+  for (const auto& state : states) {
+    if (state->executor != nullptr && !has(state->options, CompilationOptions::kLinkGraphs)) {
+      throw InvalidArgument(
+          "[link] expected graphs compiled with LINK_GRAPHS, or not yet compiled");
+    }
+  }
+  if (states.size() > 1) LinkSet::join(states);
 }
 
 std::size_t ExecutableGraph::device_memory_size() const {
@@ -105,11 +156,11 @@ std::size_t ExecutableGraph::device_memory_size() const {
 }
 
 MemoryPlan ExecutableGraph::memory_plan() const {
-  return compiled(*state_, "memory_plan").memory_plan();
+  return state_->compiled_executor("memory_plan").memory_plan();
 }
 
 std::string ExecutableGraph::compiled_description() const {
-  return compiled(*state_, "compiled_description").description();
+  return state_->compiled_executor("compiled_description").description();
 }
 
 TrainingGraph::TrainingGraph(const std::vector<GraphPtr>& graphs, LayerPtr loss_layer,
@@ -135,21 +186,82 @@ void TrainingGraph::stop_gradient(const std::vector<TensorPtr>& tensors) {
   ++state_->changes;
 }
 
+TensorPtr TrainingGraph::gradient_tensor(const TensorPtr& input) {
+  if (input == nullptr) {
+    throw InvalidArgument("[gradient_tensor] expected a tensor but got none");
+  }
+  if (!state_->knows(input.get())) {
+    throw InvalidArgument("[gradient_tensor] expected a tensor of this graph but got '" +
+                          input->label() + "'");
+  }
+  return gradient_handle(*state_, input);
+}
+
+std::vector<TensorPtr> TrainingGraph::source_gradient_tensors(const LayerPtr& layer) {
+  std::vector<TensorPtr> result;
+  for (const TensorPtr& tensor : source_tensors(layer)) {
+    result.push_back(gradient_handle(*state_, tensor));
+  }
+  return result;
+}
+
+std::vector<TensorPtr> TrainingGraph::result_gradient_tensors(const LayerPtr& layer) {
+  std::vector<TensorPtr> result;
+  for (const TensorPtr& tensor : result_tensors(layer)) {
+    result.push_back(gradient_handle(*state_, tensor));
+  }
+  return result;
+}
+
+TensorPtr TrainingGraph::allocate_user_gradient(const TensorPtr& tensor) {
+  const std::string subject = "[allocate_user_gradient] ";
+  if (tensor == nullptr) throw InvalidArgument(subject + "expected a tensor but got none");
+  for (const GradientHandle& known : state_->user_gradients) {
+    if (known.of == tensor) return known.gradient;
+  }
+  if (state_->producer(tensor.get()) == nullptr) {
+    throw InvalidArgument(subject +
+                          "expected a tensor that a layer of this graph computes but got '" +
+                          tensor->label() + "'");
+  }
+  if (!is_floating_point(tensor->descriptor().data_type)) {
+    throw DataTypeError(subject + "expected a floating-point tensor but '" + tensor->label() +
+                        "' is " + name(tensor->descriptor().data_type));
+  }
+  TensorPtr gradient = Tensor::create(tensor->descriptor());
+  gradient->set_label("user gradient of '" + tensor->label() + "'");
+  state_->user_gradients.push_back({tensor, gradient});
+  ++state_->changes;
+  return gradient;
+}
+
+void TrainingGraph::set_micro_batches(int count) {
+  if (count < 1) {
+    throw InvalidArgument("[set_micro_batches] expected at least 1 but got " +
+                          std::to_string(count));
+  }
+  if (count == state_->micro_batches) return;
+  state_->micro_batches = count;
+  ++state_->changes;
+}
+
+int TrainingGraph::micro_batches() const { return state_->micro_batches; }
+
 void TrainingGraph::set_training_tensor_parameters(const std::vector<TensorParameter>& parameters) {
   state_->tensor_parameters = parameters;
   ++state_->changes;
 }
 
 Execution TrainingGraph::execute(ExecutionArguments arguments) {
-  return current_executor(*state_, "execute").submit(Run::step, arguments);
+  return state_->current_executor("execute").submit(Run::step, arguments);
 }
 
 Execution TrainingGraph::execute_forward(ExecutionArguments arguments) {
-  return current_executor(*state_, "execute_forward").submit(Run::forward, arguments);
+  return state_->current_executor("execute_forward").submit(Run::forward, arguments);
 }
 
 Execution TrainingGraph::execute_gradient(ExecutionArguments arguments) {
-  return current_executor(*state_, "execute_gradient").submit(Run::gradient, arguments);
+  return state_->current_executor("execute_gradient").submit(Run::gradient, arguments);
 }
 
 Execution TrainingGraph::execute_optimizer_update(ExecutionArguments arguments) {
@@ -158,11 +270,11 @@ Execution TrainingGraph::execute_optimizer_update(ExecutionArguments arguments) 
         "[execute_optimizer_update] expected an optimizer; give one to the "
         "constructor or to compile_optimizer");
   }
-  return current_executor(*state_, "execute_optimizer_update").submit(Run::update, arguments);
+  return state_->current_executor("execute_optimizer_update").submit(Run::update, arguments);
 }
 
 void TrainingGraph::synchronize_updates() {
-  compiled(*state_, "synchronize_updates").synchronize_parameters();
+  state_->compiled_executor("synchronize_updates").synchronize_parameters();
 }
 
 TensorData TrainingGraph::gradient_data(const TensorPtr& parameter, const LayerPtr& layer) const {
@@ -176,14 +288,14 @@ TensorData TrainingGraph::gradient_data(const TensorPtr& parameter, const LayerP
                           "' is no parameter of layer " + std::to_string(layer->id()) + " '" +
                           layer->label() + "'");
   }
-  return compiled(*state_, "gradient_data").gradient(*parameter);
+  return state_->compiled_executor("gradient_data").gradient(*parameter);
 }
 
 InferenceGraph::InferenceGraph(const std::vector<GraphPtr>& graphs)
     : ExecutableGraph(graphs, false) {}
 
 Execution InferenceGraph::execute(ExecutionArguments arguments) {
-  return current_executor(*state_, "execute").submit(Run::forward, arguments);
+  return state_->current_executor("execute").submit(Run::forward, arguments);
 }
 
 }  // namespace traingraph

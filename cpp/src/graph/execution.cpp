@@ -26,6 +26,11 @@ double Execution::seconds() const {
   return state_->seconds;
 }
 
+std::shared_ptr<const Profile> Execution::profile() const {
+  wait();
+  return state_->profile;
+}
+
 void Execution::then(std::function<void()> f) const {
   {
     const std::lock_guard lock(state_->mutex);

@@ -76,17 +76,31 @@ std::int64_t Executor::batch_for(Run run, const ExecutionArguments& arguments) c
   return arguments.batch_size;
 }
 
+void Executor::check_may_run(Run run, Mode mode) const {
+  if (mode != Mode::training) return;
+  if (graph_.loss_layer != nullptr && graph_.loss_labels.empty()) {
+    throw InvalidArgument("[execute] expected loss labels declared by add_inputs but got none");
+  }
+  if (run == Run::step && trained_through_link()) {
+    throw InvalidArgument(
+        "[execute] expected execute_forward and execute_gradient, because linked graphs send "
+        "gradients between them");
+  }
+  if (run == Run::step && !graph_.user_gradients.empty()) {
+    throw InvalidArgument(
+        "[execute] expected execute_forward and execute_gradient, because tensor '" +
+        graph_.user_gradients.front().of->label() +
+        "' has a user gradient, which is written between them");
+  }
+}
+
 Execution Executor::start(Run run, Mode mode, const ExecutionArguments& arguments) {
   check_not_forked();
   raise_earlier_failure();
-  if (graph_.training && graph_.loss_layer != nullptr && graph_.loss_labels.empty() &&
-      mode == Mode::training) {
-    throw InvalidArgument("[execute] expected loss labels declared by add_inputs but got none");
-  }
+  check_may_run(run, mode);
   auto job = std::make_shared<Job>();
   const std::int64_t batch = batch_for(run, arguments);
   job->graph = compiled(batch, mode);
-  job->run = run;
   const std::int64_t declared = declared_batch(graph_);
   if (batch != declared && !job->graph->fixed_batch.empty()) {
     throw InvalidArgument("[execute] expected batch size " + std::to_string(declared) + ", which " +
@@ -97,7 +111,10 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
       stream_->run([&] { upload_if_newer(*slot.tensor); });
     }
   }
-  job->timed = has(arguments.options, ExecutionOptions::kProfiling);
+  job->run = run;
+  job->profiled = has(arguments.options, ExecutionOptions::kPerLayerProfiling);
+  job->timed = job->profiled || has(arguments.options, ExecutionOptions::kProfiling);
+  job->checked = has(arguments.options, ExecutionOptions::kCheckNumerics);
   job->handler = arguments.completion_handler;
   job->state = std::make_shared<ExecutionState>();
   const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
@@ -109,9 +126,15 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
           "[execute] the graph was compiled again since the call before (threads, clipping or a "
           "parameter's layout changed); start again with execute_forward");
     }
-    if (run == Run::forward || run == Run::step) bind_inputs(*job, arguments);
+    place_in_step(*job, run);
+    // Updates run between gradients in a step; a checked one must not have begun them.
+    if (job->checked && job->run == Run::step) job->run = Run::separate_step;
+    if (runs_forward(run)) bind_inputs(*job, arguments);
+    if (run == Run::gradient) bind_gradients(*job);
     bind_outputs(*job, arguments);
-    set_step_numbers(*job);
+    set_rates(*job);
+    count_micro_batch(*job);
+    announce_exchanges(*job);
     // What later calls may build on.
     if (run == Run::forward) {
       submitted_forward_ = mode == Mode::training ? job->graph : nullptr;
@@ -135,9 +158,43 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   return Execution(job->state);
 }
 
-void Executor::set_step_numbers(Job& job) {
-  const bool updates = job.run == Run::step || job.run == Run::update;
-  if (!updates || graph_.optimizer == nullptr || job.graph->mode == Mode::inference) return;
+void Executor::place_in_step(Job& job, Run run) const {
+  const int count = graph_.micro_batches;
+  if (count == 1 || job.graph->mode == Mode::inference) return;
+  if (run == Run::update) {
+    if (summed_ == count) return;
+    throw InvalidArgument("[execute_optimizer_update] expected " + std::to_string(count) +
+                          " micro-batches before it but got " + std::to_string(summed_));
+  }
+  if (summed_ == count && run != Run::gradient) {
+    throw InvalidArgument("[execute] expected execute_optimizer_update after " +
+                          std::to_string(count) + " micro-batches");
+  }
+  job.starts_step = summed_ == 0;
+  job.accumulates = summed_ > 0;
+  job.first_row = summed_rows_;
+  if (run == Run::step) job.run = summed_ + 1 == count ? Run::separate_step : Run::passes;
+}
+
+void Executor::count_micro_batch(const Job& job) {
+  const int count = graph_.micro_batches;
+  if (count == 1 || job.graph->mode == Mode::inference) return;
+  if (runs_gradient(job.run)) {
+    ++summed_;
+    summed_rows_ += job.graph->batch;
+  }
+  // Without an optimizer a full sum is read and then begun again.
+  const bool full = summed_ == count && graph_.optimizer == nullptr;
+  if (runs_update(job.run) || full) {
+    summed_ = 0;
+    summed_rows_ = 0;
+  }
+}
+
+void Executor::set_rates(Job& job) {
+  if (!runs_update(job.run) || graph_.optimizer == nullptr || job.graph->mode == Mode::inference) {
+    return;
+  }
   Optimizer& optimizer = *graph_.optimizer;
   job.sets_rates = true;
   job.learning_rate = optimizer.learning_rate();
@@ -145,16 +202,16 @@ void Executor::set_step_numbers(Job& job) {
   optimizer.set_time_step(optimizer.time_step() + 1);
 }
 
-void Executor::settle(const Job& job) {
+void Executor::settle(Job& job) {
   ExecutionState& state = *job.state;
   try {
     execute(job);
   } catch (...) {
     state.error = std::current_exception();
+    forget_passes();
   }
   try {
-    const bool has_result =
-        state.error == nullptr && job.run != Run::gradient && job.run != Run::update;
+    const bool has_result = state.error == nullptr && runs_forward(job.run);
     if (job.handler) {
       job.handler(has_result ? job.graph->result_tensor : nullptr, state.error, state.seconds);
     }
@@ -168,40 +225,79 @@ void Executor::settle(const Job& job) {
   state.finish();
 }
 
-void Executor::execute(const Job& job) {
-  Program& program = *job.graph->program;
-  for (const auto& [value, data] : job.bound) {
-    program.bind(value, static_cast<std::byte*>(data.bytes));
-  }
+// After a failure nothing may build on the passes before it.
+void Executor::forget_passes() {
+  forward_ = gradient_ = nullptr;
+  const std::lock_guard lock(mutex_);
+  submitted_forward_ = submitted_gradient_ = nullptr;
+  summed_ = 0;
+  summed_rows_ = 0;
+}
+
+void Executor::write_step_numbers(const Job& job) {
+  const Program& program = *job.graph->program;
+  const bool wide = program.graph.type(job.graph->result).data_type == DataType::kFloat64;
   auto set_number = [&](ir::StepInput input, double number) {
     std::byte* at = step_block_ + static_cast<int>(input) * 8;
     const auto narrow = static_cast<float>(number);
-    const bool wide = program.graph.values.empty() ||
-                      program.graph.type(job.graph->result).data_type == DataType::kFloat64;
     std::memcpy(at, wide ? static_cast<const void*>(&number) : &narrow, wide ? 8 : 4);
+  };
+  auto set_count = [&](ir::StepInput input, std::int64_t count) {
+    std::memcpy(step_block_ + static_cast<int>(input) * 8, &count, 8);
   };
   if (job.sets_rates) {
     set_number(ir::StepInput::learning_rate, job.learning_rate);
     set_number(ir::StepInput::corrected_learning_rate, job.corrected_learning_rate);
   }
-  if (job.run == Run::forward || job.run == Run::step) {
-    ++forward_count_;
-    std::memcpy(step_block_ + static_cast<int>(ir::StepInput::counter) * 8, &forward_count_, 8);
+  if (runs_forward(job.run) && job.graph->mode == Mode::training) {
+    if (job.starts_step) ++forward_count_;
+    set_count(ir::StepInput::counter, forward_count_);
+    set_count(ir::StepInput::first_row, job.first_row);
+  }
+  if (runs_gradient(job.run)) set_number(ir::StepInput::accumulates, job.accumulates ? 1 : 0);
+}
+
+void Executor::execute(Job& job) {
+  const CompiledPtr& before = job.run == Run::gradient ? forward_ : gradient_;
+  if (!runs_forward(job.run) && before != job.graph) {
+    throw InvalidArgument(
+        "[execute] the pass before this one has failed; start again with "
+        "execute_forward");
+  }
+  Program& program = *job.graph->program;
+  for (const BoundArray& array : job.bound) program.bind(array.value, array.address);
+  write_step_numbers(job);
+  if (runs_forward(job.run)) {
     forward_ = job.graph;
     forward_run_ = job.run;
     gradient_ = nullptr;
+    forward_arrays_.swap(job.bound);
   } else if (job.run == Run::gradient) {
-    gradient_ = job.graph;
+    gradient_arrays_.swap(job.bound);
   }
-  if (job.timed) {
-    const auto start = std::chrono::steady_clock::now();
-    program.run(job.run, nullptr);
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    job.state->seconds = taken.count();
-  } else {
-    program.run(job.run, nullptr);
+  run_program(job);
+  if (runs_gradient(job.run) && job.graph->mode == Mode::training) {
+    gradient_ = job.graph;
+    gradient_run_ = job.run;
   }
   deliver(job);
+}
+
+void Executor::run_program(const Job& job) {
+  Program& program = *job.graph->program;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = job.timed ? Clock::now() : Clock::time_point();
+  std::vector<double> seconds(job.profiled ? program.graph.nodes.size() : 0);
+  if (job.checked) {
+    if (const auto found = program.run_checked(job.run)) raise_not_finite(job, *found);
+  } else {
+    program.run(job.run, job.profiled ? seconds.data() : nullptr);
+  }
+  if (!job.timed) return;
+  job.state->seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (job.profiled && !job.checked) {
+    job.state->profile = profile_of(program, job.run, seconds, job.state->seconds);
+  }
 }
 
 }  // namespace traingraph

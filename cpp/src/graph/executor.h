@@ -7,9 +7,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "graph/link_set.h"
 #include "graph/lowering.h"
 #include "runtime/parameter_store.h"
 #include "runtime/program.h"
@@ -27,11 +29,32 @@ struct ExecutionState {
   std::atomic<bool> raised{false};  // somebody has seen the error
   TensorData result;
   double seconds = 0;
+  std::shared_ptr<const Profile> profile;
   std::vector<std::function<void()>> continuations;
 
   void finish();
   // Raises the error if there is one.
   void raise();
+};
+
+// Where a bound value's bytes are, and what keeps them there.
+struct BoundArray {
+  ir::ValueId value;
+  std::byte* address;
+  std::shared_ptr<const void> owner;
+};
+
+// Device memory for a copy of data that cannot be used in place.
+struct StagedCopy {
+  std::shared_ptr<std::byte> memory;
+  std::size_t bytes;
+};
+
+// A sum of gradients over micro-batches, in its parameter's layout.
+struct GradientSum {
+  TensorPtr tensor;
+  ir::Layout layout;
+  std::shared_ptr<std::byte> buffer;
 };
 
 // A program with what names mean in it.
@@ -48,10 +71,22 @@ struct CompiledGraph {
   std::vector<ParameterState*> stores;           // by slot; null for optimizer buffers
   std::map<const Tensor*, ir::ValueId> tensors;  // kNone where fused away
   std::map<const Tensor*, ir::ValueId> gradients;
+  // What linked graphs are handed: forward values, and gradients of what they handed over.
+  struct Handed {
+    Exchange* to;
+    const Tensor* tensor;
+    ir::ValueId value;  // kNone: no gradient flows, which is zeros
+    bool gradient;
+  };
+  std::vector<Handed> handed;
   ir::ValueId result = ir::kNone;
   TensorPtr result_tensor;
   std::string fixed_batch;
 };
+
+// Where the time of a run went; `seconds` by node.
+std::shared_ptr<const Profile> profile_of(const Program& program, Run run,
+                                          const std::vector<double>& seconds, double total);
 
 // Compiles the programs of one graph, one per batch size and mode, and runs them.
 class Executor final : public ValueReader, public std::enable_shared_from_this<Executor> {
@@ -61,14 +96,17 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
   // Compiles for the tensors' own batch size, so that mistakes show at compile.
   void prepare();
+  // Goes on from what an executor of the same graph was given and has counted.
+  void take_over(Executor& before);
   void bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch);
-  // What was bound to the executor that this one replaces.
-  void take_data(Executor& earlier);
   // Inference graphs and FORWARD_FOR_INFERENCE run a forward in inference mode, whatever `run` is.
   Execution submit(Run run, const ExecutionArguments& arguments);
 
   void read(const Tensor& tensor, void* bytes, std::size_t length) override;
-  TensorData gradient(const Tensor& parameter) const;
+  // Of a tensor whose gradient the last gradient pass computed and kept.
+  TensorData gradient(const Tensor& tensor) const;
+  // Lets reads of this handle of a gradient come here.
+  void read_through(const TensorPtr& gradient);
   void synchronize_parameters();
 
   std::size_t device_memory_size() const;
@@ -87,30 +125,53 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   CompiledPtr compile(std::int64_t batch, Mode mode);
   bool current(const CompiledGraph& graph) const;
   void attach(CompiledGraph& graph);
+  std::byte* sum_buffer(const TensorPtr& tensor);
   void grow_arena(std::size_t bytes);
 
   Execution start(Run run, Mode mode, const ExecutionArguments& arguments);
+  void check_may_run(Run run, Mode mode) const;
+  // Whether a linked graph sends a gradient back.
+  bool trained_through_link() const;
   std::int64_t batch_for(Run run, const ExecutionArguments& arguments) const;
+  // What the job does with the sum of gradients; only later does the sum count it.
+  void place_in_step(Job& job, Run run) const;
+  void count_micro_batch(const Job& job);
   void bind_inputs(Job& job, const ExecutionArguments& arguments);
+  void bind_gradients(Job& job);
+  // What a linked graph has written, or was told to.
+  void bind_exchange(Job& job, const BoundSlot& slot);
+  // Says what this job will hand to linked graphs.
+  void announce_exchanges(const Job& job);
+  void write_exchanges(const Job& job);
+  void place_exchanges(CompiledGraph& graph);
   void bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
                   const CompiledGraph& graph);
-  bool reads(const Tensor* tensor) const;
-  bool declares(const Tensor* tensor) const;
   // A copy on the device of data that cannot be used in place.
   void stage(const Tensor& tensor, const ir::Type& type, const TensorData& data);
+  std::shared_ptr<std::byte> staging_for(const Tensor& tensor, std::size_t bytes);
+  bool has_batch(const Tensor& tensor) const;
   void bind_outputs(Job& job, const ExecutionArguments& arguments) const;
-  void set_step_numbers(Job& job);
-  void execute(const Job& job);
+  // Names of the outputs that the job's run writes.
+  std::string outputs_of(const Job& job) const;
+  void set_rates(Job& job);
+  void write_step_numbers(const Job& job);
+  void execute(Job& job);
+  void run_program(const Job& job);
+  [[noreturn]] void raise_not_finite(const Job& job, ir::ValueId value) const;
   void deliver(const Job& job);
+  TensorData kept_result(const Tensor& tensor) const;
+  TensorData kept_gradient(const Tensor& of) const;
   // Runs the job and settles its handle; never throws.
-  void settle(const Job& job);
+  void settle(Job& job);
+  void forget_passes();
   TensorData copy_out(const CompiledGraph& graph, Run run, ir::ValueId value) const;
   void raise_earlier_failure();
 
   GraphState& graph_;
   const Backend& backend_;
   const std::uint64_t built_for_;
-  // Guards programs_, data_ and what was submitted. Nobody waits for the stream while holding it.
+  // Guards programs_, data_, written_gradients_ and what was submitted. Nobody waits for the stream
+  // while holding it.
   mutable std::mutex mutex_;
   std::list<CompiledPtr> programs_;           // newest use first
   std::map<const Tensor*, TensorData> data_;  // what each bound tensor was last given
@@ -118,7 +179,12 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::map<const Tensor*, std::uint64_t> given_;
   std::uint64_t calls_ = 0;
   std::size_t library_bytes_ = 0;  // the process's growth while kernels were made
-  std::map<const Tensor*, std::size_t> staged_bytes_;  // copies of ours among them
+  std::map<const Tensor*, std::vector<StagedCopy>> staged_;  // copies of ours among them
+  // User gradients that were written since the last forward pass.
+  std::set<const Tensor*> written_gradients_;
+  // Micro-batches of the step being made: how many are summed, and their rows.
+  int summed_ = 0;
+  std::int64_t summed_rows_ = 0;
   // What later calls may build on, in order of submission.
   CompiledPtr submitted_forward_;
   CompiledPtr submitted_gradient_;
@@ -134,10 +200,15 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Eight bytes per number: float32, float64 or int64.
   alignas(64) std::byte step_block_[ir::kStepInputCount * 8] = {};
   std::int64_t forward_count_ = 0;
-  // What is readable now: results of the last forward, gradients of the last gradient call.
+  std::vector<GradientSum> sums_;
+  // What the programs' addresses point to, by the pass that reads it.
+  std::vector<BoundArray> forward_arrays_;
+  std::vector<BoundArray> gradient_arrays_;
+  // What is readable now: results of the last forward, gradients of the last gradient pass.
   CompiledPtr forward_;
   Run forward_run_ = Run::forward;
   CompiledPtr gradient_;
+  Run gradient_run_ = Run::gradient;
 };
 
 }  // namespace traingraph

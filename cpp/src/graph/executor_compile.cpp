@@ -7,6 +7,7 @@
 
 #include "graph/executor.h"
 #include "runtime/allocator.h"
+#include "runtime/layout_copy.h"
 
 namespace traingraph {
 
@@ -122,6 +123,7 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
     request.parameters.push_back(
         {store.layout_chosen || mode == Mode::inference, store.layout, lowered.slots[s].follows});
   }
+  if (graph_.links != nullptr) Stream::merge(stream_, graph_.links->stream);
   for (const auto& [tensor, gradient] : lowered.gradients) request.gradients.push_back(gradient);
 
   std::vector<ValueId> values;
@@ -159,8 +161,9 @@ void Executor::attach(CompiledGraph& graph) {
   for (std::size_t s = 0; s < graph.slots.size(); ++s) {
     const LoweredGraph::Slot& slot = graph.slots[s];
     ParameterState& store = *slot.tensor->state().parameter;
-    std::byte* address =
-        slot.buffer.empty() ? store.master.get() : slot_buffer(*slot.tensor, slot.buffer);
+    std::byte* address = slot.accumulates      ? sum_buffer(slot.tensor)
+                         : slot.buffer.empty() ? store.master.get()
+                                               : slot_buffer(*slot.tensor, slot.buffer);
     graph.program->bind(graph.slot_values[s], address);
     graph.stores.push_back(slot.buffer.empty() ? &store : nullptr);
     graph.slot_versions.push_back(store.version);
@@ -170,12 +173,33 @@ void Executor::attach(CompiledGraph& graph) {
     if (ops.values[v].source != ir::Source::step) continue;
     graph.program->bind(static_cast<ValueId>(v), step_block_ + ops.values[v].slot * 8);
   }
+  for (const GradientHandle& handle : graph_.gradient_handles) read_through(handle.gradient);
   for (const auto& [tensor, value] : graph.tensors) {
     auto* shared = const_cast<Tensor*>(tensor);
     if (shared->state().parameter == nullptr) shared->state().reader = weak_from_this();
   }
+  place_exchanges(graph);
   grow_arena(graph.program->arena_bytes());
   graph.program->bind_arena(arena_.get());
+}
+
+// The sum of a parameter's gradients, in the layout the parameter has now.
+std::byte* Executor::sum_buffer(const TensorPtr& tensor) {
+  const ParameterState& store = *tensor->state().parameter;
+  auto found = std::find_if(sums_.begin(), sums_.end(),
+                            [&](const GradientSum& sum) { return sum.tensor == tensor; });
+  if (found != sums_.end() && found->layout == store.layout) return found->buffer.get();
+  const std::shared_ptr<std::byte> buffer = backend_.allocate(store.bytes());
+  if (found == sums_.end()) {
+    sums_.push_back({tensor, store.layout, buffer});
+    return buffer.get();
+  }
+  if (buffer != nullptr) {
+    copy_between_layouts(store.type(), found->layout, found->buffer.get(), store.layout,
+                         buffer.get());
+  }
+  *found = {tensor, store.layout, buffer};
+  return buffer.get();
 }
 
 void Executor::grow_arena(std::size_t bytes) {
@@ -241,13 +265,20 @@ MemoryPlan Executor::memory_plan() const {
       plan.entries.push_back({op, "workspace", workspace});
     }
   }
-  for (const auto& [tensor, bytes] : staged_bytes_) {
-    plan.entries.push_back({tensor->label(), "staging", bytes});
-    plan.staging_bytes += bytes;
+  for (const auto& [tensor, copies] : staged_) {
+    for (const StagedCopy& copy : copies) {
+      plan.entries.push_back({tensor->label(), "staging", copy.bytes});
+      plan.staging_bytes += copy.bytes;
+    }
+  }
+  for (const CompiledGraph::Handed& handed : graph.handed) {
+    plan.entries.push_back({handed.tensor->label(), "exchange", handed.to->capacity});
+    plan.exchange_bytes += handed.to->capacity;
   }
   plan.arena_bytes = arena_needed_;
   plan.library_bytes = library_bytes_;
-  plan.total_bytes = plan.arena_bytes + plan.persistent_bytes + plan.staging_bytes;
+  plan.total_bytes =
+      plan.arena_bytes + plan.persistent_bytes + plan.staging_bytes + plan.exchange_bytes;
   return plan;
 }
 

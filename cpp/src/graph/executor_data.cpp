@@ -2,6 +2,7 @@
 #include "graph/executor_job.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include <traingraph/errors.h>
@@ -18,6 +19,10 @@ void Executor::bind_group(const NamedData& data, const NamedTensors& declared, c
                           const CompiledGraph& graph) {
   for (const auto& [name, array] : data) {
     const TensorPtr* tensor = find(declared, name);
+    if (tensor != nullptr && graph_.constants.contains(*tensor)) {
+      throw InvalidArgument(std::string("[execute] expected no data for ") + what + " '" + name +
+                            "': compile was told that it is constant");
+    }
     if (tensor == nullptr) {
       throw InvalidArgument(std::string("[execute] expected ") + what + " of " +
                             names_of(declared) + " but got '" + name + "'");
@@ -35,25 +40,63 @@ void Executor::bind_group(const NamedData& data, const NamedTensors& declared, c
         continue;
       }
       data_[slot.tensor.get()] = array;
-      staged_bytes_.erase(slot.tensor.get());
+      staged_.erase(slot.tensor.get());
     }
   }
 }
+
+namespace {
+
+BoundArray bound_array(ValueId value, const TensorData& data) {
+  return {value, static_cast<std::byte*>(data.bytes), data.owner};
+}
+
+template <class T>
+std::string first_not_finite(const TensorData& data) {
+  const T* values = static_cast<const T*>(data.bytes);
+  const std::size_t count = data.length / sizeof(T);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (std::isfinite(values[i])) continue;
+    return std::string(std::isnan(values[i]) ? "NaN" : "infinity") + " at element " +
+           std::to_string(i) + " of " + to_string(data.shape);
+  }
+  return "NaN or infinity";
+}
+
+std::string first_not_finite(const TensorData& data) {
+  return data.data_type == DataType::kFloat64 ? first_not_finite<double>(data)
+                                              : first_not_finite<float>(data);
+}
+
+}  // namespace
 
 void Executor::stage(const Tensor& tensor, const ir::Type& type, const TensorData& data) {
   const std::size_t bytes = ir::storage_bytes(type, {});
   TensorData copy = data;
   if (backend_.computes()) {
-    const std::shared_ptr<std::byte> memory = backend_.allocate(bytes);
+    const std::shared_ptr<std::byte> memory = staging_for(tensor, bytes);
     std::memcpy(memory.get(), data.bytes, bytes);
     copy.bytes = memory.get();
     copy.owner = memory;
-    staged_bytes_[&tensor] = bytes;
   }
   copy.length = bytes;
   copy.data_type = type.data_type;
   copy.shape = type.shape;
   data_[&tensor] = std::move(copy);
+}
+
+// Memory of an earlier copy that nothing reads any more, else new memory.
+std::shared_ptr<std::byte> Executor::staging_for(const Tensor& tensor, std::size_t bytes) {
+  data_.erase(&tensor);
+  std::vector<StagedCopy>& copies = staged_[&tensor];
+  std::erase_if(copies, [&](const StagedCopy& copy) {
+    return copy.memory.use_count() == 1 && copy.bytes != bytes;
+  });
+  for (const StagedCopy& copy : copies) {
+    if (copy.memory.use_count() == 1) return copy.memory;
+  }
+  copies.push_back({backend_.allocate(bytes), bytes});
+  return copies.back().memory;
 }
 
 void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
@@ -71,7 +114,11 @@ void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
       !skips && (job.run == Run::step || !graph_.training || !arguments.inputs.empty());
   std::string missing;
   for (const BoundSlot& slot : graph.bound) {
-    if (slot.value == kNone) continue;
+    if (slot.value == kNone || slot.is_gradient()) continue;
+    if (slot.from == BoundSlot::From::linked_value) {
+      bind_exchange(job, slot);
+      continue;
+    }
     auto found = data_.find(slot.tensor.get());
     if (found == data_.end() && slot.tensor->data().bytes != nullptr) {
       found = data_.emplace(slot.tensor.get(), slot.tensor->data()).first;
@@ -85,53 +132,70 @@ void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
     }
     // Data of an earlier call may be of another batch.
     check_data(slot, graph.program->graph.type(slot.value), found->second);
-    job.bound.emplace_back(slot.value, found->second);
+    job.bound.push_back(bound_array(slot.value, found->second));
   }
   if (!missing.empty()) {
     throw InvalidArgument("[execute] expected data for " + missing + " but none was given");
+  }
+  // A user gradient belongs to the forward pass before it.
+  written_gradients_.clear();
+  for (const GradientHandle& handle : graph_.user_gradients) {
+    handle.gradient->state().host_is_newer = false;
+  }
+}
+
+void Executor::bind_gradients(Job& job) {
+  const CompiledGraph& graph = *job.graph;
+  for (const BoundSlot& slot : graph.bound) {
+    if (slot.value == kNone || !slot.is_gradient()) continue;
+    if (slot.from == BoundSlot::From::linked_gradient) {
+      bind_exchange(job, slot);
+      continue;
+    }
+    const ir::Type& type = graph.program->graph.type(slot.value);
+    TensorState& tensor = slot.tensor->state();
+    if (tensor.host_is_newer) {
+      check_data(slot, type, tensor.data);
+      stage(*slot.tensor, type, tensor.data);
+      tensor.host_is_newer = false;
+      written_gradients_.insert(slot.tensor.get());
+    }
+    if (!written_gradients_.contains(slot.tensor.get())) {
+      throw InvalidArgument("[execute_gradient] expected " + slot.name +
+                            " to be written since the last execute_forward but it was not");
+    }
+    const TensorData& data = data_.at(slot.tensor.get());
+    check_data(slot, type, data);
+    job.bound.push_back(bound_array(slot.value, data));
   }
 }
 
 void Executor::bind_outputs(Job& job, const ExecutionArguments& arguments) const {
   for (const auto& [name, array] : arguments.outputs) {
     const TensorPtr* tensor = find(graph_.outputs, name);
-    if (tensor == nullptr) {
-      throw InvalidArgument("[execute] expected outputs of " + names_of(graph_.outputs) +
-                            " but got '" + name + "'");
+    const Tensor* of = tensor != nullptr ? graph_.differentiated(tensor->get()) : nullptr;
+    const bool written = of != nullptr ? runs_gradient(job.run) : runs_forward(job.run);
+    const bool trains = of == nullptr || job.graph->mode == Mode::training;
+    if (tensor == nullptr || !written || !trains) {
+      throw InvalidArgument("[execute] expected outputs of " + outputs_of(job) + " but got '" +
+                            name + "'");
     }
-    if (job.run == Run::gradient || job.run == Run::update) {
-      throw InvalidArgument("[execute] output '" + name + "' is written by the forward pass");
-    }
-    const ValueId value = job.graph->tensors.at(tensor->get());
+    const ValueId value =
+        of != nullptr ? job.graph->gradients.at(of) : job.graph->tensors.at(tensor->get());
     check_output(name, job.graph->program->graph.type(value), array);
     job.outputs.emplace_back(value, array);
   }
 }
 
-// Whether executions are fed this tensor.
-bool Executor::reads(const Tensor* tensor) const {
-  const auto feeds = [&](const BoundSlot& slot) { return slot.tensor.get() == tensor; };
-  return std::any_of(programs_.begin(), programs_.end(), [&](const CompiledPtr& program) {
-    return std::any_of(program->bound.begin(), program->bound.end(), feeds);
-  });
-}
-
-// Whether axis 0 of the tensor is the batch.
-bool Executor::declares(const Tensor* tensor) const {
-  for (const auto* group : {&graph_.inputs, &graph_.loss_labels, &graph_.loss_label_weights}) {
-    for (const auto& [name, declared] : *group) {
-      if (declared.get() == tensor) return true;
-    }
+std::string Executor::outputs_of(const Job& job) const {
+  NamedTensors written;
+  for (const auto& [name, tensor] : graph_.outputs) {
+    const bool gradient = graph_.differentiated(tensor.get()) != nullptr;
+    const bool runs = gradient ? runs_gradient(job.run) && job.graph->mode == Mode::training
+                               : runs_forward(job.run);
+    if (runs) written.emplace_back(name, tensor);
   }
-  return false;
-}
-
-void Executor::take_data(Executor& earlier) {
-  const std::scoped_lock lock(mutex_, earlier.mutex_);
-  data_ = earlier.data_;
-  staged_bytes_ = earlier.staged_bytes_;
-  given_ = earlier.given_;
-  calls_ = earlier.calls_;
+  return names_of(written);
 }
 
 void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch) {
@@ -142,19 +206,41 @@ void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int
       throw InvalidArgument("[bind_and_write_data] expected names of " + names_of(tensors) +
                             " but got '" + name + "'");
     }
-    BoundSlot slot{name, *tensor, kNone, 0};
-    ir::Type type{(*tensor)->descriptor().data_type, (*tensor)->descriptor().shape, false};
     const std::lock_guard lock(mutex_);
-    if (!reads(tensor->get())) {
-      throw InvalidArgument("[bind_and_write_data] expected an input of this graph but got '" +
-                            (*tensor)->label() + "' for '" + name +
-                            "'; a parameter is written by its tensor's own method");
-    }
-    if (batch != 0 && declares(tensor->get())) type.shape[0] = batch;
+    const BoundSlot slot{name, *tensor, kNone, 0};
+    ir::Type type{(*tensor)->descriptor().data_type, (*tensor)->descriptor().shape, false};
+    if (batch != 0 && has_batch(**tensor)) type.shape[0] = batch;
     check_data(slot, type, array);
     given_.erase(tensor->get());
     stage(**tensor, type, array);
+    written_gradients_.insert(tensor->get());
   }
+}
+
+void Executor::take_over(Executor& before) {
+  before.stream_->run([&] {
+    const std::lock_guard lock(before.mutex_);
+    data_ = std::move(before.data_);
+    staged_ = std::move(before.staged_);
+    given_ = std::move(before.given_);
+    calls_ = before.calls_;
+    forward_count_ = before.forward_count_;
+  });
+}
+
+// Whether axis 0 of what is bound to this tensor is the batch.
+bool Executor::has_batch(const Tensor& tensor) const {
+  for (const CompiledPtr& program : programs_) {
+    for (const BoundSlot& slot : program->bound) {
+      if (slot.tensor.get() == &tensor && slot.value != kNone) {
+        return program->program->graph.type(slot.value).batched;
+      }
+    }
+  }
+  throw InvalidArgument(
+      "[bind_and_write_data] expected an input, label or user gradient of this "
+      "graph but got tensor '" +
+      tensor.label() + "'");
 }
 
 TensorData Executor::copy_out(const CompiledGraph& graph, Run run, ValueId value) const {
@@ -184,7 +270,8 @@ void Executor::deliver(const Job& job) {
     copy_between_layouts(ops.type(value), ops.value(value).layout, from, {},
                          static_cast<std::byte*>(data.bytes));
   }
-  if (job.run == Run::gradient || job.run == Run::update) return;
+  write_exchanges(job);
+  if (!runs_forward(job.run)) return;
   job.state->result = copy_out(graph, job.run, graph.result);
   if (!job.handler) return;
   // The handler may read the result tensor's host copy; a smaller batch fills its first rows.
@@ -200,38 +287,86 @@ void Executor::deliver(const Job& job) {
 
 void Executor::read(const Tensor& tensor, void* bytes, std::size_t length) {
   stream_->run([&] {
-    const std::string subject = "[tensor '" + tensor.label() + "'] ";
-    if (forward_ == nullptr) {
-      throw InvalidArgument(subject + "no forward pass has computed it, or its memory was reused");
-    }
-    const auto found = forward_->tensors.find(&tensor);
-    const bool known = found != forward_->tensors.end() && found->second != kNone;
-    const ir::Graph& ops = forward_->program->graph;
-    const bool bound = known && ops.value(found->second).source != ir::Source::node;
-    if (!known || (!bound && !ops.value(found->second).keep)) {
-      throw InvalidArgument(subject +
-                            "is not readable: its memory is reused; declare it with add_outputs");
-    }
-    const TensorData data = copy_out(*forward_, forward_run_, found->second);
+    const Tensor* of = graph_.differentiated(&tensor);
+    const TensorData data = of != nullptr ? kept_gradient(*of) : kept_result(tensor);
     std::memcpy(bytes, data.bytes, std::min(length, data.length));
   });
 }
 
-TensorData Executor::gradient(const Tensor& parameter) const {
+TensorData Executor::kept_result(const Tensor& tensor) const {
+  const std::string subject = "[tensor '" + tensor.label() + "'] ";
+  if (forward_ == nullptr) {
+    throw InvalidArgument(subject + "no forward pass has computed it, or its memory was reused");
+  }
+  const auto found = forward_->tensors.find(&tensor);
+  const bool known = found != forward_->tensors.end() && found->second != kNone;
+  const ir::Graph& ops = forward_->program->graph;
+  const bool bound = known && ops.value(found->second).source != ir::Source::node;
+  if (!known || (!bound && !ops.value(found->second).keep)) {
+    throw InvalidArgument(subject +
+                          "is not readable: its memory is reused; declare it with add_outputs");
+  }
+  return copy_out(*forward_, forward_run_, found->second);
+}
+
+TensorData Executor::kept_gradient(const Tensor& of) const {
+  const std::string subject = "[gradient of '" + of.label() + "'] ";
+  if (gradient_ == nullptr) {
+    throw InvalidArgument(subject + "expected a gradient pass before reading it");
+  }
+  const auto found = gradient_->gradients.find(&of);
+  if (found == gradient_->gradients.end() || found->second == kNone) {
+    throw InvalidArgument(
+        subject +
+        "is not computed: the parameter is frozen, nothing flows there, or it was not asked for "
+        "(gradients of inputs need COMPUTE_ALL_GRADIENTS, others add_outputs)");
+  }
+  const ir::Value& value = gradient_->program->graph.value(found->second);
+  if (gradient_run_ == Run::step && !value.keep && value.writes == kNone) {
+    throw InvalidArgument(subject +
+                          "is not readable after a full execute: its memory is reused; use "
+                          "execute_gradient or declare it with add_outputs");
+  }
+  return copy_out(*gradient_, gradient_run_, found->second);
+}
+
+TensorData Executor::gradient(const Tensor& tensor) const {
   TensorData result;
-  stream_->run([&] {
-    const std::string subject = "[gradient of '" + parameter.label() + "'] ";
-    if (gradient_ == nullptr) {
-      throw InvalidArgument(subject + "expected a separate execute_gradient before reading it");
-    }
-    const auto found = gradient_->gradients.find(&parameter);
-    if (found == gradient_->gradients.end() || found->second == kNone) {
-      throw InvalidArgument(subject + "is not computed: the parameter is frozen or nothing flows");
-    }
-    result = copy_out(*gradient_, Run::gradient, found->second);
-    result.shape = parameter.descriptor().shape;
-  });
+  stream_->run([&] { result = kept_gradient(tensor); });
+  if (element_count(result.shape) == element_count(tensor.descriptor().shape)) {
+    result.shape = tensor.descriptor().shape;
+  }
   return result;
+}
+
+void Executor::read_through(const TensorPtr& gradient) {
+  gradient->state().reader = weak_from_this();
+  gradient->state().device = graph_.device;
+}
+
+void Executor::raise_not_finite(const Job& job, ValueId value) const {
+  const CompiledGraph& graph = *job.graph;
+  const ir::Graph& ops = graph.program->graph;
+  std::string name = "a value inside it";
+  for (const auto& [tensor, id] : graph.tensors) {
+    if (id == value) name = "tensor '" + tensor->label() + "'";
+  }
+  for (const auto& [tensor, id] : graph.gradients) {
+    if (id == value) name = "the gradient of tensor '" + tensor->label() + "'";
+  }
+  for (const BoundSlot& slot : graph.bound) {
+    if (slot.value == value) name = "'" + slot.name + "', as it was given,";
+  }
+  const ir::NodeId producer = ops.value(value).producer;
+  std::string where;
+  ir::Phase phase = runs_forward(job.run) ? ir::Phase::forward : ir::Phase::gradient;
+  if (producer != kNone) {
+    where = ir::where(ops, ops.node(producer));
+    phase = ops.node(producer).phase;
+  }
+  throw NumericError("[check_numerics] expected finite numbers but " + name + " has " +
+                     first_not_finite(copy_out(graph, job.run, value)) + where + " in the " +
+                     ir::name(phase) + " phase of step " + std::to_string(forward_count_));
 }
 
 void Executor::synchronize_parameters() {

@@ -11,12 +11,18 @@ namespace traingraph {
 struct Executor::Job {
   CompiledPtr graph;
   Run run = Run::forward;
-  std::vector<std::pair<ir::ValueId, TensorData>> bound;
+  std::vector<BoundArray> bound;
   std::vector<std::pair<ir::ValueId, TensorData>> outputs;
   bool sets_rates = false;
   double learning_rate = 0;
   double corrected_learning_rate = 0;
+  // The first forward pass of a step draws new random numbers; micro-batches share them.
+  bool starts_step = true;
+  bool accumulates = false;
+  std::int64_t first_row = 0;
   bool timed = false;
+  bool profiled = false;
+  bool checked = false;
   CompletionHandler handler;
   std::shared_ptr<ExecutionState> state;
 };

@@ -8,6 +8,7 @@
 
 #include "graph/executor.h"
 #include "graph/graph_state.h"
+#include "graph/link_set.h"
 #include "layers/emitter.h"
 
 namespace traingraph {
@@ -86,6 +87,57 @@ const NodeRecord* GraphState::producer(const Tensor* tensor) const {
   return nullptr;
 }
 
+Executor& GraphState::compiled_executor(const char* call) const {
+  if (executor == nullptr) {
+    throw InvalidArgument(std::string("[") + call +
+                          "] expected a compiled graph; call compile first");
+  }
+  return *executor;
+}
+
+Executor& GraphState::current_executor(const char* call) {
+  Executor& before = compiled_executor(call);
+  if (before.built_for() == all_changes()) return before;
+  auto renewed = std::make_shared<Executor>(*this, backend_named(device->backend()));
+  renewed->prepare();
+  renewed->take_over(before);
+  executor = std::move(renewed);
+  return *executor;
+}
+
+bool GraphState::reads(const Tensor* tensor) const {
+  auto used = [&](const GraphState& state) {
+    return std::any_of(state.nodes.begin(), state.nodes.end(), [&](const NodeRecord& node) {
+      return std::any_of(node.sources.begin(), node.sources.end(),
+                         [&](const TensorPtr& source) { return source.get() == tensor; });
+    });
+  };
+  return used(*this) || std::any_of(graphs.begin(), graphs.end(),
+                                    [&](const GraphPtr& graph) { return used(graph->state()); });
+}
+
+bool GraphState::knows(const Tensor* tensor) const {
+  if (producer(tensor) != nullptr || reads(tensor)) return true;
+  for (const NodeRecord& node : ordered_nodes()) {
+    for (const TensorParameter* parameter : node.layer->parameters()) {
+      if (parameter->tensor.get() == tensor) return true;
+    }
+  }
+  for (const auto* group : {&inputs, &loss_labels, &loss_label_weights}) {
+    for (const auto& [name, declared] : *group) {
+      if (declared.get() == tensor) return true;
+    }
+  }
+  return false;
+}
+
+const Tensor* GraphState::differentiated(const Tensor* gradient) const {
+  for (const GradientHandle& handle : gradient_handles) {
+    if (handle.gradient.get() == gradient) return handle.of.get();
+  }
+  return nullptr;
+}
+
 std::vector<NodeRecord> GraphState::ordered_nodes() const {
   std::vector<const NodeRecord*> open;
   for (const GraphPtr& graph : graphs) {
@@ -121,8 +173,14 @@ std::vector<NodeRecord> GraphState::ordered_nodes() const {
 }
 
 std::uint64_t GraphState::all_changes() const {
-  std::uint64_t sum = changes;
-  for (const GraphPtr& graph : graphs) sum += graph->state().changes;
+  auto own = [](const GraphState& state) {
+    std::uint64_t sum = state.changes;
+    for (const GraphPtr& graph : state.graphs) sum += graph->state().changes;
+    return sum;
+  };
+  if (links == nullptr) return own(*this);
+  std::uint64_t sum = 0;
+  for (const auto& member : links->states()) sum += own(*member);
   return sum;
 }
 
@@ -203,7 +261,7 @@ std::vector<TensorPtr> Graph::result_tensors(const LayerPtr& layer) const {
 
 void Graph::bind_and_write_data(const NamedData& data, const NamedTensors& tensors,
                                 std::int64_t batch_size) {
-  current_executor(*state_, "bind_and_write_data").bind(data, tensors, batch_size);
+  state_->current_executor("bind_and_write_data").bind(data, tensors, batch_size);
 }
 
 TensorPtr sequential(Graph& graph, TensorPtr x, const std::vector<LayerPtr>& layers) {

@@ -11,6 +11,7 @@
 namespace traingraph {
 
 class Executor;
+struct LinkSet;
 
 // One use of a layer.
 struct NodeRecord {
@@ -18,6 +19,11 @@ struct NodeRecord {
   std::vector<TensorPtr> sources;
   std::vector<TensorPtr> results;
   bool disable_update = false;
+};
+
+struct GradientHandle {
+  TensorPtr of;
+  TensorPtr gradient;
 };
 
 // Everything behind a graph's handle. What only executable graphs have stands below.
@@ -35,14 +41,20 @@ struct GraphState {
   NamedTensors loss_label_weights;
   NamedTensors outputs;
   std::set<TensorPtr> stopped;
+  // Handles of gradients that were asked for, and slots for gradients made outside.
+  std::vector<GradientHandle> gradient_handles;
+  std::vector<GradientHandle> user_gradients;
   std::vector<TensorParameter> tensor_parameters;
+  std::set<TensorPtr> constants;   // of the last compile
+  std::shared_ptr<LinkSet> links;  // null: linked with nothing
+  int micro_batches = 1;           // executions that make one step
   CompilationOptions options = CompilationOptions::kNone;
   std::optional<Device> device;
   std::shared_ptr<Executor> executor;
   // Counts what changes the meaning of compiled programs: nodes, declarations, the optimizer.
   std::uint64_t changes = 0;
 
-  // Own changes and those of the graph objects.
+  // Own changes and those of the graph objects and of linked graphs.
   std::uint64_t all_changes() const;
 
   // Own nodes and those of the graph objects, so that every source is computed before its reader.
@@ -51,14 +63,20 @@ struct GraphState {
   void compiled_for(const Device& target);
   // By tensor identity; null when no node of this graph computes it.
   const NodeRecord* producer(const Tensor* tensor) const;
+  // Raises InvalidArgument naming the call before the first compile.
+  Executor& compiled_executor(const char* call) const;
+  // The same, after compiling again if something was added since.
+  Executor& current_executor(const char* call);
+  // Whether a node reads or computes it, or it is declared, or a layer's parameter.
+  bool knows(const Tensor* tensor) const;
+  // Whether a node reads it.
+  bool reads(const Tensor* tensor) const;
+  // What a gradient handle is the gradient of; null for other tensors.
+  const Tensor* differentiated(const Tensor* gradient) const;
 };
 
 // A NamedTensors entry by name; null without one.
 const TensorPtr* find(const NamedTensors& tensors, const std::string& name);
-
-// The graph's programs, compiled again if something was added since compile; what was bound stays.
-// Raises InvalidArgument naming the call before the first compile.
-Executor& current_executor(GraphState& state, const char* call);
 
 // What Graph::node does: shape rules run on a scratch lowering, so that mistakes show at once.
 std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<TensorPtr>& sources);

@@ -7,7 +7,9 @@
 
 #include <traingraph/errors.h>
 
-#include "optimizers/update_emitter.h"
+#include "graph/fold_constants.h"
+#include "graph/link_set.h"
+#include "graph/training_lowering.h"
 #include "runtime/parameter_store.h"
 
 namespace traingraph {
@@ -20,6 +22,7 @@ class Writer {
  public:
   Writer(const GraphState& state, std::int64_t batch, Mode mode) : state_(state) {
     out_.lowering.training = mode == Mode::training;
+    out_.lowering.micro_batched = state.micro_batches > 1;
     out_.lowering.declared_batch = declared_batch(state);
     out_.lowering.batch = batch != 0 ? batch : out_.lowering.declared_batch;
     nodes_ = state.ordered_nodes();
@@ -31,7 +34,9 @@ class Writer {
 
   LoweredGraph write() {
     for (const auto* group : {&state_.inputs, &state_.loss_labels, &state_.loss_label_weights}) {
-      for (const auto& [name, tensor] : *group) bind(name, tensor, true);
+      for (const auto& [name, tensor] : *group) {
+        if (!state_.constants.contains(tensor)) bind(name, tensor, true);
+      }
     }
     for (const NodeRecord& node : nodes_) emit(*node.layer, node.sources, &node.results);
     check_declared();
@@ -40,11 +45,12 @@ class Writer {
     if (state_.loss_layer != nullptr && !state_.loss_labels.empty()) add_loss();
     out_.result = out_.tensors.at(out_.result_tensor.get());
     mark_readable();
-    if (out_.lowering.training) add_training();
+    if (out_.lowering.training) add_training(state_, nodes_, out_);
     for (std::size_t s = 0; s < out_.lowering.parameters.size(); ++s) {
       if (s >= out_.slots.size()) out_.slots.push_back({out_.lowering.parameters[s], "", kNone});
     }
     find_classes();
+    if (!state_.constants.empty()) fold_constants(state_, out_);
     return std::move(out_);
   }
 
@@ -95,10 +101,17 @@ class Writer {
     const auto found = out_.tensors.find(tensor.get());
     if (found != out_.tensors.end()) return found->second;
     // A tensor with data that nobody declared is a constant of the graph, or a trained input.
-    const bool held = tensor->state().parameter != nullptr || tensor->data().bytes != nullptr;
+    const bool held = tensor->state().parameter != nullptr || tensor->data().bytes != nullptr ||
+                      state_.constants.contains(tensor);
     if (held || is_tensor_parameter(tensor.get())) {
       const ValueId value = out_.lowering.parameter(tensor, tensor->descriptor().shape);
       out_.tensors.emplace(tensor.get(), value);
+      return value;
+    }
+    if (state_.links != nullptr && state_.links->imports(state_, tensor.get())) {
+      const std::int64_t extent = tensor->descriptor().shape[0];
+      const ValueId value = bind(tensor->label(), tensor, extent == out_.lowering.declared_batch);
+      out_.bound.back().from = BoundSlot::From::linked_value;
       return value;
     }
     return bind(tensor->label(), tensor, false);
@@ -115,7 +128,8 @@ class Writer {
     }
     const auto* loss = dynamic_cast<const Loss*>(&layer);
     if (loss != nullptr) {
-      losses_.push_back(emitter.results.front());
+      out_.losses.push_back(
+          {emitter.results.front(), loss->descriptor().reduction == ReductionType::kMean});
       loss_sources_.push_back(sources.front().get());
       out_.result_tensor = results->front();
     }
@@ -125,6 +139,7 @@ class Writer {
   void check_declared() const {
     for (const auto* group : {&state_.inputs, &state_.loss_labels, &state_.loss_label_weights}) {
       for (const auto& [name, tensor] : *group) {
+        if (state_.constants.contains(tensor)) continue;
         if (!out_.lowering.parameter_values.contains(tensor.get())) continue;
         throw InvalidArgument("[add_inputs] expected tensors that no layer holds but got '" +
                               tensor->label() + "' for '" + name + "'");
@@ -178,6 +193,18 @@ class Writer {
     state.data = {};
   }
 
+  // What linked graphs read of this one.
+  std::vector<TensorPtr> exported() const {
+    std::vector<TensorPtr> result;
+    if (state_.links == nullptr) return result;
+    for (const NodeRecord& node : nodes_) {
+      for (const TensorPtr& tensor : node.results) {
+        if (!state_.links->readers(state_, tensor.get(), false).empty()) result.push_back(tensor);
+      }
+    }
+    return result;
+  }
+
   // What stays readable until the next forward: results nobody reads, sources of losses, declared
   // outputs, and layers under debugging.
   void mark_readable() {
@@ -198,107 +225,15 @@ class Writer {
     }
     for (const Tensor* tensor : loss_sources_) keep(tensor);
     for (const auto& [name, tensor] : state_.outputs) {
+      if (state_.differentiated(tensor.get()) != nullptr) continue;  // by add_training
       if (!out_.tensors.contains(tensor.get())) {
         throw InvalidArgument("[compile] output '" + name + "' is no tensor of this graph");
       }
       keep(tensor.get());
     }
+    for (const GradientHandle& handle : state_.user_gradients) keep(handle.of.get());
+    for (const TensorPtr& tensor : exported()) keep(tensor.get());
     keep(out_.result_tensor.get());
-  }
-
-  struct Trained {
-    TensorPtr tensor;
-    bool updatable;
-  };
-
-  // Parameters in the order of their first use, each once.
-  std::vector<Trained> trained() const {
-    std::vector<Trained> result;
-    auto add = [&](const TensorPtr& tensor, bool updatable) {
-      for (Trained& known : result) {
-        if (known.tensor != tensor) continue;
-        known.updatable = known.updatable && updatable;
-        return;
-      }
-      result.push_back({tensor, updatable});
-    };
-    for (const NodeRecord& node : nodes_) {
-      for (const TensorParameter* parameter : node.layer->parameters()) {
-        add(parameter->tensor, parameter->is_updatable && !node.disable_update);
-      }
-    }
-    for (const TensorParameter& p : state_.tensor_parameters) add(p.tensor, p.is_updatable);
-    return result;
-  }
-
-  // What is trained has to be read by a layer and must not be fed.
-  void check_tensor_parameters() const {
-    for (const TensorParameter& p : state_.tensor_parameters) {
-      const auto found = out_.tensors.find(p.tensor.get());
-      const bool held = out_.lowering.parameter_values.contains(p.tensor.get());
-      if (held) continue;
-      throw InvalidArgument("[set_training_tensor_parameters] tensor '" + p.tensor->label() +
-                            "' cannot be trained: " +
-                            (found != out_.tensors.end()
-                                 ? "it is declared by add_inputs or computed"
-                                 : "no layer reads it"));
-    }
-  }
-
-  void add_training() {
-    check_tensor_parameters();
-    std::vector<TensorPtr> tensors;
-    std::vector<ValueId> wanted;
-    for (const Trained& parameter : trained()) {
-      const auto found = out_.lowering.parameter_values.find(parameter.tensor.get());
-      if (!parameter.updatable || found == out_.lowering.parameter_values.end()) continue;
-      tensors.push_back(parameter.tensor);
-      wanted.push_back(found->second);
-    }
-    std::vector<bool> stopped(graph().values.size(), false);
-    for (const TensorPtr& tensor : state_.stopped) {
-      const auto found = out_.tensors.find(tensor.get());
-      if (found == out_.tensors.end()) {
-        throw InvalidArgument("[stop_gradient] expected tensors of this graph but got '" +
-                              tensor->label() + "'");
-      }
-      stopped[static_cast<std::size_t>(found->second)] = true;
-    }
-    std::vector<passes::Seed> seeds;
-    graph().phase = ir::Phase::gradient;
-    for (ValueId loss : losses_) {
-      seeds.push_back({loss, ops::filled(graph(), graph().type(loss), 1)});
-    }
-    const std::vector<ValueId> gradients = passes::autodiff(graph(), seeds, wanted, stopped);
-    for (std::size_t k = 0; k < tensors.size(); ++k) {
-      if (gradients[k] != kNone) out_.gradients.emplace(tensors[k].get(), gradients[k]);
-    }
-    for (const TensorPtr& tensor : out_.lowering.parameters)
-      out_.slots.push_back({tensor, "", kNone});
-    if (state_.optimizer != nullptr) add_updates(tensors);
-    if (state_.optimizer == nullptr) {
-      for (const auto& [tensor, gradient] : out_.gradients) graph().value(gradient).keep = true;
-    }
-  }
-
-  void add_updates(const std::vector<TensorPtr>& tensors) {
-    std::vector<UpdateTarget> targets;
-    for (const TensorPtr& tensor : tensors) {
-      const auto gradient = out_.gradients.find(tensor.get());
-      if (gradient == out_.gradients.end()) continue;
-      const ValueId value = out_.lowering.parameter_values.at(tensor.get());
-      UpdateTarget target{value, gradient->second, {}};
-      for (const std::string& buffer : state_.optimizer->slots()) {
-        const int slot = static_cast<int>(out_.slots.size());
-        target.slots.push_back(graph().add_source(ir::Source::parameter, slot, graph().type(value),
-                                                  tensor->label() + "." + buffer));
-        out_.slots.push_back({tensor, buffer, graph().value(value).slot});
-      }
-      targets.push_back(std::move(target));
-    }
-    emit_updates(graph(), *state_.optimizer, targets,
-                 out_.lowering.step(ir::StepInput::learning_rate),
-                 out_.lowering.step(ir::StepInput::corrected_learning_rate));
   }
 
   // Bound integer labels are checked against their class count before they reach a kernel.
@@ -320,7 +255,6 @@ class Writer {
   const GraphState& state_;
   std::vector<NodeRecord> nodes_;
   LoweredGraph out_;
-  std::vector<ValueId> losses_;
   std::vector<const Tensor*> loss_sources_;
 };
 
@@ -330,9 +264,18 @@ std::int64_t declared_batch(const GraphState& state) {
   std::int64_t batch = 0;
   for (const auto* group : {&state.inputs, &state.loss_labels, &state.loss_label_weights}) {
     for (const auto& [name, tensor] : *group) {
+      if (state.constants.contains(tensor)) continue;
       const std::int64_t extent = tensor->descriptor().shape[0];
       if (batch == 0) batch = extent;
       if (extent != batch) return 0;
+    }
+  }
+  if (state.links == nullptr) return batch;
+  for (const NodeRecord& node : state.ordered_nodes()) {
+    for (const TensorPtr& tensor : node.sources) {
+      if (!state.links->imports(state, tensor.get())) continue;
+      const std::int64_t extent = tensor->descriptor().shape[0];
+      if (batch == 0) batch = extent;
     }
   }
   return batch;

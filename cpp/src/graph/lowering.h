@@ -16,6 +16,12 @@ struct BoundSlot {
   TensorPtr tensor;
   ir::ValueId value = ir::kNone;
   std::int64_t classes = 0;
+  // Who writes it. Gradients are read by the gradient pass, the rest by the forward pass.
+  enum class From { caller, user_gradient, linked_value, linked_gradient };
+  From from = From::caller;
+  std::uint64_t linked_graph = 0;  // of a linked gradient: the number of the graph it comes from
+
+  bool is_gradient() const { return from == From::user_gradient || from == From::linked_gradient; }
 };
 
 // A graph written as ops for one batch size and mode, with gradient and update.
@@ -25,12 +31,20 @@ struct LoweredGraph {
   std::map<const Tensor*, ir::ValueId> tensors;  // every tensor of the graph
   ir::ValueId result = ir::kNone;                // the loss, else the last result
   TensorPtr result_tensor;
-  std::map<const Tensor*, ir::ValueId> gradients;  // of updatable parameters
-  // By parameter slot: the tensor, and for optimizer buffers the name and the parameter's slot.
+  struct Loss {
+    ir::ValueId value;
+    bool is_mean;
+  };
+  std::vector<Loss> losses;
+  // Of updatable parameters and of every other tensor whose gradient is to be read.
+  std::map<const Tensor*, ir::ValueId> gradients;
+  // By parameter slot: the tensor, and for buffers beside it the name and the parameter's slot.
   struct Slot {
     TensorPtr tensor;
     std::string buffer;
     int follows = ir::kNone;
+    // A sum of gradients, which belongs to this graph; moments belong to the tensor.
+    bool accumulates = false;
   };
   std::vector<Slot> slots;
 };
@@ -40,7 +54,8 @@ enum class Mode { training, inference };
 // batch 0: the tensors' own. Raises typed errors that name layer and tensor.
 LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode);
 
-// Axis 0 of the declared inputs; 0 when they have none in common.
+// Axis 0 of the declared inputs and of what linked graphs hand over; 0 when they have none in
+// common.
 std::int64_t declared_batch(const GraphState& state);
 
 }  // namespace traingraph

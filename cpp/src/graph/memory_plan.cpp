@@ -18,6 +18,7 @@ std::string MemoryPlan::to_string() const {
   line("arena", "shared", arena_bytes);
   line("persistent", "sum", persistent_bytes);
   line("staging", "sum", staging_bytes);
+  line("exchange", "sum", exchange_bytes);
   line("total", "asked for", total_bytes);
   line("libraries", "held", library_bytes);
   return text.str();

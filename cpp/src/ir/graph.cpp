@@ -9,7 +9,8 @@ constexpr const char* kOpNames[] = {
 #undef TRAINGRAPH_OP
 };
 constexpr const char* kPhaseNames[] = {"forward", "gradient", "update"};
-constexpr const char* kStepInputNames[] = {"learning_rate", "corrected_learning_rate", "counter"};
+constexpr const char* kStepInputNames[kStepInputCount] = {
+    "learning_rate", "corrected_learning_rate", "counter", "accumulates", "first_row"};
 
 }  // namespace
 

@@ -38,13 +38,15 @@ enum class Source : std::uint8_t {
 };
 
 // The numbers that change between two steps without compiling again: float scalars of the
-// program's type, except `counter` (int64), which numbers the forward passes.
+// program's type, except the int64 numbers `counter` and `first_row`.
 enum class StepInput : std::uint8_t {
   learning_rate,
   corrected_learning_rate,  // with the optimizer's bias correction
-  counter,
+  counter,                  // of forward passes; one for all micro-batches of a group
+  accumulates,              // 1: this micro-batch adds to the sum of gradients; 0: it starts one
+  first_row,                // of this micro-batch in its group
 };
-inline constexpr int kStepInputCount = 3;
+inline constexpr int kStepInputCount = 5;
 const char* name(StepInput input);
 
 struct Value {

@@ -29,8 +29,11 @@ void Dropout::emit(Emitter& e) const {
     return;
   }
   const ir::DropoutAttributes attributes{static_cast<double>(rate_), e.seed(seed_)};
-  const ir::ValueId step = e.lowering.step(ir::StepInput::counter);
-  e.result(ops::apply1(e.graph, ir::Op::dropout, attributes, {e.sources[0], step}));
+  std::vector<ir::ValueId> inputs{e.sources[0], e.lowering.step(ir::StepInput::counter)};
+  if (e.lowering.micro_batched && e.type(0).batched) {
+    inputs.push_back(e.lowering.step(ir::StepInput::first_row));
+  }
+  e.result(ops::apply1(e.graph, ir::Op::dropout, attributes, std::move(inputs)));
 }
 
 }  // namespace traingraph

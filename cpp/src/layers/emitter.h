@@ -20,6 +20,8 @@ struct Lowering {
   // Axis 0 of declared inputs: what their tensors say, and what this lowering is for.
   std::int64_t declared_batch = 0;
   std::int64_t batch = 0;
+  // Several forward passes make one step; each needs to know its rows among all of them.
+  bool micro_batched = false;
   std::vector<TensorPtr> parameters;  // by slot
   std::map<const Tensor*, ir::ValueId> parameter_values;
   std::map<ir::StepInput, ir::ValueId> step_values;

@@ -127,10 +127,13 @@ void emit_updates(ir::Graph& graph, const Optimizer& optimizer,
                   const std::vector<UpdateTarget>& targets, ValueId learning_rate,
                   ValueId corrected_learning_rate) {
   graph.phase = ir::Phase::update;
+  graph.layer = ir::kNone;
   const ValueId scale = global_scale(graph, optimizer.descriptor(), targets);
   for (const UpdateTarget& target : targets) {
+    graph.layer = target.layer;
     UpdateWriter::write(graph, optimizer, target, learning_rate, corrected_learning_rate, scale);
   }
+  graph.layer = ir::kNone;
 }
 
 }  // namespace traingraph

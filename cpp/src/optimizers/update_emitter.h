@@ -47,11 +47,13 @@ class UpdateEmitter {
   std::map<std::string, int> new_slots_;
 };
 
-// One parameter of an update: its value, its gradient, its slots (in the optimizer's order).
+// One parameter of an update: its value, its gradient, its slots (in the optimizer's order), and
+// the layer that the update is counted for.
 struct UpdateTarget {
   ir::ValueId parameter;
   ir::ValueId gradient;
   std::vector<ir::ValueId> slots;
+  int layer = ir::kNone;
 };
 
 // Appends the update ops of all parameters: clip, rescale, regularize, update.

@@ -13,12 +13,22 @@ bool is_update(const ir::Graph& graph, NodeId id) {
   return graph.node(id).phase == ir::Phase::update;
 }
 
+// Replaces bytes of a parameter, and no op reads what it gives.
+bool writes_unread(const ir::Graph& graph, NodeId id,
+                   const std::vector<std::vector<NodeId>>& readers) {
+  const std::vector<ValueId>& outputs = graph.node(id).outputs;
+  return std::all_of(outputs.begin(), outputs.end(), [&](ValueId output) {
+    return graph.value(output).writes != kNone && readers[static_cast<std::size_t>(output)].empty();
+  });
+}
+
 // A view has no kernel: its result is its source's bytes.
 bool is_view(const ir::Node& node) { return node.op == ir::Op::reshape; }
 
 }  // namespace
 
 Schedule schedule(const ir::Graph& graph, bool split) {
+  const auto readers = ir::consumers(graph);
   Schedule result;
   std::vector<NodeId> updates;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -31,6 +41,12 @@ Schedule schedule(const ir::Graph& graph, bool split) {
     result.order.push_back(id);
     if (graph.node(id).phase == ir::Phase::forward) result.forward_end = result.order.size();
   }
+  // In separate calls running statistics change when the rest of the pass is done, so that a pass
+  // that is stopped leaves them as they were.
+  const auto forward_end =
+      result.order.begin() + static_cast<std::ptrdiff_t>(split ? result.forward_end : 0);
+  std::stable_partition(result.order.begin(), forward_end,
+                        [&](NodeId id) { return !writes_unread(graph, id, readers); });
   result.gradient_end = result.order.size();
   if (split) {
     result.order.insert(result.order.end(), updates.begin(), updates.end());
@@ -43,7 +59,6 @@ Schedule schedule(const ir::Graph& graph, bool split) {
   for (std::size_t k = 0; k < result.order.size(); ++k) {
     position[static_cast<std::size_t>(result.order[k])] = k + 1;
   }
-  const auto readers = ir::consumers(graph);
   std::vector<std::pair<std::size_t, NodeId>> placed;
   for (std::size_t k = 0; k < result.order.size(); ++k) placed.emplace_back(k + 1, result.order[k]);
   auto root_position = [&](ValueId value) -> std::size_t {

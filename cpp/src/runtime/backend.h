@@ -18,6 +18,8 @@ class Executable {
   // Runs these nodes in this order. `seconds` (may be null) receives each node's time.
   virtual void run(const ir::NodeId* order, std::size_t count, Pointers pointers,
                    double* seconds) = 0;
+  // Whether these bytes of a float value are free of NaN and infinity.
+  virtual bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const = 0;
 };
 
 // Devices, memory and kernels of one kind.

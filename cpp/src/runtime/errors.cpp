@@ -10,6 +10,7 @@ DataTypeError::~DataTypeError() = default;
 Unsupported::~Unsupported() = default;
 OutOfMemory::~OutOfMemory() = default;
 DeviceError::~DeviceError() = default;
+NumericError::~NumericError() = default;
 InternalError::~InternalError() = default;
 
 }  // namespace traingraph

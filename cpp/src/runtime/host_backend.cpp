@@ -1,6 +1,8 @@
 #include "runtime/host_backend.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 
 #include <traingraph/errors.h>
@@ -10,6 +12,23 @@
 
 namespace traingraph {
 namespace {
+
+// NaN and infinity are what has every bit of the exponent set.
+template <class Bits>
+bool all_finite_bits(const std::byte* bytes, std::size_t length, Bits exponent) {
+  const Bits one = exponent & (~exponent + 1);
+  const Bits carry = exponent + one;  // the sign bit: nothing else can reach it
+  constexpr std::size_t kPart = 4096;
+  const std::size_t count = length / sizeof(Bits);
+  const Bits* values = reinterpret_cast<const Bits*>(bytes);
+  for (std::size_t first = 0; first < count; first += kPart) {
+    const std::size_t last = std::min(count, first + kPart);
+    Bits carried = 0;
+    for (std::size_t i = first; i < last; ++i) carried |= (values[i] & exponent) + one;
+    if ((carried & carry) != 0) return false;
+  }
+  return true;
+}
 
 class KernelList final : public Executable {
  public:
@@ -35,6 +54,13 @@ class KernelList final : public Executable {
       kernels_[static_cast<std::size_t>(order[k])]->run(pointers);
       seconds[order[k]] = std::chrono::duration<double>(Clock::now() - start).count();
     }
+  }
+
+  bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const override {
+    if (type == DataType::kFloat32) {
+      return all_finite_bits<std::uint32_t>(bytes, length, 0x7f800000u);
+    }
+    return all_finite_bits<std::uint64_t>(bytes, length, 0x7ff0000000000000ull);
   }
 
  private:

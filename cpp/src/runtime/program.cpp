@@ -5,7 +5,25 @@
 namespace traingraph {
 
 using ir::kNone;
+using ir::NodeId;
 using ir::ValueId;
+
+namespace {
+
+bool only_moves(ir::Op op) {
+  switch (op) {
+    case ir::Op::reshape:
+    case ir::Op::transpose:
+    case ir::Op::concatenate:
+    case ir::Op::slice:
+    case ir::Op::reorder:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 Program::Program(ir::Graph graph_in, std::unique_ptr<Executable> executable_in)
     : graph(std::move(graph_in)), executable(std::move(executable_in)) {
@@ -59,30 +77,78 @@ void Program::bind(ValueId source, std::byte* address) {
 }
 
 const std::byte* Program::address(Run run, ValueId value) const {
-  const ProgramVariant& variant = run == Run::step ? step : split;
-  return variant.pointers[static_cast<std::size_t>(value)];
+  return variant(run).pointers[static_cast<std::size_t>(value)];
+}
+
+Program::Range Program::range(Run run) const {
+  const Schedule& schedule = variant(run).schedule;
+  switch (run) {
+    case Run::forward:
+      return {0, schedule.forward_end};
+    case Run::gradient:
+      return {schedule.forward_end, schedule.gradient_end};
+    case Run::update:
+      return {schedule.gradient_end, schedule.order.size()};
+    case Run::passes:
+      return {0, schedule.gradient_end};
+    case Run::step:
+    case Run::separate_step:
+      break;
+  }
+  return {0, schedule.order.size()};
 }
 
 void Program::run(Run run, double* seconds) const {
-  const ProgramVariant& variant = run == Run::step ? step : split;
-  const Schedule& schedule = variant.schedule;
-  std::size_t first = 0;
-  std::size_t last = schedule.order.size();
-  switch (run) {
-    case Run::forward:
-      last = schedule.forward_end;
-      break;
-    case Run::gradient:
-      first = schedule.forward_end;
-      last = schedule.gradient_end;
-      break;
-    case Run::update:
-      first = schedule.gradient_end;
-      break;
-    case Run::step:
-      break;
+  const ProgramVariant& chosen = variant(run);
+  const auto [first, last] = range(run);
+  executable->run(chosen.schedule.order.data() + first, last - first, chosen.pointers.data(),
+                  seconds);
+}
+
+void Program::list_checks() {
+  checked_bytes_.assign(graph.values.size(), 0);
+  auto check = [&](ValueId id) {
+    const ir::Value& value = graph.value(id);
+    if (!is_floating_point(value.type.data_type)) return false;
+    checked_bytes_[static_cast<std::size_t>(id)] = ir::storage_bytes(value.type, value.layout);
+    return true;
+  };
+  for (const ir::Node& node : graph.nodes) {
+    if (node.phase == ir::Phase::update) continue;
+    for (ValueId input : node.inputs) {
+      const bool known = checked_bytes_[static_cast<std::size_t>(input)] != 0;
+      if (graph.value(input).source != ir::Source::bound || known || !check(input)) continue;
+      checked_inputs_[static_cast<std::size_t>(node.phase)].push_back(input);
+    }
+    if (only_moves(node.op)) continue;  // what it moves was looked at
+    for (ValueId output : node.outputs) check(output);
   }
-  executable->run(schedule.order.data() + first, last - first, variant.pointers.data(), seconds);
+}
+
+bool Program::is_finite(const ProgramVariant& chosen, ValueId value) const {
+  const auto v = static_cast<std::size_t>(value);
+  return checked_bytes_[v] == 0 ||
+         executable->all_finite(graph.type(value).data_type, chosen.pointers[v], checked_bytes_[v]);
+}
+
+std::optional<ValueId> Program::run_checked(Run run) {
+  if (checked_bytes_.empty()) list_checks();
+  const ProgramVariant& chosen = variant(run);
+  const auto [first, last] = range(run);
+  for (std::size_t phase = 0; phase < 2; ++phase) {
+    if (phase == 0 ? !runs_forward(run) : !runs_gradient(run)) continue;
+    for (ValueId input : checked_inputs_[phase]) {
+      if (!is_finite(chosen, input)) return input;
+    }
+  }
+  for (std::size_t k = first; k < last; ++k) {
+    const NodeId* node = &chosen.schedule.order[k];
+    executable->run(node, 1, chosen.pointers.data(), nullptr);
+    for (ValueId output : graph.node(*node).outputs) {
+      if (!is_finite(chosen, output)) return output;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace traingraph

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ir/graph.h"
@@ -31,7 +32,16 @@ struct ProgramVariant {
   std::vector<std::byte*> pointers;
 };
 
-enum class Run : std::uint8_t { forward, gradient, update, step };
+// `passes` is forward and gradient, `separate_step` all three phases one after another; both run
+// the split variant, as the single phases do.
+enum class Run : std::uint8_t { forward, gradient, update, step, passes, separate_step };
+
+// What a call reads that its own forward or gradient ops compute.
+constexpr bool runs_forward(Run run) { return run != Run::gradient && run != Run::update; }
+constexpr bool runs_gradient(Run run) { return run != Run::forward && run != Run::update; }
+constexpr bool runs_update(Run run) {
+  return run == Run::update || run == Run::step || run == Run::separate_step;
+}
 
 // A compiled graph for one batch size: kernels, two schedules (separate phases, and the full step)
 // and the addresses they run on. Binding writes addresses; running only runs.
@@ -55,8 +65,26 @@ class Program {
 
   // Allocates nothing, looks nothing up. `seconds` (by node; may be null) receives times.
   void run(Run run, double* seconds) const;
+  // The same, node by node, stopping at the first float that is not finite: among the arrays that
+  // the run reads, else among the results of forward and gradient ops. Nothing is updated then.
+  // Allocates at its first call only.
+  std::optional<ir::ValueId> run_checked(Run run);
+
+  // What a run schedules.
+  struct Range {
+    std::size_t first;
+    std::size_t last;
+  };
+  Range range(Run run) const;
+  const ProgramVariant& variant(Run run) const { return run == Run::step ? step : split; }
 
  private:
+  void list_checks();
+  bool is_finite(const ProgramVariant& variant, ir::ValueId value) const;
+
+  // Of each value that a checked run looks at, else 0.
+  std::vector<std::size_t> checked_bytes_;
+  std::vector<ir::ValueId> checked_inputs_[2];  // bound arrays by the phase that reads them first
   std::vector<std::vector<ir::ValueId>> aliases_;  // by root
 };
 

@@ -7,8 +7,9 @@
 namespace traingraph::cpu {
 
 int threads_for(double nanoseconds) {
-  // Each further thread has to save more than it costs to wake.
-  constexpr double kLeastShare = 5000;
+  // Each further thread has to save more than it costs to wake; and where other programs use the
+  // cores too, every fork may wait for the scheduler, so that small work does better alone.
+  constexpr double kLeastShare = 20000;
   const double useful = std::max(1.0, nanoseconds / kLeastShare);
   return static_cast<int>(std::min<double>(useful, std::max(1, Platform::thread_count())));
 }

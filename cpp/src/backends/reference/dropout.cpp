@@ -3,17 +3,21 @@
 
 namespace traingraph::reference {
 
-// x, step → y: 0 where the element is dropped, else x / (1 - rate).
+// x, step, first row → y: 0 where the element is dropped, else x / (1 - rate). A mask counts the
+// elements of the whole batch.
 template <class T>
 void dropout(const Call& call) {
   const auto& attributes = call.get<ir::DropoutAttributes>();
   const std::uint32_t threshold = philox::keep_threshold(attributes.rate);
   const T scale = static_cast<T>(1 / (1 - attributes.rate));
   const auto step = static_cast<std::uint64_t>(*call.in<std::int64_t>(1));
-  const std::int64_t count = element_count(call.out_shape(0));
+  const Shape& shape = call.out_shape(0);
+  const std::int64_t count = element_count(shape);
+  std::int64_t first = 0;
+  if (call.inputs.size() > 2) first = *call.in<std::int64_t>(2) * (count / shape[0]);
   for (std::int64_t e = 0; e < count; ++e) {
     const std::uint32_t word =
-        philox::word_of(attributes.seed, step, static_cast<std::uint64_t>(e));
+        philox::word_of(attributes.seed, step, static_cast<std::uint64_t>(first + e));
     call.out<T>(0)[e] = word < threshold ? T(0) : call.in<T>(0)[e] * scale;
   }
 }

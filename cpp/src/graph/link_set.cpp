@@ -1,0 +1,66 @@
+#include "graph/link_set.h"
+
+#include <algorithm>
+
+namespace traingraph {
+
+std::vector<std::shared_ptr<GraphState>> LinkSet::states() const {
+  std::vector<std::shared_ptr<GraphState>> result;
+  for (const std::weak_ptr<GraphState>& member : members) {
+    if (std::shared_ptr<GraphState> state = member.lock()) result.push_back(std::move(state));
+  }
+  return result;
+}
+
+bool LinkSet::imports(const GraphState& reader, const Tensor* tensor) const {
+  if (!reader.reads(tensor) || reader.producer(tensor) != nullptr) return false;
+  for (const auto& state : states()) {
+    if (state.get() != &reader && state->producer(tensor) != nullptr) return true;
+  }
+  return false;
+}
+
+std::vector<std::shared_ptr<GraphState>> LinkSet::readers(const GraphState& producer,
+                                                          const Tensor* tensor,
+                                                          bool that_train) const {
+  std::vector<std::shared_ptr<GraphState>> result;
+  for (const auto& state : states()) {
+    if (state.get() == &producer || !imports(*state, tensor)) continue;
+    const bool stops = std::any_of(state->stopped.begin(), state->stopped.end(),
+                                   [&](const TensorPtr& t) { return t.get() == tensor; });
+    if (!that_train || (state->training && !stops)) result.push_back(state);
+  }
+  return result;
+}
+
+Exchange& LinkSet::exchange(const Tensor* tensor, std::uint64_t reader) {
+  for (Exchange& known : exchanges) {
+    if (known.tensor == tensor && known.reader == reader) return known;
+  }
+  Exchange& made = exchanges.emplace_back();
+  made.tensor = tensor;
+  made.reader = reader;
+  return made;
+}
+
+void LinkSet::join(const std::vector<std::shared_ptr<GraphState>>& states) {
+  auto all = std::make_shared<LinkSet>();
+  std::vector<std::shared_ptr<GraphState>> members;
+  auto add = [&](const std::shared_ptr<GraphState>& state) {
+    if (std::find(members.begin(), members.end(), state) == members.end()) members.push_back(state);
+  };
+  for (const auto& state : states) {
+    add(state);
+    if (state->links == nullptr) continue;
+    for (const auto& linked : state->links->states()) add(linked);
+  }
+  for (const auto& state : members) {
+    all->members.push_back(state);
+    // Programs write to the exchanges of their own set: none goes on with an older one.
+    if (state->links != nullptr) Stream::merge(all->stream, state->links->stream);
+    state->links = all;
+    ++state->changes;
+  }
+}
+
+}  // namespace traingraph

@@ -1,0 +1,187 @@
+"""Linked graphs: tensors pass over, gradients pass back."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import Network, array, dense
+
+import traingraph as tg
+
+
+class Linked:
+    """x → fc1 → tanh in one graph, fc2 → loss in another."""
+
+    def __init__(self, dtype: str = "float64", device: str = "reference", when: str = "before"):
+        self.x = tg.MLCTensor(shape=[6, 5], data_type=dtype)
+        self.y = tg.MLCTensor(shape=[6, 3], data_type=dtype)
+        self.fc1, self.fc2 = dense(4, 5, 1, dtype), dense(3, 4, 3, dtype)
+        first, second = tg.MLCGraph(), tg.MLCGraph()
+        self.h2 = tg.sequential(first, self.x, [self.fc1, tg.MLCActivationLayer.tanh()])
+        self.result = second.node(self.fc2, source=self.h2)
+        sgd = tg.MLCSGDOptimizer
+        self.first = tg.MLCTrainingGraph(graph_objects=[first], optimizer=sgd(learning_rate=0.5))
+        self.second = tg.MLCTrainingGraph(
+            graph_objects=[second],
+            loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
+            optimizer=sgd(learning_rate=0.5),
+        )
+        self.first.add_inputs({"x": self.x})
+        self.second.add_inputs({}, loss_labels={"y": self.y})
+        if when == "before":
+            self.first.link([self.second])
+        for graph in (self.first, self.second):
+            graph.compile(options="link_graphs", device=device)
+        if when == "after":
+            self.first.link([self.second])
+
+    def step(self, x: np.ndarray, y: np.ndarray, options: str = "synchronous") -> Any:
+        rows = {"batch_size": len(x), "options": options}
+        self.first.bind_and_write_data({"x": x}, for_inputs={"x": self.x}, batch_size=len(x))
+        self.second.bind_and_write_data({"y": y}, for_inputs={"y": self.y}, batch_size=len(x))
+        self.first.execute_forward(**rows)
+        loss = self.second.execute_forward(**rows)
+        self.second.execute_gradient(**rows)
+        self.first.execute_gradient(**rows)
+        self.second.execute_optimizer_update(options=options)
+        self.first.execute_optimizer_update(options=options)
+        return loss
+
+    def parameters(self) -> list[np.ndarray]:
+        for graph in (self.first, self.second):
+            graph.synchronize_updates()
+        layers = (self.fc1, self.fc2)
+        return [np.array(p.data) for layer in layers for p in (layer.weights, layer.biases)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("device", "dtype", "bound"), [("reference", "float64", 1e-13), ("cpu", "float32", 1e-6)]
+)
+def test_linked_graphs_train_as_one(device: str, dtype: str, bound: float, when: str) -> None:
+    whole = Network(dtype)
+    training = whole.training(tg.MLCSGDOptimizer(learning_rate=0.5))
+    training.compile(device=device)
+    linked = Linked(dtype, device, when)
+    for rows in (6, 6, 4, 6):  # a smaller batch in between
+        x, y = whole.data["x"][:rows], whole.labels["y"][:rows]
+        expected = training.execute(
+            inputs_data={"x": x}, loss_labels_data={"y": y}, batch_size=rows, options="synchronous"
+        )
+        loss = linked.step(x, y)
+        np.testing.assert_allclose(loss.result, expected.result, rtol=1e-6)
+    training.synchronize_updates()
+    for mine, theirs in zip(linked.parameters(), whole.parameters(), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=bound)
+
+
+def test_asynchronous_steps_stay_in_order() -> None:
+    results = []
+    for options in ("synchronous", "none"):
+        linked = Linked()
+        for k in range(5):
+            linked.step(array((6, 5), k), array((6, 3), 100 + k), options)
+        results.append(linked.parameters())
+    for mine, theirs in zip(*results, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_order_is_checked() -> None:
+    linked = Linked()
+    x, y = array((6, 5), 1), array((6, 3), 2)
+    linked.second.bind_and_write_data({"y": y}, for_inputs={"y": linked.y})
+    with pytest.raises(ValueError, match="from a linked graph.*execute it first"):
+        linked.second.execute_forward(options="synchronous")
+    linked.first.bind_and_write_data({"x": x}, for_inputs={"x": linked.x})
+    linked.first.execute_forward(options="synchronous")
+    with pytest.raises(ValueError, match="the gradient of tensor .* from a linked graph"):
+        linked.first.execute_gradient(options="synchronous")
+    linked.second.execute_forward(options="synchronous")
+    linked.second.execute_gradient(options="synchronous")
+    linked.first.execute_gradient(options="synchronous")
+    linked.first.execute_forward(options="synchronous")
+    with pytest.raises(ValueError, match="the gradient of tensor .* from a linked graph"):
+        linked.first.execute_gradient(options="synchronous")
+    with pytest.raises(ValueError, match="linked graphs send gradients"):
+        linked.first.execute(inputs_data={"x": x}, options="synchronous")
+
+
+def test_batches_must_agree() -> None:
+    linked = Linked()
+    linked.first.bind_and_write_data(
+        {"x": array((3, 5), 1)}, for_inputs={"x": linked.x}, batch_size=3
+    )
+    linked.first.execute_forward(batch_size=3, options="synchronous")
+    linked.second.bind_and_write_data({"y": array((6, 3), 2)}, for_inputs={"y": linked.y})
+    with pytest.raises(ValueError, match="for batch size 6 but it was executed with 3"):
+        linked.second.execute_forward(options="synchronous")
+
+
+def test_the_option_is_needed() -> None:
+    network, other = Network(), Network()
+    training, second = network.training(), other.training()
+    training.compile(device="reference")
+    with pytest.raises(ValueError, match="LINK_GRAPHS"):
+        training.link([second])
+    training = network.training()
+    training.link([second])
+    with pytest.raises(ValueError, match="LINK_GRAPHS"):
+        training.compile(device="reference")
+    assert training.compile(options="link_graphs", device="reference")
+
+
+def test_nothing_and_itself() -> None:
+    training = Network().training()
+    assert training.link([])
+    assert training.link([training])
+    training.compile(device="reference")
+
+
+def test_stopped_at_the_border() -> None:
+    """A reader that stops the gradient sends none, and the first graph does not wait for it."""
+    linked = Linked()
+    linked.second.stop_gradient([linked.h2])
+    linked.first.bind_and_write_data({"x": array((6, 5), 1)}, for_inputs={"x": linked.x})
+    linked.second.bind_and_write_data({"y": array((6, 3), 2)}, for_inputs={"y": linked.y})
+    linked.first.execute_forward(options="synchronous")
+    linked.second.execute_forward(options="synchronous")
+    linked.second.execute_gradient(options="synchronous")
+    before = linked.parameters()
+    linked.first.execute_gradient(options="synchronous")
+    linked.first.execute_optimizer_update(options="synchronous")
+    np.testing.assert_array_equal(linked.parameters()[0], before[0])
+
+
+def test_linked_inference() -> None:
+    x = tg.MLCTensor(shape=[2, 5], data_type="float64")
+    fc1, fc2 = dense(4, 5, 1, "float64"), dense(3, 4, 3, "float64")
+    first, second = tg.MLCGraph(), tg.MLCGraph()
+    hidden = first.node(fc1, source=x)
+    second.node(fc2, source=hidden)
+    one = tg.MLCInferenceGraph(graph_objects=[first])
+    two = tg.MLCInferenceGraph(graph_objects=[second])
+    one.add_inputs({"x": x})
+    one.link([two])
+    for graph in (one, two):
+        graph.compile(options="link_graphs", device="reference")
+    data = array((2, 5), 9)
+    one.execute(inputs_data={"x": data}, options="synchronous")
+    got = two.execute(inputs_data={}, options="synchronous").result
+    w1, b1, w2, b2 = (np.array(p.data) for f in (fc1, fc2) for p in (f.weights, f.biases))
+    np.testing.assert_allclose(got, (data @ w1.T + b1) @ w2.T + b2, atol=1e-13)
+
+
+def test_exchanged_memory_is_in_the_plan() -> None:
+    linked = Linked()
+    linked.step(array((6, 5), 1), array((6, 3), 2))
+    value, gradient = linked.first.memory_plan(), linked.second.memory_plan()
+    assert value.exchange_bytes == gradient.exchange_bytes == 6 * 4 * 8
+    assert [e.kind for e in value.entries].count("exchange") == 1
+
+
+def test_a_released_graph_leaves_the_others() -> None:
+    linked = Linked()
+    linked.step(array((6, 5), 1), array((6, 3), 2))
+    del linked.second
+    linked.first.bind_and_write_data({"x": array((6, 5), 1)}, for_inputs={"x": linked.x})
+    linked.first.execute_forward(options="synchronous")

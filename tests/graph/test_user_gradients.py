@@ -1,0 +1,151 @@
+"""allocate_user_gradient: results consumed outside the graph, gradients made by the caller."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import Network, array, read
+
+import traingraph as tg
+
+
+def split_network(dtype: str, device: str, optimizer: Any) -> tuple[Network, Any, Any]:
+    """The network without a loss, which is left to the caller."""
+    network = Network(dtype)
+    training = tg.MLCTrainingGraph(graph_objects=[network.graph], optimizer=optimizer)
+    training.add_inputs({"x": network.x})
+    gradient = training.allocate_user_gradient(network.result)
+    training.compile(device=device)
+    return network, training, gradient
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "bound"), [("reference", "float64", 1e-13), ("cpu", "float32", 1e-6)]
+)
+def test_a_loss_in_numpy_trains_as_one_inside(device: str, dtype: str, bound: float) -> None:
+    whole = Network(dtype)
+    inside = whole.training(tg.MLCSGDOptimizer(learning_rate=0.5))
+    inside.compile(device=device)
+    outside, training, gradient = split_network(
+        dtype, device, tg.MLCSGDOptimizer(learning_rate=0.5)
+    )
+    assert gradient.descriptor.shape == outside.result.descriptor.shape
+    for _ in range(5):
+        inside.execute(
+            inputs_data=whole.data, loss_labels_data=whole.labels, options="synchronous"
+        )
+        training.bind_and_write_data(outside.data, for_inputs={"x": outside.x})
+        training.execute_forward(options="synchronous")
+        difference = read(outside.result) - outside.labels["y"]
+        training.bind_and_write_data(
+            {"g": (2 * difference / difference.size).astype(dtype)}, for_inputs={"g": gradient}
+        )
+        training.execute_gradient(options="synchronous")
+        training.execute_optimizer_update(options="synchronous")
+    inside.synchronize_updates()
+    training.synchronize_updates()
+    for mine, theirs in zip(outside.parameters(), whole.parameters(), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=bound)
+
+
+def test_it_adds_to_the_gradient_from_inside() -> None:
+    network = Network()
+    training = network.training()
+    gradient = training.allocate_user_gradient(network.h2)
+    training.compile(device="reference")
+    network.feed(training)
+    training.execute_forward(options="synchronous")
+    outside = array((6, 4), 20)
+    gradient.bind_and_write_data(outside)  # the tensor's own call serves as well
+    training.execute_gradient(options="synchronous")
+    d_h1 = (network.gradients()["h2"] + outside) * (1 - read(network.h2) ** 2)
+    np.testing.assert_allclose(
+        training.gradient_data(for_parameter=network.fc1.weights, layer=network.fc1),
+        d_h1.T @ network.data["x"],
+        atol=1e-12,
+    )
+
+
+def test_one_slot_per_tensor() -> None:
+    network = Network()
+    training = network.training()
+    gradient = training.allocate_user_gradient(network.h2)
+    assert training.allocate_user_gradient(network.h2) == gradient
+    assert training.allocate_user_gradient(network.h1) != gradient
+
+
+def test_after_compile_the_graph_compiles_again() -> None:
+    network = Network()
+    training = network.training()
+    training.compile(device="reference")
+    training.execute(
+        inputs_data=network.data, loss_labels_data=network.labels, options="synchronous"
+    )
+    gradient = training.allocate_user_gradient(network.result)
+    network_gradient = np.zeros((6, 3))
+    with pytest.raises(ValueError, match="expected execute_forward and execute_gradient"):
+        training.execute(
+            inputs_data=network.data, loss_labels_data=network.labels, options="synchronous"
+        )
+    network.feed(training)
+    training.execute_forward(options="synchronous")
+    training.bind_and_write_data({"g": network_gradient}, for_inputs={"g": gradient})
+    training.execute_gradient(options="synchronous")
+
+
+def test_it_must_be_written_since_the_last_forward() -> None:
+    network, training, gradient = split_network("float64", "reference", None)
+    training.bind_and_write_data(network.data, for_inputs={"x": network.x})
+    training.execute_forward(options="synchronous")
+    missing = "expected user gradient of 'data.*' to be written since the last execute_forward"
+    with pytest.raises(ValueError, match=missing):
+        training.execute_gradient(options="synchronous")
+    training.bind_and_write_data({"g": np.ones((6, 3))}, for_inputs={"g": gradient})
+    training.execute_gradient(options="synchronous")
+    training.execute_gradient(options="synchronous")  # the same forward pass again
+    training.execute_forward(options="synchronous")
+    with pytest.raises(ValueError, match=missing):
+        training.execute_gradient(options="synchronous")
+
+
+def test_wrong_gradients() -> None:
+    _, training, gradient = split_network("float64", "reference", None)
+    with pytest.raises(ValueError, match=r"expected shape \(6, 3\) but got \(3, 6\)"):
+        training.bind_and_write_data({"g": np.ones((3, 6))}, for_inputs={"g": gradient})
+    with pytest.raises(ValueError, match="of this graph but got tensor"):
+        training.bind_and_write_data(
+            {"g": np.ones(2)}, for_inputs={"g": tg.MLCTensor(shape=[2], data_type="float64")}
+        )
+
+
+def test_only_results_have_one() -> None:
+    network = Network()
+    training = network.training()
+    with pytest.raises(ValueError, match="expected a tensor that a layer of this graph computes"):
+        training.allocate_user_gradient(network.x)
+
+
+def test_steps_in_flight_keep_their_own_gradients() -> None:
+    """Written again before an earlier step has run, each step sees its own."""
+    expected = None
+    for options in ("synchronous", "none"):
+        network, training, gradient = split_network(
+            "float64", "reference", tg.MLCSGDOptimizer(learning_rate=0.1)
+        )
+        last = None
+        for k in range(8):
+            training.bind_and_write_data(
+                {"x": array((6, 5), 30 + k)}, for_inputs={"x": network.x}
+            )
+            training.execute_forward(options=options)
+            training.bind_and_write_data(
+                {"g": array((6, 3), 50 + k)}, for_inputs={"g": gradient}
+            )
+            training.execute_gradient(options=options)
+            last = training.execute_optimizer_update(options=options)
+        last.wait()
+        training.synchronize_updates()
+        if expected is None:
+            expected = network.parameters()
+        for mine, theirs in zip(network.parameters(), expected, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
