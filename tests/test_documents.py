@@ -118,56 +118,44 @@ def calls(column: int) -> list[str]:
     return [span for row in spans for span in row if "…" not in span]
 
 
-def test_python_calls_of_the_table() -> None:
-    """Each runs on objects that its names stand for."""
+def objects() -> dict[str, object]:
+    """What the names in the table's Python stand for: a compiled training graph and its parts."""
     d = traingraph.MLCTensorDescriptor(shape=[4, 1])
     x, y = traingraph.MLCTensor(descriptor=d), traingraph.MLCTensor(descriptor=d)
     array = np.zeros((4, 1), np.float32)
-    graph = traingraph.MLCGraph()
     channels = traingraph.MLCConvolutionDescriptor(
         kernel_sizes=(1, 1), input_feature_channel_count=1, output_feature_channel_count=1
     )
     w, b = (traingraph.MLCTensor(shape=[1, 1], fill_with_data=0.0) for _ in range(2))
-    fully = traingraph.MLCFullyConnectedLayer(weights=w, biases=b, descriptor=channels)
-    graph.node(fully, source=x)
+    layer = traingraph.MLCFullyConnectedLayer(weights=w, biases=b, descriptor=channels)
+    graph = traingraph.MLCGraph()
+    result = graph.node(layer, source=x)
     loss = traingraph.MLCLossLayer.mean_squared_error(reduction_type="mean")
-    training = traingraph.MLCTrainingGraph(
-        graph_objects=[graph],
-        loss_layer=loss,
-        optimizer=traingraph.MLCSGDOptimizer(learning_rate=0.1),
-    )
+    adam = traingraph.MLCAdamOptimizer(learning_rate=0.1)
+    training = traingraph.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss, optimizer=adam)
     training.add_inputs({"x": x}, loss_labels={"y": y})
     training.compile(device="cpu")
     values, tensors = {"x": array, "y": array}, {"x": x, "y": y}
     training.bind_and_write_data(values, for_inputs=tensors)
     handle = training.execute_forward(options="synchronous")
-    names = vars(traingraph) | {
-        "adam": traingraph.MLCAdamOptimizer(learning_rate=0.1),
-        "array": array,
-        "b": b,
-        "channels": channels,
-        "d": d,
-        "graph": traingraph.MLCGraph(),
-        "handle": handle,
-        "loss": loss,
-        "memory": bytearray(16),
-        "tensor": traingraph.MLCTensor(data=array),
-        "tensors": tensors,
-        "training": training,
-        "values": values,
-        "w": w,
-        "x": x,
-        "y": y,
-    }
+    training.execute_gradient(options="synchronous")
+    memory, tensor = bytearray(16), traingraph.MLCTensor(data=array)
+    return {**vars(traingraph), **locals()}
+
+
+def test_python_calls_of_the_table() -> None:
     found = calls(1)
     assert len(found) > 20
     for call in found:
-        layer = fully if "gradient_data" in call else traingraph.MLCArithmeticLayer(operation="add")
-        if "source=" in call:
-            layer = traingraph.MLCActivationLayer.relu()
-        training.execute_forward(options="synchronous")
-        training.execute_gradient(options="synchronous")
-        eval(call, {**names, "layer": layer})
+        names = objects()
+        if "graph.node" in call:
+            one = "source=" in call
+            names["layer"] = (
+                traingraph.MLCActivationLayer.relu()
+                if one
+                else traingraph.MLCArithmeticLayer(operation="add")
+            )
+        eval(call, names)
 
 
 CPP = """
@@ -176,9 +164,9 @@ using namespace traingraph;
 void calls(TensorDescriptor d, TensorData data, void* p, std::size_t n, TensorPtr x, TensorPtr y,
            TensorPtr w, TensorPtr b, TensorPtr tensor, LayerPtr layer, LayerPtr loss,
            ConvolutionDescriptor channels, OptimizerPtr adam, GraphPtr graph,
-           std::vector<GraphPtr> graphs, TrainingGraph& training, InferenceGraph& inference,
-           ExecutionArguments arguments, NamedData values, NamedTensors tensors,
-           std::function<void()> f) {
+           TensorPtr result, std::vector<GraphPtr> graphs, TrainingGraph& training,
+           InferenceGraph& inference, ExecutionArguments arguments, NamedData values,
+           NamedTensors tensors, std::function<void()> f) {
 %s
 }
 """

@@ -212,6 +212,31 @@ def test_row_20_without_an_optimizer_gradients_are_read_and_applied_by_hand() ->
     )
 
 
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+def test_row_20_a_gradient_supplied_by_hand(device: str) -> None:
+    """The gradient of the mean squared error, computed outside, gives what the loss gives."""
+    dtype = "float64" if device == "reference" else "float32"
+    by_loss = LinearRegression(sgd(0.05), device, dtype)
+    network = LinearRegression(None, device, dtype)
+    training = tg.MLCTrainingGraph(graph_objects=[network.graph], optimizer=sgd(0.05))
+    training.add_inputs({"x": network.x})
+    incoming = training.allocate_user_gradient(network.prediction)
+    training.compile(device=device)
+    points, labels = POINTS.astype(dtype), LABELS.astype(dtype)
+    for _ in range(5):
+        training.bind_and_write_data({"x": points}, for_inputs={"x": network.x})
+        result = training.execute_forward(options=SYNCHRONOUS).result
+        assert ((result - labels) ** 2).mean() == pytest.approx(float(by_loss.step()), rel=1e-5)
+        with pytest.raises(ValueError, match="written since the last execute_forward"):
+            training.execute_gradient(options=SYNCHRONOUS)
+        gradient = 2 * (result - labels) / result.size
+        training.bind_and_write_data({"g": gradient}, for_inputs={"g": incoming})
+        training.execute_gradient(options=SYNCHRONOUS)
+        training.execute_optimizer_update(options=SYNCHRONOUS)
+    training.synchronize_updates()
+    assert network.parameters() == pytest.approx(by_loss.parameters(), rel=1e-5)
+
+
 def resident_bytes() -> int:
     status = Path("/proc/self/status").read_text()
     return 1024 * int(re.search(r"VmRSS:\s+(\d+)", status).group(1))
