@@ -4,6 +4,7 @@
 #include "convert.h"
 #include "data.h"
 #include "execution.h"
+#include "fit.h"
 #include "names.h"
 #include "signature.h"
 #include "tensor_forms.h"
@@ -76,6 +77,13 @@ void bind_shared(Class& cls) {
                self.link(graphs);
                return true;
              });
+  def_method(cls, "predict", "numpy.ndarray",
+             {"inputs: collections.abc.Mapping[str, numpy.typing.ArrayLike] | "
+              "numpy.typing.ArrayLike, batch_size: int = 0"},
+             "The last result that is no loss, for all samples on axis 0, batch by batch.",
+             [](typename Class::type& self, const Arguments& arguments) {
+               return predict(self, arguments);
+             });
   cls.def_property_readonly("device_memory_size", &ExecutableGraph::device_memory_size,
                             "Saved, gradient, transient and workspace memory. Units: bytes.");
   cls.def("memory_plan", &ExecutableGraph::memory_plan,
@@ -100,6 +108,7 @@ void bind_training(py::module_& module) {
            });
   bind_shared(cls);
   def_training_execution(cls);
+  def_fit(cls);
   cls.def_property_readonly("optimizer", &Self::optimizer, "The optimizer, or None.");
   def_method(cls, "compile_optimizer", "bool", {"optimizer: MLCOptimizer"},
              "Attaches an optimizer.", [](Self& self, const Arguments& arguments) {

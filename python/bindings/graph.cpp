@@ -28,7 +28,14 @@ bool bind_and_write(Graph& self, const Arguments& arguments) {
   NamedData data = named_data(arguments["data"], tensors, "MLCGraph.bind_and_write_data", "data",
                               "input", Access::kRead);
   if (!arguments["to"].is_none()) {
-    to_device(arguments["to"]);
+    const Device to = to_device(arguments["to"]);
+    const std::optional<Device> device = self.device();
+    if (device && !(*device == to)) {
+      throw InvalidArgument(
+          "[MLCGraph.bind_and_write_data] expected the device it was compiled "
+          "for, " +
+          device->description() + ", but got " + to.description());
+    }
   }
   arguments.get<bool>("synchronous");
   const auto batch_size = arguments.get<std::int64_t>("batch_size");
@@ -65,6 +72,47 @@ void bind_building(py::class_<Graph, GraphPtr>& cls) {
              });
 }
 
+void bind_indexing_nodes(py::class_<Graph, GraphPtr>& cls) {
+  const std::string cut = "source: MLCTensor, ";
+  def_method(
+      cls, "split", "list[MLCTensor]",
+      {cut + "split_count: int, dimension: int",
+       cut + "split_section_lengths: collections.abc.Sequence[int], dimension: int"},
+      "Cuts a tensor along one axis and returns the parts.",
+      [](Graph& self, const Arguments& arguments) {
+        const auto source = arguments.get<TensorPtr>("source");
+        const auto dimension = arguments.get<std::int64_t>("dimension");
+        return arguments.given("split_count")
+                   ? self.split(source, arguments.get<std::int64_t>("split_count"), dimension)
+                   : self.split(source, arguments.get<Shape>("split_section_lengths"), dimension);
+      });
+  const std::string indexed = "with_dimension: int, source: MLCTensor, indices: MLCTensor";
+  def_method(
+      cls, "gather", "MLCTensor", {indexed}, "Picks from the source by index along one axis.",
+      [](Graph& self, const Arguments& arguments) {
+        return self.gather(arguments.get<std::int64_t>("with_dimension"),
+                           arguments.get<TensorPtr>("source"), arguments.get<TensorPtr>("indices"));
+      });
+  def_method(cls, "scatter", "MLCTensor",
+             {indexed + ", copy_from: MLCTensor, reduction_type: MLCReductionType | str"},
+             "A copy of copy_from with the source's values written (NONE) or added (SUM) by index.",
+             [](Graph& self, const Arguments& arguments) {
+               return self.scatter(arguments.get<std::int64_t>("with_dimension"),
+                                   arguments.get<TensorPtr>("source"),
+                                   arguments.get<TensorPtr>("indices"),
+                                   arguments.get<TensorPtr>("copy_from"),
+                                   arguments.get<ReductionType>("reduction_type"));
+             });
+  def_method(cls, "select", "MLCTensor",
+             {"sources: collections.abc.Sequence[MLCTensor], condition: MLCTensor"},
+             "The first source where the condition holds, else the second.",
+             [](Graph& self, const Arguments& arguments) {
+               return self.select(
+                   convert_list<TensorPtr>(arguments["sources"], arguments.where("sources")),
+                   arguments.get<TensorPtr>("condition"));
+             });
+}
+
 TensorPtr sequential_layers(const py::object& graph, const py::object& x,
                             const py::object& layers) {
   const char* const subject = "sequential";
@@ -81,6 +129,7 @@ void bind_graph(py::module_& module) {
   def_init(cls, {""}, "An empty graph.",
            [](const Arguments&) { return std::make_shared<Graph>(); });
   bind_building(cls);
+  bind_indexing_nodes(cls);
   cls.def_property_readonly("device", &Graph::device, "Where it was compiled for; None before.");
   cls.def_property_readonly("layers", &Graph::layers, "Each layer once, in order of first use.");
   cls.def_property_readonly("summarized_dot_description", &Graph::summarized_dot_description,

@@ -10,12 +10,6 @@
 namespace traingraph::python {
 namespace {
 
-// The opaque device twin of one optimizer buffer.
-struct OptimizerDeviceData {
-  TensorPtr tensor;
-  std::size_t slot;
-};
-
 // The host copy in the tensor's own shape and type, whatever bytes it was made over.
 py::object host_copy(Tensor& self, bool writable) {
   struct Held {
@@ -193,6 +187,7 @@ void bind_tensor(py::module_& module) {
   bind_members(cls);
   bind_protocols(cls);
   bind_tensor_forms(cls);
+  bind_quantization(cls);
   bind_parameter(module);
 }
 

@@ -8,6 +8,11 @@ namespace {
 TensorDescriptor make_descriptor(const Arguments& arguments) {
   const auto type = arguments.get<DataType>("data_type");
   const auto extent = [&arguments](const char* name) { return arguments.get<std::int64_t>(name); };
+  if (arguments.given("sequence_lengths")) {
+    return TensorDescriptor::of_sequences(arguments.get<Shape>("shape"),
+                                          arguments.get<Shape>("sequence_lengths"),
+                                          arguments.get<bool>("sorted_sequences"), type);
+  }
   if (arguments.given("shape")) {
     return {arguments.get<Shape>("shape"), type};
   }
@@ -41,6 +46,9 @@ void bind_tensor_descriptor(py::module_& module) {
   const std::string type = "data_type: MLCDataType | numpy.typing.DTypeLike = MLCDataType.FLOAT32";
   def_init(cls,
            {"shape: collections.abc.Sequence[int], " + type,
+            "shape: collections.abc.Sequence[int], sequence_lengths: "
+            "collections.abc.Sequence[int], sorted_sequences: bool, " +
+                type,
             "width: int, height: int, feature_channel_count: int, batch_size: int, " + type,
             "convolution_weights_with_width: int, height: int, input_feature_channel_count: int, "
             "output_feature_channel_count: int, " +
@@ -49,8 +57,9 @@ void bind_tensor_descriptor(py::module_& module) {
             "output_feature_channel_count: int, " +
                 type,
             "convolution_biases_with_feature_channel_count: int, " + type},
-           "Shapes: images are (N, C, H, W), weights (1, O * C, kh, kw), biases (1, O, 1, 1). "
-           "Errors: ValueError for more than 4 axes or an extent below 1.",
+           "Shapes: images are (N, C, H, W), weights (1, O * C, kh, kw), biases (1, O, 1, 1), "
+           "sequences (N, steps, features). Errors: ValueError for more than 4 axes, an extent "
+           "below 1, or sorted sequences that do not descend.",
            make_descriptor);
   cls.def_property_readonly(
       "shape", [](const Self& self) { return self.shape; }, "Extents, outermost first.");
@@ -63,6 +72,20 @@ void bind_tensor_descriptor(py::module_& module) {
                             "Distance of neighbours along each axis. Units: bytes.");
   cls.def_property_readonly("tensor_allocation_size_in_bytes", &Self::allocation_bytes,
                             "Size of the elements. Units: bytes.");
+  const auto or_none = [](Shape lengths) -> std::optional<Shape> {
+    if (lengths.empty()) return std::nullopt;
+    return lengths;
+  };
+  cls.def_property_readonly(
+      "sequence_lengths", [or_none](const Self& self) { return or_none(self.sequence_lengths); },
+      "Steps of each sequence; None without sequences.");
+  cls.def_property_readonly(
+      "sorted_sequences", [](const Self& self) { return self.sorted_sequences; },
+      "Whether the sequences descend in length.");
+  cls.def_property_readonly(
+      "batch_size_per_sequence_step",
+      [or_none](const Self& self) { return or_none(self.batch_size_per_sequence_step()); },
+      "Entry t is how many sequences are longer than t; None without sequences.");
   cls.def_static(
       "max_tensor_dimensions", [] { return kMaxTensorDimensions; },
       "How many axes a tensor may have.");
@@ -77,7 +100,10 @@ void bind_tensor_descriptor(py::module_& module) {
     return py::hash(py::make_tuple(py::tuple(py::cast(self.shape)), py::cast(self.data_type)));
   });
   cls.def("__repr__", [](const Self& self) {
-    return "<MLCTensorDescriptor " + to_string(self.shape) + " " + name(self.data_type) + ">";
+    const std::string sequences =
+        self.sequence_lengths.empty() ? "" : ", sequences of " + to_string(self.sequence_lengths);
+    return "<MLCTensorDescriptor " + to_string(self.shape) + " " + name(self.data_type) +
+           sequences + ">";
   });
 }
 

@@ -8,6 +8,15 @@ namespace traingraph::python {
 // MLCTensor's initialisers.
 void bind_tensor_forms(py::class_<Tensor, TensorPtr>& cls);
 
+// quantized and dequantized.
+void bind_quantization(py::class_<Tensor, TensorPtr>& cls);
+
+// The opaque device twin of one optimizer buffer.
+struct OptimizerDeviceData {
+  TensorPtr tensor;
+  std::size_t slot;
+};
+
 // One array per optimizer buffer, in the tensor's shape and type.
 void bind_optimizer_data(Tensor& tensor, const Arguments& arguments, const char* argument = "data");
 

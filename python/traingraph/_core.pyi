@@ -65,6 +65,7 @@ __all__: list[str] = [
     "MLCExecution",
     "MLCExecutionOptions",
     "MLCFullyConnectedLayer",
+    "MLCGatherLayer",
     "MLCGradientClippingType",
     "MLCGraph",
     "MLCGraphCompilationOptions",
@@ -91,8 +92,11 @@ __all__: list[str] = [
     "MLCReshapeLayer",
     "MLCSGDOptimizer",
     "MLCSampleMode",
+    "MLCScatterLayer",
+    "MLCSelectionLayer",
     "MLCSoftmaxLayer",
     "MLCSoftmaxOperation",
+    "MLCSplitLayer",
     "MLCTensor",
     "MLCTensorData",
     "MLCTensorDescriptor",
@@ -625,6 +629,15 @@ class MLCTensorDescriptor:
     def __init__(
         self,
         *,
+        shape: collections.abc.Sequence[int],
+        sequence_lengths: collections.abc.Sequence[int],
+        sorted_sequences: bool,
+        data_type: MLCDataType | numpy.typing.DTypeLike = ...,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
         width: int,
         height: int,
         feature_channel_count: int,
@@ -657,13 +670,19 @@ class MLCTensorDescriptor:
         data_type: MLCDataType | numpy.typing.DTypeLike = ...,
     ) -> None:
         """
-        Shapes: images are (N, C, H, W), weights (1, O * C, kh, kw), biases (1, O, 1, 1). Errors: ValueError for more than 4 axes or an extent below 1.
+        Shapes: images are (N, C, H, W), weights (1, O * C, kh, kw), biases (1, O, 1, 1), sequences (N, steps, features). Errors: ValueError for more than 4 axes, an extent below 1, or sorted sequences that do not descend.
         """
 
     def __repr__(self) -> str: ...
     def copy(self) -> MLCTensorDescriptor:
         """
         An independent object with the same values.
+        """
+
+    @property
+    def batch_size_per_sequence_step(self) -> list[int] | None:
+        """
+        Entry t is how many sequences are longer than t; None without sequences.
         """
 
     @property
@@ -679,9 +698,21 @@ class MLCTensorDescriptor:
         """
 
     @property
+    def sequence_lengths(self) -> list[int] | None:
+        """
+        Steps of each sequence; None without sequences.
+        """
+
+    @property
     def shape(self) -> list[int]:
         """
         Extents, outermost first.
+        """
+
+    @property
+    def sorted_sequences(self) -> bool:
+        """
+        Whether the sequences descend in length.
         """
 
     @property
@@ -856,11 +887,40 @@ class MLCTensor:
     def __init__(
         self,
         *,
+        sequence_lengths: collections.abc.Sequence[int],
+        sorted_sequences: bool,
+        feature_channel_count: int,
+        batch_size: int,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        sequence_lengths: collections.abc.Sequence[int],
+        sorted_sequences: bool,
+        feature_channel_count: int,
+        batch_size: int,
+        random_initializer_type: MLCRandomInitializerType | str,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        sequence_lengths: collections.abc.Sequence[int],
+        sorted_sequences: bool,
+        feature_channel_count: int,
+        batch_size: int,
+        data: numpy.typing.ArrayLike | MLCTensorData | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
         data: numpy.typing.ArrayLike | MLCTensorData,
         data_type: MLCDataType | numpy.typing.DTypeLike | None = None,
     ) -> None:
         """
-        Without data, over the caller's memory, filled or random. Types: an array gives its own data type where none is stated. Memory that fits is written through by synchronize_updates(); a read-only array is copied. Errors: ValueError.
+        Without data, over the caller's memory, filled or random. Sequences are random unless data is given, be it None. Types: an array gives its own data type where none is stated. Memory that fits is written through by synchronize_updates(); a read-only array is copied. Errors: ValueError.
         """
 
     def __repr__(self) -> str: ...
@@ -895,6 +955,48 @@ class MLCTensor:
     ) -> bool:
         """
         Copies the newest value into the caller's memory. Errors: ValueError when the value is not readable or the memory too small.
+        """
+
+    @typing.overload
+    def dequantized(
+        self,
+        to: MLCDataType | numpy.typing.DTypeLike,
+        *,
+        scale: float | numpy.typing.ArrayLike | MLCTensor,
+        zero_point: int | numpy.typing.ArrayLike | MLCTensor,
+    ) -> MLCTensor: ...
+    @typing.overload
+    def dequantized(
+        self,
+        to: MLCDataType | numpy.typing.DTypeLike,
+        *,
+        scale: float | numpy.typing.ArrayLike | MLCTensor,
+        bias: int | numpy.typing.ArrayLike | MLCTensor,
+        axis: int,
+    ) -> MLCTensor:
+        """
+        A new tensor of (q - zero_point) * scale. Types: int8, uint8 or int32 to float32. Shapes: one scale and zero point, or with an axis one per element along it. Errors: ValueError for a scale that is not above 0, TypeError for other types.
+        """
+
+    @typing.overload
+    def quantized(
+        self,
+        to: MLCDataType | numpy.typing.DTypeLike,
+        *,
+        scale: float | numpy.typing.ArrayLike | MLCTensor,
+        bias: int | numpy.typing.ArrayLike | MLCTensor,
+    ) -> MLCTensor: ...
+    @typing.overload
+    def quantized(
+        self,
+        to: MLCDataType | numpy.typing.DTypeLike,
+        *,
+        scale: float | numpy.typing.ArrayLike | MLCTensor,
+        bias: int | numpy.typing.ArrayLike | MLCTensor,
+        axis: int,
+    ) -> MLCTensor:
+        """
+        A new tensor of round(x / scale) + bias, half to even, clamped. Types: float32 or float64 to int8, uint8 or int32. Shapes: one scale and bias, or with an axis one per element along it. Errors: ValueError for NaN or a scale that is not above 0, TypeError for other types.
         """
 
     def synchronize_data(self) -> bool:
@@ -992,6 +1094,14 @@ class MLCLayer:
     """
     What a graph is composed of; belongs to one graph.
     """
+
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
 
     def __eq__(self, other: typing.Any) -> bool: ...
     def __hash__(self) -> int: ...
@@ -1201,6 +1311,14 @@ class MLCActivationLayer(MLCLayer):
         """
 
     @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
+
+    @staticmethod
     def tanh() -> MLCActivationLayer:
         """
         tanh(x).
@@ -1233,6 +1351,14 @@ class MLCArithmeticLayer(MLCLayer):
     """
     Combines sources element by element.
     """
+
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
 
     def __init__(self, *, operation: MLCArithmeticOperation | str) -> None:
         """
@@ -1296,6 +1422,14 @@ class MLCMatMulLayer(MLCLayer):
     alpha * op(x) op(y) on the last two axes.
     """
 
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
+
     def __init__(self, *, descriptor: MLCMatMulDescriptor) -> None:
         """
         Shapes: (…, M, K) and (…, K, N) to (…, M, N); leading axes broadcast from the back. Gradient: reads both sources.
@@ -1311,6 +1445,14 @@ class MLCBatchNormalizationLayer(MLCLayer):
     """
     (x - mean) / sqrt(variance + epsilon) * gamma + beta per channel.
     """
+
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
 
     @typing.overload
     def __init__(
@@ -1555,6 +1697,14 @@ class MLCConvolutionLayer(MLCLayer):
     Cross-correlation over images, plus a bias per channel.
     """
 
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
+
     @typing.overload
     def __init__(
         self,
@@ -1603,6 +1753,14 @@ class MLCFullyConnectedLayer(MLCLayer):
     """
     x Wᵀ + b on the last axis.
     """
+
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
 
     @typing.overload
     def __init__(
@@ -1653,6 +1811,14 @@ class MLCConcatenationLayer(MLCLayer):
     Joins sources along one axis.
     """
 
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
+
     def __init__(self, *, dimension: int = 1) -> None:
         """
         Shapes: the other extents agree. Gradient: cut at the same places.
@@ -1668,6 +1834,14 @@ class MLCReshapeLayer(MLCLayer):
     """
     The same elements in row-major order under another shape.
     """
+
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
 
     def __init__(self, *, shape: collections.abc.Sequence[int]) -> None:
         """
@@ -1685,6 +1859,14 @@ class MLCTransposeLayer(MLCLayer):
     Reorders the axes.
     """
 
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
+
     def __init__(self, *, dimensions: collections.abc.Sequence[int]) -> None:
         """
         Shapes: axis k of the result is axis dimensions[k] of the source. Errors: ValueError for anything but a permutation of the axes.
@@ -1694,6 +1876,119 @@ class MLCTransposeLayer(MLCLayer):
     def dimensions(self) -> list[int]:
         """
         The source's axis of each axis of the result.
+        """
+
+class MLCSplitLayer(MLCLayer):
+    """
+    Cuts a tensor along one axis; its results are the parts.
+    """
+
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
+
+    @typing.overload
+    def __init__(self, *, split_count: int, dimension: int = 1) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, split_section_lengths: collections.abc.Sequence[int], dimension: int = 1
+    ) -> None:
+        """
+        Shapes: split_count parts of ceil(extent / split_count), the last may be smaller, or parts of the given lengths. Gradient: joined at the same places. Errors: ValueError where the lengths do not sum to the extent, or equal parts are fewer than asked for.
+        """
+
+    @property
+    def dimension(self) -> int:
+        """
+        The axis.
+        """
+
+    @property
+    def split_count(self) -> int:
+        """
+        How many parts were asked for.
+        """
+
+    @property
+    def split_section_lengths(self) -> list[int] | None:
+        """
+        The lengths of the parts; None when split by count.
+        """
+
+class MLCGatherLayer(MLCLayer):
+    """
+    Picks from a tensor by index along one axis.
+    """
+
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
+
+    def __init__(self, *, dimension: int) -> None:
+        """
+        Sources: the tensor, indices. Shapes: indices of one axis pick slices; indices with as many axes as the tensor pick element by element. Types: int32 or int64 indices. Gradient: added up where an element was picked. Errors: ValueError for an index out of range.
+        """
+
+    @property
+    def dimension(self) -> int:
+        """
+        The axis that the indices count.
+        """
+
+class MLCScatterLayer(MLCLayer):
+    """
+    A copy of a tensor with values written or added by index.
+    """
+
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
+
+    def __init__(self, *, dimension: int, reduction_type: MLCReductionType | str) -> None:
+        """
+        Sources: values, indices, the tensor to copy. NONE overwrites: of several values for one element the last in row-major order stays. Gradient: NONE: of the value that stayed alone, 0 to the copied tensor there; SUM: of every value and of the copied tensor. Errors: ValueError for another reduction or an index out of range.
+        """
+
+    @property
+    def dimension(self) -> int:
+        """
+        The axis that the indices count.
+        """
+
+    @property
+    def reduction_type(self) -> MLCReductionType:
+        """
+        NONE overwrites, SUM adds.
+        """
+
+class MLCSelectionLayer(MLCLayer):
+    """
+    Takes each element from one of two tensors.
+    """
+
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
+
+    def __init__(self) -> None:
+        """
+        Sources: a bool condition, x, y, which broadcast as NumPy does; x where the condition holds. Gradient: to the source that was taken.
         """
 
 class MLCLossDescriptor:
@@ -1930,6 +2225,14 @@ class MLCLossLayer(MLCLayer):
         -sum(t * log_softmax(y)), one value per sample. Integer labels have no class axis; -1 ignores a row. Gradient: softmax(y) * sum(t) - t.
         """
 
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
+
     def __init__(self, *, descriptor: MLCLossDescriptor, weights: MLCTensor | None = None) -> None:
         """
         Shapes: weights have one value for each that reduction NONE would give.
@@ -2071,6 +2374,14 @@ class MLCPoolingLayer(MLCLayer):
     Joins the elements of each window.
     """
 
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
+
     def __init__(self, *, descriptor: MLCPoolingDescriptor) -> None:
         """
         Shapes: (N, C, H, W) to (N, C, P, Q). Gradient: MAX gives it to the first largest element; L2_NORM gives 0 where the result is 0.
@@ -2086,6 +2397,14 @@ class MLCSoftmaxLayer(MLCLayer):
     """
     Softmax or its logarithm along one axis.
     """
+
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
 
     def __init__(self, *, operation: MLCSoftmaxOperation | str, dimension: int = 1) -> None:
         """
@@ -2108,6 +2427,14 @@ class MLCDropoutLayer(MLCLayer):
     """
     Drops elements at random while training.
     """
+
+    @staticmethod
+    def supports_data_type(
+        data_type: MLCDataType | numpy.typing.DTypeLike, *, on: MLCDevice | str
+    ) -> bool:
+        """
+        Whether the device has the kernels to compute such layers in this type, forward and gradient; asked of MLCLayer itself, whether it computes in the type at all.
+        """
 
     def __init__(self, *, rate: float, seed: int = 0) -> None:
         """
@@ -2727,6 +3054,11 @@ class MLCGraph:
         Joins tensors along one axis.
         """
 
+    def gather(self, with_dimension: int, *, source: MLCTensor, indices: MLCTensor) -> MLCTensor:
+        """
+        Picks from the source by index along one axis.
+        """
+
     @typing.overload
     def node(self, layer: MLCLayer, *, source: MLCTensor) -> MLCTensor: ...
     @typing.overload
@@ -2759,9 +3091,43 @@ class MLCGraph:
         What the layer gives; empty for a layer of another graph.
         """
 
+    def scatter(
+        self,
+        with_dimension: int,
+        *,
+        source: MLCTensor,
+        indices: MLCTensor,
+        copy_from: MLCTensor,
+        reduction_type: MLCReductionType | str,
+    ) -> MLCTensor:
+        """
+        A copy of copy_from with the source's values written (NONE) or added (SUM) by index.
+        """
+
+    def select(
+        self, sources: collections.abc.Sequence[MLCTensor], *, condition: MLCTensor
+    ) -> MLCTensor:
+        """
+        The first source where the condition holds, else the second.
+        """
+
     def source_tensors(self, layer: MLCLayer) -> list[MLCTensor]:
         """
         What the layer reads; empty for a layer of another graph.
+        """
+
+    @typing.overload
+    def split(self, source: MLCTensor, *, split_count: int, dimension: int) -> list[MLCTensor]: ...
+    @typing.overload
+    def split(
+        self,
+        source: MLCTensor,
+        *,
+        split_section_lengths: collections.abc.Sequence[int],
+        dimension: int,
+    ) -> list[MLCTensor]:
+        """
+        Cuts a tensor along one axis and returns the parts.
         """
 
     def summary(self) -> str:

@@ -126,6 +126,10 @@ void read(Fields& f, ir::ReshapeAttributes& a) {
   f.take("batched", a.batched);
 }
 void read(Fields& f, ir::TransposeAttributes& a) { f.take("axes", a.axes); }
+void read(Fields& f, ir::ScatterAttributes& a) {
+  f.take("axis", a.axis);
+  f.take("adds", a.adds);
+}
 void read(Fields& f, ir::DropoutAttributes& a) {
   f.take("rate", a.rate);
   f.take("seed", a.seed);

@@ -169,6 +169,24 @@ def test_classes_out_of_range_name_row_and_value(classes: Callable[[Any], Any]) 
         classes(np.array([0, 3], np.int32))
 
 
+def test_classes_written_before_the_passes_are_checked_too() -> None:
+    x, y = MLCTensor(shape=[2, 3]), MLCTensor(shape=[2], data_type="int32")
+    graph = MLCGraph()
+    graph.node(MLCActivationLayer.relu(), source=x)
+    training = MLCTrainingGraph(
+        graph_objects=[graph], loss_layer=MLCLossLayer.softmax_cross_entropy("mean")
+    )
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    tensors = {"x": x, "y": y}
+    data = {"x": np.zeros((2, 3), np.float32), "y": np.array([0, 3], np.int32)}
+    with pytest.raises(ValueError, match=r"\[labels 'y'\] .* 0 to 2 or -1 but got 3 in row 1"):
+        training.bind_and_write_data(data, for_inputs=tensors)
+    data["y"][1] = -1
+    training.bind_and_write_data(data, for_inputs=tensors)
+    assert training.execute_forward().result == pytest.approx(np.log(3) / 2)
+
+
 def test_integers_are_not_booleans() -> None:
     flags = MLCTensor(shape=[2], data_type="bool")
     with pytest.raises(TypeError, match="expected bool"):

@@ -39,6 +39,22 @@ from traingraph import (
     MLCTransposeLayer,
 )
 
+# No field has its default, so that a copy that forgets one differs.
+FULL_OPTIMIZER = {
+    "learning_rate": 0.5,
+    "gradient_rescale": 2.0,
+    "applies_gradient_clipping": True,
+    "gradient_clipping_type": "by_global_norm",
+    "gradient_clip_max": 3.0,
+    "gradient_clip_min": -2.0,
+    "maximum_clipping_norm": 4.0,
+    "custom_global_norm": 5.0,
+    "regularization_type": "l2",
+    "regularization_scale": 0.125,
+}
+ADAM = {"beta1": 0.5, "beta2": 0.25, "epsilon": 0.125, "uses_amsgrad": True, "time_step": 7}
+RMSPROP = {"momentum_scale": 0.5, "alpha": 0.25, "epsilon": 0.125, "is_centered": True}
+
 
 def values(thing: object) -> dict[str, Any]:
     names = [n for n in dir(type(thing)) if isinstance(getattr(type(thing), n), property)]
@@ -67,6 +83,14 @@ MADE = [
     MLCAdamOptimizer(learning_rate=0.5, beta1=0.5, uses_amsgrad=True, time_step=7),
     MLCAdamWOptimizer(learning_rate=0.5, beta2=0.25),
     MLCRMSPropOptimizer(learning_rate=0.5, alpha=0.25, is_centered=True),
+    MLCOptimizerDescriptor(**FULL_OPTIMIZER),
+    MLCSGDOptimizer(**FULL_OPTIMIZER, momentum_scale=0.25, uses_nesterov_momentum=True),
+    MLCAdamOptimizer(**FULL_OPTIMIZER, **ADAM),
+    MLCAdamWOptimizer(**FULL_OPTIMIZER, **ADAM),
+    MLCRMSPropOptimizer(**FULL_OPTIMIZER, **RMSPROP),
+    MLCTensorDescriptor(
+        shape=[2, 3, 1], sequence_lengths=[3, 1], sorted_sequences=True, data_type="float64"
+    ),
 ]
 
 

@@ -1,6 +1,9 @@
 """Devices, the platform and the exceptions."""
 
 import copy
+import subprocess
+import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -22,6 +25,55 @@ def test_equal_when_they_name_the_same_hardware() -> None:
     assert MLCDevice.cpu() != MLCDevice.reference()
     assert MLCDevice.cpu() != "cpu"
     assert MLCDevice(type="any", selects_multiple_compute_devices=False) == MLCDevice.cpu()
+
+
+def test_any_is_the_cpu_where_nothing_else_is_there() -> None:
+    for multiple in (False, True):
+        device = MLCDevice(type="any", selects_multiple_compute_devices=multiple)
+        assert device.type is MLCDeviceType.ANY
+        assert device.copy().type is MLCDeviceType.ANY
+        if not has_gpu():
+            assert device.actual_device_type is MLCDeviceType.CPU
+    assert MLCDevice(type="cpu", selects_multiple_compute_devices=True) == MLCDevice.cpu()
+
+
+@pytest.mark.parametrize("duplicate", [lambda d: d.copy(), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("device", [MLCDevice.cpu(), MLCDevice.reference(), MLCDevice(type="any")])
+def test_copies(device: MLCDevice, duplicate: Callable[[MLCDevice], MLCDevice]) -> None:
+    other = duplicate(device)
+    assert other is not device
+    assert (other, other.type, hash(other)) == (device, device.type, hash(device))
+    assert repr(other) == repr(device)
+
+
+def test_gpu_devices_are_devices() -> None:
+    with pytest.raises(ValueError, match="at least one device but got none"):
+        MLCDevice(gpu_devices=[])
+    with pytest.raises(TypeError, match=r"\[MLCDevice\] expected gpu_devices: .* but got 'int'"):
+        MLCDevice(gpu_devices=[0])
+    with pytest.raises(TypeError, match="no form takes"):
+        MLCDevice(type="gpu", gpu_devices=[])
+
+
+def test_several_gpus() -> None:
+    with pytest.raises((NotImplementedError, traingraph.DeviceError), match="GPU"):
+        MLCDevice(type="gpu", selects_multiple_compute_devices=True)
+
+
+def test_ane() -> None:
+    for make in (MLCDevice.ane, lambda: MLCDevice(type="ane"), lambda: MLCDevice(type=3)):
+        with pytest.raises(traingraph.DeviceError, match="ANE but this library has none"):
+            make()
+
+
+def test_seed_is_none_before_it_is_set() -> None:
+    program = (
+        "from traingraph import MLCPlatform as p; assert p.get_rng_seed() is None;"
+        "p.set_rng_seed_to(0); assert p.get_rng_seed() == 0;"
+        "p.set_rng_seed_to(seed=2**63 - 1); assert p.get_rng_seed() == 2**63 - 1"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def has_gpu() -> bool:

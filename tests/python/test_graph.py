@@ -1,5 +1,6 @@
 """Building, declaring, compiling and inspecting graphs."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -172,6 +173,36 @@ def test_optimizer_data(regression: Make) -> None:
         [np.zeros((1, 1), np.float32)], device_data=[twin], tensor=r.weights
     )
     assert r.weights.bind_optimizer_data([np.zeros((1, 1), np.float32)])
+    with pytest.raises(ValueError, match="at most 1 optimizer buffers but got 2"):
+        r.weights.bind_optimizer_data([np.zeros((1, 1), np.float32)] * 2)
+
+
+def test_a_copy_has_the_optimizer_data_of_now(regression: Make) -> None:
+    r = regression(MLCSGDOptimizer(learning_rate=0.01, momentum_scale=0.9))
+    r.step(options="synchronous")
+    other = r.weights.copy()
+    assert other.device is None
+    assert other.optimizer_device_data == []
+    assert other.optimizer_data[0].item() == pytest.approx(-0.29, rel=1e-5)
+    r.step(options="synchronous")
+    assert other.optimizer_data[0].item() != r.weights.optimizer_data[0].item()
+
+
+def test_tensors_know_where_they_were_compiled_for(regression: Make) -> None:
+    r = regression(device="reference")
+    for tensor in (r.x, r.y, r.result, r.weights, r.biases):
+        assert tensor.device == MLCDevice.reference()
+    data = {"for_inputs": {"x": r.x}, "data": {"x": r.data["x"]}}
+    assert r.training.bind_and_write_data(**data, to="reference")
+    with pytest.raises(ValueError, match=r"compiled for, .*, but got"):
+        r.training.bind_and_write_data(**data, to="cpu")
+
+
+def test_summary_shows_every_result() -> None:
+    graph = MLCGraph()
+    graph.split(MLCTensor(shape=[2, 5]), split_count=2, dimension=1)
+    assert re.search(r"Split 2 dimension 1 .* \(2, 3\) \(2, 2\) +0\n", graph.summary())
+    assert len(graph.result_tensors(graph.layers[0])) == 2
 
 
 def test_layers_without_a_loss_are_a_calculator() -> None:

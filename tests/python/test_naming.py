@@ -2,13 +2,11 @@
 
 import enum
 import inspect
-import json
-import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from surface import CLASSES, ENUMS, rows, takes
 
 import traingraph
 from traingraph import (
@@ -25,31 +23,6 @@ from traingraph import (
     MLCTensorDescriptor,
 )
 
-TABLE = json.loads((Path(__file__).parent / "naming.json").read_text())
-ENUMS: dict[str, dict[str, Any]] = TABLE["enums"]
-CLASSES: dict[str, dict[str, Any]] = TABLE["classes"]
-
-# Members of classes that are here whose meaning belongs to layers that are not.
-LATER = {
-    ("MLCGraph", "split"),
-    ("MLCGraph", "gather"),
-    ("MLCGraph", "scatter"),
-    ("MLCGraph", "select"),
-    ("MLCTrainingGraph", "link"),
-    ("MLCTrainingGraph", "source_gradient_tensors"),
-    ("MLCTrainingGraph", "result_gradient_tensors"),
-    ("MLCTrainingGraph", "gradient_tensor"),
-    ("MLCTrainingGraph", "allocate_user_gradient"),
-    ("MLCInferenceGraph", "link"),
-    ("MLCLayer", "supports_data_type"),
-    ("MLCTensor", "quantized"),
-    ("MLCTensor", "dequantized"),
-    ("MLCTensorDescriptor", "sequence_lengths"),
-    ("MLCTensorDescriptor", "sorted_sequences"),
-    ("MLCTensorDescriptor", "batch_size_per_sequence_step"),
-}
-LATER_KEYWORDS = {"sequence_lengths", "sorted_sequences"}
-
 # Argument names whose first value depends on the class; the others follow from the name alone.
 NUMBERS = {
     "width", "height", "kernel_width", "kernel_height", "batch_size", "group_count", "seed",
@@ -60,13 +33,20 @@ NUMBERS = {
     "depthwise_with_kernel_width", "time_step", "a", "b", "c", "alpha", "weight", "epsilon",
     "delta", "learning_rate", "gradient_rescale", "gradient_clip_max", "gradient_clip_min",
     "maximum_clipping_norm", "custom_global_norm", "regularization_scale",
-    "variance_epsilon", "fill_with_data",
+    "variance_epsilon", "fill_with_data", "split_count",
 }  # fmt: skip
 FRACTIONS = {"rate", "momentum", "momentum_scale", "beta1", "beta2", "label_smoothing"}
 SWITCHES = {
     "transposes_x", "transposes_y", "applies_gradient_clipping", "uses_amsgrad",
     "uses_nesterov_momentum", "is_centered", "selects_multiple_compute_devices",
 }  # fmt: skip
+
+
+# Sequences have three axes.
+SEQUENCES: dict[str, dict[str, Any]] = {
+    "MLCTensorDescriptor": {"shape": [1, 2, 1]},
+    "MLCTensor": {"data": None},
+}
 
 
 def channels() -> MLCTensor:
@@ -97,7 +77,10 @@ def sample(cls: str, keyword: str) -> Any:
         "strides": (1, 1),
         "dilation_rates": (1, 1),
         "padding_policy": MLCPaddingPolicy.sized(y=1, x=1),
-        "reduction_type": "mean",
+        "reduction_type": {"MLCScatterLayer": "sum"}.get(cls, "mean"),
+        "sequence_lengths": [2],
+        "sorted_sequences": True,
+        "split_section_lengths": [1, 2],
         "regularization_type": "l2",
         "gradient_clipping_type": "by_norm",
         "operation": {"MLCSoftmaxLayer": "log_softmax"}.get(cls, "add"),
@@ -139,32 +122,11 @@ def sample(cls: str, keyword: str) -> Any:
     return values[keyword]
 
 
-def rows(kind: str) -> list[Any]:
-    result = []
-    for cls, members in CLASSES.items():
-        for row in members.get(kind, []):
-            words = [row] if isinstance(row, str) else row
-            if not words or (cls, words[0]) not in LATER:
-                result.append(pytest.param(cls, row, id="-".join([cls, *words])))
-    return result
-
-
-def argument_lists(cls: type, name: str) -> list[list[str]]:
-    """The arguments of each form, from the signature lines of the docstring."""
-    text = inspect.getattr_static(cls, name)
-    documentation = getattr(text, "__func__", text).__doc__ or ""
-    forms = []
-    for line in documentation.splitlines():
-        found = re.match(rf"(?:\d+\. )?{name}\((.*)\) -> ", line)
-        if found:
-            names = re.findall(r"(?:^|, )(\w+)(?=: )", re.sub(r"\[[^\]]*\]", "", found[1]))
-            forms.append([name for name in names if name != "self"])
-    return forms
-
-
-def is_subsequence(part: list[str], whole: list[str]) -> bool:
-    remaining = iter(whole)
-    return all(item in remaining for item in part)
+def each(kind: str) -> list[Any]:
+    return [
+        pytest.param(row.owner, list(row.words), id=str(row))
+        for row in rows(kind)
+    ]
 
 
 @pytest.mark.parametrize("name", ENUMS)
@@ -175,7 +137,10 @@ def test_enum_has_apples_cases(name: str) -> None:
         assert cls[case] == value
         if description is not None:
             assert cls[case].debug_description == description
-    ours = {"FLOAT64", "BFLOAT16"} if name == "MLCDataType" else set()
+    ours = {
+        "MLCDataType": {"FLOAT64", "BFLOAT16"},
+        "MLCExecutionOptions": {"CHECK_NUMERICS"},
+    }.get(name, set())
     assert set(cls.__members__) == set(ENUMS[name]["cases"]) | ours
 
 
@@ -187,50 +152,45 @@ def test_class_has_apples_base(name: str) -> None:
     assert base is None or issubclass(cls, getattr(traingraph, base))
 
 
-@pytest.mark.parametrize(("cls", "name"), rows("properties"))
-def test_property(cls: str, name: str) -> None:
+@pytest.mark.parametrize(("cls", "row"), each("properties"))
+def test_property(cls: str, row: list[str]) -> None:
+    (name,) = row
     attribute = inspect.getattr_static(getattr(traingraph, cls), name)
     assert isinstance(attribute, property)
     assert (attribute.fset is not None) == (name in CLASSES[cls].get("writable", []))
     assert attribute.__doc__
 
 
-@pytest.mark.parametrize(("cls", "row"), rows("statics"))
+@pytest.mark.parametrize(("cls", "row"), each("statics"))
 def test_static(cls: str, row: list[str]) -> None:
     name, *arguments = row
     owner = getattr(traingraph, cls)
     attribute = inspect.getattr_static(owner, name)
     assert isinstance(attribute, staticmethod)
-    assert any(is_subsequence(arguments, form) for form in argument_lists(owner, name))
+    assert takes(owner, name, arguments)
 
 
-@pytest.mark.parametrize(("cls", "row"), rows("methods"))
+@pytest.mark.parametrize(("cls", "row"), each("methods"))
 def test_method(cls: str, row: list[str]) -> None:
     name, *arguments = row
     owner = getattr(traingraph, cls)
     assert not isinstance(inspect.getattr_static(owner, name), staticmethod)
-    assert any(is_subsequence(arguments, form) for form in argument_lists(owner, name))
+    assert takes(owner, name, arguments)
 
 
-@pytest.mark.parametrize(("cls", "row"), rows("constructors"))
+@pytest.mark.parametrize(("cls", "row"), each("constructors"))
 def test_constructor_takes_apples_keywords(cls: str, row: list[str]) -> None:
     owner = getattr(traingraph, cls)
-    if LATER_KEYWORDS & set(row):
-        with pytest.raises(TypeError, match="no form takes"):
-            owner(**dict.fromkeys(row))
-        return
-    assert any(is_subsequence(row, form) for form in argument_lists(owner, "__init__"))
+    assert takes(owner, "__init__", row)
     if row == ["gpu_devices"]:
         with pytest.raises(ValueError, match="at least one device"):
             owner(gpu_devices=[])
         return
-    made = owner(**{keyword: sample(cls, keyword) for keyword in row})
+    values = {keyword: sample(cls, keyword) for keyword in row}
+    if "sequence_lengths" in row:
+        values.update(SEQUENCES.get(cls, {}))
+    made = owner(**{keyword: values[keyword] for keyword in row})
     assert type(made) is owner
-
-
-@pytest.mark.parametrize(("cls", "name"), sorted(LATER))
-def test_later_members_are_absent(cls: str, name: str) -> None:
-    assert not hasattr(getattr(traingraph, cls), name)
 
 
 def test_class_list_is_explicit() -> None:

@@ -11,6 +11,7 @@ from traingraph import (
     MLCDataType,
     MLCPlatform,
     MLCTensor,
+    MLCTensorData,
     MLCTensorDescriptor,
     MLCTensorParameter,
 )
@@ -178,6 +179,9 @@ def test_random_values_follow_the_seed() -> None:
 def test_sequences() -> None:
     shape = {"sequence_length": 3, "feature_channel_count": 2, "batch_size": 4}
     assert MLCTensor(**shape).data.shape == (4, 3, 2)
+    d = MLCTensor(**shape).descriptor
+    assert d.sequence_lengths == [3, 3, 3, 3]
+    assert d.batch_size_per_sequence_step == [4, 4, 4]
     assert MLCTensor(**shape, data=None).data is None
     array = np.zeros((4, 3, 2), np.float32)
     assert np.shares_memory(MLCTensor(**shape, data=array).data, array)
@@ -203,10 +207,27 @@ def test_copies(duplicate: object) -> None:
     np.testing.assert_array_equal(other.data, tensor.data)
 
 
+def test_copies_keep_optimizer_data() -> None:
+    kept = np.arange(4, dtype=np.float32)
+    tensor = MLCTensor(shape=[4], fill_with_data=0.0)
+    tensor.bind_optimizer_data([kept, MLCTensorData(bytes_no_copy=bytearray(20))])
+    kept[:] = 9
+    other = tensor.copy()
+    tensor.bind_optimizer_data([])
+    assert tensor.optimizer_data == []
+    assert [data.tolist() for data in other.optimizer_data] == [[0, 1, 2, 3], [0] * 4]
+
+
 def test_numerics() -> None:
     assert not MLCTensor(data=np.array([1, np.nan], np.float32)).has_valid_numerics
     assert not MLCTensor(data=np.array([1, np.inf], np.float32)).has_valid_numerics
     assert MLCTensor(data=np.array([1, 2], np.float32)).has_valid_numerics
+    assert not MLCTensor(data=np.array([1, np.nan], np.float16)).has_valid_numerics
+    assert MLCTensor(data=np.array([1, 65504], np.float16)).has_valid_numerics
+    bfloat16 = {"shape": [2], "data_type": "bfloat16"}
+    for bits, valid in ((0x7F80, False), (0xFFC0, False), (0x7F7F, True)):
+        raw = np.array([0x3F80, bits], np.uint16).tobytes()
+        assert MLCTensor(data=raw, **bfloat16).has_valid_numerics is valid
 
 
 def test_copy_from_device_memory() -> None:

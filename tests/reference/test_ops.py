@@ -114,6 +114,80 @@ def test_slice(axis, start, extent):
     attributes = {"axis": axis, "start": start, "extent": extent}
     expected = np.take(x, range(start, start + extent), axis)
     np.testing.assert_array_equal(forward("slice", attributes, [x])[0], expected)
+    check_gradients("slice", attributes, [x], [0])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+class TestIndices:
+    """Slices by indices of one axis, elements by indices like the tensor."""
+
+    PLACES = (
+        ((2, 5), 1, [4, 0, 4]),
+        ((3, 2), 0, [1, 1, 2, 0]),
+        ((4,), 0, [3, 3, 1]),
+        ((2, 3), 1, [[2, 0, 2, 2], [1, 1, 0, 1]]),
+        ((3, 4, 2), 0, [[[2, 0]], [[2, 1]]]),
+    )
+
+    @pytest.mark.parametrize(("shape", "axis", "indices"), PLACES)
+    def test_gather(self, shape, axis, indices, dtype):
+        x, indices = RNG.normal(size=shape), np.array(indices, dtype)
+        slices = indices.ndim == 1
+        cut = tuple(slice(None if k == axis else e) for k, e in enumerate(indices.shape))
+        expected = np.take(x, indices, axis)
+        if not slices:
+            expected = np.take_along_axis(x[cut], indices, axis)
+        found = forward("gather", {"axis": axis}, [x, indices])[0]
+        np.testing.assert_array_equal(found, expected)
+        check_gradients("gather", {"axis": axis}, [x, indices], [0])
+
+    @pytest.mark.parametrize("adds", [False, True])
+    @pytest.mark.parametrize(("shape", "axis", "indices"), PLACES)
+    def test_scatter(self, shape, axis, indices, adds, dtype):
+        x, indices = RNG.normal(size=shape), np.array(indices, dtype)
+        slices = indices.ndim == 1
+        places = np.delete(shape, axis).tolist()
+        places.insert(axis, len(indices))
+        values = RNG.normal(size=places if slices else indices.shape)
+        expected = x.copy()
+        for at in np.ndindex(values.shape):
+            to = list(at)
+            to[axis] = indices[at[axis]] if slices else indices[at]
+            expected[tuple(to)] = values[at] + (expected[tuple(to)] if adds else 0)
+        attributes = {"axis": axis, "adds": adds}
+        found = forward("scatter", attributes, [values, indices, x])[0]
+        np.testing.assert_array_equal(found, expected)
+        check_gradients("scatter", attributes, [values, indices, x], [0, 2])
+
+
+def test_the_value_that_stays_alone_has_the_gradient():
+    """Of duplicates the last in row-major order; the tensor has none where one was written."""
+    values, indices, x = np.ones(4), np.array([2, 0, 2, 2]), np.ones(3)
+    arrays, cotangent = [values, indices, x], [np.array([5.0, 6.0, 7.0])]
+    found = gradients("scatter", {"axis": 0, "adds": False}, arrays, cotangent, [0, 2])
+    np.testing.assert_array_equal(found[0], [0, 5, 0, 7])
+    np.testing.assert_array_equal(found[1], [0, 6, 0])
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [[(3, 4)] * 3, [(4,), (3, 4), (1,)], [(3, 1), (1, 4), (3, 4)], [(2, 3, 4), (4,), (3, 1)]],
+)
+def test_select(shapes):
+    condition = RNG.uniform(size=shapes[0]) > 0.5
+    x, y = RNG.normal(size=shapes[1]), RNG.normal(size=shapes[2])
+    found = forward("select", {}, [condition, x, y])[0]
+    np.testing.assert_array_equal(found, np.where(condition, x, y))
+    check_gradients("select", {}, [condition, x, y], [1, 2])
+
+
+def test_what_is_not_taken_does_not_matter():
+    condition, nan = np.array([True, False]), np.full(2, np.nan)
+    np.testing.assert_array_equal(
+        forward("select", {}, [condition, np.ones(2), nan])[0], [1, np.nan]
+    )
+    found = gradients("select", {}, [condition, nan, nan], [np.ones(2)], [1, 2])
+    np.testing.assert_array_equal(found, [[1, 0], [0, 1]])
 
 
 @pytest.mark.parametrize("axes", [(0,), (1, 0), (2, 0, 1), (0, 3, 1, 2)])
@@ -194,6 +268,14 @@ def samples():
     for axis in (0, 1, 2):
         yield "concatenate", {"axis": axis}, [array(2, 3, 4), array(2, 3, 4)], [0, 1]
     yield "transpose", {"axes": (0, 3, 1, 2)}, [array(2, 3, 4, 5)], [0]
+    yield "slice", {"axis": 1, "start": 1, "extent": 2}, [array(2, 4, 3)], [0]
+    few, many = np.array([2, 0, 2]), RNG.integers(0, 3, (2, 5), np.int32)
+    for indices, places in ((few, (2, 3)), (many, (2, 5))):
+        yield "gather", {"axis": 1}, [array(2, 3), indices], [0]
+        for adds in (False, True):
+            attributes = {"axis": 1, "adds": adds}
+            yield "scatter", attributes, [array(*places), indices, array(2, 3)], [0, 2]
+    yield "select", {}, [RNG.uniform(size=(2, 3)) > 0.5, array(2, 3), array(3)], [1, 2]
     yield "dropout", {"rate": 0.3, "seed": 5}, [array(3, 50), np.array(2)], [0]
 
 
@@ -231,3 +313,23 @@ def test_float32(op, attributes, arrays, wanted, backend):
 def test_wrong_shapes(op, attributes, shapes):
     with pytest.raises(ValueError, match=rf"\[{op}\] expected .* but got"):
         forward(op, attributes, [np.zeros(s) for s in shapes])
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "arrays"),
+    [
+        ("gather", {"axis": 2}, [np.zeros((2, 3)), np.zeros(2, int)]),
+        ("gather", {"axis": 1}, [np.zeros((2, 3)), np.zeros(2)]),
+        ("gather", {"axis": 1}, [np.zeros((2, 3)), np.zeros((3, 1), int)]),
+        ("gather", {"axis": 0}, [np.zeros((2, 3)), np.zeros((2, 3, 1), int)]),
+        ("scatter", {"axis": 1}, [np.zeros((2, 2)), np.zeros((2, 4), int), np.zeros((2, 3))]),
+        ("scatter", {"axis": 1}, [np.zeros((2, 4)), np.zeros(3, int), np.zeros((2, 3))]),
+        ("scatter", {"axis": 0}, [np.zeros(2, np.float32), np.zeros(2, int), np.zeros(3)]),
+        ("select", {}, [np.zeros(2), np.zeros(2), np.zeros(2)]),
+        ("select", {}, [np.zeros(2, bool), np.zeros(2, np.float32), np.zeros(2)]),
+        ("select", {}, [np.zeros(2, bool), np.zeros(2), np.zeros(3)]),
+    ],
+)
+def test_wrong_operands(op, attributes, arrays):
+    with pytest.raises(ValueError, match=rf"\[{op}\] expected .* but got"):
+        forward(op, attributes, arrays)

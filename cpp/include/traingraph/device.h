@@ -30,7 +30,10 @@ class TRAINGRAPH_API Device {
   int index() const { return index_; }
   std::string description() const;
 
-  bool operator==(const Device& other) const = default;
+  // The same backend and index, whatever type was asked for.
+  bool operator==(const Device& other) const {
+    return backend_ == other.backend_ && index_ == other.index_;
+  }
 
  private:
   Device(DeviceType type, std::string backend, int index);

@@ -18,6 +18,9 @@ namespace traingraph {
 
 struct GraphState;
 struct ExecutionState;
+struct Epoch;
+struct Evaluation;
+struct FitArguments;
 
 // Tensors by the names they are fed and read under.
 using NamedTensors = std::vector<std::pair<std::string, TensorPtr>>;
@@ -66,6 +69,15 @@ class TRAINGRAPH_API Graph {
   TensorPtr concatenate(const std::vector<TensorPtr>& sources, std::int64_t dimension);
   TensorPtr reshape(Shape shape, const TensorPtr& source);
   TensorPtr transpose(std::vector<std::int64_t> dimensions, const TensorPtr& source);
+  std::vector<TensorPtr> split(const TensorPtr& source, std::int64_t split_count,
+                               std::int64_t dimension);
+  std::vector<TensorPtr> split(const TensorPtr& source, Shape split_section_lengths,
+                               std::int64_t dimension);
+  TensorPtr gather(std::int64_t dimension, const TensorPtr& source, const TensorPtr& indices);
+  TensorPtr scatter(std::int64_t dimension, const TensorPtr& source, const TensorPtr& indices,
+                    const TensorPtr& copy_from, ReductionType reduction_type);
+  // sources: x where the condition holds, y elsewhere.
+  TensorPtr select(const std::vector<TensorPtr>& sources, const TensorPtr& condition);
 
   std::optional<Device> device() const;
   std::vector<LayerPtr> layers() const;
@@ -122,6 +134,9 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   // Bytes of saved, gradient, transient and workspace memory; known after compile.
   std::size_t device_memory_size() const;
   MemoryPlan memory_plan() const;
+  // The last result that is no loss, for all samples on axis 0 of the inputs, batch by batch; 0: of
+  // the tensors' size.
+  TensorData predict(const NamedData& inputs, std::int64_t batch_size = 0);
   // The compiled program as text: ops, shapes, layouts, fusions.
   std::string compiled_description() const;
 
@@ -160,6 +175,11 @@ class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
   Execution execute_forward(ExecutionArguments arguments);
   Execution execute_gradient(ExecutionArguments arguments);
   Execution execute_optimizer_update(ExecutionArguments arguments);
+  // Trains over all samples batch by batch (fit.h); returns what each epoch gave. Errors in the
+  // middle leave the updates made so far.
+  std::vector<Epoch> fit(const FitArguments& arguments);
+  // Loss and accuracy over all samples, in inference mode.
+  Evaluation evaluate(const FitArguments& arguments);
   // Copies updated parameters and running statistics to the tensors' host memory.
   void synchronize_updates();
   // The newest gradient of a layer's parameter, after a separate gradient call.

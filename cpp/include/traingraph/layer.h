@@ -53,4 +53,9 @@ class TRAINGRAPH_API Layer : public std::enable_shared_from_this<Layer> {
 
 using LayerPtr = std::shared_ptr<Layer>;
 
+// Whether the device has kernels for this layer over such sources, forward and gradient. False too
+// where the layer refuses their data type; other mistakes raise.
+TRAINGRAPH_API bool has_kernels(const Layer& layer, const std::vector<TensorDescriptor>& sources,
+                                const Device& device);
+
 }  // namespace traingraph

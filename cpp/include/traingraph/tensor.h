@@ -49,14 +49,23 @@ struct TRAINGRAPH_API TensorData {
 struct TRAINGRAPH_API TensorDescriptor {
   Shape shape;
   DataType data_type = DataType::kFloat32;
+  Shape sequence_lengths;  // empty: no sequences
+  bool sorted_sequences = false;
 
   TensorDescriptor() = default;
   // Raises InvalidArgument for an empty shape, an extent below 1 or a type without storage.
   TensorDescriptor(Shape shape, DataType data_type = DataType::kFloat32);
+  // Sequences [batch, steps, features] of these lengths. Raises InvalidArgument where a length is
+  // not from 1 to `steps`, there is not one per sequence of the batch (a batch of 1 may hold
+  // several), or sorted ones do not descend.
+  static TensorDescriptor of_sequences(Shape shape, Shape sequence_lengths, bool sorted_sequences,
+                                       DataType data_type = DataType::kFloat32);
 
   // Bytes between neighbours along each axis, dense row-major.
   Shape stride() const;
   std::size_t allocation_bytes() const;
+  // Entry t: how many sequences are longer than t. As long as the longest; empty without sequences.
+  Shape batch_size_per_sequence_step() const;
   bool operator==(const TensorDescriptor& other) const = default;
 };
 
@@ -102,6 +111,17 @@ class TRAINGRAPH_API Tensor : public std::enable_shared_from_this<Tensor> {
   void set_optimizer_data(std::vector<TensorData> data);
 
   TensorPtr copy() const;
+
+  // New tensors with data, computed from the newest value. Scales are above 0 and finite.
+  // q = round(x / scale) + bias, half to even, clamped to int8, uint8 or int32; x is no NaN.
+  TensorPtr quantized(DataType to, float scale, std::int64_t bias) const;
+  // x = (q - zero_point) * scale, float32.
+  TensorPtr dequantized(DataType to, float scale, std::int64_t zero_point) const;
+  // One scale and bias per element along `axis`.
+  TensorPtr quantized(DataType to, const std::vector<float>& scale,
+                      const std::vector<std::int64_t>& bias, std::int64_t axis) const;
+  TensorPtr dequantized(DataType to, const std::vector<float>& scale,
+                        const std::vector<std::int64_t>& bias, std::int64_t axis) const;
 
   TensorState& state() const { return *state_; }
 

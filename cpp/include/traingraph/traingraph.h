@@ -8,7 +8,9 @@
 #include <traingraph/data_movement.h>
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
+#include <traingraph/fit.h>
 #include <traingraph/graph.h>
+#include <traingraph/indexing.h>
 #include <traingraph/layer.h>
 #include <traingraph/loss.h>
 #include <traingraph/memory_plan.h>

@@ -2,6 +2,8 @@
 
 #include <traingraph/errors.h>
 
+#include "runtime/parameter_store.h"
+
 namespace traingraph {
 namespace {
 
@@ -36,15 +38,32 @@ void check(const std::string& subject, const ir::Type& type, const TensorData& d
   }
 }
 
+// "(1, 2)" for the element at this position in row-major order.
+std::string place(const Shape& shape, std::int64_t position) {
+  Shape index(shape.size());
+  for (std::size_t k = shape.size(); k-- > 0;) {
+    index[k] = position % shape[k];
+    position /= shape[k];
+  }
+  return to_string(index);
+}
+
 template <class T>
-void check_classes(const BoundSlot& slot, std::int64_t count, const void* bytes) {
-  const T* labels = static_cast<const T*>(bytes);
-  for (std::int64_t row = 0; row < count; ++row) {
-    const auto label = static_cast<std::int64_t>(labels[row]);
-    if (label >= -1 && label < slot.classes) continue;
-    throw InvalidArgument("[labels '" + slot.name + "'] expected a class from 0 to " +
-                          std::to_string(slot.classes - 1) + " or -1 but got " +
-                          std::to_string(label) + " in row " + std::to_string(row));
+void check_integers(const std::string& name, const IntegerRange& range, const Shape& shape,
+                    const void* bytes) {
+  const T* integers = static_cast<const T*>(bytes);
+  const std::int64_t count = element_count(shape);
+  for (std::int64_t k = 0; k < count; ++k) {
+    const auto value = static_cast<std::int64_t>(integers[k]);
+    if (value >= range.lowest && value < range.count) continue;
+    const std::string highest = std::to_string(range.count - 1);
+    const std::string got = " but got " + std::to_string(value);
+    if (range.lowest < 0) {
+      throw InvalidArgument("[labels '" + name + "'] expected a class from 0 to " + highest +
+                            " or -1" + got + " in row " + std::to_string(k));
+    }
+    throw InvalidArgument("[indices '" + name + "'] expected an index from 0 to " + highest + got +
+                          " at " + place(shape, k));
   }
 }
 
@@ -60,17 +79,27 @@ void check_output(const std::string& name, const ir::Type& type, const TensorDat
   check(subject, type, data);
 }
 
-void check_classes(const BoundSlot& slot, const ir::Type& type, const TensorData& data) {
-  if (slot.classes == 0) return;
+void check_range(const std::string& name, const IntegerRange& range, const ir::Type& type,
+                 const void* bytes) {
+  if (range.count == 0 || bytes == nullptr) return;
   switch (type.data_type) {
     case DataType::kInt32:
-      return check_classes<std::int32_t>(slot, type.elements(), data.bytes);
+      return check_integers<std::int32_t>(name, range, type.shape, bytes);
     case DataType::kInt64:
-      return check_classes<std::int64_t>(slot, type.elements(), data.bytes);
+      return check_integers<std::int64_t>(name, range, type.shape, bytes);
     default:
-      throw DataTypeError("[labels '" + slot.name + "'] expected int32 or int64 classes but got " +
-                          name(type.data_type));
+      throw DataTypeError("[labels '" + name + "'] expected int32 or int64 classes but got " +
+                          traingraph::name(type.data_type));
   }
+}
+
+void check_range(const LoweredGraph::Slot& slot) {
+  const TensorState& state = slot.tensor->state();
+  const ParameterState* store = state.parameter.get();
+  const bool on_device = store != nullptr && store->master != nullptr && !state.host_is_newer;
+  const TensorDescriptor& d = state.descriptor;
+  check_range(state.label, slot.range, {d.data_type, d.shape, false},
+              on_device ? store->master.get() : state.data.bytes);
 }
 
 std::string names_of(const NamedTensors& tensors) {

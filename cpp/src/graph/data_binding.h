@@ -11,8 +11,11 @@ namespace traingraph {
 void check_data(const BoundSlot& slot, const ir::Type& type, const TensorData& data);
 // Raises unless `data` is room for a result of this type.
 void check_output(const std::string& name, const ir::Type& type, const TensorData& data);
-// Raises InvalidArgument naming row and value of the first label outside [-1, classes).
-void check_classes(const BoundSlot& slot, const ir::Type& type, const TensorData& data);
+// Raises InvalidArgument naming place and value of the first label or index out of its range.
+void check_range(const std::string& name, const IntegerRange& range, const ir::Type& type,
+                 const void* bytes);
+// The same for a constant, as the next execution will read it.
+void check_range(const LoweredGraph::Slot& slot);
 // "'a', 'b'" of a declaration, for messages.
 std::string names_of(const NamedTensors& tensors);
 

@@ -6,6 +6,7 @@
 
 #include <traingraph/errors.h>
 
+#include "graph/data_binding.h"
 #include "runtime/fork_guard.h"
 
 namespace traingraph {
@@ -46,6 +47,20 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments) {
     throw InvalidArgument("[execute] expected no FORWARD_FOR_INFERENCE in a gradient or update");
   }
   return start(Run::forward, Mode::inference, arguments);
+}
+
+Executor::CompiledPtr Executor::program_for(std::int64_t batch, Mode mode) {
+  CompiledPtr graph = compiled(batch, mode);
+  const std::int64_t declared = declared_batch(graph_);
+  if (batch != declared && !graph->fixed_batch.empty()) {
+    throw InvalidArgument("[execute] expected batch size " + std::to_string(declared) + ", which " +
+                          graph->fixed_batch + " fixes, but got " + std::to_string(batch));
+  }
+  return graph;
+}
+
+TensorData Executor::predict(const ExecutionArguments& arguments) {
+  return start(Run::forward, Mode::prediction, arguments).result();
 }
 
 std::int64_t Executor::batch_for(Run run, const ExecutionArguments& arguments) const {
@@ -100,14 +115,10 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   check_may_run(run, mode);
   auto job = std::make_shared<Job>();
   const std::int64_t batch = batch_for(run, arguments);
-  job->graph = compiled(batch, mode);
-  const std::int64_t declared = declared_batch(graph_);
-  if (batch != declared && !job->graph->fixed_batch.empty()) {
-    throw InvalidArgument("[execute] expected batch size " + std::to_string(declared) + ", which " +
-                          job->graph->fixed_batch + " fixes, but got " + std::to_string(batch));
-  }
+  job->graph = program_for(batch, mode);
   for (const LoweredGraph::Slot& slot : job->graph->slots) {
     if (slot.tensor->state().host_is_newer) {
+      check_range(slot);
       stream_->run([&] { upload_if_newer(*slot.tensor); });
     }
   }
@@ -160,7 +171,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
 
 void Executor::place_in_step(Job& job, Run run) const {
   const int count = graph_.micro_batches;
-  if (count == 1 || job.graph->mode == Mode::inference) return;
+  if (count == 1 || job.graph->mode != Mode::training) return;
   if (run == Run::update) {
     if (summed_ == count) return;
     throw InvalidArgument("[execute_optimizer_update] expected " + std::to_string(count) +
@@ -178,7 +189,7 @@ void Executor::place_in_step(Job& job, Run run) const {
 
 void Executor::count_micro_batch(const Job& job) {
   const int count = graph_.micro_batches;
-  if (count == 1 || job.graph->mode == Mode::inference) return;
+  if (count == 1 || job.graph->mode != Mode::training) return;
   if (runs_gradient(job.run)) {
     ++summed_;
     summed_rows_ += job.graph->batch;
@@ -192,7 +203,7 @@ void Executor::count_micro_batch(const Job& job) {
 }
 
 void Executor::set_rates(Job& job) {
-  if (!runs_update(job.run) || graph_.optimizer == nullptr || job.graph->mode == Mode::inference) {
+  if (!runs_update(job.run) || graph_.optimizer == nullptr || job.graph->mode != Mode::training) {
     return;
   }
   Optimizer& optimizer = *graph_.optimizer;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/link_set.h"
@@ -81,6 +82,8 @@ struct CompiledGraph {
   std::vector<Handed> handed;
   ir::ValueId result = ir::kNone;
   TensorPtr result_tensor;
+  TensorPtr prediction;  // what the loss compares; null without one
+  TensorPtr label;
   std::string fixed_batch;
 };
 
@@ -102,6 +105,13 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Inference graphs and FORWARD_FOR_INFERENCE run a forward in inference mode, whatever `run` is.
   Execution submit(Run run, const ExecutionArguments& arguments);
 
+  // Raises unless a training step can run with this batch size.
+  void check_batch(std::int64_t batch) { program_for(batch, Mode::training); }
+  // The last result of an inference forward without losses.
+  TensorData predict(const ExecutionArguments& arguments);
+  // What the loss of the last forward compared: prediction and label.
+  std::pair<TensorData, TensorData> scored() const;
+
   void read(const Tensor& tensor, void* bytes, std::size_t length) override;
   // Of a tensor whose gradient the last gradient pass computed and kept.
   TensorData gradient(const Tensor& tensor) const;
@@ -122,6 +132,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // The program for this batch and mode, compiled now if need be. Call without mutex_.
   CompiledPtr compiled(std::int64_t batch, Mode mode);
   CompiledPtr find_current(std::int64_t batch, Mode mode);
+  // The same; raises when an op fixes another batch size.
+  CompiledPtr program_for(std::int64_t batch, Mode mode);
   CompiledPtr compile(std::int64_t batch, Mode mode);
   bool current(const CompiledGraph& graph) const;
   void attach(CompiledGraph& graph);

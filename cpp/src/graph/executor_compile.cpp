@@ -5,6 +5,7 @@
 
 #include <traingraph/errors.h>
 
+#include "graph/data_binding.h"
 #include "graph/executor.h"
 #include "runtime/allocator.h"
 #include "runtime/layout_copy.h"
@@ -114,14 +115,17 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
       slot_values[static_cast<std::size_t>(graph.values[v].slot)] = static_cast<ValueId>(v);
     }
   }
+  // A batch size that another one is fixed against never runs.
+  const bool runs = out->fixed_batch.empty() || batch == declared_batch(graph_);
   for (std::size_t s = 0; s < lowered.slots.size(); ++s) {
+    if (runs) check_range(lowered.slots[s]);
     Tensor& tensor = *lowered.slots[s].tensor;
     const Shape& shape = graph.type(slot_values[s]).shape;
     ParameterState& store = place_parameter(tensor, backend_, shape);
     Stream::merge(stream_, store.stream);
     tensor.state().device = graph_.device;
     request.parameters.push_back(
-        {store.layout_chosen || mode == Mode::inference, store.layout, lowered.slots[s].follows});
+        {store.layout_chosen || mode != Mode::training, store.layout, lowered.slots[s].follows});
   }
   if (graph_.links != nullptr) Stream::merge(stream_, graph_.links->stream);
   for (const auto& [tensor, gradient] : lowered.gradients) request.gradients.push_back(gradient);
@@ -141,6 +145,8 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
   for (ValueId value : slot_values) out->slot_values.push_back(now(value));
   for (const auto& [tensor, value] : lowered.tensors) out->tensors.emplace(tensor, now(value));
   for (const auto& [tensor, value] : lowered.gradients) out->gradients.emplace(tensor, now(value));
+  out->prediction = lowered.prediction;
+  out->label = lowered.label;
   out->result = now(lowered.result);
   out->result_tensor = lowered.result_tensor;
   out->slots = std::move(lowered.slots);

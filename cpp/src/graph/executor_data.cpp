@@ -32,7 +32,7 @@ void Executor::bind_group(const NamedData& data, const NamedTensors& declared, c
       if (slot.value == kNone) continue;
       const ir::Type& type = graph.program->graph.type(slot.value);
       check_data(slot, type, array);
-      check_classes(slot, type, array);
+      check_range(slot.name, slot.range, type, array.bytes);
       given_[slot.tensor.get()] = calls_;
       const auto address = reinterpret_cast<std::uintptr_t>(array.bytes);
       if (address % element_bytes(type.data_type) != 0) {
@@ -121,6 +121,10 @@ void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
     }
     auto found = data_.find(slot.tensor.get());
     if (found == data_.end() && slot.tensor->data().bytes != nullptr) {
+      const TensorData& own = slot.tensor->data();
+      const ir::Type& type = graph.program->graph.type(slot.value);
+      check_data(slot, type, own);
+      check_range(slot.name, slot.range, type, own.bytes);
       found = data_.emplace(slot.tensor.get(), slot.tensor->data()).first;
     }
     // What an earlier call was given serves this one only when it says so.
@@ -207,10 +211,15 @@ void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int
                             " but got '" + name + "'");
     }
     const std::lock_guard lock(mutex_);
-    const BoundSlot slot{name, *tensor, kNone, 0};
+    const BoundSlot slot{name, *tensor, kNone, {}};
     ir::Type type{(*tensor)->descriptor().data_type, (*tensor)->descriptor().shape, false};
     if (batch != 0 && has_batch(**tensor)) type.shape[0] = batch;
     check_data(slot, type, array);
+    for (const CompiledPtr& program : programs_) {
+      for (const BoundSlot& known : program->bound) {
+        if (known.tensor == *tensor) check_range(name, known.range, type, array.bytes);
+      }
+    }
     given_.erase(tensor->get());
     stage(**tensor, type, array);
     written_gradients_.insert(tensor->get());
@@ -307,6 +316,17 @@ TensorData Executor::kept_result(const Tensor& tensor) const {
                           "is not readable: its memory is reused; declare it with add_outputs");
   }
   return copy_out(*forward_, forward_run_, found->second);
+}
+
+std::pair<TensorData, TensorData> Executor::scored() const {
+  std::pair<TensorData, TensorData> result;
+  stream_->run([&] {
+    if (forward_ == nullptr || forward_->prediction == nullptr) {
+      throw InvalidArgument("[evaluate] expected a graph with a loss");
+    }
+    result = {kept_result(*forward_->prediction), kept_result(*forward_->label)};
+  });
+  return result;
 }
 
 TensorData Executor::kept_gradient(const Tensor& of) const {

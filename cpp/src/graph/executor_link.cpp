@@ -42,7 +42,7 @@ void Executor::place_exchanges(CompiledGraph& graph) {
     if (links.readers(graph_, tensor, false).empty()) continue;
     place(tensor, value, false, ops.type(value));
   }
-  if (graph.mode == Mode::inference) return;
+  if (graph.mode != Mode::training) return;
   for (const BoundSlot& slot : graph.bound) {
     if (slot.from != BoundSlot::From::linked_value || slot.value == kNone) continue;
     const ir::Type& type = ops.type(slot.value);

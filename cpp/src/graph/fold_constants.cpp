@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "graph/data_binding.h"
+
 namespace traingraph {
 namespace {
 
@@ -108,6 +110,7 @@ class Folding {
     const ValueId value = values_[static_cast<std::size_t>(part_value)];
     if (value == kNone) return;
     const int slot = part_.value(part_value).slot;
+    check_range(lowered_.slots[static_cast<std::size_t>(slot)]);
     const TensorPtr& tensor = lowered_.slots[static_cast<std::size_t>(slot)].tensor;
     program.bind(value, static_cast<std::byte*>(tensor->data().bytes));
   }

@@ -5,11 +5,13 @@
 
 #include <traingraph/data_movement.h>
 #include <traingraph/errors.h>
+#include <traingraph/indexing.h>
 
 #include "graph/executor.h"
 #include "graph/graph_state.h"
 #include "graph/link_set.h"
 #include "layers/emitter.h"
+#include "runtime/parameter_store.h"
 
 namespace traingraph {
 namespace {
@@ -67,7 +69,14 @@ std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<Tenso
 
 void GraphState::compiled_for(const Device& target) {
   for (const GraphPtr& graph : graphs) graph->state().device = target;
-  for (const NodeRecord& node : ordered_nodes()) node.layer->device_type_ = target.actual_type();
+  for (const NodeRecord& node : ordered_nodes()) {
+    node.layer->device_type_ = target.actual_type();
+    for (const TensorPtr& tensor : node.sources) tensor->state().device = target;
+    for (const TensorPtr& tensor : node.results) tensor->state().device = target;
+  }
+  for (const auto* group : {&inputs, &loss_labels, &loss_label_weights}) {
+    for (const auto& [name, tensor] : *group) tensor->state().device = target;
+  }
   if (loss_layer != nullptr) loss_layer->device_type_ = target.actual_type();
 }
 
@@ -225,6 +234,35 @@ TensorPtr Graph::reshape(Shape shape, const TensorPtr& source) {
 
 TensorPtr Graph::transpose(std::vector<std::int64_t> dimensions, const TensorPtr& source) {
   return node(std::make_shared<Transpose>(std::move(dimensions)), source);
+}
+
+std::vector<TensorPtr> Graph::split(const TensorPtr& source, std::int64_t split_count,
+                                    std::int64_t dimension) {
+  node(std::make_shared<Split>(split_count, dimension), source);
+  return state_->nodes.back().results;
+}
+
+std::vector<TensorPtr> Graph::split(const TensorPtr& source, Shape split_section_lengths,
+                                    std::int64_t dimension) {
+  node(std::make_shared<Split>(std::move(split_section_lengths), dimension), source);
+  return state_->nodes.back().results;
+}
+
+TensorPtr Graph::gather(std::int64_t dimension, const TensorPtr& source, const TensorPtr& indices) {
+  return node(std::make_shared<Gather>(dimension), {source, indices});
+}
+
+TensorPtr Graph::scatter(std::int64_t dimension, const TensorPtr& source, const TensorPtr& indices,
+                         const TensorPtr& copy_from, ReductionType reduction_type) {
+  return node(std::make_shared<Scatter>(dimension, reduction_type), {source, indices, copy_from});
+}
+
+TensorPtr Graph::select(const std::vector<TensorPtr>& sources, const TensorPtr& condition) {
+  if (sources.size() != 2) {
+    throw InvalidArgument("[select] expected 2 sources, x and y, but got " +
+                          std::to_string(sources.size()));
+  }
+  return node(std::make_shared<Selection>(), {condition, sources[0], sources[1]});
 }
 
 std::optional<Device> Graph::device() const { return state_->device; }

@@ -59,7 +59,7 @@ struct GraphState {
 
   // Own nodes and those of the graph objects, so that every source is computed before its reader.
   std::vector<NodeRecord> ordered_nodes() const;
-  // Tells layers and graph objects where they run.
+  // Tells layers, tensors and graph objects where they run.
   void compiled_for(const Device& target);
   // By tensor identity; null when no node of this graph computes it.
   const NodeRecord* producer(const Tensor* tensor) const;

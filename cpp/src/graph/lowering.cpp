@@ -20,7 +20,7 @@ using ir::ValueId;
 
 class Writer {
  public:
-  Writer(const GraphState& state, std::int64_t batch, Mode mode) : state_(state) {
+  Writer(const GraphState& state, std::int64_t batch, Mode mode) : state_(state), mode_(mode) {
     out_.lowering.training = mode == Mode::training;
     out_.lowering.micro_batched = state.micro_batches > 1;
     out_.lowering.declared_batch = declared_batch(state);
@@ -34,22 +34,25 @@ class Writer {
 
   LoweredGraph write() {
     for (const auto* group : {&state_.inputs, &state_.loss_labels, &state_.loss_label_weights}) {
+      if (mode_ == Mode::prediction && group != &state_.inputs) continue;
       for (const auto& [name, tensor] : *group) {
         if (!state_.constants.contains(tensor)) bind(name, tensor, true);
       }
     }
+    if (mode_ == Mode::prediction) leave_out_losses();
     for (const NodeRecord& node : nodes_) emit(*node.layer, node.sources, &node.results);
     check_declared();
     const NodeRecord& last = nodes_.back();
     out_.result_tensor = last.results.front();
-    if (state_.loss_layer != nullptr && !state_.loss_labels.empty()) add_loss();
+    const bool scores = state_.loss_layer != nullptr && !state_.loss_labels.empty();
+    if (scores && mode_ != Mode::prediction) add_loss();
     out_.result = out_.tensors.at(out_.result_tensor.get());
     mark_readable();
     if (out_.lowering.training) add_training(state_, nodes_, out_);
     for (std::size_t s = 0; s < out_.lowering.parameters.size(); ++s) {
       if (s >= out_.slots.size()) out_.slots.push_back({out_.lowering.parameters[s], "", kNone});
     }
-    find_classes();
+    find_ranges();
     if (!state_.constants.empty()) fold_constants(state_, out_);
     return std::move(out_);
   }
@@ -87,7 +90,7 @@ class Writer {
     }
     const int slot = static_cast<int>(out_.bound.size());
     const ValueId value = graph().add_source(ir::Source::bound, slot, std::move(type), name);
-    out_.bound.push_back({name, tensor, value, 0});
+    out_.bound.push_back({name, tensor, value, {}});
     out_.tensors.emplace(tensor.get(), value);
     return value;
   }
@@ -132,6 +135,8 @@ class Writer {
           {emitter.results.front(), loss->descriptor().reduction == ReductionType::kMean});
       loss_sources_.push_back(sources.front().get());
       out_.result_tensor = results->front();
+      out_.prediction = sources[0];
+      out_.label = sources[1];
     }
   }
 
@@ -145,6 +150,24 @@ class Writer {
                               tensor->label() + "' for '" + name + "'");
       }
     }
+  }
+
+  // Losses, and what is made of them.
+  void leave_out_losses() {
+    std::set<const Tensor*> absent;
+    std::vector<NodeRecord> kept;
+    for (NodeRecord& node : nodes_) {
+      const bool reads_absent =
+          std::any_of(node.sources.begin(), node.sources.end(),
+                      [&](const TensorPtr& tensor) { return absent.contains(tensor.get()); });
+      if (reads_absent || dynamic_cast<const Loss*>(node.layer.get()) != nullptr) {
+        for (const TensorPtr& result : node.results) absent.insert(result.get());
+      } else {
+        kept.push_back(std::move(node));
+      }
+    }
+    nodes_ = std::move(kept);
+    if (nodes_.empty()) throw InvalidArgument("[predict] expected a layer that is no loss");
   }
 
   // The layer given to the constructor: over the last result that nobody reads.
@@ -226,6 +249,7 @@ class Writer {
     for (const Tensor* tensor : loss_sources_) keep(tensor);
     for (const auto& [name, tensor] : state_.outputs) {
       if (state_.differentiated(tensor.get()) != nullptr) continue;  // by add_training
+      if (mode_ == Mode::prediction && !out_.tensors.contains(tensor.get())) continue;
       if (!out_.tensors.contains(tensor.get())) {
         throw InvalidArgument("[compile] output '" + name + "' is no tensor of this graph");
       }
@@ -236,23 +260,43 @@ class Writer {
     keep(out_.result_tensor.get());
   }
 
-  // Bound integer labels are checked against their class count before they reach a kernel.
-  void find_classes() {
+  // Labels and indices are checked against what they count before they reach a kernel.
+  void find_ranges() {
     for (const ir::Node& node : graph().nodes) {
-      if (node.op != ir::Op::softmax_cross_entropy) continue;
-      ValueId label = node.inputs[1];
-      while (graph().value(label).producer != kNone &&
-             graph().node(graph().value(label).producer).op == ir::Op::reshape) {
-        label = graph().node(graph().value(label).producer).inputs[0];
+      auto extent = [&](std::size_t input, int axis) {
+        return graph().type(node.inputs[input]).shape[static_cast<std::size_t>(axis)];
+      };
+      if (node.op == ir::Op::softmax_cross_entropy) {
+        restrict_to({-1, extent(0, 1)}, node.inputs[1]);
+      } else if (node.op == ir::Op::gather) {
+        const int axis = std::get<ir::AxisAttributes>(node.attributes).axis;
+        restrict_to({0, extent(0, axis)}, node.inputs[1]);
+      } else if (node.op == ir::Op::scatter) {
+        const int axis = std::get<ir::ScatterAttributes>(node.attributes).axis;
+        restrict_to({0, extent(2, axis)}, node.inputs[1]);
       }
-      const ir::Value& value = graph().value(label);
-      if (value.source != ir::Source::bound || is_floating_point(value.type.data_type)) continue;
-      out_.bound[static_cast<std::size_t>(value.slot)].classes =
-          graph().type(node.inputs[0]).shape[1];
     }
   }
 
+  // Several uses of one tensor leave what they have in common.
+  void restrict_to(IntegerRange range, ValueId integers) {
+    while (graph().value(integers).producer != kNone &&
+           graph().node(graph().value(integers).producer).op == ir::Op::reshape) {
+      integers = graph().node(graph().value(integers).producer).inputs[0];
+    }
+    const ir::Value& value = graph().value(integers);
+    if (is_floating_point(value.type.data_type) || value.slot == kNone) return;
+    const auto slot = static_cast<std::size_t>(value.slot);
+    IntegerRange& known =
+        value.source == ir::Source::bound ? out_.bound[slot].range : out_.slots[slot].range;
+    if (known.count != 0) {
+      range = {std::max(known.lowest, range.lowest), std::min(known.count, range.count)};
+    }
+    known = range;
+  }
+
   const GraphState& state_;
+  const Mode mode_;
   std::vector<NodeRecord> nodes_;
   LoweredGraph out_;
   std::vector<const Tensor*> loss_sources_;

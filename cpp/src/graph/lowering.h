@@ -10,12 +10,19 @@
 
 namespace traingraph {
 
-// An array the caller brings: which tensor it is, and whether it is labels of so many classes.
+// What the integers of a tensor may be: class labels from -1 (ignored), or indices from 0, below
+// `count`. 0: anything.
+struct IntegerRange {
+  std::int64_t lowest = 0;
+  std::int64_t count = 0;
+};
+
+// An array the caller brings: which tensor it is, and what its integers may be.
 struct BoundSlot {
   std::string name;  // declared name, or the tensor's label
   TensorPtr tensor;
   ir::ValueId value = ir::kNone;
-  std::int64_t classes = 0;
+  IntegerRange range = {};
   // Who writes it. Gradients are read by the gradient pass, the rest by the forward pass.
   enum class From { caller, user_gradient, linked_value, linked_gradient };
   From from = From::caller;
@@ -36,6 +43,9 @@ struct LoweredGraph {
     bool is_mean;
   };
   std::vector<Loss> losses;
+  // What the last loss compares; null without a loss.
+  TensorPtr prediction;
+  TensorPtr label;
   // Of updatable parameters and of every other tensor whose gradient is to be read.
   std::map<const Tensor*, ir::ValueId> gradients;
   // By parameter slot: the tensor, and for buffers beside it the name and the parameter's slot.
@@ -45,11 +55,13 @@ struct LoweredGraph {
     int follows = ir::kNone;
     // A sum of gradients, which belongs to this graph; moments belong to the tensor.
     bool accumulates = false;
+    IntegerRange range = {};
   };
   std::vector<Slot> slots;
 };
 
-enum class Mode { training, inference };
+// prediction is inference without losses, which needs no labels.
+enum class Mode { training, inference, prediction };
 
 // batch 0: the tensors' own. Raises typed errors that name layer and tensor.
 LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode);

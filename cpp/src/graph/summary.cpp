@@ -23,9 +23,13 @@ std::string Graph::summary() const {
         total += element_count(parameter->tensor->descriptor().shape);
       }
     }
+    std::string results;
+    for (const TensorPtr& result : node.results) {
+      results += (results.empty() ? "" : " ") + to_string(result->descriptor().shape);
+    }
     text << std::left << std::setw(6) << node.layer->id() << std::setw(44)
-         << node.layer->description() + named << std::setw(24)
-         << to_string(node.results.front()->descriptor().shape) << parameters << "\n";
+         << node.layer->description() + named << std::setw(24) << results + " " << parameters
+         << "\n";
   }
   text << "parameters: " << total << "\n";
   return text.str();
@@ -34,7 +38,10 @@ std::string Graph::summary() const {
 std::string Graph::summarized_dot_description() const {
   auto quoted = [](std::string text) {
     std::string result = "\"";
-    for (char c : text) result += c == '"' ? std::string("\\\"") : std::string(1, c);
+    for (const char c : text) {
+      if (c == '"' || c == '\\') result += '\\';
+      result += c == '\n' ? std::string("\\n") : std::string(1, c);
+    }
     return result + "\"";
   };
   std::ostringstream text;

@@ -187,7 +187,7 @@ class TrainingWriter {
     const std::string name = handle.gradient->label();
     ir::Type type = graph().type(of);  // a copy: adding a value moves the graph's own
     const ValueId value = graph().add_source(ir::Source::bound, slot, std::move(type), name);
-    out_.bound.push_back({name, handle.gradient, value, 0, from});
+    out_.bound.push_back({name, handle.gradient, value, {}, from});
     return value;
   }
 

@@ -174,6 +174,24 @@ struct SliceAttributes {
   bool operator==(const SliceAttributes&) const = default;
 };
 
+// Indices pick from a tensor along one axis: slices where they have rank 1, else elements, with the
+// shape of the indices.
+// gather: tensor, indices → what they pick.
+// scatter: values, indices, tensor → the tensor with values at what the indices pick; of several
+// values for one element the last in row-major order stays, or all are added.
+// scatter_gradient: dy, indices → dvalues, dtensor, and per element of the tensor the position of
+// the value it took or -1 (int64). For a scatter that does not add.
+struct ScatterAttributes {
+  int axis = 0;
+  bool adds = false;
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+    f("adds", adds);
+  }
+  bool operator==(const ScatterAttributes&) const = default;
+};
+
 struct ReshapeAttributes {
   Shape shape;
   bool batched = false;  // whether axis 0 of the result is the batch
@@ -209,7 +227,7 @@ using Attributes =
     std::variant<NoAttributes, ElementwiseAttributes, ReduceAttributes, ConvolutionAttributes,
                  MatmulAttributes, BatchNormAttributes, PoolingAttributes, SoftmaxAttributes,
                  CrossEntropyAttributes, AxisAttributes, SliceAttributes, ReshapeAttributes,
-                 TransposeAttributes, DropoutAttributes>;
+                 TransposeAttributes, ScatterAttributes, DropoutAttributes>;
 
 std::string to_string(const Attributes& attributes);
 

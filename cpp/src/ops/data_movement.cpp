@@ -78,6 +78,24 @@ std::vector<Type> infer_slice(const Inference& in) {
   return {result};
 }
 
+// dy between zeros.
+void gradient_of_slice(Gradient& g) {
+  const auto& a = g.get<SliceAttributes>();
+  const auto at = static_cast<std::size_t>(a.axis);
+  Type rest = g.graph.type(g.input(0));
+  const std::int64_t before = a.start;
+  const std::int64_t after = rest.shape[at] - a.start - a.extent;
+  std::vector<ir::ValueId> parts;
+  auto add_zeros = [&](std::int64_t extent) {
+    rest.shape[at] = extent;
+    if (extent > 0) parts.push_back(filled(g.graph, rest, 0));
+  };
+  add_zeros(before);
+  parts.push_back(g.result_gradient());
+  add_zeros(after);
+  g.set(0, apply1(g.graph, ir::Op::concatenate, AxisAttributes{a.axis}, std::move(parts)));
+}
+
 // Axis k of the result is axis axes[k] of the source.
 std::vector<Type> infer_transpose(const Inference& in) {
   in.expect_inputs(1, 1);
@@ -115,8 +133,7 @@ void gradient_of_transpose(Gradient& g) {
 }  // namespace
 
 const Definition concatenate_definition{infer_concatenate, gradient_of_concatenate};
-// Only gradient rules emit slices so far, and those are not differentiated again.
-const Definition slice_definition{infer_slice, nullptr};
+const Definition slice_definition{infer_slice, gradient_of_slice};
 const Definition transpose_definition{infer_transpose, gradient_of_transpose};
 
 }  // namespace traingraph::ops

@@ -1,5 +1,6 @@
 #include <traingraph/tensor.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -28,6 +29,11 @@ TensorData own_bytes(const TensorDescriptor& descriptor) {
   data.shape = descriptor.shape;
   data.owner = std::shared_ptr<const void>(bytes, bytes.get());
   return data;
+}
+
+// The tensor's part of longer or untyped bytes.
+TensorData own_copy(const TensorDescriptor& d, const TensorData& data) {
+  return TensorData::copy_of(data.bytes, d.allocation_bytes(), d.data_type, d.shape);
 }
 
 // Whether shapes are the same but for extents of 1.
@@ -90,6 +96,13 @@ void fill(const TensorData& data, DataType type, double value) {
   }
 }
 
+// Halves of either kind: NaN and infinity have all bits of the exponent.
+bool all_finite_halves(const void* bytes, std::int64_t count, std::uint16_t exponent) {
+  const auto* values = static_cast<const std::uint16_t*>(bytes);
+  return std::none_of(values, values + count,
+                      [&](std::uint16_t bits) { return (bits & exponent) == exponent; });
+}
+
 template <class T>
 bool all_finite(const void* bytes, std::int64_t count) {
   const T* values = static_cast<const T*>(bytes);
@@ -134,36 +147,6 @@ TensorData TensorData::copy_of(const void* bytes, std::size_t length, DataType t
   TensorData data = own_bytes(descriptor);
   std::memcpy(data.bytes, bytes, std::min(length, data.length));
   return data;
-}
-
-TensorDescriptor::TensorDescriptor(Shape shape_in, DataType type)
-    : shape(std::move(shape_in)), data_type(type) {
-  if (element_bytes(type) == 0) {
-    throw InvalidArgument("[descriptor] expected a data type with storage but got raw value " +
-                          std::to_string(static_cast<int>(type)));
-  }
-  if (shape.empty()) throw ShapeError("[descriptor] expected at least one extent but got none");
-  if (static_cast<int>(shape.size()) > kMaxTensorDimensions) {
-    throw ShapeError("[descriptor] expected at most " + std::to_string(kMaxTensorDimensions) +
-                     " extents but got " + to_string(shape));
-  }
-  for (std::int64_t extent : shape) {
-    if (extent < 1) {
-      throw ShapeError("[descriptor] expected extents of at least 1 but got " + to_string(shape));
-    }
-  }
-}
-
-Shape TensorDescriptor::stride() const {
-  Shape strides = ir::dense_strides(shape);
-  for (std::int64_t& stride : strides) {
-    stride *= static_cast<std::int64_t>(element_bytes(data_type));
-  }
-  return strides;
-}
-
-std::size_t TensorDescriptor::allocation_bytes() const {
-  return static_cast<std::size_t>(element_count(shape)) * element_bytes(data_type);
 }
 
 Tensor::Tensor(TensorDescriptor descriptor) : state_(std::make_unique<TensorState>()) {
@@ -267,6 +250,10 @@ bool Tensor::has_valid_numerics() const {
       return all_finite<float>(state_->data.bytes, count);
     case DataType::kFloat64:
       return all_finite<double>(state_->data.bytes, count);
+    case DataType::kFloat16:
+      return all_finite_halves(state_->data.bytes, count, 0x7c00);
+    case DataType::kBFloat16:
+      return all_finite_halves(state_->data.bytes, count, 0x7f80);
     default:
       return true;
   }
@@ -326,6 +313,11 @@ void Tensor::synchronize_optimizer_data() { state_->initial_optimizer_data = opt
 void Tensor::set_optimizer_data(std::vector<TensorData> data) {
   for (const TensorData& slot : data) check_fits(descriptor(), label(), slot);
   ParameterState* parameter = state_->parameter.get();
+  const std::size_t known = parameter != nullptr ? parameter->slots.size() : 0;
+  if (known > 0 && data.size() > known) {
+    throw InvalidArgument("[tensor '" + label() + "'] expected at most " + std::to_string(known) +
+                          " optimizer buffers but got " + std::to_string(data.size()));
+  }
   for (std::size_t i = 0; parameter != nullptr && i < data.size(); ++i) {
     if (i >= parameter->slots.size() || parameter->slots[i].second == nullptr) continue;
     parameter->stream->run([&] {
@@ -333,18 +325,15 @@ void Tensor::set_optimizer_data(std::vector<TensorData> data) {
                            parameter->layout, parameter->slots[i].second.get());
     });
   }
+  for (TensorData& slot : data) slot = own_copy(descriptor(), slot);
   state_->initial_optimizer_data = std::move(data);
 }
 
 TensorPtr Tensor::copy() const {
   TensorPtr tensor = create(descriptor());
-  if (state_->data.bytes != nullptr) {
-    const TensorDescriptor& own = descriptor();
-    tensor->state_->data =
-        TensorData::copy_of(state_->data.bytes, own.allocation_bytes(), own.data_type, own.shape);
-  }
+  if (state_->data.bytes != nullptr) tensor->state_->data = own_copy(descriptor(), state_->data);
   tensor->state_->host_is_newer = state_->data.bytes != nullptr;
-  tensor->state_->initial_optimizer_data = state_->initial_optimizer_data;
+  tensor->set_optimizer_data(optimizer_data());
   return tensor;
 }
 

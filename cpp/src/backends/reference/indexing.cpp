@@ -1,0 +1,123 @@
+#include <algorithm>
+
+#include "backends/reference/call.h"
+
+namespace traingraph::reference {
+namespace {
+
+// Visits what `indices` pick from a tensor of shape `whole`, in row-major order: the position among
+// the picked elements (shape `picked`), and the offset of the element in the tensor.
+template <class Index, class Visit>
+void visit_picked(const Shape& whole, const Shape& picked, const Index* indices, bool slices,
+                  int axis, Visit visit) {
+  const auto strides = dense_strides(whole);
+  const std::size_t rank = whole.size();
+  const auto at = static_cast<std::size_t>(axis);
+  std::array<std::int64_t, 8> index{};
+  const std::int64_t count = element_count(picked);
+  for (std::int64_t element = 0; element < count; ++element) {
+    const std::int64_t place = static_cast<std::int64_t>(indices[slices ? index[at] : element]);
+    std::int64_t offset = place * strides[at];
+    for (std::size_t k = 0; k < rank; ++k) {
+      if (k != at) offset += index[k] * strides[k];
+    }
+    visit(element, offset);
+    for (std::size_t k = rank; k-- > 0;) {
+      if (++index[k] < picked[k]) break;
+      index[k] = 0;
+    }
+  }
+}
+
+// The same for the indices at input `i`, of either integer type.
+template <class Visit>
+void visit_picked(const Call& call, std::size_t i, const Shape& whole, const Shape& picked,
+                  int axis, Visit visit) {
+  const bool slices = call.in_shape(i).size() == 1 && whole.size() != 1;
+  if (call.inputs[i].data_type == DataType::kInt32) {
+    visit_picked(whole, picked, call.in<std::int32_t>(i), slices, axis, visit);
+  } else {
+    visit_picked(whole, picked, call.in<std::int64_t>(i), slices, axis, visit);
+  }
+}
+
+}  // namespace
+
+// tensor, indices → y, of the shape they pick.
+template <class T>
+void gather(const Call& call) {
+  const T* const tensor = call.in<T>(0);
+  T* const y = call.out<T>(0);
+  visit_picked(call, 1, call.in_shape(0), call.out_shape(0), call.get<ir::AxisAttributes>().axis,
+               [&](std::int64_t element, std::int64_t offset) { y[element] = tensor[offset]; });
+}
+
+// values, indices, tensor → y, of the tensor's shape.
+template <class T>
+void scatter(const Call& call) {
+  const auto& attributes = call.get<ir::ScatterAttributes>();
+  const T* const values = call.in<T>(0);
+  T* const y = call.out<T>(0);
+  std::copy_n(call.in<T>(2), element_count(call.out_shape(0)), y);
+  visit_picked(call, 1, call.out_shape(0), call.in_shape(0), attributes.axis,
+               [&](std::int64_t element, std::int64_t offset) {
+                 y[offset] = attributes.adds ? y[offset] + values[element] : values[element];
+               });
+}
+
+// dy, indices → dvalues and dtensor, both overwritten, and who wrote each element of the tensor.
+template <class T>
+void scatter_gradient(const Call& call) {
+  const int axis = call.get<ir::AxisAttributes>().axis;
+  const T* const dy = call.in<T>(0);
+  T* const dvalues = call.out<T>(0);
+  T* const dtensor = call.out<T>(1);
+  std::int64_t* const writers = call.out<std::int64_t>(2);
+  const std::int64_t count = element_count(call.in_shape(0));
+  std::fill_n(writers, count, std::int64_t{-1});
+  visit_picked(call, 1, call.in_shape(0), call.out_shape(0), axis,
+               [&](std::int64_t element, std::int64_t offset) { writers[offset] = element; });
+  for (std::int64_t k = 0; k < count; ++k) dtensor[k] = writers[k] < 0 ? dy[k] : T(0);
+  visit_picked(call, 1, call.in_shape(0), call.out_shape(0), axis,
+               [&](std::int64_t element, std::int64_t offset) {
+                 dvalues[element] = writers[offset] == element ? dy[offset] : T(0);
+               });
+}
+
+// condition (one byte per element), x, y → y, each read through strides that are 0 along stretched
+// axes.
+template <class T>
+void select(const Call& call) {
+  const Shape& shape = call.out_shape(0);
+  const std::size_t rank = shape.size();
+  std::int64_t index[8] = {};
+  auto offset_of = [&](std::size_t i) {
+    const Shape& source = call.in_shape(i);
+    std::int64_t offset = 0;
+    for (std::size_t k = 0; k < source.size(); ++k) {
+      const std::int64_t at = source[k] == 1 ? 0 : index[rank - source.size() + k];
+      offset = offset * source[k] + at;
+    }
+    return offset;
+  };
+  const std::int64_t count = element_count(shape);
+  for (std::int64_t element = 0; element < count; ++element) {
+    const std::size_t taken = call.in<std::uint8_t>(0)[offset_of(0)] != 0 ? 1 : 2;
+    call.out<T>(0)[element] = call.in<T>(taken)[offset_of(taken)];
+    for (std::size_t k = rank; k-- > 0;) {
+      if (++index[k] < shape[k]) break;
+      index[k] = 0;
+    }
+  }
+}
+
+template void gather<float>(const Call&);
+template void gather<double>(const Call&);
+template void scatter<float>(const Call&);
+template void scatter<double>(const Call&);
+template void scatter_gradient<float>(const Call&);
+template void scatter_gradient<double>(const Call&);
+template void select<float>(const Call&);
+template void select<double>(const Call&);
+
+}  // namespace traingraph::reference

@@ -1,0 +1,54 @@
+// Whether a device has the kernels that a layer needs, asked without compiling a graph.
+#include <traingraph/device.h>
+#include <traingraph/errors.h>
+
+#include "layers/emitter.h"
+#include "passes/passes.h"
+#include "runtime/backend.h"
+
+namespace traingraph {
+namespace {
+
+// The layer over sources of these shapes and types, with the gradients of all of them.
+ir::Graph with_gradients(const Layer& layer, const std::vector<TensorDescriptor>& sources) {
+  Lowering lowering;
+  std::vector<ir::ValueId> values;
+  for (const TensorDescriptor& d : sources) {
+    if (is_floating_point(d.data_type)) lowering.data_type = d.data_type;
+    values.push_back(lowering.graph.add_source(ir::Source::bound, static_cast<int>(values.size()),
+                                               {d.data_type, d.shape, false}, "source"));
+  }
+  Emitter emitter(lowering, layer, values);
+  layer.emit(emitter);
+  for (const auto& [tensor, value] : lowering.parameter_values) values.push_back(value);
+  ir::Graph& graph = lowering.graph;
+  graph.phase = ir::Phase::gradient;
+  std::vector<passes::Seed> seeds;
+  for (ir::ValueId result : emitter.results) {
+    seeds.push_back({result, ops::filled(graph, graph.type(result), 1)});
+  }
+  passes::autodiff(graph, seeds, values, {});
+  return std::move(graph);
+}
+
+}  // namespace
+
+bool has_kernels(const Layer& layer, const std::vector<TensorDescriptor>& sources,
+                 const Device& device) {
+  const Backend& backend = backend_named(device.backend());
+  ir::Graph graph;
+  try {
+    graph = with_gradients(layer, sources);
+  } catch (const DataTypeError&) {
+    return false;
+  } catch (const Unsupported&) {
+    return false;
+  }
+  for (const ir::Node& node : graph.nodes) {
+    // A reshape is a view: no kernel runs.
+    if (node.op != ir::Op::reshape && !backend.supports(graph, node).yes) return false;
+  }
+  return true;
+}
+
+}  // namespace traingraph

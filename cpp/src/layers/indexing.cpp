@@ -1,0 +1,179 @@
+#include <traingraph/indexing.h>
+
+#include <numeric>
+
+#include <traingraph/errors.h>
+
+#include "layers/checks.h"
+
+namespace traingraph {
+namespace {
+
+std::int64_t checked_dimension(const char* kind, std::int64_t dimension) {
+  if (dimension >= 0) return dimension;
+  throw InvalidArgument("[" + std::string(kind) + "] expected a dimension of at least 0 but got " +
+                        std::to_string(dimension));
+}
+
+// The extent that `dimension` has in source `i`.
+std::int64_t extent_of(const Emitter& e, std::size_t i, std::int64_t dimension) {
+  const Shape& shape = e.type(i).shape;
+  if (dimension >= e.type(i).rank()) {
+    e.fail_shape("expected a dimension below the rank of " + to_string(shape) + " but got " +
+                 std::to_string(dimension));
+  }
+  return shape[static_cast<std::size_t>(dimension)];
+}
+
+void expect_indices(const Emitter& e, std::size_t i) {
+  const DataType type = e.type(i).data_type;
+  if (type == DataType::kInt32 || type == DataType::kInt64) return;
+  throw DataTypeError(
+      layer_message(e, std::string("expected indices of int32 or int64 but got ") + name(type)));
+}
+
+// A constant with a row per sample of the declared batch fits no other one.
+void expect_declared_batch(const Emitter& e) {
+  const std::int64_t declared = e.lowering.declared_batch;
+  if (e.lowering.batch == declared) return;
+  for (std::size_t i = 0; i < e.sources.size(); ++i) {
+    const ir::Type& type = e.type(i);
+    if (type.batched || type.rank() < 2 || type.shape[0] != declared) continue;
+    e.fail_argument("expected batch size " + std::to_string(declared) + ", which a source of " +
+                    to_string(type.shape) + " fixes, but got " + std::to_string(e.lowering.batch));
+  }
+}
+
+Shape sections(const Emitter& e, std::int64_t extent, std::int64_t count) {
+  const std::int64_t length = (extent + count - 1) / count;
+  Shape lengths;
+  for (std::int64_t start = 0; start < extent; start += length) {
+    lengths.push_back(std::min(length, extent - start));
+  }
+  const auto parts = static_cast<std::int64_t>(lengths.size());
+  if (parts != std::min(count, extent)) {
+    e.fail_shape("expected " + std::to_string(count) + " parts but parts of " +
+                 std::to_string(length) + " cut " + std::to_string(extent) + " elements into " +
+                 std::to_string(parts));
+  }
+  return lengths;
+}
+
+}  // namespace
+
+Split::Split(std::int64_t split_count, std::int64_t dimension)
+    : Layer("Split"), dimension_(checked_dimension("Split", dimension)), split_count_(split_count) {
+  if (split_count < 1) {
+    throw InvalidArgument("[Split] expected at least 1 part but got " +
+                          std::to_string(split_count));
+  }
+}
+
+Split::Split(Shape split_section_lengths, std::int64_t dimension)
+    : Layer("Split"),
+      dimension_(checked_dimension("Split", dimension)),
+      split_count_(static_cast<std::int64_t>(split_section_lengths.size())),
+      lengths_(std::move(split_section_lengths)) {
+  bool valid = !lengths_.empty();
+  for (std::int64_t length : lengths_) valid = valid && length >= 1;
+  if (!valid) {
+    throw InvalidArgument("[Split] expected lengths of at least 1 but got " + to_string(lengths_));
+  }
+}
+
+std::string Split::description() const {
+  return "Split " + (lengths_.empty() ? std::to_string(split_count_) : to_string(lengths_)) +
+         " dimension " + std::to_string(dimension_);
+}
+
+// x (…, D, …) → parts (…, d_k, …) with Σ d_k = D.
+void Split::emit(Emitter& e) const {
+  e.expect_sources(1);
+  expect_floating(e);
+  const std::int64_t extent = extent_of(e, 0, dimension_);
+  if (dimension_ == 0 && e.type(0).batched && e.lowering.batch != e.lowering.declared_batch) {
+    e.fail_argument("expected batch size " + std::to_string(e.lowering.declared_batch) +
+                    ", which is split, but got " + std::to_string(e.lowering.batch));
+  }
+  const Shape lengths = lengths_.empty() ? sections(e, extent, split_count_) : lengths_;
+  const std::int64_t sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  if (sum != extent) {
+    e.fail_shape("expected lengths with the sum " + std::to_string(extent) + ", the extent in " +
+                 to_string(e.type(0).shape) + ", but got " + to_string(lengths) + " with the sum " +
+                 std::to_string(sum));
+  }
+  std::int64_t start = 0;
+  for (std::int64_t length : lengths) {
+    e.result(ops::apply1(e.graph, ir::Op::slice,
+                         ir::SliceAttributes{static_cast<int>(dimension_), start, length},
+                         {e.sources[0]}));
+    start += length;
+  }
+}
+
+Gather::Gather(std::int64_t dimension)
+    : Layer("Gather"), dimension_(checked_dimension("Gather", dimension)) {}
+
+std::string Gather::description() const { return "Gather dimension " + std::to_string(dimension_); }
+
+// x (…, D, …), indices (d) or (…, d, …) → (…, d, …).
+void Gather::emit(Emitter& e) const {
+  e.expect_sources(2);
+  expect_floating(e, 0, "a source");
+  expect_indices(e, 1);
+  extent_of(e, 0, dimension_);
+  if (dimension_ != 0) expect_declared_batch(e);
+  e.result(ops::apply1(e.graph, ir::Op::gather, ir::AxisAttributes{static_cast<int>(dimension_)},
+                       e.sources));
+}
+
+Scatter::Scatter(std::int64_t dimension, ReductionType reduction_type)
+    : Layer("Scatter"),
+      dimension_(checked_dimension("Scatter", dimension)),
+      reduction_type_(reduction_type) {
+  if (reduction_type != ReductionType::kNone && reduction_type != ReductionType::kSum) {
+    throw InvalidArgument(
+        "[Scatter] expected NONE, which overwrites, or SUM, which adds, but got the reduction " +
+        std::to_string(static_cast<int>(reduction_type)) + ", which ML Compute refuses too");
+  }
+}
+
+std::string Scatter::description() const {
+  return "Scatter dimension " + std::to_string(dimension_) +
+         (reduction_type_ == ReductionType::kSum ? " sum" : "");
+}
+
+// values (…, d, …), indices (d) or (…, d, …), x (…, D, …) → (…, D, …).
+void Scatter::emit(Emitter& e) const {
+  e.expect_sources(3);
+  expect_floating(e, 0, "a source");
+  expect_indices(e, 1);
+  expect_floating(e, 2, "copy_from");
+  extent_of(e, 2, dimension_);
+  if (dimension_ != 0) expect_declared_batch(e);
+  const ir::ScatterAttributes attributes{static_cast<int>(dimension_),
+                                         reduction_type_ == ReductionType::kSum};
+  e.result(ops::apply1(e.graph, ir::Op::scatter, attributes, e.sources));
+}
+
+Selection::Selection() : Layer("Selection") {}
+
+// condition, x, y (…) broadcast against each other → (…).
+void Selection::emit(Emitter& e) const {
+  e.expect_sources(3);
+  const DataType condition = e.type(0).data_type;
+  if (condition != DataType::kBoolean) {
+    throw DataTypeError(
+        layer_message(e, std::string("expected a condition of bool but got ") + name(condition)));
+  }
+  const DataType type = e.type(1).data_type;
+  if (!is_floating_point(type) || e.type(2).data_type != type) {
+    throw DataTypeError(
+        layer_message(e, std::string("expected two sources of one floating-point type but got ") +
+                             name(type) + " and " + name(e.type(2).data_type)));
+  }
+  expect_declared_batch(e);
+  e.result(ops::apply1(e.graph, ir::Op::select, ir::NoAttributes{}, e.sources));
+}
+
+}  // namespace traingraph

@@ -1,0 +1,153 @@
+// Ops that pick elements by index or by condition: gather, scatter, select.
+#include "ops/emit.h"
+
+namespace traingraph::ops {
+namespace {
+
+using ir::AxisAttributes;
+using ir::ScatterAttributes;
+using ir::Type;
+using ir::ValueId;
+
+// The type of what `indices` pick from `tensor` along `axis`.
+Type picked(const Inference& in, const Type& tensor, const Type& indices, int axis) {
+  if (axis < 0 || axis >= tensor.rank()) {
+    in.fail("expected an axis below " + std::to_string(tensor.rank()) + " for shape " +
+            to_string(tensor.shape) + " but got " + std::to_string(axis));
+  }
+  if (indices.data_type != DataType::kInt32 && indices.data_type != DataType::kInt64) {
+    in.fail(std::string("expected int32 or int64 indices but got ") + name(indices.data_type));
+  }
+  Type result = tensor;
+  const bool any_row = axis == 0 && tensor.batched;
+  if (indices.rank() == 1 && tensor.rank() != 1) {
+    result.shape[static_cast<std::size_t>(axis)] = indices.shape[0];
+    if (any_row || (axis != 0 && indices.batched)) in.fix_batch();
+    if (axis == 0) result.batched = !tensor.batched && indices.batched;
+    return result;
+  }
+  bool fits = indices.rank() == tensor.rank();
+  for (int k = 0; fits && k < tensor.rank(); ++k) {
+    const auto at = static_cast<std::size_t>(k);
+    fits = k == axis || indices.shape[at] <= tensor.shape[at];
+  }
+  if (!fits) {
+    in.fail("expected indices of one axis, or like " + to_string(tensor.shape) +
+            " and no larger but in axis " + std::to_string(axis) + ", but got " +
+            to_string(indices.shape));
+  }
+  result.shape = indices.shape;
+  if (any_row || (axis != 0 && indices.batched != tensor.batched)) in.fix_batch();
+  result.batched = indices.batched && tensor.batched == (axis != 0);
+  return result;
+}
+
+std::vector<Type> infer_gather(const Inference& in) {
+  in.expect_inputs(2, 2);
+  return {picked(in, in.type(0), in.type(1), in.get<AxisAttributes>().axis)};
+}
+
+// dtensor: zeros to which each picked element adds its dy.
+void gradient_of_gather(Gradient& g) {
+  const ValueId zeros = filled(g.graph, g.graph.type(g.input(0)), 0);
+  g.set(0, apply1(g.graph, ir::Op::scatter, ScatterAttributes{g.get<AxisAttributes>().axis, true},
+                  {g.result_gradient(), g.input(1), zeros}));
+}
+
+std::vector<Type> infer_scatter(const Inference& in) {
+  in.expect_inputs(3, 3);
+  const Type& tensor = in.type(2);
+  const Type places = picked(in, tensor, in.type(1), in.get<ScatterAttributes>().axis);
+  if (in.type(0).shape != places.shape) {
+    in.fail("expected values of shape " + to_string(places.shape) + ", one per place in " +
+            to_string(tensor.shape) + ", but got " + to_string(in.type(0).shape));
+  }
+  if (in.type(0).data_type != tensor.data_type) {
+    in.fail(std::string("expected one data type but got ") + name(in.type(0).data_type) + " and " +
+            name(tensor.data_type));
+  }
+  if (in.type(0).batched != places.batched) in.fix_batch();
+  return {tensor};
+}
+
+// Adding: dvalues is what the indices pick from dy, dtensor is dy. Otherwise only the value that
+// stayed has a gradient, and the tensor where it kept its own.
+void gradient_of_scatter(Gradient& g) {
+  const auto a = g.get<ScatterAttributes>();
+  const ValueId dy = g.result_gradient();
+  if (a.adds) {
+    if (g.wants(0)) {
+      g.set(0, apply1(g.graph, ir::Op::gather, AxisAttributes{a.axis}, {dy, g.input(1)}));
+    }
+    if (g.wants(2)) g.set(2, dy);
+    return;
+  }
+  const ir::NodeId node =
+      apply(g.graph, ir::Op::scatter_gradient, AxisAttributes{a.axis}, {dy, g.input(1)});
+  if (g.wants(0)) g.set(0, g.graph.node(node).outputs[0]);
+  if (g.wants(2)) g.set(2, g.graph.node(node).outputs[1]);
+}
+
+std::vector<Type> infer_scatter_gradient(const Inference& in) {
+  in.expect_inputs(2, 2);
+  Type writers = in.type(0);
+  writers.data_type = DataType::kInt64;
+  return {picked(in, in.type(0), in.type(1), in.get<AxisAttributes>().axis), in.type(0), writers};
+}
+
+// condition (bool), x, y broadcast against each other.
+std::vector<Type> infer_select(const Inference& in) {
+  in.expect_inputs(3, 3);
+  if (in.type(0).data_type != DataType::kBoolean) {
+    in.fail(std::string("expected a bool condition but got ") + name(in.type(0).data_type));
+  }
+  if (in.type(1).data_type != in.type(2).data_type) {
+    in.fail(std::string("expected one data type but got ") + name(in.type(1).data_type) + " and " +
+            name(in.type(2).data_type));
+  }
+  Type result{in.type(1).data_type, {}, false};
+  for (std::size_t i = 0; i < 3; ++i) {
+    Shape joined;
+    if (!broadcast_shapes(result.shape, in.type(i).shape, joined)) {
+      in.fail("expected shapes that broadcast but got " + to_string(result.shape) + " and " +
+              to_string(in.type(i).shape));
+    }
+    result.shape = std::move(joined);
+  }
+  bool fixed = false;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Type& type = in.type(i);
+    const bool leads = type.rank() == result.rank();
+    if (leads && type.batched) result.batched = true;
+    if (!leads && type.batched) fixed = true;
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Type& type = in.type(i);
+    const bool leads = type.rank() == result.rank() && type.rank() > 0;
+    fixed = fixed || (result.batched && leads && !type.batched && type.shape[0] != 1);
+  }
+  if (fixed) in.fix_batch();
+  return {result};
+}
+
+// dy goes to the source that was taken.
+void gradient_of_select(Gradient& g) {
+  const ValueId dy = g.result_gradient();
+  for (std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+    if (!g.wants(i)) continue;
+    const Type type = g.graph.type(g.input(i));
+    const ValueId zero = filled(g.graph, Type{type.data_type, {1}, false}, 0);
+    const std::vector<ValueId> sources = {g.input(0), i == 1 ? dy : zero, i == 1 ? zero : dy};
+    const ValueId taken = apply1(g.graph, ir::Op::select, ir::NoAttributes{}, sources);
+    g.set(i, reduce_to(g.graph, taken, type));
+  }
+}
+
+}  // namespace
+
+const Definition gather_definition{infer_gather, gradient_of_gather};
+const Definition scatter_definition{infer_scatter, gradient_of_scatter};
+const Definition scatter_gradient_definition{infer_scatter_gradient, nullptr};
+const Definition select_definition{infer_select, gradient_of_select};
+
+}  // namespace traingraph::ops

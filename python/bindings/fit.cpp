@@ -1,0 +1,141 @@
+#include <pybind11/stl.h>
+
+#include <chrono>
+
+#include "bindings.h"
+#include "convert.h"
+#include "data.h"
+#include "fit.h"
+#include "names.h"
+#include "signature.h"
+
+namespace traingraph::python {
+namespace {
+
+// A dictionary by declared name, or the one array where one tensor is declared.
+NamedData samples(const py::object& given, const NamedTensors& declared, const Where& where,
+                  const char* role) {
+  if (given.is_none()) return {};
+  if (py::isinstance<py::dict>(given)) {
+    return named_data(given, declared, where.subject.c_str(), where.name.c_str(), role,
+                      Access::kRead);
+  }
+  if (declared.size() != 1) {
+    throw InvalidArgument("[" + where.subject + "] expected a dictionary for " + where.name +
+                          ", because " + std::to_string(declared.size()) + " are declared");
+  }
+  py::dict one;
+  one[py::str(declared.front().first)] = given;
+  return named_data(one, declared, where.subject.c_str(), where.name.c_str(), role, Access::kRead);
+}
+
+// Lets Python's signal handlers run (Ctrl-C) now and then while the core loops.
+class Signals {
+ public:
+  // Raises what a handler raised.
+  bool checked() {
+    const Clock::time_point now = Clock::now();
+    if (now - last_ < std::chrono::milliseconds(20)) return true;
+    last_ = now;
+    const py::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    return true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+};
+
+FitArguments arguments_of(const TrainingGraph& graph, const Arguments& given) {
+  FitArguments arguments;
+  arguments.inputs = samples(given["inputs"], graph.inputs(), given.where("inputs"), "input");
+  arguments.loss_labels =
+      samples(given["labels"], graph.loss_labels(), given.where("labels"), "loss label");
+  arguments.loss_label_weights = samples(given["label_weights"], graph.loss_label_weights(),
+                                         given.where("label_weights"), "loss label weight");
+  arguments.batch_size = given.get<std::int64_t>("batch_size");
+  return arguments;
+}
+
+std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
+  FitArguments arguments = arguments_of(self, given);
+  arguments.epochs = given.get<int>("epochs");
+  arguments.shuffle_seed = given.optional<std::uint64_t>("shuffle_seed");
+  const py::object on_epoch = given["on_epoch"];
+  if (!on_epoch.is_none() && PyCallable_Check(on_epoch.ptr()) == 0) {
+    refuse(given.where("on_epoch"), on_epoch);
+  }
+  if (!on_epoch.is_none()) {
+    arguments.on_epoch = [&on_epoch](const Epoch& epoch) {
+      const py::gil_scoped_acquire acquire;
+      const py::object answer = on_epoch(epoch);
+      return answer.is_none() || py::cast<bool>(py::bool_(answer));
+    };
+  }
+  Signals signals;
+  arguments.goes_on = [&signals] { return signals.checked(); };
+  const py::gil_scoped_release release;
+  return self.fit(arguments);
+}
+
+constexpr const char* kSamples =
+    "inputs: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike, "
+    "labels: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike | None "
+    "= None, label_weights: collections.abc.Mapping[str, numpy.typing.ArrayLike] | "
+    "numpy.typing.ArrayLike | None = None, batch_size: int = 0";
+
+}  // namespace
+
+void bind_fit(py::module_& module) {
+  auto epoch = py::class_<Epoch>(module, "Epoch", "One pass over all samples, as it went.");
+  epoch.def_readonly("number", &Epoch::number, "Counts from 1.");
+  epoch.def_readonly(
+      "loss", &Epoch::loss,
+      "What the loss's reduction gives over the epoch; for reduction none the mean.");
+  epoch.def_readonly("steps", &Epoch::steps, "Batches.");
+  epoch.def_readonly("seconds", &Epoch::seconds, "Units: seconds.");
+  epoch.def("__repr__", [](const Epoch& self) {
+    return "<Epoch " + std::to_string(self.number) + " loss " + std::to_string(self.loss) + ">";
+  });
+  auto evaluation = py::class_<Evaluation>(module, "Evaluation", "Loss and accuracy.");
+  evaluation.def_readonly("loss", &Evaluation::loss, "As Epoch.loss, in inference mode.");
+  evaluation.def_readonly("accuracy", &Evaluation::accuracy,
+                          "The share of right classes; None for a loss that is no classifier's.");
+  evaluation.def("__repr__", [](const Evaluation& self) {
+    return "<Evaluation loss " + std::to_string(self.loss) +
+           (self.accuracy ? ", accuracy " + std::to_string(*self.accuracy) + ">" : ">");
+  });
+}
+
+py::object predict(ExecutableGraph& self, const Arguments& given) {
+  const NamedData inputs = samples(given["inputs"], self.inputs(), given.where("inputs"), "input");
+  const auto batch_size = given.get<std::int64_t>("batch_size");
+  TensorData result;
+  {
+    const py::gil_scoped_release release;
+    result = self.predict(inputs, batch_size);
+  }
+  return view_of(result, true);
+}
+
+void def_fit(py::class_<TrainingGraph, ExecutableGraph, std::shared_ptr<TrainingGraph>>& cls) {
+  def_method(
+      cls, "fit", "list[Epoch]",
+      {std::string(kSamples) + ", epochs: int = 1, shuffle_seed: int | None = None, on_epoch: "
+                               "collections.abc.Callable[[Epoch], bool | None] | None = None"},
+      "Trains over all samples batch by batch; the last batch may be smaller. Shapes: samples on "
+      "axis 0. on_epoch is called after each epoch and ends the training by returning False; a "
+      "seed shuffles each epoch differently and always the same. Errors: ValueError, TypeError "
+      "for samples that do not fit, before the first batch.",
+      [](TrainingGraph& self, const Arguments& arguments) { return fit(self, arguments); });
+  def_method(cls, "evaluate", "Evaluation", {kSamples},
+             "Loss and accuracy over all samples, in inference mode.",
+             [](TrainingGraph& self, const Arguments& given) {
+               const FitArguments arguments = arguments_of(self, given);
+               const py::gil_scoped_release release;
+               return self.evaluate(arguments);
+             });
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,79 @@
+"""MLCLayer.supports_data_type says what the device's kernels can run."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import traingraph
+from traingraph import (
+    DeviceError,
+    MLCActivationLayer,
+    MLCDataType,
+    MLCDevice,
+    MLCGraph,
+    MLCInferenceGraph,
+    MLCLayer,
+    MLCTensor,
+)
+
+LAYERS = [
+    cls
+    for cls in map(traingraph.__dict__.get, traingraph.__all__)
+    if isinstance(cls, type) and issubclass(cls, MLCLayer)
+]
+
+
+def compiles(data_type: MLCDataType, device: str) -> bool:
+    x = MLCTensor(shape=[2, 2], data_type=data_type)
+    graph = MLCGraph()
+    try:
+        graph.node(MLCActivationLayer.relu(), source=x)
+        inference = MLCInferenceGraph(graph_objects=[graph])
+        inference.add_inputs({"x": x})
+        return inference.compile(device=device)
+    except (TypeError, NotImplementedError):
+        return False
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_each_class_answers_for_itself(cls: Any) -> None:
+    """A new class of layers has a row in python/bindings/layer_support.cpp."""
+    assert isinstance(vars(cls).get("supports_data_type"), staticmethod)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("cls", LAYERS)
+def test_the_answer_is_what_compile_says(cls: Any, device: str) -> None:
+    for data_type in MLCDataType:
+        assert cls.supports_data_type(data_type, on=device) is compiles(data_type, device)
+
+
+def test_known_answers() -> None:
+    assert MLCLayer.supports_data_type("float32", on="cpu")
+    assert MLCLayer.supports_data_type(np.float64, on=MLCDevice.reference())
+    assert MLCLayer.supports_data_type(data_type=MLCDataType.FLOAT32, on="reference")
+    for data_type in ("int8", "int64", "bool", "float16", "bfloat16"):
+        assert not MLCLayer.supports_data_type(data_type, on="reference")
+    assert MLCActivationLayer.relu().supports_data_type("float32", on="cpu")
+
+
+def test_wrong_questions() -> None:
+    with pytest.raises(ValueError, match="float32"):
+        MLCLayer.supports_data_type("float31", on="cpu")
+    with pytest.raises(ValueError, match="reference"):
+        MLCLayer.supports_data_type("float32", on="tpu")
+    with pytest.raises(TypeError, match="missing: on"):
+        MLCLayer.supports_data_type("float32")
+    with pytest.raises(DeviceError):
+        MLCLayer.supports_data_type("float32", on="ane")
+
+
+def test_asking_draws_no_random_numbers() -> None:
+    def drawn(ask: bool) -> Any:
+        traingraph.MLCPlatform.set_rng_seed_to(3)
+        for cls in LAYERS if ask else []:
+            cls.supports_data_type("float32", on="cpu")
+        return MLCTensor(shape=[4], random_initializer_type="uniform").data.tolist()
+
+    assert drawn(True) == drawn(False)
