@@ -122,6 +122,8 @@ def train(case, target, device="reference", dtype="float64"):
     training.set_training_tensor_parameters([tg.MLCTensorParameter(tensor=t) for t in sources])
     training.add_inputs({}, loss_labels={"label": label})
     training.compile(device=device)
+    kept = training.named_parameters().values()
+    assert set(sources + parameters) <= set(kept), "a layer does not name all that it keeps"
     loss = training.execute(
         inputs_data={}, loss_labels_data={"label": target.astype(dtype)}, options="synchronous"
     ).result

@@ -1,5 +1,7 @@
 #include "errors.h"
 
+#include <string_view>
+
 #include "bindings.h"
 
 namespace traingraph::python {
@@ -15,6 +17,7 @@ struct Classes {
   PyObject* out_of_memory = nullptr;
   PyObject* device_error = nullptr;
   PyObject* numeric_error = nullptr;
+  PyObject* file_error = nullptr;
   PyObject* internal_error = nullptr;
 };
 Classes classes;
@@ -36,7 +39,15 @@ PyObject* add(py::module_& module, const char* name, const char* doc, PyObject* 
   return created;
 }
 
-void set(PyObject* type, const std::exception& error) { PyErr_SetString(type, error.what()); }
+// A text may quote what is no UTF-8, such as the name of a file.
+void set(PyObject* type, const std::exception& error) {
+  const std::string_view text = error.what();
+  const auto message = py::reinterpret_steal<py::object>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+  if (message) {
+    PyErr_SetObject(type, message.ptr());
+  }
+}
 
 // False leaves the exception to pybind11's own translators.
 bool translate(const std::exception_ptr& error) {
@@ -56,6 +67,8 @@ bool translate(const std::exception_ptr& error) {
     set(classes.device_error, e);
   } catch (const NumericError& e) {
     set(classes.numeric_error, e);
+  } catch (const FileError& e) {
+    set(classes.file_error, e);
   } catch (const InternalError& e) {
     set(classes.internal_error, e);
   } catch (const Error& e) {
@@ -114,6 +127,8 @@ void bind_errors(py::module_& module) {
           PyExc_RuntimeError);
   classes.numeric_error = add(module, "NumericError", "NaN or infinity under CHECK_NUMERICS.",
                               classes.error, PyExc_FloatingPointError);
+  classes.file_error =
+      add(module, "FileError", "A file cannot be read or written.", classes.error, PyExc_OSError);
   classes.internal_error =
       add(module, "InternalError", "A defect of traingraph.", classes.error, PyExc_RuntimeError);
 

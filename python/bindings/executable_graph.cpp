@@ -1,6 +1,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
+#include "checkpoint.h"
 #include "convert.h"
 #include "data.h"
 #include "execution.h"
@@ -84,6 +85,7 @@ void bind_shared(Class& cls) {
              [](typename Class::type& self, const Arguments& arguments) {
                return predict(self, arguments);
              });
+  def_checkpoint(cls);
   cls.def_property_readonly("device_memory_size", &ExecutableGraph::device_memory_size,
                             "Saved, gradient, transient and workspace memory. Units: bytes.");
   cls.def("memory_plan", &ExecutableGraph::memory_plan,

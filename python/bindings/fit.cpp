@@ -128,14 +128,17 @@ void def_fit(py::class_<TrainingGraph, ExecutableGraph, std::shared_ptr<Training
       "axis 0. on_epoch is called after each epoch and ends the training by returning False; a "
       "seed shuffles each epoch differently and always the same. Errors: ValueError, TypeError "
       "for samples that do not fit, before the first batch.",
-      [](TrainingGraph& self, const Arguments& arguments) { return fit(self, arguments); });
-  def_method(cls, "evaluate", "Evaluation", {kSamples},
-             "Loss and accuracy over all samples, in inference mode.",
-             [](TrainingGraph& self, const Arguments& given) {
-               const FitArguments arguments = arguments_of(self, given);
-               const py::gil_scoped_release release;
-               return self.evaluate(arguments);
-             });
+      [](TrainingGraph& self, const Arguments& arguments) { return fit(self, arguments); },
+      Signature::Kind::kPairMethod);
+  def_method(
+      cls, "evaluate", "Evaluation", {kSamples},
+      "Loss and accuracy over all samples, in inference mode.",
+      [](TrainingGraph& self, const Arguments& given) {
+        const FitArguments arguments = arguments_of(self, given);
+        const py::gil_scoped_release release;
+        return self.evaluate(arguments);
+      },
+      Signature::Kind::kPairMethod);
 }
 
 }  // namespace traingraph::python

@@ -105,19 +105,21 @@ Arguments Signature::match(const py::args& positional, const py::kwargs& keyword
   const bool has_first = !forms_.front().empty();
   if (positional.size() > (has_first ? allowed : 0)) {
     throw py::type_error("[" + subject() + "] expected " +
-                         (allowed == 0 ? "keywords only" : "keywords after the first argument") +
+                         (allowed == 0   ? "keywords only"
+                          : allowed == 1 ? "keywords after the first argument"
+                                         : "keywords after the second argument") +
                          " but got " + std::to_string(positional.size()) +
                          " positional arguments; write " + line(forms_.front()));
   }
   py::dict given(keywords);
-  if (!positional.empty()) {
-    // Forms of one name begin with the same argument, or are told apart by the other ones.
-    const char* first = forms_.front().front().name.c_str();
-    if (given.contains(first)) {
-      throw py::type_error("[" + subject() + "] got " + first + " twice");
+  if (!positional.empty()) given = given.attr("copy")();
+  for (std::size_t i = 0; i < positional.size(); ++i) {
+    // Forms of one name begin with the same arguments, or are told apart by the other ones.
+    const char* name = forms_.front()[i].name.c_str();
+    if (given.contains(name)) {
+      throw py::type_error("[" + subject() + "] got " + name + " twice");
     }
-    given = given.attr("copy")();
-    given[first] = positional[0];
+    given[name] = positional[i];
   }
   for (std::size_t form = 0; form < forms_.size(); ++form) {
     if (distance(forms_[form], given).count == 0) {

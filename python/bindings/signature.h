@@ -59,12 +59,13 @@ class Arguments {
 // matches calls and writes the first lines of the docstring, from which the stubs are generated.
 class Signature {
  public:
-  enum class Kind { kConstructor, kStatic, kMethod, kKeywordMethod };
+  enum class Kind { kConstructor, kStatic, kMethod, kPairMethod, kKeywordMethod };
 
   Signature(Kind kind, std::string owner, std::string name, std::string returns,
             const std::vector<std::string>& forms);
 
-  // kStatic and kMethod take their first argument by position too, the others keywords only.
+  // kStatic and kMethod take their first argument by position too, kPairMethod its first two,
+  // the others keywords only.
   // Raises TypeError that names the arguments given, the nearest form and what is missing.
   Arguments match(const py::args& positional, const py::kwargs& keywords) const;
   // `text` below the signature line of each form.
@@ -77,6 +78,7 @@ class Signature {
   [[noreturn]] void refuse(const py::dict& given) const;
   std::string line(const Form& form) const;
   std::size_t positional_count() const {
+    if (kind_ == Kind::kPairMethod) return 2;
     return kind_ == Kind::kStatic || kind_ == Kind::kMethod ? 1 : 0;
   }
   // "MLCTensor" for a constructor, else "MLCGraph.node".

@@ -36,8 +36,13 @@ py::object required_host_copy(Tensor& self, bool writable) {
 }
 
 py::typing::List<py::object> optimizer_arrays(const Tensor& self) {
+  std::vector<TensorData> copies;
+  {
+    const py::gil_scoped_release release;
+    copies = self.optimizer_data();
+  }
   py::typing::List<py::object> arrays;
-  for (const TensorData& data : self.optimizer_data()) {
+  for (const TensorData& data : copies) {
     arrays.append(view_of(data, true));
   }
   return arrays;
@@ -45,7 +50,11 @@ py::typing::List<py::object> optimizer_arrays(const Tensor& self) {
 
 py::typing::List<OptimizerDeviceData> optimizer_twins(Tensor& self) {
   py::typing::List<OptimizerDeviceData> twins;
-  const std::size_t count = self.device() ? self.optimizer_data().size() : 0;
+  std::size_t count = 0;
+  if (self.device()) {
+    const py::gil_scoped_release release;
+    count = self.optimizer_data().size();
+  }
   for (std::size_t slot = 0; slot < count; ++slot) {
     twins.append(OptimizerDeviceData{self.shared_from_this(), slot});
   }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections.abc
 import enum
+import os
 import typing
 
 import numpy
@@ -19,6 +20,9 @@ class DataTypeError(Error, TypeError):
 
 class DeviceError(Error, RuntimeError):
     """A vendor's call failed, or a device is missing."""
+
+class FileError(Error, OSError):
+    """A file cannot be read or written."""
 
 class InternalError(Error, RuntimeError):
     """A defect of traingraph."""
@@ -41,8 +45,11 @@ class Unsupported(Error, NotImplementedError):
 __all__: list[str] = [
     "DataTypeError",
     "DeviceError",
+    "Epoch",
     "Error",
+    "Evaluation",
     "ExecutableGraph",
+    "FileError",
     "InternalError",
     "InvalidArgument",
     "MLCActivationDescriptor",
@@ -2885,6 +2892,54 @@ class MLCRMSPropOptimizer(MLCOptimizer):
         What the step keeps.
         """
 
+class Epoch:
+    """
+    One pass over all samples, as it went.
+    """
+
+    def __repr__(self) -> str: ...
+    @property
+    def loss(self) -> float:
+        """
+        What the loss's reduction gives over the epoch; for reduction none the mean.
+        """
+
+    @property
+    def number(self) -> int:
+        """
+        Counts from 1.
+        """
+
+    @property
+    def seconds(self) -> float:
+        """
+        Units: seconds.
+        """
+
+    @property
+    def steps(self) -> int:
+        """
+        Batches.
+        """
+
+class Evaluation:
+    """
+    Loss and accuracy.
+    """
+
+    def __repr__(self) -> str: ...
+    @property
+    def accuracy(self) -> float | None:
+        """
+        The share of right classes; None for a loss that is no classifier's.
+        """
+
+    @property
+    def loss(self) -> float:
+        """
+        As Epoch.loss, in inference mode.
+        """
+
 class Profile:
     """
     Where the time of one execution went, op by op.
@@ -3309,6 +3364,22 @@ class MLCTrainingGraph(ExecutableGraph):
         The compiled program as text: operations, shapes, layouts, fusions.
         """
 
+    def evaluate(
+        self,
+        inputs: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike,
+        labels: collections.abc.Mapping[str, numpy.typing.ArrayLike]
+        | numpy.typing.ArrayLike
+        | None = None,
+        *,
+        label_weights: collections.abc.Mapping[str, numpy.typing.ArrayLike]
+        | numpy.typing.ArrayLike
+        | None = None,
+        batch_size: int = 0,
+    ) -> Evaluation:
+        """
+        Loss and accuracy over all samples, in inference mode.
+        """
+
     def execute(
         self,
         *,
@@ -3377,6 +3448,25 @@ class MLCTrainingGraph(ExecutableGraph):
         Applies the optimizer to the last gradients.
         """
 
+    def fit(
+        self,
+        inputs: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike,
+        labels: collections.abc.Mapping[str, numpy.typing.ArrayLike]
+        | numpy.typing.ArrayLike
+        | None = None,
+        *,
+        label_weights: collections.abc.Mapping[str, numpy.typing.ArrayLike]
+        | numpy.typing.ArrayLike
+        | None = None,
+        batch_size: int = 0,
+        epochs: int = 1,
+        shuffle_seed: int | None = None,
+        on_epoch: collections.abc.Callable[[Epoch], bool | None] | None = None,
+    ) -> list[Epoch]:
+        """
+        Trains over all samples batch by batch; the last batch may be smaller. Shapes: samples on axis 0. on_epoch is called after each epoch and ends the training by returning False; a seed shuffles each epoch differently and always the same. Errors: ValueError, TypeError for samples that do not fit, before the first batch.
+        """
+
     def gradient_data(self, for_parameter: MLCTensor, *, layer: MLCLayer) -> numpy.ndarray | None:
         """
         The newest gradient of a layer's parameter, after a separate gradient call.
@@ -3392,14 +3482,44 @@ class MLCTrainingGraph(ExecutableGraph):
         Joins graphs that share tensors: what one computes and another one reads passes over when they are executed in turn, and gradients pass back. Needs the option LINK_GRAPHS.
         """
 
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """
+        Takes a checkpoint of such a graph, after what was submitted before. Errors: OSError; ValueError that lists every difference, and then nothing has changed.
+        """
+
+    def load_state(self, values: collections.abc.Mapping[str, numpy.typing.ArrayLike]) -> None:
+        """
+        Takes what state() gives, or the parameters alone; the checks are those of load(). Types: exactly the tensors' own. Errors: ValueError, TypeError.
+        """
+
     def memory_plan(self) -> MemoryPlan:
         """
         What the compiled graph keeps in device memory.
         """
 
+    def named_parameters(self) -> dict[str, MLCTensor]:
+        """
+        Weights, biases, running statistics and trained inputs by their names in checkpoints.
+        """
+
+    def predict(
+        self,
+        inputs: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike,
+        *,
+        batch_size: int = 0,
+    ) -> numpy.ndarray:
+        """
+        The last result that is no loss, for all samples on axis 0, batch by batch.
+        """
+
     def result_gradient_tensors(self, layer: MLCLayer) -> list[MLCTensor]:
         """
         The gradients of what a layer gives; empty for a layer of another graph.
+        """
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """
+        Writes a checkpoint in the safetensors format, atomically and after what was submitted before. Errors: OSError.
         """
 
     def set_training_tensor_parameters(
@@ -3412,6 +3532,11 @@ class MLCTrainingGraph(ExecutableGraph):
     def source_gradient_tensors(self, layer: MLCLayer) -> list[MLCTensor]:
         """
         The gradients of what a layer reads; empty for a layer of another graph.
+        """
+
+    def state(self) -> dict[str, numpy.ndarray]:
+        """
+        Copies of what save() writes, by name.
         """
 
     def stop_gradient(self, tensors: collections.abc.Sequence[MLCTensor]) -> bool:
@@ -3516,9 +3641,44 @@ class MLCInferenceGraph(ExecutableGraph):
         Joins graphs that share tensors: what one computes and another one reads passes over when they are executed in turn, and gradients pass back. Needs the option LINK_GRAPHS.
         """
 
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """
+        Takes a checkpoint of such a graph, after what was submitted before. Errors: OSError; ValueError that lists every difference, and then nothing has changed.
+        """
+
+    def load_state(self, values: collections.abc.Mapping[str, numpy.typing.ArrayLike]) -> None:
+        """
+        Takes what state() gives, or the parameters alone; the checks are those of load(). Types: exactly the tensors' own. Errors: ValueError, TypeError.
+        """
+
     def memory_plan(self) -> MemoryPlan:
         """
         What the compiled graph keeps in device memory.
+        """
+
+    def named_parameters(self) -> dict[str, MLCTensor]:
+        """
+        Weights, biases, running statistics and trained inputs by their names in checkpoints.
+        """
+
+    def predict(
+        self,
+        inputs: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike,
+        *,
+        batch_size: int = 0,
+    ) -> numpy.ndarray:
+        """
+        The last result that is no loss, for all samples on axis 0, batch by batch.
+        """
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """
+        Writes a checkpoint in the safetensors format, atomically and after what was submitted before. Errors: OSError.
+        """
+
+    def state(self) -> dict[str, numpy.ndarray]:
+        """
+        Copies of what save() writes, by name.
         """
 
     @property

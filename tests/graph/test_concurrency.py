@@ -22,9 +22,7 @@ def compiled(dtype: str = "float64", device: str = "reference") -> tuple[Network
 
 
 def step(network: Network, training: Any, **keywords: Any) -> Any:
-    return training.execute(
-        inputs_data=network.data, loss_labels_data=network.labels, **keywords
-    )
+    return training.execute(inputs_data=network.data, loss_labels_data=network.labels, **keywords)
 
 
 def weights_after(count: int) -> np.ndarray:
@@ -80,9 +78,7 @@ def test_a_handler_may_submit_and_compile() -> None:
         inference = tg.MLCInferenceGraph(graph_objects=[network.graph])
         inference.add_inputs({"x": network.x})
         inference.compile(device="reference")
-        results.append(
-            inference.execute(inputs_data=network.data, options="synchronous").result
-        )
+        results.append(inference.execute(inputs_data=network.data, options="synchronous").result)
 
     handle = step(network, training, completion_handler=infer)
     step(network, training).wait()

@@ -25,9 +25,7 @@ def test_constants_are_folded(device: str, dtype: str) -> None:
     inference, c, _, _, _ = graph(dtype)
     constant = array((1, 3), 1, dtype)
     given = constant.copy()
-    inference.compile(
-        device=device, input_tensors={"c": c}, input_tensors_data={"c": given}
-    )
+    inference.compile(device=device, input_tensors={"c": c}, input_tensors_data={"c": given})
     given[:] = 99  # the library has its own copy
     text = inference.compiled_description()
     assert text.count("elementwise") == 1

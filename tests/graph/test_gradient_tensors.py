@@ -71,9 +71,7 @@ def test_gradients_of_layers_as_outputs(device: str, dtype: str, bound: float) -
 def test_outputs_of_another_pass_list_the_right_ones() -> None:
     network = Network()
     training = network.training()
-    training.add_outputs(
-        {"dx": training.gradient_tensor(network.h1), "result": network.result}
-    )
+    training.add_outputs({"dx": training.gradient_tensor(network.h1), "result": network.result})
     training.compile(device="reference")
     network.feed(training)
     room = np.zeros((6, 4))
@@ -81,9 +79,7 @@ def test_outputs_of_another_pass_list_the_right_ones() -> None:
         training.execute_forward(options="synchronous", outputs_data={"dx": room})
     training.execute_forward(options="synchronous")
     with pytest.raises(ValueError, match="expected outputs of 'dx' but got 'result'"):
-        training.execute_gradient(
-            options="synchronous", outputs_data={"result": np.zeros((6, 3))}
-        )
+        training.execute_gradient(options="synchronous", outputs_data={"result": np.zeros((6, 3))})
     training.execute_gradient(options="synchronous", outputs_data={"dx": room})
     np.testing.assert_allclose(room, network.gradients()["h1"], atol=1e-12)
 
@@ -146,7 +142,7 @@ def test_an_output_that_no_gradient_reaches() -> None:
     training = network.training()
     training.stop_gradient([network.h2])
     training.add_outputs({"d_h1": training.gradient_tensor(network.h1)})
-    with pytest.raises(ValueError, match="'d_h1'.*nothing flows"):
+    with pytest.raises(ValueError, match=r"'d_h1'.*nothing flows"):
         training.compile(device="reference")
 
 

@@ -90,17 +90,17 @@ def test_order_is_checked() -> None:
     linked = Linked()
     x, y = array((6, 5), 1), array((6, 3), 2)
     linked.second.bind_and_write_data({"y": y}, for_inputs={"y": linked.y})
-    with pytest.raises(ValueError, match="from a linked graph.*execute it first"):
+    with pytest.raises(ValueError, match=r"from a linked graph.*execute it first"):
         linked.second.execute_forward(options="synchronous")
     linked.first.bind_and_write_data({"x": x}, for_inputs={"x": linked.x})
     linked.first.execute_forward(options="synchronous")
-    with pytest.raises(ValueError, match="the gradient of tensor .* from a linked graph"):
+    with pytest.raises(ValueError, match=r"the gradient of tensor .* from a linked graph"):
         linked.first.execute_gradient(options="synchronous")
     linked.second.execute_forward(options="synchronous")
     linked.second.execute_gradient(options="synchronous")
     linked.first.execute_gradient(options="synchronous")
     linked.first.execute_forward(options="synchronous")
-    with pytest.raises(ValueError, match="the gradient of tensor .* from a linked graph"):
+    with pytest.raises(ValueError, match=r"the gradient of tensor .* from a linked graph"):
         linked.first.execute_gradient(options="synchronous")
     with pytest.raises(ValueError, match="linked graphs send gradients"):
         linked.first.execute(inputs_data={"x": x}, options="synchronous")

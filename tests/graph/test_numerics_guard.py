@@ -96,7 +96,7 @@ def test_a_gradient_that_overflows() -> None:
     training.bind_and_write_data({"x": np.full((1, 1), 1e200)}, for_inputs={"x": x})
     training.execute_forward(options=CHECKED)
     training.bind_and_write_data({"g": np.full((1, 1), 1e200)}, for_inputs={"g": gradient})
-    with pytest.raises(tg.NumericError, match="gradient of tensor .* in the gradient phase"):
+    with pytest.raises(tg.NumericError, match=r"gradient of tensor .* in the gradient phase"):
         training.execute_gradient(options=CHECKED)
     with pytest.raises(ValueError, match="expected execute_gradient before it"):
         training.execute_optimizer_update(options="synchronous")

@@ -31,9 +31,7 @@ def test_a_loss_in_numpy_trains_as_one_inside(device: str, dtype: str, bound: fl
     )
     assert gradient.descriptor.shape == outside.result.descriptor.shape
     for _ in range(5):
-        inside.execute(
-            inputs_data=whole.data, loss_labels_data=whole.labels, options="synchronous"
-        )
+        inside.execute(inputs_data=whole.data, loss_labels_data=whole.labels, options="synchronous")
         training.bind_and_write_data(outside.data, for_inputs={"x": outside.x})
         training.execute_forward(options="synchronous")
         difference = read(outside.result) - outside.labels["y"]
@@ -97,7 +95,7 @@ def test_it_must_be_written_since_the_last_forward() -> None:
     network, training, gradient = split_network("float64", "reference", None)
     training.bind_and_write_data(network.data, for_inputs={"x": network.x})
     training.execute_forward(options="synchronous")
-    missing = "expected user gradient of 'data.*' to be written since the last execute_forward"
+    missing = r"expected user gradient of 'data.*' to be written since the last execute_forward"
     with pytest.raises(ValueError, match=missing):
         training.execute_gradient(options="synchronous")
     training.bind_and_write_data({"g": np.ones((6, 3))}, for_inputs={"g": gradient})
@@ -134,13 +132,9 @@ def test_steps_in_flight_keep_their_own_gradients() -> None:
         )
         last = None
         for k in range(8):
-            training.bind_and_write_data(
-                {"x": array((6, 5), 30 + k)}, for_inputs={"x": network.x}
-            )
+            training.bind_and_write_data({"x": array((6, 5), 30 + k)}, for_inputs={"x": network.x})
             training.execute_forward(options=options)
-            training.bind_and_write_data(
-                {"g": array((6, 3), 50 + k)}, for_inputs={"g": gradient}
-            )
+            training.bind_and_write_data({"g": array((6, 3), 50 + k)}, for_inputs={"g": gradient})
             training.execute_gradient(options=options)
             last = training.execute_optimizer_update(options=options)
         last.wait()

@@ -17,7 +17,6 @@ CLASSES: dict[str, dict[str, Any]] = TABLE["classes"]
 LEFT_OUT: dict[str, dict[str, list[str]]] = TABLE["left_out"]
 
 
-
 @dataclass(frozen=True)
 class Row:
     """One member, initialiser or case: its owner, what it is, its name and arguments."""

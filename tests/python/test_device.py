@@ -124,6 +124,7 @@ def test_threads() -> None:
         ("Unsupported", NotImplementedError),
         ("OutOfMemory", MemoryError),
         ("DeviceError", RuntimeError),
+        ("FileError", OSError),
         ("InternalError", RuntimeError),
     ],
 )

@@ -123,10 +123,7 @@ def sample(cls: str, keyword: str) -> Any:
 
 
 def each(kind: str) -> list[Any]:
-    return [
-        pytest.param(row.owner, list(row.words), id=str(row))
-        for row in rows(kind)
-    ]
+    return [pytest.param(row.owner, list(row.words), id=str(row)) for row in rows(kind)]
 
 
 @pytest.mark.parametrize("name", ENUMS)

@@ -24,6 +24,7 @@ class TRAINGRAPH_API BatchNormalization final : public Layer {
   float variance_epsilon() const { return variance_epsilon_; }
   float momentum() const { return momentum_; }
   std::vector<TensorParameter*> parameters() override;
+  std::vector<std::pair<std::string, TensorPtr>> named_parameters() const override;
   std::string description() const override;
   void emit(Emitter& emitter) const override;
 

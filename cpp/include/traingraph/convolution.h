@@ -36,6 +36,7 @@ class TRAINGRAPH_API Convolution final : public Layer {
   // tensor is null without biases
   TensorParameter& biases() { return biases_; }
   std::vector<TensorParameter*> parameters() override;
+  std::vector<std::pair<std::string, TensorPtr>> named_parameters() const override;
   std::string description() const override;
   void emit(Emitter& emitter) const override;
 
@@ -57,6 +58,7 @@ class TRAINGRAPH_API FullyConnected final : public Layer {
   TensorParameter& weights() { return weights_; }
   TensorParameter& biases() { return biases_; }
   std::vector<TensorParameter*> parameters() override;
+  std::vector<std::pair<std::string, TensorPtr>> named_parameters() const override;
   std::string description() const override;
   void emit(Emitter& emitter) const override;
 

@@ -64,6 +64,13 @@ class TRAINGRAPH_API NumericError : public Error {
   ~NumericError() override;
 };
 
+// A file cannot be read or written: the path, the call, the system's text (Python: OSError).
+class TRAINGRAPH_API FileError : public Error {
+ public:
+  using Error::Error;
+  ~FileError() override;
+};
+
 // A defect of this library (Python: RuntimeError).
 class TRAINGRAPH_API InternalError : public Error {
  public:

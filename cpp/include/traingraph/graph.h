@@ -131,6 +131,19 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   // each is executed in turn, and gradients pass back. Needs kLinkGraphs; graphs already compiled
   // compile again at their next execution.
   void link(const std::vector<std::shared_ptr<ExecutableGraph>>& graphs);
+  // What training changes and inference reads, by the names of checkpoints:
+  // <position of the layer>.<label>.<parameter> or tensor.<label>; each tensor once.
+  NamedTensors named_parameters() const;
+  // Writes a checkpoint in the safetensors format, atomically: the parameters, and for a training
+  // graph the optimizer's buffers, its time step and the random state, all as they are after what
+  // was submitted before. Raises FileError.
+  void save(const std::string& path) const;
+  // Takes a checkpoint of such a graph, after what was submitted before. Raises FileError, or
+  // InvalidArgument that lists every difference, and then changes nothing.
+  void load(const std::string& path);
+  // What save writes and load reads, as arrays.
+  NamedData copy_state() const;
+  void load_state(const NamedData& values);
   // Bytes of saved, gradient, transient and workspace memory; known after compile.
   std::size_t device_memory_size() const;
   MemoryPlan memory_plan() const;

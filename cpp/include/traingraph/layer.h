@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <traingraph/export.h>
@@ -33,6 +34,9 @@ class TRAINGRAPH_API Layer : public std::enable_shared_from_this<Layer> {
 
   // What updates may change; a graph freezes them with disable_update.
   virtual std::vector<TensorParameter*> parameters() { return {}; }
+  // Parameters and running statistics by their names in checkpoints, those of the properties that
+  // return them. A layer with parameters() gives all of them here; absent ones are null.
+  virtual std::vector<std::pair<std::string, TensorPtr>> named_parameters() const { return {}; }
   // One line: kind and the attributes that matter.
   virtual std::string description() const;
   // Writes the layer as ops; raises a typed error when the sources do not fit.

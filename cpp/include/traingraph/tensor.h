@@ -106,8 +106,11 @@ class TRAINGRAPH_API Tensor : public std::enable_shared_from_this<Tensor> {
   void synchronize_optimizer_data();
   // Copies the newest value to the caller; raises InvalidArgument when it is not readable.
   void copy_to(void* bytes, std::size_t length) const;
-  // Optimizer buffers by slot, host copies; empty before a training compile.
+  // Copies of the optimizer's buffers in its order: the newest values, or what was set and not yet
+  // used. Empty before either.
   std::vector<TensorData> optimizer_data() const;
+  // Replaces the optimizer's buffers; graphs over this parameter read a copy at their next
+  // execution, which raises InvalidArgument unless there is one array per buffer.
   void set_optimizer_data(std::vector<TensorData> data);
 
   TensorPtr copy() const;

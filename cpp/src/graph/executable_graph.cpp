@@ -59,7 +59,7 @@ TensorPtr gradient_handle(GraphState& state, const TensorPtr& of) {
   TensorPtr gradient = Tensor::create(of->descriptor());
   gradient->set_label("gradient of '" + of->label() + "'");
   state.gradient_handles.push_back({of, gradient});
-  if (state.executor != nullptr) state.executor->read_through(gradient);
+  if (state.executor != nullptr) state.executor->read_through(state.gradient_handles.back());
   return gradient;
 }
 

@@ -121,6 +121,9 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
       check_range(slot);
       stream_->run([&] { upload_if_newer(*slot.tensor); });
     }
+    if (!slot.buffer.empty() && !slot.accumulates && slot.tensor->state().optimizer_data_is_newer) {
+      stream_->run([&] { upload_optimizer_data(*slot.tensor, graph_.optimizer->slots()); });
+    }
   }
   job->run = run;
   job->profiled = has(arguments.options, ExecutionOptions::kPerLayerProfiling);
@@ -207,10 +210,23 @@ void Executor::set_rates(Job& job) {
     return;
   }
   Optimizer& optimizer = *graph_.optimizer;
-  job.sets_rates = true;
+  job.optimizer = graph_.optimizer;
   job.learning_rate = optimizer.learning_rate();
   job.corrected_learning_rate = optimizer.corrected_learning_rate(optimizer.time_step());
   optimizer.set_time_step(optimizer.time_step() + 1);
+  ++waiting_updates_;
+}
+
+void Executor::run_between(const std::function<void()>& work) { stream_->run(work); }
+
+std::int64_t Executor::time_step() const {
+  const std::lock_guard lock(mutex_);
+  return graph_.optimizer->time_step() - waiting_updates_;
+}
+
+void Executor::set_time_step(std::int64_t value) {
+  const std::lock_guard lock(mutex_);
+  graph_.optimizer->set_time_step(value + waiting_updates_);
 }
 
 void Executor::settle(Job& job) {
@@ -219,7 +235,7 @@ void Executor::settle(Job& job) {
     execute(job);
   } catch (...) {
     state.error = std::current_exception();
-    forget_passes();
+    forget(job);
   }
   try {
     const bool has_result = state.error == nullptr && runs_forward(job.run);
@@ -236,10 +252,11 @@ void Executor::settle(Job& job) {
   state.finish();
 }
 
-// After a failure nothing may build on the passes before it.
-void Executor::forget_passes() {
+// After a failure nothing may build on the passes before it, and its update does not count.
+void Executor::forget(const Job& job) {
   forward_ = gradient_ = nullptr;
   const std::lock_guard lock(mutex_);
+  if (job.optimizer != nullptr) job.optimizer->set_time_step(job.optimizer->time_step() - 1);
   submitted_forward_ = submitted_gradient_ = nullptr;
   summed_ = 0;
   summed_rows_ = 0;
@@ -256,19 +273,20 @@ void Executor::write_step_numbers(const Job& job) {
   auto set_count = [&](ir::StepInput input, std::int64_t count) {
     std::memcpy(step_block_ + static_cast<int>(input) * 8, &count, 8);
   };
-  if (job.sets_rates) {
+  if (job.optimizer != nullptr) {
     set_number(ir::StepInput::learning_rate, job.learning_rate);
     set_number(ir::StepInput::corrected_learning_rate, job.corrected_learning_rate);
   }
   if (runs_forward(job.run) && job.graph->mode == Mode::training) {
-    if (job.starts_step) ++forward_count_;
-    set_count(ir::StepInput::counter, forward_count_);
+    if (job.starts_step) ++*forward_count_;
+    set_count(ir::StepInput::counter, *forward_count_);
     set_count(ir::StepInput::first_row, job.first_row);
   }
   if (runs_gradient(job.run)) set_number(ir::StepInput::accumulates, job.accumulates ? 1 : 0);
 }
 
 void Executor::execute(Job& job) {
+  if (job.optimizer != nullptr) --waiting_updates_;
   const CompiledPtr& before = job.run == Run::gradient ? forward_ : gradient_;
   if (!runs_forward(job.run) && before != job.graph) {
     throw InvalidArgument(

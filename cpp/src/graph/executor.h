@@ -116,8 +116,14 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Of a tensor whose gradient the last gradient pass computed and kept.
   TensorData gradient(const Tensor& tensor) const;
   // Lets reads of this handle of a gradient come here.
-  void read_through(const TensorPtr& gradient);
+  void read_through(const GradientHandle& handle);
   void synchronize_parameters();
+  // Runs work after all executions that were submitted; for a completion handler, which stands
+  // between two of them, at once.
+  void run_between(const std::function<void()>& work);
+  // The optimizer's time step as it is between executions: without updates still to come.
+  std::int64_t time_step() const;
+  void set_time_step(std::int64_t value);
 
   std::size_t device_memory_size() const;
   MemoryPlan memory_plan() const;
@@ -175,13 +181,14 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   TensorData kept_gradient(const Tensor& of) const;
   // Runs the job and settles its handle; never throws.
   void settle(Job& job);
-  void forget_passes();
+  void forget(const Job& job);
   TensorData copy_out(const CompiledGraph& graph, Run run, ir::ValueId value) const;
   void raise_earlier_failure();
 
   GraphState& graph_;
   const Backend& backend_;
   const std::uint64_t built_for_;
+  const std::shared_ptr<LinkSet> links_;  // work in flight may outlive the graph
   // Guards programs_, data_, written_gradients_ and what was submitted. Nobody waits for the stream
   // while holding it.
   mutable std::mutex mutex_;
@@ -211,8 +218,10 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::size_t arena_needed_ = 0;
   // Eight bytes per number: float32, float64 or int64.
   alignas(64) std::byte step_block_[ir::kStepInputCount * 8] = {};
-  std::int64_t forward_count_ = 0;
+  const std::shared_ptr<std::atomic<std::int64_t>> forward_count_;
+  std::atomic<std::int64_t> waiting_updates_{0};  // submitted and not yet run
   std::vector<GradientSum> sums_;
+  std::map<const Tensor*, const Tensor*> handles_;  // of gradients, to what they are gradients of
   // What the programs' addresses point to, by the pass that reads it.
   std::vector<BoundArray> forward_arrays_;
   std::vector<BoundArray> gradient_arrays_;

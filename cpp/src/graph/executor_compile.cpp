@@ -36,7 +36,9 @@ Executor::Executor(GraphState& graph, const Backend& backend)
     : graph_(graph),
       backend_(backend),
       built_for_(graph.all_changes()),
-      stream_(std::make_shared<Stream>()) {}
+      links_(graph.links),
+      stream_(std::make_shared<Stream>()),
+      forward_count_(graph.forward_count) {}
 Executor::~Executor() = default;
 
 void Executor::prepare() {
@@ -127,7 +129,7 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
     request.parameters.push_back(
         {store.layout_chosen || mode != Mode::training, store.layout, lowered.slots[s].follows});
   }
-  if (graph_.links != nullptr) Stream::merge(stream_, graph_.links->stream);
+  if (links_ != nullptr) Stream::merge(stream_, links_->stream);
   for (const auto& [tensor, gradient] : lowered.gradients) request.gradients.push_back(gradient);
 
   std::vector<ValueId> values;
@@ -164,12 +166,15 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
 void Executor::attach(CompiledGraph& graph) {
   graph.stores.clear();
   graph.slot_versions.clear();
+  const std::vector<std::string> buffers =
+      graph_.optimizer != nullptr ? graph_.optimizer->slots() : std::vector<std::string>();
   for (std::size_t s = 0; s < graph.slots.size(); ++s) {
     const LoweredGraph::Slot& slot = graph.slots[s];
     ParameterState& store = *slot.tensor->state().parameter;
     std::byte* address = slot.accumulates      ? sum_buffer(slot.tensor)
                          : slot.buffer.empty() ? store.master.get()
                                                : slot_buffer(*slot.tensor, slot.buffer);
+    if (!slot.buffer.empty() && !slot.accumulates) store.optimizer_slots = buffers;
     graph.program->bind(graph.slot_values[s], address);
     graph.stores.push_back(slot.buffer.empty() ? &store : nullptr);
     graph.slot_versions.push_back(store.version);
@@ -179,7 +184,7 @@ void Executor::attach(CompiledGraph& graph) {
     if (ops.values[v].source != ir::Source::step) continue;
     graph.program->bind(static_cast<ValueId>(v), step_block_ + ops.values[v].slot * 8);
   }
-  for (const GradientHandle& handle : graph_.gradient_handles) read_through(handle.gradient);
+  for (const GradientHandle& handle : graph_.gradient_handles) read_through(handle);
   for (const auto& [tensor, value] : graph.tensors) {
     auto* shared = const_cast<Tensor*>(tensor);
     if (shared->state().parameter == nullptr) shared->state().reader = weak_from_this();

@@ -2,7 +2,6 @@
 #include "graph/executor_job.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include <traingraph/errors.h>
@@ -49,23 +48,6 @@ namespace {
 
 BoundArray bound_array(ValueId value, const TensorData& data) {
   return {value, static_cast<std::byte*>(data.bytes), data.owner};
-}
-
-template <class T>
-std::string first_not_finite(const TensorData& data) {
-  const T* values = static_cast<const T*>(data.bytes);
-  const std::size_t count = data.length / sizeof(T);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (std::isfinite(values[i])) continue;
-    return std::string(std::isnan(values[i]) ? "NaN" : "infinity") + " at element " +
-           std::to_string(i) + " of " + to_string(data.shape);
-  }
-  return "NaN or infinity";
-}
-
-std::string first_not_finite(const TensorData& data) {
-  return data.data_type == DataType::kFloat64 ? first_not_finite<double>(data)
-                                              : first_not_finite<float>(data);
 }
 
 }  // namespace
@@ -233,7 +215,6 @@ void Executor::take_over(Executor& before) {
     staged_ = std::move(before.staged_);
     given_ = std::move(before.given_);
     calls_ = before.calls_;
-    forward_count_ = before.forward_count_;
   });
 }
 
@@ -296,8 +277,9 @@ void Executor::deliver(const Job& job) {
 
 void Executor::read(const Tensor& tensor, void* bytes, std::size_t length) {
   stream_->run([&] {
-    const Tensor* of = graph_.differentiated(&tensor);
-    const TensorData data = of != nullptr ? kept_gradient(*of) : kept_result(tensor);
+    const auto handle = handles_.find(&tensor);
+    const TensorData data =
+        handle != handles_.end() ? kept_gradient(*handle->second) : kept_result(tensor);
     std::memcpy(bytes, data.bytes, std::min(length, data.length));
   });
 }
@@ -359,34 +341,10 @@ TensorData Executor::gradient(const Tensor& tensor) const {
   return result;
 }
 
-void Executor::read_through(const TensorPtr& gradient) {
-  gradient->state().reader = weak_from_this();
-  gradient->state().device = graph_.device;
-}
-
-void Executor::raise_not_finite(const Job& job, ValueId value) const {
-  const CompiledGraph& graph = *job.graph;
-  const ir::Graph& ops = graph.program->graph;
-  std::string name = "a value inside it";
-  for (const auto& [tensor, id] : graph.tensors) {
-    if (id == value) name = "tensor '" + tensor->label() + "'";
-  }
-  for (const auto& [tensor, id] : graph.gradients) {
-    if (id == value) name = "the gradient of tensor '" + tensor->label() + "'";
-  }
-  for (const BoundSlot& slot : graph.bound) {
-    if (slot.value == value) name = "'" + slot.name + "', as it was given,";
-  }
-  const ir::NodeId producer = ops.value(value).producer;
-  std::string where;
-  ir::Phase phase = runs_forward(job.run) ? ir::Phase::forward : ir::Phase::gradient;
-  if (producer != kNone) {
-    where = ir::where(ops, ops.node(producer));
-    phase = ops.node(producer).phase;
-  }
-  throw NumericError("[check_numerics] expected finite numbers but " + name + " has " +
-                     first_not_finite(copy_out(graph, job.run, value)) + where + " in the " +
-                     ir::name(phase) + " phase of step " + std::to_string(forward_count_));
+void Executor::read_through(const GradientHandle& handle) {
+  stream_->run([&] { handles_[handle.gradient.get()] = handle.of.get(); });
+  handle.gradient->state().reader = weak_from_this();
+  handle.gradient->state().device = graph_.device;
 }
 
 void Executor::synchronize_parameters() {

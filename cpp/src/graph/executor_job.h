@@ -13,7 +13,7 @@ struct Executor::Job {
   Run run = Run::forward;
   std::vector<BoundArray> bound;
   std::vector<std::pair<ir::ValueId, TensorData>> outputs;
-  bool sets_rates = false;
+  OptimizerPtr optimizer;  // of an update, else null
   double learning_rate = 0;
   double corrected_learning_rate = 0;
   // The first forward pass of a step draws new random numbers; micro-batches share them.

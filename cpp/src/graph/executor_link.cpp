@@ -11,10 +11,10 @@ namespace traingraph {
 using ir::kNone;
 
 bool Executor::trained_through_link() const {
-  if (graph_.links == nullptr) return false;
+  if (links_ == nullptr) return false;
   for (const NodeRecord& node : graph_.ordered_nodes()) {
     for (const TensorPtr& tensor : node.results) {
-      if (!graph_.links->readers(graph_, tensor.get(), true).empty()) return true;
+      if (!links_->readers(graph_, tensor.get(), true).empty()) return true;
     }
   }
   return false;
@@ -23,8 +23,8 @@ bool Executor::trained_through_link() const {
 // Memory for what this program hands over. Nothing runs meanwhile.
 void Executor::place_exchanges(CompiledGraph& graph) {
   graph.handed.clear();
-  if (graph_.links == nullptr) return;
-  LinkSet& links = *graph_.links;
+  if (links_ == nullptr) return;
+  LinkSet& links = *links_;
   auto place = [&](const Tensor* tensor, ir::ValueId value, bool gradient, const ir::Type& type) {
     Exchange& exchange = links.exchange(tensor, gradient ? graph_.number : 0);
     const std::size_t bytes = ir::storage_bytes(type, {});
@@ -53,7 +53,7 @@ void Executor::place_exchanges(CompiledGraph& graph) {
 }
 
 void Executor::bind_exchange(Job& job, const BoundSlot& slot) {
-  LinkSet& links = *graph_.links;
+  LinkSet& links = *links_;
   const std::lock_guard lock(links.mutex);
   const bool gradient = slot.from == BoundSlot::From::linked_gradient;
   const Exchange& exchange = links.exchange(slot.tensor.get(), gradient ? slot.linked_graph : 0);
@@ -74,8 +74,8 @@ void Executor::bind_exchange(Job& job, const BoundSlot& slot) {
 }
 
 void Executor::announce_exchanges(const Job& job) {
-  if (graph_.links == nullptr) return;
-  LinkSet& links = *graph_.links;
+  if (links_ == nullptr) return;
+  LinkSet& links = *links_;
   const std::lock_guard lock(links.mutex);
   for (const CompiledGraph::Handed& handed : job.graph->handed) {
     if (handed.gradient ? !runs_gradient(job.run) : !runs_forward(job.run)) continue;

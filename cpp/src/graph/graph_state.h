@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>
@@ -7,6 +9,8 @@
 #include <vector>
 
 #include <traingraph/graph.h>
+
+#include "runtime/random.h"
 
 namespace traingraph {
 
@@ -51,6 +55,11 @@ struct GraphState {
   CompilationOptions options = CompilationOptions::kNone;
   std::optional<Device> device;
   std::shared_ptr<Executor> executor;
+  // What random numbers follow from: taken from the platform when the graph is made.
+  std::uint64_t random_seed = current_random_seed();
+  // Forward passes so far; changed by whoever holds the stream, which may outlive the graph.
+  std::shared_ptr<std::atomic<std::int64_t>> forward_count =
+      std::make_shared<std::atomic<std::int64_t>>(0);
   // Counts what changes the meaning of compiled programs: nodes, declarations, the optimizer.
   std::uint64_t changes = 0;
 

@@ -21,6 +21,7 @@ using ir::ValueId;
 class Writer {
  public:
   Writer(const GraphState& state, std::int64_t batch, Mode mode) : state_(state), mode_(mode) {
+    out_.lowering.random_seed = state.random_seed;
     out_.lowering.training = mode == Mode::training;
     out_.lowering.micro_batched = state.micro_batches > 1;
     out_.lowering.declared_batch = declared_batch(state);

@@ -51,20 +51,6 @@ class TrainingWriter {
     return is_floating_point(type.data_type) ? found->second : kNone;
   }
 
-  // What is trained has to be read by a layer and must not be fed.
-  void check_tensor_parameters() const {
-    for (const TensorParameter& p : state_.tensor_parameters) {
-      const auto found = out_.tensors.find(p.tensor.get());
-      const bool held = out_.lowering.parameter_values.contains(p.tensor.get());
-      if (held) continue;
-      throw InvalidArgument("[set_training_tensor_parameters] tensor '" + p.tensor->label() +
-                            "' cannot be trained: " +
-                            (found != out_.tensors.end()
-                                 ? "it is declared by add_inputs or computed"
-                                 : "no layer reads it"));
-    }
-  }
-
   Wanted* want(const TensorPtr& tensor) {
     const ValueId value = value_of(tensor.get());
     if (value == kNone) return nullptr;
@@ -73,6 +59,18 @@ class TrainingWriter {
     }
     wanted_.push_back({tensor, value});
     return &wanted_.back();
+  }
+
+  // What is trained has to be read by a layer and must not be fed.
+  void check_tensor_parameters() const {
+    for (const TensorParameter& p : state_.tensor_parameters) {
+      if (out_.lowering.parameter_values.contains(p.tensor.get())) continue;
+      throw InvalidArgument("[set_training_tensor_parameters] tensor '" + p.tensor->label() +
+                            "' cannot be trained: " +
+                            (out_.tensors.contains(p.tensor.get())
+                                 ? "it is declared by add_inputs or computed"
+                                 : "no layer reads it"));
+    }
   }
 
   // Parameters in the order of their first use; one that is frozen anywhere stays as it is.

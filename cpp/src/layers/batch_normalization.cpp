@@ -77,6 +77,11 @@ std::vector<TensorParameter*> BatchNormalization::parameters() {
   return result;
 }
 
+std::vector<std::pair<std::string, TensorPtr>> BatchNormalization::named_parameters() const {
+  return {
+      {"mean", mean_}, {"variance", variance_}, {"beta", beta_.tensor}, {"gamma", gamma_.tensor}};
+}
+
 std::string BatchNormalization::description() const {
   return "BatchNormalization " + std::to_string(channels_);
 }

@@ -79,6 +79,10 @@ std::vector<TensorParameter*> Convolution::parameters() {
   return {&weights_, &biases_};
 }
 
+std::vector<std::pair<std::string, TensorPtr>> Convolution::named_parameters() const {
+  return {{"weights", weights_.tensor}, {"biases", biases_.tensor}};
+}
+
 std::string Convolution::description() const {
   const ConvolutionDescriptor& d = descriptor_;
   std::string text = "Convolution " + std::to_string(d.input_feature_channel_count) + " → " +

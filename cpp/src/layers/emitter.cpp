@@ -1,6 +1,5 @@
 #include "layers/emitter.h"
 
-#include <traingraph/device.h>
 #include <traingraph/errors.h>
 
 #include "runtime/parameter_store.h"
@@ -73,8 +72,7 @@ void Emitter::fail_argument(const std::string& text) const { throw InvalidArgume
 
 std::uint64_t Emitter::seed(std::uint64_t own) const {
   if (own != 0) return own;
-  const std::uint64_t base = Platform::rng_seed().value_or(0x7261696e67726170ull);
-  return base * 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(graph.layer) + 1;
+  return lowering.random_seed * 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(graph.layer) + 1;
 }
 
 }  // namespace traingraph

@@ -22,6 +22,7 @@ struct Lowering {
   std::int64_t batch = 0;
   // Several forward passes make one step; each needs to know its rows among all of them.
   bool micro_batched = false;
+  std::uint64_t random_seed = 0;      // of the graph; every layer derives its own
   std::vector<TensorPtr> parameters;  // by slot
   std::map<const Tensor*, ir::ValueId> parameter_values;
   std::map<ir::StepInput, ir::ValueId> step_values;
@@ -56,7 +57,7 @@ class Emitter {
   // "[Convolution] text at layer 7 'conv1'"
   [[noreturn]] void fail_shape(const std::string& text) const;
   [[noreturn]] void fail_argument(const std::string& text) const;
-  // A seed for this application: the layer's own, or from the platform's and the position.
+  // A seed for this application: the layer's own, or from the graph's and the position.
   std::uint64_t seed(std::uint64_t own) const;
 
  private:

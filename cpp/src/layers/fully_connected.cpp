@@ -51,6 +51,10 @@ std::vector<TensorParameter*> FullyConnected::parameters() {
   return {&weights_, &biases_};
 }
 
+std::vector<std::pair<std::string, TensorPtr>> FullyConnected::named_parameters() const {
+  return {{"weights", weights_.tensor}, {"biases", biases_.tensor}};
+}
+
 std::string FullyConnected::description() const {
   return "FullyConnected " + std::to_string(descriptor_.input_feature_channel_count) + " → " +
          std::to_string(descriptor_.output_feature_channel_count);

@@ -11,6 +11,7 @@ Unsupported::~Unsupported() = default;
 OutOfMemory::~OutOfMemory() = default;
 DeviceError::~DeviceError() = default;
 NumericError::~NumericError() = default;
+FileError::~FileError() = default;
 InternalError::~InternalError() = default;
 
 }  // namespace traingraph

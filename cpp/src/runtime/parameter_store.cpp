@@ -15,13 +15,26 @@ void upload(const ParameterState& state, const TensorData& data, std::byte* buff
                        buffer);
 }
 
+// Gives a parameter on another device the optimizer's buffers it had on this one.
+void move_slots(const ParameterState& from, ParameterState& to) {
+  for (const auto& [name, old] : from.slots) {
+    const std::shared_ptr<std::byte> buffer = to.backend->allocate(to.bytes());
+    if (old != nullptr && buffer != nullptr) {
+      from.stream->run(
+          [&] { copy_between_layouts(from.type(), from.layout, old.get(), {}, buffer.get()); });
+    }
+    to.slots.emplace_back(name, buffer);
+  }
+  to.optimizer_slots = from.optimizer_slots;
+}
+
 }  // namespace
 
 ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Shape& shape) {
   TensorState& t = tensor.state();
   if (t.parameter != nullptr && t.parameter->backend == &backend) return *t.parameter;
   if (t.parameter != nullptr) {
-    // Another device: the newest values travel through the host copy; moments start again there.
+    // Another device: the newest values travel through the host copies.
     tensor.synchronize_data();
   }
   if (t.data.bytes == nullptr) {
@@ -39,6 +52,7 @@ ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Sh
   state->version = version;
   state->master = backend.allocate(state->bytes());
   if (state->master != nullptr) upload(*state, t.data, state->master.get());
+  if (t.parameter != nullptr) move_slots(*t.parameter, *state);
   t.host_is_newer = false;
   t.parameter = std::move(state);
   return *t.parameter;
@@ -74,12 +88,57 @@ std::byte* slot_buffer(Tensor& tensor, const std::string& name) {
     if (slot == name) return buffer.get();
   }
   std::shared_ptr<std::byte> buffer = state.backend->allocate(state.bytes());
-  const std::size_t position = state.slots.size();
-  if (position < t.initial_optimizer_data.size() && buffer != nullptr) {
-    upload(state, t.initial_optimizer_data[position], buffer.get());
-  }
   state.slots.emplace_back(name, buffer);
   return buffer.get();
+}
+
+void check_optimizer_data(const Tensor& tensor, const std::vector<std::string>& names) {
+  const TensorState& t = tensor.state();
+  if (!t.optimizer_data_is_newer || t.optimizer_data.size() == names.size()) return;
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  throw InvalidArgument("[tensor '" + t.label + "'] expected optimizer data for " +
+                        std::to_string(names.size()) + " buffers (" + text + ") but got " +
+                        std::to_string(t.optimizer_data.size()));
+}
+
+void upload_optimizer_data(Tensor& tensor, const std::vector<std::string>& names) {
+  TensorState& t = tensor.state();
+  if (!t.optimizer_data_is_newer || t.parameter == nullptr) return;
+  check_optimizer_data(tensor, names);
+  t.parameter->optimizer_slots = names;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::byte* buffer = slot_buffer(tensor, names[i]);
+    if (buffer != nullptr) upload(*t.parameter, t.optimizer_data[i], buffer);
+  }
+  t.optimizer_data_is_newer = false;
+}
+
+std::vector<TensorData> copy_optimizer_data(const Tensor& tensor,
+                                            const std::vector<std::string>& names) {
+  const TensorState& t = tensor.state();
+  check_optimizer_data(tensor, names);
+  const ParameterState* parameter = t.parameter.get();
+  std::vector<TensorData> result;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const TensorDescriptor& d = t.descriptor;
+    const std::byte* buffer = nullptr;
+    for (std::size_t s = 0; parameter != nullptr && s < parameter->slots.size(); ++s) {
+      if (parameter->slots[s].first == names[i]) buffer = parameter->slots[s].second.get();
+    }
+    if (t.optimizer_data_is_newer) {
+      const TensorData& set = t.optimizer_data[i];
+      result.push_back(TensorData::copy_of(set.bytes, set.length, d.data_type, d.shape));
+      continue;
+    }
+    result.push_back(TensorData::copy_of(nullptr, 0, d.data_type, d.shape));
+    if (buffer == nullptr) continue;
+    parameter->stream->run([&] {
+      copy_between_layouts(parameter->type(), parameter->layout, buffer, {},
+                           static_cast<std::byte*>(result.back().bytes));
+    });
+  }
+  return result;
 }
 
 }  // namespace traingraph

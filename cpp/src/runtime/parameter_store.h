@@ -26,6 +26,8 @@ struct ParameterState {
   ir::Layout layout;
   std::shared_ptr<std::byte> master;
   std::vector<std::pair<std::string, std::shared_ptr<std::byte>>> slots;
+  // Names of the buffers that the newest training program uses, in its optimizer's order.
+  std::vector<std::string> optimizer_slots;
   // Counts what makes compiled programs stale: another layout or other buffers.
   std::uint64_t version = 0;
   // Whether a training program has chosen the layout for good.
@@ -37,15 +39,22 @@ struct ParameterState {
 };
 
 // Brings the tensor's parameter onto a device in a canonical shape, with the host copy's values.
-// Changing the device moves it.
+// Changing the device moves it with the optimizer's buffers.
 ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Shape& shape);
 // Sends a host copy that was replaced since the last execution to the device.
 void upload_if_newer(Tensor& tensor);
 // Converts master and slots.
 void change_layout(ParameterState& state, const ir::Layout& layout);
-// A buffer of this name in the master's layout; zeroed, or with the tensor's own optimizer data,
-// when it is made.
+// A buffer of this name in the master's layout, zeroed when it is made.
 std::byte* slot_buffer(Tensor& tensor, const std::string& name);
+// Raises InvalidArgument unless as many buffers were set as there are names.
+void check_optimizer_data(const Tensor& tensor, const std::vector<std::string>& names);
+// Sends buffers that were set since the last execution to the device.
+void upload_optimizer_data(Tensor& tensor, const std::vector<std::string>& names);
+// Copies of the buffers of these names: what was set and not yet sent, else the device's values,
+// else zeros.
+std::vector<TensorData> copy_optimizer_data(const Tensor& tensor,
+                                            const std::vector<std::string>& names);
 
 // Something that can read a tensor's newest value out of a compiled graph.
 class ValueReader {
@@ -64,7 +73,10 @@ struct TensorState {
   // `data` was replaced since it was last sent to the device.
   bool host_is_newer = false;
   std::unique_ptr<ParameterState> parameter;
-  std::vector<TensorData> initial_optimizer_data;
+  // The optimizer's buffers as last set or synchronized.
+  std::vector<TensorData> optimizer_data;
+  // They were set since they were last sent to the device.
+  bool optimizer_data_is_newer = false;
   std::optional<Device> device;
   std::weak_ptr<ValueReader> reader;
 };

@@ -34,6 +34,11 @@ std::optional<std::uint64_t> Platform::rng_seed() {
   return seed;
 }
 
+std::uint64_t current_random_seed() {
+  const std::lock_guard lock(seed_mutex);
+  return seed.value_or(kDefaultSeed);
+}
+
 std::uint64_t next_random_stream() {
   const std::lock_guard lock(seed_mutex);
   return seed.value_or(kDefaultSeed) * 0x9e3779b97f4a7c15ull + ++streams_drawn;

@@ -8,4 +8,7 @@ namespace traingraph {
 // two initialisers differ and a program repeats.
 std::uint64_t next_random_stream();
 
+// The platform's seed, or the fixed one before a program sets it.
+std::uint64_t current_random_seed();
+
 }  // namespace traingraph

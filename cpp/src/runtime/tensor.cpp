@@ -145,7 +145,7 @@ TensorData TensorData::copy_of(const void* bytes, std::size_t length, DataType t
   descriptor.shape = shape;
   descriptor.data_type = type;
   TensorData data = own_bytes(descriptor);
-  std::memcpy(data.bytes, bytes, std::min(length, data.length));
+  if (length > 0) std::memcpy(data.bytes, bytes, std::min(length, data.length));
   return data;
 }
 
@@ -294,46 +294,33 @@ void Tensor::copy_to(void* bytes, std::size_t length) const {
 
 std::vector<TensorData> Tensor::optimizer_data() const {
   const ParameterState* parameter = state_->parameter.get();
-  if (parameter == nullptr) return state_->initial_optimizer_data;
+  if (!state_->optimizer_data_is_newer && parameter != nullptr) {
+    return copy_optimizer_data(*this, parameter->optimizer_slots);
+  }
   std::vector<TensorData> result;
-  for (const auto& [name, buffer] : parameter->slots) {
-    if (buffer == nullptr) continue;
-    TensorData data = own_bytes(descriptor());
-    parameter->stream->run([&] {
-      copy_between_layouts(parameter->type(), parameter->layout, buffer.get(), {},
-                           static_cast<std::byte*>(data.bytes));
-    });
-    result.push_back(std::move(data));
+  for (const TensorData& set : state_->optimizer_data) {
+    result.push_back(
+        TensorData::copy_of(set.bytes, set.length, descriptor().data_type, descriptor().shape));
   }
   return result;
 }
 
-void Tensor::synchronize_optimizer_data() { state_->initial_optimizer_data = optimizer_data(); }
+void Tensor::synchronize_optimizer_data() { state_->optimizer_data = optimizer_data(); }
 
 void Tensor::set_optimizer_data(std::vector<TensorData> data) {
-  for (const TensorData& slot : data) check_fits(descriptor(), label(), slot);
-  ParameterState* parameter = state_->parameter.get();
-  const std::size_t known = parameter != nullptr ? parameter->slots.size() : 0;
-  if (known > 0 && data.size() > known) {
-    throw InvalidArgument("[tensor '" + label() + "'] expected at most " + std::to_string(known) +
-                          " optimizer buffers but got " + std::to_string(data.size()));
+  for (TensorData& slot : data) {
+    check_fits(descriptor(), label(), slot);
+    slot = own_copy(descriptor(), slot);
   }
-  for (std::size_t i = 0; parameter != nullptr && i < data.size(); ++i) {
-    if (i >= parameter->slots.size() || parameter->slots[i].second == nullptr) continue;
-    parameter->stream->run([&] {
-      copy_between_layouts(parameter->type(), {}, static_cast<const std::byte*>(data[i].bytes),
-                           parameter->layout, parameter->slots[i].second.get());
-    });
-  }
-  for (TensorData& slot : data) slot = own_copy(descriptor(), slot);
-  state_->initial_optimizer_data = std::move(data);
+  state_->optimizer_data_is_newer = !data.empty();
+  state_->optimizer_data = std::move(data);
 }
 
 TensorPtr Tensor::copy() const {
   TensorPtr tensor = create(descriptor());
   if (state_->data.bytes != nullptr) tensor->state_->data = own_copy(descriptor(), state_->data);
   tensor->state_->host_is_newer = state_->data.bytes != nullptr;
-  tensor->set_optimizer_data(optimizer_data());
+  tensor->set_optimizer_data(state_->optimizer_data);
   return tensor;
 }
 

@@ -1,0 +1,42 @@
+#include "checkpoint.h"
+
+#include "data.h"
+
+namespace traingraph::python {
+
+std::string to_path(py::handle value) {
+  return py::cast<std::string>(py::module_::import("os").attr("fsencode")(value));
+}
+
+Arrays to_arrays(const NamedData& data) {
+  Arrays result;
+  for (const auto& [name, value] : data) {
+    result[py::str(name)] = view_of(value, true);
+  }
+  return result;
+}
+
+NamedData from_arrays(py::handle dictionary, const Where& where) {
+  if (PyMapping_Check(dictionary.ptr()) == 0 || !py::hasattr(dictionary, "keys")) {
+    refuse(where, dictionary);
+  }
+  const py::module_ numpy = py::module_::import("numpy");
+  const std::string subject = "[" + where.subject + "] ";
+  NamedData result;
+  for (const auto& [key, value] : py::dict(py::reinterpret_borrow<py::object>(dictionary))) {
+    if (!py::isinstance<py::str>(key)) {
+      throw py::type_error(subject + "expected names as keys of " + where.name + " but got '" +
+                           Py_TYPE(key.ptr())->tp_name + "'");
+    }
+    const auto name = py::cast<std::string>(key);
+    // Dense, aligned and in this machine's byte order; the type stays what it is.
+    py::object array = numpy.attr("asarray")(value);
+    array =
+        array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="), py::arg("order") = "C");
+    result.emplace_back(
+        name, parameter_data(array, DataType::kInvalid, {where.subject.c_str(), "name", name}));
+  }
+  return result;
+}
+
+}  // namespace traingraph::python
