@@ -55,8 +55,7 @@ def optimizer(name: str) -> tg.MLCOptimizer:
     }[name]()
 
 
-@pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize(
+every_precision = pytest.mark.parametrize(
     ("device", "dtype", "relative", "absolute"),
     [
         # The table's own digits, and hyper-parameters that are float32 as ML Compute's are.
@@ -65,7 +64,9 @@ def optimizer(name: str) -> tg.MLCOptimizer:
         ("cpu", "float32", 1e-4, 2e-5),
     ],
 )
-def test_table(name: str, device: str, dtype: str, relative: float, absolute: float) -> None:
+
+
+def follow(name: str, device: str, dtype: str, relative: float, absolute: float) -> None:
     network = LinearRegression(optimizer(name), device, dtype)
     table = TABLES[name]
     for updates in range(max(table) + 1):
@@ -74,6 +75,21 @@ def test_table(name: str, device: str, dtype: str, relative: float, absolute: fl
         if updates in table:
             expected = pytest.approx(table[updates], rel=relative, abs=absolute)
             assert (loss, weight, bias) == expected, f"after {updates} updates"
+
+
+@every_precision
+def test_program_1_linear_regression_by_adam(
+    device: str, dtype: str, relative: float, absolute: float
+) -> None:
+    follow("adam", device, dtype, relative, absolute)
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "adam"])
+@every_precision
+def test_program_3_linear_regression_by_other_rules(
+    name: str, device: str, dtype: str, relative: float, absolute: float
+) -> None:
+    follow(name, device, dtype, relative, absolute)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -90,7 +106,7 @@ def test_separate_passes_give_the_same_bits(name: str) -> None:
         assert split.parameters() == whole.parameters()
 
 
-def test_adam_arrives() -> None:
+def test_program_2_adam_arrives() -> None:
     network = LinearRegression(tg.MLCAdamOptimizer(learning_rate=0.3), "cpu", "float32")
     for _ in range(500):
         network.step()

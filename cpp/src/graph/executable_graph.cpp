@@ -128,6 +128,10 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
     state_->constants = std::move(constants_before);
     throw;
   }
+  // Copies of data lie in the device's memory.
+  if (state_->executor != nullptr && device_before == device) {
+    executor->take_over(*state_->executor);
+  }
   state_->executor = std::move(executor);
   state_->compiled_for(device);
 }

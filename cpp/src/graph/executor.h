@@ -194,7 +194,10 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   mutable std::mutex mutex_;
   std::list<CompiledPtr> programs_;           // newest use first
   std::map<const Tensor*, TensorData> data_;  // what each bound tensor was last given
-  std::size_t library_bytes_ = 0;             // the process's growth while kernels were made
+  // By which call, where it was a call's argument and not bind_and_write_data.
+  std::map<const Tensor*, std::uint64_t> given_;
+  std::uint64_t calls_ = 0;
+  std::size_t library_bytes_ = 0;  // the process's growth while kernels were made
   std::map<const Tensor*, std::vector<StagedCopy>> staged_;  // copies of ours among them
   // User gradients that were written since the last forward pass.
   std::set<const Tensor*> written_gradients_;

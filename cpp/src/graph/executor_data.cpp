@@ -2,7 +2,6 @@
 #include "graph/executor_job.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include <traingraph/errors.h>
@@ -33,6 +32,7 @@ void Executor::bind_group(const NamedData& data, const NamedTensors& declared, c
       const ir::Type& type = graph.program->graph.type(slot.value);
       check_data(slot, type, array);
       check_range(slot.name, slot.range, type, array.bytes);
+      given_[slot.tensor.get()] = calls_;
       const auto address = reinterpret_cast<std::uintptr_t>(array.bytes);
       if (address % element_bytes(type.data_type) != 0) {
         stage(*slot.tensor, type, array);
@@ -48,23 +48,6 @@ namespace {
 
 BoundArray bound_array(ValueId value, const TensorData& data) {
   return {value, static_cast<std::byte*>(data.bytes), data.owner};
-}
-
-template <class T>
-std::string first_not_finite(const TensorData& data) {
-  const T* values = static_cast<const T*>(data.bytes);
-  const std::size_t count = data.length / sizeof(T);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (std::isfinite(values[i])) continue;
-    return std::string(std::isnan(values[i]) ? "NaN" : "infinity") + " at element " +
-           std::to_string(i) + " of " + to_string(data.shape);
-  }
-  return "NaN or infinity";
-}
-
-std::string first_not_finite(const TensorData& data) {
-  return data.data_type == DataType::kFloat64 ? first_not_finite<double>(data)
-                                              : first_not_finite<float>(data);
 }
 
 }  // namespace
@@ -101,12 +84,16 @@ std::shared_ptr<std::byte> Executor::staging_for(const Tensor& tensor, std::size
 void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
   const CompiledGraph& graph = *job.graph;
   const bool skips = has(arguments.options, ExecutionOptions::kSkipWritingInputDataToDevice);
+  ++calls_;
   if (!skips) {
     bind_group(arguments.inputs, graph_.inputs, "inputs", graph);
     bind_group(arguments.loss_labels, graph_.loss_labels, "loss labels", graph);
     bind_group(arguments.loss_label_weights, graph_.loss_label_weights, "loss label weights",
                graph);
   }
+  // The separate forward of a training graph has no data of its own.
+  const bool names_data =
+      !skips && (job.run == Run::step || !graph_.training || !arguments.inputs.empty());
   std::string missing;
   for (const BoundSlot& slot : graph.bound) {
     if (slot.value == kNone || slot.is_gradient()) continue;
@@ -122,7 +109,10 @@ void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
       check_range(slot.name, slot.range, type, own.bytes);
       found = data_.emplace(slot.tensor.get(), slot.tensor->data()).first;
     }
-    if (found == data_.end()) {
+    // What an earlier call was given serves this one only when it says so.
+    const auto given = given_.find(slot.tensor.get());
+    const bool stale = names_data && given != given_.end() && given->second != calls_;
+    if (found == data_.end() || stale) {
       missing += (missing.empty() ? "'" : ", '") + slot.name + "'";
       continue;
     }
@@ -212,6 +202,7 @@ void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int
         if (known.tensor == *tensor) check_range(name, known.range, type, array.bytes);
       }
     }
+    given_.erase(tensor->get());
     stage(**tensor, type, array);
     written_gradients_.insert(tensor->get());
   }
@@ -222,6 +213,8 @@ void Executor::take_over(Executor& before) {
     const std::lock_guard lock(before.mutex_);
     data_ = std::move(before.data_);
     staged_ = std::move(before.staged_);
+    given_ = std::move(before.given_);
+    calls_ = before.calls_;
   });
 }
 
@@ -352,31 +345,6 @@ void Executor::read_through(const GradientHandle& handle) {
   stream_->run([&] { handles_[handle.gradient.get()] = handle.of.get(); });
   handle.gradient->state().reader = weak_from_this();
   handle.gradient->state().device = graph_.device;
-}
-
-void Executor::raise_not_finite(const Job& job, ValueId value) const {
-  const CompiledGraph& graph = *job.graph;
-  const ir::Graph& ops = graph.program->graph;
-  std::string name = "a value inside it";
-  for (const auto& [tensor, id] : graph.tensors) {
-    if (id == value) name = "tensor '" + tensor->label() + "'";
-  }
-  for (const auto& [tensor, id] : graph.gradients) {
-    if (id == value) name = "the gradient of tensor '" + tensor->label() + "'";
-  }
-  for (const BoundSlot& slot : graph.bound) {
-    if (slot.value == value) name = "'" + slot.name + "', as it was given,";
-  }
-  const ir::NodeId producer = ops.value(value).producer;
-  std::string where;
-  ir::Phase phase = runs_forward(job.run) ? ir::Phase::forward : ir::Phase::gradient;
-  if (producer != kNone) {
-    where = ir::where(ops, ops.node(producer));
-    phase = ops.node(producer).phase;
-  }
-  throw NumericError("[check_numerics] expected finite numbers but " + name + " has " +
-                     first_not_finite(copy_out(graph, job.run, value)) + where + " in the " +
-                     ir::name(phase) + " phase of step " + std::to_string(*forward_count_));
 }
 
 void Executor::synchronize_parameters() {

@@ -42,6 +42,7 @@ class Writer {
     }
     if (mode_ == Mode::prediction) leave_out_losses();
     for (const NodeRecord& node : nodes_) emit(*node.layer, node.sources, &node.results);
+    check_declared();
     const NodeRecord& last = nodes_.back();
     out_.result_tensor = last.results.front();
     const bool scores = state_.loss_layer != nullptr && !state_.loss_labels.empty();
@@ -140,6 +141,18 @@ class Writer {
     }
   }
 
+  // A layer's parameter has a value of its own and would not see what an execution is fed.
+  void check_declared() const {
+    for (const auto* group : {&state_.inputs, &state_.loss_labels, &state_.loss_label_weights}) {
+      for (const auto& [name, tensor] : *group) {
+        if (state_.constants.contains(tensor)) continue;
+        if (!out_.lowering.parameter_values.contains(tensor.get())) continue;
+        throw InvalidArgument("[add_inputs] expected tensors that no layer holds but got '" +
+                              tensor->label() + "' for '" + name + "'");
+      }
+    }
+  }
+
   // Losses, and what is made of them.
   void leave_out_losses() {
     std::set<const Tensor*> absent;
@@ -164,17 +177,26 @@ class Writer {
       throw InvalidArgument("[compile] expected a loss layer but got " +
                             state_.loss_layer->description());
     }
+    // Losses of the graph's own stand beside it: what they read and give is left out.
+    const auto is_loss = [](const NodeRecord& node) {
+      return dynamic_cast<const Loss*>(node.layer.get()) != nullptr;
+    };
     std::set<const Tensor*> read;
     for (const NodeRecord& node : nodes_) {
+      if (is_loss(node)) continue;
       for (const TensorPtr& tensor : node.sources) read.insert(tensor.get());
     }
     TensorPtr prediction;
     for (const NodeRecord& node : nodes_) {
+      if (is_loss(node)) continue;
       for (const TensorPtr& tensor : node.results) {
         if (!read.contains(tensor.get())) prediction = tensor;
       }
     }
-    if (prediction == nullptr) throw InternalError("[compile] no result is left for the loss");
+    if (prediction == nullptr) {
+      throw InvalidArgument(
+          "[compile] expected a layer before the loss but the graph has losses only");
+    }
     std::vector<TensorPtr> sources{prediction, state_.loss_labels.front().second};
     if (!state_.loss_label_weights.empty()) {
       sources.push_back(state_.loss_label_weights.front().second);

@@ -29,6 +29,19 @@ inline void expect_floating(const Emitter& e, std::size_t i, const std::string& 
   }
 }
 
+// Raises ShapeError unless the tensor, where there is one, has as many elements as the shape that
+// the layer reads it in: so that a parameter that does not fit shows when the layer is made.
+inline void expect_elements(const Layer& layer, const std::string& what, const TensorPtr& tensor,
+                            const Shape& shape) {
+  if (tensor == nullptr) return;
+  const Shape& actual = tensor->descriptor().shape;
+  if (element_count(actual) == element_count(shape)) return;
+  throw ShapeError("[" + layer.label() + "] expected " + what + " of " +
+                   std::to_string(element_count(shape)) + " elements, " + to_string(shape) +
+                   ", but got " + to_string(actual) + " at layer " + std::to_string(layer.id()) +
+                   " '" + layer.label() + "'");
+}
+
 inline void expect_floating(const Emitter& e) {
   for (std::size_t i = 0; i < e.sources.size(); ++i) expect_floating(e, i, "a source");
 }

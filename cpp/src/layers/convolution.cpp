@@ -1,7 +1,7 @@
 #include <traingraph/convolution.h>
 #include <traingraph/errors.h>
 
-#include "layers/emitter.h"
+#include "layers/checks.h"
 #include "layers/window.h"
 
 namespace traingraph {
@@ -10,6 +10,12 @@ namespace {
 // Depthwise is one group per source channel.
 std::int64_t groups_of(const ConvolutionDescriptor& d) {
   return d.type == ConvolutionType::kDepthwise ? d.input_feature_channel_count : d.group_count;
+}
+
+// (O, C / groups, kh, kw)
+Shape weights_shape(const ConvolutionDescriptor& d) {
+  return {d.output_feature_channel_count, d.input_feature_channel_count / groups_of(d),
+          d.kernel_height, d.kernel_width};
 }
 
 [[noreturn]] void refuse(const std::string& text) {
@@ -59,6 +65,8 @@ TensorPtr own_biases(const ConvolutionDescriptor& descriptor, bool with_biases) 
 Convolution::Convolution(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor descriptor)
     : Layer("Convolution"), descriptor_(checked(descriptor)) {
   if (weights == nullptr) refuse("expected a weights tensor but got none");
+  expect_elements(*this, "weights", weights, weights_shape(descriptor_));
+  expect_elements(*this, "biases", biases, {1, descriptor_.output_feature_channel_count, 1, 1});
   weights_.tensor = std::move(weights);
   biases_.tensor = std::move(biases);
 }
@@ -97,8 +105,7 @@ void Convolution::emit(Emitter& e) const {
   ir::ConvolutionAttributes attributes;
   attributes.window = resolve_window(window_of(d), shape[2], shape[3]);
   attributes.groups = groups_of(d);
-  const ir::ValueId weights =
-      e.parameter(weights_.tensor, {out, in / attributes.groups, d.kernel_height, d.kernel_width});
+  const ir::ValueId weights = e.parameter(weights_.tensor, weights_shape(d));
   ir::ValueId y =
       ops::apply1(e.graph, ir::Op::convolution, std::move(attributes), {e.sources[0], weights});
   // The sum is an op of its own, so that fusion joins it with whatever follows.

@@ -1,7 +1,7 @@
 #include <traingraph/convolution.h>
 #include <traingraph/errors.h>
 
-#include "layers/emitter.h"
+#include "layers/checks.h"
 
 namespace traingraph {
 namespace {
@@ -32,6 +32,10 @@ FullyConnected::FullyConnected(TensorPtr weights, TensorPtr biases,
   if (weights == nullptr) {
     throw InvalidArgument("[FullyConnected] expected a weights tensor but got none");
   }
+  const std::int64_t in = descriptor_.input_feature_channel_count;
+  const std::int64_t out = descriptor_.output_feature_channel_count;
+  expect_elements(*this, "weights", weights, {out, in});
+  expect_elements(*this, "biases", biases, {out});
   weights_.tensor = std::move(weights);
   biases_.tensor = std::move(biases);
 }

@@ -1,0 +1,186 @@
+"""The pages of docs/ say what happens: their Python blocks run, their names exist."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import traingraph
+
+ROOT = Path(__file__).resolve().parents[1]
+CLASSES = sorted(path for path in (ROOT / "docs/classes").glob("*.md") if path.stem != "README")
+PAGES = [*CLASSES, *(ROOT / "docs" / f"{name}.md" for name in ("guide", "from_ml_compute"))]
+HEADERS = "\n".join(path.read_text() for path in (ROOT / "cpp/include").rglob("*.h"))
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+
+
+def python(text: str) -> str:
+    return "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+
+
+def run(code: str) -> tuple[list[str], list[str]]:
+    """What a page's blocks print, one after another, and what their comments promise.
+
+    A line `print(…)  # text` promises its text, in the order of the lines.
+    """
+    printed: list[str] = []
+
+    def show(*values: object) -> None:
+        printed.append(" ".join(map(str, values)))
+
+    namespace: dict[str, object] = {"__name__": "page", "print": show}
+    exec(compile(code, "page", "exec"), namespace)
+    return printed, re.findall(r"^ *print\(.*\)  # (.+)$", code, re.MULTILINE)
+
+
+@every_page
+def test_blocks_do_what_they_say(page: Path) -> None:
+    printed, promised = run(python(page.read_text()))
+    assert printed == promised
+
+
+def test_a_broken_promise_is_found() -> None:
+    assert run("print(1 + 1)  # 2")[0] == ["2"]
+    printed, promised = run("print(1 + 1)  # 3")
+    assert printed != promised
+    printed, promised = run("print(1 + 1)")
+    assert printed != promised
+    with pytest.raises(NameError):
+        run("undefined")
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def names_of(text: str) -> set[str]:
+    """What a page is about: its headings, and the first column of its tables."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    return {name for heading in headings for name in heading.split(", ")} | set(rows)
+
+
+@pytest.mark.parametrize("name", sorted(traingraph.__all__))
+def test_every_public_name_has_a_page_with_an_example(name: str) -> None:
+    pages = [page for page in CLASSES if name in names_of(page.read_text())]
+    assert pages, f"no page of docs/classes is about {name}"
+    examples = [python(page.read_text()) for page in CLASSES]
+    assert any(re.search(rf"\b{name}\b", example) for example in examples), name
+
+
+def test_every_class_page_has_an_example_and_a_name_in_cpp() -> None:
+    for page in CLASSES:
+        text = page.read_text()
+        assert python(text), page.name
+        assert re.search(r"^C\+\+: ", text, re.MULTILINE), page.name
+
+
+def unknown(text: str) -> list[str]:
+    """Names of members, in Python or C++, that are none. A table's first column may be Swift."""
+    wrong = []
+    text = re.sub(r"^\| `[^|]*\|", "|", text, flags=re.MULTILINE)
+    for owner, member in re.findall(r"\b(MLC\w+|MemoryPlan)\.(\w+)", text):
+        cls = getattr(traingraph, owner, getattr(traingraph._core, owner, None))
+        if cls is None or (member != "md" and not hasattr(cls, member)):
+            wrong.append(f"{owner}.{member}")
+    for owner, member in re.findall(r"\btraingraph::(\w+)(?:::(\w+))?", text):
+        declared = rf"\b(class|struct|enum class|using|TensorPtr|TRAINGRAPH_API)\b.*\b{owner}\b"
+        if not re.search(declared, HEADERS) or (
+            member and not re.search(rf"\b{member}\b", HEADERS)
+        ):
+            wrong.append(f"traingraph::{owner}::{member}".removesuffix("::"))
+    return wrong
+
+
+@every_page
+def test_names_exist(page: Path) -> None:
+    assert unknown(page.read_text()) == []
+
+
+def test_an_unknown_name_is_found() -> None:
+    assert unknown("MLCTensor.data traingraph::Tensor traingraph::Tensor::copy_to") == []
+    assert unknown("MLCTensor.dta") == ["MLCTensor.dta"]
+    assert unknown("MLCTensors.data") == ["MLCTensors.data"]
+    assert unknown("traingraph::Tensr") == ["traingraph::Tensr"]
+    assert unknown("traingraph::Tensor::copy_too") == ["traingraph::Tensor::copy_too"]
+
+
+# --- the table of calls --------------------------------------------------------------------------
+
+
+def calls(column: int) -> list[str]:
+    """The code of one column of the table Swift, Python, C++; what has an ellipsis is no code."""
+    text = (ROOT / "docs/from_ml_compute.md").read_text()
+    table = text[text.index("| Swift |") : text.index("The order of calls")].splitlines()[2:]
+    spans = [re.findall(r"`([^`]+)`", row.split(" | ")[column]) for row in table if row]
+    return [span for row in spans for span in row if "…" not in span]
+
+
+def objects() -> dict[str, object]:
+    """What the names in the table's Python stand for: a compiled training graph and its parts."""
+    d = traingraph.MLCTensorDescriptor(shape=[4, 1])
+    x, y = traingraph.MLCTensor(descriptor=d), traingraph.MLCTensor(descriptor=d)
+    array = np.zeros((4, 1), np.float32)
+    channels = traingraph.MLCConvolutionDescriptor(
+        kernel_sizes=(1, 1), input_feature_channel_count=1, output_feature_channel_count=1
+    )
+    w, b = (traingraph.MLCTensor(shape=[1, 1], fill_with_data=0.0) for _ in range(2))
+    layer = traingraph.MLCFullyConnectedLayer(weights=w, biases=b, descriptor=channels)
+    graph = traingraph.MLCGraph()
+    result = graph.node(layer, source=x)
+    loss = traingraph.MLCLossLayer.mean_squared_error(reduction_type="mean")
+    adam = traingraph.MLCAdamOptimizer(learning_rate=0.1)
+    training = traingraph.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss, optimizer=adam)
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    values, tensors = {"x": array, "y": array}, {"x": x, "y": y}
+    training.bind_and_write_data(values, for_inputs=tensors)
+    handle = training.execute_forward(options="synchronous")
+    training.execute_gradient(options="synchronous")
+    memory, tensor = bytearray(16), traingraph.MLCTensor(data=array)
+    return {**vars(traingraph), **locals()}
+
+
+def test_python_calls_of_the_table() -> None:
+    found = calls(1)
+    assert len(found) > 20
+    for call in found:
+        names = objects()
+        if "graph.node" in call:
+            one = "source=" in call
+            names["layer"] = (
+                traingraph.MLCActivationLayer.relu()
+                if one
+                else traingraph.MLCArithmeticLayer(operation="add")
+            )
+        eval(call, names)
+
+
+CPP = """
+#include <traingraph/traingraph.h>
+using namespace traingraph;
+void calls(TensorDescriptor d, TensorData data, void* p, std::size_t n, TensorPtr x, TensorPtr y,
+           TensorPtr w, TensorPtr b, TensorPtr tensor, LayerPtr layer, LayerPtr loss,
+           ConvolutionDescriptor channels, OptimizerPtr adam, GraphPtr graph,
+           TensorPtr result, std::vector<GraphPtr> graphs, TrainingGraph& training,
+           InferenceGraph& inference, ExecutionArguments arguments, NamedData values,
+           NamedTensors tensors, std::function<void()> f) {
+%s
+}
+"""
+
+
+def test_cpp_calls_of_the_table(tmp_path: Path) -> None:
+    found = calls(2)
+    assert len(found) > 20
+    for name, lines, compiles in (
+        ("calls", found, True),
+        ("wrong", ["training.no_such_call()"], False),
+    ):
+        source = tmp_path / f"{name}.cpp"
+        source.write_text(CPP % "".join(f"  (void)({line}, 0);\n" for line in lines))
+        command = ["c++", "-std=c++20", "-fsyntax-only", "-I", ROOT / "cpp/include", source]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert (done.returncode == 0) is compiles, done.stderr
