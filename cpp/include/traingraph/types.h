@@ -13,8 +13,8 @@ namespace traingraph {
 
 using Shape = std::vector<std::int64_t>;
 
-// What a stored element is. INT64 and INT32 serve class labels; FLOAT64 runs on the reference
-// backend only.
+// What a stored element is. INT64 and INT32 serve class labels; FLOAT64 runs by plain
+// loops, on the cpu backend too.
 enum class DataType : int {
   kInvalid = 0,
   kFloat32 = 1,

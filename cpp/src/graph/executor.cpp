@@ -46,7 +46,12 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments) {
   if (run == Run::gradient || run == Run::update) {
     throw InvalidArgument("[execute] expected no FORWARD_FOR_INFERENCE in a gradient or update");
   }
-  return start(Run::forward, Mode::inference, arguments);
+  return start(Run::forward, inference_mode(), arguments);
+}
+
+// An inference graph over layers with a loss needs no labels: it gives what the loss would compare.
+Mode Executor::inference_mode() const {
+  return !graph_.training && lacks_labels(graph_) ? Mode::prediction : Mode::inference;
 }
 
 Executor::CompiledPtr Executor::program_for(std::int64_t batch, Mode mode) {

@@ -147,6 +147,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void grow_arena(std::size_t bytes);
 
   Execution start(Run run, Mode mode, const ExecutionArguments& arguments);
+  Mode inference_mode() const;
   void check_may_run(Run run, Mode mode) const;
   // Whether a linked graph sends a gradient back.
   bool trained_through_link() const;

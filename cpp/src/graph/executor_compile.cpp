@@ -45,7 +45,7 @@ void Executor::prepare() {
   const bool labels_missing = graph_.loss_layer != nullptr && graph_.loss_labels.empty();
   // Without labels there is no loss to differentiate yet; the forward part is checked all the same.
   compiled(declared_batch(graph_),
-           graph_.training && !labels_missing ? Mode::training : Mode::inference);
+           graph_.training && !labels_missing ? Mode::training : inference_mode());
 }
 
 bool Executor::current(const CompiledGraph& graph) const {

@@ -32,7 +32,12 @@ void Executor::bind_group(const NamedData& data, const NamedTensors& declared, c
       const ir::Type& type = graph.program->graph.type(slot.value);
       check_data(slot, type, array);
       check_range(slot.name, slot.range, type, array.bytes);
-      given_[slot.tensor.get()] = calls_;
+      std::uint64_t& given = given_[slot.tensor.get()];
+      if (given == calls_) {
+        throw InvalidArgument(std::string("[execute] expected data once for each tensor but ") +
+                              what + " '" + name + "' is the second name of one");
+      }
+      given = calls_;
       const auto address = reinterpret_cast<std::uintptr_t>(array.bytes);
       if (address % element_bytes(type.data_type) != 0) {
         stage(*slot.tensor, type, array);

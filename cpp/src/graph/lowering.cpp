@@ -49,6 +49,7 @@ class Writer {
     if (scores && mode_ != Mode::prediction) add_loss();
     out_.result = out_.tensors.at(out_.result_tensor.get());
     mark_readable();
+    find_ends();
     if (out_.lowering.training) add_training(state_, nodes_, out_);
     for (std::size_t s = 0; s < out_.lowering.parameters.size(); ++s) {
       if (s >= out_.slots.size()) out_.slots.push_back({out_.lowering.parameters[s], "", kNone});
@@ -132,8 +133,7 @@ class Writer {
     }
     const auto* loss = dynamic_cast<const Loss*>(&layer);
     if (loss != nullptr) {
-      out_.losses.push_back(
-          {emitter.results.front(), loss->descriptor().reduction == ReductionType::kMean});
+      means_[results->front().get()] = loss->descriptor().reduction == ReductionType::kMean;
       loss_sources_.push_back(sources.front().get());
       out_.result_tensor = results->front();
       out_.prediction = sources[0];
@@ -151,6 +151,29 @@ class Writer {
                               tensor->label() + "' for '" + name + "'");
       }
     }
+  }
+
+  // Gradients start where losses end: at a loss, or at what other layers made of losses.
+  void find_ends() {
+    std::set<const Tensor*> read;
+    for (const NodeRecord& node : nodes_) {
+      bool is_scored = false;
+      bool is_mean = true;
+      for (const TensorPtr& tensor : node.sources) {
+        const auto loss = means_.find(tensor.get());
+        read.insert(tensor.get());
+        if (loss == means_.end()) continue;
+        is_scored = true;
+        is_mean = is_mean && loss->second;
+      }
+      if (!is_scored) continue;
+      for (const TensorPtr& result : node.results) means_[result.get()] = is_mean;
+    }
+    for (const auto& [tensor, is_mean] : means_) {
+      if (!read.contains(tensor)) out_.ends.push_back({out_.tensors.at(tensor), is_mean});
+    }
+    std::sort(out_.ends.begin(), out_.ends.end(),
+              [](const auto& a, const auto& b) { return a.value < b.value; });
   }
 
   // Losses, and what is made of them.
@@ -301,9 +324,28 @@ class Writer {
   std::vector<NodeRecord> nodes_;
   LoweredGraph out_;
   std::vector<const Tensor*> loss_sources_;
+  std::map<const Tensor*, bool> means_;  // losses and what is made of them: all of them means?
 };
 
 }  // namespace
+
+bool lacks_labels(const GraphState& state) {
+  auto declared = [&](const TensorPtr& tensor) {
+    for (const auto* group : {&state.inputs, &state.loss_labels}) {
+      for (const auto& [name, known] : *group) {
+        if (known == tensor) return true;
+      }
+    }
+    return false;
+  };
+  for (const NodeRecord& node : state.ordered_nodes()) {
+    if (dynamic_cast<const Loss*>(node.layer.get()) == nullptr || node.sources.size() < 2) continue;
+    const TensorPtr& label = node.sources[1];
+    const bool held = label->data().bytes != nullptr || state.producer(label.get()) != nullptr;
+    if (!held && !declared(label)) return true;
+  }
+  return false;
+}
 
 std::int64_t declared_batch(const GraphState& state) {
   std::int64_t batch = 0;

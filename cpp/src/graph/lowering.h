@@ -38,11 +38,12 @@ struct LoweredGraph {
   std::map<const Tensor*, ir::ValueId> tensors;  // every tensor of the graph
   ir::ValueId result = ir::kNone;                // the loss, else the last result
   TensorPtr result_tensor;
-  struct Loss {
+  // Where gradients start: losses, and sums and other expressions of losses.
+  struct End {
     ir::ValueId value;
     bool is_mean;
   };
-  std::vector<Loss> losses;
+  std::vector<End> ends;
   // What the last loss compares; null without a loss.
   TensorPtr prediction;
   TensorPtr label;
@@ -65,6 +66,9 @@ enum class Mode { training, inference, prediction };
 
 // batch 0: the tensors' own. Raises typed errors that name layer and tensor.
 LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode);
+
+// Whether a loss among the layers compares with something that nobody declared or computes.
+bool lacks_labels(const GraphState& state);
 
 // Axis 0 of the declared inputs and of what linked graphs hand over; 0 when they have none in
 // common.

@@ -144,10 +144,10 @@ class TrainingWriter {
     }
     graph().phase = ir::Phase::gradient;
     std::vector<passes::Seed> seeds;
-    for (const LoweredGraph::Loss& loss : out_.losses) {
+    for (const LoweredGraph::End& end : out_.ends) {
       // A group of micro-batches gives the mean over all of its rows.
-      const double start = loss.is_mean ? 1.0 / state_.micro_batches : 1.0;
-      seeds.push_back({loss.value, ops::filled(graph(), graph().type(loss.value), start)});
+      const double start = end.is_mean ? 1.0 / state_.micro_batches : 1.0;
+      seeds.push_back({end.value, ops::filled(graph(), graph().type(end.value), start)});
     }
     for (const GradientHandle& handle : state_.user_gradients) {
       const ValueId value = out_.tensors.at(handle.of.get());
