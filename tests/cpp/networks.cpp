@@ -116,30 +116,77 @@ std::map<std::string, std::int64_t> allocations_per_run(const std::string& devic
     program->run(run, nullptr);
     result[name] = allocations().count - before;
   }
+  program->run_checked(Run::separate_step);
+  const std::int64_t before = allocations().count;
+  program->run_checked(Run::separate_step);
+  result["checked step"] = allocations().count - before;
   return result;
 }
 
 // (what the plan says, what the backend's allocator holds) after a step and the separate phases.
-std::pair<std::size_t, std::size_t> planned_and_allocated(const std::string& device) {
+std::pair<std::size_t, std::size_t> planned_and_allocated(const std::string& device,
+                                                          int micro_batches) {
   const std::size_t before = allocated_bytes();
   Digits digits;
+  digits.training->set_micro_batches(micro_batches);
   digits.training->compile(CompilationOptions::kNone, Device::named(device));
-  digits.training->execute(digits.arguments());
+  for (int k = 0; k < micro_batches; ++k) digits.training->execute(digits.arguments());
   digits.training->bind_and_write_data(
       {{"x", TensorData::of(digits.images.data(), {kBatch, 1, 8, 8})}}, {{"x", digits.x}});
   ExecutionArguments skip = digits.arguments();
   skip.options = skip.options | ExecutionOptions::kSkipWritingInputDataToDevice;
-  digits.training->execute_forward(skip);
-  digits.training->execute_gradient(skip);
+  for (int k = 0; k < micro_batches; ++k) {
+    digits.training->execute_forward(skip);
+    digits.training->execute_gradient(skip);
+  }
   digits.training->execute_optimizer_update(skip);
   return {digits.training->memory_plan().total_bytes, allocated_bytes() - before};
+}
+
+// The same for two linked graphs, of which the second has a user gradient: the sum of their plans.
+std::pair<std::size_t, std::size_t> planned_and_allocated_linked(const std::string& device) {
+  const std::size_t before = allocated_bytes();
+  const TensorPtr x = Tensor::create(TensorDescriptor({kBatch, 4}));
+  const auto first = std::make_shared<Graph>();
+  const auto second = std::make_shared<Graph>();
+  const TensorPtr hidden = first->node(std::make_shared<FullyConnected>(4, 8), x);
+  const TensorPtr result = second->node(std::make_shared<FullyConnected>(8, 2), hidden);
+  const auto make = [](const GraphPtr& graph) {
+    return std::make_shared<TrainingGraph>(std::vector<GraphPtr>{graph}, nullptr,
+                                           std::make_shared<SGD>(OptimizerDescriptor{}));
+  };
+  const auto front = make(first);
+  const auto back = make(second);
+  front->add_inputs({{"x", x}});
+  const TensorPtr gradient = back->allocate_user_gradient(result);
+  front->link({back});
+  front->compile(CompilationOptions::kLinkGraphs, Device::named(device));
+  back->compile(CompilationOptions::kLinkGraphs, Device::named(device));
+  ExecutionArguments now;
+  now.options = ExecutionOptions::kSynchronous;
+  std::vector<float> numbers(kBatch * 4, 0.5f);
+  for (int step = 0; step < 3; ++step) {
+    front->bind_and_write_data({{"x", TensorData::of(numbers.data(), {kBatch, 4})}}, {{"x", x}});
+    front->execute_forward(now);
+    back->execute_forward(now);
+    back->bind_and_write_data({{"g", TensorData::of(numbers.data(), {kBatch, 2})}},
+                              {{"g", gradient}});
+    back->execute_gradient(now);
+    front->execute_gradient(now);
+    back->execute_optimizer_update(now);
+    front->execute_optimizer_update(now);
+  }
+  return {front->memory_plan().total_bytes + back->memory_plan().total_bytes,
+          allocated_bytes() - before};
 }
 
 }  // namespace
 
 void bind_networks(py::module_& module) {
   module.def("allocations_per_run", allocations_per_run, py::arg("device"));
-  module.def("planned_and_allocated", planned_and_allocated, py::arg("device"));
+  module.def("planned_and_allocated", planned_and_allocated, py::arg("device"),
+             py::arg("micro_batches") = 1);
+  module.def("planned_and_allocated_linked", planned_and_allocated_linked, py::arg("device"));
 }
 
 }  // namespace traingraph::testing

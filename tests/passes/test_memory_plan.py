@@ -72,9 +72,17 @@ def test_the_verifier_accepts_a_place_taken_over():
     _testing.verify_plan([(128, 0, 1, []), (128, 1, 3, [0])], [0, 0], 128)
 
 
+@pytest.mark.parametrize("micro_batches", [1, 3])
 @pytest.mark.parametrize("device", ["cpu", "reference"])
-def test_the_plan_is_what_the_allocators_are_asked_for(device):
-    planned, allocated = _testing.planned_and_allocated(device)
+def test_the_plan_is_what_the_allocators_are_asked_for(device, micro_batches):
+    planned, allocated = _testing.planned_and_allocated(device, micro_batches)
+    assert planned == allocated
+    assert planned > 0
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_the_plans_of_linked_graphs_with_user_gradients(device):
+    planned, allocated = _testing.planned_and_allocated_linked(device)
     assert planned == allocated
     assert planned > 0
 
@@ -82,4 +90,5 @@ def test_the_plan_is_what_the_allocators_are_asked_for(device):
 def test_everything_is_given_back():
     before = _testing.allocated_bytes()
     _testing.planned_and_allocated("cpu")
+    _testing.planned_and_allocated_linked("cpu")
     assert _testing.allocated_bytes() == before

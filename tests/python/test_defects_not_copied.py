@@ -50,6 +50,28 @@ def test_shapes_out_of_range_raise_typed_errors(build: Callable, text: str) -> N
     assert isinstance(caught.value, tg.InvalidArgument)
 
 
+def test_split_lengths_sum_to_the_extent() -> None:
+    """Apple: 1 + 5 over an extent of 3 is accepted."""
+    x = tg.MLCTensor(shape=[2, 3])
+    with pytest.raises(ValueError, match=r"3.*6|6.*3"):
+        tg.MLCGraph().split(source=x, split_section_lengths=[1, 5], dimension=1)
+
+
+def test_quantizing_outside_a_graph_computes() -> None:
+    """Apple: every element is zero."""
+    x = tg.MLCTensor(data=np.array([-1.0, 0.25, 2.0], np.float32))
+    q = x.quantized(to="int8", scale=0.25, bias=1)
+    assert q.data.tolist() == [-3, 2, 9]
+    assert q.dequantized(to="float32", scale=0.25, zero_point=1).data.tolist() == [-1, 0.25, 2]
+
+
+def test_supported_data_types_are_told_truthfully() -> None:
+    """Apple: false for every type and device."""
+    supports = tg.MLCFullyConnectedLayer.supports_data_type
+    assert supports("float32", on="cpu")
+    assert not supports("int8", on="cpu")
+
+
 def test_compiling_an_empty_graph_says_so() -> None:
     """Apple: an exception of a container."""
     for graph in (tg.MLCTrainingGraph, tg.MLCInferenceGraph):
