@@ -4,6 +4,9 @@ Build an MLCGraph of layers, compile it once in an MLCTrainingGraph or MLCInfere
 its passes many times.
 """
 
+from traingraph import _openmp  # noqa: F401  (first: it decides how the core is loaded)
+
+# isort: split
 from traingraph._core import (
     DataTypeError,
     DeviceError,
