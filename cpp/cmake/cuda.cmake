@@ -14,6 +14,8 @@ target_compile_features(traingraph_cuda PRIVATE cxx_std_20 cuda_std_20)
 target_compile_definitions(traingraph_cuda PRIVATE TRAINGRAPH_BUILDING)
 target_include_directories(traingraph_cuda PRIVATE
   "${CMAKE_CURRENT_SOURCE_DIR}/include" "${CMAKE_CURRENT_SOURCE_DIR}/src")
+target_include_directories(traingraph_cuda SYSTEM PRIVATE
+  ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 target_compile_options(traingraph_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:traingraph_flags,INTERFACE_COMPILE_OPTIONS>>"
   "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-fno-math-errno>"
