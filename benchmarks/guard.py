@@ -1,6 +1,6 @@
 """What CHECK_NUMERICS costs: steps with and without it, in turn, in one process.
 
-    python -m benchmarks.guard [--workloads lenet_digits,mlp_large] [--threads 1] [--seconds 5]
+python -m benchmarks.guard [--workloads lenet_digits,mlp_large] [--threads 1] [--seconds 5]
 """
 
 import argparse
