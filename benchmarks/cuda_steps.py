@@ -1,7 +1,7 @@
 """Steps on a GPU beside the same steps on the CPU: `python -m benchmarks.cuda_steps [WORKLOAD …]`.
 
-Prints the first losses of both and the time of a step with host arrays passed in each call, and with
-data that stays on the device. Neither takes part in `python -m benchmarks`.
+Prints the first losses of both, and the time of a step with host arrays passed in each call and with
+data that stays on the device.
 """
 
 import statistics
@@ -35,9 +35,8 @@ def microseconds(step: Callable[[], object]) -> float:
 
 
 def main(names: list[str]) -> None:
-    print(
-        f"{'workload':16} {'loss on cuda':>30} {'relative difference':>20} {'us':>9} {'resident':>9}"
-    )
+    columns = ("loss on cuda", 32), ("relatively apart", 18), ("us", 9), ("resident", 9)
+    print(f"{'workload':16}" + "".join(f"{name:>{width}}" for name, width in columns))
     for name in names or list(w.WORKLOADS):
         workload = w.WORKLOADS[name]
         sessions = [ours.Session(workload, tg.get_num_threads(), d) for d in ("cuda", "cpu")]
@@ -46,7 +45,7 @@ def main(names: list[str]) -> None:
         gpu = sessions[0]
         resident = microseconds(lambda gpu=gpu: gpu.training.execute(inputs_data={}, options=SKIP))
         text = " ".join(f"{loss:.6f}" for loss in losses[0])
-        print(f"{name:16} {text:>30} {apart:20.1e} {microseconds(gpu.step):9.1f} {resident:9.1f}")
+        print(f"{name:16} {text:>31}{apart:18.1e}{microseconds(gpu.step):9.1f}{resident:9.1f}")
 
 
 if __name__ == "__main__":

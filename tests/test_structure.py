@@ -54,6 +54,7 @@ FOREIGN = {
     "Python.h": ["python/bindings"],
     "cuda": ["backends/cuda"],
     "cudnn": ["backends/cuda"],
+    "vector_types.h": ["backends/cuda"],
     "cublas": ["backends/cuda"],
     "nccl": ["backends/cuda"],
     "Accelerate/": ["backends/bnns"],

@@ -13,6 +13,7 @@ import traingraph
 PLUGIN = "libtraingraph_cuda.so"
 PACKAGE = Path(traingraph._core.__file__).parent
 ASK = """
+import numpy
 import traingraph as tg
 x = tg.MLCTensor(shape=[2])
 graph = tg.MLCGraph()
@@ -26,8 +27,8 @@ for make in (tg.MLCDevice.gpu, lambda: inference.compile(device="gpu:0"), tg._co
         print(error)
     else:
         print("a GPU")
-inference.compile()
-assert inference.execute(inputs_data={"x": [-1.0, 2.0]}).result.tolist() == [0.0, 2.0]
+inference.compile(device="cpu")
+assert inference.execute(inputs_data={"x": numpy.float32([-1, 2])}).result.tolist() == [0.0, 2.0]
 """
 
 
