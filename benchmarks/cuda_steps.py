@@ -1,7 +1,7 @@
 """Steps on a GPU beside the same steps on the CPU: `python -m benchmarks.cuda_steps [WORKLOAD …]`.
 
-Prints the first losses of both, and the time of a step with host arrays passed in each call and with
-data that stays on the device.
+Prints the first losses of both, and the time of a step with host arrays passed in each call or
+with data that stays on the device.
 """
 
 import statistics

@@ -1,4 +1,4 @@
-"""The option --device: a device on which the suites over backends run beside those built in."""
+"""The option --device: a device on which tests that run on several backends run too."""
 
 import sys
 
@@ -28,6 +28,25 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     op_harness.testing.set_package_folders([p for p in sys.path if isinstance(p, str)])
     op_harness.BACKENDS.append(device)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A row for "cpu" of an argument called device gets one like it for the device."""
+    device = metafunc.config.getoption("--device")
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        names, rows = mark.args
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+        if device is None or "device" not in names:
+            continue
+        at = names.index("device")
+        for row in list(rows):
+            cells = list(row) if len(names) > 1 else [row]
+            if cells[at] != "cpu":
+                continue
+            cells[at] = device
+            added = tuple(cells) if len(names) > 1 else device
+            if added not in rows:  # one mark may stand on several tests
+                rows.append(added)
 
 
 @pytest.fixture(scope="session")
