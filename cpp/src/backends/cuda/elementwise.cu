@@ -1,8 +1,8 @@
-// The op `elementwise`: one kernel interprets the scalar list, 16 bytes of elements per thread, so
-// that what it costs to decode an instruction is shared by all of them.
+// The op `elementwise` over any scalar list: one kernel interprets it, 32 bytes of elements per
+// thread, so that what it costs to decode an instruction is shared by all of them.
 #include <vector>
 
-#include "backends/cuda/broadcast.h"
+#include "backends/cuda/elementwise.h"
 #include "backends/cuda/node_kernel.h"
 
 namespace traingraph::cuda {
@@ -84,60 +84,52 @@ Program<T> prepared(const ir::ScalarList& list) {
 }
 
 template <class T>
-struct Arguments {
-  std::int64_t count;
-  const T* inputs[kMaxInputs];
-  T* outputs[kMaxResults];
-  Program<T> program;
-  Broadcast<kMaxInputs> broadcast;
-};
+using AnyArguments = Arguments<T, Program<T>, kMaxInputs, kMaxResults>;
 
-// One function over all elements of a pack.
+// One function over all elements.
 template <class T>
-__device__ void evaluate(const Step<T>& step, const Pack<T>& x, const Pack<T>& y, Pack<T>& r) {
+__device__ void evaluate(const Step<T>& step, const Packs<T>& x, const Packs<T>& y, Packs<T>& r) {
   switch (step.function) {
-#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y)             \
-  case ir::Scalar::name:                                                                     \
-    _Pragma("unroll") for (int v = 0; v < Pack<T>::kElements; ++v) {                         \
-      r.element[v] = ir::scalar::name<DeviceMath>::value(x.element[v], y.element[v], step.p, \
-                                                         step.q);                            \
-    }                                                                                        \
+#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y)              \
+  case ir::Scalar::name:                                                                      \
+    _Pragma("unroll") for (int k = 0; k < kPacks; ++k) {                                      \
+      _Pragma("unroll") for (int v = 0; v < Pack<T>::kElements; ++v) {                        \
+        r.at[k].element[v] = ir::scalar::name<DeviceMath>::value(                             \
+            x.at[k].element[v], y.at[k].element[v], step.p, step.q);                          \
+      }                                                                                       \
+    }                                                                                         \
     break;
 #include "ir/scalar.def"
 #undef TRAINGRAPH_SCALAR
   }
 }
 
-// Inputs are loaded four at a time, so that their ways through the memory overlap.
+// Inputs are loaded two at a time, so that their ways through the memory overlap.
 template <class T, int kSlots>
-__global__ void __launch_bounds__(kThreads) run(const __grid_constant__ Arguments<T> a) {
-  constexpr int kGroup = 4;
-  const std::int64_t first = thread_number() * Pack<T>::kElements;
-  if (first >= a.count) return;
-  Pack<T> slots[kSlots];
-  for (int i = 0; i < a.program.inputs; i += kGroup) {
-    Pack<T> loaded[kGroup];
+__global__ void __launch_bounds__(kThreads) run(const __grid_constant__ AnyArguments<T> a) {
+  constexpr int kGroup = 2;
+  Packs<T> slots[kSlots];
+  for (int i = 0; i < a.list.inputs; i += kGroup) {
+    Packs<T> loaded[kGroup];
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) {
-      if (i + k < a.program.inputs) {
-        loaded[k] = a.broadcast.load(a.inputs[i + k], i + k, first, a.count);
-      }
+      if (i + k < a.list.inputs) loaded[k] = load(a.broadcast, a.inputs[i + k], i + k, a.count);
     }
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) {
-      if (i + k < a.program.inputs) slots[i + k] = loaded[k];
+      if (i + k < a.list.inputs) slots[i + k] = loaded[k];
     }
   }
-  Pack<T> previous = {};
-  for (int k = 0; k < a.program.steps; ++k) {
-    const Step<T>& step = a.program.code[k];
-    const Pack<T> x = step.x == kPrevious ? previous : slots[step.x];
-    const Pack<T> y = step.y == kPrevious ? previous : slots[step.y];
+  Packs<T> previous = {};
+  for (int k = 0; k < a.list.steps; ++k) {
+    const Step<T>& step = a.list.code[k];
+    const Packs<T> x = step.x == kPrevious ? previous : slots[step.x];
+    const Packs<T> y = step.y == kPrevious ? previous : slots[step.y];
     evaluate(step, x, y, previous);
     if (step.to >= 0) slots[step.to] = previous;
   }
-  for (int r = 0; r < a.program.results; ++r) {
-    store(a.outputs[r], first, a.count, slots[a.program.result_slots[r]]);
+  for (int r = 0; r < a.list.results; ++r) {
+    store_all(a.outputs[r], a.count, slots[a.list.result_slots[r]]);
   }
 }
 
@@ -149,7 +141,7 @@ class Elementwise final : public NodeKernel {
     const auto& list = std::get<ir::ElementwiseAttributes>(node.attributes).list;
     const Shape& shape = graph.type(node.outputs[0]).shape;
     arguments_.count = element_count(shape);
-    arguments_.program = prepared<T>(list);
+    arguments_.list = prepared<T>(list);
     std::vector<Shape> sources;
     for (ir::ValueId id : node.inputs) sources.push_back(graph.type(id).shape);
     arguments_.broadcast = Broadcast<kMaxInputs>(shape, sources, Pack<T>::kElements);
@@ -157,19 +149,18 @@ class Elementwise final : public NodeKernel {
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (arguments_.count == 0) return;
-    Arguments<T> a = arguments_;
+    AnyArguments<T> a = arguments_;
     for (std::size_t i = 0; i < inputs_.size(); ++i) a.inputs[i] = in<T>(pointers, i);
     for (std::size_t r = 0; r < outputs_.size(); ++r) a.outputs[r] = out<T>(pointers, r);
-    const std::int64_t packs = (a.count + Pack<T>::kElements - 1) / Pack<T>::kElements;
-    auto* const kernel = a.program.slots <= 8    ? run<T, 8>
-                         : a.program.slots <= 32 ? run<T, 32>
-                                                 : run<T, 256>;
-    kernel<<<blocks_for(packs), kThreads, 0, stream>>>(a);
+    auto* const kernel = a.list.slots <= 8    ? run<T, 8>
+                         : a.list.slots <= 32 ? run<T, 32>
+                                              : run<T, 256>;
+    kernel<<<blocks_of<T>(a.count), kThreads, 0, stream>>>(a);
     check_launch("elementwise");
   }
 
  private:
-  Arguments<T> arguments_{};
+  AnyArguments<T> arguments_{};
 };
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {

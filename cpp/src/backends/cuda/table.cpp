@@ -45,7 +45,7 @@ std::unique_ptr<Kernel> make_reshape(const ir::Graph&, const ir::Node&, const Co
 const std::vector<KernelEntry>& table() {
   static const std::vector<KernelEntry> entries = [] {
     std::vector<KernelEntry> all;
-    for (auto family : {reorder_entries, elementwise_entries, reduce_entries, matmul_entries,
+    for (auto family : {reorder_entries, frequent_entries, elementwise_entries, reduce_entries, matmul_entries,
                         cudnn_entries, convolution_entries, batch_norm_entries, pooling_entries,
                         softmax_entries, cross_entropy_entries, data_movement_entries,
                         indexing_entries, dropout_entries}) {
