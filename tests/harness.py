@@ -23,7 +23,7 @@ import pytest
 import traingraph as tg
 from traingraph import _core
 
-# Every backend that computes, best first, without the oracle itself.
+# Every backend that computes, best first, without the oracle itself; the option --device adds one.
 BACKENDS = [name for name in _core.backends() if name not in ("reference", "null")]
 # What each data type may deviate by, relative to the largest value of an array.
 BOUNDS = {"float32": 4e-6}

@@ -9,6 +9,9 @@ import pytest
 
 testing = pytest.importorskip("traingraph._testing", reason="built without TRAINGRAPH_TESTING")
 
+# Every backend that computes, best first; the option --device adds one.
+BACKENDS = testing.backends()
+
 
 def declare(graph, arrays):
     return [graph.add_input(a.dtype.name, a.shape) for a in map(np.asarray, arrays)]

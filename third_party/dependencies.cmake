@@ -11,6 +11,9 @@ find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 
 include("${CMAKE_CURRENT_LIST_DIR}/onednn.cmake")
+if(TRAINGRAPH_CUDA)
+  include("${CMAKE_CURRENT_LIST_DIR}/nvidia.cmake")
+endif()
 
 if(TRAINGRAPH_BUILD_PYTHON)
   execute_process(

@@ -2,7 +2,8 @@
 # libdnnl.so.3 too, and of two libraries with one soname the first one loaded serves both.
 
 execute_process(
-  COMMAND "${Python_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/locate_onednn.py"
+  COMMAND "${Python_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/locate.py"
+    onednn-devel-cpu-gomp dnnl-config.cmake
   OUTPUT_VARIABLE onednn_directory
   ERROR_VARIABLE onednn_error
   RESULT_VARIABLE onednn_result

@@ -27,13 +27,27 @@ Device to_device(py::handle value) {
 
 namespace {
 
+Device only_gpu(const std::vector<py::object>& devices, const Where& where) {
+  if (devices.empty()) {
+    throw InvalidArgument("[MLCDevice] expected gpu_devices of at least one device but got none");
+  }
+  for (const py::object& item : devices) {
+    if (!py::isinstance<Device>(item)) refuse(where, item);
+    const auto& device = py::cast<const Device&>(item);
+    if (device.actual_type() == DeviceType::kGpu) continue;
+    throw InvalidArgument("[MLCDevice] expected gpu_devices of GPUs but got " +
+                          device.description());
+  }
+  if (devices.size() > 1) {
+    throw Unsupported("[MLCDevice] several GPUs as one device are not implemented");
+  }
+  return py::cast<Device>(devices.front());
+}
+
 Device make_device(const Arguments& arguments) {
   if (arguments.given("gpu_devices")) {
-    const auto devices = to_items(arguments["gpu_devices"], arguments.where("gpu_devices"));
-    if (devices.empty()) {
-      throw InvalidArgument("[MLCDevice] expected gpu_devices of at least one device but got none");
-    }
-    refuse(arguments.where("gpu_devices"), devices.front());
+    const Where where = arguments.where("gpu_devices");
+    return only_gpu(to_items(arguments["gpu_devices"], where), where);
   }
   const auto type = arguments.get<DeviceType>("type");
   if (arguments.get<bool>("selects_multiple_compute_devices") && type == DeviceType::kGpu) {
@@ -42,7 +56,17 @@ Device make_device(const Arguments& arguments) {
   return Device::of_type(type);
 }
 
+// Where Python finds packages, NVIDIA's libraries may be.
+std::vector<std::string> package_folders() {
+  std::vector<std::string> folders;
+  for (const py::handle entry : py::module_::import("sys").attr("path")) {
+    if (py::isinstance<py::str>(entry)) folders.push_back(py::cast<std::string>(entry));
+  }
+  return folders;
+}
+
 void bind_platform(py::module_& module) {
+  Platform::set_package_folders(package_folders());
   auto cls = py::class_<Platform>(module, "MLCPlatform", "Process-wide settings.");
   def_factory(cls, "set_rng_seed_to", "None", {"seed: int"},
               "Sets the seed of random initialisers and of dropout layers without a seed of their "
@@ -59,6 +83,8 @@ void bind_platform(py::module_& module) {
   module.def("instruction_set", &Platform::instruction_set,
              "The level of the CPU backend's own loops: v2, v3, v4 or generic.");
   module.def("backends", &Platform::backends, "The names of the backends that are built in.");
+  module.def("gpus", &Platform::gpus,
+             "The GPUs' names by index. Errors: DeviceError that says what is missing.");
 }
 
 }  // namespace
@@ -71,7 +97,8 @@ void bind_device(py::module_& module) {
            "A device of a type. Errors: DeviceError when there is no such hardware.", make_device);
   cls.def_static("cpu", &Device::cpu, "The CPU.");
   cls.def_static(
-      "gpu", [] { return Device::gpu(); }, "The first GPU. Errors: DeviceError without one.");
+      "gpu", &Device::gpu, py::arg("index") = 0,
+      "A GPU, the first one unless told. Errors: DeviceError that says what is missing.");
   cls.def_static(
       "ane", [] { return Device::of_type(DeviceType::kAne); },
       "Apple's neural engine. Errors: DeviceError without one.");
@@ -80,7 +107,12 @@ void bind_device(py::module_& module) {
   cls.def_property_readonly("type", &Device::type, "The type asked for.");
   cls.def_property_readonly("actual_device_type", &Device::actual_type, "The type in use.");
   cls.def_property_readonly(
-      "gpu_devices", [](const Device&) { return py::typing::List<py::object>(); },
+      "gpu_devices",
+      [](const Device& self) {
+        py::typing::List<py::object> devices;
+        if (self.actual_type() == DeviceType::kGpu) devices.append(self);
+        return devices;
+      },
       "The GPUs behind the device; empty for a CPU.");
   def_copy(cls, [](const Device& self) { return self; });
   cls.def(

@@ -9,8 +9,17 @@ import traingraph
 from traingraph import _core
 
 
+def gpus() -> tuple[list[str], str]:
+    """The GPUs, and why there are none."""
+    try:
+        return [f"cuda:{k}: {name}" for k, name in enumerate(_core.gpus())], ""
+    except traingraph.DeviceError as error:
+        return [], str(error)
+
+
 def information() -> dict[str, object]:
     """Versions and what this machine offers. Devices are those that compute."""
+    found, reason = gpus()
     return {
         "traingraph": traingraph.__version__,
         "onednn": _core.onednn_version(),
@@ -19,7 +28,9 @@ def information() -> dict[str, object]:
         "devices": [
             repr(device).removeprefix("<MLCDevice ").removesuffix(">")
             for device in (traingraph.MLCDevice.cpu(), traingraph.MLCDevice.reference())
-        ],
+        ]
+        + found,
+        "gpu": reason or f"{len(found)} found",
         "threads": traingraph.get_num_threads(),
         "python": sys.version.split()[0],
     }

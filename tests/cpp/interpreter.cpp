@@ -17,7 +17,8 @@ bool is_view(const ir::Node& node) { return node.op == ir::Op::reshape; }
 
 }  // namespace
 
-Interpreter::Interpreter(const ir::Graph& graph, const Backend& backend) : graph_(graph) {
+Interpreter::Interpreter(const ir::Graph& graph, const Backend& backend)
+    : graph_(graph), backend_(backend) {
   ir::verify(graph);
   std::vector<ir::NodeId> nodes;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -41,9 +42,25 @@ std::byte* Interpreter::allocate(std::size_t bytes) {
   const std::size_t shift = (64 - address % 64) % 64;
   buffer.begin = buffer.storage.data() + shift + kGuard;
   buffer.bytes = bytes;
+  buffer.address = buffer.begin;
   std::memset(buffer.begin, 0xFF, bytes);
+  if (!backend_.uses_host_memory()) {
+    buffer.mirror = backend_.allocate(buffer.storage.size());
+    buffer.address = buffer.mirror.get() + kGuard;
+    send(buffer);
+  }
   buffers_.push_back(std::move(buffer));
-  return buffers_.back().begin;
+  return buffers_.back().address;
+}
+
+void Interpreter::send(const Guarded& buffer) const {
+  if (buffer.mirror == nullptr) return;
+  backend_.write(buffer.mirror.get(), buffer.begin - kGuard, buffer.bytes + 2 * kGuard);
+}
+
+void Interpreter::fetch(Guarded& buffer) const {
+  if (buffer.mirror == nullptr) return;
+  backend_.read(buffer.begin - kGuard, buffer.mirror.get(), buffer.bytes + 2 * kGuard);
 }
 
 void Interpreter::check_guards(const ir::Node& node) const {
@@ -60,7 +77,8 @@ void Interpreter::check_guards(const ir::Node& node) const {
 
 void Interpreter::set(ir::ValueId value, const void* bytes) {
   const ir::Value& v = graph_.value(value);
-  std::memcpy(pointers_[index(value)], bytes, ir::storage_bytes(v.type, v.layout));
+  std::memcpy(buffers_[index(value)].begin, bytes, ir::storage_bytes(v.type, v.layout));
+  send(buffers_[index(value)]);
 }
 
 void Interpreter::run() {
@@ -68,11 +86,13 @@ void Interpreter::run() {
     const ir::Node& node = graph_.nodes[n];
     if (is_view(node)) {
       const Guarded& source = buffers_[index(node.inputs[0])];
-      std::memcpy(pointers_[index(node.outputs[0])], source.begin, source.bytes);
+      std::memcpy(buffers_[index(node.outputs[0])].begin, source.begin, source.bytes);
+      send(buffers_[index(node.outputs[0])]);
       continue;
     }
     const auto id = static_cast<ir::NodeId>(n);
     executable_->run(&id, 1, pointers_.data(), nullptr);
+    for (Guarded& buffer : buffers_) fetch(buffer);
     check_guards(node);
   }
 }

@@ -33,6 +33,7 @@ PYBIND11_MODULE(_testing, module) {
   traingraph::testing::bind_scalar_table(module);
   traingraph::testing::bind_random(module);
   traingraph::testing::bind_allocations(module);
+  traingraph::testing::bind_device(module);
   traingraph::testing::bind_layouts(module);
   traingraph::testing::bind_plans(module);
   traingraph::testing::bind_networks(module);

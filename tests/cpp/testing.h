@@ -17,6 +17,7 @@ void bind_graph(py::module_& module);
 void bind_scalar_table(py::module_& module);
 void bind_random(py::module_& module);
 void bind_allocations(py::module_& module);
+void bind_device(py::module_& module);
 void bind_layouts(py::module_& module);
 void bind_plans(py::module_& module);
 void bind_networks(py::module_& module);

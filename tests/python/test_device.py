@@ -51,6 +51,8 @@ def test_gpu_devices_are_devices() -> None:
         MLCDevice(gpu_devices=[])
     with pytest.raises(TypeError, match=r"\[MLCDevice\] expected gpu_devices: .* but got 'int'"):
         MLCDevice(gpu_devices=[0])
+    with pytest.raises(ValueError, match=r"expected gpu_devices of GPUs but got cpu: \w"):
+        MLCDevice(gpu_devices=[MLCDevice.cpu()])
     with pytest.raises(TypeError, match="no form takes"):
         MLCDevice(type="gpu", gpu_devices=[])
 
@@ -77,7 +79,10 @@ def test_seed_is_none_before_it_is_set() -> None:
 
 
 def has_gpu() -> bool:
-    return bool({"cuda", "metal"} & set(traingraph._core.backends()))
+    try:
+        return bool(traingraph._core.gpus())
+    except traingraph.DeviceError:
+        return False
 
 
 @pytest.mark.parametrize("make", [MLCDevice.gpu, MLCDevice.ane, lambda: MLCDevice(type="gpu")])
@@ -95,6 +100,9 @@ def test_names() -> None:
     graph.node(traingraph.MLCActivationLayer.relu(), source=x)
     inference = traingraph.MLCInferenceGraph(graph_objects=[graph])
     inference.add_inputs({"x": x})
+    for name in ("gpu:", "gpu:x", "cuda:1 ", "gpu:1:2"):
+        with pytest.raises(ValueError, match=r"with an index but got '(gpu|cuda):"):
+            inference.compile(device=name)
     for name in ("cpu", "CPU", "any", "reference"):
         assert inference.compile(device=name)
     assert inference.compile(device=MLCDeviceType.ANY)

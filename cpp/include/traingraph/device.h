@@ -20,7 +20,7 @@ class TRAINGRAPH_API Device {
   static Device any();
   // Plain loops in float32 and float64: the oracle.
   static Device reference();
-  // A backend by its name ("cpu", "reference", "null", …), also "gpu", "gpu:1" and "any".
+  // A backend by its name ("cpu", "reference", "null", …), also "gpu", "gpu:1", "cuda" and "any".
   static Device named(const std::string& text);
   static Device of_type(DeviceType type);
 
@@ -59,6 +59,10 @@ class TRAINGRAPH_API Platform {
   // Instruction level of the CPU backend's own loops: "v2", "v3", "v4" or "generic".
   static std::string instruction_set();
   static std::vector<std::string> backends();
+  // The GPUs' names by index. Raises DeviceError that says what is missing.
+  static std::vector<std::string> gpus();
+  // Folders of Python packages, beside the library's own, that may hold NVIDIA's libraries.
+  static void set_package_folders(std::vector<std::string> folders);
 };
 
 }  // namespace traingraph

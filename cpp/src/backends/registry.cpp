@@ -7,6 +7,7 @@
 #include "backends/null/null.h"
 #include "backends/reference/reference.h"
 #include "runtime/backend.h"
+#include "runtime/plugin.h"
 
 namespace traingraph {
 
@@ -16,7 +17,8 @@ const std::vector<const Backend*>& backends() {
   return list;
 }
 
-const Backend& backend_named(const std::string& name) {
+const Backend& backend_named(const std::string& name, int index) {
+  if (name == "cuda") return plugin_backend("cuda", index);
   std::string known;
   for (const Backend* backend : backends()) {
     if (backend->name() == name) {

@@ -3,6 +3,8 @@
 #include <traingraph/errors.h>
 
 #include "runtime/parameter_store.h"
+#include "runtime/stream.h"
+#include "runtime/transfer.h"
 
 namespace traingraph {
 namespace {
@@ -94,12 +96,18 @@ void check_range(const std::string& name, const IntegerRange& range, const ir::T
 }
 
 void check_range(const LoweredGraph::Slot& slot) {
+  if (slot.range.count == 0) return;
   const TensorState& state = slot.tensor->state();
   const ParameterState* store = state.parameter.get();
   const bool on_device = store != nullptr && store->master != nullptr && !state.host_is_newer;
   const TensorDescriptor& d = state.descriptor;
-  check_range(state.label, slot.range, {d.data_type, d.shape, false},
-              on_device ? store->master.get() : state.data.bytes);
+  const ir::Type type{d.data_type, d.shape, false};
+  if (!on_device) return check_range(state.label, slot.range, type, state.data.bytes);
+  std::vector<std::byte> values(ir::storage_bytes(type, {}));
+  store->stream->run([&] {
+    download(*store->backend, store->type(), store->layout, store->master.get(), values.data());
+  });
+  check_range(state.label, slot.range, type, values.data());
 }
 
 std::string names_of(const NamedTensors& tensors) {

@@ -109,7 +109,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device) 
 
 void ExecutableGraph::compile(CompilationOptions options, const Device& device,
                               const NamedTensors& constants, const NamedData& data) {
-  const Backend& backend = backend_named(device.backend());
+  const Backend& backend = backend_named(device.backend(), device.index());
   if (state_->links != nullptr && !has(options, CompilationOptions::kLinkGraphs)) {
     throw InvalidArgument("[compile] expected LINK_GRAPHS among the options of a linked graph");
   }

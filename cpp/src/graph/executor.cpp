@@ -288,6 +288,7 @@ void Executor::write_step_numbers(const Job& job) {
     set_count(ir::StepInput::first_row, job.first_row);
   }
   if (runs_gradient(job.run)) set_number(ir::StepInput::accumulates, job.accumulates ? 1 : 0);
+  if (!backend_.uses_host_memory()) send_step_numbers(*job.graph);
 }
 
 void Executor::execute(Job& job) {
@@ -299,7 +300,7 @@ void Executor::execute(Job& job) {
         "execute_forward");
   }
   Program& program = *job.graph->program;
-  for (const BoundArray& array : job.bound) program.bind(array.value, array.address);
+  for (const BoundArray& array : job.bound) program.bind(array.value, placed(array));
   write_step_numbers(job);
   if (runs_forward(job.run)) {
     forward_ = job.graph;
@@ -320,6 +321,7 @@ void Executor::execute(Job& job) {
 void Executor::run_program(const Job& job) {
   Program& program = *job.graph->program;
   using Clock = std::chrono::steady_clock;
+  if (job.timed) backend_.finish();
   const Clock::time_point start = job.timed ? Clock::now() : Clock::time_point();
   std::vector<double> seconds(job.profiled ? program.graph.nodes.size() : 0);
   if (job.checked) {
@@ -328,6 +330,7 @@ void Executor::run_program(const Job& job) {
     program.run(job.run, job.profiled ? seconds.data() : nullptr);
   }
   if (!job.timed) return;
+  backend_.finish();
   job.state->seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (job.profiled && !job.checked) {
     job.state->profile = profile_of(program, job.run, seconds, job.state->seconds);

@@ -38,11 +38,28 @@ struct ExecutionState {
   void raise();
 };
 
+// What a tensor was last given. Versions count up, so that a device knows whether it has this.
+struct GivenData {
+  TensorData data;
+  std::uint64_t version = 0;
+};
+
+// A tensor's place on a device that cannot use the host's arrays.
+struct DeviceSlot {
+  std::shared_ptr<std::byte> memory;
+  std::size_t capacity = 0;
+  std::uint64_t version = 0;  // of the data in it; touched by whoever holds the stream
+};
+
 // Where a bound value's bytes are, and what keeps them there.
 struct BoundArray {
   ir::ValueId value;
   std::byte* address;
   std::shared_ptr<const void> owner;
+  // Where the bytes go before the run; null: they are used in place.
+  DeviceSlot* slot = nullptr;
+  std::size_t bytes = 0;
+  std::uint64_t version = 0;
 };
 
 // Device memory for a copy of data that cannot be used in place.
@@ -85,6 +102,7 @@ struct CompiledGraph {
   TensorPtr prediction;  // what the loss compares; null without one
   TensorPtr label;
   std::string fixed_batch;
+  std::vector<ir::StepInput> step_inputs;  // those it reads
 };
 
 // Where the time of a run went; `seconds` by node.
@@ -133,6 +151,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
  private:
   struct Job;
+  static constexpr std::size_t kStepBlockBytes = ir::kStepInputCount * 8;
   using CompiledPtr = std::shared_ptr<CompiledGraph>;
 
   // The program for this batch and mode, compiled now if need be. Call without mutex_.
@@ -167,6 +186,12 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
                   const CompiledGraph& graph);
   // A copy on the device of data that cannot be used in place.
   void stage(const Tensor& tensor, const ir::Type& type, const TensorData& data);
+  void give(const Tensor& tensor, TensorData data);
+  BoundArray bound_array(const BoundSlot& slot, const ir::Type& type, const GivenData& given);
+  // On a device that cannot use the host's arrays: room for what the caller binds.
+  void place_slots(CompiledGraph& graph);
+  // Where the array is for the run, after copying it there unless it is there.
+  std::byte* placed(const BoundArray& array) const;
   std::shared_ptr<std::byte> staging_for(const Tensor& tensor, std::size_t bytes);
   bool has_batch(const Tensor& tensor) const;
   void bind_outputs(Job& job, const ExecutionArguments& arguments) const;
@@ -174,6 +199,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::string outputs_of(const Job& job) const;
   void set_rates(Job& job);
   void write_step_numbers(const Job& job);
+  // To a device that cannot read them here, if one that the program reads has changed.
+  void send_step_numbers(const CompiledGraph& graph);
   void execute(Job& job);
   void run_program(const Job& job);
   [[noreturn]] void raise_not_finite(const Job& job, ir::ValueId value) const;
@@ -193,8 +220,10 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Guards programs_, data_, written_gradients_ and what was submitted. Nobody waits for the stream
   // while holding it.
   mutable std::mutex mutex_;
-  std::list<CompiledPtr> programs_;           // newest use first
-  std::map<const Tensor*, TensorData> data_;  // what each bound tensor was last given
+  std::list<CompiledPtr> programs_;                   // newest use first
+  std::map<const Tensor*, GivenData> data_;           // what each bound tensor was last given
+  std::uint64_t versions_ = 0;                        // of data that was given
+  std::map<const Tensor*, DeviceSlot> device_slots_;  // entries stay
   // By which call, where it was a call's argument and not bind_and_write_data.
   std::map<const Tensor*, std::uint64_t> given_;
   std::uint64_t calls_ = 0;
@@ -218,7 +247,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::size_t arena_bytes_ = 0;
   std::size_t arena_needed_ = 0;
   // Eight bytes per number: float32, float64 or int64.
-  alignas(64) std::byte step_block_[ir::kStepInputCount * 8] = {};
+  alignas(64) std::byte step_block_[kStepBlockBytes] = {};
+  std::shared_ptr<std::byte> device_step_block_;
+  std::byte sent_step_block_[kStepBlockBytes] = {};  // what the device has
   const std::shared_ptr<std::atomic<std::int64_t>> forward_count_;
   std::atomic<std::int64_t> waiting_updates_{0};  // submitted and not yet run
   std::vector<GradientSum> sums_;

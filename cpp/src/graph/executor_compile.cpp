@@ -8,7 +8,7 @@
 #include "graph/data_binding.h"
 #include "graph/executor.h"
 #include "runtime/allocator.h"
-#include "runtime/layout_copy.h"
+#include "runtime/transfer.h"
 
 namespace traingraph {
 
@@ -180,10 +180,18 @@ void Executor::attach(CompiledGraph& graph) {
     graph.slot_versions.push_back(store.version);
   }
   const ir::Graph& ops = graph.program->graph;
+  std::byte* step_block = step_block_;
+  if (!backend_.uses_host_memory()) {
+    if (device_step_block_ == nullptr) device_step_block_ = backend_.allocate(kStepBlockBytes);
+    step_block = device_step_block_.get();
+  }
+  graph.step_inputs.clear();
   for (std::size_t v = 0; v < ops.values.size(); ++v) {
     if (ops.values[v].source != ir::Source::step) continue;
-    graph.program->bind(static_cast<ValueId>(v), step_block_ + ops.values[v].slot * 8);
+    graph.program->bind(static_cast<ValueId>(v), step_block + ops.values[v].slot * 8);
+    graph.step_inputs.push_back(static_cast<ir::StepInput>(ops.values[v].slot));
   }
+  place_slots(graph);
   for (const GradientHandle& handle : graph_.gradient_handles) read_through(handle);
   for (const auto& [tensor, value] : graph.tensors) {
     auto* shared = const_cast<Tensor*>(tensor);
@@ -206,8 +214,7 @@ std::byte* Executor::sum_buffer(const TensorPtr& tensor) {
     return buffer.get();
   }
   if (buffer != nullptr) {
-    copy_between_layouts(store.type(), found->layout, found->buffer.get(), store.layout,
-                         buffer.get());
+    convert(backend_, store.type(), found->layout, found->buffer.get(), store.layout, buffer.get());
   }
   *found = {tensor, store.layout, buffer};
   return buffer.get();
@@ -281,6 +288,14 @@ MemoryPlan Executor::memory_plan() const {
       plan.entries.push_back({tensor->label(), "staging", copy.bytes});
       plan.staging_bytes += copy.bytes;
     }
+  }
+  for (const auto& [tensor, slot] : device_slots_) {
+    plan.entries.push_back({tensor->label(), "staging", slot.capacity});
+    plan.staging_bytes += slot.capacity;
+  }
+  if (device_step_block_ != nullptr) {
+    plan.entries.push_back({"numbers of a step", "staging", kStepBlockBytes});
+    plan.staging_bytes += kStepBlockBytes;
   }
   for (const CompiledGraph::Handed& handed : graph.handed) {
     plan.entries.push_back({handed.tensor->label(), "exchange", handed.to->capacity});

@@ -7,7 +7,7 @@
 #include <traingraph/errors.h>
 
 #include "graph/data_binding.h"
-#include "runtime/layout_copy.h"
+#include "runtime/transfer.h"
 
 namespace traingraph {
 
@@ -39,51 +39,15 @@ void Executor::bind_group(const NamedData& data, const NamedTensors& declared, c
       }
       given = calls_;
       const auto address = reinterpret_cast<std::uintptr_t>(array.bytes);
-      if (address % element_bytes(type.data_type) != 0) {
+      const bool aligned = address % element_bytes(type.data_type) == 0;
+      if (backend_.uses_host_memory() && !aligned) {
         stage(*slot.tensor, type, array);
         continue;
       }
-      data_[slot.tensor.get()] = array;
+      give(*slot.tensor, array);
       staged_.erase(slot.tensor.get());
     }
   }
-}
-
-namespace {
-
-BoundArray bound_array(ValueId value, const TensorData& data) {
-  return {value, static_cast<std::byte*>(data.bytes), data.owner};
-}
-
-}  // namespace
-
-void Executor::stage(const Tensor& tensor, const ir::Type& type, const TensorData& data) {
-  const std::size_t bytes = ir::storage_bytes(type, {});
-  TensorData copy = data;
-  if (backend_.computes()) {
-    const std::shared_ptr<std::byte> memory = staging_for(tensor, bytes);
-    std::memcpy(memory.get(), data.bytes, bytes);
-    copy.bytes = memory.get();
-    copy.owner = memory;
-  }
-  copy.length = bytes;
-  copy.data_type = type.data_type;
-  copy.shape = type.shape;
-  data_[&tensor] = std::move(copy);
-}
-
-// Memory of an earlier copy that nothing reads any more, else new memory.
-std::shared_ptr<std::byte> Executor::staging_for(const Tensor& tensor, std::size_t bytes) {
-  data_.erase(&tensor);
-  std::vector<StagedCopy>& copies = staged_[&tensor];
-  std::erase_if(copies, [&](const StagedCopy& copy) {
-    return copy.memory.use_count() == 1 && copy.bytes != bytes;
-  });
-  for (const StagedCopy& copy : copies) {
-    if (copy.memory.use_count() == 1) return copy.memory;
-  }
-  copies.push_back({backend_.allocate(bytes), bytes});
-  return copies.back().memory;
 }
 
 void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
@@ -112,7 +76,8 @@ void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
       const ir::Type& type = graph.program->graph.type(slot.value);
       check_data(slot, type, own);
       check_range(slot.name, slot.range, type, own.bytes);
-      found = data_.emplace(slot.tensor.get(), slot.tensor->data()).first;
+      give(*slot.tensor, own);
+      found = data_.find(slot.tensor.get());
     }
     // What an earlier call was given serves this one only when it says so.
     const auto given = given_.find(slot.tensor.get());
@@ -122,8 +87,9 @@ void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
       continue;
     }
     // Data of an earlier call may be of another batch.
-    check_data(slot, graph.program->graph.type(slot.value), found->second);
-    job.bound.push_back(bound_array(slot.value, found->second));
+    const ir::Type& type = graph.program->graph.type(slot.value);
+    check_data(slot, type, found->second.data);
+    job.bound.push_back(bound_array(slot, type, found->second));
   }
   if (!missing.empty()) {
     throw InvalidArgument("[execute] expected data for " + missing + " but none was given");
@@ -155,9 +121,9 @@ void Executor::bind_gradients(Job& job) {
       throw InvalidArgument("[execute_gradient] expected " + slot.name +
                             " to be written since the last execute_forward but it was not");
     }
-    const TensorData& data = data_.at(slot.tensor.get());
-    check_data(slot, type, data);
-    job.bound.push_back(bound_array(slot.value, data));
+    const GivenData& given = data_.at(slot.tensor.get());
+    check_data(slot, type, given.data);
+    job.bound.push_back(bound_array(slot, type, given));
   }
 }
 
@@ -189,55 +155,6 @@ std::string Executor::outputs_of(const Job& job) const {
   return names_of(written);
 }
 
-void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch) {
-  if (batch == 0) batch = declared_batch(graph_);
-  for (const auto& [name, array] : data) {
-    const TensorPtr* tensor = traingraph::find(tensors, name);
-    if (tensor == nullptr) {
-      throw InvalidArgument("[bind_and_write_data] expected names of " + names_of(tensors) +
-                            " but got '" + name + "'");
-    }
-    const std::lock_guard lock(mutex_);
-    const BoundSlot slot{name, *tensor, kNone, {}};
-    ir::Type type{(*tensor)->descriptor().data_type, (*tensor)->descriptor().shape, false};
-    if (batch != 0 && has_batch(**tensor)) type.shape[0] = batch;
-    check_data(slot, type, array);
-    for (const CompiledPtr& program : programs_) {
-      for (const BoundSlot& known : program->bound) {
-        if (known.tensor == *tensor) check_range(name, known.range, type, array.bytes);
-      }
-    }
-    given_.erase(tensor->get());
-    stage(**tensor, type, array);
-    written_gradients_.insert(tensor->get());
-  }
-}
-
-void Executor::take_over(Executor& before) {
-  before.stream_->run([&] {
-    const std::lock_guard lock(before.mutex_);
-    data_ = std::move(before.data_);
-    staged_ = std::move(before.staged_);
-    given_ = std::move(before.given_);
-    calls_ = before.calls_;
-  });
-}
-
-// Whether axis 0 of what is bound to this tensor is the batch.
-bool Executor::has_batch(const Tensor& tensor) const {
-  for (const CompiledPtr& program : programs_) {
-    for (const BoundSlot& slot : program->bound) {
-      if (slot.tensor.get() == &tensor && slot.value != kNone) {
-        return program->program->graph.type(slot.value).batched;
-      }
-    }
-  }
-  throw InvalidArgument(
-      "[bind_and_write_data] expected an input, label or user gradient of this "
-      "graph but got tensor '" +
-      tensor.label() + "'");
-}
-
 TensorData Executor::copy_out(const CompiledGraph& graph, Run run, ValueId value) const {
   const ir::Value& v = graph.program->graph.value(value);
   TensorData data;
@@ -251,7 +168,7 @@ TensorData Executor::copy_out(const CompiledGraph& graph, Run run, ValueId value
   const std::byte* from = graph.program->address(run, value);
   // Without memory behind the plan an address is an offset.
   if (from != nullptr && backend_.computes()) {
-    copy_between_layouts(v.type, v.layout, from, {}, memory.get());
+    download(backend_, v.type, v.layout, from, memory.get());
   }
   return data;
 }
@@ -262,8 +179,7 @@ void Executor::deliver(const Job& job) {
   for (const auto& [value, data] : job.outputs) {
     const std::byte* from = graph.program->address(job.run, value);
     if (from == nullptr || !backend_.computes()) continue;
-    copy_between_layouts(ops.type(value), ops.value(value).layout, from, {},
-                         static_cast<std::byte*>(data.bytes));
+    download(backend_, ops.type(value), ops.value(value).layout, from, data.bytes);
   }
   write_exchanges(job);
   if (!runs_forward(job.run)) return;

@@ -1,10 +1,8 @@
 // What linked graphs hand to each other: forward values one way, gradients the other.
-#include <cstring>
-
 #include <traingraph/errors.h>
 
 #include "graph/executor_job.h"
-#include "runtime/layout_copy.h"
+#include "runtime/transfer.h"
 
 namespace traingraph {
 
@@ -28,7 +26,8 @@ void Executor::place_exchanges(CompiledGraph& graph) {
   auto place = [&](const Tensor* tensor, ir::ValueId value, bool gradient, const ir::Type& type) {
     Exchange& exchange = links.exchange(tensor, gradient ? graph_.number : 0);
     const std::size_t bytes = ir::storage_bytes(type, {});
-    if (exchange.capacity < bytes) {
+    if (exchange.capacity < bytes || exchange.backend != &backend_) {
+      exchange.backend = &backend_;
       exchange.bytes = backend_.allocate(bytes);
       exchange.capacity = bytes;
       const std::lock_guard lock(links.mutex);
@@ -64,6 +63,12 @@ void Executor::bind_exchange(Job& job, const BoundSlot& slot) {
     throw InvalidArgument("[execute] expected " + what +
                           " but that graph has not been executed since; execute it first");
   }
+  const bool reachable = exchange.backend == &backend_ ||
+                         (exchange.backend->uses_host_memory() && backend_.uses_host_memory());
+  if (!reachable) {
+    throw Unsupported("[execute] expected linked graphs on one device but " + what + " is on " +
+                      exchange.backend->name() + " and is read on " + backend_.name());
+  }
   const ir::Type& type = job.graph->program->graph.type(slot.value);
   if (type.batched && exchange.batch != job.graph->batch) {
     throw ShapeError("[execute] expected " + what + " for batch size " +
@@ -96,11 +101,11 @@ void Executor::write_exchanges(const Job& job) {
     std::byte* to = handed.to->bytes.get();
     if (to == nullptr) continue;  // a backend that computes nothing
     if (handed.value == kNone) {
-      std::memset(to, 0, handed.to->capacity);
+      backend_.clear(to, handed.to->capacity);
       continue;
     }
     const ir::Value& value = program.graph.value(handed.value);
-    copy_between_layouts(value.type, value.layout, program.address(job.run, handed.value), {}, to);
+    convert(backend_, value.type, value.layout, program.address(job.run, handed.value), {}, to);
   }
 }
 

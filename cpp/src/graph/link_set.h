@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/graph_state.h"
+#include "runtime/backend.h"
 #include "runtime/stream.h"
 
 namespace traingraph {
@@ -16,6 +17,7 @@ namespace traingraph {
 struct Exchange {
   const Tensor* tensor = nullptr;
   std::uint64_t reader = 0;  // of a gradient: the number of the graph that computes it; else 0
+  const Backend* backend = nullptr;  // whose memory they are in
   std::shared_ptr<std::byte> bytes;
   std::size_t capacity = 0;
   bool written = false;    // guarded by the set's mutex

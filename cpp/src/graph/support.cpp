@@ -35,7 +35,7 @@ ir::Graph with_gradients(const Layer& layer, const std::vector<TensorDescriptor>
 
 bool has_kernels(const Layer& layer, const std::vector<TensorDescriptor>& sources,
                  const Device& device) {
-  const Backend& backend = backend_named(device.backend());
+  const Backend& backend = backend_named(device.backend(), device.index());
   ir::Graph graph;
   try {
     graph = with_gradients(layer, sources);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ir/host_device.h"
 #include "ir/scalar.h"
 
 // The value column of scalar.def as inlined templates. M supplies exp, log, sqrt, tanh, log1p and
@@ -7,14 +8,14 @@
 // table.
 namespace traingraph::ir::scalar {
 
-#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y)            \
-  template <class M>                                                                        \
-  struct name {                                                                             \
-    template <class T>                                                                      \
-    static inline T value([[maybe_unused]] T x, [[maybe_unused]] T y, [[maybe_unused]] T p, \
-                          [[maybe_unused]] T q) {                                           \
-      return value_expression;                                                              \
-    }                                                                                       \
+#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y)               \
+  template <class M>                                                                           \
+  struct name {                                                                                \
+    template <class T>                                                                         \
+    TRAINGRAPH_HOST_DEVICE static inline T value([[maybe_unused]] T x, [[maybe_unused]] T y,   \
+                                                 [[maybe_unused]] T p, [[maybe_unused]] T q) { \
+      return value_expression;                                                                 \
+    }                                                                                          \
   };
 #include "ir/scalar.def"
 #undef TRAINGRAPH_SCALAR
@@ -22,7 +23,7 @@ namespace traingraph::ir::scalar {
 // d gelu / dx of the tanh form: with u = c (x + k x³), t = tanh u,
 // (1 + t) / 2 + x (1 - t²) c (1 + 3 k x²) / 2.
 template <class M, class T>
-inline T gelu_derivative(T x) {
+TRAINGRAPH_HOST_DEVICE inline T gelu_derivative(T x) {
   const T c = T(0.7978845608), k = T(0.044715);
   const T t = M::tanh(c * (x + k * x * x * x));
   // Where tanh has reached ±1 the second term is 0, also when x² has overflowed.
@@ -33,7 +34,7 @@ inline T gelu_derivative(T x) {
 
 // One function chosen at run time.
 template <class M, class T>
-inline T evaluate(Scalar function, T x, T y, T p, T q) {
+TRAINGRAPH_HOST_DEVICE inline T evaluate(Scalar function, T x, T y, T p, T q) {
   switch (function) {
 #define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y) \
   case Scalar::name:                                                             \

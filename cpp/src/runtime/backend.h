@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,11 +20,22 @@ class Executable {
   // Runs these nodes in this order. `seconds` (may be null) receives each node's time.
   virtual void run(const ir::NodeId* order, std::size_t count, Pointers pointers,
                    double* seconds) = 0;
-  // Whether these bytes of a float value are free of NaN and infinity.
+  // Whether these bytes of a float value, in the backend's memory, are free of NaN and infinity.
   virtual bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const = 0;
 };
 
-// Devices, memory and kernels of one kind.
+// What a device was asked to do since the process started.
+struct DeviceCounters {
+  std::int64_t launches = 0;         // of kernels one by one, or of a captured run as a whole
+  std::int64_t allocations = 0;      // blocks asked of the driver
+  std::int64_t allocated_bytes = 0;  // handed out and not got back
+  std::int64_t copies_in = 0;        // from host memory
+  std::int64_t copies_out = 0;       // to host memory
+  std::int64_t copies_within = 0;
+};
+
+// Devices, memory and kernels of one kind. A backend whose kernels cannot work on host memory has
+// one object per device, runs everything in one order, and copies between the memories.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -44,11 +57,25 @@ class Backend {
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) const = 0;
   // False: run() computes nothing, so there is nothing to read.
   virtual bool computes() const { return true; }
+
+  // Whether its memory is the host's: arrays are then used in place, and run() returns when its
+  // work is done.
+  virtual bool uses_host_memory() const { return true; }
+  // Copies into, out of and within its memory, ordered after everything before. Host bytes are free
+  // again, or there, when the call returns.
+  virtual void write(std::byte* to, const void* from, std::size_t bytes) const;
+  virtual void read(void* to, const std::byte* from, std::size_t bytes) const;
+  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
+  virtual void clear(std::byte* at, std::size_t bytes) const;
+  // Returns when everything before is done.
+  virtual void finish() const {}
+  virtual DeviceCounters counters() const { return {}; }
 };
 
 // The backends that are built in, best first.
 const std::vector<const Backend*>& backends();
-// Raises InvalidArgument listing the names, or DeviceError when it cannot run here.
-const Backend& backend_named(const std::string& name);
+// One that is built in, or "cuda" from its plugin. Raises InvalidArgument listing the names, or
+// DeviceError when it cannot run here or has no device of this index.
+const Backend& backend_named(const std::string& name, int index = 0);
 
 }  // namespace traingraph

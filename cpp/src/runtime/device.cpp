@@ -5,12 +5,25 @@
 #include <traingraph/errors.h>
 
 #include "runtime/backend.h"
+#include "runtime/plugin.h"
 
 namespace traingraph {
 namespace {
 
-[[noreturn]] void no_gpu() {
-  throw DeviceError("[device] expected a GPU but got none: this build has no GPU backend");
+constexpr const char* kGpuBackend = "cuda";
+
+// The index of "gpu", "gpu:1" or "cuda:1"; nothing for other texts.
+std::optional<int> gpu_index(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  if (kind != "gpu" && kind != kGpuBackend) return std::nullopt;
+  if (colon == std::string::npos) return 0;
+  int index = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, index);
+  if (error == std::errc() && stop == end) return index;
+  throw InvalidArgument("[device] expected '" + kind + "' or '" + kind +
+                        ":' with an index but got '" + text + "'");
 }
 
 }  // namespace
@@ -21,7 +34,10 @@ Device::Device(DeviceType type, std::string backend, int index)
 Device Device::cpu() { return {DeviceType::kCpu, "cpu", 0}; }
 Device Device::any() { return {DeviceType::kAny, "cpu", 0}; }
 Device Device::reference() { return {DeviceType::kCpu, "reference", 0}; }
-Device Device::gpu(int) { no_gpu(); }
+Device Device::gpu(int index) {
+  plugin_backend(kGpuBackend, index);
+  return {DeviceType::kGpu, kGpuBackend, index};
+}
 
 Device Device::of_type(DeviceType type) {
   switch (type) {
@@ -40,7 +56,7 @@ Device Device::of_type(DeviceType type) {
 
 Device Device::named(const std::string& text) {
   if (text == "any") return any();
-  if (text == "gpu" || text.starts_with("gpu:")) no_gpu();
+  if (const std::optional<int> index = gpu_index(text)) return gpu(*index);
   if (text == "ane") return of_type(DeviceType::kAne);
   for (const Backend* backend : backends()) {
     if (backend->name() == text) return {DeviceType::kCpu, text, 0};
@@ -50,12 +66,23 @@ Device Device::named(const std::string& text) {
   throw InvalidArgument("[device] expected one of " + known + " but got '" + text + "'");
 }
 
-DeviceType Device::actual_type() const { return DeviceType::kCpu; }
+DeviceType Device::actual_type() const {
+  return backend_ == kGpuBackend ? DeviceType::kGpu : DeviceType::kCpu;
+}
 
 std::string Device::description() const {
-  const std::vector<std::string> names = backend_named(backend_).devices();
-  const auto at = static_cast<std::size_t>(index_);
-  return backend_ + ": " + (at < names.size() ? names[at] : "");
+  const std::vector<std::string> names = backend_named(backend_, index_).devices();
+  return backend_ + (index_ == 0 ? "" : ":" + std::to_string(index_)) + ": " + names.at(0);
+}
+
+std::vector<std::string> Platform::gpus() {
+  std::vector<std::string> names;
+  for (const Backend* gpu : plugin_devices(kGpuBackend)) names.push_back(gpu->devices().at(0));
+  return names;
+}
+
+void Platform::set_package_folders(std::vector<std::string> folders) {
+  traingraph::set_package_folders(std::move(folders));
 }
 
 }  // namespace traingraph

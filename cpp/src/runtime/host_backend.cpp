@@ -1,13 +1,9 @@
 #include "runtime/host_backend.h"
 
 #include <chrono>
-#include <cstdio>
-
-#include <traingraph/errors.h>
 
 #include "runtime/allocator.h"
 #include "runtime/finite.h"
-#include "runtime/verbose.h"
 
 namespace traingraph {
 namespace {
@@ -49,62 +45,12 @@ class KernelList final : public Executable {
 
 }  // namespace
 
-LayoutChoice plain_layouts(const ir::Node& node) {
-  return {std::vector<ir::Layout>(node.inputs.size()),
-          std::vector<ir::Layout>(node.outputs.size())};
-}
-
-const KernelEntry* HostBackend::find(const ir::Graph& graph, const ir::Node& node,
-                                     std::string* reasons) const {
-  for (const KernelEntry& entry : table()) {
-    if (entry.op != node.op) continue;
-    const Support support = entry.supports(graph, node);
-    if (support.yes) return &entry;
-    if (verbose_dispatch()) {
-      std::fprintf(stderr, "traingraph: dispatch: %s refuses %s%s: %s\n", name().c_str(),
-                   ir::name(node.op), ir::where(graph, node).c_str(), support.reason.c_str());
-    }
-    if (reasons != nullptr) *reasons += (reasons->empty() ? "" : "; ") + support.reason;
-  }
-  return nullptr;
-}
-
-Support HostBackend::supports(const ir::Graph& graph, const ir::Node& node) const {
-  std::string reasons;
-  if (find(graph, node, &reasons) != nullptr) return {};
-  return Support::no(reasons.empty() ? "no kernel for " + std::string(ir::name(node.op)) : reasons);
-}
-
-bool HostBackend::fuses(const ir::Graph& graph, const ir::Node& producer,
-                        const ir::ScalarList& list, const std::vector<ir::ValueId>& extra) const {
-  const KernelEntry* entry = find(graph, producer, nullptr);
-  return entry != nullptr && entry->fuses != nullptr && entry->fuses(graph, producer, list, extra);
-}
-
-LayoutChoice HostBackend::layouts(const ir::Graph& graph, const ir::Node& node) const {
-  const KernelEntry* entry = find(graph, node, nullptr);
-  if (entry == nullptr || entry->layouts == nullptr) return plain_layouts(node);
-  return entry->layouts(graph, node);
-}
-
 std::unique_ptr<Executable> HostBackend::compile(const ir::Graph& graph,
                                                  const std::vector<ir::NodeId>& nodes) const {
   std::vector<std::unique_ptr<Kernel>> kernels(graph.nodes.size());
-  std::string refused;
-  for (ir::NodeId id : nodes) {
-    const ir::Node& node = graph.node(id);
-    std::string reasons;
-    const KernelEntry* entry = find(graph, node, &reasons);
-    if (entry == nullptr) {
-      refused += "\n  " + std::string(ir::name(node.op)) + ir::where(graph, node) + ": " +
-                 (reasons.empty() ? "no kernel" : reasons);
-      continue;
-    }
-    kernels[static_cast<std::size_t>(id)] = entry->make(graph, node);
-  }
-  if (!refused.empty()) {
-    throw Unsupported("[compile] backend '" + name() + "' cannot run" + refused);
-  }
+  for_each_entry(graph, nodes, [&](const KernelEntry& entry, ir::NodeId id) {
+    kernels[static_cast<std::size_t>(id)] = entry.make(graph, graph.node(id));
+  });
   return std::make_unique<KernelList>(std::move(kernels));
 }
 

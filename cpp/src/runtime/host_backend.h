@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/backend.h"
+#include "runtime/table_backend.h"
 
 namespace traingraph {
 
@@ -16,27 +16,12 @@ struct KernelEntry {
                 const std::vector<ir::ValueId>&) = nullptr;
 };
 
-// A backend made of tables of kernels over host memory. Entries are tried in order, so a second
-// table serves as fallback.
-class HostBackend : public Backend {
+// A backend made of tables of kernels over host memory.
+class HostBackend : public TableBackend<KernelEntry> {
  public:
-  Support supports(const ir::Graph& graph, const ir::Node& node) const override;
-  bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
-             const std::vector<ir::ValueId>& extra) const override;
-  LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) const override;
   std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                       const std::vector<ir::NodeId>& nodes) const override;
   std::shared_ptr<std::byte> allocate(std::size_t bytes) const override;
-
- protected:
-  virtual const std::vector<KernelEntry>& table() const = 0;
-
- private:
-  // The first entry that supports the node; null with the reasons collected.
-  const KernelEntry* find(const ir::Graph& graph, const ir::Node& node, std::string* reasons) const;
 };
-
-// Plain layouts for every operand of a node.
-LayoutChoice plain_layouts(const ir::Node& node);
 
 }  // namespace traingraph

@@ -1,18 +1,15 @@
 #include "runtime/parameter_store.h"
 
-#include <cstring>
-
 #include <traingraph/errors.h>
 
-#include "runtime/layout_copy.h"
 #include "runtime/stream.h"
+#include "runtime/transfer.h"
 
 namespace traingraph {
 namespace {
 
 void upload(const ParameterState& state, const TensorData& data, std::byte* buffer) {
-  copy_between_layouts(state.type(), {}, static_cast<const std::byte*>(data.bytes), state.layout,
-                       buffer);
+  upload(*state.backend, state.type(), data.bytes, state.layout, buffer);
 }
 
 // Gives a parameter on another device the optimizer's buffers it had on this one.
@@ -20,8 +17,11 @@ void move_slots(const ParameterState& from, ParameterState& to) {
   for (const auto& [name, old] : from.slots) {
     const std::shared_ptr<std::byte> buffer = to.backend->allocate(to.bytes());
     if (old != nullptr && buffer != nullptr) {
-      from.stream->run(
-          [&] { copy_between_layouts(from.type(), from.layout, old.get(), {}, buffer.get()); });
+      from.stream->run([&] {
+        std::vector<std::byte> plain(ir::storage_bytes(from.type(), {}));
+        download(*from.backend, from.type(), from.layout, old.get(), plain.data());
+        upload(*to.backend, to.type(), plain.data(), to.layout, buffer.get());
+      });
     }
     to.slots.emplace_back(name, buffer);
   }
@@ -71,7 +71,7 @@ void change_layout(ParameterState& state, const ir::Layout& layout) {
   auto converted = [&](const std::shared_ptr<std::byte>& old) {
     std::shared_ptr<std::byte> buffer = state.backend->allocate(bytes);
     if (buffer != nullptr && old != nullptr) {
-      copy_between_layouts(state.type(), state.layout, old.get(), layout, buffer.get());
+      convert(*state.backend, state.type(), state.layout, old.get(), layout, buffer.get());
     }
     return buffer;
   };
@@ -134,8 +134,8 @@ std::vector<TensorData> copy_optimizer_data(const Tensor& tensor,
     result.push_back(TensorData::copy_of(nullptr, 0, d.data_type, d.shape));
     if (buffer == nullptr) continue;
     parameter->stream->run([&] {
-      copy_between_layouts(parameter->type(), parameter->layout, buffer, {},
-                           static_cast<std::byte*>(result.back().bytes));
+      download(*parameter->backend, parameter->type(), parameter->layout, buffer,
+               result.back().bytes);
     });
   }
   return result;

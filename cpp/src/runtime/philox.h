@@ -2,11 +2,7 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define TRAINGRAPH_HOST_DEVICE __host__ __device__
-#else
-#define TRAINGRAPH_HOST_DEVICE
-#endif
+#include "ir/host_device.h"
 
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011):
 // a counter and a key in, four random words out. No state, so the order of use does not matter.

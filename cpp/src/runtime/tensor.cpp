@@ -10,10 +10,10 @@
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
 
-#include "runtime/layout_copy.h"
 #include "runtime/parameter_store.h"
 #include "runtime/random.h"
 #include "runtime/stream.h"
+#include "runtime/transfer.h"
 
 namespace traingraph {
 namespace {
@@ -277,8 +277,8 @@ void Tensor::copy_to(void* bytes, std::size_t length) const {
   const ParameterState* parameter = state_->parameter.get();
   if (parameter != nullptr && parameter->master != nullptr && !state_->host_is_newer) {
     parameter->stream->run([&] {
-      copy_between_layouts(parameter->type(), parameter->layout, parameter->master.get(), {},
-                           static_cast<std::byte*>(bytes));
+      download(*parameter->backend, parameter->type(), parameter->layout, parameter->master.get(),
+               bytes);
     });
     return;
   }

@@ -3,20 +3,21 @@
 #include <cstring>
 #include <span>
 
-#include "backends/cpu/compiled_lists.h"
+#include "ir/frequent_lists.h"
 
 namespace traingraph::cpu {
 namespace {
 
 struct Description {
   const char* kinds;
-  std::span<const Step> steps;
+  std::span<const ir::FrequentStep> steps;
   std::span<const int> results;
 };
 
 constexpr Description kLists[] = {
-#define TRAINGRAPH_LIST(name) {lists::name::kinds, lists::name::steps, lists::name::results},
-    TRAINGRAPH_COMPILED_LISTS(TRAINGRAPH_LIST)
+#define TRAINGRAPH_LIST(name) \
+  {ir::frequent::name::kinds, ir::frequent::name::steps, ir::frequent::name::results},
+    TRAINGRAPH_FREQUENT_LISTS(TRAINGRAPH_LIST)
 #undef TRAINGRAPH_LIST
 };
 
@@ -55,7 +56,7 @@ std::optional<CompiledMatch> match(std::size_t index, const ir::ScalarList& list
   Pairing pairing(inputs, list.inputs);
   CompiledMatch found{index, {}, {}, {}};
   for (std::size_t k = 0; k < list.code.size(); ++k) {
-    const Step& step = compiled.steps[k];
+    const ir::FrequentStep& step = compiled.steps[k];
     const ir::Instruction& code = list.code[k];
     if (step.function != code.function || !pairing.same(step.x, code.x) ||
         !pairing.same(step.y, code.y)) {

@@ -44,7 +44,7 @@ struct CompiledLoops {
 
 struct ElementwiseLoops {
   const FunctionLoops* functions;  // by ir::Scalar
-  const CompiledLoops* compiled;   // by the order of TRAINGRAPH_COMPILED_LISTS
+  const CompiledLoops* compiled;   // by the order of TRAINGRAPH_FREQUENT_LISTS
 };
 
 }  // namespace traingraph::cpu

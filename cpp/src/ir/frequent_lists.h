@@ -2,29 +2,29 @@
 
 #include "ir/scalar.h"
 
-// The frequent scalar lists, compiled in as one loop each. A list of a graph that equals one of
-// them up to immediates and the order of inputs takes that loop.
+// The frequent scalar lists, which backends compile in as one loop each. A list of a graph that
+// equals one of them up to immediates and the order of inputs takes that loop.
 //
 // `kinds` has a letter per input: v, an element per result element; s, one number; c, one per
 // channel. Steps are (function, x, y) over registers: inputs first, then one per step.
-namespace traingraph::cpu {
+namespace traingraph::ir {
 
-struct Step {
-  ir::Scalar function;
+struct FrequentStep {
+  Scalar function;
   int x = -1;
   int y = -1;
 };
 
-namespace lists {
+namespace frequent {
 
-using enum ir::Scalar;
+using enum Scalar;
 
 #define TRAINGRAPH_UNPACK(...) __VA_ARGS__
-#define TRAINGRAPH_LIST(name, kinds_text, all_steps, all_results)   \
-  struct name {                                                     \
-    static constexpr char kinds[] = kinds_text;                     \
-    static constexpr Step steps[] = TRAINGRAPH_UNPACK all_steps;    \
-    static constexpr int results[] = TRAINGRAPH_UNPACK all_results; \
+#define TRAINGRAPH_LIST(name, kinds_text, all_steps, all_results)        \
+  struct name {                                                          \
+    static constexpr char kinds[] = kinds_text;                          \
+    static constexpr FrequentStep steps[] = TRAINGRAPH_UNPACK all_steps; \
+    static constexpr int results[] = TRAINGRAPH_UNPACK all_results;      \
   }
 
 // layers
@@ -113,10 +113,10 @@ TRAINGRAPH_LIST(rmsprop_momentum, "vvvvs",
 #undef TRAINGRAPH_LIST
 #undef TRAINGRAPH_UNPACK
 
-}  // namespace lists
+}  // namespace frequent
 
 // clang-format off
-#define TRAINGRAPH_COMPILED_LISTS(X) \
+#define TRAINGRAPH_FREQUENT_LISTS(X) \
   X(bias) \
   X(bias_relu) \
   X(channel_scale) \
@@ -138,4 +138,4 @@ TRAINGRAPH_LIST(rmsprop_momentum, "vvvvs",
   X(rmsprop_momentum)
 // clang-format on
 
-}  // namespace traingraph::cpu
+}  // namespace traingraph::ir

@@ -1,0 +1,34 @@
+# The CUDA backend as a plugin of its own, which the core loads on demand and never links. It holds
+# copies of the few core sources it needs, because the core hides its internals.
+
+file(GLOB cuda_sources CONFIGURE_DEPENDS
+  "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/cuda/*.cpp"
+  "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/cuda/*.cu"
+  "${CMAKE_CURRENT_SOURCE_DIR}/src/ir/*.cpp")
+list(APPEND cuda_sources
+  src/runtime/backend.cpp src/runtime/errors.cpp src/runtime/finite.cpp src/runtime/types.cpp
+  src/runtime/verbose.cpp)
+
+add_library(traingraph_cuda MODULE ${cuda_sources})
+target_compile_features(traingraph_cuda PRIVATE cxx_std_20 cuda_std_20)
+target_compile_definitions(traingraph_cuda PRIVATE TRAINGRAPH_BUILDING)
+target_include_directories(traingraph_cuda PRIVATE
+  "${CMAKE_CURRENT_SOURCE_DIR}/include" "${CMAKE_CURRENT_SOURCE_DIR}/src")
+target_include_directories(traingraph_cuda SYSTEM PRIVATE
+  ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+target_compile_options(traingraph_cuda PRIVATE
+  "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:traingraph_flags,INTERFACE_COMPILE_OPTIONS>>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-fno-math-errno>"
+  "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TRAINGRAPH_WERROR}>>:-Werror=all-warnings>")
+set(exports "${CMAKE_CURRENT_SOURCE_DIR}/cmake/plugin_exports.map")
+target_link_libraries(traingraph_cuda PRIVATE traingraph::nvidia ${CMAKE_DL_LIBS})
+target_link_options(traingraph_cuda PRIVATE
+  "LINKER:--version-script=${exports}" "LINKER:-z,defs")
+set_target_properties(traingraph_cuda PROPERTIES
+  CUDA_RUNTIME_LIBRARY Static
+  LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib"
+  LINK_DEPENDS "${exports}"
+  BUILD_WITH_INSTALL_RPATH ON
+  # Packages beside ours in one site-packages; the core preloads those of other folders.
+  INSTALL_RPATH "\$ORIGIN/../../nvidia/cu13/lib:\$ORIGIN/../../nvidia/cudnn/lib")
+install(TARGETS traingraph_cuda LIBRARY DESTINATION lib)

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <vector>
+
+#include "backends/cuda/device.h"
+#include <traingraph/types.h>
+
+// Operands that are stretched to a result's shape, read a pack at a time. For .cu files only.
+namespace traingraph::cuda {
+
+enum class Reading : std::uint8_t {
+  dense,    // has the result's shape
+  one,      // one element
+  strided,  // through strides that are 0 along stretched axes
+};
+
+template <int kOperands>
+struct Broadcast {
+  static constexpr int kAxes = 8;
+  int rank = 0;
+  bool whole_packs = false;  // a pack never crosses the end of the innermost axis
+  Divider extents[kAxes];
+  Reading reading[kOperands] = {};
+  std::int32_t padding = 0;
+  std::int64_t strides[kOperands][kAxes] = {};
+
+  Broadcast() = default;
+  Broadcast(const Shape& shape, const std::vector<Shape>& sources, int pack) {
+    // The distance of operand i along each axis of the result.
+    std::vector<std::vector<std::int64_t>> steps;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const Shape& source = sources[i];
+      std::vector<std::int64_t> step(shape.size(), 0);
+      std::int64_t distance = 1;
+      for (std::size_t k = source.size(); k-- > 0;) {
+        if (source[k] != 1) step[k + shape.size() - source.size()] = distance;
+        distance *= source[k];
+      }
+      const std::int64_t count = element_count(shape);
+      reading[i] = distance == count ? Reading::dense
+                   : distance == 1   ? Reading::one
+                                     : Reading::strided;
+      steps.push_back(std::move(step));
+    }
+    // Outermost first; an axis joins the one before where every operand runs on through both.
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+      if (shape[axis] == 1) continue;
+      bool joins = rank > 0;
+      for (std::size_t i = 0; joins && i < steps.size(); ++i) {
+        joins = reading[i] != Reading::strided ||
+                strides[i][rank - 1] == steps[i][axis] * shape[axis];
+      }
+      if (!joins) ++rank;
+      const auto at = static_cast<std::size_t>(rank - 1);
+      extents[at] = Divider(joins ? extents[at].divisor * shape[axis] : shape[axis]);
+      for (std::size_t i = 0; i < steps.size(); ++i) strides[i][at] = steps[i][axis];
+    }
+    whole_packs = rank > 0 && extents[rank - 1].divisor % pack == 0;
+  }
+
+  __device__ std::int64_t offset(int operand, std::int64_t element) const {
+    std::int64_t result = 0;
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      result += extents[axis].split(element) * strides[operand][axis];
+    }
+    return result;
+  }
+
+  // Elements first … of operand i as the result sees it, up to `count`.
+  template <class T>
+  __device__ Pack<T> load(const T* source, int i, std::int64_t first, std::int64_t count) const {
+    constexpr int kElements = Pack<T>::kElements;
+    Pack<T> pack = {};
+    if (reading[i] == Reading::one) {
+      const T value = source[0];
+#pragma unroll
+      for (int v = 0; v < kElements; ++v) pack.element[v] = value;
+      return pack;
+    }
+    const bool full = first + kElements <= count;
+    if (reading[i] == Reading::dense) {
+      if (full) return *reinterpret_cast<const Pack<T>*>(source + first);
+#pragma unroll
+      for (int v = 0; v < kElements; ++v) {
+        if (first + v < count) pack.element[v] = source[first + v];
+      }
+      return pack;
+    }
+    if (whole_packs) {
+      const std::int64_t start = offset(i, first);
+      const std::int64_t step = strides[i][rank - 1];
+#pragma unroll
+      for (int v = 0; v < kElements; ++v) pack.element[v] = source[start + v * step];
+      return pack;
+    }
+#pragma unroll
+    for (int v = 0; v < kElements; ++v) {
+      if (first + v < count) pack.element[v] = source[offset(i, first + v)];
+    }
+    return pack;
+  }
+};
+
+template <class T>
+__device__ void store(T* target, std::int64_t first, std::int64_t count, const Pack<T>& pack) {
+  constexpr int kElements = Pack<T>::kElements;
+  if (first + kElements <= count) {
+    *reinterpret_cast<Pack<T>*>(target + first) = pack;
+    return;
+  }
+#pragma unroll
+  for (int v = 0; v < kElements; ++v) {
+    if (first + v < count) target[first + v] = pack.element[v];
+  }
+}
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cublasLt.h>
+#include <cudnn.h>
+
+// What kernels need of the device they are made for.
+namespace traingraph::cuda {
+
+struct Context {
+  int device;
+  int multiprocessors;
+  cublasLtHandle_t blas;
+  cudnnHandle_t dnn;
+  bool tf32;  // whether float32 products may round their operands to TF32
+};
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,228 @@
+// Convolution and its adjoints by plain loops, for what cuDNN refuses: each result element by
+// itself, summed in float64 over the taps that meet the source.
+#include "backends/cuda/convolution.h"
+#include "backends/cuda/node_kernel.h"
+#include "backends/cuda/window.h"
+
+namespace traingraph::cuda {
+namespace {
+
+// x (N, C, H, W), weights (O, C / groups, kh, kw), y (N, O, P, Q)
+struct Plan {
+  std::int64_t n, c, o, channels, results;  // channels and results of one group
+  WindowAxis rows, columns;
+  std::int64_t count;  // elements of the result
+  Divider d1, d2, d3;  // its inner extents, innermost last
+
+  __device__ std::int64_t at_x(std::int64_t ni, std::int64_t ci, int h, int w) const {
+    return ((ni * c + ci) * rows.source + h) * columns.source + w;
+  }
+  __device__ std::int64_t at_y(std::int64_t ni, std::int64_t oi, int p, int q) const {
+    return ((ni * o + oi) * rows.positions + p) * columns.positions + q;
+  }
+  __device__ std::int64_t at_weights(std::int64_t oi, std::int64_t k, int i, int j) const {
+    return ((oi * channels + k) * rows.kernel + i) * columns.kernel + j;
+  }
+};
+
+// One element's coordinates in a tensor of four axes.
+struct Place {
+  std::int64_t a, b;
+  int c, d;
+
+  __device__ Place(const Plan& plan, std::int64_t element) {
+    d = static_cast<int>(plan.d3.split(element));
+    c = static_cast<int>(plan.d2.split(element));
+    b = plan.d1.split(element);
+    a = element;
+  }
+};
+
+// x, weights → y
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    forward(const __grid_constant__ Plan plan, const T* x, const T* weights, T* y) {
+  const std::int64_t element = thread_number();
+  if (element >= plan.count) return;
+  const Place at(plan, element);
+  const std::int64_t first = at.b / plan.results * plan.channels;
+  double sum = 0;
+  for (std::int64_t k = 0; k < plan.channels; ++k) {
+    for (int i = 0; i < plan.rows.kernel; ++i) {
+      const int h = plan.rows.under(at.c, i);
+      if (h < 0) continue;
+      for (int j = 0; j < plan.columns.kernel; ++j) {
+        const int w = plan.columns.under(at.d, j);
+        if (w < 0) continue;
+        sum += static_cast<double>(x[plan.at_x(at.a, first + k, h, w)]) *
+               static_cast<double>(weights[plan.at_weights(at.b, k, i, j)]);
+      }
+    }
+  }
+  y[element] = static_cast<T>(sum);
+}
+
+// dy, weights → dx, overwritten
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    gradient_data(const __grid_constant__ Plan plan, const T* dy, const T* weights, T* dx) {
+  const std::int64_t element = thread_number();
+  if (element >= plan.count) return;
+  const Place at(plan, element);
+  const std::int64_t k = at.b % plan.channels;
+  const std::int64_t first = at.b / plan.channels * plan.results;
+  double sum = 0;
+  for (int i = 0; i < plan.rows.kernel; ++i) {
+    const int p = plan.rows.position_of(at.c, i);
+    if (p < 0) continue;
+    for (int j = 0; j < plan.columns.kernel; ++j) {
+      const int q = plan.columns.position_of(at.d, j);
+      if (q < 0) continue;
+      for (std::int64_t o = first; o < first + plan.results; ++o) {
+        sum += static_cast<double>(dy[plan.at_y(at.a, o, p, q)]) *
+               static_cast<double>(weights[plan.at_weights(o, k, i, j)]);
+      }
+    }
+  }
+  dx[element] = static_cast<T>(sum);
+}
+
+// dy, x → dweights, overwritten. A block per weight.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    gradient_weights(const __grid_constant__ Plan plan, const __grid_constant__ Divider by_columns,
+                     const __grid_constant__ Divider by_rows, const T* dy, const T* x,
+                     T* dweights) {
+  const Place at(plan, blockIdx.x);
+  const std::int64_t channel = at.a / plan.results * plan.channels + at.b;
+  const std::int64_t positions = plan.n * plan.rows.positions * plan.columns.positions;
+  double sum = 0;
+  for (std::int64_t k = threadIdx.x; k < positions; k += kThreads) {
+    std::int64_t n = k;
+    const int q = static_cast<int>(by_columns.split(n));
+    const int p = static_cast<int>(by_rows.split(n));
+    const int h = plan.rows.under(p, at.c);
+    const int w = plan.columns.under(q, at.d);
+    if (h < 0 || w < 0) continue;
+    sum += static_cast<double>(dy[plan.at_y(n, at.a, p, q)]) *
+           static_cast<double>(x[plan.at_x(n, channel, h, w)]);
+  }
+  sum = combine<kThreads>(sum, Sum());
+  if (threadIdx.x == 0) dweights[blockIdx.x] = static_cast<T>(sum);
+}
+
+template <class T>
+class Convolution final : public NodeKernel {
+ public:
+  Convolution(const ir::Graph& graph, const ir::Node& node, const Context&)
+      : NodeKernel(graph, node), op_(node.op) {
+    const auto& a = std::get<ir::ConvolutionAttributes>(node.attributes);
+    const ConvolutionShapes shapes(graph, node);
+    plan_.n = shapes.x[0];
+    plan_.c = shapes.x[1];
+    plan_.o = shapes.y[1];
+    plan_.channels = plan_.c / a.groups;
+    plan_.results = plan_.o / a.groups;
+    plan_.rows = WindowAxis(a.window, 0, shapes.x[2], shapes.y[2]);
+    plan_.columns = WindowAxis(a.window, 1, shapes.x[3], shapes.y[3]);
+    const Shape& result = graph.type(node.outputs[0]).shape;
+    plan_.count = element_count(result);
+    plan_.d1 = Divider(result[1]);
+    plan_.d2 = Divider(result[2]);
+    plan_.d3 = Divider(result[3]);
+  }
+
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    if (plan_.count == 0) return;
+    const T* const first = in<T>(pointers, 0);
+    const T* const second = in<T>(pointers, 1);
+    T* const result = out<T>(pointers, 0);
+    const unsigned blocks = blocks_for(plan_.count);
+    if (op_ == ir::Op::convolution) {
+      forward<T><<<blocks, kThreads, 0, stream>>>(plan_, first, second, result);
+    } else if (op_ == ir::Op::convolution_gradient_data) {
+      gradient_data<T><<<blocks, kThreads, 0, stream>>>(plan_, first, second, result);
+    } else {
+      gradient_weights<T><<<static_cast<unsigned>(plan_.count), kThreads, 0, stream>>>(
+          plan_, Divider(plan_.columns.positions), Divider(plan_.rows.positions), first, second,
+          result);
+    }
+    check_launch(ir::name(op_));
+  }
+
+ private:
+  ir::Op op_;
+  Plan plan_{};
+};
+
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  const auto& a = std::get<ir::ConvolutionAttributes>(node.attributes);
+  if (!a.epilogue.empty()) return Support::no("an epilogue");
+  const ConvolutionShapes shapes(graph, node);
+  if (!window_fits(a.window, shapes.x, shapes.y)) return Support::no("an extent above 2^29");
+  return supports_floating(graph, node);
+}
+
+// One thread per element of the larger side: the smaller one in its middle, zeros around it or cut
+// away. (planes, H, W)
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    move_frame(std::int64_t count, const __grid_constant__ Divider by_columns,
+               const __grid_constant__ Divider by_rows, int target_first_row,
+               int target_first_column, int rows, int columns, const T* from, T* to) {
+  const std::int64_t element = thread_number();
+  if (element >= count) return;
+  std::int64_t plane = element;
+  const int w = static_cast<int>(by_columns.split(plane)) - target_first_column;
+  const int h = static_cast<int>(by_rows.split(plane)) - target_first_row;
+  const bool inside = h >= 0 && h < rows && w >= 0 && w < columns;
+  to[element] = inside ? from[(plane * rows + h) * columns + w] : T(0);
+}
+
+}  // namespace
+
+ConvolutionShapes::ConvolutionShapes(const ir::Graph& graph, const ir::Node& node) {
+  const Shape& result = graph.type(node.outputs[0]).shape;
+  const Shape& first = graph.type(node.inputs[0]).shape;
+  const Shape& second = graph.type(node.inputs[1]).shape;
+  if (node.op == ir::Op::convolution) {
+    x = first, weights = second, y = result;
+  } else if (node.op == ir::Op::convolution_gradient_data) {
+    y = first, weights = second, x = result;
+  } else {
+    y = first, x = second, weights = result;
+  }
+}
+
+void enqueue_frame(DataType type, const Frame& frame, const void* from, void* to,
+                   cudaStream_t stream) {
+  const std::int64_t count = frame.planes * frame.to_rows * frame.to_columns;
+  if (count == 0) return;
+  auto run = [&](auto sample) {
+    using T = decltype(sample);
+    move_frame<T><<<blocks_for(count), kThreads, 0, stream>>>(
+        count, Divider(frame.to_columns), Divider(frame.to_rows), static_cast<int>(frame.top),
+        static_cast<int>(frame.left), static_cast<int>(frame.from_rows),
+        static_cast<int>(frame.from_columns), static_cast<const T*>(from), static_cast<T*>(to));
+  };
+  if (type == DataType::kFloat64) {
+    run(0.0);
+  } else {
+    run(0.0f);
+  }
+  check_launch("padding");
+}
+
+std::vector<KernelEntry> convolution_entries() {
+  return {{ir::Op::convolution, supports, make_direct_convolution, nullptr, nullptr},
+          {ir::Op::convolution_gradient_data, supports, make_direct_convolution, nullptr, nullptr},
+          {ir::Op::convolution_gradient_weights, supports, make_direct_convolution, nullptr,
+           nullptr}};
+}
+
+std::unique_ptr<Kernel> make_direct_convolution(const ir::Graph& graph, const ir::Node& node,
+                                                const Context& context) {
+  return make_floating<Convolution>(graph, node, context);
+}
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "backends/cuda/kernel.h"
+
+// What the two kinds of convolution kernels share.
+namespace traingraph::cuda {
+
+// x (N, C, H, W), weights (O, C / groups, kh, kw), y (N, O, P, Q) of any of the three ops.
+struct ConvolutionShapes {
+  Shape x, weights, y;
+
+  ConvolutionShapes(const ir::Graph& graph, const ir::Node& node);
+};
+
+// Own loops, for every case.
+std::unique_ptr<Kernel> make_direct_convolution(const ir::Graph& graph, const ir::Node& node,
+                                                const Context& context);
+
+// Planes of one size put into planes of another, the source's first element at (top, left): zeros
+// around it where the target is larger, cut where `top` and `left` are below 0.
+struct Frame {
+  std::int64_t planes, from_rows, from_columns, to_rows, to_columns, top, left;
+};
+
+void enqueue_frame(DataType type, const Frame& frame, const void* from, void* to,
+                   cudaStream_t stream);
+
+}  // namespace traingraph::cuda

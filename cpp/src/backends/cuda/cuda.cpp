@@ -1,0 +1,93 @@
+// The CUDA backend: one object per GPU, handed to the core as a plugin.
+#include <dlfcn.h>
+
+#include <mutex>
+
+#include <traingraph/errors.h>
+
+#include "backends/cuda/check.h"
+#include "backends/cuda/executable.h"
+#include "runtime/plugin.h"
+#include "runtime/table_backend.h"
+
+namespace traingraph::cuda {
+namespace {
+
+class CudaBackend final : public TableBackend<KernelEntry> {
+ public:
+  explicit CudaBackend(int index) : gpu_(index) {}
+
+  std::string name() const override { return "cuda"; }
+  std::vector<std::string> devices() const override { return {gpu_.name()}; }
+
+  std::unique_ptr<Executable> compile(const ir::Graph& graph,
+                                      const std::vector<ir::NodeId>& nodes) const override {
+    const Context& context = gpu_.context();
+    const Selected selected(gpu_.index());
+    const std::lock_guard lock(gpu_.launching);
+    std::vector<std::unique_ptr<Kernel>> kernels(graph.nodes.size());
+    for_each_entry(graph, nodes, [&](const KernelEntry& entry, ir::NodeId id) {
+      kernels[static_cast<std::size_t>(id)] = entry.make(graph, graph.node(id), context);
+    });
+    return std::make_unique<CudaExecutable>(gpu_, std::move(kernels),
+                                            graph.values.size() + graph.nodes.size());
+  }
+
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) const override {
+    return gpu_.allocate(bytes);
+  }
+  bool uses_host_memory() const override { return false; }
+  void write(std::byte* to, const void* from, std::size_t bytes) const override {
+    gpu_.write(to, from, bytes);
+  }
+  void read(void* to, const std::byte* from, std::size_t bytes) const override {
+    gpu_.read(to, from, bytes);
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
+    gpu_.copy(to, from, bytes);
+  }
+  void clear(std::byte* at, std::size_t bytes) const override { gpu_.clear(at, bytes); }
+  void finish() const override { gpu_.finish(); }
+  DeviceCounters counters() const override { return gpu_.counters(); }
+
+ protected:
+  const std::vector<KernelEntry>& table() const override { return cuda::table(); }
+
+ private:
+  mutable Gpu gpu_;  // a backend says what a device can do; the device has state
+};
+
+// Never destroyed: memory and captured runs are given back until the process ends.
+std::vector<const Backend*> find_devices() {
+  if (dlopen("libcuda.so.1", RTLD_LAZY) == nullptr) {
+    throw DeviceError("[device] expected NVIDIA's driver but libcuda.so.1 cannot be loaded: " +
+                      std::string(dlerror()));
+  }
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaErrorInsufficientDriver) {
+    throw DeviceError(
+        "[device] expected an NVIDIA driver for CUDA 13 (580 or newer) but this machine's is "
+        "older");
+  }
+  if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0)) {
+    throw DeviceError("[device] expected a GPU but NVIDIA's driver finds none");
+  }
+  check(code, "cudaGetDeviceCount");
+  std::vector<const Backend*> devices;
+  for (int index = 0; index < count; ++index) devices.push_back(new CudaBackend(index));
+  return devices;
+}
+
+const std::vector<const Backend*>& devices() {
+  static const auto* found = new std::vector<const Backend*>(find_devices());
+  return *found;
+}
+
+}  // namespace
+}  // namespace traingraph::cuda
+
+extern "C" __attribute__((visibility("default"))) const traingraph::Plugin* traingraph_plugin() {
+  static const traingraph::Plugin plugin{TRAINGRAPH_BUILD_ID, traingraph::cuda::devices};
+  return &plugin;
+}

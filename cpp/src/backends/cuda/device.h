@@ -1,0 +1,162 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "backends/cuda/check.h"
+#include "ir/scalar_value.h"
+
+// What device code of several families shares. For .cu files only.
+namespace traingraph::cuda {
+
+constexpr int kThreads = 256;
+
+// Blocks of `threads` for `work` items, at least one.
+inline unsigned blocks_for(std::int64_t work, int threads = kThreads) {
+  return static_cast<unsigned>(std::max<std::int64_t>(1, (work + threads - 1) / threads));
+}
+
+// This thread's number in the grid.
+__device__ inline std::int64_t thread_number() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+// Division by a number known beforehand: a multiplication and a shift below 2^31 (Granlund,
+// Montgomery: Division by invariant integers using multiplication; PLDI 1994).
+struct Divider {
+  std::int64_t divisor = 1;
+  std::uint32_t factor = 1;
+  std::uint32_t shift = 0;
+
+  Divider() = default;
+  explicit Divider(std::int64_t d) : divisor(d) {
+    if (d < 1 || d > std::numeric_limits<std::int32_t>::max()) return;
+    while ((std::int64_t{1} << shift) < d) ++shift;
+    const std::uint64_t above = (std::uint64_t{1} << shift) - static_cast<std::uint64_t>(d);
+    factor = static_cast<std::uint32_t>((above << 32) / static_cast<std::uint64_t>(d) + 1);
+  }
+  __device__ std::int64_t divide(std::int64_t n) const {
+    if (((n | divisor) >> 31) != 0) return n / divisor;
+    const auto low = static_cast<std::uint32_t>(n);
+    return (__umulhi(factor, low) + low) >> shift;
+  }
+  // Leaves the quotient in n and returns the remainder.
+  __device__ std::int64_t split(std::int64_t& n) const {
+    const std::int64_t quotient = divide(n);
+    const std::int64_t rest = n - quotient * divisor;
+    n = quotient;
+    return rest;
+  }
+};
+
+// Walks up to eight axes with strides: where the element with this row-major number lies.
+struct Walk {
+  static constexpr int kAxes = 8;
+  int rank = 0;
+  Divider extents[kAxes];
+  std::int64_t strides[kAxes] = {};
+
+  // Appends an inner axis, joined with the one before where both are one run.
+  void add(std::int64_t extent, std::int64_t stride) {
+    if (extent == 1) return;
+    if (rank > 0 && strides[rank - 1] == stride * extent) {
+      extents[rank - 1] = Divider(extents[rank - 1].divisor * extent);
+      strides[rank - 1] = stride;
+      return;
+    }
+    extents[rank] = Divider(extent);
+    strides[rank++] = stride;
+  }
+  __device__ std::int64_t offset(std::int64_t element) const {
+    std::int64_t result = 0;
+    for (int axis = rank - 1; axis > 0; --axis) {
+      result += extents[axis].split(element) * strides[axis];
+    }
+    return rank > 0 ? result + element * strides[0] : 0;
+  }
+};
+
+// The mathematics of the scalar table on a device.
+struct DeviceMath {
+  template <class T>
+  __host__ __device__ static T exp(T x) {
+    return ::exp(x);
+  }
+  template <class T>
+  __host__ __device__ static T log(T x) {
+    return ::log(x);
+  }
+  template <class T>
+  __host__ __device__ static T sqrt(T x) {
+    return ::sqrt(x);
+  }
+  template <class T>
+  __host__ __device__ static T tanh(T x) {
+    return ::tanh(x);
+  }
+  template <class T>
+  __host__ __device__ static T log1p(T x) {
+    return ::log1p(x);
+  }
+  template <class T>
+  __host__ __device__ static T expm1(T x) {
+    return ::expm1(x);
+  }
+  template <class T>
+  __host__ __device__ static T gelu_derivative(T x) {
+    return ir::scalar::gelu_derivative<DeviceMath>(x);
+  }
+};
+
+template <class T>
+__device__ T infinity() {
+  return static_cast<T>(__longlong_as_double(0x7ff0000000000000LL));
+}
+
+// 16 bytes of elements, moved at once.
+template <class T>
+struct alignas(16) Pack {
+  static constexpr int kElements = 16 / static_cast<int>(sizeof(T));
+  T element[kElements];
+};
+
+struct Sum {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+// Like std::max(a, b): a NaN in b does not count.
+struct Largest {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
+};
+
+// Combines one value per thread over groups of `kLanes` neighbouring threads, in a fixed order; all
+// of them receive the result. kLanes is 1, a warp, or a whole block of kThreads.
+template <int kLanes, class T, class F>
+__device__ T combine(T value, F f) {
+  static_assert(kLanes == 1 || kLanes == 32 || kLanes == kThreads);
+  if constexpr (kLanes > 1) {
+    for (int distance = 16; distance > 0; distance /= 2) {
+      value = f(value, __shfl_xor_sync(0xffffffffu, value, distance));
+    }
+  }
+  if constexpr (kLanes == kThreads) {
+    __shared__ T parts[kThreads / 32];
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = parts[0];
+    for (int warp = 1; warp < kThreads / 32; ++warp) value = f(value, parts[warp]);
+  }
+  return value;
+}
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,175 @@
+#include "backends/cuda/executable.h"
+
+#include <algorithm>
+
+#include "backends/cuda/check.h"
+#include "runtime/finite.h"
+
+namespace traingraph::cuda {
+namespace {
+
+// A stream that work is captured from; what a failed capture leaves behind goes with it.
+class CaptureStream {
+ public:
+  CaptureStream() {
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
+  ~CaptureStream() {
+    if (graph_ != nullptr) static_cast<void>(cudaGraphDestroy(graph_));
+    if (capturing_) {
+      cudaGraph_t broken = nullptr;
+      static_cast<void>(cudaStreamEndCapture(stream_, &broken));
+      if (broken != nullptr) static_cast<void>(cudaGraphDestroy(broken));
+      static_cast<void>(cudaGetLastError());
+    }
+    static_cast<void>(cudaStreamDestroy(stream_));
+  }
+  CaptureStream(const CaptureStream&) = delete;
+  CaptureStream& operator=(const CaptureStream&) = delete;
+
+  cudaStream_t begin() {
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
+    capturing_ = true;
+    return stream_;
+  }
+  cudaGraph_t end() {
+    capturing_ = false;
+    check(cudaStreamEndCapture(stream_, &graph_), "cudaStreamEndCapture");
+    return graph_;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaGraph_t graph_ = nullptr;
+  bool capturing_ = false;
+};
+
+// Two points of a stream.
+class Stopwatch {
+ public:
+  Stopwatch() {
+    check(cudaEventCreate(&start_), "cudaEventCreate");
+    check(cudaEventCreate(&stop_), "cudaEventCreate");
+  }
+  ~Stopwatch() {
+    static_cast<void>(cudaEventDestroy(start_));
+    static_cast<void>(cudaEventDestroy(stop_));
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  void start(cudaStream_t stream) { check(cudaEventRecord(start_, stream), "cudaEventRecord"); }
+  void stop(cudaStream_t stream) { check(cudaEventRecord(stop_, stream), "cudaEventRecord"); }
+  double seconds() const {
+    check(cudaEventSynchronize(stop_), "cudaEventSynchronize");
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, start_, stop_), "cudaEventElapsedTime");
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+
+ private:
+  cudaEvent_t start_ = nullptr;
+  cudaEvent_t stop_ = nullptr;
+};
+
+}  // namespace
+
+CudaExecutable::CudaExecutable(Gpu& gpu, std::vector<std::unique_ptr<Kernel>> kernels,
+                               std::size_t addresses)
+    : gpu_(gpu), kernels_(std::move(kernels)), addresses_(addresses) {}
+
+CudaExecutable::~CudaExecutable() {
+  for (Range& range : ranges_) {
+    try {
+      forget(range);
+    } catch (...) {
+      // The process ends, or the device is lost: there is nothing left to give back.
+    }
+  }
+}
+
+std::size_t CudaExecutable::workspace_bytes(ir::NodeId node) const {
+  const auto& kernel = kernels_[static_cast<std::size_t>(node)];
+  return kernel != nullptr ? kernel->workspace_bytes() : 0;
+}
+
+CudaExecutable::Range& CudaExecutable::range(const ir::NodeId* order, std::size_t count) {
+  for (Range& known : ranges_) {
+    if (known.order == order && known.count == count) return known;
+  }
+  return ranges_.emplace_back(Range{order, count, {}});
+}
+
+void CudaExecutable::run(const ir::NodeId* order, std::size_t count, Pointers pointers,
+                         double* seconds) {
+  if (count == 0) return;
+  const Selected selected(gpu_.index());
+  const std::lock_guard lock(gpu_.launching);
+  if (seconds != nullptr) return run_timed(order, count, pointers, seconds);
+  const auto launch = [&] {
+    launch_each(order, count, pointers, gpu_.stream());
+    gpu_.count_launches(static_cast<std::int64_t>(count));
+  };
+  if (count == 1) return launch();
+  Range& known = range(order, count);
+  const bool same =
+      std::equal(known.addresses.begin(), known.addresses.end(), pointers, pointers + addresses_);
+  if (!same) {
+    forget(known);
+    known.addresses.assign(pointers, pointers + addresses_);
+    return launch();
+  }
+  if (known.captured == nullptr) capture(known);
+  check(cudaGraphLaunch(known.captured, gpu_.stream()), "cudaGraphLaunch");
+  gpu_.count_launches(1);
+}
+
+void CudaExecutable::launch_each(const ir::NodeId* order, std::size_t count, Pointers pointers,
+                                 cudaStream_t stream) const {
+  for (std::size_t k = 0; k < count; ++k) {
+    kernels_[static_cast<std::size_t>(order[k])]->launch(pointers, stream);
+  }
+}
+
+void CudaExecutable::capture(Range& range) {
+  CaptureStream stream;
+  launch_each(range.order, range.count, range.addresses.data(), stream.begin());
+  check(cudaGraphInstantiate(&range.captured, stream.end(), 0), "cudaGraphInstantiate");
+  check(cudaGraphUpload(range.captured, gpu_.stream()), "cudaGraphUpload");
+}
+
+void CudaExecutable::forget(Range& range) const {
+  if (range.captured == nullptr) return;
+  const Selected selected(gpu_.index());
+  check(cudaStreamSynchronize(gpu_.stream()), "cudaStreamSynchronize");
+  check(cudaGraphExecDestroy(range.captured), "cudaGraphExecDestroy");
+  range.captured = nullptr;
+}
+
+void CudaExecutable::run_timed(const ir::NodeId* order, std::size_t count, Pointers pointers,
+                               double* seconds) const {
+  Stopwatch watch;
+  for (std::size_t k = 0; k < count; ++k) {
+    watch.start(gpu_.stream());
+    launch_each(order + k, 1, pointers, gpu_.stream());
+    watch.stop(gpu_.stream());
+    seconds[order[k]] = watch.seconds();
+  }
+  gpu_.count_launches(static_cast<std::int64_t>(count));
+}
+
+bool CudaExecutable::all_finite(DataType type, const std::byte* bytes, std::size_t length) const {
+  constexpr std::size_t kChunk = std::size_t{1} << 20;
+  std::vector<std::byte> chunk(std::min(length, kChunk));
+  for (std::size_t done = 0; done < length; done += kChunk) {
+    const std::size_t part = std::min(kChunk, length - done);
+    gpu_.read(chunk.data(), bytes + done, part);
+    const bool finite = type == DataType::kFloat32 ? all_finite_float(chunk.data(), part)
+                                                   : all_finite_double(chunk.data(), part);
+    if (!finite) return false;
+  }
+  return true;
+}
+
+}  // namespace traingraph::cuda

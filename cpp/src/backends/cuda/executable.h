@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backends/cuda/gpu.h"
+#include "backends/cuda/kernel.h"
+
+namespace traingraph::cuda {
+
+// Prepared kernels in an order. A run over the addresses of the run before is captured into a CUDA
+// graph once and from then on is one launch; over other addresses its kernels are launched one by
+// one, and the capture is forgotten.
+class CudaExecutable final : public Executable {
+ public:
+  // Kernels by node number, null for views. `addresses`: length of the table that run() is given.
+  CudaExecutable(Gpu& gpu, std::vector<std::unique_ptr<Kernel>> kernels, std::size_t addresses);
+  ~CudaExecutable() override;
+
+  std::size_t workspace_bytes(ir::NodeId node) const override;
+  void run(const ir::NodeId* order, std::size_t count, Pointers pointers, double* seconds) override;
+  bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const override;
+
+ private:
+  // Part of a schedule: which nodes, over which addresses, and the capture of both.
+  struct Range {
+    const ir::NodeId* order;
+    std::size_t count;
+    std::vector<std::byte*> addresses;
+    cudaGraphExec_t captured = nullptr;
+  };
+
+  Range& range(const ir::NodeId* order, std::size_t count);
+  void launch_each(const ir::NodeId* order, std::size_t count, Pointers pointers,
+                   cudaStream_t stream) const;
+  void capture(Range& range);
+  void forget(Range& range) const;
+  void run_timed(const ir::NodeId* order, std::size_t count, Pointers pointers,
+                 double* seconds) const;
+
+  Gpu& gpu_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::size_t addresses_;
+  std::vector<Range> ranges_;  // few: the phases and the step
+};
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "backends/cuda/context.h"
+#include "runtime/backend.h"
+
+// One GPU: its memory, the one stream that everything is ordered on, and the copies to and from the
+// host. Used by any thread.
+namespace traingraph::cuda {
+
+// Makes a device the calling thread's, and gives back the one before.
+class Selected {
+ public:
+  explicit Selected(int device);
+  ~Selected();
+  Selected(const Selected&) = delete;
+  Selected& operator=(const Selected&) = delete;
+
+ private:
+  int before_ = 0;
+  int device_;
+};
+
+class Gpu {
+ public:
+  explicit Gpu(int index);
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  int index() const { return index_; }
+  const std::string& name() const { return name_; }
+  cudaStream_t stream() const { return stream_; }
+  // Library handles, made at the first call. Kernels that use them run under `launching`.
+  const Context& context();
+
+  // Zeroed. Blocks are kept for the next request of their size; everything that used one stands
+  // before everything that will, on the one stream.
+  std::shared_ptr<std::byte> allocate(std::size_t bytes);
+  void write(std::byte* to, const void* from, std::size_t bytes);
+  void read(void* to, const std::byte* from, std::size_t bytes);
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes);
+  void clear(std::byte* at, std::size_t bytes);
+  void finish();
+
+  DeviceCounters counters() const;
+  void count_launches(std::int64_t count);
+
+  // Held while kernels are enqueued or captured: library handles serve one thread at a time.
+  std::mutex launching;
+
+ private:
+  // A piece of pinned host memory, free again when its event is done.
+  struct Piece {
+    std::byte* bytes = nullptr;
+    cudaEvent_t copied = nullptr;
+  };
+  static constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
+  static constexpr int kPieces = 8;
+
+  void start();
+  void* take_block(std::size_t bytes, std::size_t asked);
+  void give_back(void* memory, std::size_t bytes, std::size_t asked);
+  void free_unused_blocks();
+  [[noreturn]] void out_of_memory(std::size_t bytes) const;
+
+  const int index_;
+  std::string name_;
+  cudaStream_t stream_ = nullptr;
+
+  std::once_flag started_;
+  std::mutex context_mutex_;
+  std::unique_ptr<Context> context_;
+
+  mutable std::mutex mutex_;                  // guards what follows
+  std::multimap<std::size_t, void*> unused_;  // blocks by size
+  DeviceCounters counters_;
+
+  std::mutex in_mutex_;  // guards the ring
+  Piece ring_[kPieces];
+  int next_piece_ = 0;
+  std::mutex out_mutex_;  // guards the piece for results
+  std::byte* out_ = nullptr;
+};
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,327 @@
+// Ops that pick elements by index or by condition. Several values for one element meet in row-major
+// order, as in a loop: one thread owns what they meet at, and nothing is added atomically.
+#include "backends/cuda/broadcast.h"
+#include "backends/cuda/node_kernel.h"
+
+namespace traingraph::cuda {
+namespace {
+
+// Indices of either integer type.
+struct Indices {
+  const std::byte* data;
+  bool wide;
+
+  __device__ std::int64_t operator[](std::int64_t at) const {
+    return wide ? reinterpret_cast<const std::int64_t*>(data)[at]
+                : reinterpret_cast<const std::int32_t*>(data)[at];
+  }
+};
+
+// A tensor `whole` (O, D, I) around one axis, and what indices pick from it: (o, k, i) with k below
+// `picks`, of which (o, i) may cover less than the tensor's.
+struct Plan {
+  bool slices = false;  // one index per k, else one per picked element
+  std::int64_t depth = 1, picks = 1;
+  std::int64_t columns = 1;  // of the picked elements: their (o, i)
+  std::int64_t whole_count = 1, picked_count = 1;
+  std::int64_t whole_step = 1, picked_step = 1;  // along the axis
+  // From a column's number to where it starts in the tensor and among the picked elements.
+  Walk whole_column, picked_column;
+  // From a picked element's number to its column's start in the tensor, and its k.
+  Walk element_column;
+  Divider by_step, by_picks;
+
+  Plan(const Shape& whole, const Shape& picked, const Shape& indices, int axis) {
+    const auto at = static_cast<std::size_t>(axis);
+    const Shape whole_steps = ir::dense_strides(whole), picked_steps = ir::dense_strides(picked);
+    slices = indices.size() == 1;
+    depth = whole[at];
+    picks = picked[at];
+    whole_step = whole_steps[at];
+    picked_step = picked_steps[at];
+    by_step = Divider(picked_step);
+    by_picks = Divider(picks);
+    for (std::size_t k = 0; k < whole.size(); ++k) {
+      whole_count *= whole[k];
+      picked_count *= picked[k];
+      element_column.add(picked[k], k == at ? 0 : whole_steps[k]);
+      if (k == at) continue;
+      columns *= picked[k];
+      whole_column.add(picked[k], whole_steps[k]);
+      picked_column.add(picked[k], picked_steps[k]);
+    }
+  }
+
+  // Where the tensor's element is that indices pick at a picked element.
+  __device__ std::int64_t source_of(std::int64_t element, const Indices& indices) const {
+    std::int64_t at = element;
+    if (slices) {
+      std::int64_t above = by_step.divide(element);
+      at = by_picks.split(above);
+    }
+    return element_column.offset(element) + indices[at] * whole_step;
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    pick(const __grid_constant__ Plan plan, Indices indices, const T* tensor, T* y) {
+  const std::int64_t element = thread_number();
+  if (element < plan.picked_count) y[element] = tensor[plan.source_of(element, indices)];
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) copy(std::int64_t count, const T* from, T* to) {
+  const std::int64_t element = thread_number();
+  if (element < count) to[element] = from[element];
+}
+
+// Indices of elements: a thread owns a column (o, i) of the tensor and walks along its indices.
+// f(offset in the tensor, picked element).
+template <class F>
+__device__ void along_column(const Plan& plan, const Indices& indices, F&& f) {
+  const std::int64_t column = thread_number();
+  if (column >= plan.columns) return;
+  const std::int64_t start = plan.whole_column.offset(column);
+  const std::int64_t from = plan.picked_column.offset(column);
+  for (std::int64_t k = 0; k < plan.picks; ++k) {
+    const std::int64_t element = from + k * plan.picked_step;
+    f(start + indices[element] * plan.whole_step, element);
+  }
+}
+
+// Indices of slices: a block owns slice blockIdx.x of the tensor, a thread one column of it. The
+// block searches the indices together, kThreads at a time; f(k) for each k that names this slice,
+// in order.
+template <class F>
+__device__ void along_slice(const Plan& plan, const Indices& indices, F&& f) {
+  __shared__ std::int64_t found[kThreads];
+  __shared__ int counts[kThreads / 32];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  for (std::int64_t first = 0; first < plan.picks; first += kThreads) {
+    const std::int64_t k = first + threadIdx.x;
+    const bool mine = k < plan.picks && indices[k] == static_cast<std::int64_t>(blockIdx.x);
+    const unsigned votes = __ballot_sync(0xffffffffu, mine);
+    __syncthreads();
+    if (lane == 0) counts[warp] = __popc(votes);
+    __syncthreads();
+    int before = __popc(votes & ((1u << lane) - 1)), all = 0;
+    for (int w = 0; w < kThreads / 32; ++w) {
+      if (w < warp) before += counts[w];
+      all += counts[w];
+    }
+    if (mine) found[before] = k;
+    __syncthreads();
+    for (int m = 0; m < all; ++m) f(found[m]);
+  }
+}
+
+// values, indices of elements, over the tensor's copy in y.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    scatter_elements(const __grid_constant__ Plan plan, Indices indices, bool adds, const T* values,
+                     T* y) {
+  along_column(plan, indices, [&](std::int64_t offset, std::int64_t element) {
+    y[offset] = adds ? y[offset] + values[element] : values[element];
+  });
+}
+
+// values, indices of slices, tensor → y. Grid: (slices of the tensor, columns / kThreads).
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    scatter_slices(const __grid_constant__ Plan plan, Indices indices, bool adds, const T* values,
+                   const T* tensor, T* y) {
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
+  const bool there = column < plan.columns;
+  const std::int64_t at =
+      there ? plan.whole_column.offset(column) + blockIdx.x * plan.whole_step : 0;
+  const std::int64_t from = there ? plan.picked_column.offset(column) : 0;
+  T value = there ? tensor[at] : T(0);
+  along_slice(plan, indices, [&](std::int64_t k) {
+    const T next = there ? values[from + k * plan.picked_step] : T(0);
+    value = adds ? value + next : next;
+  });
+  if (there) y[at] = value;
+}
+
+__global__ void __launch_bounds__(kThreads) no_writers(std::int64_t count, std::int64_t* writers) {
+  const std::int64_t element = thread_number();
+  if (element < count) writers[element] = -1;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    writers_of_elements(const __grid_constant__ Plan plan, Indices indices, std::int64_t* writers) {
+  along_column(plan, indices,
+               [&](std::int64_t offset, std::int64_t element) { writers[offset] = element; });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    writers_of_slices(const __grid_constant__ Plan plan, Indices indices, std::int64_t* writers) {
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
+  std::int64_t last = -1;
+  along_slice(plan, indices, [&](std::int64_t k) { last = k; });
+  if (column >= plan.columns) return;
+  writers[plan.whole_column.offset(column) + blockIdx.x * plan.whole_step] =
+      last < 0 ? -1 : plan.picked_column.offset(column) + last * plan.picked_step;
+}
+
+// dy and who wrote each element → dtensor, overwritten.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    unwritten(std::int64_t count, const std::int64_t* writers, const T* dy, T* dtensor) {
+  const std::int64_t element = thread_number();
+  if (element < count) dtensor[element] = writers[element] < 0 ? dy[element] : T(0);
+}
+
+// … → dvalues, overwritten.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    written(const __grid_constant__ Plan plan, Indices indices, const std::int64_t* writers,
+            const T* dy, T* dvalues) {
+  const std::int64_t element = thread_number();
+  if (element >= plan.picked_count) return;
+  const std::int64_t offset = plan.source_of(element, indices);
+  dvalues[element] = writers[offset] == element ? dy[offset] : T(0);
+}
+
+template <class T>
+class Indexing final : public NodeKernel {
+ public:
+  Indexing(const ir::Graph& graph, const ir::Node& node, const Context&)
+      : NodeKernel(graph, node),
+        op_(node.op),
+        wide_(graph.type(node.inputs[1]).data_type == DataType::kInt64),
+        plan_(whole(graph, node), picked(graph, node), graph.type(node.inputs[1]).shape,
+              axis(node)) {
+    if (op_ == ir::Op::scatter) adds_ = std::get<ir::ScatterAttributes>(node.attributes).adds;
+  }
+
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    const Indices indices{in<std::byte>(pointers, 1), wide_};
+    if (op_ == ir::Op::gather) gather(pointers, indices, stream);
+    if (op_ == ir::Op::scatter) scatter(pointers, indices, stream);
+    if (op_ == ir::Op::scatter_gradient) scatter_gradient(pointers, indices, stream);
+    check_launch(ir::name(op_));
+  }
+
+ private:
+  static int axis(const ir::Node& node) {
+    if (node.op == ir::Op::scatter) return std::get<ir::ScatterAttributes>(node.attributes).axis;
+    return std::get<ir::AxisAttributes>(node.attributes).axis;
+  }
+  static const Shape& whole(const ir::Graph& graph, const ir::Node& node) {
+    return graph.type(node.op == ir::Op::scatter ? node.outputs[0] : node.inputs[0]).shape;
+  }
+  static const Shape& picked(const ir::Graph& graph, const ir::Node& node) {
+    return graph.type(node.op == ir::Op::scatter ? node.inputs[0] : node.outputs[0]).shape;
+  }
+
+  // One block per slice of the tensor and kThreads columns.
+  dim3 slice_blocks() const {
+    return dim3(static_cast<unsigned>(plan_.depth), blocks_for(plan_.columns));
+  }
+
+  void gather(Pointers pointers, const Indices& indices, cudaStream_t stream) const {
+    if (plan_.picked_count == 0) return;
+    pick<T><<<blocks_for(plan_.picked_count), kThreads, 0, stream>>>(
+        plan_, indices, in<T>(pointers, 0), out<T>(pointers, 0));
+  }
+
+  void scatter(Pointers pointers, const Indices& indices, cudaStream_t stream) const {
+    const T* const values = in<T>(pointers, 0);
+    const T* const tensor = in<T>(pointers, 2);
+    T* const y = out<T>(pointers, 0);
+    if (plan_.whole_count == 0) return;
+    if (plan_.slices) {
+      scatter_slices<T>
+          <<<slice_blocks(), kThreads, 0, stream>>>(plan_, indices, adds_, values, tensor, y);
+      return;
+    }
+    copy<T><<<blocks_for(plan_.whole_count), kThreads, 0, stream>>>(plan_.whole_count, tensor, y);
+    scatter_elements<T>
+        <<<blocks_for(plan_.columns), kThreads, 0, stream>>>(plan_, indices, adds_, values, y);
+  }
+
+  void scatter_gradient(Pointers pointers, const Indices& indices, cudaStream_t stream) const {
+    const T* const dy = in<T>(pointers, 0);
+    auto* const writers = out<std::int64_t>(pointers, 2);
+    if (plan_.whole_count == 0) return;
+    const unsigned blocks = blocks_for(plan_.whole_count);
+    if (plan_.slices) {
+      writers_of_slices<<<slice_blocks(), kThreads, 0, stream>>>(plan_, indices, writers);
+    } else {
+      no_writers<<<blocks, kThreads, 0, stream>>>(plan_.whole_count, writers);
+      writers_of_elements<<<blocks_for(plan_.columns), kThreads, 0, stream>>>(plan_, indices,
+                                                                             writers);
+    }
+    unwritten<T><<<blocks, kThreads, 0, stream>>>(plan_.whole_count, writers, dy,
+                                                  out<T>(pointers, 1));
+    if (plan_.picked_count == 0) return;
+    written<T><<<blocks_for(plan_.picked_count), kThreads, 0, stream>>>(
+        plan_, indices, writers, dy, out<T>(pointers, 0));
+  }
+
+  ir::Op op_;
+  bool wide_;
+  bool adds_ = false;
+  Plan plan_;
+};
+
+// condition (one byte per element), x, y → y, each stretched to the result's shape. Only the source
+// that is taken is read.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    take(std::int64_t count, const __grid_constant__ Broadcast<3> broadcast,
+         const std::uint8_t* condition, const T* x, const T* y, T* result) {
+  const std::int64_t element = thread_number();
+  if (element >= count) return;
+  const bool first = condition[broadcast.offset(0, element)] != 0;
+  result[element] = first ? x[broadcast.offset(1, element)] : y[broadcast.offset(2, element)];
+}
+
+template <class T>
+class Select final : public NodeKernel {
+ public:
+  Select(const ir::Graph& graph, const ir::Node& node, const Context&)
+      : NodeKernel(graph, node), count_(graph.type(node.outputs[0]).elements()) {
+    std::vector<Shape> sources;
+    for (ir::ValueId id : node.inputs) sources.push_back(graph.type(id).shape);
+    broadcast_ = Broadcast<3>(graph.type(node.outputs[0]).shape, sources, 1);
+  }
+
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    if (count_ == 0) return;
+    take<T><<<blocks_for(count_), kThreads, 0, stream>>>(
+        count_, broadcast_, in<std::uint8_t>(pointers, 0), in<T>(pointers, 1), in<T>(pointers, 2),
+        out<T>(pointers, 0));
+    check_launch("select");
+  }
+
+ private:
+  std::int64_t count_;
+  Broadcast<3> broadcast_;
+};
+
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  const DataType indices = graph.type(node.inputs[1]).data_type;
+  if (indices != DataType::kInt32 && indices != DataType::kInt64) {
+    return Support::no(std::string("indices of data type ") + name(indices));
+  }
+  const ir::ValueId column = node.op == ir::Op::scatter ? node.inputs[0] : node.outputs[0];
+  if (graph.type(column).elements() / kThreads > 65535 &&
+      graph.type(node.inputs[1]).rank() == 1 && node.op != ir::Op::gather) {
+    return Support::no("slices of more than 2^24 elements");
+  }
+  return supports_floating(graph, node);
+}
+
+}  // namespace
+
+std::vector<KernelEntry> indexing_entries() {
+  return {{ir::Op::gather, supports, make_floating<Indexing>, nullptr, nullptr},
+          {ir::Op::scatter, supports, make_floating<Indexing>, nullptr, nullptr},
+          {ir::Op::scatter_gradient, supports, make_floating<Indexing>, nullptr, nullptr},
+          {ir::Op::select, supports_floating, make_floating<Select>, nullptr, nullptr}};
+}
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "ir/graph.h"
+#include "runtime/kernel.h"
+
+// Kernels of the CUDA backend: addresses are device addresses, and work is enqueued on a stream.
+namespace traingraph::cuda {
+
+// What kernels need of the device they are made for: library handles are made once per device.
+struct Context;  // context.h
+
+// One op prepared for fixed shapes and layouts. launch() only enqueues on the stream: no
+// allocation, no synchronisation, so that it can be captured into a CUDA graph. Every address is
+// aligned to 16 bytes or more.
+class Kernel {
+ public:
+  virtual ~Kernel();
+  // Scratch that must be there while it runs; known before.
+  virtual std::size_t workspace_bytes() const { return 0; }
+  virtual void launch(traingraph::Pointers pointers, cudaStream_t stream) const = 0;
+};
+
+// One line of the table: how one op is supported, laid out and prepared.
+struct KernelEntry {
+  ir::Op op;
+  Support (*supports)(const ir::Graph&, const ir::Node&);
+  std::unique_ptr<Kernel> (*make)(const ir::Graph&, const ir::Node&, const Context&);
+  // null: plain layouts only
+  LayoutChoice (*layouts)(const ir::Graph&, const ir::Node&) = nullptr;
+  // null: takes no epilogue
+  bool (*fuses)(const ir::Graph&, const ir::Node&, const ir::ScalarList&,
+                const std::vector<ir::ValueId>&) = nullptr;
+};
+
+// Every op's kernels, tried in order.
+const std::vector<KernelEntry>& table();
+
+}  // namespace traingraph::cuda

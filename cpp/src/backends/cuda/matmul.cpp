@@ -1,0 +1,242 @@
+// Matrix products through cuBLASLt: exact float32 unless the context allows TF32. The algorithm is
+// the heuristic's first, so every process takes the same one; its workspace is in the memory plan.
+#include <algorithm>
+#include <cstdint>
+
+#include "backends/cuda/check.h"
+#include "backends/cuda/node_kernel.h"
+
+namespace traingraph::cuda {
+namespace {
+
+constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
+
+void check(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    fail_call(call, static_cast<int>(status), cublasLtGetStatusString(status));
+  }
+}
+
+// A run of matrices that lie at equal distances: how many, and how far apart in matrices.
+struct Axis {
+  std::int64_t extent, a, b;
+};
+
+// y (…, M, N) = alpha op(a) op(b) as one product per matrix of `outer` axes, each over the batch.
+struct Problem {
+  std::int64_t rows, columns, inner;
+  bool transpose_a, transpose_b;
+  Axis batch{1, 0, 0};
+  std::vector<Axis> outer;
+};
+
+// Leading axes of y, outermost first, joined where both operands run on.
+std::vector<Axis> leading_axes(const Shape& a, const Shape& b, const Shape& y) {
+  auto distances = [&](const Shape& shape) {
+    std::vector<std::int64_t> result(y.size() - 2, 0);
+    std::int64_t step = 1;
+    for (std::size_t k = 2; k < shape.size(); ++k) {
+      const std::int64_t extent = shape[shape.size() - 1 - k];
+      if (extent > 1) result[y.size() - 1 - k] = step;
+      step *= extent;
+    }
+    return result;
+  };
+  const std::vector<std::int64_t> from_a = distances(a), from_b = distances(b);
+  std::vector<Axis> axes;
+  for (std::size_t k = 0; k + 2 < y.size(); ++k) {
+    if (y[k] == 1) continue;
+    const Axis axis{y[k], from_a[k], from_b[k]};
+    const bool joins = !axes.empty() && axes.back().a == axis.a * axis.extent &&
+                       axes.back().b == axis.b * axis.extent;
+    if (joins) {
+      axes.back() = {axes.back().extent * axis.extent, axis.a, axis.b};
+    } else {
+      axes.push_back(axis);
+    }
+  }
+  return axes;
+}
+
+Problem problem_of(const Shape& a, const Shape& b, const Shape& y,
+                   const ir::MatmulAttributes& attributes) {
+  Problem p{};
+  p.rows = y[y.size() - 2];
+  p.columns = y[y.size() - 1];
+  p.inner = attributes.transpose_a ? a[a.size() - 2] : a[a.size() - 1];
+  p.transpose_a = attributes.transpose_a;
+  p.transpose_b = attributes.transpose_b;
+  p.batch = {1, 0, 0};
+  p.outer = leading_axes(a, b, y);
+  if (!p.outer.empty()) {
+    p.batch = p.outer.back();
+    p.outer.pop_back();
+  }
+  // One matrix b for all: the matrices a are the rows of one.
+  if (p.batch.a == 1 && p.batch.b == 0 && !p.transpose_a && p.outer.empty()) {
+    p.rows *= p.batch.extent;
+    p.batch = {1, 0, 0};
+  }
+  return p;
+}
+
+class Matmul final : public NodeKernel {
+ public:
+  Matmul(const ir::Graph& graph, const ir::Node& node, const Context& context)
+      : NodeKernel(graph, node), blas_(context.blas) {
+    const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
+    problem_ = problem_of(graph.type(node.inputs[0]).shape, graph.type(node.inputs[1]).shape,
+                          graph.type(node.outputs[0]).shape, attributes);
+    wide_ = graph.type(node.outputs[0]).data_type == DataType::kFloat64;
+    bytes_ = wide_ ? 8 : 4;
+    result_bytes_ = static_cast<std::size_t>(graph.type(node.outputs[0]).elements()) * bytes_;
+    alpha_ = attributes.alpha;
+    narrow_alpha_ = static_cast<float>(alpha_);
+    if (result_bytes_ > 0 && problem_.inner > 0) prepare(context);
+  }
+
+  std::size_t workspace_bytes() const override { return workspace_bytes_; }
+
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    if (result_bytes_ == 0) return;
+    auto* const y = out<std::byte>(pointers, 0);
+    if (problem_.inner == 0) {
+      cuda::check(cudaMemsetAsync(y, 0, result_bytes_, stream), "cudaMemsetAsync");
+      return;
+    }
+    std::int64_t products = 1;
+    for (const Axis& axis : problem_.outer) products *= axis.extent;
+    for (std::int64_t k = 0; k < products; ++k) {
+      std::int64_t a = 0, b = 0, rest = k;
+      for (std::size_t at = problem_.outer.size(); at-- > 0;) {
+        const Axis& axis = problem_.outer[at];
+        a += rest % axis.extent * axis.a;
+        b += rest % axis.extent * axis.b;
+        rest /= axis.extent;
+      }
+      multiply(in<std::byte>(pointers, 0) + a * problem_.rows * problem_.inner * bytes_,
+               in<std::byte>(pointers, 1) + b * problem_.inner * problem_.columns * bytes_,
+               y + k * problem_.batch.extent * problem_.rows * problem_.columns * bytes_,
+               workspace_bytes_ > 0 ? workspace<void>(pointers) : nullptr, stream);
+    }
+  }
+
+ private:
+  // cuBLASLt counts columns first, so it sees every matrix transposed: yᵀ = op(b)ᵀ op(a)ᵀ.
+  void prepare(const Context& context) {
+    const cudaDataType_t type = wide_ ? CUDA_R_64F : CUDA_R_32F;
+    const cublasComputeType_t narrow =
+        context.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    check(cublasLtMatmulDescInit(&operation_, wide_ ? CUBLAS_COMPUTE_64F : narrow, type),
+          "cublasLtMatmulDescInit");
+    const cublasOperation_t left = problem_.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t right = problem_.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    set(CUBLASLT_MATMUL_DESC_TRANSA, left);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, right);
+    const std::int64_t m = problem_.columns, n = problem_.rows, k = problem_.inner;
+    describe(b_, type, problem_.transpose_b ? k : m, problem_.transpose_b ? m : k,
+             problem_.batch.b);
+    describe(a_, type, problem_.transpose_a ? n : k, problem_.transpose_a ? k : n,
+             problem_.batch.a);
+    describe(y_, type, m, n, 1);
+    cublasLtMatmulPreferenceOpaque_t preference;
+    check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
+    auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      check(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value),
+            "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(problem_.inner * m));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(problem_.inner * n));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(m * n));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(m * n));
+    cublasLtMatmulHeuristicResult_t found{};
+    int count = 0;
+    check(cublasLtMatmulAlgoGetHeuristic(blas_, &operation_, &b_, &a_, &y_, &y_, &preference, 1,
+                                         &found, &count),
+          "cublasLtMatmulAlgoGetHeuristic");
+    if (count < 1) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
+    algorithm_ = found.algo;
+    workspace_bytes_ = found.workspaceSize;
+  }
+
+  // What every matrix's address is a multiple of; operands themselves lie at multiples of 16.
+  std::uint32_t alignment(std::int64_t matrix) const {
+    if (problem_.outer.empty()) return 16;
+    const std::int64_t bytes = matrix * bytes_;
+    return static_cast<std::uint32_t>(std::min<std::int64_t>(16, bytes & -bytes));
+  }
+
+  template <class V>
+  void set(cublasLtMatmulDescAttributes_t attribute, V value) {
+    check(cublasLtMatmulDescSetAttribute(&operation_, attribute, &value, sizeof value),
+          "cublasLtMatmulDescSetAttribute");
+  }
+
+  // `step` is the distance of two matrices of the batch, in matrices.
+  void describe(cublasLtMatrixLayoutOpaque_t& layout, cudaDataType_t type, std::int64_t rows,
+                std::int64_t columns, std::int64_t step) const {
+    check(cublasLtMatrixLayoutInit(&layout, type, static_cast<std::uint64_t>(rows),
+                                   static_cast<std::uint64_t>(columns), rows),
+          "cublasLtMatrixLayoutInit");
+    auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, auto value) {
+      check(cublasLtMatrixLayoutSetAttribute(&layout, attribute, &value, sizeof value),
+            "cublasLtMatrixLayoutSetAttribute");
+    };
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(problem_.batch.extent));
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, std::int64_t{step * rows * columns});
+  }
+
+  void multiply(const std::byte* a, const std::byte* b, std::byte* y, void* workspace,
+                cudaStream_t stream) const {
+    const double zero = 0;
+    const float narrow_zero = 0;
+    const void* const alpha = wide_ ? static_cast<const void*>(&alpha_) : &narrow_alpha_;
+    const void* const beta = wide_ ? static_cast<const void*>(&zero) : &narrow_zero;
+    check(cublasLtMatmul(blas_, &operation_, alpha, b, &b_, a, &a_, beta, y, &y_, y, &y_,
+                         &algorithm_, workspace, workspace_bytes_, stream),
+          "cublasLtMatmul");
+  }
+
+  cublasLtHandle_t blas_;
+  Problem problem_{};
+  bool wide_ = false;
+  std::int64_t bytes_ = 4;
+  std::size_t result_bytes_ = 0, workspace_bytes_ = 0;
+  double alpha_ = 1;
+  float narrow_alpha_ = 1;
+  // cuBLASLt takes its own opaque structs by pointers that are not const.
+  mutable cublasLtMatmulDescOpaque_t operation_{};
+  mutable cublasLtMatrixLayoutOpaque_t a_{}, b_{}, y_{};
+  cublasLtMatmulAlgo_t algorithm_{};
+};
+
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  if (!std::get<ir::MatmulAttributes>(node.attributes).epilogue.empty()) {
+    return Support::no("an epilogue");
+  }
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  for (const auto* operands : {&node.inputs, &node.outputs}) {
+    for (ir::ValueId id : *operands) {
+      const Shape& shape = graph.type(id).shape;
+      for (std::int64_t extent : shape) {
+        if (extent >= kMost) return Support::no("an extent of 2^31 or more");
+      }
+    }
+  }
+  return supports_floating(graph, node);
+}
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  return std::make_unique<Matmul>(graph, node, context);
+}
+
+}  // namespace
+
+std::vector<KernelEntry> matmul_entries() {
+  return {{ir::Op::matmul, supports, make, nullptr, nullptr}};
+}
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/context.h"
+#include "backends/cuda/kernel.h"
+
+namespace traingraph::cuda {
+
+// What most kernels keep of their node: which addresses are its operands and its workspace.
+class NodeKernel : public Kernel {
+ public:
+  NodeKernel(const ir::Graph& graph, const ir::Node& node)
+      : inputs_(node.inputs),
+        outputs_(node.outputs),
+        workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())) {}
+
+ protected:
+  template <class T>
+  const T* in(Pointers pointers, std::size_t i) const {
+    return reinterpret_cast<const T*>(pointers[inputs_[i]]);
+  }
+  template <class T>
+  T* out(Pointers pointers, std::size_t i) const {
+    return reinterpret_cast<T*>(pointers[outputs_[i]]);
+  }
+  template <class T>
+  T* workspace(Pointers pointers) const {
+    return reinterpret_cast<T*>(pointers[workspace_]);
+  }
+
+  std::vector<ir::ValueId> inputs_, outputs_;
+  std::size_t workspace_;
+};
+
+// The floating-point type a node computes in; kInvalid when its operands disagree or have none.
+DataType compute_type(const ir::Graph& graph, const ir::Node& node);
+
+// Operands of one of float32 and float64, and of at most eight axes.
+Support supports_floating(const ir::Graph& graph, const ir::Node& node);
+
+// K<float> or K<double>, as the operands are.
+template <template <class> class K>
+std::unique_ptr<Kernel> make_floating(const ir::Graph& graph, const ir::Node& node,
+                                      const Context& context) {
+  if (compute_type(graph, node) == DataType::kFloat64) {
+    return std::make_unique<K<double>>(graph, node, context);
+  }
+  return std::make_unique<K<float>>(graph, node, context);
+}
+
+// The lines of the table, one function per family.
+std::vector<KernelEntry> frequent_entries();
+std::vector<KernelEntry> elementwise_entries();
+std::vector<KernelEntry> reduce_entries();
+std::vector<KernelEntry> matmul_entries();
+std::vector<KernelEntry> cudnn_entries();
+std::vector<KernelEntry> convolution_entries();
+std::vector<KernelEntry> batch_norm_entries();
+std::vector<KernelEntry> pooling_entries();
+std::vector<KernelEntry> softmax_entries();
+std::vector<KernelEntry> cross_entropy_entries();
+std::vector<KernelEntry> data_movement_entries();
+std::vector<KernelEntry> indexing_entries();
+std::vector<KernelEntry> dropout_entries();
+std::vector<KernelEntry> reorder_entries();
+
+}  // namespace traingraph::cuda

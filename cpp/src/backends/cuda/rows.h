@@ -1,0 +1,59 @@
+#pragma once
+
+#include <type_traits>
+
+#include "backends/cuda/device.h"
+#include <traingraph/types.h>
+
+// Rows along one axis of a dense tensor, each for a thread, a warp or a block. For .cu files only.
+namespace traingraph::cuda {
+
+// One thread's share of a row: elements lane, lane + lanes, … Element k of row (o, i) lies at
+// first + k * inner.
+struct Row {
+  bool there;
+  int lane;
+  std::int64_t number, first;
+};
+
+struct Rows {
+  std::int64_t outer = 1, extent = 1, inner = 1;
+  Divider by_inner;
+
+  Rows(const Shape& shape, int axis) : extent(shape[static_cast<std::size_t>(axis)]) {
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      if (k < static_cast<std::size_t>(axis)) outer *= shape[k];
+      if (k > static_cast<std::size_t>(axis)) inner *= shape[k];
+    }
+    by_inner = Divider(inner);
+  }
+  std::int64_t count() const { return outer * inner; }
+  // Threads per row: one where neighbouring rows lie beside each other, else as the extent asks.
+  int lanes() const {
+    if (inner >= 16 || extent <= 4) return 1;
+    return extent <= 4096 || count() >= 4096 ? 32 : kThreads;
+  }
+  // Rows are numbered (o, i).
+  template <int kLanes>
+  __device__ Row mine() const {
+    const std::int64_t number = thread_number() / kLanes;
+    std::int64_t o = number;
+    const std::int64_t i = by_inner.split(o);
+    return {number < outer * inner, static_cast<int>(threadIdx.x) % kLanes, number,
+            o * extent * inner + i};
+  }
+};
+
+// Calls f with the number of lanes as a constant.
+template <class F>
+void with_lanes(int lanes, F&& f) {
+  if (lanes == 1) {
+    f(std::integral_constant<int, 1>());
+  } else if (lanes == 32) {
+    f(std::integral_constant<int, 32>());
+  } else {
+    f(std::integral_constant<int, kThreads>());
+  }
+}
+
+}  // namespace traingraph::cuda

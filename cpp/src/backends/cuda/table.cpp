@@ -1,0 +1,60 @@
+// The table of kernels: what libraries do best comes before own loops for the same op.
+#include "backends/cuda/node_kernel.h"
+
+namespace traingraph::cuda {
+
+DataType compute_type(const ir::Graph& graph, const ir::Node& node) {
+  DataType found = DataType::kInvalid;
+  for (const auto* operands : {&node.inputs, &node.outputs}) {
+    for (ir::ValueId id : *operands) {
+      const DataType type = graph.type(id).data_type;
+      if (!is_floating_point(type)) continue;
+      if (found != DataType::kInvalid && found != type) return DataType::kInvalid;
+      found = type;
+    }
+  }
+  return found;
+}
+
+Support supports_floating(const ir::Graph& graph, const ir::Node& node) {
+  const DataType type = compute_type(graph, node);
+  if (type == DataType::kInvalid) return Support::no("operands of different data types");
+  if (type != DataType::kFloat32 && type != DataType::kFloat64) {
+    return Support::no(std::string("data type ") + name(type) + " (cuda has float32 and float64)");
+  }
+  for (ir::ValueId id : node.inputs) {
+    if (graph.type(id).rank() > 8) return Support::no("more than 8 axes");
+  }
+  return {};
+}
+
+namespace {
+
+// A reshape is a view: the planner gives it its source's bytes, and this never runs.
+class Reshape final : public Kernel {
+ public:
+  void launch(Pointers, cudaStream_t) const override {}
+};
+
+std::unique_ptr<Kernel> make_reshape(const ir::Graph&, const ir::Node&, const Context&) {
+  return std::make_unique<Reshape>();
+}
+
+}  // namespace
+
+const std::vector<KernelEntry>& table() {
+  static const std::vector<KernelEntry> entries = [] {
+    std::vector<KernelEntry> all;
+    for (auto family : {reorder_entries, frequent_entries, elementwise_entries, reduce_entries, matmul_entries,
+                        cudnn_entries, convolution_entries, batch_norm_entries, pooling_entries,
+                        softmax_entries, cross_entropy_entries, data_movement_entries,
+                        indexing_entries, dropout_entries}) {
+      for (const KernelEntry& entry : family()) all.push_back(entry);
+    }
+    all.push_back({ir::Op::reshape, supports_floating, make_reshape, nullptr, nullptr});
+    return all;
+  }();
+  return entries;
+}
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,54 @@
+#pragma once
+
+#include "backends/cuda/device.h"
+#include "ir/attributes.h"
+
+// A window that moves over the last two axes of x (planes, H, W) and gives y (planes, P, Q). For
+// .cu files only.
+namespace traingraph::cuda {
+
+// One axis of it. Divisions by the stride are of small numbers.
+struct WindowAxis {
+  int source, positions, kernel, stride, dilation, padding;
+
+  WindowAxis() = default;
+  WindowAxis(const ir::Window& w, int axis, std::int64_t source_extent, std::int64_t positions_in)
+      : source(static_cast<int>(source_extent)),
+        positions(static_cast<int>(positions_in)),
+        kernel(static_cast<int>(w.kernel[axis])),
+        stride(static_cast<int>(w.stride[axis])),
+        dilation(static_cast<int>(w.dilation[axis])),
+        padding(static_cast<int>(w.padding_before[axis])) {}
+
+  // The source under a tap at a position; -1 in the padding.
+  __device__ int under(int position, int tap) const {
+    const int at = position * stride + tap * dilation - padding;
+    return at < source ? (at < 0 ? -1 : at) : -1;
+  }
+  // The position whose tap meets this source element; -1 when there is none.
+  __device__ int position_of(int at, int tap) const {
+    const int from = at + padding - tap * dilation;
+    if (from < 0 || from % stride != 0) return -1;
+    const int position = from / stride;
+    return position < positions ? position : -1;
+  }
+  // Taps over the source at a position.
+  __device__ int taps_inside(int position) const {
+    int inside = 0;
+    for (int tap = 0; tap < kernel; ++tap) inside += under(position, tap) >= 0 ? 1 : 0;
+    return inside;
+  }
+};
+
+// Extents that do not fit this arithmetic are refused.
+inline bool window_fits(const ir::Window& w, const Shape& x, const Shape& y) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 29;
+  for (int axis = 0; axis < 2; ++axis) {
+    const auto at = static_cast<std::size_t>(axis) + 2;
+    if (x[at] + w.padding_before[axis] + w.kernel[axis] * w.dilation[axis] > kMost) return false;
+    if (y[at] * w.stride[axis] > kMost) return false;
+  }
+  return true;
+}
+
+}  // namespace traingraph::cuda

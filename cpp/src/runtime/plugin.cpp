@@ -1,0 +1,103 @@
+#include "runtime/plugin.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+
+#include <traingraph/errors.h>
+
+namespace traingraph {
+namespace {
+
+// Libraries of the plugin and where Python's packages keep them, in the order they need each other.
+struct Library {
+  const char* name;
+  const char* folder;
+};
+constexpr std::array<Library, 2> kLibraries = {{
+    {"libcublasLt.so.13", "nvidia/cu13/lib"},
+    {"libcudnn.so.9", "nvidia/cudnn/lib"},
+}};
+
+std::mutex mutex;
+std::vector<std::string> package_folders;
+std::map<std::string, const Plugin*> loaded;
+
+bool exists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
+
+// The folder of the shared object that this code is in.
+std::string own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0) return ".";
+  const std::string path = info.dli_fname;
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+// Packages of another folder than ours are out of the plugin's own search path. What another
+// package has loaded already is used as it is.
+void preload_libraries() {
+  for (const Library& library : kLibraries) {
+    if (dlopen(library.name, RTLD_LAZY | RTLD_NOLOAD) != nullptr) continue;
+    for (const std::string& folder : package_folders) {
+      const std::string path = folder + "/" + library.folder + "/" + library.name;
+      if (exists(path) && dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL) != nullptr) break;
+    }
+  }
+}
+
+const Plugin* load(const std::string& name) {
+  const std::string file = "libtraingraph_" + name + ".so";
+  const std::string folder = own_folder();
+  std::string path = folder + "/" + file;
+  if (!exists(path)) path = folder + "/lib/" + file;
+  if (!exists(path)) {
+    throw DeviceError("[device] expected a GPU but this build has no " + file +
+                      "; install with TRAINGRAPH_CUDA=1");
+  }
+  preload_libraries();
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    throw DeviceError(
+        "[device] expected NVIDIA's libraries (pip install 'traingraph[cuda13]') "
+        "but loading failed: " +
+        std::string(dlerror()));
+  }
+  const auto function = reinterpret_cast<PluginFunction>(dlsym(handle, "traingraph_plugin"));
+  const Plugin* plugin = function != nullptr ? function() : nullptr;
+  if (plugin == nullptr || std::string(plugin->build_id) != TRAINGRAPH_BUILD_ID) {
+    throw DeviceError("[device] expected " + path + " of build " TRAINGRAPH_BUILD_ID " but got " +
+                      (plugin == nullptr ? "no plugin" : plugin->build_id) +
+                      "; install both from one build");
+  }
+  return plugin;
+}
+
+}  // namespace
+
+void set_package_folders(std::vector<std::string> folders) {
+  const std::lock_guard lock(mutex);
+  package_folders = std::move(folders);
+}
+
+const std::vector<const Backend*>& plugin_devices(const std::string& name) {
+  const std::lock_guard lock(mutex);
+  // Kept for good: objects of its classes live until the process ends. A failure is tried again.
+  const Plugin*& plugin = loaded[name];
+  if (plugin == nullptr) plugin = load(name);
+  return plugin->devices();
+}
+
+const Backend& plugin_backend(const std::string& name, int index) {
+  const std::vector<const Backend*>& devices = plugin_devices(name);
+  if (index < 0 || static_cast<std::size_t>(index) >= devices.size()) {
+    throw DeviceError("[device] expected a GPU from 0 to " + std::to_string(devices.size() - 1) +
+                      " but got " + std::to_string(index));
+  }
+  return *devices[static_cast<std::size_t>(index)];
+}
+
+}  // namespace traingraph

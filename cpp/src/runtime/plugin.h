@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/backend.h"
+
+namespace traingraph {
+
+// What a plugin's one exported function, traingraph_plugin, answers.
+struct Plugin {
+  // Of the headers that both sides share; the core refuses another one.
+  const char* build_id;
+  // One backend per device. Raises DeviceError that names what the machine lacks.
+  const std::vector<const Backend*>& (*devices)();
+};
+using PluginFunction = const Plugin* (*)();
+
+// The device of a backend that lives in libtraingraph_<name>.so beside this library. Loads it at
+// the first call; raises DeviceError that says which of plugin, libraries, driver and device is
+// missing.
+const Backend& plugin_backend(const std::string& name, int index);
+// All of them.
+const std::vector<const Backend*>& plugin_devices(const std::string& name);
+
+// Folders that may hold NVIDIA's Python packages, in which a plugin's libraries are looked for.
+void set_package_folders(std::vector<std::string> folders);
+
+}  // namespace traingraph

@@ -1,0 +1,58 @@
+"""The option --device: a device on which tests that run on several backends run too."""
+
+import sys
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", choices=["cuda"], help="run the suites over backends on it too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    device = config.getoption("--device")
+    if device is None:
+        return
+    from traingraph import DeviceError, _core
+
+    try:
+        _core.gpus()
+    except DeviceError as error:
+        raise pytest.UsageError(f"--device {device}: {error}") from error
+    import harness
+
+    harness.BACKENDS.append(device)
+    try:
+        import op_harness
+    except pytest.skip.Exception:  # built without the private module
+        return
+    op_harness.testing.set_package_folders([p for p in sys.path if isinstance(p, str)])
+    op_harness.BACKENDS.append(device)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A row for "cpu" of an argument called device gets one like it for the device."""
+    device = metafunc.config.getoption("--device")
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        names, rows = mark.args
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+        if device is None or "device" not in names:
+            continue
+        at = names.index("device")
+        for row in list(rows):
+            cells = list(row) if len(names) > 1 else [row]
+            if cells[at] != "cpu":
+                continue
+            cells[at] = device
+            added = tuple(cells) if len(names) > 1 else device
+            if added not in rows:  # one mark may stand on several tests
+                rows.append(added)
+
+
+@pytest.fixture(scope="session")
+def gpu(request: pytest.FixtureRequest) -> str:
+    """The device of --device; tests that need one are skipped without it."""
+    device = request.config.getoption("--device")
+    if device is None:
+        pytest.skip("needs --device")
+    return device
