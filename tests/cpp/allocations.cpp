@@ -16,18 +16,18 @@ namespace {
 std::atomic<std::int64_t> call_count{0};
 std::atomic<std::int64_t> byte_count{0};
 
-void* counted(void* memory, std::size_t bytes) {
+[[maybe_unused]] void* counted(void* memory, std::size_t bytes) {
   if (memory == nullptr) throw std::bad_alloc();
   call_count.fetch_add(1, std::memory_order_relaxed);
   byte_count.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
   return memory;
 }
 
-void* plain(std::size_t bytes) {
+[[maybe_unused]] void* plain(std::size_t bytes) {
   return counted(std::malloc(std::max<std::size_t>(bytes, 1)), bytes);
 }
 
-void* aligned(std::size_t bytes, std::align_val_t alignment) {
+[[maybe_unused]] void* aligned(std::size_t bytes, std::align_val_t alignment) {
   const auto step = static_cast<std::size_t>(alignment);
   return counted(
       std::aligned_alloc(step, (std::max<std::size_t>(bytes, 1) + step - 1) / step * step), bytes);
@@ -35,6 +35,11 @@ void* aligned(std::size_t bytes, std::align_val_t alignment) {
 
 }  // namespace
 
+// An address sanitizer has operators of its own, and insists that both sides use them.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kCounts = false;
+#else
+constexpr bool kCounts = true;
 void* operator new(std::size_t bytes) { return plain(bytes); }
 void* operator new[](std::size_t bytes) { return plain(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t a) { return aligned(bytes, a); }
@@ -56,6 +61,7 @@ void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory
 void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+#endif
 
 namespace traingraph::testing {
 
@@ -69,6 +75,7 @@ void bind_allocations(py::module_& module) {
         return py::make_tuple(now.count, now.bytes);
       },
       "(calls, bytes) of operator new since the process started.");
+  module.attr("counts_allocations") = kCounts;
   module.def("allocated_bytes", allocated_bytes, "What backends' allocators hold now.");
 }
 

@@ -1,5 +1,6 @@
 """What an optimizer keeps per parameter, as the caller reads and sets it."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -262,6 +263,6 @@ def test_reading_while_steps_with_handlers_are_in_flight() -> None:
         capture_output=True,
         text=True,
         timeout=60,
-        env={"PYTHONPATH": ":".join(sys.path)},
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
     )
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,12 @@ import traingraph as tg
 _testing = pytest.importorskip("traingraph._testing", reason="built with TRAINGRAPH_TESTING")
 
 
+counts_allocations = pytest.mark.skipif(
+    not _testing.counts_allocations, reason="a sanitizer has operator new"
+)
+
+
+@counts_allocations
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_the_core_allocates_nothing_inside_a_run(device):
     counts = _testing.allocations_per_run(device)
@@ -18,6 +24,7 @@ def test_the_core_allocates_nothing_inside_a_run(device):
     assert not any(counts.values()), counts
 
 
+@counts_allocations
 def test_the_counter_counts():
     before = _testing.allocations()[0]
     _testing.Graph()

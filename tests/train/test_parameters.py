@@ -1,5 +1,6 @@
 """What updates change and what they leave: frozen layers, trained inputs, other batch sizes."""
 
+import os
 import re
 import subprocess
 import sys
@@ -324,7 +325,7 @@ def test_a_size_is_planned_once() -> None:
         [sys.executable, "-c", COUNTING],
         capture_output=True,
         text=True,
-        env={"TRAINGRAPH_VERBOSE": "dispatch", "PYTHONPATH": ":".join(sys.path)},
+        env={**os.environ, "TRAINGRAPH_VERBOSE": "dispatch", "PYTHONPATH": ":".join(sys.path)},
     )
     assert done.returncode == 0, done.stderr
     first, *parts = re.split(r"^size \d+\n", done.stderr, flags=re.MULTILINE)

@@ -60,7 +60,9 @@ struct Math {
     const bool denormal = x < 1.17549435e-38f;
     const float scaled = denormal ? x * 8388608.0f : x;
     // scaled = 2^n m with m in [sqrt(1/2), sqrt(2))
-    const std::int32_t offset = bits_of(scaled) - 0x3f3504f3;
+    // The bits of a negative number may wrap; its result is not used.
+    const auto offset =
+        static_cast<std::int32_t>(static_cast<std::uint32_t>(bits_of(scaled)) - 0x3f3504f3u);
     const std::int32_t n = offset >> 23;
     const float m = from_bits((offset & 0x007fffff) + 0x3f3504f3);
     const float exponent = static_cast<float>(n) - (denormal ? 23.0f : 0.0f);
