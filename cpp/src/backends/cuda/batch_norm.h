@@ -5,7 +5,8 @@
 #include "backends/cuda/ending.h"
 #include "backends/cuda/node_kernel.h"
 
-// Operands of batch norm and its gradient, and the kernels over matrices (N, C). For .cu files only.
+// Operands of batch norm and its gradient, and the kernels over matrices (N, C). For .cu files
+// only.
 namespace traingraph::cuda {
 
 // Bits of an ending as a constant.

@@ -1,5 +1,5 @@
-// Batch norm over matrices (N, C): neighbouring threads take neighbouring channels, and a block sums
-// its channels before it writes them.
+// Batch norm over matrices (N, C): neighbouring threads take neighbouring channels, and a block
+// sums its channels before it writes them.
 #include "backends/cuda/batch_norm.h"
 #include "backends/cuda/device.h"
 
@@ -76,9 +76,7 @@ __global__ void __launch_bounds__(kColumns* kRows) gradient(Columns plan, Gradie
   const bool there = c < plan.channels;
   const T mean = there ? a.mean[c] : T(0);
   const T inverse_deviation = there ? a.inverse_deviation[c] : T(0);
-  auto dy_at = [&](std::int64_t at) {
-    return kMasked && a.result[at] <= T(0) ? T(0) : a.dy[at];
-  };
+  auto dy_at = [&](std::int64_t at) { return kMasked && a.result[at] <= T(0) ? T(0) : a.dy[at]; };
   Pair sum = {0, 0};
   if (there) {
 #pragma unroll 4

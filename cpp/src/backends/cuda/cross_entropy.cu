@@ -24,7 +24,8 @@ struct Labels {
   template <class T>
   __device__ T value(std::int64_t label, std::int64_t k, std::int64_t at) const {
     if (label != -2) return static_cast<T>(label == k ? named : other);
-    return static_cast<T>(static_cast<double>(reinterpret_cast<const T*>(data)[at]) * scale + share);
+    return static_cast<T>(static_cast<double>(reinterpret_cast<const T*>(data)[at]) * scale +
+                          share);
   }
 };
 
@@ -112,9 +113,9 @@ class CrossEntropy final : public NodeKernel {
       constexpr int kLanes = decltype(lanes)::value;
       const unsigned blocks = blocks_for(rows_.count() * kLanes);
       if (gradient_) {
-        gradient_of<T, kLanes><<<blocks, kThreads, 0, stream>>>(
-            rows_, labels, in<T>(pointers, 0), in<T>(pointers, 1), in<T>(pointers, 3),
-            out<T>(pointers, 0));
+        gradient_of<T, kLanes>
+            <<<blocks, kThreads, 0, stream>>>(rows_, labels, in<T>(pointers, 0), in<T>(pointers, 1),
+                                              in<T>(pointers, 3), out<T>(pointers, 0));
       } else {
         loss_of<T, kLanes><<<blocks, kThreads, 0, stream>>>(
             rows_, labels, in<T>(pointers, 0), out<T>(pointers, 0), out<T>(pointers, 1));

@@ -77,8 +77,13 @@ class CudnnConvolution final : public NodeKernel {
     std::int64_t padding[2] = {w.padding_before[0], w.padding_before[1]};
     padded_ = !padding_fits(w, 0, x[2], shapes.y[2]) || !padding_fits(w, 1, x[3], shapes.y[3]);
     if (padded_) {
-      frame_ = {x[0] * x[1], x[2],       x[3],      x[2] + w.padding_before[0] + w.padding_after[0],
-                x[3] + w.padding_before[1] + w.padding_after[1], padding[0], padding[1]};
+      frame_ = {x[0] * x[1],
+                x[2],
+                x[3],
+                x[2] + w.padding_before[0] + w.padding_after[0],
+                x[3] + w.padding_before[1] + w.padding_after[1],
+                padding[0],
+                padding[1]};
       x[2] = frame_.to_rows;
       x[3] = frame_.to_columns;
       padding[0] = padding[1] = 0;

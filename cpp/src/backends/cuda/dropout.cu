@@ -20,8 +20,8 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t block = first / 4 + thread_number();
   const std::int64_t start = block * 4 - first;  // below 0 in the first block of an odd row
   if (start >= count) return;
-  const philox::Block words = philox::block_of(seed, static_cast<std::uint64_t>(*step),
-                                               static_cast<std::uint64_t>(block));
+  const philox::Block words =
+      philox::block_of(seed, static_cast<std::uint64_t>(*step), static_cast<std::uint64_t>(block));
   if (start >= 0 && start + 4 <= count && start % 4 == 0) {
     auto four = *reinterpret_cast<const Four<T>*>(x + start);
 #pragma unroll

@@ -10,7 +10,7 @@ struct Plan {
   ir::PoolingKind kind;
   bool count_includes_padding, wide_index;
   WindowAxis rows, columns;
-  std::int64_t count;  // elements of the result
+  std::int64_t count;           // elements of the result
   Divider by_columns, by_rows;  // of the result
 
   __device__ std::int64_t source_plane(std::int64_t plane) const {
@@ -26,8 +26,8 @@ struct Plan {
   }
 };
 
-// x (N, C, H, W) → y (N, C, P, Q) [, index (N, C, P, Q)]. The first largest element wins; a NaN wins
-// over every number. kSize is the kernel's extent along both axes, 0 for any.
+// x (N, C, H, W) → y (N, C, P, Q) [, index (N, C, P, Q)]. The first largest element wins; a NaN
+// wins over every number. kSize is the kernel's extent along both axes, 0 for any.
 template <class T, ir::PoolingKind kKind, int kSize>
 __global__ void __launch_bounds__(kThreads)
     pool(const __grid_constant__ Plan plan, const T* x, T* y, std::byte* index) {
@@ -88,8 +88,8 @@ struct Sources {
 
 // What the position (row, column), at `at`, gives to an element that lies under this tap.
 template <class T, ir::PoolingKind kKind>
-__device__ T share_of(const Plan& plan, const Sources<T>& from, std::int64_t at, int row, int column,
-                      int tap, T x) {
+__device__ T share_of(const Plan& plan, const Sources<T>& from, std::int64_t at, int row,
+                      int column, int tap, T x) {
   if constexpr (kKind == ir::PoolingKind::max) {
     const int place = plan.wide_index ? reinterpret_cast<const std::int32_t*>(from.second)[at]
                                       : static_cast<int>(from.second[at]);

@@ -97,12 +97,14 @@ class Reorder final : public NodeKernel {
   // Without blocks both sides are dense tensors with their axes in two orders.
   static Move permutation(ir::Type type, const ir::Layout& from, const ir::Layout& to) {
     std::vector<int> source, axes;
-    for (int k = 0; k < type.rank(); ++k) source.push_back(from.order.empty() ? k : from.order[static_cast<std::size_t>(k)]);
+    for (int k = 0; k < type.rank(); ++k)
+      source.push_back(from.order.empty() ? k : from.order[static_cast<std::size_t>(k)]);
     Shape shape;
     for (int axis : source) shape.push_back(type.shape[static_cast<std::size_t>(axis)]);
     for (int k = 0; k < type.rank(); ++k) {
       const int axis = to.order.empty() ? k : to.order[static_cast<std::size_t>(k)];
-      axes.push_back(static_cast<int>(std::find(source.begin(), source.end(), axis) - source.begin()));
+      axes.push_back(
+          static_cast<int>(std::find(source.begin(), source.end(), axis) - source.begin()));
     }
     type.shape = shape;
     return moved(type, axes);

@@ -2,8 +2,8 @@
 
 #include <type_traits>
 
-#include "backends/cuda/device.h"
 #include <traingraph/types.h>
+#include "backends/cuda/device.h"
 
 // Rows along one axis of a dense tensor, each for a thread, a warp or a block. For .cu files only.
 namespace traingraph::cuda {
