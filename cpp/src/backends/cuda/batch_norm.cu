@@ -15,9 +15,17 @@ struct Plan {
   std::int64_t parts, length;         // of each channel's elements
   Divider by_run;
   double epsilon;
+  bool narrow;  // fewer than 2^31 elements
 
   // Where element k of a channel lies.
   __device__ std::int64_t offset(std::int64_t channel, std::int64_t k) const {
+    if (narrow) {
+      auto n = static_cast<std::uint32_t>(k);
+      const std::uint32_t s = by_run.split_narrow(n);
+      return (n * static_cast<std::uint32_t>(channels) + static_cast<std::uint32_t>(channel)) *
+                 static_cast<std::uint32_t>(run) +
+             s;
+    }
     std::int64_t n = k;
     const std::int64_t s = by_run.split(n);
     return (n * channels + channel) * run + s;
@@ -196,6 +204,7 @@ class BatchNorm final : public NodeKernel {
     plan_.run = shape[0] == 0 ? 0 : plan_.count / shape[0];
     plan_.by_run = Divider(plan_.run);
     plan_.epsilon = std::get<ir::BatchNormAttributes>(node.attributes).epsilon;
+    plan_.narrow = element_count(shape) <= std::numeric_limits<std::int32_t>::max();
     packs_ = plan_.run % Pack<T>::kElements == 0;
     cut();
   }

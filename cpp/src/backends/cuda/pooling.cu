@@ -26,6 +26,25 @@ struct Plan {
   }
 };
 
+// Where an element of the result lies.
+struct Place {
+  std::int64_t plane;
+  int row, column;
+
+  __device__ Place(const Plan& plan, std::int64_t element) {
+    if (plan.count <= INT32_MAX) {
+      auto rest = static_cast<std::uint32_t>(element);
+      column = static_cast<int>(plan.by_columns.split_narrow(rest));
+      row = static_cast<int>(plan.by_rows.split_narrow(rest));
+      plane = rest;
+    } else {
+      plane = element;
+      column = static_cast<int>(plan.by_columns.split(plane));
+      row = static_cast<int>(plan.by_rows.split(plane));
+    }
+  }
+};
+
 // x (N, C, H, W) → y (N, C, P, Q) [, index (N, C, P, Q)]. The first largest element wins; a NaN
 // wins over every number. kSize is the kernel's extent along both axes, 0 for any.
 template <class T, ir::PoolingKind kKind, int kSize>
@@ -33,9 +52,9 @@ __global__ void __launch_bounds__(kThreads)
     pool(const __grid_constant__ Plan plan, const T* x, T* y, std::byte* index) {
   const std::int64_t element = thread_number();
   if (element >= plan.count) return;
-  std::int64_t plane = element;
-  const int column = static_cast<int>(plan.by_columns.split(plane));
-  const int row = static_cast<int>(plan.by_rows.split(plane));
+  const Place at_result(plan, element);
+  const int column = at_result.column, row = at_result.row;
+  const std::int64_t plane = at_result.plane;
   const T* const source = x + plan.source_plane(plane);
   const int rows = kSize > 0 ? kSize : plan.rows.kernel;
   const int columns = kSize > 0 ? kSize : plan.columns.kernel;
@@ -109,9 +128,9 @@ __global__ void __launch_bounds__(kThreads)
     pool_gradient(const __grid_constant__ Plan plan, Sources<T> from, T* dx) {
   const std::int64_t element = thread_number();
   if (element >= plan.count) return;
-  std::int64_t plane = element;
-  const int w = static_cast<int>(plan.by_columns.split(plane));
-  const int h = static_cast<int>(plan.by_rows.split(plane));
+  const Place at_result(plan, element);
+  const int w = at_result.column, h = at_result.row;
+  const std::int64_t plane = at_result.plane;
   const std::int64_t start = plan.position_plane(plane);
   T x = T(0);
   if constexpr (kKind == ir::PoolingKind::l2_norm) {

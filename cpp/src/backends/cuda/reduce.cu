@@ -53,8 +53,12 @@ __global__ void __launch_bounds__(kThreads)
       sum += term(*at, plan.squares);
     } else {
       const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(at);
+      T part = T(0);
 #pragma unroll
-      for (int v = 0; v < kPack; ++v) sum += term(pack.element[v], plan.squares);
+      for (int v = 0; v < kPack; ++v) {
+        part += plan.squares ? pack.element[v] * pack.element[v] : pack.element[v];
+      }
+      sum += static_cast<double>(part);
     }
   }
   sum = combine<kLanes>(sum, Sum());

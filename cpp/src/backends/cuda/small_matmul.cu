@@ -14,7 +14,7 @@ constexpr std::int64_t kMostProducts = std::int64_t{1} << 25, kMostInner = 4096;
 // y (batch, M, N) = alpha op(a) op(b) [+ bias (N)] [, relu]
 struct Plan {
   int rows, columns, inner;
-  std::int64_t a_row, a_inner, b_inner, b_column;  // distances in elements
+  int a_row, a_inner, b_inner, b_column;  // distances in elements
   std::int64_t a_matrix, b_matrix, y_matrix;
   float alpha;
   bool relu;
@@ -34,7 +34,7 @@ union Shared {
 // depth_step, and neighbouring threads take what lies beside each other.
 struct Reader {
   const float* from;
-  std::int64_t line_step, depth_step;
+  int line_step, depth_step;
   int lines, depths;  // what is there
   bool depth_first;   // the inner extent lies beside each other
   int lane;
@@ -58,14 +58,14 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int row = static_cast<int>(blockIdx.y) * kTile,
             column = static_cast<int>(blockIdx.x) * kTile;
   const std::int64_t matrix = blockIdx.z;
-  const Reader left{a + matrix * plan.a_matrix + row * plan.a_row,
+  const Reader left{a + matrix * plan.a_matrix + std::int64_t{row} * plan.a_row,
                     plan.a_row,
                     plan.a_inner,
                     plan.rows - row,
                     plan.inner,
                     plan.a_inner == 1,
                     lane};
-  const Reader right{b + matrix * plan.b_matrix + column * plan.b_column,
+  const Reader right{b + matrix * plan.b_matrix + std::int64_t{column} * plan.b_column,
                      plan.b_column,
                      plan.b_inner,
                      plan.columns - column,
@@ -75,29 +75,35 @@ __global__ void __launch_bounds__(kWarps * 32)
   Stage& stage = shared.stages[warp];
   const int r = lane / 4 * 2, c = lane % 4 * 4;  // this thread's 2 x 4 results
   float sum[2][4] = {};
-  float next_left[8], next_right[8];
-  int start = warp * kDepth;
-  left.load(start, next_left);
-  right.load(start, next_right);
-  for (; start < plan.inner; start += kWarps * kDepth) {
-    __syncwarp();
+  // All loads of up to kAhead stages are on their way before the first is used.
+  constexpr int kAhead = 4, kRound = kWarps * kDepth;
+  for (int start = warp * kDepth; start < plan.inner; start += kAhead * kRound) {
+    float from_left[kAhead][8], from_right[kAhead][8];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      stage.left[left.depth(k)][left.line(k)] = next_left[k];
-      stage.right[right.depth(k)][right.line(k)] = next_right[k];
+    for (int s = 0; s < kAhead; ++s) {
+      left.load(start + s * kRound, from_left[s]);
+      right.load(start + s * kRound, from_right[s]);
     }
-    __syncwarp();
-    left.load(start + kWarps * kDepth, next_left);
-    right.load(start + kWarps * kDepth, next_right);
 #pragma unroll
-    for (int d = 0; d < kDepth; ++d) {
-      const float2 x = *reinterpret_cast<const float2*>(&stage.left[d][r]);
-      const float4 w = *reinterpret_cast<const float4*>(&stage.right[d][c]);
-      const float lines[2] = {x.x, x.y}, others[4] = {w.x, w.y, w.z, w.w};
+    for (int s = 0; s < kAhead; ++s) {
+      if (start + s * kRound >= plan.inner) break;
+      __syncwarp();
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int k = 0; k < 8; ++k) {
+        stage.left[left.depth(k)][left.line(k)] = from_left[s][k];
+        stage.right[right.depth(k)][right.line(k)] = from_right[s][k];
+      }
+      __syncwarp();
 #pragma unroll
-        for (int j = 0; j < 4; ++j) sum[i][j] += lines[i] * others[j];
+      for (int d = 0; d < kDepth; ++d) {
+        const float2 x = *reinterpret_cast<const float2*>(&stage.left[d][r]);
+        const float4 w = *reinterpret_cast<const float4*>(&stage.right[d][c]);
+        const float lines[2] = {x.x, x.y}, others[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+          for (int j = 0; j < 4; ++j) sum[i][j] += lines[i] * others[j];
+        }
       }
     }
   }
@@ -128,10 +134,10 @@ class SmallMatmul final : public NodeKernel {
     plan_.rows = static_cast<int>(p.rows);
     plan_.columns = static_cast<int>(p.columns);
     plan_.inner = static_cast<int>(p.inner);
-    plan_.a_row = p.transpose_a ? 1 : p.inner;
-    plan_.a_inner = p.transpose_a ? p.rows : 1;
-    plan_.b_inner = p.transpose_b ? 1 : p.columns;
-    plan_.b_column = p.transpose_b ? p.inner : 1;
+    plan_.a_row = static_cast<int>(p.transpose_a ? 1 : p.inner);
+    plan_.a_inner = static_cast<int>(p.transpose_a ? p.rows : 1);
+    plan_.b_inner = static_cast<int>(p.transpose_b ? 1 : p.columns);
+    plan_.b_column = static_cast<int>(p.transpose_b ? p.inner : 1);
     plan_.a_matrix = p.batch.a * p.rows * p.inner;
     plan_.b_matrix = p.batch.b * p.inner * p.columns;
     plan_.y_matrix = p.rows * p.columns;
@@ -163,7 +169,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const double products = static_cast<double>(p.rows) * static_cast<double>(p.columns) *
                           static_cast<double>(p.inner) * static_cast<double>(p.batch.extent);
   if (products > static_cast<double>(kMostProducts) || p.inner > kMostInner ||
-      p.batch.extent > 65535 || p.rows > 65535 * kTile) {
+      p.batch.extent > 65535 || p.rows > 65535 * kTile || p.columns > 65535 * kTile) {
     return Support::no("own loops: small products");
   }
   return {};

@@ -31,16 +31,20 @@ struct WindowAxis {
   __device__ int position_of(int at, int tap) const {
     const int from = at + padding - tap * dilation;
     if (from < 0) return -1;
-    const int position = static_cast<int>(by_stride.divide(from));
+    const int position =
+        static_cast<int>(by_stride.divide_narrow(static_cast<std::uint32_t>(from)));
     return position < positions && position * stride == from ? position : -1;
   }
   // The positions whose windows meet this source element, where the dilation is 1.
   __device__ int first_position(int at) const {
     const int from = at + padding - kernel + 1;
-    return from <= 0 ? 0 : static_cast<int>(by_stride.divide(from + stride - 1));
+    return from <= 0 ? 0
+                     : static_cast<int>(
+                           by_stride.divide_narrow(static_cast<std::uint32_t>(from + stride - 1)));
   }
   __device__ int last_position(int at) const {
-    const int last = static_cast<int>(by_stride.divide(at + padding));
+    const int last =
+        static_cast<int>(by_stride.divide_narrow(static_cast<std::uint32_t>(at + padding)));
     return last < positions ? last : positions - 1;
   }
   // Taps over the source at a position.
