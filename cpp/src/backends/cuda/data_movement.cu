@@ -94,8 +94,8 @@ class Transpose final : public NodeKernel {
  public:
   Transpose(const ir::Graph& graph, const ir::Node& node)
       : NodeKernel(graph, node),
-        move_(moved(graph.type(node.inputs[0]), std::get<ir::TransposeAttributes>(node.attributes)
-                                                    .axes)) {}
+        move_(moved(graph.type(node.inputs[0]),
+                    std::get<ir::TransposeAttributes>(node.attributes).axes)) {}
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     enqueue_move(move_, in<std::byte>(pointers, 0), out<std::byte>(pointers, 0), stream);

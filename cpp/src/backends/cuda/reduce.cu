@@ -53,8 +53,12 @@ __global__ void __launch_bounds__(kThreads)
       sum += term(*at, plan.squares);
     } else {
       const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(at);
+      T part = T(0);
 #pragma unroll
-      for (int v = 0; v < kPack; ++v) sum += term(pack.element[v], plan.squares);
+      for (int v = 0; v < kPack; ++v) {
+        part += plan.squares ? pack.element[v] * pack.element[v] : pack.element[v];
+      }
+      sum += static_cast<double>(part);
     }
   }
   sum = combine<kLanes>(sum, Sum());
@@ -108,8 +112,8 @@ class Reduce final : public NodeKernel {
     plan_.squares = attributes.kind == ir::ReduceKind::sum_of_squares;
     bool inner_summed = true;  // of the innermost axis of more than one element
     for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-      const bool summed = std::count(attributes.axes.begin(), attributes.axes.end(),
-                                     static_cast<int>(axis)) > 0;
+      const bool summed =
+          std::count(attributes.axes.begin(), attributes.axes.end(), static_cast<int>(axis)) > 0;
       (summed ? plan_.summed : plan_.kept).add(shape[axis], strides[axis]);
       (summed ? plan_.count : plan_.results) *= shape[axis];
       if (shape[axis] != 1) inner_summed = summed;
@@ -140,7 +144,8 @@ class Reduce final : public NodeKernel {
   void cut(std::int64_t blocks, std::int64_t least_length) {
     const std::int64_t wanted = (kBlocksWanted + blocks - 1) / blocks;
     const std::int64_t most = std::max<std::int64_t>(1, plan_.count / least_length);
-    const std::int64_t parts = std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(most, 512));
+    const std::int64_t parts =
+        std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(most, 512));
     plan_.length = (plan_.count + parts - 1) / parts;
     plan_.length = (plan_.length + least_length - 1) / least_length * least_length;
     plan_.parts = std::max<std::int64_t>(1, (plan_.count + plan_.length - 1) / plan_.length);
@@ -157,8 +162,8 @@ class Reduce final : public NodeKernel {
       return;
     }
     const Walk& summed = plan_.summed;
-    const bool packs = summed.rank > 0 &&
-                       summed.extents[summed.rank - 1].divisor % Pack<T>::kElements == 0;
+    const bool packs =
+        summed.rank > 0 && summed.extents[summed.rank - 1].divisor % Pack<T>::kElements == 0;
     constexpr int kPack = Pack<T>::kElements;
     if (plan_.count <= 4) {
       kernel_ = sum_rows<T, 1, 1>;
