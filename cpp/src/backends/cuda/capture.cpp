@@ -68,6 +68,14 @@ class Recording {
   bool recording_ = false;
 };
 
+constexpr std::size_t kLargeBytes = std::size_t{4} << 20;
+
+bool is_large(const std::vector<Access>& accesses) {
+  std::size_t bytes = 0;
+  for (const Access& access : accesses) bytes += access.bytes;
+  return bytes >= kLargeBytes;
+}
+
 bool conflict(const std::vector<Access>& a, const std::vector<Access>& b, Pointers pointers) {
   for (const Access& x : a) {
     for (const Access& y : b) {
@@ -107,10 +115,13 @@ std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
   };
   std::vector<std::vector<std::size_t>> direct(count);
   std::vector<std::vector<bool>> waits(count);  // directly or through others
+  std::vector<bool> large(count);
   for (std::size_t k = 0; k < count; ++k) {
     waits[k].resize(k);
+    large[k] = is_large(of(k));
     for (std::size_t j = k; j-- > 0;) {
-      if (waits[k][j] || !conflict(of(k), of(j), pointers)) continue;
+      const bool ordered = (large[k] && large[j]) || conflict(of(k), of(j), pointers);
+      if (waits[k][j] || !ordered) continue;
       direct[k].push_back(j);
       waits[k][j] = true;
       for (std::size_t i = 0; i < j; ++i) waits[k][i] = waits[k][i] || waits[j][i];

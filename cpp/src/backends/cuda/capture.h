@@ -25,7 +25,9 @@ using Accesses = std::vector<std::vector<Access>>;
 Accesses accesses_of(const ir::Graph& graph, const std::vector<std::size_t>& workspace_bytes);
 
 // By position in the order: the positions before it that must be done, without those that others of
-// them wait for. Two nodes keep their order where one writes what the other one touches.
+// them wait for. Two nodes keep their order where one writes what the other one touches, and where
+// both move so much that each fills the device: side by side they only take its caches from each
+// other.
 std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
                                                    const ir::NodeId* order, std::size_t count,
                                                    Pointers pointers);
