@@ -7,7 +7,7 @@
 namespace traingraph::cuda {
 namespace {
 
-constexpr int kTile = 16, kDepth = 16, kWarps = 16;
+constexpr int kTile = 16, kDepth = 16;
 constexpr int kLeftStep = kTile + 2, kRightStep = kTile + 4;  // padded, and aligned for vectors
 constexpr std::int64_t kMostProducts = std::int64_t{1} << 25, kMostInner = 4096;
 
@@ -25,6 +25,7 @@ struct Stage {
   float right[kDepth][kRightStep];
 };
 
+template <int kWarps>
 union Shared {
   Stage stages[kWarps];
   float sums[kWarps][kTile][kTile];
@@ -50,10 +51,11 @@ struct Reader {
   }
 };
 
+template <int kWarps, int kAhead>
 __global__ void __launch_bounds__(kWarps * 32)
     multiply(const __grid_constant__ Plan plan, const float* a, const float* b, const float* bias,
              float* y) {
-  __shared__ Shared shared;
+  __shared__ Shared<kWarps> shared;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int row = static_cast<int>(blockIdx.y) * kTile,
             column = static_cast<int>(blockIdx.x) * kTile;
@@ -76,7 +78,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int r = lane / 4 * 2, c = lane % 4 * 4;  // this thread's 2 x 4 results
   float sum[2][4] = {};
   // All loads of up to kAhead stages are on their way before the first is used.
-  constexpr int kAhead = 4, kRound = kWarps * kDepth;
+  constexpr int kRound = kWarps * kDepth;
   for (int start = warp * kDepth; start < plan.inner; start += kAhead * kRound) {
     float from_left[kAhead][8], from_right[kAhead][8];
 #pragma unroll
@@ -114,16 +116,18 @@ __global__ void __launch_bounds__(kWarps * 32)
     for (int j = 0; j < 4; ++j) shared.sums[warp][r + i][c + j] = sum[i][j];
   }
   __syncthreads();
-  const int i = static_cast<int>(threadIdx.x) / kTile, j = static_cast<int>(threadIdx.x) % kTile;
-  if (i >= kTile || row + i >= plan.rows || column + j >= plan.columns) return;
-  float total = 0;
+  for (int k = static_cast<int>(threadIdx.x); k < kTile * kTile; k += kWarps * 32) {
+    const int i = k / kTile, j = k % kTile;
+    if (row + i >= plan.rows || column + j >= plan.columns) continue;
+    float total = 0;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) total += shared.sums[w][i][j];
-  total *= plan.alpha;
-  if (bias != nullptr) total += bias[column + j];
-  if (plan.relu) total = total < 0.0f ? 0.0f : total;
-  y[matrix * plan.y_matrix + static_cast<std::int64_t>(row + i) * plan.columns + column + j] =
-      total;
+    for (int w = 0; w < kWarps; ++w) total += shared.sums[w][i][j];
+    total *= plan.alpha;
+    if (bias != nullptr) total += bias[column + j];
+    if (plan.relu) total = total < 0.0f ? 0.0f : total;
+    y[matrix * plan.y_matrix + static_cast<std::int64_t>(row + i) * plan.columns + column + j] =
+        total;
+  }
 }
 
 class SmallMatmul final : public NodeKernel {
@@ -149,8 +153,17 @@ class SmallMatmul final : public NodeKernel {
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     const float* const bias = inputs_.size() > 2 ? in<float>(pointers, 2) : nullptr;
-    multiply<<<blocks_, kWarps * 32, 0, stream>>>(
-        plan_, in<float>(pointers, 0), in<float>(pointers, 1), bias, out<float>(pointers, 0));
+    const float* const a = in<float>(pointers, 0);
+    const float* const b = in<float>(pointers, 1);
+    float* const y = out<float>(pointers, 0);
+    // As many warps as there are stages, so that small blocks share a multiprocessor.
+    if (plan_.inner <= 4 * kDepth) {
+      multiply<4, 1><<<blocks_, 4 * 32, 0, stream>>>(plan_, a, b, bias, y);
+    } else if (plan_.inner <= 8 * kDepth) {
+      multiply<8, 1><<<blocks_, 8 * 32, 0, stream>>>(plan_, a, b, bias, y);
+    } else {
+      multiply<16, 4><<<blocks_, 16 * 32, 0, stream>>>(plan_, a, b, bias, y);
+    }
     check_launch("matmul, own loops");
   }
 
