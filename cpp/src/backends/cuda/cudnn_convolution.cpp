@@ -249,19 +249,20 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return supports_floating(graph, node);
 }
 
-// Where cuDNN has nothing that fits, own loops.
-std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+}  // namespace
+
+std::unique_ptr<Kernel> make_cudnn_convolution(const ir::Graph& graph, const ir::Node& node,
+                                               const Context& context) {
   auto kernel = std::make_unique<CudnnConvolution>(graph, node, context);
   if (kernel->found()) return kernel;
   return make_direct_convolution(graph, node, context);
 }
 
-}  // namespace
-
 std::vector<KernelEntry> cudnn_entries() {
-  return {{ir::Op::convolution, supports, make, nullptr, nullptr},
-          {ir::Op::convolution_gradient_data, supports, make, nullptr, nullptr},
-          {ir::Op::convolution_gradient_weights, supports, make, nullptr, nullptr}};
+  return {
+      {ir::Op::convolution, supports, make_cudnn_convolution, nullptr, nullptr},
+      {ir::Op::convolution_gradient_data, supports, make_cudnn_convolution, nullptr, nullptr},
+      {ir::Op::convolution_gradient_weights, supports, make_cudnn_convolution, nullptr, nullptr}};
 }
 
 }  // namespace traingraph::cuda

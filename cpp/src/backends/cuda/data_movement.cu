@@ -1,6 +1,4 @@
 // Ops that move elements as they are, whatever their type: by the bytes of one element.
-#include <vector_types.h>
-
 #include "backends/cuda/device.h"
 #include "backends/cuda/moved.h"
 #include "backends/cuda/node_kernel.h"

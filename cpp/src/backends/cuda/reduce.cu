@@ -7,7 +7,7 @@ namespace traingraph::cuda {
 namespace {
 
 constexpr int kColumns = 32, kRows = 8;       // of a block that sums down columns
-constexpr std::int64_t kBlocksWanted = 1024;  // enough to fill a device
+constexpr std::int64_t kBlocksWanted = 2048;  // enough to fill a device
 
 // What one op sums: result `o` starts at kept.offset(o), element k of its sum lies
 // summed.offset(k) further. `parts` blocks share each sum; `length` elements are one part.
@@ -91,15 +91,18 @@ __global__ void __launch_bounds__(kThreads)
   put(plan, y, partial, result, part, sum);
 }
 
-// Adds the parts of each sum in order.
+// Adds the parts of each sum, a warp per result.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     add_parts(std::int64_t results, std::int64_t parts, const double* partial, T* y) {
-  const std::int64_t result = thread_number();
+  const std::int64_t result = thread_number() / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   if (result >= results) return;
   double sum = 0;
-  for (std::int64_t part = 0; part < parts; ++part) sum += partial[part * results + result];
-  y[result] = static_cast<T>(sum);
+#pragma unroll 4
+  for (std::int64_t part = lane; part < parts; part += 32) sum += partial[part * results + result];
+  sum = combine<32>(sum, Sum());
+  if (lane == 0) y[result] = static_cast<T>(sum);
 }
 
 template <class T>
@@ -134,8 +137,8 @@ class Reduce final : public NodeKernel {
     kernel_<<<blocks_, kThreads, 0, stream>>>(plan_, x, y, partial);
     check_launch("reduce");
     if (plan_.parts == 1) return;
-    add_parts<T><<<blocks_for(plan_.results), kThreads, 0, stream>>>(plan_.results, plan_.parts,
-                                                                     partial, y);
+    add_parts<T><<<blocks_for(plan_.results * 32), kThreads, 0, stream>>>(plan_.results,
+                                                                          plan_.parts, partial, y);
     check_launch("reduce, second stage");
   }
 
@@ -145,7 +148,7 @@ class Reduce final : public NodeKernel {
     const std::int64_t wanted = (kBlocksWanted + blocks - 1) / blocks;
     const std::int64_t most = std::max<std::int64_t>(1, plan_.count / least_length);
     const std::int64_t parts =
-        std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(most, 512));
+        std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(most, kBlocksWanted));
     plan_.length = (plan_.count + parts - 1) / parts;
     plan_.length = (plan_.length + least_length - 1) / least_length * least_length;
     plan_.parts = std::max<std::int64_t>(1, (plan_.count + plan_.length - 1) / plan_.length);

@@ -241,6 +241,12 @@ Plan plan_of(const ir::Graph& graph, const ir::Node& node) {
   return plan;
 }
 
+double products_of(const ir::Node& node, const ConvolutionShapes& shapes) {
+  const ir::Window& w = std::get<ir::ConvolutionAttributes>(node.attributes).window;
+  return static_cast<double>(element_count(shapes.y)) *
+         static_cast<double>(shapes.weights[1] * w.kernel[0] * w.kernel[1]);
+}
+
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (compute_type(graph, node) != DataType::kFloat32) return Support::no("own loops: float32");
   const auto& a = std::get<ir::ConvolutionAttributes>(node.attributes);
@@ -256,9 +262,13 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (data && !dense) return Support::no("own loops: strides and dilations of 1");
   const ConvolutionShapes shapes(graph, node);
   if (!window_fits(w, shapes.x, shapes.y)) return Support::no("own loops: an extent above 2^29");
-  const double products = static_cast<double>(element_count(shapes.y)) *
-                          static_cast<double>(shapes.weights[1] * size * size);
+  const double products = products_of(node, shapes);
   const bool empty = element_count(shapes.x) == 0 || element_count(shapes.y) == 0;
+  // Beyond these the library's engines are better.
+  const std::int64_t results = shapes.weights[0] / a.groups;
+  if (data ? results > 32 : results * shapes.weights[1] > 1024) {
+    return Support::no("own loops: few channels");
+  }
   if (empty || products > static_cast<double>(kMostProducts) || shapes.weights[0] > 65535 ||
       shapes.x[1] > 65535) {
     return Support::no("own loops: small convolutions");
@@ -266,8 +276,13 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return {};
 }
 
+// Tensor cores are better at all but the smallest.
 template <class K>
-std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context&) {
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  constexpr double kMostBesideTensorCores = 1 << 26;
+  if (context.tf32 && products_of(node, ConvolutionShapes(graph, node)) > kMostBesideTensorCores) {
+    return make_cudnn_convolution(graph, node, context);
+  }
   return std::make_unique<K>(graph, node, plan_of(graph, node));
 }
 

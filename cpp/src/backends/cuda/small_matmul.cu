@@ -1,13 +1,13 @@
 // Matrix products that are too small to fill a device: a library call costs more than they do. A
-// block computes 16 x 16 results; its warps share the inner extent, 16 of it at a time, and their
-// sums are added in order. Exact float32.
+// block computes 16 x 16 results, or a cluster of blocks does; their warps share the inner extent,
+// 16 of it at a time, and their sums are added in order. Exact float32.
 #include "backends/cuda/device.h"
 #include "backends/cuda/matmul.h"
 
 namespace traingraph::cuda {
 namespace {
 
-constexpr int kTile = 16, kDepth = 16, kWarps = 16;
+constexpr int kTile = 16, kDepth = 16;
 constexpr int kLeftStep = kTile + 2, kRightStep = kTile + 4;  // padded, and aligned for vectors
 constexpr std::int64_t kMostProducts = std::int64_t{1} << 25, kMostInner = 4096;
 
@@ -25,6 +25,7 @@ struct Stage {
   float right[kDepth][kRightStep];
 };
 
+template <int kWarps>
 union Shared {
   Stage stages[kWarps];
   float sums[kWarps][kTile][kTile];
@@ -50,14 +51,16 @@ struct Reader {
   }
 };
 
-__global__ void __launch_bounds__(kWarps * 32)
-    multiply(const __grid_constant__ Plan plan, const float* a, const float* b, const float* bias,
-             float* y) {
-  __shared__ Shared shared;
+// A block's work; kSplit blocks share the inner extent.
+template <int kWarps, int kAhead, int kSplit>
+__device__ void multiply_tile(const Plan& plan, const float* a, const float* b, const float* bias,
+                              float* y) {
+  __shared__ Shared<kWarps> shared;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int row = static_cast<int>(blockIdx.y) * kTile,
             column = static_cast<int>(blockIdx.x) * kTile;
-  const std::int64_t matrix = blockIdx.z;
+  const int part = static_cast<int>(blockIdx.z) % kSplit;
+  const std::int64_t matrix = blockIdx.z / kSplit;
   const Reader left{a + matrix * plan.a_matrix + std::int64_t{row} * plan.a_row,
                     plan.a_row,
                     plan.a_inner,
@@ -76,8 +79,8 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int r = lane / 4 * 2, c = lane % 4 * 4;  // this thread's 2 x 4 results
   float sum[2][4] = {};
   // All loads of up to kAhead stages are on their way before the first is used.
-  constexpr int kAhead = 4, kRound = kWarps * kDepth;
-  for (int start = warp * kDepth; start < plan.inner; start += kAhead * kRound) {
+  constexpr int kRound = kSplit * kWarps * kDepth;
+  for (int start = (part * kWarps + warp) * kDepth; start < plan.inner; start += kAhead * kRound) {
     float from_left[kAhead][8], from_right[kAhead][8];
 #pragma unroll
     for (int s = 0; s < kAhead; ++s) {
@@ -114,16 +117,57 @@ __global__ void __launch_bounds__(kWarps * 32)
     for (int j = 0; j < 4; ++j) shared.sums[warp][r + i][c + j] = sum[i][j];
   }
   __syncthreads();
-  const int i = static_cast<int>(threadIdx.x) / kTile, j = static_cast<int>(threadIdx.x) % kTile;
-  if (i >= kTile || row + i >= plan.rows || column + j >= plan.columns) return;
-  float total = 0;
+  __shared__ float block[kTile * kTile];
+  for (int k = static_cast<int>(threadIdx.x); k < kTile * kTile; k += kWarps * 32) {
+    float total = 0;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) total += shared.sums[w][i][j];
-  total *= plan.alpha;
-  if (bias != nullptr) total += bias[column + j];
-  if (plan.relu) total = total < 0.0f ? 0.0f : total;
-  y[matrix * plan.y_matrix + static_cast<std::int64_t>(row + i) * plan.columns + column + j] =
-      total;
+    for (int w = 0; w < kWarps; ++w) total += shared.sums[w][k / kTile][k % kTile];
+    block[k] = total;
+  }
+  // Blocks that share a tile form a cluster; its first one adds up.
+  if constexpr (kSplit > 1) {
+    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+  }
+  if (part == 0) {
+    for (int k = static_cast<int>(threadIdx.x); k < kTile * kTile; k += kWarps * 32) {
+      float total = block[k];
+      if constexpr (kSplit > 1) {
+#pragma unroll
+        for (unsigned other = 1; other < kSplit; ++other) {
+          total += static_cast<const float*>(__cluster_map_shared_rank(block, other))[k];
+        }
+      }
+      const int i = k / kTile, j = k % kTile;
+      if (row + i >= plan.rows || column + j >= plan.columns) continue;
+      total *= plan.alpha;
+      if (bias != nullptr) total += bias[column + j];
+      if (plan.relu) total = total < 0.0f ? 0.0f : total;
+      y[matrix * plan.y_matrix + static_cast<std::int64_t>(row + i) * plan.columns + column + j] =
+          total;
+    }
+  }
+  // Nobody leaves while another reads its sums.
+  if constexpr (kSplit > 1) {
+    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+  }
+}
+
+// Where there are no more tiles than this, four blocks share one.
+constexpr int kSplitWarps = 8, kSplit = 4, kFewTiles = 128;
+
+__global__ void __cluster_dims__(1, 1, kSplit) __launch_bounds__(kSplitWarps * 32)
+    multiply_split(const __grid_constant__ Plan plan, const float* a, const float* b,
+                   const float* bias, float* y) {
+  multiply_tile<kSplitWarps, 2, kSplit>(plan, a, b, bias, y);
+}
+
+template <int kWarps, int kAhead>
+__global__ void __launch_bounds__(kWarps * 32)
+    multiply(const __grid_constant__ Plan plan, const float* a, const float* b, const float* bias,
+             float* y) {
+  multiply_tile<kWarps, kAhead, 1>(plan, a, b, bias, y);
 }
 
 class SmallMatmul final : public NodeKernel {
@@ -149,8 +193,20 @@ class SmallMatmul final : public NodeKernel {
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     const float* const bias = inputs_.size() > 2 ? in<float>(pointers, 2) : nullptr;
-    multiply<<<blocks_, kWarps * 32, 0, stream>>>(
-        plan_, in<float>(pointers, 0), in<float>(pointers, 1), bias, out<float>(pointers, 0));
+    const float* const a = in<float>(pointers, 0);
+    const float* const b = in<float>(pointers, 1);
+    float* const y = out<float>(pointers, 0);
+    // As many warps as there are stages, so that small blocks share a multiprocessor.
+    if (plan_.inner <= 4 * kDepth) {
+      multiply<4, 1><<<blocks_, 4 * 32, 0, stream>>>(plan_, a, b, bias, y);
+    } else if (plan_.inner <= 8 * kDepth) {
+      multiply<8, 1><<<blocks_, 8 * 32, 0, stream>>>(plan_, a, b, bias, y);
+    } else if (static_cast<std::int64_t>(blocks_.x) * blocks_.y * blocks_.z <= kFewTiles) {
+      const dim3 blocks(blocks_.x, blocks_.y, blocks_.z * kSplit);
+      multiply_split<<<blocks, kSplitWarps * 32, 0, stream>>>(plan_, a, b, bias, y);
+    } else {
+      multiply<16, 4><<<blocks_, 16 * 32, 0, stream>>>(plan_, a, b, bias, y);
+    }
     check_launch("matmul, own loops");
   }
 
@@ -169,7 +225,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const double products = static_cast<double>(p.rows) * static_cast<double>(p.columns) *
                           static_cast<double>(p.inner) * static_cast<double>(p.batch.extent);
   if (products > static_cast<double>(kMostProducts) || p.inner > kMostInner ||
-      p.batch.extent > 65535 || p.rows > 65535 * kTile || p.columns > 65535 * kTile) {
+      p.batch.extent > 65535 / kSplit || p.rows > 65535 * kTile || p.columns > 65535 * kTile) {
     return Support::no("own loops: small products");
   }
   return {};
