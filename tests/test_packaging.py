@@ -122,6 +122,23 @@ def test_core_exports_only_its_namespace() -> None:
     assert "typeinfo for traingraph::ShapeError" in names
 
 
+def test_the_extension_exports_its_initialiser_alone() -> None:
+    symbols = run("nm", "-D", "--defined-only", _core.__file__).splitlines()
+    assert [line.split()[2] for line in symbols] == ["PyInit__core"]
+
+
+def test_only_the_plugin_knows_cuda() -> None:
+    plugin = PACKAGE / "lib/libtraingraph_cuda.so"
+    for library in PACKAGE.rglob("*.so"):
+        found = [name for name in needed(library) if re.match("lib(cu|nv)", name)]
+        assert sorted(found) == (
+            [] if library != plugin else ["libcublasLt.so.13", "libcudnn.so.9"]
+        )
+    if plugin.is_file():
+        symbols = run("nm", "-D", "--defined-only", plugin).splitlines()
+        assert [line.split()[2] for line in symbols] == ["traingraph_plugin"]
+
+
 def test_core_links_a_private_onednn() -> None:
     private = PACKAGE / "lib/libtraingraph_dnnl.so"
     assert dynamic(private, "SONAME") == [private.name]

@@ -119,6 +119,7 @@ __all__: list[str] = [
     "Unsupported",
     "backends",
     "get_num_threads",
+    "gpus",
     "instruction_set",
     "onednn_version",
     "sequential",
@@ -489,9 +490,9 @@ class MLCDevice:
         """
 
     @staticmethod
-    def gpu() -> MLCDevice:
+    def gpu(index: typing.SupportsInt | typing.SupportsIndex = 0) -> MLCDevice:
         """
-        The first GPU. Errors: DeviceError without one.
+        A GPU, the first one unless told. Errors: DeviceError that says what is missing.
         """
 
     @staticmethod
@@ -3695,6 +3696,11 @@ def backends() -> list[str]:
 def get_num_threads() -> int:
     """
     How many threads one step may use.
+    """
+
+def gpus() -> list[str]:
+    """
+    The GPUs' names by index. Errors: DeviceError that says what is missing.
     """
 
 def instruction_set() -> str:

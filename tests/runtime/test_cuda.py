@@ -234,6 +234,16 @@ def test_the_same_bits_in_every_run(gpu: str) -> None:
     assert runs[0] == runs[1]
 
 
+def test_a_recorded_run_gives_the_bits_of_single_launches(gpu: str) -> None:
+    """Recorded kernels wait only for what they need; a profiled run is launched one by one."""
+    runs = []
+    for options in ("synchronous", "synchronous|per_layer_profiling"):
+        network = Classifier(gpu, optimizer=tg.MLCAdamOptimizer(learning_rate=0.01), dropout=0.2)
+        losses = [network.step(k, options).tobytes() for k in range(30)]
+        runs.append((losses, [p.tobytes() for p in network.parameters()]))
+    assert runs[0] == runs[1]
+
+
 def test_a_parameter_moves_between_devices(gpu: str) -> None:
     network, oracle = Classifier(gpu), Classifier("cpu")
     for device in ("cpu", gpu, "reference", gpu):

@@ -1,8 +1,8 @@
 // Normalisation per channel and its gradient. Tensors (N, C, …) are seen as (N, C, S). Sums per
 // channel are cut by shape and added in a fixed order in float64. Two launches: parts of the sums,
 // then every block adds its channel's parts and writes its share of the result.
+#include "backends/cuda/batch_norm.h"
 #include "backends/cuda/device.h"
-#include "backends/cuda/node_kernel.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -15,9 +15,17 @@ struct Plan {
   std::int64_t parts, length;         // of each channel's elements
   Divider by_run;
   double epsilon;
+  bool narrow;  // fewer than 2^31 elements
 
   // Where element k of a channel lies.
   __device__ std::int64_t offset(std::int64_t channel, std::int64_t k) const {
+    if (narrow) {
+      auto n = static_cast<std::uint32_t>(k);
+      const std::uint32_t s = by_run.split_narrow(n);
+      return (n * static_cast<std::uint32_t>(channels) + static_cast<std::uint32_t>(channel)) *
+                 static_cast<std::uint32_t>(run) +
+             s;
+    }
     std::int64_t n = k;
     const std::int64_t s = by_run.split(n);
     return (n * channels + channel) * run + s;
@@ -67,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
   const Share share(plan);
   const T shift = x[plan.offset(share.channel, 0)];
   Pair sum = {0, 0};
-#pragma unroll 2
+#pragma unroll(kPack == 1 ? 4 : 2)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
     const auto pack =
         *reinterpret_cast<const Elements<T, kPack>*>(x + plan.offset(share.channel, k));
@@ -84,16 +92,9 @@ __global__ void __launch_bounds__(kThreads)
   put(plan, share, sum, partial);
 }
 
-// x (N, C, S), gamma (C), beta (C) → y (N, C, S), mean (C), inverse_deviation (C), variance (C).
-template <class T>
-struct Forward {
-  const T *x, *gamma, *beta;
-  T *y, *mean, *inverse_deviation, *variance;
-};
-
-template <class T, int kPack>
+template <class T, int kPack, int kEnding>
 __global__ void __launch_bounds__(kThreads)
-    normalize(const __grid_constant__ Plan plan, Forward<T> a, const Pair* partial) {
+    normalize(const __grid_constant__ Plan plan, Normalized<T> a, const Pair* partial) {
   const Share share(plan);
   const std::int64_t c = share.channel;
   const Pair sum = sums_of(plan, c, partial);
@@ -113,36 +114,44 @@ __global__ void __launch_bounds__(kThreads)
   const T low = static_cast<T>(mean - static_cast<double>(high));
   const T scale = static_cast<T>(inverse_deviation * static_cast<double>(a.gamma[c]));
   const T beta = a.beta[c];
-#pragma unroll 2
+#pragma unroll(kPack == 1 ? 4 : 2)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
     const std::int64_t at = plan.offset(c, k);
     auto pack = *reinterpret_cast<const Elements<T, kPack>*>(a.x + at);
+    Elements<T, kPack> added = {};
+    if constexpr ((kEnding & kAdds) != 0) {
+      added = *reinterpret_cast<const Elements<T, kPack>*>(a.added + at);
+    }
 #pragma unroll
-    for (int v = 0; v < kPack; ++v) pack.at[v] = ((pack.at[v] - high) - low) * scale + beta;
+    for (int v = 0; v < kPack; ++v) {
+      pack.at[v] = ended<kEnding>(((pack.at[v] - high) - low) * scale + beta, added.at[v]);
+    }
     *reinterpret_cast<Elements<T, kPack>*>(a.y + at) = pack;
   }
 }
 
-// dy (N, C, S), x (N, C, S), mean (C), inverse_deviation (C), gamma (C) →
-// dx (N, C, S), dgamma (C), dbeta (C), all overwritten. With z = (x - mean) inverse_deviation and
-// M = N S elements per channel:
-//   dbeta = Σ dy, dgamma = Σ dy z, dx = gamma inverse_deviation (dy - dbeta / M - z dgamma / M)
-template <class T>
-struct Backward {
-  const T *dy, *x, *mean, *inverse_deviation, *gamma;
-  T *dx, *dgamma, *dbeta;
-};
+// dy, with the prologue relu_gradient(dy, result).
+template <class T, int kPack, bool kRelu>
+__device__ Elements<T, kPack> masked(const Gradients<T>& a, std::int64_t at) {
+  auto dy = *reinterpret_cast<const Elements<T, kPack>*>(a.dy + at);
+  if constexpr (kRelu) {
+    const auto result = *reinterpret_cast<const Elements<T, kPack>*>(a.result + at);
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) dy.at[v] = result.at[v] <= T(0) ? T(0) : dy.at[v];
+  }
+  return dy;
+}
 
-template <class T, int kPack>
+template <class T, int kPack, bool kRelu>
 __global__ void __launch_bounds__(kThreads)
-    gradient_sums(const __grid_constant__ Plan plan, Backward<T> a, Pair* partial) {
+    gradient_sums(const __grid_constant__ Plan plan, Gradients<T> a, Pair* partial) {
   const Share share(plan);
   const T mean = a.mean[share.channel], inverse_deviation = a.inverse_deviation[share.channel];
   Pair sum = {0, 0};
-#pragma unroll 2
+#pragma unroll(kPack == 1 ? 4 : 2)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
     const std::int64_t at = plan.offset(share.channel, k);
-    const auto dy = *reinterpret_cast<const Elements<T, kPack>*>(a.dy + at);
+    const auto dy = masked<T, kPack, kRelu>(a, at);
     const auto x = *reinterpret_cast<const Elements<T, kPack>*>(a.x + at);
     T part = T(0), products = T(0);
 #pragma unroll
@@ -156,9 +165,9 @@ __global__ void __launch_bounds__(kThreads)
   put(plan, share, sum, partial);
 }
 
-template <class T, int kPack>
+template <class T, int kPack, bool kRelu>
 __global__ void __launch_bounds__(kThreads)
-    gradient_apply(const __grid_constant__ Plan plan, Backward<T> a, const Pair* partial) {
+    gradient_apply(const __grid_constant__ Plan plan, Gradients<T> a, const Pair* partial) {
   const Share share(plan);
   const std::int64_t c = share.channel;
   const Pair sum = sums_of(plan, c, partial);
@@ -170,10 +179,10 @@ __global__ void __launch_bounds__(kThreads)
   const T scale = a.gamma[c] * inverse_deviation;
   const T dbeta = static_cast<T>(sum.a / static_cast<double>(plan.count));
   const T dgamma = static_cast<T>(sum.b / static_cast<double>(plan.count));
-#pragma unroll 2
+#pragma unroll(kPack == 1 ? 4 : 2)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
     const std::int64_t at = plan.offset(c, k);
-    auto dy = *reinterpret_cast<const Elements<T, kPack>*>(a.dy + at);
+    auto dy = masked<T, kPack, kRelu>(a, at);
     const auto x = *reinterpret_cast<const Elements<T, kPack>*>(a.x + at);
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
@@ -188,24 +197,33 @@ template <class T>
 class BatchNorm final : public NodeKernel {
  public:
   BatchNorm(const ir::Graph& graph, const ir::Node& node, const Context&)
-      : NodeKernel(graph, node), gradient_(node.op == ir::Op::batch_norm_gradient) {
-    const Shape& shape = graph.type(node.inputs[gradient_ ? 1 : 0]).shape;
+      : NodeKernel(graph, node), operands_(graph, node) {
+    const Shape& shape = graph.type(node.inputs[operands_.gradient ? 1 : 0]).shape;
     plan_.channels = shape[1];
     plan_.count = shape[1] == 0 ? 0 : element_count(shape) / shape[1];
     plan_.run = shape[0] == 0 ? 0 : plan_.count / shape[0];
     plan_.by_run = Divider(plan_.run);
     plan_.epsilon = std::get<ir::BatchNormAttributes>(node.attributes).epsilon;
+    plan_.narrow = element_count(shape) <= std::numeric_limits<std::int32_t>::max();
     packs_ = plan_.run % Pack<T>::kElements == 0;
     cut();
   }
 
   std::size_t workspace_bytes() const override {
+    if (plan_.run == 1) return 0;
     return static_cast<std::size_t>(plan_.channels * plan_.parts) * sizeof(Pair);
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (plan_.channels * plan_.count == 0) return;
-    if (packs_) {
+    if (plan_.run == 1) {
+      const Columns columns{plan_.channels, plan_.count, plan_.epsilon};
+      if (operands_.gradient) {
+        enqueue_columns(columns, operands_.gradients<T>(pointers), stream);
+      } else {
+        enqueue_columns(columns, operands_.normalized<T>(pointers), operands_.ending, stream);
+      }
+    } else if (packs_) {
       enqueue<Pack<T>::kElements>(pointers, stream);
     } else {
       enqueue<1>(pointers, stream);
@@ -228,37 +246,80 @@ class BatchNorm final : public NodeKernel {
   void enqueue(Pointers pointers, cudaStream_t stream) const {
     const auto blocks = static_cast<unsigned>(plan_.channels * plan_.parts);
     Pair* const partial = workspace<Pair>(pointers);
-    if (gradient_) {
-      const Backward<T> a{in<T>(pointers, 0),  in<T>(pointers, 1),  in<T>(pointers, 2),
-                          in<T>(pointers, 3),  in<T>(pointers, 4),  out<T>(pointers, 0),
-                          out<T>(pointers, 1), out<T>(pointers, 2)};
-      gradient_sums<T, kPack><<<blocks, kThreads, 0, stream>>>(plan_, a, partial);
-      gradient_apply<T, kPack><<<blocks, kThreads, 0, stream>>>(plan_, a, partial);
+    if (operands_.gradient) {
+      const Gradients<T> a = operands_.gradients<T>(pointers);
+      const bool relu = a.result != nullptr;
+      auto* const sums = relu ? gradient_sums<T, kPack, true> : gradient_sums<T, kPack, false>;
+      auto* const apply = relu ? gradient_apply<T, kPack, true> : gradient_apply<T, kPack, false>;
+      sums<<<blocks, kThreads, 0, stream>>>(plan_, a, partial);
+      apply<<<blocks, kThreads, 0, stream>>>(plan_, a, partial);
       return;
     }
-    const Forward<T> a{in<T>(pointers, 0),  in<T>(pointers, 1),  in<T>(pointers, 2),
-                       out<T>(pointers, 0), out<T>(pointers, 1), out<T>(pointers, 2),
-                       out<T>(pointers, 3)};
+    const Normalized<T> a = operands_.normalized<T>(pointers);
     moments<T, kPack><<<blocks, kThreads, 0, stream>>>(plan_, a.x, partial);
-    normalize<T, kPack><<<blocks, kThreads, 0, stream>>>(plan_, a, partial);
+    with_ending(operands_.ending, [&](auto ending) {
+      normalize<T, kPack, decltype(ending)::value>
+          <<<blocks, kThreads, 0, stream>>>(plan_, a, partial);
+    });
   }
 
-  bool gradient_, packs_;
+  BatchNormOperands operands_;
+  bool packs_ = false;
   Plan plan_{};
 };
 
+// The gradient's prologue relu_gradient(dy, result), its operands in any order.
+bool is_relu_gradient(const ir::ScalarList& list) {
+  return list.inputs == 2 && list.code.size() == 1 && list.results == std::vector<int>{2} &&
+         list.code[0].function == ir::Scalar::relu_gradient && list.code[0].x != list.code[0].y;
+}
+
+bool takes(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
+           const ir::ValueId* extra, std::size_t count) {
+  const bool forward = node.op == ir::Op::batch_norm;
+  if (forward ? !ending_of(list).has_value() : !is_relu_gradient(list)) return false;
+  const ir::Type& type = graph.type(node.outputs[0]);
+  return std::all_of(extra, extra + count, [&](ir::ValueId id) {
+    return graph.type(id).shape == type.shape && graph.type(id).data_type == type.data_type;
+  });
+}
+
+bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
+           const std::vector<ir::ValueId>& extra) {
+  const auto& own = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
+  return own.empty() && !list.empty() && takes(graph, node, list, extra.data(), extra.size());
+}
+
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  if (!std::get<ir::BatchNormAttributes>(node.attributes).epilogue.empty()) {
-    return Support::no("an epilogue");
+  const auto& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
+  const std::size_t own = node.op == ir::Op::batch_norm ? 3 : 5;
+  if (!list.empty() &&
+      !takes(graph, node, list, node.inputs.data() + own, node.inputs.size() - own)) {
+    return Support::no("a list that batch norm does not end in");
   }
   return supports_floating(graph, node);
 }
 
 }  // namespace
 
+BatchNormOperands::BatchNormOperands(const ir::Graph&, const ir::Node& node)
+    : gradient(node.op == ir::Op::batch_norm_gradient),
+      inputs_(node.inputs),
+      outputs_(node.outputs) {
+  const auto& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
+  if (list.empty()) return;
+  if (gradient) {
+    // The list's operand x is dy, y the result of the forward op.
+    if (list.code[0].x == 1) std::swap(inputs_[0], inputs_[5]);
+  } else {
+    const Ending found = *ending_of(list);
+    ending = (found.adds ? kAdds : 0) | (found.relu ? kRelu : 0);
+  }
+}
+
 std::vector<KernelEntry> batch_norm_entries() {
-  return {{ir::Op::batch_norm, supports, make_floating<BatchNorm>, nullptr, nullptr},
-          {ir::Op::batch_norm_gradient, supports, make_floating<BatchNorm>, nullptr, nullptr}};
+  return {{ir::Op::batch_norm, supports, make_floating<BatchNorm>, nullptr, fuses},
+          {ir::Op::batch_norm_gradient, supports, make_floating<BatchNorm>, nullptr, fuses}};
 }
 
 }  // namespace traingraph::cuda

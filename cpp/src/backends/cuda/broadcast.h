@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "backends/cuda/device.h"
 #include <traingraph/types.h>
+#include "backends/cuda/device.h"
 
 // Operands that are stretched to a result's shape, read a pack at a time. For .cu files only.
 namespace traingraph::cuda {
@@ -47,8 +47,8 @@ struct Broadcast {
       if (shape[axis] == 1) continue;
       bool joins = rank > 0;
       for (std::size_t i = 0; joins && i < steps.size(); ++i) {
-        joins = reading[i] != Reading::strided ||
-                strides[i][rank - 1] == steps[i][axis] * shape[axis];
+        joins =
+            reading[i] != Reading::strided || strides[i][rank - 1] == steps[i][axis] * shape[axis];
       }
       if (!joins) ++rank;
       const auto at = static_cast<std::size_t>(rank - 1);

@@ -214,10 +214,10 @@ void enqueue_frame(DataType type, const Frame& frame, const void* from, void* to
 }
 
 std::vector<KernelEntry> convolution_entries() {
-  return {{ir::Op::convolution, supports, make_direct_convolution, nullptr, nullptr},
-          {ir::Op::convolution_gradient_data, supports, make_direct_convolution, nullptr, nullptr},
-          {ir::Op::convolution_gradient_weights, supports, make_direct_convolution, nullptr,
-           nullptr}};
+  return {
+      {ir::Op::convolution, supports, make_direct_convolution, nullptr, nullptr},
+      {ir::Op::convolution_gradient_data, supports, make_direct_convolution, nullptr, nullptr},
+      {ir::Op::convolution_gradient_weights, supports, make_direct_convolution, nullptr, nullptr}};
 }
 
 std::unique_ptr<Kernel> make_direct_convolution(const ir::Graph& graph, const ir::Node& node,

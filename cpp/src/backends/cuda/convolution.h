@@ -16,6 +16,10 @@ struct ConvolutionShapes {
 std::unique_ptr<Kernel> make_direct_convolution(const ir::Graph& graph, const ir::Node& node,
                                                 const Context& context);
 
+// cuDNN's, or own loops where it has nothing that fits. Tensors of 1 to 2^31 - 1 elements.
+std::unique_ptr<Kernel> make_cudnn_convolution(const ir::Graph& graph, const ir::Node& node,
+                                               const Context& context);
+
 // Planes of one size put into planes of another, the source's first element at (top, left): zeros
 // around it where the target is larger, cut where `top` and `left` are below 0.
 struct Frame {

@@ -12,6 +12,7 @@ struct Labels {
   DataType type;
   const std::byte* data;
   double scale, share;
+  double named, other;  // t' of the position's class and of the others
 
   // Of a position; -2 where the labels are a distribution.
   __device__ std::int64_t class_of(std::int64_t position) const {
@@ -22,9 +23,9 @@ struct Labels {
   // t' of class k, whose logit lies at `at`; `label` is the position's class.
   template <class T>
   __device__ T value(std::int64_t label, std::int64_t k, std::int64_t at) const {
-    const double plain = label == -2 ? static_cast<double>(reinterpret_cast<const T*>(data)[at])
-                                     : (label == k ? 1.0 : 0.0);
-    return static_cast<T>(plain * scale + share);
+    if (label != -2) return static_cast<T>(label == k ? named : other);
+    return static_cast<T>(static_cast<double>(reinterpret_cast<const T*>(data)[at]) * scale +
+                          share);
   }
 };
 
@@ -100,6 +101,8 @@ class CrossEntropy final : public NodeKernel {
     labels_.type = graph.type(node.inputs[labels_input()]).data_type;
     labels_.scale = 1 - a.smoothing;
     labels_.share = a.smoothing / static_cast<double>(a.classes > 0 ? a.classes : rows_.extent);
+    labels_.named = labels_.scale + labels_.share;
+    labels_.other = labels_.share;
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
@@ -110,9 +113,9 @@ class CrossEntropy final : public NodeKernel {
       constexpr int kLanes = decltype(lanes)::value;
       const unsigned blocks = blocks_for(rows_.count() * kLanes);
       if (gradient_) {
-        gradient_of<T, kLanes><<<blocks, kThreads, 0, stream>>>(
-            rows_, labels, in<T>(pointers, 0), in<T>(pointers, 1), in<T>(pointers, 3),
-            out<T>(pointers, 0));
+        gradient_of<T, kLanes>
+            <<<blocks, kThreads, 0, stream>>>(rows_, labels, in<T>(pointers, 0), in<T>(pointers, 1),
+                                              in<T>(pointers, 3), out<T>(pointers, 0));
       } else {
         loss_of<T, kLanes><<<blocks, kThreads, 0, stream>>>(
             rows_, labels, in<T>(pointers, 0), out<T>(pointers, 0), out<T>(pointers, 1));

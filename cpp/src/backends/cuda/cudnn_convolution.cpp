@@ -8,7 +8,7 @@
 namespace traingraph::cuda {
 namespace {
 
-constexpr std::size_t kMostWorkspace = std::size_t{256} << 20;
+constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
 
 void check(cudnnStatus_t status, const char* call) {
   if (status != CUDNN_STATUS_SUCCESS) {
@@ -77,8 +77,13 @@ class CudnnConvolution final : public NodeKernel {
     std::int64_t padding[2] = {w.padding_before[0], w.padding_before[1]};
     padded_ = !padding_fits(w, 0, x[2], shapes.y[2]) || !padding_fits(w, 1, x[3], shapes.y[3]);
     if (padded_) {
-      frame_ = {x[0] * x[1], x[2],       x[3],      x[2] + w.padding_before[0] + w.padding_after[0],
-                x[3] + w.padding_before[1] + w.padding_after[1], padding[0], padding[1]};
+      frame_ = {x[0] * x[1],
+                x[2],
+                x[3],
+                x[2] + w.padding_before[0] + w.padding_after[0],
+                x[3] + w.padding_before[1] + w.padding_after[1],
+                padding[0],
+                padding[1]};
       x[2] = frame_.to_rows;
       x[3] = frame_.to_columns;
       padding[0] = padding[1] = 0;
@@ -197,18 +202,24 @@ class CudnnConvolution final : public NodeKernel {
     });
   }
 
+  // The first within the bound; where there is none, the one of least workspace.
   template <class P, class A, class F>
   bool first_of(const P* list, int count, bool tf32, A& algorithm, F&& workspace_size) {
+    const P* least = nullptr;
     for (int k = 0; k < count; ++k) {
       const P& candidate = list[k];
-      if (candidate.status != CUDNN_STATUS_SUCCESS || candidate.memory > kMostWorkspace) continue;
-      if (candidate.determinism != CUDNN_DETERMINISTIC || !exact(candidate.algo)) continue;
+      if (candidate.status != CUDNN_STATUS_SUCCESS || !exact(candidate.algo)) continue;
+      if (candidate.determinism != CUDNN_DETERMINISTIC) continue;
       if (!tf32 && candidate.mathType != CUDNN_FMA_MATH) continue;
-      algorithm = candidate.algo;
-      set_math(candidate.mathType);
-      if (workspace_size() == CUDNN_STATUS_SUCCESS && library_bytes_ <= kMostWorkspace) return true;
+      if (least == nullptr || candidate.memory < least->memory) least = &candidate;
+      if (candidate.memory > kMostWorkspace) continue;
+      least = &candidate;
+      break;
     }
-    return false;
+    if (least == nullptr) return false;
+    algorithm = least->algo;
+    set_math(least->mathType);
+    return workspace_size() == CUDNN_STATUS_SUCCESS;
   }
 
   ir::Op op_;
@@ -238,19 +249,20 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return supports_floating(graph, node);
 }
 
-// Where cuDNN has nothing that fits, own loops.
-std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+}  // namespace
+
+std::unique_ptr<Kernel> make_cudnn_convolution(const ir::Graph& graph, const ir::Node& node,
+                                               const Context& context) {
   auto kernel = std::make_unique<CudnnConvolution>(graph, node, context);
   if (kernel->found()) return kernel;
   return make_direct_convolution(graph, node, context);
 }
 
-}  // namespace
-
 std::vector<KernelEntry> cudnn_entries() {
-  return {{ir::Op::convolution, supports, make, nullptr, nullptr},
-          {ir::Op::convolution_gradient_data, supports, make, nullptr, nullptr},
-          {ir::Op::convolution_gradient_weights, supports, make, nullptr, nullptr}};
+  return {
+      {ir::Op::convolution, supports, make_cudnn_convolution, nullptr, nullptr},
+      {ir::Op::convolution_gradient_data, supports, make_cudnn_convolution, nullptr, nullptr},
+      {ir::Op::convolution_gradient_weights, supports, make_cudnn_convolution, nullptr, nullptr}};
 }
 
 }  // namespace traingraph::cuda

@@ -1,6 +1,4 @@
 // Ops that move elements as they are, whatever their type: by the bytes of one element.
-#include <vector_types.h>
-
 #include "backends/cuda/device.h"
 #include "backends/cuda/moved.h"
 #include "backends/cuda/node_kernel.h"
@@ -94,8 +92,8 @@ class Transpose final : public NodeKernel {
  public:
   Transpose(const ir::Graph& graph, const ir::Node& node)
       : NodeKernel(graph, node),
-        move_(moved(graph.type(node.inputs[0]), std::get<ir::TransposeAttributes>(node.attributes)
-                                                    .axes)) {}
+        move_(moved(graph.type(node.inputs[0]),
+                    std::get<ir::TransposeAttributes>(node.attributes).axes)) {}
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     enqueue_move(move_, in<std::byte>(pointers, 0), out<std::byte>(pointers, 0), stream);

@@ -43,6 +43,16 @@ struct Divider {
     const auto low = static_cast<std::uint32_t>(n);
     return (__umulhi(factor, low) + low) >> shift;
   }
+  // The same where number and divisor are known to be below 2^31.
+  __device__ std::uint32_t divide_narrow(std::uint32_t n) const {
+    return (__umulhi(factor, n) + n) >> shift;
+  }
+  __device__ std::uint32_t split_narrow(std::uint32_t& n) const {
+    const std::uint32_t quotient = divide_narrow(n);
+    const std::uint32_t rest = n - quotient * static_cast<std::uint32_t>(divisor);
+    n = quotient;
+    return rest;
+  }
   // Leaves the quotient in n and returns the remainder.
   __device__ std::int64_t split(std::int64_t& n) const {
     const std::int64_t quotient = divide(n);

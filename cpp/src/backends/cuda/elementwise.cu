@@ -62,8 +62,11 @@ Program<T> prepared(const ir::ScalarList& list) {
       return reg < 0 || previous ? kPrevious : slot[static_cast<std::size_t>(reg)];
     };
     Step<T>& step = program.code[k];
-    step = {from.function, static_cast<std::int16_t>(read(from.x)),
-            static_cast<std::int16_t>(read(from.y)), -1, static_cast<T>(from.p),
+    step = {from.function,
+            static_cast<std::int16_t>(read(from.x)),
+            static_cast<std::int16_t>(read(from.y)),
+            -1,
+            static_cast<T>(from.p),
             static_cast<T>(from.q)};
     for (int& held : owner) {
       if (held >= 0 && last[static_cast<std::size_t>(held)] <= k) held = -1;
@@ -90,14 +93,14 @@ using AnyArguments = Arguments<T, Program<T>, kMaxInputs, kMaxResults>;
 template <class T>
 __device__ void evaluate(const Step<T>& step, const Packs<T>& x, const Packs<T>& y, Packs<T>& r) {
   switch (step.function) {
-#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y)              \
-  case ir::Scalar::name:                                                                      \
-    _Pragma("unroll") for (int k = 0; k < kPacks; ++k) {                                      \
-      _Pragma("unroll") for (int v = 0; v < Pack<T>::kElements; ++v) {                        \
-        r.at[k].element[v] = ir::scalar::name<DeviceMath>::value(                             \
-            x.at[k].element[v], y.at[k].element[v], step.p, step.q);                          \
-      }                                                                                       \
-    }                                                                                         \
+#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y) \
+  case ir::Scalar::name:                                                         \
+    _Pragma("unroll") for (int k = 0; k < kPacks; ++k) {                         \
+      _Pragma("unroll") for (int v = 0; v < Pack<T>::kElements; ++v) {           \
+        r.at[k].element[v] = ir::scalar::name<DeviceMath>::value(                \
+            x.at[k].element[v], y.at[k].element[v], step.p, step.q);             \
+      }                                                                          \
+    }                                                                            \
     break;
 #include "ir/scalar.def"
 #undef TRAINGRAPH_SCALAR

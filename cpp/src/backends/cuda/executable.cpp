@@ -8,43 +8,6 @@
 namespace traingraph::cuda {
 namespace {
 
-// A stream that work is captured from; what a failed capture leaves behind goes with it.
-class CaptureStream {
- public:
-  CaptureStream() {
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  }
-  ~CaptureStream() {
-    if (graph_ != nullptr) static_cast<void>(cudaGraphDestroy(graph_));
-    if (capturing_) {
-      cudaGraph_t broken = nullptr;
-      static_cast<void>(cudaStreamEndCapture(stream_, &broken));
-      if (broken != nullptr) static_cast<void>(cudaGraphDestroy(broken));
-      static_cast<void>(cudaGetLastError());
-    }
-    static_cast<void>(cudaStreamDestroy(stream_));
-  }
-  CaptureStream(const CaptureStream&) = delete;
-  CaptureStream& operator=(const CaptureStream&) = delete;
-
-  cudaStream_t begin() {
-    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
-          "cudaStreamBeginCapture");
-    capturing_ = true;
-    return stream_;
-  }
-  cudaGraph_t end() {
-    capturing_ = false;
-    check(cudaStreamEndCapture(stream_, &graph_), "cudaStreamEndCapture");
-    return graph_;
-  }
-
- private:
-  cudaStream_t stream_ = nullptr;
-  cudaGraph_t graph_ = nullptr;
-  bool capturing_ = false;
-};
-
 // Two points of a stream.
 class Stopwatch {
  public:
@@ -75,9 +38,17 @@ class Stopwatch {
 
 }  // namespace
 
-CudaExecutable::CudaExecutable(Gpu& gpu, std::vector<std::unique_ptr<Kernel>> kernels,
-                               std::size_t addresses)
-    : gpu_(gpu), kernels_(std::move(kernels)), addresses_(addresses) {}
+CudaExecutable::CudaExecutable(Gpu& gpu, const ir::Graph& graph,
+                               std::vector<std::unique_ptr<Kernel>> kernels)
+    : gpu_(gpu),
+      kernels_(std::move(kernels)),
+      addresses_(graph.values.size() + graph.nodes.size()) {
+  std::vector<std::size_t> workspaces;
+  for (const auto& kernel : kernels_) {
+    workspaces.push_back(kernel != nullptr ? kernel->workspace_bytes() : 0);
+  }
+  accesses_ = accesses_of(graph, workspaces);
+}
 
 CudaExecutable::~CudaExecutable() {
   for (Range& range : ranges_) {
@@ -132,10 +103,11 @@ void CudaExecutable::launch_each(const ir::NodeId* order, std::size_t count, Poi
   }
 }
 
-void CudaExecutable::capture(Range& range) {
-  CaptureStream stream;
-  launch_each(range.order, range.count, range.addresses.data(), stream.begin());
-  check(cudaGraphInstantiate(&range.captured, stream.end(), 0), "cudaGraphInstantiate");
+void CudaExecutable::capture(Range& range) const {
+  Pointers pointers = range.addresses.data();
+  range.captured = cuda::capture(
+      range.order, dependencies(accesses_, range.order, range.count, pointers),
+      [&](ir::NodeId node, cudaStream_t stream) { launch_each(&node, 1, pointers, stream); });
   check(cudaGraphUpload(range.captured, gpu_.stream()), "cudaGraphUpload");
 }
 

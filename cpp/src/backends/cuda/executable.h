@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "backends/cuda/capture.h"
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/kernel.h"
 
@@ -13,8 +14,8 @@ namespace traingraph::cuda {
 // one, and the capture is forgotten.
 class CudaExecutable final : public Executable {
  public:
-  // Kernels by node number, null for views. `addresses`: length of the table that run() is given.
-  CudaExecutable(Gpu& gpu, std::vector<std::unique_ptr<Kernel>> kernels, std::size_t addresses);
+  // Kernels by node number, null for views.
+  CudaExecutable(Gpu& gpu, const ir::Graph& graph, std::vector<std::unique_ptr<Kernel>> kernels);
   ~CudaExecutable() override;
 
   std::size_t workspace_bytes(ir::NodeId node) const override;
@@ -33,14 +34,15 @@ class CudaExecutable final : public Executable {
   Range& range(const ir::NodeId* order, std::size_t count);
   void launch_each(const ir::NodeId* order, std::size_t count, Pointers pointers,
                    cudaStream_t stream) const;
-  void capture(Range& range);
+  void capture(Range& range) const;
   void forget(Range& range) const;
   void run_timed(const ir::NodeId* order, std::size_t count, Pointers pointers,
                  double* seconds) const;
 
   Gpu& gpu_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
-  std::size_t addresses_;
+  Accesses accesses_;
+  std::size_t addresses_;      // length of the table that run() is given
   std::vector<Range> ranges_;  // few: the phases and the step
 };
 

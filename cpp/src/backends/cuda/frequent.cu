@@ -1,4 +1,5 @@
-// The lists of ir/frequent_lists.h, one kernel each: every register of a list is one of the thread's.
+// The lists of ir/frequent_lists.h, one kernel each: every register of a list is one of the
+// thread's.
 #include <cstring>
 #include <span>
 #include <utility>
@@ -168,7 +169,8 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (compute_type(graph, node) != DataType::kFloat32) {
     return Support::no("frequent lists are compiled for float32");
   }
-  const bool found = any_list([&](auto list) { return !paired<decltype(list)>(list_of(node)).empty(); });
+  const bool found =
+      any_list([&](auto list) { return !paired<decltype(list)>(list_of(node)).empty(); });
   return found ? supports_floating(graph, node) : Support::no("no frequent list");
 }
 

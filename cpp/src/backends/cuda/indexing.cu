@@ -252,13 +252,13 @@ class Indexing final : public NodeKernel {
     } else {
       no_writers<<<blocks, kThreads, 0, stream>>>(plan_.whole_count, writers);
       writers_of_elements<<<blocks_for(plan_.columns), kThreads, 0, stream>>>(plan_, indices,
-                                                                             writers);
+                                                                              writers);
     }
-    unwritten<T><<<blocks, kThreads, 0, stream>>>(plan_.whole_count, writers, dy,
-                                                  out<T>(pointers, 1));
+    unwritten<T>
+        <<<blocks, kThreads, 0, stream>>>(plan_.whole_count, writers, dy, out<T>(pointers, 1));
     if (plan_.picked_count == 0) return;
-    written<T><<<blocks_for(plan_.picked_count), kThreads, 0, stream>>>(
-        plan_, indices, writers, dy, out<T>(pointers, 0));
+    written<T><<<blocks_for(plan_.picked_count), kThreads, 0, stream>>>(plan_, indices, writers, dy,
+                                                                        out<T>(pointers, 0));
   }
 
   ir::Op op_;
@@ -308,8 +308,8 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
     return Support::no(std::string("indices of data type ") + name(indices));
   }
   const ir::ValueId column = node.op == ir::Op::scatter ? node.inputs[0] : node.outputs[0];
-  if (graph.type(column).elements() / kThreads > 65535 &&
-      graph.type(node.inputs[1]).rank() == 1 && node.op != ir::Op::gather) {
+  if (graph.type(column).elements() / kThreads > 65535 && graph.type(node.inputs[1]).rank() == 1 &&
+      node.op != ir::Op::gather) {
     return Support::no("slices of more than 2^24 elements");
   }
   return supports_floating(graph, node);

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "backends/cuda/check.h"
-#include "backends/cuda/node_kernel.h"
+#include "backends/cuda/matmul.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -17,21 +17,8 @@ void check(cublasStatus_t status, const char* call) {
   }
 }
 
-// A run of matrices that lie at equal distances: how many, and how far apart in matrices.
-struct Axis {
-  std::int64_t extent, a, b;
-};
-
-// y (…, M, N) = alpha op(a) op(b) as one product per matrix of `outer` axes, each over the batch.
-struct Problem {
-  std::int64_t rows, columns, inner;
-  bool transpose_a, transpose_b;
-  Axis batch{1, 0, 0};
-  std::vector<Axis> outer;
-};
-
 // Leading axes of y, outermost first, joined where both operands run on.
-std::vector<Axis> leading_axes(const Shape& a, const Shape& b, const Shape& y) {
+std::vector<MatrixAxis> leading_axes(const Shape& a, const Shape& b, const Shape& y) {
   auto distances = [&](const Shape& shape) {
     std::vector<std::int64_t> result(y.size() - 2, 0);
     std::int64_t step = 1;
@@ -43,10 +30,10 @@ std::vector<Axis> leading_axes(const Shape& a, const Shape& b, const Shape& y) {
     return result;
   };
   const std::vector<std::int64_t> from_a = distances(a), from_b = distances(b);
-  std::vector<Axis> axes;
+  std::vector<MatrixAxis> axes;
   for (std::size_t k = 0; k + 2 < y.size(); ++k) {
     if (y[k] == 1) continue;
-    const Axis axis{y[k], from_a[k], from_b[k]};
+    const MatrixAxis axis{y[k], from_a[k], from_b[k]};
     const bool joins = !axes.empty() && axes.back().a == axis.a * axis.extent &&
                        axes.back().b == axis.b * axis.extent;
     if (joins) {
@@ -58,9 +45,14 @@ std::vector<Axis> leading_axes(const Shape& a, const Shape& b, const Shape& y) {
   return axes;
 }
 
-Problem problem_of(const Shape& a, const Shape& b, const Shape& y,
-                   const ir::MatmulAttributes& attributes) {
-  Problem p{};
+}  // namespace
+
+MatrixProblem matrix_problem(const ir::Graph& graph, const ir::Node& node) {
+  const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
+  const Shape& a = graph.type(node.inputs[0]).shape;
+  const Shape& b = graph.type(node.inputs[1]).shape;
+  const Shape& y = graph.type(node.outputs[0]).shape;
+  MatrixProblem p{};
   p.rows = y[y.size() - 2];
   p.columns = y[y.size() - 1];
   p.inner = attributes.transpose_a ? a[a.size() - 2] : a[a.size() - 1];
@@ -80,13 +72,38 @@ Problem problem_of(const Shape& a, const Shape& b, const Shape& y,
   return p;
 }
 
+bool matmul_fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
+                  const std::vector<ir::ValueId>& extra) {
+  const auto ending = ending_of(list);
+  if (!ending || list.empty() || compute_type(graph, node) != DataType::kFloat32) return false;
+  const MatrixProblem p = matrix_problem(graph, node);
+  if (p.batch.extent != 1 || !p.outer.empty() || extra.size() != (ending->adds ? 1u : 0u)) {
+    return false;
+  }
+  if (!ending->adds) return true;
+  const ir::Type& bias = graph.type(extra[0]);
+  return bias.data_type == DataType::kFloat32 && !bias.shape.empty() &&
+         bias.shape.back() == p.columns && bias.elements() == p.columns;
+}
+
+Support supports_matmul_ending(const ir::Graph& graph, const ir::Node& node) {
+  const ir::ScalarList& list = std::get<ir::MatmulAttributes>(node.attributes).epilogue;
+  const std::vector<ir::ValueId> extra(node.inputs.begin() + 2, node.inputs.end());
+  if (!list.empty() && !matmul_fuses(graph, node, list, extra)) {
+    return Support::no("a list that a matrix product does not end in");
+  }
+  return {};
+}
+
+namespace {
+
 class Matmul final : public NodeKernel {
  public:
   Matmul(const ir::Graph& graph, const ir::Node& node, const Context& context)
       : NodeKernel(graph, node), blas_(context.blas) {
     const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
-    problem_ = problem_of(graph.type(node.inputs[0]).shape, graph.type(node.inputs[1]).shape,
-                          graph.type(node.outputs[0]).shape, attributes);
+    problem_ = matrix_problem(graph, node);
+    ending_ = *ending_of(attributes.epilogue);
     wide_ = graph.type(node.outputs[0]).data_type == DataType::kFloat64;
     bytes_ = wide_ ? 8 : 4;
     result_bytes_ = static_cast<std::size_t>(graph.type(node.outputs[0]).elements()) * bytes_;
@@ -100,16 +117,19 @@ class Matmul final : public NodeKernel {
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (result_bytes_ == 0) return;
     auto* const y = out<std::byte>(pointers, 0);
-    if (problem_.inner == 0) {
+    if (problem_.inner == 0) {  // with an ending such products do not come here
       cuda::check(cudaMemsetAsync(y, 0, result_bytes_, stream), "cudaMemsetAsync");
       return;
     }
+    if (ending_.adds) {
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(in<float>(pointers, 2)));
+    }
     std::int64_t products = 1;
-    for (const Axis& axis : problem_.outer) products *= axis.extent;
+    for (const MatrixAxis& axis : problem_.outer) products *= axis.extent;
     for (std::int64_t k = 0; k < products; ++k) {
       std::int64_t a = 0, b = 0, rest = k;
       for (std::size_t at = problem_.outer.size(); at-- > 0;) {
-        const Axis& axis = problem_.outer[at];
+        const MatrixAxis& axis = problem_.outer[at];
         a += rest % axis.extent * axis.a;
         b += rest % axis.extent * axis.b;
         rest /= axis.extent;
@@ -133,6 +153,13 @@ class Matmul final : public NodeKernel {
     const cublasOperation_t right = problem_.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     set(CUBLASLT_MATMUL_DESC_TRANSA, left);
     set(CUBLASLT_MATMUL_DESC_TRANSB, right);
+    if (ending_.adds || ending_.relu) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE,
+          ending_.adds ? (ending_.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
+                       : CUBLASLT_EPILOGUE_RELU);
+    }
+    // The heuristic reads how an address is aligned; the real one comes with each launch.
+    if (ending_.adds) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(16));
     const std::int64_t m = problem_.columns, n = problem_.rows, k = problem_.inner;
     describe(b_, type, problem_.transpose_b ? k : m, problem_.transpose_b ? m : k,
              problem_.batch.b);
@@ -170,7 +197,7 @@ class Matmul final : public NodeKernel {
   }
 
   template <class V>
-  void set(cublasLtMatmulDescAttributes_t attribute, V value) {
+  void set(cublasLtMatmulDescAttributes_t attribute, V value) const {
     check(cublasLtMatmulDescSetAttribute(&operation_, attribute, &value, sizeof value),
           "cublasLtMatmulDescSetAttribute");
   }
@@ -201,7 +228,8 @@ class Matmul final : public NodeKernel {
   }
 
   cublasLtHandle_t blas_;
-  Problem problem_{};
+  MatrixProblem problem_{};
+  Ending ending_;
   bool wide_ = false;
   std::int64_t bytes_ = 4;
   std::size_t result_bytes_ = 0, workspace_bytes_ = 0;
@@ -214,9 +242,7 @@ class Matmul final : public NodeKernel {
 };
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  if (!std::get<ir::MatmulAttributes>(node.attributes).epilogue.empty()) {
-    return Support::no("an epilogue");
-  }
+  if (Support s = supports_matmul_ending(graph, node); !s.yes) return s;
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
@@ -236,7 +262,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const
 }  // namespace
 
 std::vector<KernelEntry> matmul_entries() {
-  return {{ir::Op::matmul, supports, make, nullptr, nullptr}};
+  return {{ir::Op::matmul, supports, make, nullptr, matmul_fuses}};
 }
 
 }  // namespace traingraph::cuda

@@ -16,8 +16,8 @@ __global__ void __launch_bounds__(kThreads)
 // A tile is read along the source's innermost axis and written along the result's.
 template <class T>
 __global__ void __launch_bounds__(kTile* kTileRows)
-    move_tiles(const __grid_constant__ Move move, std::int64_t tiles_across, std::int64_t tiles_down,
-               const T* from, T* to) {
+    move_tiles(const __grid_constant__ Move move, std::int64_t tiles_across,
+               std::int64_t tiles_down, const T* from, T* to) {
   __shared__ T tile[kTile][kTile + 1];
   std::int64_t number = blockIdx.x;
   const std::int64_t across = number % tiles_across * kTile;

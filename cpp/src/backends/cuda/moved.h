@@ -25,9 +25,9 @@ struct Move {
   std::int64_t count = 0;
   Walk source;  // from the result's row-major number to the source's offset
   bool tiles = false;
-  std::int64_t across = 1, down = 1;            // extents
-  std::int64_t source_step = 1, to_step = 1;    // of `across` in the source, of `down` in the result
-  Walk other_from, other_to;                    // the axes that are neither
+  std::int64_t across = 1, down = 1;          // extents
+  std::int64_t source_step = 1, to_step = 1;  // of `across` in the source, of `down` in the result
+  Walk other_from, other_to;                  // the axes that are neither
   std::int64_t others = 1;
 };
 

@@ -53,7 +53,9 @@ std::unique_ptr<Kernel> make_floating(const ir::Graph& graph, const ir::Node& no
 std::vector<KernelEntry> frequent_entries();
 std::vector<KernelEntry> elementwise_entries();
 std::vector<KernelEntry> reduce_entries();
+std::vector<KernelEntry> small_matmul_entries();
 std::vector<KernelEntry> matmul_entries();
+std::vector<KernelEntry> small_convolution_entries();
 std::vector<KernelEntry> cudnn_entries();
 std::vector<KernelEntry> convolution_entries();
 std::vector<KernelEntry> batch_norm_entries();

@@ -7,7 +7,7 @@ namespace traingraph::cuda {
 namespace {
 
 constexpr int kColumns = 32, kRows = 8;       // of a block that sums down columns
-constexpr std::int64_t kBlocksWanted = 1024;  // enough to fill a device
+constexpr std::int64_t kBlocksWanted = 2048;  // enough to fill a device
 
 // What one op sums: result `o` starts at kept.offset(o), element k of its sum lies
 // summed.offset(k) further. `parts` blocks share each sum; `length` elements are one part.
@@ -53,8 +53,12 @@ __global__ void __launch_bounds__(kThreads)
       sum += term(*at, plan.squares);
     } else {
       const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(at);
+      T part = T(0);
 #pragma unroll
-      for (int v = 0; v < kPack; ++v) sum += term(pack.element[v], plan.squares);
+      for (int v = 0; v < kPack; ++v) {
+        part += plan.squares ? pack.element[v] * pack.element[v] : pack.element[v];
+      }
+      sum += static_cast<double>(part);
     }
   }
   sum = combine<kLanes>(sum, Sum());
@@ -87,15 +91,18 @@ __global__ void __launch_bounds__(kThreads)
   put(plan, y, partial, result, part, sum);
 }
 
-// Adds the parts of each sum in order.
+// Adds the parts of each sum, a warp per result.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     add_parts(std::int64_t results, std::int64_t parts, const double* partial, T* y) {
-  const std::int64_t result = thread_number();
+  const std::int64_t result = thread_number() / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   if (result >= results) return;
   double sum = 0;
-  for (std::int64_t part = 0; part < parts; ++part) sum += partial[part * results + result];
-  y[result] = static_cast<T>(sum);
+#pragma unroll 4
+  for (std::int64_t part = lane; part < parts; part += 32) sum += partial[part * results + result];
+  sum = combine<32>(sum, Sum());
+  if (lane == 0) y[result] = static_cast<T>(sum);
 }
 
 template <class T>
@@ -108,8 +115,8 @@ class Reduce final : public NodeKernel {
     plan_.squares = attributes.kind == ir::ReduceKind::sum_of_squares;
     bool inner_summed = true;  // of the innermost axis of more than one element
     for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-      const bool summed = std::count(attributes.axes.begin(), attributes.axes.end(),
-                                     static_cast<int>(axis)) > 0;
+      const bool summed =
+          std::count(attributes.axes.begin(), attributes.axes.end(), static_cast<int>(axis)) > 0;
       (summed ? plan_.summed : plan_.kept).add(shape[axis], strides[axis]);
       (summed ? plan_.count : plan_.results) *= shape[axis];
       if (shape[axis] != 1) inner_summed = summed;
@@ -130,8 +137,8 @@ class Reduce final : public NodeKernel {
     kernel_<<<blocks_, kThreads, 0, stream>>>(plan_, x, y, partial);
     check_launch("reduce");
     if (plan_.parts == 1) return;
-    add_parts<T><<<blocks_for(plan_.results), kThreads, 0, stream>>>(plan_.results, plan_.parts,
-                                                                     partial, y);
+    add_parts<T><<<blocks_for(plan_.results * 32), kThreads, 0, stream>>>(plan_.results,
+                                                                          plan_.parts, partial, y);
     check_launch("reduce, second stage");
   }
 
@@ -140,7 +147,8 @@ class Reduce final : public NodeKernel {
   void cut(std::int64_t blocks, std::int64_t least_length) {
     const std::int64_t wanted = (kBlocksWanted + blocks - 1) / blocks;
     const std::int64_t most = std::max<std::int64_t>(1, plan_.count / least_length);
-    const std::int64_t parts = std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(most, 512));
+    const std::int64_t parts =
+        std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(most, kBlocksWanted));
     plan_.length = (plan_.count + parts - 1) / parts;
     plan_.length = (plan_.length + least_length - 1) / least_length * least_length;
     plan_.parts = std::max<std::int64_t>(1, (plan_.count + plan_.length - 1) / plan_.length);
@@ -157,8 +165,8 @@ class Reduce final : public NodeKernel {
       return;
     }
     const Walk& summed = plan_.summed;
-    const bool packs = summed.rank > 0 &&
-                       summed.extents[summed.rank - 1].divisor % Pack<T>::kElements == 0;
+    const bool packs =
+        summed.rank > 0 && summed.extents[summed.rank - 1].divisor % Pack<T>::kElements == 0;
     constexpr int kPack = Pack<T>::kElements;
     if (plan_.count <= 4) {
       kernel_ = sum_rows<T, 1, 1>;

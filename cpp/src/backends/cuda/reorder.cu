@@ -73,10 +73,16 @@ class Reorder final : public NodeKernel {
     plan_.to = Side(type.shape, to);
     std::copy(type.shape.begin(), type.shape.end(), plan_.shape);
     plan_.count = ir::padded_elements(type.shape, to);
+    permutes_ = from.blocks.empty() && to.blocks.empty();
+    if (permutes_) move_ = permutation(type, from, to);
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (plan_.count == 0) return;
+    if (permutes_) {
+      enqueue_move(move_, in<std::byte>(pointers, 0), out<std::byte>(pointers, 0), stream);
+      return;
+    }
     with_unit(bytes_, [&](auto sample) {
       using T = decltype(sample);
       if constexpr (sizeof(T) <= 8) {
@@ -88,6 +94,24 @@ class Reorder final : public NodeKernel {
   }
 
  private:
+  // Without blocks both sides are dense tensors with their axes in two orders.
+  static Move permutation(ir::Type type, const ir::Layout& from, const ir::Layout& to) {
+    std::vector<int> source, axes;
+    for (int k = 0; k < type.rank(); ++k)
+      source.push_back(from.order.empty() ? k : from.order[static_cast<std::size_t>(k)]);
+    Shape shape;
+    for (int axis : source) shape.push_back(type.shape[static_cast<std::size_t>(axis)]);
+    for (int k = 0; k < type.rank(); ++k) {
+      const int axis = to.order.empty() ? k : to.order[static_cast<std::size_t>(k)];
+      axes.push_back(
+          static_cast<int>(std::find(source.begin(), source.end(), axis) - source.begin()));
+    }
+    type.shape = shape;
+    return moved(type, axes);
+  }
+
+  bool permutes_ = false;
+  Move move_;
   Plan plan_{};
   std::size_t bytes_ = 4;
 };

@@ -2,8 +2,8 @@
 
 #include <type_traits>
 
-#include "backends/cuda/device.h"
 #include <traingraph/types.h>
+#include "backends/cuda/device.h"
 
 // Rows along one axis of a dense tensor, each for a thread, a warp or a block. For .cu files only.
 namespace traingraph::cuda {
@@ -31,7 +31,7 @@ struct Rows {
   // Threads per row: one where neighbouring rows lie beside each other, else as the extent asks.
   int lanes() const {
     if (inner >= 16 || extent <= 4) return 1;
-    return extent <= 4096 || count() >= 4096 ? 32 : kThreads;
+    return extent <= 256 || count() >= 4096 ? 32 : kThreads;
   }
   // Rows are numbered (o, i).
   template <int kLanes>

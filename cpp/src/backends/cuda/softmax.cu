@@ -55,7 +55,8 @@ class Softmax final : public NodeKernel {
  public:
   Softmax(const ir::Graph& graph, const ir::Node& node, const Context&)
       : NodeKernel(graph, node),
-        rows_(graph.type(node.outputs[0]).shape, std::get<ir::SoftmaxAttributes>(node.attributes).axis),
+        rows_(graph.type(node.outputs[0]).shape,
+              std::get<ir::SoftmaxAttributes>(node.attributes).axis),
         logarithm_(std::get<ir::SoftmaxAttributes>(node.attributes).logarithm),
         gradient_(node.op == ir::Op::softmax_gradient) {}
 

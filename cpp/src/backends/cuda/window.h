@@ -7,9 +7,10 @@
 // .cu files only.
 namespace traingraph::cuda {
 
-// One axis of it. Divisions by the stride are of small numbers.
+// One axis of it.
 struct WindowAxis {
   int source, positions, kernel, stride, dilation, padding;
+  Divider by_stride;
 
   WindowAxis() = default;
   WindowAxis(const ir::Window& w, int axis, std::int64_t source_extent, std::int64_t positions_in)
@@ -18,7 +19,8 @@ struct WindowAxis {
         kernel(static_cast<int>(w.kernel[axis])),
         stride(static_cast<int>(w.stride[axis])),
         dilation(static_cast<int>(w.dilation[axis])),
-        padding(static_cast<int>(w.padding_before[axis])) {}
+        padding(static_cast<int>(w.padding_before[axis])),
+        by_stride(w.stride[axis]) {}
 
   // The source under a tap at a position; -1 in the padding.
   __device__ int under(int position, int tap) const {
@@ -28,12 +30,29 @@ struct WindowAxis {
   // The position whose tap meets this source element; -1 when there is none.
   __device__ int position_of(int at, int tap) const {
     const int from = at + padding - tap * dilation;
-    if (from < 0 || from % stride != 0) return -1;
-    const int position = from / stride;
-    return position < positions ? position : -1;
+    if (from < 0) return -1;
+    const int position =
+        static_cast<int>(by_stride.divide_narrow(static_cast<std::uint32_t>(from)));
+    return position < positions && position * stride == from ? position : -1;
+  }
+  // The positions whose windows meet this source element, where the dilation is 1.
+  __device__ int first_position(int at) const {
+    const int from = at + padding - kernel + 1;
+    return from <= 0 ? 0
+                     : static_cast<int>(
+                           by_stride.divide_narrow(static_cast<std::uint32_t>(from + stride - 1)));
+  }
+  __device__ int last_position(int at) const {
+    const int last =
+        static_cast<int>(by_stride.divide_narrow(static_cast<std::uint32_t>(at + padding)));
+    return last < positions ? last : positions - 1;
   }
   // Taps over the source at a position.
   __device__ int taps_inside(int position) const {
+    if (dilation == 1) {
+      const int start = position * stride - padding, end = start + kernel;
+      return (end < source ? end : source) - (start > 0 ? start : 0);
+    }
     int inside = 0;
     for (int tap = 0; tap < kernel; ++tap) inside += under(position, tap) >= 0 ? 1 : 0;
     return inside;

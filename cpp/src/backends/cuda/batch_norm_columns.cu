@@ -1,0 +1,130 @@
+// Batch norm over matrices (N, C): neighbouring threads take neighbouring channels, and a block
+// sums its channels before it writes them.
+#include "backends/cuda/batch_norm.h"
+#include "backends/cuda/device.h"
+
+namespace traingraph::cuda {
+namespace {
+
+constexpr int kColumns = 32, kRows = 32;
+
+struct Pair {
+  double a, b;
+};
+
+// Adds one pair per row of the block's threads; every thread receives its column's sums.
+__device__ Pair sum_rows(Pair mine, int row, int column) {
+  __shared__ Pair sums[kRows][kColumns];
+  sums[row][column] = mine;
+  for (int half = kRows / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (row < half) {
+      sums[row][column].a += sums[row + half][column].a;
+      sums[row][column].b += sums[row + half][column].b;
+    }
+  }
+  __syncthreads();
+  return sums[0][column];
+}
+
+template <class T, int kEnding>
+__global__ void __launch_bounds__(kColumns* kRows) forward(Columns plan, Normalized<T> a) {
+  const int column = static_cast<int>(threadIdx.x) % kColumns;
+  const int row = static_cast<int>(threadIdx.x) / kColumns;
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kColumns + column;
+  const bool there = c < plan.channels;
+  Pair sum = {0, 0};
+  const T shift = there ? a.x[c] : T(0);
+  if (there) {
+#pragma unroll 4
+    for (std::int64_t n = row; n < plan.count; n += kRows) {
+      const double difference = static_cast<double>(a.x[n * plan.channels + c] - shift);
+      sum.a += difference;
+      sum.b += difference * difference;
+    }
+  }
+  sum = sum_rows(sum, row, column);
+  if (!there) return;
+  const double distance = sum.a / static_cast<double>(plan.count);
+  const double mean = static_cast<double>(shift) + distance;
+  const double spread = sum.b / static_cast<double>(plan.count) - distance * distance;
+  const double variance = spread < 0 ? 0 : spread;
+  const double inverse_deviation = 1 / ::sqrt(variance + plan.epsilon);
+  if (row == 0) {
+    a.mean[c] = static_cast<T>(mean);
+    a.inverse_deviation[c] = static_cast<T>(inverse_deviation);
+    a.variance[c] = static_cast<T>(variance);
+  }
+  // The mean in two pieces: its rounding would show in y where it is far from 0.
+  const T high = static_cast<T>(mean);
+  const T low = static_cast<T>(mean - static_cast<double>(high));
+  const T scale = static_cast<T>(inverse_deviation * static_cast<double>(a.gamma[c]));
+  const T beta = a.beta[c];
+#pragma unroll 4
+  for (std::int64_t n = row; n < plan.count; n += kRows) {
+    const std::int64_t at = n * plan.channels + c;
+    const T added = (kEnding & kAdds) != 0 ? a.added[at] : T(0);
+    a.y[at] = ended<kEnding>(((a.x[at] - high) - low) * scale + beta, added);
+  }
+}
+
+template <class T, bool kMasked>
+__global__ void __launch_bounds__(kColumns* kRows) gradient(Columns plan, Gradients<T> a) {
+  const int column = static_cast<int>(threadIdx.x) % kColumns;
+  const int row = static_cast<int>(threadIdx.x) / kColumns;
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kColumns + column;
+  const bool there = c < plan.channels;
+  const T mean = there ? a.mean[c] : T(0);
+  const T inverse_deviation = there ? a.inverse_deviation[c] : T(0);
+  auto dy_at = [&](std::int64_t at) { return kMasked && a.result[at] <= T(0) ? T(0) : a.dy[at]; };
+  Pair sum = {0, 0};
+  if (there) {
+#pragma unroll 4
+    for (std::int64_t n = row; n < plan.count; n += kRows) {
+      const std::int64_t at = n * plan.channels + c;
+      const T dy = dy_at(at);
+      sum.a += static_cast<double>(dy);
+      sum.b += static_cast<double>(dy * ((a.x[at] - mean) * inverse_deviation));
+    }
+  }
+  sum = sum_rows(sum, row, column);
+  if (!there) return;
+  if (row == 0) {
+    a.dbeta[c] = static_cast<T>(sum.a);
+    a.dgamma[c] = static_cast<T>(sum.b);
+  }
+  const T scale = a.gamma[c] * inverse_deviation;
+  const T dbeta = static_cast<T>(sum.a / static_cast<double>(plan.count));
+  const T dgamma = static_cast<T>(sum.b / static_cast<double>(plan.count));
+#pragma unroll 4
+  for (std::int64_t n = row; n < plan.count; n += kRows) {
+    const std::int64_t at = n * plan.channels + c;
+    const T z = (a.x[at] - mean) * inverse_deviation;
+    a.dx[at] = scale * (dy_at(at) - (dbeta + z * dgamma));
+  }
+}
+
+}  // namespace
+
+template <class T>
+void enqueue_columns(const Columns& columns, const Normalized<T>& a, int ending,
+                     cudaStream_t stream) {
+  const unsigned blocks = blocks_for(columns.channels, kColumns);
+  with_ending(ending, [&](auto bits) {
+    forward<T, decltype(bits)::value><<<blocks, kColumns * kRows, 0, stream>>>(columns, a);
+  });
+}
+
+template <class T>
+void enqueue_columns(const Columns& columns, const Gradients<T>& a, cudaStream_t stream) {
+  const unsigned blocks = blocks_for(columns.channels, kColumns);
+  auto* const kernel = a.result != nullptr ? gradient<T, true> : gradient<T, false>;
+  kernel<<<blocks, kColumns * kRows, 0, stream>>>(columns, a);
+}
+
+template void enqueue_columns(const Columns&, const Normalized<float>&, int, cudaStream_t);
+template void enqueue_columns(const Columns&, const Normalized<double>&, int, cudaStream_t);
+template void enqueue_columns(const Columns&, const Gradients<float>&, cudaStream_t);
+template void enqueue_columns(const Columns&, const Gradients<double>&, cudaStream_t);
+
+}  // namespace traingraph::cuda

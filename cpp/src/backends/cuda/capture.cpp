@@ -1,0 +1,155 @@
+#include "backends/cuda/capture.h"
+
+#include <algorithm>
+
+#include "backends/cuda/check.h"
+
+namespace traingraph::cuda {
+namespace {
+
+// A stream that work is recorded from. Each piece of work waits for given pieces before it, not
+// for all that the stream was given. What a failed recording leaves behind goes with the object.
+class Recording {
+ public:
+  // The ends of one piece of work: what others wait for.
+  struct Ends {
+    std::vector<cudaGraphNode_t> nodes;
+    std::vector<cudaGraphEdgeData> edges;
+  };
+
+  Recording() {
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  }
+  ~Recording() {
+    if (recording_) {
+      static_cast<void>(cudaStreamEndCapture(stream_, &graph_));
+      static_cast<void>(cudaGetLastError());
+    }
+    if (graph_ != nullptr) static_cast<void>(cudaGraphDestroy(graph_));
+    static_cast<void>(cudaStreamDestroy(stream_));
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  cudaStream_t stream() const { return stream_; }
+
+  void begin() {
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
+    recording_ = true;
+  }
+  void wait_for(Ends ends) {
+    check(cudaStreamUpdateCaptureDependencies(stream_, ends.nodes.data(), ends.edges.data(),
+                                              ends.nodes.size(), cudaStreamSetCaptureDependencies),
+          "cudaStreamUpdateCaptureDependencies");
+  }
+  Ends ends() const {
+    cudaStreamCaptureStatus status{};
+    const cudaGraphNode_t* nodes = nullptr;
+    const cudaGraphEdgeData* edges = nullptr;
+    std::size_t count = 0;
+    check(cudaStreamGetCaptureInfo(stream_, &status, nullptr, nullptr, &nodes, &edges, &count),
+          "cudaStreamGetCaptureInfo");
+    Ends result;
+    result.nodes.assign(nodes, nodes + count);
+    result.edges.resize(count);
+    if (edges != nullptr) std::copy(edges, edges + count, result.edges.begin());
+    return result;
+  }
+  cudaGraph_t end() {
+    recording_ = false;
+    check(cudaStreamEndCapture(stream_, &graph_), "cudaStreamEndCapture");
+    return graph_;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaGraph_t graph_ = nullptr;
+  bool recording_ = false;
+};
+
+constexpr std::size_t kLargeBytes = std::size_t{4} << 20;
+
+bool is_large(const std::vector<Access>& accesses) {
+  std::size_t bytes = 0;
+  for (const Access& access : accesses) bytes += access.bytes;
+  return bytes >= kLargeBytes;
+}
+
+bool conflict(const std::vector<Access>& a, const std::vector<Access>& b, Pointers pointers) {
+  for (const Access& x : a) {
+    for (const Access& y : b) {
+      if (!x.writes && !y.writes) continue;
+      const std::byte* first = pointers[x.address];
+      const std::byte* second = pointers[y.address];
+      if (first < second + y.bytes && second < first + x.bytes) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Accesses accesses_of(const ir::Graph& graph, const std::vector<std::size_t>& workspace_bytes) {
+  Accesses result(graph.nodes.size());
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    auto add = [&](ir::ValueId id, bool writes) {
+      const ir::Value& value = graph.value(id);
+      const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
+      result[n].push_back({static_cast<std::size_t>(id), bytes, writes});
+    };
+    for (ir::ValueId input : node.inputs) add(input, false);
+    for (ir::ValueId output : node.outputs) add(output, true);
+    if (workspace_bytes[n] == 0) continue;
+    result[n].push_back({graph.values.size() + n, workspace_bytes[n], true});
+  }
+  return result;
+}
+
+std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
+                                                   const ir::NodeId* order, std::size_t count,
+                                                   Pointers pointers) {
+  auto of = [&](std::size_t position) -> const std::vector<Access>& {
+    return accesses[static_cast<std::size_t>(order[position])];
+  };
+  std::vector<std::vector<std::size_t>> direct(count);
+  std::vector<std::vector<bool>> waits(count);  // directly or through others
+  std::vector<bool> large(count);
+  for (std::size_t k = 0; k < count; ++k) {
+    waits[k].resize(k);
+    large[k] = is_large(of(k));
+    for (std::size_t j = k; j-- > 0;) {
+      const bool ordered = (large[k] && large[j]) || conflict(of(k), of(j), pointers);
+      if (waits[k][j] || !ordered) continue;
+      direct[k].push_back(j);
+      waits[k][j] = true;
+      for (std::size_t i = 0; i < j; ++i) waits[k][i] = waits[k][i] || waits[j][i];
+    }
+  }
+  return direct;
+}
+
+cudaGraphExec_t capture(const ir::NodeId* order,
+                        const std::vector<std::vector<std::size_t>>& dependencies,
+                        const std::function<void(ir::NodeId, cudaStream_t)>& launch) {
+  Recording recording;
+  recording.begin();
+  std::vector<Recording::Ends> ends;
+  for (std::size_t k = 0; k < dependencies.size(); ++k) {
+    Recording::Ends before;
+    for (std::size_t position : dependencies[k]) {
+      const Recording::Ends& one = ends[position];
+      before.nodes.insert(before.nodes.end(), one.nodes.begin(), one.nodes.end());
+      before.edges.insert(before.edges.end(), one.edges.begin(), one.edges.end());
+    }
+    recording.wait_for(std::move(before));
+    launch(order[k], recording.stream());
+    ends.push_back(recording.ends());
+  }
+  cudaGraphExec_t captured = nullptr;
+  check(cudaGraphInstantiate(&captured, recording.end(), 0), "cudaGraphInstantiate");
+  return captured;
+}
+
+}  // namespace traingraph::cuda

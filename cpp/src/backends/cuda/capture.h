@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "ir/graph.h"
+#include "runtime/kernel.h"
+
+// A run recorded as a CUDA graph whose nodes wait only for what they need.
+namespace traingraph::cuda {
+
+// A stretch of memory that a node reads or writes.
+struct Access {
+  std::size_t address;  // number in the table of addresses
+  std::size_t bytes;
+  bool writes;
+};
+
+// By node number: its operands and its workspace.
+using Accesses = std::vector<std::vector<Access>>;
+
+Accesses accesses_of(const ir::Graph& graph, const std::vector<std::size_t>& workspace_bytes);
+
+// By position in the order: the positions before it that must be done, without those that others of
+// them wait for. Two nodes keep their order where one writes what the other one touches, and where
+// both move so much that each fills the device: side by side they only take its caches from each
+// other.
+std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
+                                                   const ir::NodeId* order, std::size_t count,
+                                                   Pointers pointers);
+
+// Records launch(node, stream) for each node of the order.
+cudaGraphExec_t capture(const ir::NodeId* order,
+                        const std::vector<std::vector<std::size_t>>& dependencies,
+                        const std::function<void(ir::NodeId, cudaStream_t)>& launch);
+
+}  // namespace traingraph::cuda
