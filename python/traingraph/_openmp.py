@@ -10,11 +10,11 @@ import os
 
 _SPINS = "GOMP_SPINCOUNT"
 
-# Some ten microseconds: longer than the gaps between the parallel parts of a step.
+# Some twenty microseconds: longer than the gaps between the parallel parts of a step.
 if _SPINS in os.environ or "OMP_WAIT_POLICY" in os.environ:
     from traingraph import _core
 else:
-    os.environ[_SPINS] = "1000"
+    os.environ[_SPINS] = "2000"
     try:
         from traingraph import _core
     finally:
