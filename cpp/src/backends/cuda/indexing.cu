@@ -91,28 +91,39 @@ __device__ void along_column(const Plan& plan, const Indices& indices, F&& f) {
 }
 
 // Indices of slices: a block owns slice blockIdx.x of the tensor, a thread one column of it. The
-// block searches the indices together, kThreads at a time; f(k) for each k that names this slice,
+// block searches the indices together; f(k) for each k that names this slice,
 // in order.
 template <class F>
 __device__ void along_slice(const Plan& plan, const Indices& indices, F&& f) {
   __shared__ std::int64_t found[kThreads];
   __shared__ int counts[kThreads / 32];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  for (std::int64_t first = 0; first < plan.picks; first += kThreads) {
-    const std::int64_t k = first + threadIdx.x;
-    const bool mine = k < plan.picks && indices[k] == static_cast<std::int64_t>(blockIdx.x);
-    const unsigned votes = __ballot_sync(0xffffffffu, mine);
-    __syncthreads();
-    if (lane == 0) counts[warp] = __popc(votes);
-    __syncthreads();
-    int before = __popc(votes & ((1u << lane) - 1)), all = 0;
-    for (int w = 0; w < kThreads / 32; ++w) {
-      if (w < warp) before += counts[w];
-      all += counts[w];
+  constexpr int kAtOnce = 4;
+  for (std::int64_t start = 0; start < plan.picks; start += kAtOnce * kThreads) {
+    bool mine[kAtOnce];
+    bool any = false;
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const std::int64_t k = start + u * kThreads + threadIdx.x;
+      mine[u] = k < plan.picks && indices[k] == static_cast<std::int64_t>(blockIdx.x);
+      any = any || mine[u];
     }
-    if (mine) found[before] = k;
-    __syncthreads();
-    for (int m = 0; m < all; ++m) f(found[m]);
+    if (__syncthreads_or(any ? 1 : 0) == 0) continue;  // most blocks find nothing
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const unsigned votes = __ballot_sync(0xffffffffu, mine[u]);
+      __syncthreads();
+      if (lane == 0) counts[warp] = __popc(votes);
+      __syncthreads();
+      int before = __popc(votes & ((1u << lane) - 1)), all = 0;
+      for (int w = 0; w < kThreads / 32; ++w) {
+        if (w < warp) before += counts[w];
+        all += counts[w];
+      }
+      if (mine[u]) found[before] = start + u * kThreads + threadIdx.x;
+      __syncthreads();
+      for (int m = 0; m < all; ++m) f(found[m]);
+    }
   }
 }
 

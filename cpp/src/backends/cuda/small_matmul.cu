@@ -155,7 +155,7 @@ __device__ void multiply_tile(const Plan& plan, const float* a, const float* b, 
 }
 
 // Where there are no more tiles than this, four blocks share one.
-constexpr int kSplitWarps = 8, kSplit = 4, kFewTiles = 128;
+constexpr int kSplitWarps = 8, kSplit = 4, kFewTiles = 32;
 
 __global__ void __cluster_dims__(1, 1, kSplit) __launch_bounds__(kSplitWarps * 32)
     multiply_split(const __grid_constant__ Plan plan, const float* a, const float* b,
