@@ -149,7 +149,12 @@ def test_nothing_is_copied_when_the_write_is_skipped(gpu: str) -> None:
         other.training.execute(inputs_data={}, options=SKIP).result, rel=1e-5
     )
     assert device.counts["copies_in"] == 0
-    # One array new, the other as it was.
+    # One array new, the other bound once.
+    labels = network.arguments(2)["loss_labels_data"]
+    for each in (network, other):
+        each.training.bind_and_write_data(labels, for_inputs={"labels": each.labels})
+        arguments = {"inputs_data": each.arguments(2)["inputs_data"]}
+        each.training.execute(**arguments, options="synchronous")
     with Counted(gpu) as device:
         arguments = {"inputs_data": network.arguments(3)["inputs_data"]}
         loss = network.training.execute(**arguments, options="synchronous").result

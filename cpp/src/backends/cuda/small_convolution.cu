@@ -266,7 +266,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const bool empty = element_count(shapes.x) == 0 || element_count(shapes.y) == 0;
   // Beyond these the library's engines are better.
   const std::int64_t results = shapes.weights[0] / a.groups;
-  if (data ? results > 32 : results * shapes.weights[1] > 1024) {
+  if (data ? results > 64 : results * shapes.weights[1] > 2048) {
     return Support::no("own loops: few channels");
   }
   if (empty || products > static_cast<double>(kMostProducts) || shapes.weights[0] > 65535 ||
