@@ -46,20 +46,15 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments) {
   if (run == Run::gradient || run == Run::update) {
     throw InvalidArgument("[execute] expected no FORWARD_FOR_INFERENCE in a gradient or update");
   }
-  return start(Run::forward, inference_mode(), arguments);
-}
-
-// An inference graph over layers with a loss needs no labels: it gives what the loss would compare.
-Mode Executor::inference_mode() const {
-  return !graph_.training && lacks_labels(graph_) ? Mode::prediction : Mode::inference;
+  return start(Run::forward, inference_mode_, arguments);
 }
 
 Executor::CompiledPtr Executor::program_for(std::int64_t batch, Mode mode) {
   CompiledPtr graph = compiled(batch, mode);
-  const std::int64_t declared = declared_batch(graph_);
-  if (batch != declared && !graph->fixed_batch.empty()) {
-    throw InvalidArgument("[execute] expected batch size " + std::to_string(declared) + ", which " +
-                          graph->fixed_batch + " fixes, but got " + std::to_string(batch));
+  if (batch != declared_batch_ && !graph->fixed_batch.empty()) {
+    throw InvalidArgument("[execute] expected batch size " + std::to_string(declared_batch_) +
+                          ", which " + graph->fixed_batch + " fixes, but got " +
+                          std::to_string(batch));
   }
   return graph;
 }
@@ -81,7 +76,7 @@ std::int64_t Executor::batch_for(Run run, const ExecutionArguments& arguments) c
     throw InvalidArgument("[execute] expected a batch size of at least 0 but got " +
                           std::to_string(arguments.batch_size));
   }
-  const std::int64_t declared = follows ? before->batch : declared_batch(graph_);
+  const std::int64_t declared = follows ? before->batch : declared_batch_;
   if (arguments.batch_size == 0 || arguments.batch_size == declared) return declared;
   if (follows) {
     throw InvalidArgument("[execute] expected batch size " + std::to_string(declared) +
@@ -96,31 +91,30 @@ std::int64_t Executor::batch_for(Run run, const ExecutionArguments& arguments) c
   return arguments.batch_size;
 }
 
-void Executor::check_may_run(Run run, Mode mode) const {
-  if (mode != Mode::training) return;
-  if (graph_.loss_layer != nullptr && graph_.loss_labels.empty()) {
-    throw InvalidArgument("[execute] expected loss labels declared by add_inputs but got none");
-  }
-  if (run == Run::step && trained_through_link()) {
-    throw InvalidArgument(
-        "[execute] expected execute_forward and execute_gradient, because linked graphs send "
-        "gradients between them");
-  }
-  if (run == Run::step && !graph_.user_gradients.empty()) {
-    throw InvalidArgument(
-        "[execute] expected execute_forward and execute_gradient, because tensor '" +
-        graph_.user_gradients.front().of->label() +
-        "' has a user gradient, which is written between them");
+// A step that reads gradients made outside cannot run in one call.
+void Executor::check_may_run(const CompiledGraph& graph, Run run) const {
+  if (run != Run::step) return;
+  for (const BoundSlot& slot : graph.bound) {
+    if (!slot.is_gradient()) continue;
+    const std::string why = slot.from == BoundSlot::From::linked_gradient
+                                ? "linked graphs send gradients between them"
+                                : "tensor '" + graph_.user_gradients.front().of->label() +
+                                      "' has a user gradient, which is written between them";
+    throw InvalidArgument("[execute] expected execute_forward and execute_gradient, because " +
+                          why);
   }
 }
 
 Execution Executor::start(Run run, Mode mode, const ExecutionArguments& arguments) {
   check_not_forked();
   raise_earlier_failure();
-  check_may_run(run, mode);
+  if (mode == Mode::training && graph_.loss_layer != nullptr && graph_.loss_labels.empty()) {
+    throw InvalidArgument("[execute] expected loss labels declared by add_inputs but got none");
+  }
   auto job = std::make_shared<Job>();
   const std::int64_t batch = batch_for(run, arguments);
   job->graph = program_for(batch, mode);
+  check_may_run(*job->graph, run);
   for (const LoweredGraph::Slot& slot : job->graph->slots) {
     if (slot.tensor->state().host_is_newer) {
       check_range(slot);

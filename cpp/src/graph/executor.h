@@ -42,6 +42,7 @@ struct ExecutionState {
 struct GivenData {
   TensorData data;
   std::uint64_t version = 0;
+  std::uint64_t call = 0;  // whose argument it was; 0: bound before, or the tensor's own
 };
 
 // A tensor's place on a device that cannot use the host's arrays.
@@ -166,10 +167,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void grow_arena(std::size_t bytes);
 
   Execution start(Run run, Mode mode, const ExecutionArguments& arguments);
-  Mode inference_mode() const;
-  void check_may_run(Run run, Mode mode) const;
-  // Whether a linked graph sends a gradient back.
-  bool trained_through_link() const;
+  void check_may_run(const CompiledGraph& graph, Run run) const;
   std::int64_t batch_for(Run run, const ExecutionArguments& arguments) const;
   // What the job does with the sum of gradients; only later does the sum count it.
   void place_in_step(Job& job, Run run) const;
@@ -195,7 +193,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::shared_ptr<std::byte> staging_for(const Tensor& tensor, std::size_t bytes);
   bool has_batch(const Tensor& tensor) const;
   void bind_outputs(Job& job, const ExecutionArguments& arguments) const;
-  // Names of the outputs that the job's run writes.
+  // Whether the job's run computes this declared output.
+  bool writes(const Job& job, const Tensor& output) const;
+  // Names of the outputs that it does.
   std::string outputs_of(const Job& job) const;
   void set_rates(Job& job);
   void write_step_numbers(const Job& job);
@@ -216,6 +216,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   GraphState& graph_;
   const Backend& backend_;
   const std::uint64_t built_for_;
+  // What follows from the graph as it was then: another one gets another executor.
+  const std::int64_t declared_batch_;
+  const Mode inference_mode_;
   const std::shared_ptr<LinkSet> links_;  // work in flight may outlive the graph
   // Guards programs_, data_, written_gradients_ and what was submitted. Nobody waits for the stream
   // while holding it.
@@ -224,9 +227,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::map<const Tensor*, GivenData> data_;           // what each bound tensor was last given
   std::uint64_t versions_ = 0;                        // of data that was given
   std::map<const Tensor*, DeviceSlot> device_slots_;  // entries stay
-  // By which call, where it was a call's argument and not bind_and_write_data.
-  std::map<const Tensor*, std::uint64_t> given_;
-  std::uint64_t calls_ = 0;
+  std::uint64_t calls_ = 0;                           // that brought data
   std::size_t library_bytes_ = 0;  // the process's growth while kernels were made
   std::map<const Tensor*, std::vector<StagedCopy>> staged_;  // copies of ours among them
   // User gradients that were written since the last forward pass.

@@ -36,6 +36,10 @@ Executor::Executor(GraphState& graph, const Backend& backend)
     : graph_(graph),
       backend_(backend),
       built_for_(graph.all_changes()),
+      declared_batch_(declared_batch(graph)),
+      // An inference graph over layers with a loss needs no labels: it gives what would be
+      // compared.
+      inference_mode_(!graph.training && lacks_labels(graph) ? Mode::prediction : Mode::inference),
       links_(graph.links),
       stream_(std::make_shared<Stream>()),
       forward_count_(graph.forward_count) {}
@@ -44,8 +48,7 @@ Executor::~Executor() = default;
 void Executor::prepare() {
   const bool labels_missing = graph_.loss_layer != nullptr && graph_.loss_labels.empty();
   // Without labels there is no loss to differentiate yet; the forward part is checked all the same.
-  compiled(declared_batch(graph_),
-           graph_.training && !labels_missing ? Mode::training : inference_mode());
+  compiled(declared_batch_, graph_.training && !labels_missing ? Mode::training : inference_mode_);
 }
 
 bool Executor::current(const CompiledGraph& graph) const {
@@ -118,7 +121,7 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
     }
   }
   // A batch size that another one is fixed against never runs.
-  const bool runs = out->fixed_batch.empty() || batch == declared_batch(graph_);
+  const bool runs = out->fixed_batch.empty() || batch == declared_batch_;
   for (std::size_t s = 0; s < lowered.slots.size(); ++s) {
     if (runs) check_range(lowered.slots[s]);
     Tensor& tensor = *lowered.slots[s].tensor;

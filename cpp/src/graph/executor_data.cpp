@@ -32,20 +32,20 @@ void Executor::bind_group(const NamedData& data, const NamedTensors& declared, c
       const ir::Type& type = graph.program->graph.type(slot.value);
       check_data(slot, type, array);
       check_range(slot.name, slot.range, type, array.bytes);
-      std::uint64_t& given = given_[slot.tensor.get()];
-      if (given == calls_) {
+      const auto before = data_.find(slot.tensor.get());
+      if (before != data_.end() && before->second.call == calls_) {
         throw InvalidArgument(std::string("[execute] expected data once for each tensor but ") +
                               what + " '" + name + "' is the second name of one");
       }
-      given = calls_;
       const auto address = reinterpret_cast<std::uintptr_t>(array.bytes);
       const bool aligned = address % element_bytes(type.data_type) == 0;
       if (backend_.uses_host_memory() && !aligned) {
         stage(*slot.tensor, type, array);
-        continue;
+      } else {
+        give(*slot.tensor, array);
+        staged_.erase(slot.tensor.get());
       }
-      give(*slot.tensor, array);
-      staged_.erase(slot.tensor.get());
+      data_[slot.tensor.get()].call = calls_;
     }
   }
 }
@@ -80,9 +80,8 @@ void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
       found = data_.find(slot.tensor.get());
     }
     // What an earlier call was given serves this one only when it says so.
-    const auto given = given_.find(slot.tensor.get());
-    const bool stale = names_data && given != given_.end() && given->second != calls_;
-    if (found == data_.end() || stale) {
+    const bool missed = found == data_.end();
+    if (missed || (names_data && found->second.call != 0 && found->second.call != calls_)) {
       missing += (missing.empty() ? "'" : ", '") + slot.name + "'";
       continue;
     }
@@ -130,13 +129,11 @@ void Executor::bind_gradients(Job& job) {
 void Executor::bind_outputs(Job& job, const ExecutionArguments& arguments) const {
   for (const auto& [name, array] : arguments.outputs) {
     const TensorPtr* tensor = find(graph_.outputs, name);
-    const Tensor* of = tensor != nullptr ? graph_.differentiated(tensor->get()) : nullptr;
-    const bool written = of != nullptr ? runs_gradient(job.run) : runs_forward(job.run);
-    const bool trains = of == nullptr || job.graph->mode == Mode::training;
-    if (tensor == nullptr || !written || !trains) {
+    if (tensor == nullptr || !writes(job, **tensor)) {
       throw InvalidArgument("[execute] expected outputs of " + outputs_of(job) + " but got '" +
                             name + "'");
     }
+    const Tensor* of = graph_.differentiated(tensor->get());
     const ValueId value =
         of != nullptr ? job.graph->gradients.at(of) : job.graph->tensors.at(tensor->get());
     check_output(name, job.graph->program->graph.type(value), array);
@@ -144,13 +141,15 @@ void Executor::bind_outputs(Job& job, const ExecutionArguments& arguments) const
   }
 }
 
+bool Executor::writes(const Job& job, const Tensor& output) const {
+  if (graph_.differentiated(&output) == nullptr) return runs_forward(job.run);
+  return runs_gradient(job.run) && job.graph->mode == Mode::training;
+}
+
 std::string Executor::outputs_of(const Job& job) const {
   NamedTensors written;
   for (const auto& [name, tensor] : graph_.outputs) {
-    const bool gradient = graph_.differentiated(tensor.get()) != nullptr;
-    const bool runs = gradient ? runs_gradient(job.run) && job.graph->mode == Mode::training
-                               : runs_forward(job.run);
-    if (runs) written.emplace_back(name, tensor);
+    if (writes(job, *tensor)) written.emplace_back(name, tensor);
   }
   return names_of(written);
 }

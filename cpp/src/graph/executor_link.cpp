@@ -8,16 +8,6 @@ namespace traingraph {
 
 using ir::kNone;
 
-bool Executor::trained_through_link() const {
-  if (links_ == nullptr) return false;
-  for (const NodeRecord& node : graph_.ordered_nodes()) {
-    for (const TensorPtr& tensor : node.results) {
-      if (!links_->readers(graph_, tensor.get(), true).empty()) return true;
-    }
-  }
-  return false;
-}
-
 // Memory for what this program hands over. Nothing runs meanwhile.
 void Executor::place_exchanges(CompiledGraph& graph) {
   graph.handed.clear();

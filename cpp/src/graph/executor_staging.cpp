@@ -13,7 +13,7 @@ namespace traingraph {
 using ir::kNone;
 
 void Executor::give(const Tensor& tensor, TensorData data) {
-  data_[&tensor] = {std::move(data), ++versions_};
+  data_[&tensor] = {std::move(data), ++versions_, 0};
 }
 
 void Executor::stage(const Tensor& tensor, const ir::Type& type, const TensorData& data) {
@@ -88,7 +88,7 @@ std::shared_ptr<std::byte> Executor::staging_for(const Tensor& tensor, std::size
 }
 
 void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch) {
-  if (batch == 0) batch = declared_batch(graph_);
+  if (batch == 0) batch = declared_batch_;
   for (const auto& [name, array] : data) {
     const TensorPtr* tensor = traingraph::find(tensors, name);
     if (tensor == nullptr) {
@@ -105,7 +105,6 @@ void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int
         if (known.tensor == *tensor) check_range(name, known.range, type, array.bytes);
       }
     }
-    given_.erase(tensor->get());
     stage(**tensor, type, array);
     written_gradients_.insert(tensor->get());
   }
@@ -116,7 +115,6 @@ void Executor::take_over(Executor& before) {
     const std::lock_guard lock(before.mutex_);
     data_ = std::move(before.data_);
     versions_ = before.versions_;
-    given_ = std::move(before.given_);
     calls_ = before.calls_;
     staged_ = std::move(before.staged_);
     for (auto& [tensor, old] : before.device_slots_) {
