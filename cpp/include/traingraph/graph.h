@@ -122,10 +122,9 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   const NamedTensors& loss_labels() const;
   const NamedTensors& loss_label_weights() const;
   const NamedTensors& outputs() const;
-  void compile(CompilationOptions options, const Device& device);
   // `constants` are tensors whose data stays as it is now (or as `data` says): what depends on them
   // alone is computed here, and they are not updated.
-  void compile(CompilationOptions options, const Device& device, const NamedTensors& constants,
+  void compile(CompilationOptions options, const Device& device, const NamedTensors& constants = {},
                const NamedData& data = {});
   // Joins graphs that share tensors: what one computes and another one reads passes over when
   // each is executed in turn, and gradients pass back. Needs kLinkGraphs; graphs already compiled

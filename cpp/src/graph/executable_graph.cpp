@@ -37,7 +37,9 @@ std::set<TensorPtr> set_constants(GraphState& state, const NamedTensors& constan
     }
     (*tensor)->set_data(value);
     // The caller's array may change later.
-    (*tensor)->set_data((*tensor)->copy()->data());
+    const TensorDescriptor& d = (*tensor)->descriptor();
+    (*tensor)->set_data(
+        TensorData::copy_of((*tensor)->data().bytes, d.allocation_bytes(), d.data_type, d.shape));
   }
   std::set<TensorPtr> before;
   std::swap(before, state.constants);
@@ -102,10 +104,6 @@ const NamedTensors& ExecutableGraph::loss_label_weights() const {
   return state_->loss_label_weights;
 }
 const NamedTensors& ExecutableGraph::outputs() const { return state_->outputs; }
-
-void ExecutableGraph::compile(CompilationOptions options, const Device& device) {
-  compile(options, device, {});
-}
 
 void ExecutableGraph::compile(CompilationOptions options, const Device& device,
                               const NamedTensors& constants, const NamedData& data) {

@@ -96,6 +96,7 @@ struct CompiledGraph {
     const Tensor* tensor;
     ir::ValueId value;  // kNone: no gradient flows, which is zeros
     bool gradient;
+    bool by(Run run) const { return gradient ? runs_gradient(run) : runs_forward(run); }
   };
   std::vector<Handed> handed;
   ir::ValueId result = ir::kNone;

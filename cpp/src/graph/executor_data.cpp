@@ -133,9 +133,9 @@ void Executor::bind_outputs(Job& job, const ExecutionArguments& arguments) const
       throw InvalidArgument("[execute] expected outputs of " + outputs_of(job) + " but got '" +
                             name + "'");
     }
-    const Tensor* of = graph_.differentiated(tensor->get());
+    const TensorPtr of = graph_.differentiated(tensor->get());
     const ValueId value =
-        of != nullptr ? job.graph->gradients.at(of) : job.graph->tensors.at(tensor->get());
+        of != nullptr ? job.graph->gradients.at(of.get()) : job.graph->tensors.at(tensor->get());
     check_output(name, job.graph->program->graph.type(value), array);
     job.outputs.emplace_back(value, array);
   }

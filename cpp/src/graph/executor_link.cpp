@@ -73,7 +73,7 @@ void Executor::announce_exchanges(const Job& job) {
   LinkSet& links = *links_;
   const std::lock_guard lock(links.mutex);
   for (const CompiledGraph::Handed& handed : job.graph->handed) {
-    if (handed.gradient ? !runs_gradient(job.run) : !runs_forward(job.run)) continue;
+    if (!handed.by(job.run)) continue;
     handed.to->written = true;
     handed.to->batch = job.graph->batch;
     if (handed.gradient) continue;
@@ -87,7 +87,7 @@ void Executor::announce_exchanges(const Job& job) {
 void Executor::write_exchanges(const Job& job) {
   const Program& program = *job.graph->program;
   for (const CompiledGraph::Handed& handed : job.graph->handed) {
-    if (handed.gradient ? !runs_gradient(job.run) : !runs_forward(job.run)) continue;
+    if (!handed.by(job.run)) continue;
     std::byte* to = handed.to->bytes.get();
     if (to == nullptr) continue;  // a backend that computes nothing
     if (handed.value == kNone) {

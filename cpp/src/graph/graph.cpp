@@ -31,6 +31,11 @@ const TensorPtr* find(const NamedTensors& tensors, const std::string& name) {
   return nullptr;
 }
 
+bool names(const NamedTensors& tensors, const Tensor* tensor) {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [&](const auto& entry) { return entry.second.get() == tensor; });
+}
+
 std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<TensorPtr>& sources) {
   Lowering lowering;
   std::vector<ir::ValueId> values;
@@ -133,17 +138,12 @@ bool GraphState::knows(const Tensor* tensor) const {
       if (parameter->tensor.get() == tensor) return true;
     }
   }
-  for (const auto* group : {&inputs, &loss_labels, &loss_label_weights}) {
-    for (const auto& [name, declared] : *group) {
-      if (declared.get() == tensor) return true;
-    }
-  }
-  return false;
+  return names(inputs, tensor) || names(loss_labels, tensor) || names(loss_label_weights, tensor);
 }
 
-const Tensor* GraphState::differentiated(const Tensor* gradient) const {
+TensorPtr GraphState::differentiated(const Tensor* gradient) const {
   for (const GradientHandle& handle : gradient_handles) {
-    if (handle.gradient.get() == gradient) return handle.of.get();
+    if (handle.gradient.get() == gradient) return handle.of;
   }
   return nullptr;
 }

@@ -81,11 +81,13 @@ struct GraphState {
   // Whether a node reads it.
   bool reads(const Tensor* tensor) const;
   // What a gradient handle is the gradient of; null for other tensors.
-  const Tensor* differentiated(const Tensor* gradient) const;
+  TensorPtr differentiated(const Tensor* gradient) const;
 };
 
 // A NamedTensors entry by name; null without one.
 const TensorPtr* find(const NamedTensors& tensors, const std::string& name);
+// Whether a tensor has a name there.
+bool names(const NamedTensors& tensors, const Tensor* tensor);
 
 // What Graph::node does: shape rules run on a scratch lowering, so that mistakes show at once.
 std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<TensorPtr>& sources);

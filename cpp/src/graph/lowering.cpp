@@ -330,19 +330,12 @@ class Writer {
 }  // namespace
 
 bool lacks_labels(const GraphState& state) {
-  auto declared = [&](const TensorPtr& tensor) {
-    for (const auto* group : {&state.inputs, &state.loss_labels}) {
-      for (const auto& [name, known] : *group) {
-        if (known == tensor) return true;
-      }
-    }
-    return false;
-  };
   for (const NodeRecord& node : state.ordered_nodes()) {
     if (dynamic_cast<const Loss*>(node.layer.get()) == nullptr || node.sources.size() < 2) continue;
     const TensorPtr& label = node.sources[1];
     const bool held = label->data().bytes != nullptr || state.producer(label.get()) != nullptr;
-    if (!held && !declared(label)) return true;
+    const bool declared = names(state.inputs, label.get()) || names(state.loss_labels, label.get());
+    if (!held && !declared) return true;
   }
   return false;
 }

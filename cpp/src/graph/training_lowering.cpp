@@ -106,9 +106,7 @@ class TrainingWriter {
       if (Wanted* wanted = want(tensor)) wanted->readable = true;
     };
     for (const auto& [name, tensor] : state_.outputs) {
-      for (const GradientHandle& handle : state_.gradient_handles) {
-        if (handle.gradient == tensor) read(handle.of);
-      }
+      if (const TensorPtr of = state_.differentiated(tensor.get())) read(of);
     }
     const bool all = has(state_.options, CompilationOptions::kComputeAllGradients);
     for (const BoundSlot& slot : out_.bound) {
@@ -124,12 +122,8 @@ class TrainingWriter {
   }
 
   bool is_label(const TensorPtr& tensor) const {
-    for (const auto* group : {&state_.loss_labels, &state_.loss_label_weights}) {
-      for (const auto& [name, declared] : *group) {
-        if (declared == tensor) return true;
-      }
-    }
-    return false;
+    return names(state_.loss_labels, tensor.get()) ||
+           names(state_.loss_label_weights, tensor.get());
   }
 
   void differentiate() {
@@ -191,8 +185,8 @@ class TrainingWriter {
 
   void check_outputs() const {
     for (const auto& [name, tensor] : state_.outputs) {
-      const Tensor* of = state_.differentiated(tensor.get());
-      if (of == nullptr || out_.gradients.contains(of)) continue;
+      const TensorPtr of = state_.differentiated(tensor.get());
+      if (of == nullptr || out_.gradients.contains(of.get())) continue;
       throw InvalidArgument("[compile] expected a gradient for output '" + name +
                             "' but nothing flows from the loss to tensor '" + of->label() + "'");
     }

@@ -7,9 +7,9 @@
 
 #include "backends/cpu/channel_groups.h"
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/ending.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
+#include "ir/ending.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -23,11 +23,6 @@ struct Prologue {
   ir::ValueId dy;
   ir::ValueId result = ir::kNone;
 };
-
-bool is_relu_gradient(const ir::ScalarList& list) {
-  return list.inputs == 2 && list.code.size() == 1 && list.results == std::vector<int>{2} &&
-         list.code[0].function == ir::Scalar::relu_gradient && list.code[0].x != list.code[0].y;
-}
 
 Prologue prologue_of(const ir::Node& node) {
   const ir::ScalarList& list = attributes_of(node).epilogue;
@@ -47,7 +42,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const ir::ScalarList& list = attributes_of(node).epilogue;
   if (list.empty()) return {};
   const bool forward = node.op == ir::Op::batch_norm;
-  if (forward ? !ending_of(list).has_value() : !is_relu_gradient(list)) {
+  if (forward ? !ir::ending_of(list).has_value() : !ir::is_relu_gradient(list)) {
     return Support::no("own batch norm loops do not take this list");
   }
   // All operands of the list have the tensor's shape.
@@ -64,7 +59,7 @@ bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
            const std::vector<ir::ValueId>& extra) {
   const bool forward = node.op == ir::Op::batch_norm;
   if (list.empty() || !attributes_of(node).epilogue.empty()) return false;
-  if (forward ? !ending_of(list).has_value() : !is_relu_gradient(list)) return false;
+  if (forward ? !ir::ending_of(list).has_value() : !ir::is_relu_gradient(list)) return false;
   const ir::Type& type = graph.type(node.outputs[0]);
   for (ir::ValueId id : extra) {
     if (graph.type(id).shape != type.shape || graph.type(id).data_type != type.data_type) {
@@ -163,7 +158,7 @@ class BatchNorm final : public ChannelKernel {
   BatchNorm(const ir::Graph& graph, const ir::Node& node)
       : ChannelKernel(graph, node, node.inputs[0], 3),
         epsilon_(attributes_of(node).epsilon),
-        ending_(*ending_of(attributes_of(node).epilogue)) {}
+        ending_(*ir::ending_of(attributes_of(node).epilogue)) {}
 
   void run(Pointers pointers) override {
     const float* x = floats(pointers, node_.inputs[0]);
@@ -250,7 +245,7 @@ class BatchNorm final : public ChannelKernel {
   }
 
   double epsilon_;
-  Ending ending_;
+  ir::Ending ending_;
 };
 
 class BatchNormGradient final : public ChannelKernel {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/ending.h"
 #include "backends/cpu/isa/matrix.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
+#include "ir/ending.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -55,7 +55,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (e.matrices > 1 && !std::equal(a.begin(), a.end() - 2, b.begin(), b.end() - 2)) {
     return Support::no("own matrix loops do not stretch leading axes");
   }
-  const std::optional<Ending> ending = ending_of(attributes_of(node).epilogue);
+  const std::optional<ir::Ending> ending = ir::ending_of(attributes_of(node).epilogue);
   if (!ending) return Support::no("own matrix loops end with a bias and relu at most");
   if (ending->adds && !is_bias(graph.type(node.inputs[2]).shape, e.n)) {
     return Support::no("own matrix loops add a row of " + std::to_string(e.n));
@@ -65,7 +65,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 
 bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
            const std::vector<ir::ValueId>& extra) {
-  const std::optional<Ending> ending = ending_of(list);
+  const std::optional<ir::Ending> ending = ir::ending_of(list);
   if (!ending || list.empty() || !attributes_of(node).epilogue.empty()) return false;
   return !ending->adds ||
          (extra.size() == 1 && graph.type(extra[0]).data_type == DataType::kFloat32 &&
@@ -82,7 +82,7 @@ class SmallMatmul final : public Kernel {
         y_(node.outputs[0]),
         workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())) {
     const ir::MatmulAttributes& attributes = attributes_of(node);
-    const Ending ending = *ending_of(attributes.epilogue);
+    const ir::Ending ending = *ir::ending_of(attributes.epilogue);
     bias_ = ending.adds ? node.inputs[2] : ir::kNone;
     const bool ta = attributes.transpose_a;
     product_ = {extents_.m,

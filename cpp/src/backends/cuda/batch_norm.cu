@@ -268,16 +268,10 @@ class BatchNorm final : public NodeKernel {
   Plan plan_{};
 };
 
-// The gradient's prologue relu_gradient(dy, result), its operands in any order.
-bool is_relu_gradient(const ir::ScalarList& list) {
-  return list.inputs == 2 && list.code.size() == 1 && list.results == std::vector<int>{2} &&
-         list.code[0].function == ir::Scalar::relu_gradient && list.code[0].x != list.code[0].y;
-}
-
 bool takes(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
            const ir::ValueId* extra, std::size_t count) {
   const bool forward = node.op == ir::Op::batch_norm;
-  if (forward ? !ending_of(list).has_value() : !is_relu_gradient(list)) return false;
+  if (forward ? !ir::ending_of(list).has_value() : !ir::is_relu_gradient(list)) return false;
   const ir::Type& type = graph.type(node.outputs[0]);
   return std::all_of(extra, extra + count, [&](ir::ValueId id) {
     return graph.type(id).shape == type.shape && graph.type(id).data_type == type.data_type;
@@ -312,7 +306,7 @@ BatchNormOperands::BatchNormOperands(const ir::Graph&, const ir::Node& node)
     // The list's operand x is dy, y the result of the forward op.
     if (list.code[0].x == 1) std::swap(inputs_[0], inputs_[5]);
   } else {
-    const Ending found = *ending_of(list);
+    const ir::Ending found = *ir::ending_of(list);
     ending = (found.adds ? kAdds : 0) | (found.relu ? kRelu : 0);
   }
 }

@@ -2,8 +2,8 @@
 
 #include <type_traits>
 
-#include "backends/cuda/ending.h"
 #include "backends/cuda/node_kernel.h"
+#include "ir/ending.h"
 
 // Operands of batch norm and its gradient, and the kernels over matrices (N, C). For .cu files
 // only.

@@ -74,7 +74,7 @@ MatrixProblem matrix_problem(const ir::Graph& graph, const ir::Node& node) {
 
 bool matmul_fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
                   const std::vector<ir::ValueId>& extra) {
-  const auto ending = ending_of(list);
+  const auto ending = ir::ending_of(list);
   if (!ending || list.empty() || compute_type(graph, node) != DataType::kFloat32) return false;
   const MatrixProblem p = matrix_problem(graph, node);
   if (p.batch.extent != 1 || !p.outer.empty() || extra.size() != (ending->adds ? 1u : 0u)) {
@@ -103,7 +103,7 @@ class Matmul final : public NodeKernel {
       : NodeKernel(graph, node), blas_(context.blas) {
     const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
     problem_ = matrix_problem(graph, node);
-    ending_ = *ending_of(attributes.epilogue);
+    ending_ = *ir::ending_of(attributes.epilogue);
     wide_ = graph.type(node.outputs[0]).data_type == DataType::kFloat64;
     bytes_ = wide_ ? 8 : 4;
     result_bytes_ = static_cast<std::size_t>(graph.type(node.outputs[0]).elements()) * bytes_;
@@ -229,7 +229,7 @@ class Matmul final : public NodeKernel {
 
   cublasLtHandle_t blas_;
   MatrixProblem problem_{};
-  Ending ending_;
+  ir::Ending ending_;
   bool wide_ = false;
   std::int64_t bytes_ = 4;
   std::size_t result_bytes_ = 0, workspace_bytes_ = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "backends/cuda/ending.h"
 #include "backends/cuda/node_kernel.h"
+#include "ir/ending.h"
 
 // What the kinds of matrix products share.
 namespace traingraph::cuda {

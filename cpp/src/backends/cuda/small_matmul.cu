@@ -186,7 +186,7 @@ class SmallMatmul final : public NodeKernel {
     plan_.b_matrix = p.batch.b * p.inner * p.columns;
     plan_.y_matrix = p.rows * p.columns;
     plan_.alpha = static_cast<float>(attributes.alpha);
-    plan_.relu = ending_of(attributes.epilogue)->relu;
+    plan_.relu = ir::ending_of(attributes.epilogue)->relu;
     blocks_ = dim3(blocks_for(p.columns, kTile), blocks_for(p.rows, kTile),
                    static_cast<unsigned>(p.batch.extent));
   }

@@ -4,7 +4,7 @@
 
 #include "ir/scalar.h"
 
-namespace traingraph::cpu {
+namespace traingraph::ir {
 
 // What own kernels do to a result before they write it: add a second operand, then relu.
 struct Ending {
@@ -13,6 +13,10 @@ struct Ending {
 };
 
 // The epilogue as an ending; empty when it is any other list.
-std::optional<Ending> ending_of(const ir::ScalarList& list);
+std::optional<Ending> ending_of(const ScalarList& list);
 
-}  // namespace traingraph::cpu
+// Whether a list is relu_gradient(dy, result), its operands in any order: what own kernels of
+// gradients begin with.
+bool is_relu_gradient(const ScalarList& list);
+
+}  // namespace traingraph::ir
