@@ -58,6 +58,9 @@ std::int64_t padded_elements(const Shape& shape, const Layout& layout);
 std::size_t storage_bytes(const Type& type, const Layout& layout);
 // Whether every extent is a whole number of blocks.
 bool has_padding(const Shape& shape, const Layout& layout);
+// Whether a tensor of this shape lies the same way in both: their elements come in one order and
+// neither pads.
+bool same_bytes(const Shape& shape, const Layout& a, const Layout& b);
 // Bytes between the elements of a dense row-major tensor, in elements.
 Shape dense_strides(const Shape& shape);
 

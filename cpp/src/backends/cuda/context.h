@@ -9,9 +9,9 @@ namespace traingraph::cuda {
 struct Context {
   int device;
   int multiprocessors;
+  bool clusters;  // whether blocks can be launched in clusters
   cublasLtHandle_t blas;
   cudnnHandle_t dnn;
-  bool tf32;  // whether float32 products may round their operands to TF32
 };
 
 }  // namespace traingraph::cuda

@@ -60,6 +60,10 @@ const Context& Gpu::context() {
   made->device = index_;
   check(cudaDeviceGetAttribute(&made->multiprocessors, cudaDevAttrMultiProcessorCount, index_),
         "cudaDeviceGetAttribute");
+  int clusters = 0;
+  check(cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, index_),
+        "cudaDeviceGetAttribute");
+  made->clusters = clusters != 0;
   const cublasStatus_t blas = cublasLtCreate(&made->blas);
   if (blas != CUBLAS_STATUS_SUCCESS) {
     fail_call("cublasLtCreate", static_cast<int>(blas), cublasLtGetStatusString(blas));
@@ -68,7 +72,6 @@ const Context& Gpu::context() {
   if (dnn != CUDNN_STATUS_SUCCESS) {
     fail_call("cudnnCreate", static_cast<int>(dnn), cudnnGetErrorString(dnn));
   }
-  made->tf32 = false;
   context_ = std::move(made);
   return *context_;
 }
