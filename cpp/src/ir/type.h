@@ -23,6 +23,11 @@ struct Type {
 
 std::string to_string(const Type& type);  // "float32 (N=64, 10)"
 
+// float16 or bfloat16
+inline bool is_half(DataType type) {
+  return type == DataType::kFloat16 || type == DataType::kBFloat16;
+}
+
 // How a value's elements lie in memory. Outer axes follow `order` (outermost first), then come the
 // blocks, innermost last: nChw16c is order {0,1,2,3} with one block of 16 over axis 1. Extents are
 // padded up to whole blocks and padding is zero. The empty layout is dense row-major.
