@@ -130,9 +130,8 @@ std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
   return direct;
 }
 
-cudaGraphExec_t capture(const ir::NodeId* order,
-                        const std::vector<std::vector<std::size_t>>& dependencies,
-                        const std::function<void(ir::NodeId, cudaStream_t)>& launch) {
+Captured capture(const ir::NodeId* order, const std::vector<std::vector<std::size_t>>& dependencies,
+                 const std::function<void(ir::NodeId, cudaStream_t)>& launch) {
   Recording recording;
   recording.begin();
   std::vector<Recording::Ends> ends;
@@ -148,8 +147,11 @@ cudaGraphExec_t capture(const ir::NodeId* order,
     ends.push_back(recording.ends());
   }
   cudaGraphExec_t captured = nullptr;
-  check(cudaGraphInstantiate(&captured, recording.end(), 0), "cudaGraphInstantiate");
-  return captured;
+  cudaGraph_t graph = recording.end();
+  std::size_t nodes = 0;
+  check(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
+  check(cudaGraphInstantiate(&captured, graph, 0), "cudaGraphInstantiate");
+  return {captured, static_cast<std::int64_t>(nodes)};
 }
 
 }  // namespace traingraph::cuda

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -32,9 +33,14 @@ std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
                                                    const ir::NodeId* order, std::size_t count,
                                                    Pointers pointers);
 
+// A recorded run, and how many nodes it has.
+struct Captured {
+  cudaGraphExec_t run;
+  std::int64_t nodes;
+};
+
 // Records launch(node, stream) for each node of the order.
-cudaGraphExec_t capture(const ir::NodeId* order,
-                        const std::vector<std::vector<std::size_t>>& dependencies,
-                        const std::function<void(ir::NodeId, cudaStream_t)>& launch);
+Captured capture(const ir::NodeId* order, const std::vector<std::vector<std::size_t>>& dependencies,
+                 const std::function<void(ir::NodeId, cudaStream_t)>& launch);
 
 }  // namespace traingraph::cuda

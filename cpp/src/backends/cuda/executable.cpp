@@ -3,40 +3,10 @@
 #include <algorithm>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/stopwatch.h"
 #include "runtime/finite.h"
 
 namespace traingraph::cuda {
-namespace {
-
-// Two points of a stream.
-class Stopwatch {
- public:
-  Stopwatch() {
-    check(cudaEventCreate(&start_), "cudaEventCreate");
-    check(cudaEventCreate(&stop_), "cudaEventCreate");
-  }
-  ~Stopwatch() {
-    static_cast<void>(cudaEventDestroy(start_));
-    static_cast<void>(cudaEventDestroy(stop_));
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  void start(cudaStream_t stream) { check(cudaEventRecord(start_, stream), "cudaEventRecord"); }
-  void stop(cudaStream_t stream) { check(cudaEventRecord(stop_, stream), "cudaEventRecord"); }
-  double seconds() const {
-    check(cudaEventSynchronize(stop_), "cudaEventSynchronize");
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, start_, stop_), "cudaEventElapsedTime");
-    return static_cast<double>(milliseconds) * 1e-3;
-  }
-
- private:
-  cudaEvent_t start_ = nullptr;
-  cudaEvent_t stop_ = nullptr;
-};
-
-}  // namespace
 
 CudaExecutable::CudaExecutable(Gpu& gpu, const ir::Graph& graph,
                                std::vector<std::unique_ptr<Kernel>> kernels)
@@ -92,8 +62,7 @@ void CudaExecutable::run(const ir::NodeId* order, std::size_t count, Pointers po
     return launch();
   }
   if (known.captured == nullptr) capture(known);
-  check(cudaGraphLaunch(known.captured, gpu_.stream()), "cudaGraphLaunch");
-  gpu_.count_launches(1);
+  gpu_.launch(known.captured);
 }
 
 void CudaExecutable::launch_each(const ir::NodeId* order, std::size_t count, Pointers pointers,
@@ -105,9 +74,11 @@ void CudaExecutable::launch_each(const ir::NodeId* order, std::size_t count, Poi
 
 void CudaExecutable::capture(Range& range) const {
   Pointers pointers = range.addresses.data();
-  range.captured = cuda::capture(
+  const Captured captured = cuda::capture(
       range.order, dependencies(accesses_, range.order, range.count, pointers),
       [&](ir::NodeId node, cudaStream_t stream) { launch_each(&node, 1, pointers, stream); });
+  range.captured = captured.run;
+  gpu_.count_captured(captured.nodes);
   check(cudaGraphUpload(range.captured, gpu_.stream()), "cudaGraphUpload");
 }
 
@@ -115,6 +86,7 @@ void CudaExecutable::forget(Range& range) const {
   if (range.captured == nullptr) return;
   const Selected selected(gpu_.index());
   check(cudaStreamSynchronize(gpu_.stream()), "cudaStreamSynchronize");
+  gpu_.forget(range.captured);
   check(cudaGraphExecDestroy(range.captured), "cudaGraphExecDestroy");
   range.captured = nullptr;
 }
