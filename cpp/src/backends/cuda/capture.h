@@ -7,10 +7,11 @@
 #include <functional>
 #include <vector>
 
+#include "backends/cuda/units.h"
 #include "ir/graph.h"
 #include "runtime/kernel.h"
 
-// A run recorded as a CUDA graph whose nodes wait only for what they need.
+// A run recorded as a CUDA graph whose units wait only for what they need.
 namespace traingraph::cuda {
 
 // A stretch of memory that a node reads or writes.
@@ -39,8 +40,8 @@ struct Captured {
   std::int64_t nodes;
 };
 
-// Records launch(node, stream) for each node of the order.
-Captured capture(const ir::NodeId* order, const std::vector<std::vector<std::size_t>>& dependencies,
-                 const std::function<void(ir::NodeId, cudaStream_t)>& launch);
+// Records launch(number, stream) for each unit.
+Captured capture(const std::vector<Unit>& units,
+                 const std::function<void(std::size_t, cudaStream_t)>& launch);
 
 }  // namespace traingraph::cuda

@@ -9,6 +9,7 @@ namespace traingraph::cuda {
 struct Context {
   int device;
   int multiprocessors;
+  int cluster_blocks;  // the most that a small program of several levels runs on
   cublasLtHandle_t blas;
   cudnnHandle_t dnn;
   bool tf32;  // whether float32 products may round their operands to TF32

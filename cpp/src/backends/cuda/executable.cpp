@@ -39,7 +39,7 @@ CudaExecutable::Range& CudaExecutable::range(const ir::NodeId* order, std::size_
   for (Range& known : ranges_) {
     if (known.order == order && known.count == count) return known;
   }
-  return ranges_.emplace_back(Range{order, count, {}});
+  return ranges_.emplace_back(Range{order, count, {}, nullptr, {}});
 }
 
 void CudaExecutable::run(const ir::NodeId* order, std::size_t count, Pointers pointers,
@@ -74,12 +74,47 @@ void CudaExecutable::launch_each(const ir::NodeId* order, std::size_t count, Poi
 
 void CudaExecutable::capture(Range& range) const {
   Pointers pointers = range.addresses.data();
-  const Captured captured = cuda::capture(
-      range.order, dependencies(accesses_, range.order, range.count, pointers),
-      [&](ir::NodeId node, cudaStream_t stream) { launch_each(&node, 1, pointers, stream); });
+  std::vector<std::optional<SmallWork>> works;
+  std::vector<int> tasks;
+  for (std::size_t k = 0; k < range.count; ++k) {
+    works.push_back(kernels_[static_cast<std::size_t>(range.order[k])]->small(pointers));
+    tasks.push_back(works.back() ? works.back()->tasks : 0);
+  }
+  const std::vector<Unit> units =
+      units_of(dependencies(accesses_, range.order, range.count, pointers), tasks);
+  std::vector<Prepared> prepared;
+  for (const Unit& unit : units) prepared.push_back(prepare(unit, works));
+  const int cluster_blocks = gpu_.context().cluster_blocks;
+  const Captured captured = cuda::capture(units, [&](std::size_t k, cudaStream_t stream) {
+    const Prepared& one = prepared[k];
+    if (one.program) {
+      one.program->launch(one.table.get(), cluster_blocks, stream);
+    } else {
+      launch_each(range.order + units[k].levels[0][0], 1, pointers, stream);
+    }
+  });
   range.captured = captured.run;
+  for (Prepared& one : prepared) {
+    if (one.table != nullptr) range.tables.push_back(std::move(one.table));
+  }
   gpu_.count_captured(captured.nodes);
   check(cudaGraphUpload(range.captured, gpu_.stream()), "cudaGraphUpload");
+}
+
+CudaExecutable::Prepared CudaExecutable::prepare(
+    const Unit& unit, const std::vector<std::optional<SmallWork>>& works) const {
+  if (unit.levels.size() == 1 && unit.levels[0].size() == 1) return {};
+  std::vector<std::vector<SmallWork>> levels;
+  for (const auto& level : unit.levels) {
+    levels.emplace_back();
+    for (std::size_t position : level) levels.back().push_back(*works[position]);
+  }
+  Prepared prepared;
+  prepared.program.emplace(levels);
+  const std::vector<std::byte>& table = prepared.program->table();
+  prepared.table = gpu_.allocate(table.size());
+  gpu_.write(prepared.table.get(), table.data(), table.size());
+  return prepared;
 }
 
 void CudaExecutable::forget(Range& range) const {
@@ -89,6 +124,7 @@ void CudaExecutable::forget(Range& range) const {
   gpu_.forget(range.captured);
   check(cudaGraphExecDestroy(range.captured), "cudaGraphExecDestroy");
   range.captured = nullptr;
+  range.tables.clear();
 }
 
 void CudaExecutable::run_timed(const ir::NodeId* order, std::size_t count, Pointers pointers,

@@ -6,6 +6,7 @@
 #include <traingraph/errors.h>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/small_program.h"
 #include "backends/cuda/stopwatch.h"
 
 namespace traingraph::cuda {
@@ -61,6 +62,7 @@ const Context& Gpu::context() {
   made->device = index_;
   check(cudaDeviceGetAttribute(&made->multiprocessors, cudaDevAttrMultiProcessorCount, index_),
         "cudaDeviceGetAttribute");
+  made->cluster_blocks = most_cluster_blocks(index_);
   const cublasStatus_t blas = cublasLtCreate(&made->blas);
   if (blas != CUBLAS_STATUS_SUCCESS) {
     fail_call("cublasLtCreate", static_cast<int>(blas), cublasLtGetStatusString(blas));
