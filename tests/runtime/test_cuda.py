@@ -109,12 +109,31 @@ def test_a_step_is_one_launch(gpu: str) -> None:
             network.step(k)
     assert device.counts == {
         "launches": 5,
+        "captured": 0,
         "allocations": 0,
         "allocated_bytes": 0,
         "copies_in": 10,  # x and labels, once each
         "copies_out": 5,  # the loss
         "copies_within": 0,
     }
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "RMSProp"])
+def test_a_small_step_is_one_kernel(gpu: str, optimizer: str) -> None:
+    """Its ops are a small program; dropout is one of them."""
+    made = getattr(tg, f"MLC{optimizer}Optimizer")(learning_rate=0.01)
+    network = Classifier(gpu, optimizer=made, dropout=0.5)
+    with Counted(gpu) as device:
+        for k in range(3):
+            network.step(k)
+    assert device.counts["captured"] == 1
+
+
+def test_a_recorded_step_alone(gpu: str) -> None:
+    network = Classifier(gpu, optimizer=tg.MLCSGDOptimizer(learning_rate=0.0))
+    before = [network.step() for _ in range(3)]
+    assert 0 < _testing.repeat_last_run(gpu, 10) < 1
+    assert network.step() == before[0]
 
 
 def test_each_phase_is_one_launch(gpu: str) -> None:

@@ -27,6 +27,7 @@ class Executable {
 // What a device was asked to do since the process started.
 struct DeviceCounters {
   std::int64_t launches = 0;         // of kernels one by one, or of a captured run as a whole
+  std::int64_t captured = 0;         // kernels, copies and fills in the runs captured so far
   std::int64_t allocations = 0;      // blocks asked of the driver
   std::int64_t allocated_bytes = 0;  // handed out and not got back
   std::int64_t copies_in = 0;        // from host memory
@@ -70,6 +71,9 @@ class Backend {
   // Returns when everything before is done.
   virtual void finish() const {}
   virtual DeviceCounters counters() const { return {}; }
+  // Launches the captured run that was launched last so many times again, one after another, and
+  // returns the seconds that each took on the device; 0 when there is none. For measurements.
+  virtual double repeat_last_run(int) const { return 0; }
 };
 
 // The backends that are built in, best first.

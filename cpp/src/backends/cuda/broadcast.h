@@ -14,6 +14,28 @@ enum class Reading : std::uint8_t {
   strided,  // through strides that are 0 along stretched axes
 };
 
+// A pack of one value.
+template <class T>
+__device__ Pack<T> all(T value) {
+  Pack<T> pack;
+#pragma unroll
+  for (int v = 0; v < Pack<T>::kElements; ++v) pack.element[v] = value;
+  return pack;
+}
+
+// Elements first … of a dense operand, up to `count`.
+template <class T>
+__device__ Pack<T> load_dense(const T* source, std::int64_t first, std::int64_t count) {
+  constexpr int kElements = Pack<T>::kElements;
+  if (first + kElements <= count) return *reinterpret_cast<const Pack<T>*>(source + first);
+  Pack<T> pack = {};
+#pragma unroll
+  for (int v = 0; v < kElements; ++v) {
+    if (first + v < count) pack.element[v] = source[first + v];
+  }
+  return pack;
+}
+
 template <int kOperands>
 struct Broadcast {
   static constexpr int kAxes = 8;
@@ -70,22 +92,9 @@ struct Broadcast {
   template <class T>
   __device__ Pack<T> load(const T* source, int i, std::int64_t first, std::int64_t count) const {
     constexpr int kElements = Pack<T>::kElements;
+    if (reading[i] == Reading::one) return all(source[0]);
+    if (reading[i] == Reading::dense) return load_dense(source, first, count);
     Pack<T> pack = {};
-    if (reading[i] == Reading::one) {
-      const T value = source[0];
-#pragma unroll
-      for (int v = 0; v < kElements; ++v) pack.element[v] = value;
-      return pack;
-    }
-    const bool full = first + kElements <= count;
-    if (reading[i] == Reading::dense) {
-      if (full) return *reinterpret_cast<const Pack<T>*>(source + first);
-#pragma unroll
-      for (int v = 0; v < kElements; ++v) {
-        if (first + v < count) pack.element[v] = source[first + v];
-      }
-      return pack;
-    }
     if (whole_packs) {
       const std::int64_t start = offset(i, first);
       const std::int64_t step = strides[i][rank - 1];

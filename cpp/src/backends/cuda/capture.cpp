@@ -130,26 +130,28 @@ std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
   return direct;
 }
 
-cudaGraphExec_t capture(const ir::NodeId* order,
-                        const std::vector<std::vector<std::size_t>>& dependencies,
-                        const std::function<void(ir::NodeId, cudaStream_t)>& launch) {
+Captured capture(const std::vector<Unit>& units,
+                 const std::function<void(std::size_t, cudaStream_t)>& launch) {
   Recording recording;
   recording.begin();
   std::vector<Recording::Ends> ends;
-  for (std::size_t k = 0; k < dependencies.size(); ++k) {
+  for (std::size_t k = 0; k < units.size(); ++k) {
     Recording::Ends before;
-    for (std::size_t position : dependencies[k]) {
-      const Recording::Ends& one = ends[position];
+    for (std::size_t need : units[k].needs) {
+      const Recording::Ends& one = ends[need];
       before.nodes.insert(before.nodes.end(), one.nodes.begin(), one.nodes.end());
       before.edges.insert(before.edges.end(), one.edges.begin(), one.edges.end());
     }
     recording.wait_for(std::move(before));
-    launch(order[k], recording.stream());
+    launch(k, recording.stream());
     ends.push_back(recording.ends());
   }
   cudaGraphExec_t captured = nullptr;
-  check(cudaGraphInstantiate(&captured, recording.end(), 0), "cudaGraphInstantiate");
-  return captured;
+  cudaGraph_t graph = recording.end();
+  std::size_t nodes = 0;
+  check(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
+  check(cudaGraphInstantiate(&captured, graph, 0), "cudaGraphInstantiate");
+  return {captured, static_cast<std::int64_t>(nodes)};
 }
 
 }  // namespace traingraph::cuda

@@ -3,13 +3,15 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "backends/cuda/units.h"
 #include "ir/graph.h"
 #include "runtime/kernel.h"
 
-// A run recorded as a CUDA graph whose nodes wait only for what they need.
+// A run recorded as a CUDA graph whose units wait only for what they need.
 namespace traingraph::cuda {
 
 // A stretch of memory that a node reads or writes.
@@ -32,9 +34,14 @@ std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
                                                    const ir::NodeId* order, std::size_t count,
                                                    Pointers pointers);
 
-// Records launch(node, stream) for each node of the order.
-cudaGraphExec_t capture(const ir::NodeId* order,
-                        const std::vector<std::vector<std::size_t>>& dependencies,
-                        const std::function<void(ir::NodeId, cudaStream_t)>& launch);
+// A recorded run, and how many nodes it has.
+struct Captured {
+  cudaGraphExec_t run;
+  std::int64_t nodes;
+};
+
+// Records launch(number, stream) for each unit.
+Captured capture(const std::vector<Unit>& units,
+                 const std::function<void(std::size_t, cudaStream_t)>& launch);
 
 }  // namespace traingraph::cuda

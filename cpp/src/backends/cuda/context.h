@@ -9,7 +9,7 @@ namespace traingraph::cuda {
 struct Context {
   int device;
   int multiprocessors;
-  bool clusters;  // whether blocks can be launched in clusters
+  int cluster_blocks;  // the most that a small program of several levels runs on
   cublasLtHandle_t blas;
   cudnnHandle_t dnn;
 };

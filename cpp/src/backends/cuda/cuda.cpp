@@ -48,6 +48,11 @@ class CudaBackend final : public TableBackend<KernelEntry> {
   void clear(std::byte* at, std::size_t bytes) const override { gpu_.clear(at, bytes); }
   void finish() const override { gpu_.finish(); }
   DeviceCounters counters() const override { return gpu_.counters(); }
+  double repeat_last_run(int times) const override {
+    const Selected selected(gpu_.index());
+    const std::lock_guard lock(gpu_.launching);
+    return gpu_.repeat_last_run(times);
+  }
 
  protected:
   const std::vector<KernelEntry>& table() const override { return cuda::table(); }

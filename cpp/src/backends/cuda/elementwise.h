@@ -5,14 +5,35 @@
 // What kernels of scalar lists share, interpreted or compiled in. For .cu files only.
 namespace traingraph::cuda {
 
-// What every kernel of a list is given.
-template <class T, class L, int kInputs, int kResults>
+// Operands that have the result's shape or one element.
+template <int kOperands>
+struct Flat {
+  bool one[kOperands];
+
+  template <class T>
+  __device__ Pack<T> load(const T* source, int i, std::int64_t first, std::int64_t count) const {
+    return one[i] ? all(source[0]) : load_dense(source, first, count);
+  }
+};
+
+// The first operands as `Flat`; false where one is stretched otherwise.
+template <int kFrom, int kOperands>
+bool flattened(const Broadcast<kFrom>& from, std::size_t operands, Flat<kOperands>& to) {
+  for (std::size_t i = 0; i < operands; ++i) {
+    if (from.reading[i] == Reading::strided) return false;
+    to.one[i] = from.reading[i] == Reading::one;
+  }
+  return true;
+}
+
+// What every kernel of a list is given. Operands is Broadcast or Flat.
+template <class T, class List, class Operands, int kInputs, int kResults>
 struct Arguments {
   std::int64_t count;
   const T* inputs[kInputs];
   T* outputs[kResults];
-  L list;
-  Broadcast<kInputs> broadcast;
+  List list;
+  Operands operands;
 };
 
 // A thread's elements: two packs, so that enough bytes are on their way.
@@ -25,35 +46,34 @@ struct Packs {
 
 // Where pack k of this thread begins: neighbouring threads take neighbouring packs.
 template <class T>
-__device__ std::int64_t first_of(int k) {
-  const std::int64_t pack =
-      (static_cast<std::int64_t>(blockIdx.x) * kPacks + k) * kThreads + threadIdx.x;
+__device__ std::int64_t first_of(int task, int k) {
+  const std::int64_t pack = (std::int64_t{task} * kPacks + k) * kThreads + threadIdx.x;
   return pack * Pack<T>::kElements;
 }
 
-template <class T, int kInputs>
-__device__ Packs<T> load(const Broadcast<kInputs>& broadcast, const T* source, int i,
-                         std::int64_t count) {
+template <class T, class Operands>
+__device__ Packs<T> load(const Operands& operands, const T* source, int i, std::int64_t count,
+                         int task) {
   Packs<T> packs = {};
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    const std::int64_t first = first_of<T>(k);
-    if (first < count) packs.at[k] = broadcast.load(source, i, first, count);
+    const std::int64_t first = first_of<T>(task, k);
+    if (first < count) packs.at[k] = operands.load(source, i, first, count);
   }
   return packs;
 }
 
 template <class T>
-__device__ void store_all(T* target, std::int64_t count, const Packs<T>& packs) {
+__device__ void store_all(T* target, std::int64_t count, const Packs<T>& packs, int task) {
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    const std::int64_t first = first_of<T>(k);
+    const std::int64_t first = first_of<T>(task, k);
     if (first < count) store(target, first, count, packs.at[k]);
   }
 }
 
 template <class T>
-unsigned blocks_of(std::int64_t count) {
+unsigned tasks_of(std::int64_t count) {
   return blocks_for(count, kThreads * kPacks * Pack<T>::kElements);
 }
 

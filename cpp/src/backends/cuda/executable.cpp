@@ -3,40 +3,10 @@
 #include <algorithm>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/stopwatch.h"
 #include "runtime/finite.h"
 
 namespace traingraph::cuda {
-namespace {
-
-// Two points of a stream.
-class Stopwatch {
- public:
-  Stopwatch() {
-    check(cudaEventCreate(&start_), "cudaEventCreate");
-    check(cudaEventCreate(&stop_), "cudaEventCreate");
-  }
-  ~Stopwatch() {
-    static_cast<void>(cudaEventDestroy(start_));
-    static_cast<void>(cudaEventDestroy(stop_));
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  void start(cudaStream_t stream) { check(cudaEventRecord(start_, stream), "cudaEventRecord"); }
-  void stop(cudaStream_t stream) { check(cudaEventRecord(stop_, stream), "cudaEventRecord"); }
-  double seconds() const {
-    check(cudaEventSynchronize(stop_), "cudaEventSynchronize");
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, start_, stop_), "cudaEventElapsedTime");
-    return static_cast<double>(milliseconds) * 1e-3;
-  }
-
- private:
-  cudaEvent_t start_ = nullptr;
-  cudaEvent_t stop_ = nullptr;
-};
-
-}  // namespace
 
 CudaExecutable::CudaExecutable(Gpu& gpu, const ir::Graph& graph,
                                std::vector<std::unique_ptr<Kernel>> kernels)
@@ -69,7 +39,7 @@ CudaExecutable::Range& CudaExecutable::range(const ir::NodeId* order, std::size_
   for (Range& known : ranges_) {
     if (known.order == order && known.count == count) return known;
   }
-  return ranges_.emplace_back(Range{order, count, {}});
+  return ranges_.emplace_back(Range{order, count, {}, nullptr, {}});
 }
 
 void CudaExecutable::run(const ir::NodeId* order, std::size_t count, Pointers pointers,
@@ -92,8 +62,7 @@ void CudaExecutable::run(const ir::NodeId* order, std::size_t count, Pointers po
     return launch();
   }
   if (known.captured == nullptr) capture(known);
-  check(cudaGraphLaunch(known.captured, gpu_.stream()), "cudaGraphLaunch");
-  gpu_.count_launches(1);
+  gpu_.launch(known.captured);
 }
 
 void CudaExecutable::launch_each(const ir::NodeId* order, std::size_t count, Pointers pointers,
@@ -105,18 +74,57 @@ void CudaExecutable::launch_each(const ir::NodeId* order, std::size_t count, Poi
 
 void CudaExecutable::capture(Range& range) const {
   Pointers pointers = range.addresses.data();
-  range.captured = cuda::capture(
-      range.order, dependencies(accesses_, range.order, range.count, pointers),
-      [&](ir::NodeId node, cudaStream_t stream) { launch_each(&node, 1, pointers, stream); });
+  std::vector<std::optional<SmallWork>> works;
+  std::vector<int> tasks;
+  for (std::size_t k = 0; k < range.count; ++k) {
+    works.push_back(kernels_[static_cast<std::size_t>(range.order[k])]->small(pointers));
+    tasks.push_back(works.back() ? works.back()->tasks : 0);
+  }
+  const std::vector<Unit> units =
+      units_of(dependencies(accesses_, range.order, range.count, pointers), tasks);
+  std::vector<Prepared> prepared;
+  for (const Unit& unit : units) prepared.push_back(prepare(unit, works));
+  const int cluster_blocks = gpu_.context().cluster_blocks;
+  const Captured captured = cuda::capture(units, [&](std::size_t k, cudaStream_t stream) {
+    const Prepared& one = prepared[k];
+    if (one.program) {
+      one.program->launch(one.table.get(), cluster_blocks, stream);
+    } else {
+      launch_each(range.order + units[k].levels[0][0], 1, pointers, stream);
+    }
+  });
+  range.captured = captured.run;
+  for (Prepared& one : prepared) {
+    if (one.table != nullptr) range.tables.push_back(std::move(one.table));
+  }
+  gpu_.count_captured(captured.nodes);
   check(cudaGraphUpload(range.captured, gpu_.stream()), "cudaGraphUpload");
+}
+
+CudaExecutable::Prepared CudaExecutable::prepare(
+    const Unit& unit, const std::vector<std::optional<SmallWork>>& works) const {
+  if (unit.levels.size() == 1 && unit.levels[0].size() == 1) return {};
+  std::vector<std::vector<SmallWork>> levels;
+  for (const auto& level : unit.levels) {
+    levels.emplace_back();
+    for (std::size_t position : level) levels.back().push_back(*works[position]);
+  }
+  Prepared prepared;
+  prepared.program.emplace(levels);
+  const std::vector<std::byte>& table = prepared.program->table();
+  prepared.table = gpu_.allocate(table.size());
+  gpu_.write(prepared.table.get(), table.data(), table.size());
+  return prepared;
 }
 
 void CudaExecutable::forget(Range& range) const {
   if (range.captured == nullptr) return;
   const Selected selected(gpu_.index());
   check(cudaStreamSynchronize(gpu_.stream()), "cudaStreamSynchronize");
+  gpu_.forget(range.captured);
   check(cudaGraphExecDestroy(range.captured), "cudaGraphExecDestroy");
   range.captured = nullptr;
+  range.tables.clear();
 }
 
 void CudaExecutable::run_timed(const ir::NodeId* order, std::size_t count, Pointers pointers,

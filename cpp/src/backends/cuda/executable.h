@@ -1,17 +1,20 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backends/cuda/capture.h"
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/kernel.h"
+#include "backends/cuda/small_program.h"
+#include "backends/cuda/units.h"
 
 namespace traingraph::cuda {
 
 // Prepared kernels in an order. A run over the addresses of the run before is captured into a CUDA
-// graph once and from then on is one launch; over other addresses its kernels are launched one by
-// one, and the capture is forgotten.
+// graph once and from then on is one launch, small ops as parts of small programs; over other
+// addresses its kernels are launched one by one, and the capture is forgotten.
 class CudaExecutable final : public Executable {
  public:
   // Kernels by node number, null for views.
@@ -29,12 +32,20 @@ class CudaExecutable final : public Executable {
     std::size_t count;
     std::vector<std::byte*> addresses;
     cudaGraphExec_t captured = nullptr;
+    std::vector<std::shared_ptr<std::byte>> tables;  // of its small programs
+  };
+
+  // How a unit is launched: as a small program with its table, or as its one node.
+  struct Prepared {
+    std::optional<SmallProgram> program;
+    std::shared_ptr<std::byte> table;
   };
 
   Range& range(const ir::NodeId* order, std::size_t count);
   void launch_each(const ir::NodeId* order, std::size_t count, Pointers pointers,
                    cudaStream_t stream) const;
   void capture(Range& range) const;
+  Prepared prepare(const Unit& unit, const std::vector<std::optional<SmallWork>>& works) const;
   void forget(Range& range) const;
   void run_timed(const ir::NodeId* order, std::size_t count, Pointers pointers,
                  double* seconds) const;

@@ -6,6 +6,8 @@
 #include <traingraph/errors.h>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/small_program.h"
+#include "backends/cuda/stopwatch.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -60,10 +62,7 @@ const Context& Gpu::context() {
   made->device = index_;
   check(cudaDeviceGetAttribute(&made->multiprocessors, cudaDevAttrMultiProcessorCount, index_),
         "cudaDeviceGetAttribute");
-  int clusters = 0;
-  check(cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, index_),
-        "cudaDeviceGetAttribute");
-  made->clusters = clusters != 0;
+  made->cluster_blocks = most_cluster_blocks(index_);
   const cublasStatus_t blas = cublasLtCreate(&made->blas);
   if (blas != CUBLAS_STATUS_SUCCESS) {
     fail_call("cublasLtCreate", static_cast<int>(blas), cublasLtGetStatusString(blas));
@@ -186,6 +185,30 @@ void Gpu::finish() {
 DeviceCounters Gpu::counters() const {
   const std::lock_guard lock(mutex_);
   return counters_;
+}
+
+void Gpu::count_captured(std::int64_t count) {
+  const std::lock_guard lock(mutex_);
+  counters_.captured += count;
+}
+
+void Gpu::launch(cudaGraphExec_t run) {
+  check(cudaGraphLaunch(run, stream_), "cudaGraphLaunch");
+  last_run_ = run;
+  count_launches(1);
+}
+
+void Gpu::forget(cudaGraphExec_t run) {
+  if (last_run_ == run) last_run_ = nullptr;
+}
+
+double Gpu::repeat_last_run(int times) {
+  if (last_run_ == nullptr || times < 1) return 0;
+  Stopwatch watch;
+  watch.start(stream_);
+  for (int k = 0; k < times; ++k) check(cudaGraphLaunch(last_run_, stream_), "cudaGraphLaunch");
+  watch.stop(stream_);
+  return watch.seconds() / times;
 }
 
 void Gpu::count_launches(std::int64_t count) {

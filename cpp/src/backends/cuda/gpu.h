@@ -52,11 +52,18 @@ class Gpu {
 
   DeviceCounters counters() const;
   void count_launches(std::int64_t count);
+  void count_captured(std::int64_t count);
+  // Launches a captured run. Under `launching`, as the two that follow.
+  void launch(cudaGraphExec_t run);
+  void forget(cudaGraphExec_t run);
+  double repeat_last_run(int times);
 
   // Held while kernels are enqueued or captured: library handles serve one thread at a time.
   std::mutex launching;
 
  private:
+  cudaGraphExec_t last_run_ = nullptr;  // guarded by `launching`
+
   // A piece of pinned host memory, free again when its event is done.
   struct Piece {
     std::byte* bytes = nullptr;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ir/graph.h"
@@ -15,6 +16,14 @@ namespace traingraph::cuda {
 // What kernels need of the device they are made for: library handles are made once per device.
 struct Context;  // context.h
 
+// A kernel's work as a part of a small program: so many tasks of one kind (small_tasks.h), each for
+// a block, and their arguments.
+struct SmallWork {
+  int kind;
+  int tasks;
+  std::vector<std::byte> arguments;
+};
+
 // One op prepared for fixed shapes and layouts. launch() only enqueues on the stream: no
 // allocation, no synchronisation, so that it can be captured into a CUDA graph. Every address is
 // aligned to 16 bytes or more.
@@ -24,6 +33,8 @@ class Kernel {
   // Scratch that must be there while it runs; known before.
   virtual std::size_t workspace_bytes() const { return 0; }
   virtual void launch(traingraph::Pointers pointers, cudaStream_t stream) const = 0;
+  // The same work, to the same bits, for a small program; nothing where it is none for one.
+  virtual std::optional<SmallWork> small(traingraph::Pointers) const { return std::nullopt; }
 };
 
 // One line of the table: how one op is supported, laid out and prepared.

@@ -1,95 +1,14 @@
-// Sums over axes. They are cut by shape alone and added in a fixed order, in float64 (cheap beside
-// the memory traffic), so that every run and every device of a kind gives the same bits.
-#include "backends/cuda/device.h"
+// Sums over axes (sum_tasks.h): which tasks take a sum, and where it is cut.
+#include <optional>
+#include <type_traits>
+
 #include "backends/cuda/node_kernel.h"
+#include "backends/cuda/small_tasks.h"
 
 namespace traingraph::cuda {
 namespace {
 
-constexpr int kColumns = 32, kRows = 8;       // of a block that sums down columns
 constexpr std::int64_t kBlocksWanted = 2048;  // enough to fill a device
-
-// What one op sums: result `o` starts at kept.offset(o), element k of its sum lies
-// summed.offset(k) further. `parts` blocks share each sum; `length` elements are one part.
-struct Plan {
-  Walk kept, summed;
-  std::int64_t results = 1, count = 1, parts = 1, length = 1;
-  bool squares = false;
-};
-
-template <class T>
-__device__ double term(T value, bool squares) {
-  const double wide = static_cast<double>(value);
-  return squares ? wide * wide : wide;
-}
-
-// Writes a sum, or one part of it: (parts, results).
-template <class T>
-__device__ void put(const Plan& plan, T* y, double* partial, std::int64_t result, std::int64_t part,
-                    double sum) {
-  if (plan.parts == 1) {
-    y[result] = static_cast<T>(sum);
-  } else {
-    partial[part * plan.results + result] = sum;
-  }
-}
-
-// kLanes threads per result, over elements that lie beside each other, kPack at a time.
-template <class T, int kLanes, int kPack>
-__global__ void __launch_bounds__(kThreads)
-    sum_rows(const __grid_constant__ Plan plan, const T* x, T* y, double* partial) {
-  const std::int64_t number = thread_number() / kLanes;
-  const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  if (number >= plan.results * plan.parts) return;
-  const std::int64_t result = number / plan.parts, part = number % plan.parts;
-  const T* const start = x + plan.kept.offset(result);
-  const std::int64_t first = part * plan.length;
-  const std::int64_t last = first + plan.length < plan.count ? first + plan.length : plan.count;
-  double sum = 0;
-#pragma unroll 4
-  for (std::int64_t k = first + lane * kPack; k < last; k += kLanes * kPack) {
-    const T* const at = start + plan.summed.offset(k);
-    if constexpr (kPack == 1) {
-      sum += term(*at, plan.squares);
-    } else {
-      const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(at);
-      T part = T(0);
-#pragma unroll
-      for (int v = 0; v < kPack; ++v) {
-        part += plan.squares ? pack.element[v] * pack.element[v] : pack.element[v];
-      }
-      sum += static_cast<double>(part);
-    }
-  }
-  sum = combine<kLanes>(sum, Sum());
-  if (lane == 0) put(plan, y, partial, result, part, sum);
-}
-
-// Neighbouring threads take neighbouring results.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    sum_columns(const __grid_constant__ Plan plan, const T* x, T* y, double* partial) {
-  __shared__ double sums[kRows][kColumns];
-  const int column = static_cast<int>(threadIdx.x) % kColumns;
-  const int row = static_cast<int>(threadIdx.x) / kColumns;
-  const std::int64_t part = blockIdx.x % plan.parts;
-  const std::int64_t result = blockIdx.x / plan.parts * kColumns + column;
-  double sum = 0;
-  if (result < plan.results) {
-    const T* const start = x + plan.kept.offset(result);
-    const std::int64_t first = part * plan.length;
-    const std::int64_t last = first + plan.length < plan.count ? first + plan.length : plan.count;
-#pragma unroll 4
-    for (std::int64_t k = first + row; k < last; k += kRows) {
-      sum += term(start[plan.summed.offset(k)], plan.squares);
-    }
-  }
-  sums[row][column] = sum;
-  __syncthreads();
-  if (row != 0 || result >= plan.results) return;
-  for (int other = 1; other < kRows; ++other) sum += sums[other][column];
-  put(plan, y, partial, result, part, sum);
-}
 
 // Adds the parts of each sum, a warp per result.
 template <class T>
@@ -112,78 +31,112 @@ class Reduce final : public NodeKernel {
     const auto& attributes = std::get<ir::ReduceAttributes>(node.attributes);
     const Shape& shape = graph.type(node.inputs[0]).shape;
     const Shape strides = ir::dense_strides(shape);
-    plan_.squares = attributes.kind == ir::ReduceKind::sum_of_squares;
+    sums_.plan.squares = attributes.kind == ir::ReduceKind::sum_of_squares;
     bool inner_summed = true;  // of the innermost axis of more than one element
     for (std::size_t axis = 0; axis < shape.size(); ++axis) {
       const bool summed =
           std::count(attributes.axes.begin(), attributes.axes.end(), static_cast<int>(axis)) > 0;
-      (summed ? plan_.summed : plan_.kept).add(shape[axis], strides[axis]);
-      (summed ? plan_.count : plan_.results) *= shape[axis];
+      (summed ? sums_.plan.summed : sums_.plan.kept).add(shape[axis], strides[axis]);
+      (summed ? sums_.plan.count : sums_.plan.results) *= shape[axis];
       if (shape[axis] != 1) inner_summed = summed;
     }
     choose(inner_summed);
   }
 
   std::size_t workspace_bytes() const override {
-    if (plan_.parts == 1) return 0;
-    return static_cast<std::size_t>(plan_.parts * plan_.results) * sizeof(double);
+    if (sums_.plan.parts == 1) return 0;
+    return static_cast<std::size_t>(sums_.plan.parts * sums_.plan.results) * sizeof(double);
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
-    if (plan_.results == 0) return;
-    const T* const x = in<T>(pointers, 0);
-    T* const y = out<T>(pointers, 0);
-    double* const partial = plan_.parts > 1 ? workspace<double>(pointers) : nullptr;
-    kernel_<<<blocks_, kThreads, 0, stream>>>(plan_, x, y, partial);
+    if (sums_.plan.results == 0) return;
+    const Sums<T> sums = bound(pointers);
+    with_kind([&](auto tasks) {
+      static_cast<Sums<T>&>(tasks) = sums;
+      run_tasks<<<tasks_, kThreads, 0, stream>>>(tasks);
+    });
     check_launch("reduce");
-    if (plan_.parts == 1) return;
-    add_parts<T><<<blocks_for(plan_.results * 32), kThreads, 0, stream>>>(plan_.results,
-                                                                          plan_.parts, partial, y);
+    if (sums_.plan.parts == 1) return;
+    add_parts<T><<<blocks_for(sums_.plan.results * 32), kThreads, 0, stream>>>(
+        sums_.plan.results, sums_.plan.parts, sums.partial, sums.y);
     check_launch("reduce, second stage");
   }
 
+  std::optional<SmallWork> small(Pointers pointers) const override {
+    std::optional<SmallWork> work;
+    if constexpr (std::is_same_v<T, float>) {
+      if (sums_.plan.results == 0 || sums_.plan.parts > 1) return work;
+      with_kind([&](auto tasks) {
+        static_cast<Sums<T>&>(tasks) = bound(pointers);
+        work = small_work(tasks, tasks_);
+      });
+    }
+    return work;
+  }
+
  private:
+  Sums<T> bound(Pointers pointers) const {
+    Sums<T> sums = sums_;
+    sums.x = in<T>(pointers, 0);
+    sums.y = out<T>(pointers, 0);
+    sums.partial = sums.plan.parts > 1 ? workspace<double>(pointers) : nullptr;
+    return sums;
+  }
+
+  // Calls f with empty tasks of this sum's kind.
+  template <class F>
+  void with_kind(F&& f) const {
+    constexpr int kPack = Pack<T>::kElements;
+    if (lanes_ == 0) f(SumColumnTasks<T>());
+    if (lanes_ == 1) f(SumRowTasks<T, 1, 1>());
+    if (lanes_ == 32 && packs_) f(SumRowTasks<T, 32, kPack>());
+    if (lanes_ == 32 && !packs_) f(SumRowTasks<T, 32, 1>());
+    if (lanes_ == kThreads && packs_) f(SumRowTasks<T, kThreads, kPack>());
+    if (lanes_ == kThreads && !packs_) f(SumRowTasks<T, kThreads, 1>());
+  }
+
   // Cuts sums into parts where the results alone would not fill a device.
   void cut(std::int64_t blocks, std::int64_t least_length) {
     const std::int64_t wanted = (kBlocksWanted + blocks - 1) / blocks;
-    const std::int64_t most = std::max<std::int64_t>(1, plan_.count / least_length);
+    const std::int64_t most = std::max<std::int64_t>(1, sums_.plan.count / least_length);
     const std::int64_t parts =
         std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(most, kBlocksWanted));
-    plan_.length = (plan_.count + parts - 1) / parts;
-    plan_.length = (plan_.length + least_length - 1) / least_length * least_length;
-    plan_.parts = std::max<std::int64_t>(1, (plan_.count + plan_.length - 1) / plan_.length);
+    sums_.plan.length = (sums_.plan.count + parts - 1) / parts;
+    sums_.plan.length = (sums_.plan.length + least_length - 1) / least_length * least_length;
+    sums_.plan.parts =
+        std::max<std::int64_t>(1, (sums_.plan.count + sums_.plan.length - 1) / sums_.plan.length);
   }
 
   void choose(bool inner_summed) {
-    plan_.length = plan_.count;
-    if (plan_.results == 0) return;
+    sums_.plan.length = sums_.plan.count;
+    if (sums_.plan.results == 0) return;
     if (!inner_summed) {
-      const std::int64_t groups = (plan_.results + kColumns - 1) / kColumns;
-      cut(groups, 4 * kRows);
-      kernel_ = sum_columns<T>;
-      blocks_ = static_cast<unsigned>(groups * plan_.parts);
+      const std::int64_t groups = (sums_.plan.results + kSumColumns - 1) / kSumColumns;
+      cut(groups, 4 * kSumRows);
+      lanes_ = 0;
+      tasks_ = static_cast<unsigned>(groups * sums_.plan.parts);
       return;
     }
-    const Walk& summed = plan_.summed;
-    const bool packs =
-        summed.rank > 0 && summed.extents[summed.rank - 1].divisor % Pack<T>::kElements == 0;
+    const Walk& summed = sums_.plan.summed;
+    packs_ = summed.rank > 0 && summed.extents[summed.rank - 1].divisor % Pack<T>::kElements == 0;
     constexpr int kPack = Pack<T>::kElements;
-    if (plan_.count <= 4) {
-      kernel_ = sum_rows<T, 1, 1>;
-      blocks_ = blocks_for(plan_.results);
-    } else if (plan_.count <= 1024 && plan_.results >= 32) {
-      kernel_ = packs ? sum_rows<T, 32, kPack> : sum_rows<T, 32, 1>;
-      blocks_ = blocks_for(plan_.results * 32);
+    if (sums_.plan.count <= 4) {
+      lanes_ = 1;
+      tasks_ = blocks_for(sums_.plan.results);
+    } else if (sums_.plan.count <= 1024 && sums_.plan.results >= 32) {
+      lanes_ = 32;
+      tasks_ = blocks_for(sums_.plan.results * 32);
     } else {
-      cut(plan_.results, 4 * kThreads * kPack);
-      kernel_ = packs ? sum_rows<T, kThreads, kPack> : sum_rows<T, kThreads, 1>;
-      blocks_ = static_cast<unsigned>(plan_.results * plan_.parts);
+      cut(sums_.plan.results, 4 * kThreads * kPack);
+      lanes_ = kThreads;
+      tasks_ = static_cast<unsigned>(sums_.plan.results * sums_.plan.parts);
     }
   }
 
-  Plan plan_;
-  void (*kernel_)(Plan, const T*, T*, double*) = nullptr;
-  unsigned blocks_ = 1;
+  Sums<T> sums_{};
+  int lanes_ = 0;  // threads per result; 0: down columns
+  bool packs_ = false;
+  unsigned tasks_ = 1;
 };
 
 }  // namespace

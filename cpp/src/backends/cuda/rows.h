@@ -35,14 +35,35 @@ struct Rows {
   }
   // Rows are numbered (o, i).
   template <int kLanes>
-  __device__ Row mine() const {
-    const std::int64_t number = thread_number() / kLanes;
+  __device__ Row mine(int task) const {
+    const std::int64_t number = (std::int64_t{task} * kThreads + threadIdx.x) / kLanes;
     std::int64_t o = number;
     const std::int64_t i = by_inner.split(o);
     return {number < outer * inner, static_cast<int>(threadIdx.x) % kLanes, number,
             o * extent * inner + i};
   }
 };
+
+// A row's largest element, and the sum of e^(x - largest).
+template <class T>
+struct Exponentials {
+  T largest;
+  T sum;
+};
+
+template <int kLanes, class T>
+__device__ Exponentials<T> exponentials(const Rows& rows, const Row& row, const T* x) {
+  T largest = -infinity<T>();
+  for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
+    largest = Largest()(largest, x[row.first + k * rows.inner]);
+  }
+  largest = combine<kLanes>(largest, Largest());
+  double sum = 0;
+  for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
+    sum += static_cast<double>(::exp(x[row.first + k * rows.inner] - largest));
+  }
+  return {largest, static_cast<T>(combine<kLanes>(sum, Sum()))};
+}
 
 // Calls f with the number of lanes as a constant.
 template <class F>

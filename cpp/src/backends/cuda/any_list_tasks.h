@@ -1,0 +1,88 @@
+#pragma once
+
+#include "backends/cuda/elementwise.h"
+#include "backends/cuda/tasks.h"
+
+// Any scalar list, interpreted: 32 bytes of elements per thread, so that what it costs to decode an
+// instruction is shared by all of them. For .cu files only.
+namespace traingraph::cuda {
+
+constexpr int kPrevious = -1;  // the register: what the step before computed
+
+template <class T>
+struct Step {
+  ir::Scalar function;
+  std::int16_t x, y;  // slots, or kPrevious
+  std::int16_t to;    // a slot, or -1 where only the next step reads the result
+  T p, q;
+};
+
+// A list ready to run: registers share slots once nothing reads them any more.
+template <class T, int kResults, int kSteps>
+struct Program {
+  int inputs, steps, results;
+  std::int16_t result_slots[kResults];
+  Step<T> code[kSteps];
+};
+
+// One function over all elements.
+template <class T>
+__device__ void evaluate(const Step<T>& step, const Packs<T>& x, const Packs<T>& y, Packs<T>& r) {
+  switch (step.function) {
+#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y) \
+  case ir::Scalar::name:                                                         \
+    _Pragma("unroll") for (int k = 0; k < kPacks; ++k) {                         \
+      _Pragma("unroll") for (int v = 0; v < Pack<T>::kElements; ++v) {           \
+        r.at[k].element[v] = ir::scalar::name<DeviceMath>::value(                \
+            x.at[k].element[v], y.at[k].element[v], step.p, step.q);             \
+      }                                                                          \
+    }                                                                            \
+    break;
+#include "ir/scalar.def"
+#undef TRAINGRAPH_SCALAR
+  }
+}
+
+// Inputs are loaded two at a time, so that their ways through the memory overlap.
+template <class T, template <int> class Operands, int kInputs, int kResults, int kSteps, int kSlots>
+struct AnyListTasks
+    : Arguments<T, Program<T, kResults, kSteps>, Operands<kInputs>, kInputs, kResults> {
+  using Scratch = NoScratch;
+  static constexpr int kMostInputs = kInputs, kMostResults = kResults, kMostSteps = kSteps,
+                       kMostSlots = kSlots;
+
+  __device__ void run(int task, Scratch&) const {
+    constexpr int kGroup = 2;
+    const auto& list = this->list;
+    Packs<T> slots[kSlots];
+    for (int i = 0; i < list.inputs; i += kGroup) {
+      Packs<T> loaded[kGroup];
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) {
+        if (i + k >= list.inputs) continue;
+        loaded[k] = load(this->operands, this->inputs[i + k], i + k, this->count, task);
+      }
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) {
+        if (i + k < list.inputs) slots[i + k] = loaded[k];
+      }
+    }
+    Packs<T> previous = {};
+    for (int k = 0; k < list.steps; ++k) {
+      const Step<T>& step = list.code[k];
+      const Packs<T> x = step.x == kPrevious ? previous : slots[step.x];
+      const Packs<T> y = step.y == kPrevious ? previous : slots[step.y];
+      evaluate(step, x, y, previous);
+      if (step.to >= 0) slots[step.to] = previous;
+    }
+    for (int r = 0; r < list.results; ++r) {
+      store_all(this->outputs[r], this->count, slots[list.result_slots[r]], task);
+    }
+  }
+};
+
+// Short lists whose operands need no strides.
+template <class T>
+using ShortListTasks = AnyListTasks<T, Flat, 8, 4, 16, 16>;
+
+}  // namespace traingraph::cuda

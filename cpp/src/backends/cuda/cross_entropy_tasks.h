@@ -1,0 +1,99 @@
+#pragma once
+
+#include "backends/cuda/rows.h"
+#include "backends/cuda/tasks.h"
+
+// Softmax cross entropy and its gradient: one thread, warp or block per position. For .cu files
+// only.
+namespace traingraph::cuda {
+
+// Labels of one op: t' = t (1 - s) + s / K, from a distribution (N, K, …) or from classes (N, 1, …)
+// of which -1 ignores the position.
+struct Labels {
+  DataType type;
+  const std::byte* data;
+  double scale, share;
+  double named, other;  // t' of the position's class and of the others
+
+  // Of a position; -2 where the labels are a distribution.
+  __device__ std::int64_t class_of(std::int64_t position) const {
+    if (type == DataType::kInt64) return reinterpret_cast<const std::int64_t*>(data)[position];
+    if (type == DataType::kInt32) return reinterpret_cast<const std::int32_t*>(data)[position];
+    return -2;
+  }
+  // t' of class k, whose logit lies at `at`; `label` is the position's class.
+  template <class T>
+  __device__ T value(std::int64_t label, std::int64_t k, std::int64_t at) const {
+    if (label != -2) return static_cast<T>(label == k ? named : other);
+    return static_cast<T>(static_cast<double>(reinterpret_cast<const T*>(data)[at]) * scale +
+                          share);
+  }
+};
+
+// logits (N, K, …), labels → loss (N, 1, …), logsumexp (N, 1, …). The loss adds up
+// t' (log Σ e^(x - largest) - (x - largest)): no large numbers cancel. Terms with t' = 0 add
+// nothing, even where x is not finite.
+template <class T, int kLanes>
+struct LossTasks {
+  using Scratch = NoScratch;
+  Rows rows;
+  Labels labels;
+  const T* x;
+  T *loss, *logsumexp;
+
+  __device__ void run(int task, Scratch&) const {
+    const Row row = rows.mine<kLanes>(task);
+    if (!row.there) return;
+    const Exponentials<T> e = exponentials<kLanes>(rows, row, x);
+    const T log_sum = ::log(e.sum);
+    const std::int64_t label = labels.class_of(row.number);
+    double total = 0;
+    if (label != -1) {
+      for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
+        const std::int64_t at = row.first + k * rows.inner;
+        const T share = labels.value<T>(label, k, at);
+        if (share != T(0)) total += static_cast<double>(share * (log_sum - (x[at] - e.largest)));
+      }
+    }
+    total = combine<kLanes>(total, Sum());
+    if (row.lane != 0) return;
+    loss[row.number] = static_cast<T>(total);
+    logsumexp[row.number] = e.largest + log_sum;
+  }
+};
+
+// dloss (N, 1, …), logits (N, K, …), labels, logsumexp (N, 1, …) → dlogits (N, K, …), overwritten:
+// dloss (softmax Σ t' - t').
+template <class T, int kLanes>
+struct LossGradientTasks {
+  using Scratch = NoScratch;
+  Rows rows;
+  Labels labels;
+  const T *dloss, *x, *logsumexp;
+  T* dx;
+
+  __device__ void run(int task, Scratch&) const {
+    const Row row = rows.mine<kLanes>(task);
+    if (!row.there) return;
+    const std::int64_t label = labels.class_of(row.number);
+    if (label == -1) {
+      for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
+        dx[row.first + k * rows.inner] = T(0);
+      }
+      return;
+    }
+    double sum = 0;
+    for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
+      sum += static_cast<double>(labels.value<T>(label, k, row.first + k * rows.inner));
+    }
+    const T total = static_cast<T>(combine<kLanes>(sum, Sum()));
+    const T slope = dloss[row.number], shift = logsumexp[row.number];
+    for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
+      const std::int64_t at = row.first + k * rows.inner;
+      const T part = total == T(0) ? T(0) : ::exp(x[at] - shift) * total;
+      dx[at] = slope * (part - labels.value<T>(label, k, at));
+    }
+  }
+};
+
+}  // namespace traingraph::cuda

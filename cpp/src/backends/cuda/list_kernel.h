@@ -1,0 +1,65 @@
+#pragma once
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "backends/cuda/elementwise.h"
+#include "backends/cuda/node_kernel.h"
+#include "backends/cuda/small_tasks.h"
+
+namespace traingraph::cuda {
+
+// How a list's operands are read, input i of the list being input input_of[i] of the node.
+template <class T, int kOperands>
+Broadcast<kOperands> operands_of(const ir::Graph& graph, const ir::Node& node,
+                                 const std::vector<int>& input_of) {
+  std::vector<Shape> sources;
+  for (int input : input_of) {
+    sources.push_back(graph.type(node.inputs[static_cast<std::size_t>(input)]).shape);
+  }
+  return {graph.type(node.outputs[0]).shape, sources, Pack<T>::kElements};
+}
+
+// A scalar list as a kernel. The tasks have their list and operands. For .cu files only.
+template <class T, class Tasks>
+class ListKernel final : public NodeKernel {
+ public:
+  ListKernel(const ir::Graph& graph, const ir::Node& node, const std::vector<int>& input_of,
+             const Tasks& tasks)
+      : NodeKernel(graph, node), tasks_(tasks) {
+    for (std::size_t i = 0; i < input_of.size(); ++i) {
+      inputs_[i] = node.inputs[static_cast<std::size_t>(input_of[i])];
+    }
+    tasks_.count = graph.type(node.outputs[0]).elements();
+  }
+
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    if (tasks_.count == 0) return;
+    run_tasks<<<tasks_of<T>(tasks_.count), kThreads, 0, stream>>>(bound(pointers));
+    check_launch("elementwise");
+  }
+
+  std::optional<SmallWork> small(Pointers pointers) const override {
+    if (tasks_.count == 0) return std::nullopt;
+    return small_work(bound(pointers), tasks_of<T>(tasks_.count));
+  }
+
+ private:
+  Tasks bound(Pointers pointers) const {
+    Tasks tasks = tasks_;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) tasks.inputs[i] = in<T>(pointers, i);
+    for (std::size_t r = 0; r < outputs_.size(); ++r) tasks.outputs[r] = out<T>(pointers, r);
+    return tasks;
+  }
+
+  Tasks tasks_;
+};
+
+template <class T, class Tasks>
+std::unique_ptr<Kernel> make_list_kernel(const ir::Graph& graph, const ir::Node& node,
+                                         const std::vector<int>& input_of, const Tasks& tasks) {
+  return std::make_unique<ListKernel<T, Tasks>>(graph, node, input_of, tasks);
+}
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstring>
+#include <optional>
+#include <type_traits>
+
+#include "backends/cuda/any_list_tasks.h"
+#include "backends/cuda/cross_entropy_tasks.h"
+#include "backends/cuda/dropout_tasks.h"
+#include "backends/cuda/kernel.h"
+#include "backends/cuda/list_tasks.h"
+#include "backends/cuda/softmax_tasks.h"
+#include "backends/cuda/sum_tasks.h"
+#include "backends/cuda/tile_tasks.h"
+
+// The kinds of tasks that a small program knows, by number. For .cu files only.
+namespace traingraph::cuda {
+
+template <class... Kinds>
+struct KindList {
+  static constexpr int kCount = sizeof...(Kinds);
+  static constexpr std::size_t kScratchBytes = std::max({sizeof(typename Kinds::Scratch)...});
+
+  // The number of a kind; kCount for none of them.
+  template <class Tasks>
+  static constexpr int number() {
+    constexpr bool same[] = {std::is_same_v<Tasks, Kinds>...};
+    int k = 0;
+    while (k < kCount && !same[k]) ++k;
+    return k;
+  }
+  // Runs one task of the kind of this number.
+  __device__ static void run(int number, const void* tasks, int task, void* scratch) {
+    int k = 0;
+    ((number == k++ ? static_cast<const Kinds*>(tasks)->run(
+                          task, *static_cast<typename Kinds::Scratch*>(scratch))
+                    : void()),
+     ...);
+  }
+};
+
+template <class L>
+using FlatListTasks = ListTasks<float, L, Flat>;
+
+using SmallKinds = KindList<
+    TileTasks, ShortListTasks<float>, LossTasks<float, 1>, LossTasks<float, 32>,
+    LossGradientTasks<float, 1>, LossGradientTasks<float, 32>, SoftmaxTasks<float, 1>,
+    SoftmaxTasks<float, 32>, SoftmaxGradientTasks<float, 1>, SoftmaxGradientTasks<float, 32>,
+    SumColumnTasks<float>, SumRowTasks<float, 1, 1>, SumRowTasks<float, 32, 1>,
+    SumRowTasks<float, 32, 4>, SumRowTasks<float, kThreads, 1>, SumRowTasks<float, kThreads, 4>,
+    DropoutTasks<float>, FlatListTasks<lists::Relu>, FlatListTasks<lists::ReluGradient>,
+    FlatListTasks<lists::Add>, FlatListTasks<lists::sgd>, FlatListTasks<lists::sgd_decay>,
+    FlatListTasks<lists::momentum>, FlatListTasks<lists::momentum_decay>,
+    FlatListTasks<lists::nesterov>, FlatListTasks<lists::nesterov_decay>,
+    FlatListTasks<lists::adam>, FlatListTasks<lists::adam_decay>, FlatListTasks<lists::adam_w>,
+    FlatListTasks<lists::rmsprop>, FlatListTasks<lists::rmsprop_momentum>>;
+
+// Tasks as a part of a small program; nothing where it does not know their kind.
+template <class Tasks>
+std::optional<SmallWork> small_work(const Tasks& tasks, unsigned count) {
+  static_assert(std::is_trivially_copyable_v<Tasks>);
+  constexpr int kKind = SmallKinds::number<Tasks>();
+  if (kKind == SmallKinds::kCount) return std::nullopt;
+  SmallWork work{kKind, static_cast<int>(count), std::vector<std::byte>(sizeof tasks)};
+  std::memcpy(work.arguments.data(), &tasks, sizeof tasks);
+  return work;
+}
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "backends/cuda/tasks.h"
+
+// Sums over axes. They are cut by shape alone and added in a fixed order, in float64 (cheap beside
+// the memory traffic), so that every run and every device of a kind gives the same bits. For .cu
+// files only.
+namespace traingraph::cuda {
+
+constexpr int kSumColumns = 32, kSumRows = 8;  // of a block that sums down columns
+
+// What one op sums: result `o` starts at kept.offset(o), element k of its sum lies
+// summed.offset(k) further. `parts` blocks share each sum; `length` elements are one part.
+struct SumPlan {
+  Walk kept, summed;
+  std::int64_t results = 1, count = 1, parts = 1, length = 1;
+  bool squares = false;
+};
+
+template <class T>
+struct Sums {
+  SumPlan plan;
+  const T* x;
+  T* y;
+  double* partial;  // (parts, results) where there is more than one part
+
+  __device__ double term(T value) const {
+    const double wide = static_cast<double>(value);
+    return plan.squares ? wide * wide : wide;
+  }
+  // Writes a sum, or one part of it.
+  __device__ void put(std::int64_t result, std::int64_t part, double sum) const {
+    if (plan.parts == 1) {
+      y[result] = static_cast<T>(sum);
+    } else {
+      partial[part * plan.results + result] = sum;
+    }
+  }
+};
+
+// kLanes threads per result, over elements that lie beside each other, kPack at a time.
+template <class T, int kLanes, int kPack>
+struct SumRowTasks : Sums<T> {
+  using Scratch = NoScratch;
+
+  __device__ void run(int task, Scratch&) const {
+    const SumPlan& plan = this->plan;
+    const std::int64_t number = (std::int64_t{task} * kThreads + threadIdx.x) / kLanes;
+    const int lane = static_cast<int>(threadIdx.x) % kLanes;
+    if (number >= plan.results * plan.parts) return;
+    const std::int64_t result = number / plan.parts, part = number % plan.parts;
+    const T* const start = this->x + plan.kept.offset(result);
+    const std::int64_t first = part * plan.length;
+    const std::int64_t last = first + plan.length < plan.count ? first + plan.length : plan.count;
+    double sum = 0;
+#pragma unroll 4
+    for (std::int64_t k = first + lane * kPack; k < last; k += kLanes * kPack) {
+      const T* const at = start + plan.summed.offset(k);
+      if constexpr (kPack == 1) {
+        sum += this->term(*at);
+      } else {
+        const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(at);
+        T part_sum = T(0);
+#pragma unroll
+        for (int v = 0; v < kPack; ++v) {
+          part_sum += plan.squares ? pack.element[v] * pack.element[v] : pack.element[v];
+        }
+        sum += static_cast<double>(part_sum);
+      }
+    }
+    sum = combine<kLanes>(sum, Sum());
+    if (lane == 0) this->put(result, part, sum);
+  }
+};
+
+// Neighbouring threads take neighbouring results.
+template <class T>
+struct SumColumnTasks : Sums<T> {
+  struct Scratch {
+    double sums[kSumRows][kSumColumns];
+  };
+
+  __device__ void run(int task, Scratch& scratch) const {
+    const SumPlan& plan = this->plan;
+    const int column = static_cast<int>(threadIdx.x) % kSumColumns;
+    const int row = static_cast<int>(threadIdx.x) / kSumColumns;
+    const std::int64_t part = task % plan.parts;
+    const std::int64_t result = task / plan.parts * kSumColumns + column;
+    double sum = 0;
+    if (result < plan.results) {
+      const T* const start = this->x + plan.kept.offset(result);
+      const std::int64_t first = part * plan.length;
+      const std::int64_t last = first + plan.length < plan.count ? first + plan.length : plan.count;
+#pragma unroll 4
+      for (std::int64_t k = first + row; k < last; k += kSumRows) {
+        sum += this->term(start[plan.summed.offset(k)]);
+      }
+    }
+    scratch.sums[row][column] = sum;
+    __syncthreads();
+    if (row != 0 || result >= plan.results) return;
+    for (int other = 1; other < kSumRows; ++other) sum += scratch.sums[other][column];
+    this->put(result, part, sum);
+  }
+};
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,134 @@
+#include "backends/cuda/units.h"
+
+#include <algorithm>
+#include <set>
+
+namespace traingraph::cuda {
+namespace {
+
+// Of one node: in a program of one level, and in one of several.
+constexpr int kMostTasks = 256, kMostChainedTasks = 64;
+constexpr std::size_t kMostNodes = 96;  // of one program
+
+class Grouping {
+ public:
+  Grouping(const std::vector<std::vector<std::size_t>>& dependencies, const std::vector<int>& tasks)
+      : dependencies_(dependencies), tasks_(tasks), is_last_(tasks.size(), true) {
+    for (const auto& before : dependencies) {
+      for (std::size_t position : before) is_last_[position] = false;
+    }
+    for (std::size_t k = 0; k < tasks.size(); ++k) add(k);
+  }
+
+  std::vector<Unit> in_order() const {
+    std::vector<Unit> result;
+    std::vector<std::size_t> number(groups_.size(), kNowhere);
+    while (result.size() < groups_.size()) {
+      for (std::size_t g = 0; g < groups_.size(); ++g) {
+        const Group& group = groups_[g];
+        const bool ready = std::all_of(group.needs.begin(), group.needs.end(),
+                                       [&](std::size_t u) { return number[u] != kNowhere; });
+        if (number[g] != kNowhere || !ready) continue;
+        number[g] = result.size();
+        Unit unit{group.levels, {}};
+        for (std::size_t need : group.needs) unit.needs.push_back(number[need]);
+        result.push_back(std::move(unit));
+      }
+    }
+    return result;
+  }
+
+ private:
+  static constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
+
+  struct Group {
+    std::vector<std::vector<std::size_t>> levels;
+    std::set<std::size_t> needs;  // groups
+    std::size_t nodes = 0;
+    bool open = false;     // others may join
+    bool all_last = true;  // nobody waits for any of its nodes
+    bool all_few = true;   // no node has more tasks than a chain may
+  };
+  // Where a node stands.
+  struct Place {
+    std::size_t group, level;
+  };
+
+  // All groups that must be done before one that needs these.
+  std::set<std::size_t> closure(const std::set<std::size_t>& needs) const {
+    std::set<std::size_t> all;
+    std::vector<std::size_t> waiting(needs.begin(), needs.end());
+    while (!waiting.empty()) {
+      const std::size_t next = waiting.back();
+      waiting.pop_back();
+      if (!all.insert(next).second) continue;
+      const auto& further = groups_[next].needs;
+      waiting.insert(waiting.end(), further.begin(), further.end());
+    }
+    return all;
+  }
+
+  // The level that node k would have in this group, or kNowhere.
+  std::size_t level_in(std::size_t g, std::size_t k) const {
+    const Group& group = groups_[g];
+    if (!group.open || group.nodes == kMostNodes) return kNowhere;
+    std::set<std::size_t> others;
+    std::size_t level = 0;
+    for (std::size_t before : dependencies_[k]) {
+      if (places_[before].group != g) {
+        others.insert(places_[before].group);
+      } else {
+        level = std::max(level, places_[before].level + 1);
+      }
+    }
+    const std::set<std::size_t> before_node = closure(others), before_group = closure(group.needs);
+    if (before_node.contains(g)) return kNowhere;
+    const bool delays_group = !std::includes(before_group.begin(), before_group.end(),
+                                             before_node.begin(), before_node.end());
+    if (delays_group && !group.all_last) return kNowhere;
+    const bool delays_node = level == 0 && !std::includes(before_node.begin(), before_node.end(),
+                                                          before_group.begin(), before_group.end());
+    if (delays_node && !is_last_[k]) return kNowhere;
+    const bool chain = level > 0 || group.levels.size() > 1;
+    const bool few = group.all_few && tasks_[k] <= kMostChainedTasks;
+    return chain && !few ? kNowhere : level;
+  }
+
+  void add(std::size_t k) {
+    const bool small = tasks_[k] > 0 && tasks_[k] <= kMostTasks;
+    Place place{groups_.size(), 0};
+    for (std::size_t g = 0; small && g < groups_.size(); ++g) {
+      const std::size_t level = level_in(g, k);
+      if (level == kNowhere) continue;
+      place = {g, level};
+      break;
+    }
+    if (place.group == groups_.size()) groups_.emplace_back();
+    Group& group = groups_[place.group];
+    group.levels.resize(std::max(group.levels.size(), place.level + 1));
+    group.levels[place.level].push_back(k);
+    ++group.nodes;
+    group.open = small;
+    group.all_last = group.all_last && is_last_[k];
+    group.all_few = group.all_few && tasks_[k] <= kMostChainedTasks;
+    for (std::size_t before : dependencies_[k]) {
+      if (places_[before].group != place.group) group.needs.insert(places_[before].group);
+    }
+    places_.push_back(place);
+  }
+
+  const std::vector<std::vector<std::size_t>>& dependencies_;
+  const std::vector<int>& tasks_;
+  std::vector<bool> is_last_;
+  std::vector<Group> groups_;
+  std::vector<Place> places_;  // by position
+};
+
+}  // namespace
+
+std::vector<Unit> units_of(const std::vector<std::vector<std::size_t>>& dependencies,
+                           const std::vector<int>& tasks) {
+  return Grouping(dependencies, tasks).in_order();
+}
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+// Which nodes of a run are launched together.
+namespace traingraph::cuda {
+
+// One launch: a node, or a small program (small_program.h) of several.
+struct Unit {
+  // Nodes by their position in the order; those of a level do not wait for each other.
+  std::vector<std::vector<std::size_t>> levels;
+  std::vector<std::size_t> needs;  // numbers of units that must be done before; each is smaller
+};
+
+// `dependencies` is by position: the positions before it that must be done. `tasks` is how many
+// tasks a node has as a part of a small program, 0 for what cannot be one.
+//
+// A node joins an earlier unit when the graph of units stays free of cycles and when neither waits
+// for more than it must; only what nobody waits for, as updates do, may be put off. A program of
+// several levels runs on few blocks, so it takes only nodes of few tasks.
+std::vector<Unit> units_of(const std::vector<std::vector<std::size_t>>& dependencies,
+                           const std::vector<int>& tasks);
+
+}  // namespace traingraph::cuda
