@@ -76,7 +76,8 @@ struct AnyListTasks
       if (step.to >= 0) slots[step.to] = previous;
     }
     for (int r = 0; r < list.results; ++r) {
-      store_all(this->outputs[r], this->count, slots[list.result_slots[r]], task);
+      store_all(this->operands, this->outputs[r], r, this->count, slots[list.result_slots[r]],
+                task);
     }
   }
 };

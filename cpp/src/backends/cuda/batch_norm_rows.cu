@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kSumThreads)
   if (place.there) {
     const auto first = load<kPack>(x + place.channel);
     for_each_tile<kRows, true>(plan, place.step, place.row, [&](std::int64_t row) {
-      Elements<S, kPack> loaded[kRows];
+      Pack<S, kPack> loaded[kRows];
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
         const std::int64_t at = row + k * place.step;
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kSumThreads)
       for (int k = 0; k < kRows; ++k) {
 #pragma unroll
         for (int v = 0; v < kPack; ++v) {
-          const T difference = widen(loaded[k].at[v]) - widen(first.at[v]);
+          const T difference = widen(loaded[k].element[v]) - widen(first.element[v]);
           sum[v] += difference;
           squares[v] += difference * difference;
         }
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kThreads)
     beta[v] = a.beta[c];
   }
   for_each_tile<kRows, false>(plan, place.step, place.row, [&](std::int64_t row) {
-    Elements<S, kPack> x[kRows] = {}, added[kRows] = {};
+    Pack<S, kPack> x[kRows] = {}, added[kRows] = {};
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(kThreads)
       if (row + k * place.step >= plan.rows) break;
 #pragma unroll
       for (int v = 0; v < kPack; ++v) {
-        const T value = ((widen(x[k].at[v]) - high[v]) - low[v]) * scale[v] + beta[v];
-        x[k].at[v] = narrow<S>(ended<kEnding>(value, widen(added[k].at[v])));
+        const T value = ((widen(x[k].element[v]) - high[v]) - low[v]) * scale[v] + beta[v];
+        x[k].element[v] = narrow<S>(ended<kEnding>(value, widen(added[k].element[v])));
       }
       store(a.y + at, x[k]);
     }
@@ -195,11 +195,11 @@ __global__ void __launch_bounds__(kThreads)
 // dy and x of kRows rows, dy with the prologue relu_gradient(dy, result); zeros beyond the last.
 template <class S, int kPack, int kRows, bool kMasked>
 struct Pairs {
-  Elements<S, kPack> dy[kRows] = {}, x[kRows] = {};
+  Pack<S, kPack> dy[kRows] = {}, x[kRows] = {};
 
   __device__ Pairs(const Rows& plan, const Gradients<S>& a, std::int64_t row, int step,
                    std::int64_t channel) {
-    Elements<S, kPack> result[kRows] = {};
+    Pack<S, kPack> result[kRows] = {};
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       if (row + k * step >= plan.rows) break;
@@ -213,7 +213,8 @@ struct Pairs {
       for (int k = 0; k < kRows; ++k) {
 #pragma unroll
         for (int v = 0; v < kPack; ++v) {
-          if (widen(result[k].at[v]) <= Compute<S>(0)) dy[k].at[v] = narrow<S>(Compute<S>(0));
+          if (widen(result[k].element[v]) <= Compute<S>(0))
+            dy[k].element[v] = narrow<S>(Compute<S>(0));
         }
       }
     }
@@ -237,9 +238,9 @@ __global__ void __launch_bounds__(kSumThreads)
       for (int k = 0; k < kRows; ++k) {
 #pragma unroll
         for (int v = 0; v < kPack; ++v) {
-          const T dy = widen(pairs.dy[k].at[v]);
+          const T dy = widen(pairs.dy[k].element[v]);
           sum[v] += dy;
-          products[v] += dy * (widen(pairs.x[k].at[v]) - mean[v]);
+          products[v] += dy * (widen(pairs.x[k].element[v]) - mean[v]);
         }
       }
     });
@@ -280,9 +281,9 @@ __global__ void __launch_bounds__(kThreads)
       if (row + k * place.step >= plan.rows) break;
 #pragma unroll
       for (int v = 0; v < kPack; ++v) {
-        const T distance = widen(pairs.x[k].at[v]) - mean[v];
-        pairs.x[k].at[v] =
-            narrow<S>(scale[v] * (widen(pairs.dy[k].at[v]) - (dbeta[v] + distance * slope[v])));
+        const T distance = widen(pairs.x[k].element[v]) - mean[v];
+        pairs.x[k].element[v] = narrow<S>(
+            scale[v] * (widen(pairs.dy[k].element[v]) - (dbeta[v] + distance * slope[v])));
       }
       const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
       store(a.dx + at, pairs.x[k]);

@@ -10,9 +10,15 @@ template <int kOperands>
 struct Flat {
   bool one[kOperands];
 
-  template <class T>
-  __device__ Pack<T> load(const T* source, int i, std::int64_t first, std::int64_t count) const {
-    return one[i] ? all(source[0]) : load_dense(source, first, count);
+  template <int kElements, class T>
+  __device__ Pack<T, kElements> load(const T* source, int i, std::int64_t first,
+                                     std::int64_t count) const {
+    return one[i] ? all<kElements>(source[0]) : load_dense<kElements>(source, first, count);
+  }
+  template <class T, int kElements>
+  __device__ void store(T* target, int, std::int64_t first, std::int64_t count,
+                        const Pack<T, kElements>& pack) const {
+    store_dense(target, first, count, pack);
   }
 };
 
@@ -26,7 +32,8 @@ bool flattened(const Broadcast<kFrom>& from, std::size_t operands, Flat<kOperand
   return true;
 }
 
-// What every kernel of a list is given. Operands is Broadcast or Flat.
+// What every kernel of a list is given. Operands is Broadcast, Flat, or one of them with mixed
+// element types (mixed.h).
 template <class T, class List, class Operands, int kInputs, int kResults>
 struct Arguments {
   std::int64_t count;
@@ -58,17 +65,20 @@ __device__ Packs<T> load(const Operands& operands, const T* source, int i, std::
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     const std::int64_t first = first_of<T>(task, k);
-    if (first < count) packs.at[k] = operands.load(source, i, first, count);
+    if (first < count) {
+      packs.at[k] = operands.template load<Pack<T>::kElements>(source, i, first, count);
+    }
   }
   return packs;
 }
 
-template <class T>
-__device__ void store_all(T* target, std::int64_t count, const Packs<T>& packs, int task) {
+template <class T, class Operands>
+__device__ void store_all(const Operands& operands, T* target, int r, std::int64_t count,
+                          const Packs<T>& packs, int task) {
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     const std::int64_t first = first_of<T>(task, k);
-    if (first < count) store(target, first, count, packs.at[k]);
+    if (first < count) operands.store(target, r, first, count, packs.at[k]);
   }
 }
 

@@ -84,7 +84,7 @@ struct ListTasks : Arguments<T, Immediates<T, kStepsOf<L>>, Operands<kInputsOf<L
   template <int r>
   __device__ void put(const Packs<T>* registers, int task) const {
     constexpr int from = L::results[r];
-    store_all(this->outputs[r], this->count, registers[from], task);
+    store_all(this->operands, this->outputs[r], r, this->count, registers[from], task);
   }
 
   __device__ void run(int task, Scratch&) const {

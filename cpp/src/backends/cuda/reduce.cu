@@ -24,21 +24,32 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) y[result] = static_cast<T>(sum);
 }
 
-template <class T>
+// Sources are read in any order of their axes.
+LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
+  const ir::Layout& source = graph.value(node.inputs[0]).layout;
+  return {{source.blocks.empty() ? source : ir::Layout()}, {ir::Layout()}};
+}
+
+template <class S>
 class Reduce final : public NodeKernel {
  public:
   Reduce(const ir::Graph& graph, const ir::Node& node, const Context&) : NodeKernel(graph, node) {
     const auto& attributes = std::get<ir::ReduceAttributes>(node.attributes);
     const Shape& shape = graph.type(node.inputs[0]).shape;
-    const Shape strides = ir::dense_strides(shape);
     sums_.plan.squares = attributes.kind == ir::ReduceKind::sum_of_squares;
     bool inner_summed = true;  // of the innermost axis of more than one element
+    std::vector<std::int64_t> strides(shape.size());
+    // What is summed is walked as it lies in memory, results in the order of their axes.
+    for (const ir::PhysicalDimension& d :
+         ir::physical_dimensions(shape, layouts(graph, node).inputs[0])) {
+      const bool summed = std::count(attributes.axes.begin(), attributes.axes.end(), d.axis) > 0;
+      if (summed) sums_.plan.summed.add(d.extent, d.stride);
+      if (d.extent != 1) inner_summed = summed;
+      (summed ? sums_.plan.count : sums_.plan.results) *= d.extent;
+      strides[static_cast<std::size_t>(d.axis)] = summed ? 0 : d.stride;
+    }
     for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-      const bool summed =
-          std::count(attributes.axes.begin(), attributes.axes.end(), static_cast<int>(axis)) > 0;
-      (summed ? sums_.plan.summed : sums_.plan.kept).add(shape[axis], strides[axis]);
-      (summed ? sums_.plan.count : sums_.plan.results) *= shape[axis];
-      if (shape[axis] != 1) inner_summed = summed;
+      if (strides[axis] != 0) sums_.plan.kept.add(shape[axis], strides[axis]);
     }
     choose(inner_summed);
   }
@@ -50,24 +61,24 @@ class Reduce final : public NodeKernel {
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (sums_.plan.results == 0) return;
-    const Sums<T> sums = bound(pointers);
+    const Sums<S> sums = bound(pointers);
     with_kind([&](auto tasks) {
-      static_cast<Sums<T>&>(tasks) = sums;
+      static_cast<Sums<S>&>(tasks) = sums;
       run_tasks<<<tasks_, kThreads, 0, stream>>>(tasks);
     });
     check_launch("reduce");
     if (sums_.plan.parts == 1) return;
-    add_parts<T><<<blocks_for(sums_.plan.results * 32), kThreads, 0, stream>>>(
+    add_parts<Compute<S>><<<blocks_for(sums_.plan.results * 32), kThreads, 0, stream>>>(
         sums_.plan.results, sums_.plan.parts, sums.partial, sums.y);
     check_launch("reduce, second stage");
   }
 
   std::optional<SmallWork> small(Pointers pointers) const override {
     std::optional<SmallWork> work;
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<S, float>) {
       if (sums_.plan.results == 0 || sums_.plan.parts > 1) return work;
       with_kind([&](auto tasks) {
-        static_cast<Sums<T>&>(tasks) = bound(pointers);
+        static_cast<Sums<S>&>(tasks) = bound(pointers);
         work = small_work(tasks, tasks_);
       });
     }
@@ -75,10 +86,10 @@ class Reduce final : public NodeKernel {
   }
 
  private:
-  Sums<T> bound(Pointers pointers) const {
-    Sums<T> sums = sums_;
-    sums.x = in<T>(pointers, 0);
-    sums.y = out<T>(pointers, 0);
+  Sums<S> bound(Pointers pointers) const {
+    Sums<S> sums = sums_;
+    sums.x = in<S>(pointers, 0);
+    sums.y = out<Compute<S>>(pointers, 0);
     sums.partial = sums.plan.parts > 1 ? workspace<double>(pointers) : nullptr;
     return sums;
   }
@@ -86,13 +97,13 @@ class Reduce final : public NodeKernel {
   // Calls f with empty tasks of this sum's kind.
   template <class F>
   void with_kind(F&& f) const {
-    constexpr int kPack = Pack<T>::kElements;
-    if (lanes_ == 0) f(SumColumnTasks<T>());
-    if (lanes_ == 1) f(SumRowTasks<T, 1, 1>());
-    if (lanes_ == 32 && packs_) f(SumRowTasks<T, 32, kPack>());
-    if (lanes_ == 32 && !packs_) f(SumRowTasks<T, 32, 1>());
-    if (lanes_ == kThreads && packs_) f(SumRowTasks<T, kThreads, kPack>());
-    if (lanes_ == kThreads && !packs_) f(SumRowTasks<T, kThreads, 1>());
+    constexpr int kPack = Pack<S>::kElements;
+    if (lanes_ == 0) f(SumColumnTasks<S>());
+    if (lanes_ == 1) f(SumRowTasks<S, 1, 1>());
+    if (lanes_ == 32 && packs_) f(SumRowTasks<S, 32, kPack>());
+    if (lanes_ == 32 && !packs_) f(SumRowTasks<S, 32, 1>());
+    if (lanes_ == kThreads && packs_) f(SumRowTasks<S, kThreads, kPack>());
+    if (lanes_ == kThreads && !packs_) f(SumRowTasks<S, kThreads, 1>());
   }
 
   // Cuts sums into parts where the results alone would not fill a device.
@@ -118,8 +129,8 @@ class Reduce final : public NodeKernel {
       return;
     }
     const Walk& summed = sums_.plan.summed;
-    packs_ = summed.rank > 0 && summed.extents[summed.rank - 1].divisor % Pack<T>::kElements == 0;
-    constexpr int kPack = Pack<T>::kElements;
+    packs_ = summed.rank > 0 && summed.extents[summed.rank - 1].divisor % Pack<S>::kElements == 0;
+    constexpr int kPack = Pack<S>::kElements;
     if (sums_.plan.count <= 4) {
       lanes_ = 1;
       tasks_ = blocks_for(sums_.plan.results);
@@ -133,7 +144,7 @@ class Reduce final : public NodeKernel {
     }
   }
 
-  Sums<T> sums_{};
+  Sums<S> sums_{};
   int lanes_ = 0;  // threads per result; 0: down columns
   bool packs_ = false;
   unsigned tasks_ = 1;
@@ -142,7 +153,8 @@ class Reduce final : public NodeKernel {
 }  // namespace
 
 std::vector<KernelEntry> reduce_entries() {
-  return {{ir::Op::reduce, supports_floating, make_floating<Reduce>, nullptr, nullptr}};
+  return {
+      {ir::Op::reduce, supports_floating_or_half, make_floating_or_half<Reduce>, layouts, nullptr}};
 }
 
 }  // namespace traingraph::cuda

@@ -3,7 +3,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "backends/cuda/device.h"
 #include "backends/cuda/node_kernel.h"
 
 // Element types in memory, and what is computed with them. For .cu files only.
@@ -38,21 +37,6 @@ __device__ inline __half narrow<__half>(float x) {
 template <>
 __device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
-}
-
-// Neighbouring elements, moved at once.
-template <class S, int kPack>
-struct alignas(kPack * sizeof(S)) Elements {
-  S at[kPack];
-};
-
-template <int kPack, class S>
-__device__ Elements<S, kPack> load(const S* from) {
-  return *reinterpret_cast<const Elements<S, kPack>*>(from);
-}
-template <class S, int kPack>
-__device__ void store(S* to, const Elements<S, kPack>& elements) {
-  *reinterpret_cast<Elements<S, kPack>*>(to) = elements;
 }
 
 // K of the type of the first operand.

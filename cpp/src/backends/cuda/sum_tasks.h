@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backends/cuda/storage.h"
 #include "backends/cuda/tasks.h"
 
 // Sums over axes. They are cut by shape alone and added in a fixed order, in float64 (cheap beside
@@ -17,21 +18,21 @@ struct SumPlan {
   bool squares = false;
 };
 
-template <class T>
+template <class S>
 struct Sums {
   SumPlan plan;
-  const T* x;
-  T* y;
+  const S* x;
+  Compute<S>* y;
   double* partial;  // (parts, results) where there is more than one part
 
-  __device__ double term(T value) const {
-    const double wide = static_cast<double>(value);
+  __device__ double term(S value) const {
+    const double wide = static_cast<double>(widen(value));
     return plan.squares ? wide * wide : wide;
   }
   // Writes a sum, or one part of it.
   __device__ void put(std::int64_t result, std::int64_t part, double sum) const {
     if (plan.parts == 1) {
-      y[result] = static_cast<T>(sum);
+      y[result] = static_cast<Compute<S>>(sum);
     } else {
       partial[part * plan.results + result] = sum;
     }
@@ -39,8 +40,8 @@ struct Sums {
 };
 
 // kLanes threads per result, over elements that lie beside each other, kPack at a time.
-template <class T, int kLanes, int kPack>
-struct SumRowTasks : Sums<T> {
+template <class S, int kLanes, int kPack>
+struct SumRowTasks : Sums<S> {
   using Scratch = NoScratch;
 
   __device__ void run(int task, Scratch&) const {
@@ -49,21 +50,22 @@ struct SumRowTasks : Sums<T> {
     const int lane = static_cast<int>(threadIdx.x) % kLanes;
     if (number >= plan.results * plan.parts) return;
     const std::int64_t result = number / plan.parts, part = number % plan.parts;
-    const T* const start = this->x + plan.kept.offset(result);
+    const S* const start = this->x + plan.kept.offset(result);
     const std::int64_t first = part * plan.length;
     const std::int64_t last = first + plan.length < plan.count ? first + plan.length : plan.count;
     double sum = 0;
 #pragma unroll 4
     for (std::int64_t k = first + lane * kPack; k < last; k += kLanes * kPack) {
-      const T* const at = start + plan.summed.offset(k);
+      const S* const at = start + plan.summed.offset(k);
       if constexpr (kPack == 1) {
         sum += this->term(*at);
       } else {
-        const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(at);
-        T part_sum = T(0);
+        const auto pack = load<kPack>(at);
+        Compute<S> part_sum = 0;
 #pragma unroll
         for (int v = 0; v < kPack; ++v) {
-          part_sum += plan.squares ? pack.element[v] * pack.element[v] : pack.element[v];
+          const Compute<S> value = widen(pack.element[v]);
+          part_sum += plan.squares ? value * value : value;
         }
         sum += static_cast<double>(part_sum);
       }
@@ -74,8 +76,8 @@ struct SumRowTasks : Sums<T> {
 };
 
 // Neighbouring threads take neighbouring results.
-template <class T>
-struct SumColumnTasks : Sums<T> {
+template <class S>
+struct SumColumnTasks : Sums<S> {
   struct Scratch {
     double sums[kSumRows][kSumColumns];
   };
@@ -88,7 +90,7 @@ struct SumColumnTasks : Sums<T> {
     const std::int64_t result = task / plan.parts * kSumColumns + column;
     double sum = 0;
     if (result < plan.results) {
-      const T* const start = this->x + plan.kept.offset(result);
+      const S* const start = this->x + plan.kept.offset(result);
       const std::int64_t first = part * plan.length;
       const std::int64_t last = first + plan.length < plan.count ? first + plan.length : plan.count;
 #pragma unroll 4
