@@ -3569,6 +3569,12 @@ class MLCTrainingGraph(ExecutableGraph):
         """
 
     @property
+    def loss_scale(self) -> float | None:
+        """
+        What gradients are multiplied by on their way under MIXED_FLOAT16: halved by a step whose gradients overflow, which is skipped, and doubled after 2000 others. None under another precision.
+        """
+
+    @property
     def micro_batches(self) -> int:
         """
         How many executions make one step: each adds its gradients to a sum, the last one updates. Means of losses count a part each. 1 at the start.

@@ -10,6 +10,7 @@
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
 
+#include "runtime/finite.h"
 #include "runtime/parameter_store.h"
 #include "runtime/random.h"
 #include "runtime/stream.h"
@@ -94,13 +95,6 @@ void fill(const TensorData& data, DataType type, double value) {
     default:
       throw Unsupported(std::string("[tensor] cannot fill data of type ") + name(type));
   }
-}
-
-// Halves of either kind: NaN and infinity have all bits of the exponent.
-bool all_finite_halves(const void* bytes, std::int64_t count, std::uint16_t exponent) {
-  const auto* values = static_cast<const std::uint16_t*>(bytes);
-  return std::none_of(values, values + count,
-                      [&](std::uint16_t bits) { return (bits & exponent) == exponent; });
 }
 
 template <class T>
@@ -251,9 +245,9 @@ bool Tensor::has_valid_numerics() const {
     case DataType::kFloat64:
       return all_finite<double>(state_->data.bytes, count);
     case DataType::kFloat16:
-      return all_finite_halves(state_->data.bytes, count, 0x7c00);
     case DataType::kBFloat16:
-      return all_finite_halves(state_->data.bytes, count, 0x7f80);
+      return all_finite_half(descriptor().data_type, static_cast<std::byte*>(state_->data.bytes),
+                             static_cast<std::size_t>(count) * 2);
     default:
       return true;
   }
