@@ -196,7 +196,7 @@ ForeignArray foreign_array(py::handle value, const std::string& subject) {
   return result;
 }
 
-py::tuple dlpack_device(const TensorData& data) {
+py::typing::Tuple<int, int> dlpack_device(const TensorData& data) {
   const bool on_gpu = data.gpu >= 0;
   const int type = on_gpu ? dlpack::kCuda : dlpack::kCpu;
   return py::make_tuple(type, on_gpu ? data.gpu : 0);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
 
 #include <optional>
 #include <string>
@@ -30,6 +31,6 @@ pybind11::object dlpack_capsule(const TensorData& data, const pybind11::object& 
                                 const pybind11::object& max_version,
                                 const pybind11::object& dl_device, const pybind11::object& copy);
 // (type, index), what __dlpack_device__ answers.
-pybind11::tuple dlpack_device(const TensorData& data);
+pybind11::typing::Tuple<int, int> dlpack_device(const TensorData& data);
 
 }  // namespace traingraph::python

@@ -587,7 +587,7 @@ class MLCTensorData:
         The memory as a DLPack capsule, which keeps it alive; on a GPU the stream waits for all work before. Errors: BufferError.
         """
 
-    def __dlpack_device__(self) -> tuple: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
     @typing.overload
     def __init__(
         self, *, bytes_no_copy: typing_extensions.Buffer, length: int | None = None

