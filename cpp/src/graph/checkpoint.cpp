@@ -238,6 +238,7 @@ void check(const Values& values, const Contents& contents, bool training) {
 void replace_data(Tensor& tensor, const TensorData& data) {
   TensorState& state = tensor.state();
   std::memcpy(state.data.bytes, data.bytes, data.length);
+  state.device_data = {};
   state.host_is_newer = true;
   if (state.parameter == nullptr) return;
   state.parameter->stream->run([&] { upload_if_newer(tensor); });

@@ -36,7 +36,7 @@ std::set<TensorPtr> set_constants(GraphState& state, const NamedTensors& constan
     if (tensor == nullptr) {
       throw InvalidArgument("[compile] expected data for constants but got '" + name + "'");
     }
-    (*tensor)->set_data(value);
+    (*tensor)->set_data(value.on_host());
     // The caller's array may change later.
     const TensorDescriptor& d = (*tensor)->descriptor();
     (*tensor)->set_data(

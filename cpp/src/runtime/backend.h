@@ -68,6 +68,19 @@ class Backend {
   virtual void read(void* to, const std::byte* from, std::size_t bytes) const;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
   virtual void clear(std::byte* at, std::size_t bytes) const;
+  // The index of the GPU whose memory this is, or -1. What follows is for those alone.
+  virtual int gpu() const { return -1; }
+  virtual std::string uuid() const { return {}; }
+  // The stream that everything is ordered on, and another one that from now on waits for it.
+  virtual std::uintptr_t stream() const { return 0; }
+  virtual void order_before(std::uintptr_t) const {}
+  // The position of the first of these integers that is not from `lowest` to `end` - 1, or -1.
+  virtual std::int64_t first_outside(DataType, const std::byte*, std::int64_t, std::int64_t,
+                                     std::int64_t) const {
+    return -1;
+  }
+  // What the device's context and libraries hold in its memory so far, measured.
+  virtual std::size_t context_bytes() const { return 0; }
   // Returns when everything before is done.
   virtual void finish() const {}
   virtual DeviceCounters counters() const { return {}; }

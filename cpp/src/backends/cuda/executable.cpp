@@ -4,7 +4,6 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/stopwatch.h"
-#include "runtime/finite.h"
 
 namespace traingraph::cuda {
 
@@ -140,16 +139,7 @@ void CudaExecutable::run_timed(const ir::NodeId* order, std::size_t count, Point
 }
 
 bool CudaExecutable::all_finite(DataType type, const std::byte* bytes, std::size_t length) const {
-  constexpr std::size_t kChunk = std::size_t{1} << 20;
-  std::vector<std::byte> chunk(std::min(length, kChunk));
-  for (std::size_t done = 0; done < length; done += kChunk) {
-    const std::size_t part = std::min(kChunk, length - done);
-    gpu_.read(chunk.data(), bytes + done, part);
-    const bool finite = type == DataType::kFloat32 ? all_finite_float(chunk.data(), part)
-                                                   : all_finite_double(chunk.data(), part);
-    if (!finite) return false;
-  }
-  return true;
+  return gpu_.all_finite(type, bytes, length);
 }
 
 }  // namespace traingraph::cuda
