@@ -91,7 +91,8 @@ std::unique_ptr<Kernel> make_with(const ir::Graph& graph, const ir::Node& node,
 }
 
 template <class T, int kSlots>
-using LongListTasks = AnyListTasks<T, Broadcast, kMaxInputs, kMaxResults, kMaxSteps, kSlots>;
+using LongListTasks =
+    AnyListTasks<T, Broadcast, Packs<T>, kMaxInputs, kMaxResults, kMaxSteps, kSlots>;
 
 template <class T>
 std::unique_ptr<Kernel> make_list(const ir::Graph& graph, const ir::Node& node) {
@@ -101,7 +102,8 @@ std::unique_ptr<Kernel> make_list(const ir::Graph& graph, const ir::Node& node) 
   std::iota(input_of.begin(), input_of.end(), 0);
   const auto operands = operands_of<T, kMaxInputs>(graph, node, input_of);
   Flat<Short::kMostInputs> flat{};
-  const bool is_short = input_of.size() <= Short::kMostInputs &&
+  const bool is_short = graph.type(node.outputs[0]).elements() <= kMostSmallElements &&
+                        input_of.size() <= Short::kMostInputs &&
                         program.slots <= Short::kMostSlots &&
                         program.code.size() <= Short::kMostSteps &&
                         program.result_slots.size() <= Short::kMostResults;

@@ -36,45 +36,68 @@ struct Arguments {
   Operands operands;
 };
 
-// A thread's elements: two packs, so that enough bytes are on their way.
-constexpr int kPacks = 2;
-
+// A thread's elements of a large tensor: two packs, so that enough bytes are on their way.
+// Neighbouring threads take neighbouring packs.
 template <class T>
 struct Packs {
-  Pack<T> at[kPacks];
+  static constexpr int kPacks = 2, kElements = kPacks * Pack<T>::kElements;
+  Pack<T> pack[kPacks];
+
+  __device__ T& at(int v) { return pack[v / Pack<T>::kElements].element[v % Pack<T>::kElements]; }
+  __device__ T at(int v) const {
+    return pack[v / Pack<T>::kElements].element[v % Pack<T>::kElements];
+  }
+  __device__ static std::int64_t first(int task, int k) {
+    return ((std::int64_t{task} * kPacks + k) * kThreads + threadIdx.x) * Pack<T>::kElements;
+  }
+  // The part of operand i that belongs to this thread of a task.
+  template <class Operands>
+  __device__ static Packs load(const Operands& operands, const T* source, int i, std::int64_t count,
+                               int task) {
+    Packs packs = {};
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      const std::int64_t at = first(task, k);
+      if (at < count) packs.pack[k] = operands.load(source, i, at, count);
+    }
+    return packs;
+  }
+  __device__ void store(T* target, std::int64_t count, int task) const {
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      const std::int64_t at = first(task, k);
+      if (at < count) cuda::store(target, at, count, pack[k]);
+    }
+  }
 };
 
-// Where pack k of this thread begins: neighbouring threads take neighbouring packs.
+// Of a small one: a single element. What takes time there is the code itself, which is read when it
+// first runs, so it is kept short.
 template <class T>
-__device__ std::int64_t first_of(int task, int k) {
-  const std::int64_t pack = (std::int64_t{task} * kPacks + k) * kThreads + threadIdx.x;
-  return pack * Pack<T>::kElements;
-}
+struct Single {
+  static constexpr int kElements = 1;
+  T value;
 
-template <class T, class Operands>
-__device__ Packs<T> load(const Operands& operands, const T* source, int i, std::int64_t count,
-                         int task) {
-  Packs<T> packs = {};
-#pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-    const std::int64_t first = first_of<T>(task, k);
-    if (first < count) packs.at[k] = operands.load(source, i, first, count);
+  __device__ T& at(int) { return value; }
+  __device__ T at(int) const { return value; }
+  __device__ static int first(int task) { return task * kThreads + static_cast<int>(threadIdx.x); }
+  template <class Operands>
+  __device__ static Single load(const Operands& operands, const T* source, int i,
+                                std::int64_t count, int task) {
+    const int at = first(task);
+    return {at < count ? source[operands.one[i] ? 0 : at] : T(0)};
   }
-  return packs;
-}
-
-template <class T>
-__device__ void store_all(T* target, std::int64_t count, const Packs<T>& packs, int task) {
-#pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-    const std::int64_t first = first_of<T>(task, k);
-    if (first < count) store(target, first, count, packs.at[k]);
+  __device__ void store(T* target, std::int64_t count, int task) const {
+    const int at = first(task);
+    if (at < count) target[at] = value;
   }
-}
+};
 
-template <class T>
+constexpr std::int64_t kMostSmallElements = std::int64_t{1} << 17;
+
+template <class Chunk>
 unsigned tasks_of(std::int64_t count) {
-  return blocks_for(count, kThreads * kPacks * Pack<T>::kElements);
+  return blocks_for(count, kThreads * Chunk::kElements);
 }
 
 }  // namespace traingraph::cuda

@@ -24,22 +24,30 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) y[result] = static_cast<T>(sum);
 }
 
+// `inner_summed`: whether the innermost axis of more than one element is.
+SumPlan plan_of(const ir::Graph& graph, const ir::Node& node, bool& inner_summed) {
+  const auto& attributes = std::get<ir::ReduceAttributes>(node.attributes);
+  const Shape& shape = graph.type(node.inputs[0]).shape;
+  const Shape strides = ir::dense_strides(shape);
+  SumPlan plan;
+  plan.squares = attributes.kind == ir::ReduceKind::sum_of_squares;
+  inner_summed = true;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    const bool summed =
+        std::count(attributes.axes.begin(), attributes.axes.end(), static_cast<int>(axis)) > 0;
+    (summed ? plan.summed : plan.kept).add(shape[axis], strides[axis]);
+    (summed ? plan.count : plan.results) *= shape[axis];
+    if (shape[axis] != 1) inner_summed = summed;
+  }
+  return plan;
+}
+
 template <class T>
 class Reduce final : public NodeKernel {
  public:
-  Reduce(const ir::Graph& graph, const ir::Node& node, const Context&) : NodeKernel(graph, node) {
-    const auto& attributes = std::get<ir::ReduceAttributes>(node.attributes);
-    const Shape& shape = graph.type(node.inputs[0]).shape;
-    const Shape strides = ir::dense_strides(shape);
-    sums_.plan.squares = attributes.kind == ir::ReduceKind::sum_of_squares;
-    bool inner_summed = true;  // of the innermost axis of more than one element
-    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-      const bool summed =
-          std::count(attributes.axes.begin(), attributes.axes.end(), static_cast<int>(axis)) > 0;
-      (summed ? sums_.plan.summed : sums_.plan.kept).add(shape[axis], strides[axis]);
-      (summed ? sums_.plan.count : sums_.plan.results) *= shape[axis];
-      if (shape[axis] != 1) inner_summed = summed;
-    }
+  Reduce(const ir::Graph& graph, const ir::Node& node, const SumPlan& plan, bool inner_summed)
+      : NodeKernel(graph, node) {
+    sums_.plan = plan;
     choose(inner_summed);
   }
 
@@ -60,18 +68,6 @@ class Reduce final : public NodeKernel {
     add_parts<T><<<blocks_for(sums_.plan.results * 32), kThreads, 0, stream>>>(
         sums_.plan.results, sums_.plan.parts, sums.partial, sums.y);
     check_launch("reduce, second stage");
-  }
-
-  std::optional<SmallWork> small(Pointers pointers) const override {
-    std::optional<SmallWork> work;
-    if constexpr (std::is_same_v<T, float>) {
-      if (sums_.plan.results == 0 || sums_.plan.parts > 1) return work;
-      with_kind([&](auto tasks) {
-        static_cast<Sums<T>&>(tasks) = bound(pointers);
-        work = small_work(tasks, tasks_);
-      });
-    }
-    return work;
   }
 
  private:
@@ -139,10 +135,63 @@ class Reduce final : public NodeKernel {
   unsigned tasks_ = 1;
 };
 
+// Over the elements of one axis, of few results.
+template <class T>
+class SmallReduce final : public NodeKernel {
+ public:
+  SmallReduce(const ir::Graph& graph, const ir::Node& node, const SumPlan& plan)
+      : NodeKernel(graph, node) {
+    tasks_.results = static_cast<int>(plan.results);
+    tasks_.count = static_cast<int>(plan.count);
+    if (plan.kept.rank > 0) tasks_.result_step = static_cast<int>(plan.kept.strides[0]);
+    if (plan.summed.rank > 0) tasks_.step = static_cast<int>(plan.summed.strides[0]);
+    tasks_.squares = plan.squares;
+  }
+
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    run_tasks<<<blocks(), kThreads, 0, stream>>>(bound(pointers));
+    check_launch("reduce, small");
+  }
+
+  std::optional<SmallWork> small(Pointers pointers) const override {
+    return small_work(bound(pointers), blocks());
+  }
+
+ private:
+  unsigned blocks() const { return blocks_for(tasks_.results, kThreads / 32); }
+
+  SmallSumTasks<T> bound(Pointers pointers) const {
+    SmallSumTasks<T> tasks = tasks_;
+    tasks.x = in<T>(pointers, 0);
+    tasks.y = out<T>(pointers, 0);
+    return tasks;
+  }
+
+  SmallSumTasks<T> tasks_{};
+};
+
+bool is_small(const SumPlan& plan) {
+  return plan.kept.rank <= 1 && plan.summed.rank <= 1 && plan.results > 0 &&
+         plan.results <= kMostSmallResults && plan.count <= kMostSmallCount;
+}
+
+template <class T>
+std::unique_ptr<Kernel> make_reduce(const ir::Graph& graph, const ir::Node& node) {
+  bool inner_summed = true;
+  const SumPlan plan = plan_of(graph, node, inner_summed);
+  if (is_small(plan)) return std::make_unique<SmallReduce<T>>(graph, node, plan);
+  return std::make_unique<Reduce<T>>(graph, node, plan, inner_summed);
+}
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context&) {
+  return compute_type(graph, node) == DataType::kFloat64 ? make_reduce<double>(graph, node)
+                                                         : make_reduce<float>(graph, node);
+}
+
 }  // namespace
 
 std::vector<KernelEntry> reduce_entries() {
-  return {{ir::Op::reduce, supports_floating, make_floating<Reduce>, nullptr, nullptr}};
+  return {{ir::Op::reduce, supports_floating, make, nullptr, nullptr}};
 }
 
 }  // namespace traingraph::cuda

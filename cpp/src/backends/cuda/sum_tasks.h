@@ -73,6 +73,33 @@ struct SumRowTasks : Sums<T> {
   }
 };
 
+// A few short sums, each a warp's: element k of sum o lies at o * result_step + k * step.
+template <class T>
+struct SmallSumTasks {
+  using Scratch = NoScratch;
+  int results, count, result_step, step;
+  bool squares;
+  const T* x;
+  T* y;
+
+  __device__ void run(int task, Scratch&) const {
+    const int result = (task * kThreads + static_cast<int>(threadIdx.x)) / 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (result >= results) return;
+    const T* const start = x + result * result_step;
+    double sum = 0;
+#pragma unroll 4
+    for (int k = lane; k < count; k += 32) {
+      const double value = static_cast<double>(start[k * step]);
+      sum += squares ? value * value : value;
+    }
+    sum = combine<32>(sum, Sum());
+    if (lane == 0) y[result] = static_cast<T>(sum);
+  }
+};
+
+constexpr std::int64_t kMostSmallResults = 512, kMostSmallCount = 512;
+
 // Neighbouring threads take neighbouring results.
 template <class T>
 struct SumColumnTasks : Sums<T> {
