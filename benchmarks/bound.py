@@ -77,7 +77,9 @@ def work(workload: w.Workload) -> Work:
                     result = batch * outputs * extent**2
                     product(result * inputs * kernel**2)
                     total.activations += result
-                case w.MaxPool(size) | w.GlobalAverage(size):
+                case w.MaxPool(size, stride, _):
+                    extent //= stride or size
+                case w.GlobalAverage(size):
                     extent //= size
                 case w.Residual(body, shortcut):
                     before, extent = extent, walk(body, extent)

@@ -59,10 +59,10 @@ class Network:
                 )
             case w.Relu():
                 return node(tg.MLCActivationLayer.relu(), source=x)
-            case w.MaxPool(size):
-                return node(_pooling("max", size), source=x)
+            case w.MaxPool(size, stride, padding):
+                return node(_pooling("max", size, stride or size, padding), source=x)
             case w.GlobalAverage(size):
-                return self.flat(node(_pooling("average", size), source=x))
+                return self.flat(node(_pooling("average", size, size, 0), source=x))
             case w.Flatten():
                 return self.flat(x)
             case w.Residual(body, shortcut):
@@ -90,10 +90,13 @@ def _descriptor(inputs: int, outputs: int, kernel: int, stride: int) -> tg.MLCCo
     )
 
 
-def _pooling(kind: str, size: int) -> tg.MLCPoolingLayer:
+def _pooling(kind: str, size: int, stride: int, padding: int) -> tg.MLCPoolingLayer:
     return tg.MLCPoolingLayer(
         descriptor=tg.MLCPoolingDescriptor(
-            type=kind, kernel_sizes=(size, size), strides=(size, size), padding_policy="valid"
+            type=kind,
+            kernel_sizes=(size, size),
+            strides=(stride, stride),
+            padding_policy=tg.MLCPaddingPolicy.sized(y=padding, x=padding),
         )
     )
 
@@ -112,7 +115,9 @@ def _optimizer(o: w.Optimizer) -> tg.MLCOptimizer:
 class Session:
     """One compiled workload and the calls that run it."""
 
-    def __init__(self, workload: w.Workload, threads: int, variant: str) -> None:
+    def __init__(
+        self, workload: w.Workload, threads: int, variant: str, precision: str = "float32"
+    ) -> None:
         self.variant = variant
         self.version = tg.__version__
         tg.set_num_threads(threads)
@@ -129,7 +134,7 @@ class Session:
             optimizer=_optimizer(workload.optimizer),
         )
         self.training.add_inputs({"x": network.x}, loss_labels={"y": labels})
-        self.training.compile(device=variant or "cpu")
+        self.training.compile(device=variant or "cpu", precision=precision)
         now = tg.MLCExecutionOptions.SYNCHRONOUS
         fed: dict[str, Any] = {"inputs_data": {"x": x}, "loss_labels_data": {"y": y}}
         self.step: Callable[[], Any] = partial(self.training.execute, **fed, options=now)

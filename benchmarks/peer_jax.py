@@ -46,9 +46,10 @@ class Forward:
                 return (x - mean) * (lax.rsqrt(variance + 1e-5) * gamma) + beta
             case w.Relu():
                 return jax.nn.relu(x)
-            case w.MaxPool(size):
-                shape = (1, size, size, 1)
-                return lax.reduce_window(x, -jnp.inf, lax.max, shape, shape, "VALID")
+            case w.MaxPool(size, stride, padding):
+                shape, step = (1, size, size, 1), (1, stride or size, stride or size, 1)
+                edge = [(0, 0), (padding, padding), (padding, padding), (0, 0)]
+                return lax.reduce_window(x, -jnp.inf, lax.max, shape, step, edge)
             case w.GlobalAverage():
                 return x.mean((1, 2))
             case w.Flatten():

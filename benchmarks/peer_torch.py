@@ -7,7 +7,7 @@ from typing import Any
 
 from . import workloads as w
 
-torch: Any = importlib.import_module("torch")
+torch: Any = importlib.importmodule("torch")
 nn: Any = torch.nn
 functional: Any = torch.nn.functional
 
@@ -23,7 +23,7 @@ class Block(nn.Module):  # type: ignore[misc]
         return functional.relu(self.body(x) + self.shortcut(x), inplace=True)
 
 
-def _module(layers: tuple[w.Layer, ...]) -> Any:
+def module(layers: tuple[w.Layer, ...]) -> Any:
     return nn.Sequential(*(_layer(layer) for layer in layers))
 
 
@@ -37,17 +37,17 @@ def _layer(layer: w.Layer) -> Any:
             return nn.BatchNorm2d(channels)
         case w.Relu():
             return nn.ReLU(inplace=True)
-        case w.MaxPool(size):
-            return nn.MaxPool2d(size)
+        case w.MaxPool(size, stride, padding):
+            return nn.MaxPool2d(size, stride or size, padding)
         case w.GlobalAverage(size):
             return nn.Sequential(nn.AvgPool2d(size), nn.Flatten())
         case w.Flatten():
             return nn.Flatten()
         case w.Residual(body, shortcut):
-            return Block(_module(body), _module(shortcut) if shortcut else nn.Identity())
+            return Block(module(body), module(shortcut) if shortcut else nn.Identity())
 
 
-def _optimizer(o: w.Optimizer, parameters: Any, fused: bool) -> Any:
+def optimizer_of(o: w.Optimizer, parameters: Any, fused: bool) -> Any:
     kind = {"fused": True} if fused else {}  # without: what the library chooses
     if o.name == "adam":
         return torch.optim.Adam(parameters, lr=o.rate, **kind)
@@ -58,14 +58,14 @@ def _stepper(workload: w.Workload, variant: str) -> Callable[[], Any]:
     wanted = set(variant.split("+")) - {""}
     if unknown := wanted - {"channels_last", "fused", "compile"}:
         raise ValueError(f"no torch variant {sorted(unknown)}")
-    model = _module(workload.layers)
+    model = module(workload.layers)
     with torch.no_grad():
         for parameter, start in zip(model.parameters(), w.parameters(workload), strict=True):
             parameter.copy_(torch.from_numpy(start))
     x, y = (torch.from_numpy(array) for array in w.data(workload))
     if "channels_last" in wanted:
         model, x = (z.to(memory_format=torch.channels_last) for z in (model, x))
-    optimizer = _optimizer(workload.optimizer, model.parameters(), "fused" in wanted)
+    optimizer = optimizer_of(workload.optimizer, model.parameters(), "fused" in wanted)
     update = optimizer.step
     label = y.long() if workload.classes else y
     criterion = functional.cross_entropy if workload.classes else functional.mse_loss

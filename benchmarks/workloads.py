@@ -1,7 +1,7 @@
 """The workloads as data: every library builds its network by walking the same table."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -40,9 +40,11 @@ class Relu:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """Square windows beside each other."""
+    """Square windows; without a stride beside each other."""
 
     size: int
+    stride: int = 0
+    padding: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,29 @@ def _resnet18() -> tuple[Layer, ...]:
     return (*layers, GlobalAverage(4), Dense(512, 10))
 
 
+def _bottleneck(inputs: int, middle: int, stride: int) -> Residual:
+    outputs = 4 * middle
+    shortcut: tuple[Layer, ...] = ()
+    if stride > 1 or inputs != outputs:
+        shortcut = (Convolution(inputs, outputs, 1, stride), BatchNorm(outputs))
+    body = (
+        *(Convolution(inputs, middle, 1), BatchNorm(middle), Relu()),
+        *(Convolution(middle, middle, 3, stride), BatchNorm(middle), Relu()),
+        *(Convolution(middle, outputs, 1), BatchNorm(outputs)),
+    )
+    return Residual(body, shortcut)
+
+
+def _resnet50() -> tuple[Layer, ...]:
+    layers: list[Layer] = [Convolution(3, 64, 7, 2), BatchNorm(64), Relu(), MaxPool(3, 2, 1)]
+    inputs = 64
+    for middle, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for k in range(count):
+            layers.append(_bottleneck(inputs, middle, stride if k == 0 else 1))
+            inputs = 4 * middle
+    return (*layers, GlobalAverage(7), Dense(2048, 1000))
+
+
 _LENET = (
     *(Convolution(1, 32), BatchNorm(32), Relu(), Convolution(32, 64), BatchNorm(64), Relu()),
     *(MaxPool(2), Flatten(), *_perceptron(1024, 128, 10)),
@@ -136,8 +161,22 @@ WORKLOADS = {
         Workload(
             *("resnet18_cifar", (64, 3, 32, 32), _resnet18()), Optimizer("sgd", 0.01, 0.9, 5e-4), 10
         ),
+        Workload(
+            *("resnet50_224", (8, 3, 224, 224), _resnet50()),
+            Optimizer("sgd", 0.01, 0.9, 1e-4),
+            1000,
+        ),
     )
 }
+
+
+# What a GPU is given at once.
+GPU_BATCHES = {"resnet18_cifar": 256, "resnet50_224": 128}
+
+
+def for_gpu(workload: Workload) -> Workload:
+    batch = GPU_BATCHES.get(workload.name, workload.source[0])
+    return replace(workload, source=(batch, *workload.source[1:]))
 
 
 def walk(layers: tuple[Layer, ...]) -> Iterator[Layer]:

@@ -2,7 +2,7 @@
 
 namespace traingraph::python {
 
-// Apple's cases with their raw values and descriptions.
+// Apple's cases with their raw values and descriptions, and Precision.
 const std::vector<EnumRow>& enum_table() {
   static const std::vector<EnumRow> table = {
       {"MLCActivationType",
@@ -183,6 +183,14 @@ const std::vector<EnumRow>& enum_table() {
        "Softmax or its logarithm.",
        false,
        {{"SOFTMAX", 0, "Softmax"}, {"LOG_SOFTMAX", 1, "Log Softmax"}}},
+      {"Precision",
+       "What a compiled graph computes in; an addition of traingraph. FLOAT32 is exact; TF32 lets "
+       "products round float32 operands; MIXED_* compute in 16 bits beside float32 parameters.",
+       false,
+       {{"FLOAT32", 0, nullptr},
+        {"TF32", 1, nullptr},
+        {"MIXED_BFLOAT16", 2, nullptr},
+        {"MIXED_FLOAT16", 3, nullptr}}},
   };
   return table;
 }

@@ -39,6 +39,12 @@ struct EnumName<CompilationOptions> {
   static constexpr const char* text = "MLCGraphCompilationOptions";
 };
 
+template <>
+struct EnumName<Precision> {
+  static constexpr auto value = pybind11::detail::const_name("Precision");
+  static constexpr const char* text = "Precision";
+};
+
 template <typename E>
 concept BoundEnum = requires { EnumName<E>::text; };
 

@@ -33,12 +33,13 @@ bool add_outputs(ExecutableGraph& self, const Arguments& arguments) {
 bool compile(ExecutableGraph& self, const Arguments& arguments) {
   const auto options = arguments.get<CompilationOptions>("options");
   const auto device = arguments.get<Device>("device");
+  const auto precision = arguments.get<Precision>("precision");
   const NamedTensors constants =
       named_tensors(arguments["input_tensors"], arguments.where("input_tensors"));
   const NamedData data = named_data(arguments["input_tensors_data"], constants, "MLCGraph.compile",
                                     "input_tensors_data", "constant", Access::kRead);
   const py::gil_scoped_release release;
-  self.compile(options, device, constants, data);
+  self.compile(options, device, constants, data, precision);
   return true;
 }
 
@@ -58,9 +59,11 @@ void bind_shared(Class& cls) {
       {"options: MLCGraphCompilationOptions | str = MLCGraphCompilationOptions.NONE, device: "
        "MLCDevice | str, input_tensors: collections.abc.Mapping[str, MLCTensor] | None = None, "
        "input_tensors_data: "
-       "collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData] | None = None"},
+       "collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData] | None = None, "
+       "precision: Precision | str = Precision.FLOAT32"},
       "Compiles for a device; input_tensors are constants: what depends on them alone is "
-      "computed here, and later changes of their data count at the next compile. Errors: "
+      "computed here, and later changes of their data count at the next compile. Types: "
+      "float64 graphs take the precision FLOAT32, which is exact, alone. Errors: "
       "NotImplementedError listing "
       "every layer that the device cannot run.",
       compile, Signature::Kind::kKeywordMethod);
@@ -86,6 +89,8 @@ void bind_shared(Class& cls) {
                return predict(self, arguments);
              });
   def_checkpoint(cls);
+  cls.def_property_readonly("precision", &ExecutableGraph::precision,
+                            "What the last compile chose; FLOAT32 before it.");
   cls.def_property_readonly("device_memory_size", &ExecutableGraph::device_memory_size,
                             "Saved, gradient, transient and workspace memory. Units: bytes.");
   cls.def("memory_plan", &ExecutableGraph::memory_plan,

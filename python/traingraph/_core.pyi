@@ -114,6 +114,7 @@ __all__: list[str] = [
     "MemoryPlan",
     "NumericError",
     "OutOfMemory",
+    "Precision",
     "Profile",
     "ShapeError",
     "Unsupported",
@@ -471,6 +472,16 @@ class MLCSoftmaxOperation(enum.IntEnum):
         """
         Apple's text for the case.
         """
+
+class Precision(enum.IntEnum):
+    """
+    What a compiled graph computes in; an addition of traingraph. FLOAT32 is exact; TF32 lets products round float32 operands; MIXED_* compute in 16 bits beside float32 parameters.
+    """
+
+    FLOAT32 = 0
+    TF32 = 1
+    MIXED_BFLOAT16 = 2
+    MIXED_FLOAT16 = 3
 
 class MLCDevice:
     """
@@ -3350,9 +3361,10 @@ class MLCTrainingGraph(ExecutableGraph):
         input_tensors: collections.abc.Mapping[str, MLCTensor] | None = None,
         input_tensors_data: collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData]
         | None = None,
+        precision: Precision | str = ...,
     ) -> bool:
         """
-        Compiles for a device; input_tensors are constants: what depends on them alone is computed here, and later changes of their data count at the next compile. Errors: NotImplementedError listing every layer that the device cannot run.
+        Compiles for a device; input_tensors are constants: what depends on them alone is computed here, and later changes of their data count at the next compile. Types: float64 graphs take the precision FLOAT32, which is exact, alone. Errors: NotImplementedError listing every layer that the device cannot run.
         """
 
     def compile_optimizer(self, optimizer: MLCOptimizer) -> bool:
@@ -3570,6 +3582,12 @@ class MLCTrainingGraph(ExecutableGraph):
         The optimizer, or None.
         """
 
+    @property
+    def precision(self) -> Precision:
+        """
+        What the last compile chose; FLOAT32 before it.
+        """
+
 class MLCInferenceGraph(ExecutableGraph):
     """
     Runs the forward pass of graphs.
@@ -3604,9 +3622,10 @@ class MLCInferenceGraph(ExecutableGraph):
         input_tensors: collections.abc.Mapping[str, MLCTensor] | None = None,
         input_tensors_data: collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData]
         | None = None,
+        precision: Precision | str = ...,
     ) -> bool:
         """
-        Compiles for a device; input_tensors are constants: what depends on them alone is computed here, and later changes of their data count at the next compile. Errors: NotImplementedError listing every layer that the device cannot run.
+        Compiles for a device; input_tensors are constants: what depends on them alone is computed here, and later changes of their data count at the next compile. Types: float64 graphs take the precision FLOAT32, which is exact, alone. Errors: NotImplementedError listing every layer that the device cannot run.
         """
 
     def compiled_description(self) -> str:
@@ -3686,6 +3705,12 @@ class MLCInferenceGraph(ExecutableGraph):
     def device_memory_size(self) -> int:
         """
         Saved, gradient, transient and workspace memory. Units: bytes.
+        """
+
+    @property
+    def precision(self) -> Precision:
+        """
+        What the last compile chose; FLOAT32 before it.
         """
 
 def backends() -> list[str]:

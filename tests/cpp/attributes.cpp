@@ -79,6 +79,9 @@ void read(Fields& f, ir::ElementwiseAttributes& a) {
   f.take("list", a.list);
   f.take("shape", a.shape);
   f.take("shape_batched", a.shape_batched);
+  std::vector<std::string> types;
+  f.take("result_types", types);
+  for (const std::string& type : types) a.result_types.push_back(data_type_named(type));
 }
 void read(Fields& f, ir::ReduceAttributes& a) {
   f.take_enum("kind", a.kind);
@@ -89,12 +92,17 @@ void read(Fields& f, ir::ConvolutionAttributes& a) {
   f.take("groups", a.groups);
   f.take("result_shape", a.result_shape);
   f.take("epilogue", a.epilogue);
+  f.take("tf32", a.tf32);
 }
 void read(Fields& f, ir::MatmulAttributes& a) {
   f.take("alpha", a.alpha);
   f.take("transpose_a", a.transpose_a);
   f.take("transpose_b", a.transpose_b);
   f.take("epilogue", a.epilogue);
+  f.take("tf32", a.tf32);
+  std::string type;
+  f.take("result_type", type);
+  if (!type.empty()) a.result_type = data_type_named(type);
 }
 void read(Fields& f, ir::BatchNormAttributes& a) {
   f.take("epsilon", a.epsilon);

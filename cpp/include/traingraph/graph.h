@@ -123,9 +123,12 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   const NamedTensors& loss_label_weights() const;
   const NamedTensors& outputs() const;
   // `constants` are tensors whose data stays as it is now (or as `data` says): what depends on them
-  // alone is computed here, and they are not updated.
+  // alone is computed here, and they are not updated. The precision is this compile's, and that of
+  // every program it leads to; float64 graphs know kFloat32, which is exact, alone.
   void compile(CompilationOptions options, const Device& device, const NamedTensors& constants = {},
-               const NamedData& data = {});
+               const NamedData& data = {}, Precision precision = Precision::kFloat32);
+  // Of the last compile.
+  Precision precision() const;
   // Joins graphs that share tensors: what one computes and another one reads passes over when
   // each is executed in turn, and gradients pass back. Needs kLinkGraphs; graphs already compiled
   // compile again at their next execution.

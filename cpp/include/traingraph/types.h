@@ -53,6 +53,18 @@ enum class CompilationOptions : unsigned {
   kComputeAllGradients = 8,
 };
 
+// What a compiled graph computes in, an addition of this library. kFloat32 is exact. kTf32 lets
+// matrix products and convolutions round their float32 operands to 11 significant bits where a
+// backend has such units; one without them computes exactly. kMixedBFloat16 and kMixedFloat16 keep
+// parameters, the optimizer's buffers, losses and statistics in float32 and compute the rest in 16
+// bits; kMixedFloat16 scales the loss.
+enum class Precision : int {
+  kFloat32 = 0,
+  kTf32 = 1,
+  kMixedBFloat16 = 2,
+  kMixedFloat16 = 3,
+};
+
 enum class ExecutionOptions : unsigned {
   kNone = 0,
   kSkipWritingInputDataToDevice = 1,
@@ -82,6 +94,8 @@ constexpr bool has(ExecutionOptions set, ExecutionOptions flag) {
 TRAINGRAPH_API std::size_t element_bytes(DataType type);
 // "float32", …; the spelling NumPy uses where it has the type.
 TRAINGRAPH_API const char* name(DataType type);
+// "float32", "tf32", "mixed_bfloat16", "mixed_float16"
+TRAINGRAPH_API const char* name(Precision precision);
 TRAINGRAPH_API bool is_floating_point(DataType type);
 // Product of the extents; 1 for rank 0.
 TRAINGRAPH_API std::int64_t element_count(const Shape& shape);

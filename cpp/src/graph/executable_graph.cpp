@@ -106,7 +106,8 @@ const NamedTensors& ExecutableGraph::loss_label_weights() const {
 const NamedTensors& ExecutableGraph::outputs() const { return state_->outputs; }
 
 void ExecutableGraph::compile(CompilationOptions options, const Device& device,
-                              const NamedTensors& constants, const NamedData& data) {
+                              const NamedTensors& constants, const NamedData& data,
+                              Precision precision) {
   const Backend& backend = backend_named(device.backend(), device.index());
   if (state_->links != nullptr && !has(options, CompilationOptions::kLinkGraphs)) {
     throw InvalidArgument("[compile] expected LINK_GRAPHS among the options of a linked graph");
@@ -114,7 +115,9 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   std::set<TensorPtr> constants_before = set_constants(*state_, constants, data);
   const std::optional<Device> device_before = state_->device;
   const CompilationOptions options_before = state_->options;
+  const Precision precision_before = state_->precision;
   state_->options = options;
+  state_->precision = precision;
   state_->device = device;
   auto executor = std::make_shared<Executor>(*state_, backend);
   try {
@@ -123,6 +126,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
     // The graph stays as it was, usable after the mistake is mended.
     state_->device = device_before;
     state_->options = options_before;
+    state_->precision = precision_before;
     state_->constants = std::move(constants_before);
     throw;
   }
@@ -133,6 +137,8 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   state_->executor = std::move(executor);
   state_->compiled_for(device);
 }
+
+Precision ExecutableGraph::precision() const { return state_->precision; }
 
 void ExecutableGraph::link(const std::vector<std::shared_ptr<ExecutableGraph>>& graphs) {
   std::vector<std::shared_ptr<GraphState>> states{state_};

@@ -112,6 +112,7 @@ Executor::CompiledPtr Executor::compile(std::int64_t batch, Mode mode) {
   request.backend = &backend_;
   request.fuse = !has(graph_.options, CompilationOptions::kDisableLayerFusion) &&
                  !has(graph_.options, CompilationOptions::kDebugLayers);
+  request.precision = graph_.precision;
   request.choose_parameters = mode == Mode::training;
   const ir::Graph& graph = lowered.lowering.graph;
   std::vector<ValueId> slot_values(lowered.slots.size(), kNone);

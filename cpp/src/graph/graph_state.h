@@ -53,6 +53,7 @@ struct GraphState {
   std::shared_ptr<LinkSet> links;  // null: linked with nothing
   int micro_batches = 1;           // executions that make one step
   CompilationOptions options = CompilationOptions::kNone;
+  Precision precision = Precision::kFloat32;
   std::optional<Device> device;
   std::shared_ptr<Executor> executor;
   // What random numbers follow from: taken from the platform when the graph is made.

@@ -31,6 +31,10 @@ class Writer {
       throw InvalidArgument("[compile] expected at least one layer but the graph has none");
     }
     out_.lowering.data_type = floating_type();
+    if (out_.lowering.data_type == DataType::kFloat64 && state.precision != Precision::kFloat32) {
+      throw DataTypeError(std::string("[compile] expected float32 tensors for precision ") +
+                          name(state.precision) + " but got float64");
+    }
   }
 
   LoweredGraph write() {

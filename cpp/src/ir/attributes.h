@@ -19,22 +19,27 @@ struct NoAttributes {
 };
 
 // A list of scalar functions over inputs that broadcast against each other and against `shape`
-// (empty: the inputs alone decide); one result per list result.
+// (empty: the inputs alone decide); one result per list result. Inputs and results may be any mix
+// of float32, float16 and bfloat16; what is computed between them is float32. Float64 stands alone.
 struct ElementwiseAttributes {
   ScalarList list;
   Shape shape;
   bool shape_batched = false;  // whether axis 0 of `shape` is the batch
+  // One per result; empty: of the inputs' joint type (ir::joint_type). A cast is an identity whose
+  // result has another type than its input.
+  std::vector<DataType> result_types = {};
   template <class F>
   void fields(F&& f) const {
     f("list", list);
     if (!shape.empty()) f("shape", shape);
+    if (!result_types.empty()) f("result_types", result_types);
   }
   bool operator==(const ElementwiseAttributes&) const = default;
 };
 
 enum class ReduceKind { sum, sum_of_squares };
 
-// Reduced axes stay with extent 1.
+// Reduced axes stay with extent 1. Operands of 16 bits give float32.
 struct ReduceAttributes {
   ReduceKind kind = ReduceKind::sum;
   std::vector<int> axes;
@@ -65,35 +70,42 @@ struct ConvolutionAttributes {
   // gradient_weights.
   Shape result_shape;
   ScalarList epilogue;
+  bool tf32 = false;  // float32 operands may be rounded to TF32
   template <class F>
   void fields(F&& f) const {
     f("window", window);
     f("groups", groups);
     f("epilogue", epilogue);
+    if (tf32) f("tf32", tf32);
   }
   bool operator==(const ConvolutionAttributes&) const = default;
 };
 
-// alpha * op(a) op(b) on the last two axes, leading axes broadcast.
+// alpha * op(a) op(b) on the last two axes, leading axes broadcast. a and b have one type.
 struct MatmulAttributes {
   double alpha = 1;
   bool transpose_a = false;
   bool transpose_b = false;
   ScalarList epilogue;
+  bool tf32 = false;  // float32 operands may be rounded to TF32
+  // kFloat32 over operands of 16 bits; kInvalid: of the operands' type.
+  DataType result_type = DataType::kInvalid;
   template <class F>
   void fields(F&& f) const {
     f("alpha", alpha);
     f("transpose_a", transpose_a);
     f("transpose_b", transpose_b);
     f("epilogue", epilogue);
+    if (tf32) f("tf32", tf32);
+    if (result_type != DataType::kInvalid) f("result_type", result_type);
   }
   bool operator==(const MatmulAttributes&) const = default;
 };
 
-// Channel axis 1. batch_norm: x, gamma, beta [, epilogue inputs] → y, mean, inverse deviation,
-// biased variance.
-// batch_norm_gradient: dy, x, mean, inverse deviation, gamma → dx, dgamma, dbeta; with a prologue,
-// dy is the prologue's result over (dy, its other inputs, which come last).
+// Channel axis 1; where x has 16 bits, what is per channel is float32. batch_norm: x, gamma, beta
+// [, epilogue inputs] → y, mean, inverse deviation, biased variance. batch_norm_gradient: dy, x,
+// mean, inverse deviation, gamma → dx, dgamma, dbeta; with a prologue, dy is the prologue's result
+// over (dy, its other inputs, which come last).
 struct BatchNormAttributes {
   double epsilon = 1e-5;
   ScalarList epilogue;  // the gradient's prologue

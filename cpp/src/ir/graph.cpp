@@ -48,6 +48,16 @@ NodeId Graph::add_node(Op op, Attributes attributes, std::vector<ValueId> inputs
   return id;
 }
 
+DataType joint_type(const Graph& graph, const std::vector<ValueId>& inputs) {
+  DataType joint = inputs.empty() ? DataType::kFloat32 : graph.type(inputs[0]).data_type;
+  for (ValueId input : inputs) {
+    const DataType type = graph.type(input).data_type;
+    if (type == joint || joint == DataType::kFloat64) continue;
+    joint = type == DataType::kFloat64 ? type : DataType::kFloat32;
+  }
+  return joint;
+}
+
 std::vector<std::vector<NodeId>> consumers(const Graph& graph) {
   std::vector<std::vector<NodeId>> result(graph.values.size());
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {

@@ -95,6 +95,10 @@ class Graph {
   int layer = kNone;
 };
 
+// What an elementwise op over these gives unless it says otherwise: their one type, float64 where
+// one of them is, else float32.
+DataType joint_type(const Graph& graph, const std::vector<ValueId>& inputs);
+
 // Node indices that read each value.
 std::vector<std::vector<NodeId>> consumers(const Graph& graph);
 

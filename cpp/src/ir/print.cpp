@@ -12,6 +12,12 @@ std::string text_of(const ScalarList& list) {
 std::string text_of(bool value) { return value ? "yes" : ""; }
 std::string text_of(int value) { return std::to_string(value); }
 std::string text_of(std::int64_t value) { return std::to_string(value); }
+std::string text_of(DataType value) { return name(value); }
+std::string text_of(const std::vector<DataType>& values) {
+  std::string text;
+  for (DataType value : values) text += std::string(text.empty() ? "" : ",") + name(value);
+  return "(" + text + ")";
+}
 std::string text_of(double value) {
   std::ostringstream text;
   text << value;

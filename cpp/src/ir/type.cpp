@@ -83,6 +83,19 @@ bool has_padding(const Shape& shape, const Layout& layout) {
   return padded_elements(shape, layout) != element_count(shape);
 }
 
+bool same_bytes(const Shape& shape, const Layout& a, const Layout& b) {
+  if (a == b) return true;
+  if (!a.blocks.empty() || !b.blocks.empty()) return false;
+  auto longer_axes = [&](const Layout& layout) {
+    std::vector<int> axes;
+    for (const PhysicalDimension& dimension : physical_dimensions(shape, layout)) {
+      if (dimension.extent != 1) axes.push_back(dimension.axis);
+    }
+    return axes;
+  };
+  return longer_axes(a) == longer_axes(b);
+}
+
 Shape dense_strides(const Shape& shape) {
   Shape strides(shape.size(), 1);
   for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];

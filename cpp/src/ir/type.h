@@ -23,6 +23,11 @@ struct Type {
 
 std::string to_string(const Type& type);  // "float32 (N=64, 10)"
 
+// float16 or bfloat16
+inline bool is_half(DataType type) {
+  return type == DataType::kFloat16 || type == DataType::kBFloat16;
+}
+
 // How a value's elements lie in memory. Outer axes follow `order` (outermost first), then come the
 // blocks, innermost last: nChw16c is order {0,1,2,3} with one block of 16 over axis 1. Extents are
 // padded up to whole blocks and padding is zero. The empty layout is dense row-major.
@@ -58,6 +63,9 @@ std::int64_t padded_elements(const Shape& shape, const Layout& layout);
 std::size_t storage_bytes(const Type& type, const Layout& layout);
 // Whether every extent is a whole number of blocks.
 bool has_padding(const Shape& shape, const Layout& layout);
+// Whether a tensor of this shape lies the same way in both: their elements come in one order and
+// neither pads.
+bool same_bytes(const Shape& shape, const Layout& a, const Layout& b);
 // Bytes between the elements of a dense row-major tensor, in elements.
 Shape dense_strides(const Shape& shape);
 

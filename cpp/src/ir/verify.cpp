@@ -23,6 +23,35 @@ bool attributes_match(const Node& node) {
   return false;
 }
 
+// One list result, given as it comes in.
+bool is_cast(const ElementwiseAttributes& a) {
+  return a.list.inputs == 1 && a.list.code.size() <= 1 && a.list.results.size() == 1 &&
+         (a.list.code.empty() || a.list.code[0].function == Scalar::identity);
+}
+
+// Types of an elementwise op's results, as it says them; float64 mixes with nothing but in a cast.
+void verify_types(const Graph& graph, std::size_t n) {
+  const Node& node = graph.nodes[n];
+  const auto& a = std::get<ElementwiseAttributes>(node.attributes);
+  if (!a.result_types.empty() && a.result_types.size() != node.outputs.size()) {
+    fail(graph, n, "result types for another number of results");
+  }
+  // What has no inputs takes the type its value was given.
+  if (node.inputs.empty() && a.result_types.empty()) return;
+  const DataType joint = joint_type(graph, node.inputs);
+  bool mixed = false;
+  for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+    const DataType type = graph.type(node.outputs[k]).data_type;
+    const DataType stated = a.result_types.empty() ? joint : a.result_types[k];
+    if (type != stated) fail(graph, n, "a result of another type than stated");
+    mixed = mixed || ((type == DataType::kFloat64) != (joint == DataType::kFloat64));
+  }
+  for (ValueId input : node.inputs) {
+    mixed = mixed || (joint == DataType::kFloat64 && graph.type(input).data_type != joint);
+  }
+  if (mixed && !node.inputs.empty() && !is_cast(a)) fail(graph, n, "float64 mixed with others");
+}
+
 }  // namespace
 
 void verify(const Graph& graph) {
@@ -41,6 +70,7 @@ void verify(const Graph& graph) {
         fail(graph, n, "an input of a later phase");
       }
     }
+    if (node.op == Op::elementwise) verify_types(graph, n);
     for (ValueId output : node.outputs) {
       const Value& value = graph.value(output);
       if (value.source != Source::node || value.producer != static_cast<NodeId>(n)) {

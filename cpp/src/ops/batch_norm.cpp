@@ -31,7 +31,7 @@ std::vector<Type> infer(const Inference& in) {
   const Type& x = in.type(0);
   expect_per_channel(in, 1, "gamma", x);
   expect_per_channel(in, 2, "beta", x);
-  const Type statistics{x.data_type, {x.shape[1]}, false};
+  const Type statistics{in.type(1).data_type, {x.shape[1]}, false};
   return {x, statistics, statistics, statistics};
 }
 
@@ -47,7 +47,7 @@ std::vector<Type> infer_gradient(const Inference& in) {
   expect_per_channel(in, 2, "mean", x);
   expect_per_channel(in, 3, "inverse deviation", x);
   expect_per_channel(in, 4, "gamma", x);
-  const Type per_channel{x.data_type, {x.shape[1]}, false};
+  const Type per_channel{in.type(4).data_type, {x.shape[1]}, false};
   return {x, per_channel, per_channel};
 }
 

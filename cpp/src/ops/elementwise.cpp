@@ -19,7 +19,6 @@ std::vector<Type> infer(const Inference& in) {
                    static_cast<std::size_t>(a.list.inputs));
   Type result;
   result.shape = a.shape;
-  bool typed = false;
   for (std::size_t i = 0; i < in.inputs.size(); ++i) {
     Shape joined;
     if (!broadcast_shapes(result.shape, in.type(i).shape, joined)) {
@@ -31,9 +30,8 @@ std::vector<Type> infer(const Inference& in) {
       throw DataTypeError(std::string("[elementwise] expected floating-point operands but got ") +
                           name(in.type(i).data_type) + ir::where(in.graph, in.graph.layer));
     }
-    if (!typed) result.data_type = in.type(i).data_type;
-    typed = true;
   }
+  result.data_type = ir::joint_type(in.graph, in.inputs);
   const int rank = result.rank();
   bool fixed = false;
   auto at_axis_0 = [&](const Shape& shape, bool batched) {
@@ -47,7 +45,14 @@ std::vector<Type> infer(const Inference& in) {
     if (in.type(i).batched && in.type(i).rank() < rank) in.fix_batch();
   }
   if (result.batched && fixed) in.fix_batch();
-  return std::vector<Type>(a.list.results.size(), result);
+  std::vector<Type> results(a.list.results.size(), result);
+  if (a.result_types.empty()) return results;
+  if (a.result_types.size() != results.size()) {
+    in.fail("expected " + std::to_string(results.size()) + " result types but got " +
+            std::to_string(a.result_types.size()));
+  }
+  for (std::size_t k = 0; k < results.size(); ++k) results[k].data_type = a.result_types[k];
+  return results;
 }
 
 void gradient(Gradient& g) {
@@ -82,7 +87,7 @@ void gradient(Gradient& g) {
   std::vector<ValueId> outputs;
   if (!computed.empty()) {
     // The result's shape, even where only smaller operands are read.
-    ElementwiseAttributes attributes{std::move(list), type.shape, type.batched};
+    ElementwiseAttributes attributes{std::move(list), type.shape, type.batched, {}};
     const ir::NodeId node = apply(g.graph, ir::Op::elementwise, attributes, inputs);
     outputs = g.graph.node(node).outputs;
   }
@@ -95,7 +100,8 @@ void gradient(Gradient& g) {
     const ValueId gradient = is_operand
                                  ? broadcast(g.graph, inputs[static_cast<std::size_t>(reg)], type)
                                  : outputs[static_cast<std::size_t>(at)];
-    g.set(i, reduce_to(g.graph, gradient, g.graph.type(g.input(i))));
+    const Type input = g.graph.type(g.input(i));
+    g.set(i, cast(g.graph, reduce_to(g.graph, gradient, input), input.data_type));
   }
 }
 
@@ -117,7 +123,7 @@ bool broadcast_shapes(const Shape& a, const Shape& b, Shape& result) {
 
 std::vector<ValueId> elementwise(ir::Graph& graph, ScalarList list, std::vector<ValueId> inputs) {
   const ir::NodeId node =
-      apply(graph, ir::Op::elementwise, ElementwiseAttributes{std::move(list), {}, false},
+      apply(graph, ir::Op::elementwise, ElementwiseAttributes{std::move(list), {}, false, {}},
             std::move(inputs));
   return graph.node(node).outputs;
 }
@@ -141,6 +147,14 @@ ValueId filled(ir::Graph& graph, Type type, double number) {
   const ValueId value = apply1(graph, ir::Op::elementwise, std::move(attributes), {});
   graph.value(value).type.data_type = type.data_type;
   return value;
+}
+
+ValueId cast(ir::Graph& graph, ValueId x, DataType type) {
+  if (graph.type(x).data_type == type) return x;
+  ElementwiseAttributes attributes;
+  attributes.list = ScalarList{1, {{ir::Scalar::identity, 0, -1, 0, 0}}, {1}};
+  attributes.result_types = {type};
+  return apply1(graph, ir::Op::elementwise, std::move(attributes), {x});
 }
 
 ValueId broadcast(ir::Graph& graph, ValueId x, Type type) {

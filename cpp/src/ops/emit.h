@@ -15,6 +15,8 @@ ir::ValueId binary(ir::Graph& graph, ir::Scalar function, ir::ValueId x, ir::Val
 // Types are taken by value: adding a node moves the graph's own.
 // A value of this type filled with one number.
 ir::ValueId filled(ir::Graph& graph, ir::Type type, double number);
+// x in another floating-point type; x itself when it has that.
+ir::ValueId cast(ir::Graph& graph, ir::ValueId x, DataType type);
 // x stretched to the type's shape.
 ir::ValueId broadcast(ir::Graph& graph, ir::ValueId x, ir::Type type);
 // x summed over everything that `type` does not have: the adjoint of broadcast.

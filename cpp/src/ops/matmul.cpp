@@ -29,7 +29,8 @@ std::vector<Type> infer(const Inference& in) {
             (attributes.transpose_b ? " transposed" : ""));
   }
   Type result;
-  result.data_type = a.data_type;
+  const bool stated = attributes.result_type != DataType::kInvalid;
+  result.data_type = stated ? attributes.result_type : a.data_type;
   const Shape lead_a(a.shape.begin(), a.shape.end() - 2);
   const Shape lead_b(b.shape.begin(), b.shape.end() - 2);
   if (!broadcast_shapes(lead_a, lead_b, result.shape)) {
@@ -81,7 +82,8 @@ const Definition matmul_definition{infer, gradient};
 
 ValueId matmul(ir::Graph& graph, ValueId a, ValueId b, bool transpose_a, bool transpose_b,
                double alpha) {
-  return apply1(graph, ir::Op::matmul, MatmulAttributes{alpha, transpose_a, transpose_b, {}},
+  return apply1(graph, ir::Op::matmul,
+                MatmulAttributes{alpha, transpose_a, transpose_b, {}, false, DataType::kInvalid},
                 {a, b});
 }
 

@@ -22,6 +22,7 @@ std::vector<Type> infer(const Inference& in) {
     result.shape[static_cast<std::size_t>(axis)] = 1;
     if (axis == 0) result.batched = false;
   }
+  if (ir::is_half(result.data_type)) result.data_type = DataType::kFloat32;
   return {result};
 }
 

@@ -90,6 +90,11 @@ class Fusion {
         kMaxRegisters) {
       return false;
     }
+    // What is between them is computed in float32, or in float64 alone.
+    if (is_wide(value) != is_wide(consumer.outputs[0])) return false;
+    for (ValueId operand : producer.inputs) {
+      if (is_wide(operand) != is_wide(value)) return false;
+    }
     // The result's shape must not depend on the operand that disappears.
     const ir::Type& type = graph_.type(consumer.outputs[0]);
     ElementwiseAttributes attributes;
@@ -103,10 +108,31 @@ class Fusion {
     }
     merge_repeated(attributes.list, inputs);
     drop_unread(attributes.list, inputs);
+    attributes.result_types = stated_types(consumer.outputs, inputs);
     consumer.inputs = std::move(inputs);
     consumer.attributes = std::move(attributes);
     bury(value);
     return true;
+  }
+
+  bool is_wide(ValueId value) const { return type_of(value) == DataType::kFloat64; }
+  DataType type_of(ValueId value) const { return graph_.type(value).data_type; }
+
+  // The results' types, which a fusion leaves as they are; empty where they are the inputs'.
+  std::vector<DataType> stated_types(const std::vector<ValueId>& results,
+                                     const std::vector<ValueId>& inputs) const {
+    std::vector<DataType> types;
+    for (ValueId result : results) types.push_back(type_of(result));
+    const DataType joint = inputs.empty() ? types[0] : ir::joint_type(graph_, inputs);
+    const bool same =
+        std::all_of(types.begin(), types.end(), [&](DataType type) { return type == joint; });
+    return same ? std::vector<DataType>() : types;
+  }
+
+  // Epilogues and prologues are of one type, so that a kernel needs no more than that.
+  bool have_type_of(const std::vector<ValueId>& operands, ValueId value) const {
+    return std::all_of(operands.begin(), operands.end(),
+                       [&](ValueId operand) { return type_of(operand) == type_of(value); });
   }
 
   // Marks the producer of a value nobody reads as dead, and what only it has read.
@@ -207,6 +233,7 @@ class Fusion {
       if (depends_on(chain.inputs[k], producer_id)) return false;
       extra.push_back(chain.inputs[k]);
     }
+    if (!have_type_of({chain.outputs[0]}, value) || !have_type_of(extra, value)) return false;
     const ScalarList list =
         with_first(std::get<ElementwiseAttributes>(chain.attributes).list, static_cast<int>(input));
     if (!backend_.fuses(graph_, producer, list, extra)) return false;
@@ -251,6 +278,7 @@ class Fusion {
     const std::vector<ValueId> extra(chain.inputs.begin() + 1, chain.inputs.end());
     const ScalarList& list = std::get<ElementwiseAttributes>(chain.attributes).list;
     if (graph_.type(chain.inputs[0]).shape != graph_.type(value).shape) return;
+    if (!have_type_of(chain.inputs, value)) return;
     if (!backend_.fuses(graph_, node, list, extra)) return;
     attributes.epilogue = list;
     node.inputs[0] = chain.inputs[0];

@@ -16,7 +16,12 @@ class Assignment {
  public:
   Assignment(const ir::Graph& graph, const Backend& backend,
              const std::vector<ParameterLayout>& parameters, bool choose)
-      : backend_(backend), parameters_(parameters), choose_(choose), result_(graph) {
+      : backend_(backend),
+        parameters_(parameters),
+        choose_(choose),
+        original_(graph),
+        result_(graph) {
+    readers_ = ir::consumers(graph);
     result_.nodes.clear();
     for (ir::Value& value : result_.values) {
       if (value.source == ir::Source::parameter) value.layout = parameter(value).layout;
@@ -48,9 +53,25 @@ class Assignment {
     }
   }
 
+  // Behind a cast the reader of its result is asked, as if the parameter stood there.
+  void choose_behind_cast(const ir::Node& cast) {
+    if (cast.inputs.size() != 1 || result_.value(cast.inputs[0]).source != ir::Source::parameter) {
+      return;
+    }
+    for (ir::NodeId id : readers_[static_cast<std::size_t>(cast.outputs[0])]) {
+      const ir::Node& reader = original_.node(id);
+      if (reader.op == ir::Op::elementwise) continue;
+      const LayoutChoice choice = backend_.layouts(original_, reader);
+      for (std::size_t i = 0; i < reader.inputs.size(); ++i) {
+        if (reader.inputs[i] != cast.outputs[0] || choice.inputs[i].plain()) continue;
+        choose_parameter(cast.inputs[0], choice.inputs[i]);
+      }
+    }
+  }
+
   ValueId in_layout(ValueId id, const Layout& wanted, const ir::Node& reader) {
     const ir::Value& value = result_.value(id);
-    if (value.layout == wanted) return id;
+    if (ir::same_bytes(value.type.shape, value.layout, wanted)) return id;
     const auto key = std::make_pair(id, ir::to_string(wanted));
     const auto found = reordered_.find(key);
     // A copy made for an earlier phase is stale when it is a copy of a parameter.
@@ -72,6 +93,7 @@ class Assignment {
 
   void add(const ir::Node& original) {
     ir::Node node = original;
+    if (node.op == ir::Op::elementwise) choose_behind_cast(node);
     LayoutChoice choice = backend_.layouts(result_, node);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (result_.value(node.inputs[i]).source == ir::Source::parameter &&
@@ -87,7 +109,8 @@ class Assignment {
       ir::Value& value = result_.value(node.outputs[k]);
       value.layout = choice.outputs[k];
       value.producer = static_cast<ir::NodeId>(result_.nodes.size());
-      if (value.writes != kNone && !(result_.value(value.writes).layout == value.layout)) {
+      if (value.writes != kNone &&
+          !ir::same_bytes(value.type.shape, result_.value(value.writes).layout, value.layout)) {
         writes.emplace_back(node.outputs[k], value.writes);
         value.writes = kNone;
       }
@@ -103,6 +126,8 @@ class Assignment {
   const Backend& backend_;
   const std::vector<ParameterLayout>& parameters_;
   bool choose_;
+  const ir::Graph& original_;
+  std::vector<std::vector<ir::NodeId>> readers_;
   ir::Graph result_;
   std::vector<bool> decided_;
   std::map<std::pair<ValueId, std::string>, ValueId> reordered_;

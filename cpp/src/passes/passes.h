@@ -28,6 +28,12 @@ std::vector<ir::ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& see
 // Sources stay. `values` maps old to new numbers (kNone: gone).
 ir::Graph without_dead_nodes(const ir::Graph& graph, std::vector<ir::ValueId>& values);
 
+// The graph in another precision (docs/architecture.md says which op computes in what). What the
+// caller can read, `visible` beside what the graph keeps, stays as it is. Values keep their
+// numbers; new ones follow. Expects gradient and update ops, and no fused ones.
+ir::Graph with_precision(const ir::Graph& graph, Precision precision,
+                         const std::vector<ir::ValueId>& visible);
+
 // Joins elementwise chains, and moves them into producers that say they take them as an epilogue.
 ir::Graph fuse(const ir::Graph& graph, const Backend& backend);
 
@@ -71,6 +77,7 @@ void verify_plan(const ArenaPlan& plan);
 struct PipelineRequest {
   const Backend* backend = nullptr;
   bool fuse = true;
+  Precision precision = Precision::kFloat32;
   std::vector<ParameterLayout> parameters;  // by slot
   bool choose_parameters = false;
   // Readable after a separate gradient call, not after a full step.

@@ -76,7 +76,8 @@ void plan_variant(Program& program, ProgramVariant& variant, bool split,
     buffer_of[v] = static_cast<int>(buffers.size());
     buffers.push_back(std::move(buffer));
   }
-  // Elementwise ops write position for position, so a result may stand where an operand ends.
+  // Elementwise ops write position for position, so a result may stand where an operand of equal
+  // element size ends.
   for (NodeId id : schedule.order) {
     const ir::Node& node = graph.node(id);
     if (node.op != ir::Op::elementwise) continue;
@@ -85,7 +86,10 @@ void plan_variant(Program& program, ProgramVariant& variant, bool split,
       if (result < 0) continue;
       for (ValueId input : node.inputs) {
         const auto root = static_cast<std::size_t>(program.roots[static_cast<std::size_t>(input)]);
-        if (buffer_of[root] < 0 || graph.type(input).shape != graph.type(output).shape ||
+        const ir::Type& from = graph.type(input);
+        const ir::Type& to = graph.type(output);
+        if (buffer_of[root] < 0 || from.shape != to.shape ||
+            element_bytes(from.data_type) != element_bytes(to.data_type) ||
             !(graph.value(input).layout == graph.value(output).layout)) {
           continue;
         }
@@ -113,12 +117,32 @@ void plan_variant(Program& program, ProgramVariant& variant, bool split,
   variant.arena_bytes = plan.bytes;
 }
 
+// Numbers of what a pass has left.
+std::vector<ValueId> mapped(const std::vector<ValueId>& list, const std::vector<ValueId>& values) {
+  std::vector<ValueId> result;
+  for (ValueId value : list) {
+    const ValueId now = value == kNone ? kNone : values[static_cast<std::size_t>(value)];
+    if (now != kNone) result.push_back(now);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& request,
                                  std::vector<ValueId>& values) {
   ir::verify(graph);
   ir::Graph lowered = without_dead_nodes(graph, values);
+  if (request.precision != Precision::kFloat32) {
+    lowered = with_precision(lowered, request.precision, mapped(request.gradients, values));
+    ir::verify(lowered);
+    // Casts of what nobody reads in that form.
+    std::vector<ValueId> then;
+    lowered = without_dead_nodes(lowered, then);
+    for (ValueId& value : values) {
+      if (value != kNone) value = then[static_cast<std::size_t>(value)];
+    }
+  }
   if (request.fuse) lowered = fuse(lowered, *request.backend);
   lowered =
       assign_layouts(lowered, *request.backend, request.parameters, request.choose_parameters);
@@ -130,11 +154,7 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
   // The graph moves into the program first: kernels keep numbers, never addresses, of it.
   auto program = std::make_unique<Program>(std::move(lowered), nullptr);
   program->executable = request.backend->compile(program->graph, nodes);
-  std::vector<ValueId> gradients;
-  for (ValueId gradient : request.gradients) {
-    const ValueId now = gradient == kNone ? kNone : values[static_cast<std::size_t>(gradient)];
-    if (now != kNone) gradients.push_back(now);
-  }
+  const std::vector<ValueId> gradients = mapped(request.gradients, values);
   plan_variant(*program, program->split, true, gradients);
   plan_variant(*program, program->step, false, {});
   return program;

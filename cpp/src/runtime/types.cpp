@@ -36,6 +36,11 @@ const char* name(DataType type) {
   return found != nullptr ? found->name : "invalid";
 }
 
+const char* name(Precision precision) {
+  constexpr const char* kNames[] = {"float32", "tf32", "mixed_bfloat16", "mixed_float16"};
+  return kNames[static_cast<std::size_t>(precision)];
+}
+
 bool is_floating_point(DataType type) {
   return type == DataType::kFloat32 || type == DataType::kFloat64 || type == DataType::kFloat16 ||
          type == DataType::kBFloat16;

@@ -3,6 +3,7 @@
 // then every block adds its channel's parts and writes its share of the result.
 #include "backends/cuda/batch_norm.h"
 #include "backends/cuda/device.h"
+#include "backends/cuda/layouts.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -47,11 +48,6 @@ struct Share {
         last(first + plan.length < plan.count ? first + plan.length : plan.count) {}
 };
 
-template <class T, int kPack>
-struct alignas(kPack * sizeof(T)) Elements {
-  T at[kPack];
-};
-
 // Adds pairs over the block; thread 0 writes them to partial (C, parts).
 __device__ void put(const Plan& plan, const Share& share, Pair sum, Pair* partial) {
   const double a = combine<kThreads>(sum.a, Sum());
@@ -77,8 +73,7 @@ __global__ void __launch_bounds__(kThreads)
   Pair sum = {0, 0};
 #pragma unroll(kPack == 1 ? 4 : 2)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
-    const auto pack =
-        *reinterpret_cast<const Elements<T, kPack>*>(x + plan.offset(share.channel, k));
+    const auto pack = load<kPack>(x + plan.offset(share.channel, k));
     T part = T(0), squares = T(0);
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
@@ -98,44 +93,36 @@ __global__ void __launch_bounds__(kThreads)
   const Share share(plan);
   const std::int64_t c = share.channel;
   const Pair sum = sums_of(plan, c, partial);
-  const double count = static_cast<double>(plan.count);
-  const double distance = sum.a / count;
-  const double mean = static_cast<double>(a.x[plan.offset(c, 0)]) + distance;
-  const double spread = sum.b / count - distance * distance;
-  const double variance = spread < 0 ? 0 : spread;
-  const double inverse_deviation = 1 / ::sqrt(variance + plan.epsilon);
-  if (share.part == 0 && threadIdx.x == 0) {
-    a.mean[c] = static_cast<T>(mean);
-    a.inverse_deviation[c] = static_cast<T>(inverse_deviation);
-    a.variance[c] = static_cast<T>(variance);
-  }
+  const double sums[] = {sum.a, sum.b};
+  const Moments found(sums, static_cast<double>(a.x[plan.offset(c, 0)]), plan.count, plan.epsilon);
+  if (share.part == 0 && threadIdx.x == 0) found.write(a, c);
   // The mean in two pieces: its rounding would show in y where it is far from 0.
-  const T high = static_cast<T>(mean);
-  const T low = static_cast<T>(mean - static_cast<double>(high));
-  const T scale = static_cast<T>(inverse_deviation * static_cast<double>(a.gamma[c]));
+  const T high = static_cast<T>(found.mean);
+  const T low = static_cast<T>(found.mean - static_cast<double>(high));
+  const T scale = static_cast<T>(found.inverse_deviation * static_cast<double>(a.gamma[c]));
   const T beta = a.beta[c];
 #pragma unroll(kPack == 1 ? 4 : 2)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
     const std::int64_t at = plan.offset(c, k);
-    auto pack = *reinterpret_cast<const Elements<T, kPack>*>(a.x + at);
+    auto pack = load<kPack>(a.x + at);
     Elements<T, kPack> added = {};
     if constexpr ((kEnding & kAdds) != 0) {
-      added = *reinterpret_cast<const Elements<T, kPack>*>(a.added + at);
+      added = load<kPack>(a.added + at);
     }
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
       pack.at[v] = ended<kEnding>(((pack.at[v] - high) - low) * scale + beta, added.at[v]);
     }
-    *reinterpret_cast<Elements<T, kPack>*>(a.y + at) = pack;
+    store(a.y + at, pack);
   }
 }
 
 // dy, with the prologue relu_gradient(dy, result).
 template <class T, int kPack, bool kRelu>
 __device__ Elements<T, kPack> masked(const Gradients<T>& a, std::int64_t at) {
-  auto dy = *reinterpret_cast<const Elements<T, kPack>*>(a.dy + at);
+  auto dy = load<kPack>(a.dy + at);
   if constexpr (kRelu) {
-    const auto result = *reinterpret_cast<const Elements<T, kPack>*>(a.result + at);
+    const auto result = load<kPack>(a.result + at);
 #pragma unroll
     for (int v = 0; v < kPack; ++v) dy.at[v] = result.at[v] <= T(0) ? T(0) : dy.at[v];
   }
@@ -152,7 +139,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
     const std::int64_t at = plan.offset(share.channel, k);
     const auto dy = masked<T, kPack, kRelu>(a, at);
-    const auto x = *reinterpret_cast<const Elements<T, kPack>*>(a.x + at);
+    const auto x = load<kPack>(a.x + at);
     T part = T(0), products = T(0);
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
@@ -183,13 +170,13 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
     const std::int64_t at = plan.offset(c, k);
     auto dy = masked<T, kPack, kRelu>(a, at);
-    const auto x = *reinterpret_cast<const Elements<T, kPack>*>(a.x + at);
+    const auto x = load<kPack>(a.x + at);
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
       const T z = (x.at[v] - mean) * inverse_deviation;
       dy.at[v] = scale * (dy.at[v] - (dbeta + z * dgamma));
     }
-    *reinterpret_cast<Elements<T, kPack>*>(a.dx + at) = dy;
+    store(a.dx + at, dy);
   }
 }
 
@@ -268,6 +255,56 @@ class BatchNorm final : public NodeKernel {
   Plan plan_{};
 };
 
+// Tensors with the channel innermost, and matrices of many rows.
+template <class S>
+class BatchNormRows final : public NodeKernel {
+ public:
+  BatchNormRows(const ir::Graph& graph, const ir::Node& node, const Context& context)
+      : NodeKernel(graph, node), operands_(graph, node) {
+    const Shape& shape = graph.type(node.inputs[0]).shape;
+    const std::int64_t rows = shape[1] == 0 ? 0 : element_count(shape) / shape[1];
+    plan_ = Rows(rows, shape[1], Pack<S>::kElements,
+                 std::get<ir::BatchNormAttributes>(node.attributes).epsilon, context.cluster_blocks > 1);
+  }
+
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(plan_.partial) * sizeof(Compute<S>);
+  }
+
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    if (plan_.rows * plan_.channels == 0) return;
+    auto* const partial = workspace<Compute<S>>(pointers);
+    if (operands_.gradient) {
+      enqueue_rows(plan_, operands_.gradients<S>(pointers), partial, stream);
+    } else {
+      enqueue_rows(plan_, operands_.normalized<S>(pointers), operands_.ending, partial, stream);
+    }
+    check_launch("batch_norm");
+  }
+
+ private:
+  BatchNormOperands operands_;
+  Rows plan_;
+};
+
+// Whether the channel is innermost in the layouts that the kernel asks for.
+bool channels_innermost(const ir::Graph& graph, const ir::Node& node) {
+  return graph.type(node.inputs[0]).rank() == 2 ||
+         !normalization_layouts(graph, node).outputs[0].plain();
+}
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  constexpr std::int64_t kManyRows = 4096;
+  const ir::Type& type = graph.type(node.inputs[0]);
+  const std::int64_t channels = type.shape[1];
+  const std::int64_t rows = channels == 0 ? 0 : type.elements() / channels;
+  const bool few_rows = rows == type.shape[0] && rows < kManyRows;  // one launch serves them
+  if (ir::is_half(type.data_type) || (channels_innermost(graph, node) && !few_rows)) {
+    return make_floating_or_half<BatchNormRows>(graph, node, context);
+  }
+  return make_floating<BatchNorm>(graph, node, context);
+}
+
 bool takes(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
            const ir::ValueId* extra, std::size_t count) {
   const bool forward = node.op == ir::Op::batch_norm;
@@ -291,7 +328,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
       !takes(graph, node, list, node.inputs.data() + own, node.inputs.size() - own)) {
     return Support::no("a list that batch norm does not end in");
   }
-  return supports_floating(graph, node);
+  return supports_floating_or_half(graph, node);
 }
 
 }  // namespace
@@ -312,8 +349,8 @@ BatchNormOperands::BatchNormOperands(const ir::Graph&, const ir::Node& node)
 }
 
 std::vector<KernelEntry> batch_norm_entries() {
-  return {{ir::Op::batch_norm, supports, make_floating<BatchNorm>, nullptr, fuses},
-          {ir::Op::batch_norm_gradient, supports, make_floating<BatchNorm>, nullptr, fuses}};
+  return {{ir::Op::batch_norm, supports, make, normalization_layouts, fuses},
+          {ir::Op::batch_norm_gradient, supports, make, normalization_layouts, fuses}};
 }
 
 }  // namespace traingraph::cuda

@@ -3,10 +3,10 @@
 #include <type_traits>
 
 #include "backends/cuda/node_kernel.h"
+#include "backends/cuda/storage.h"
 #include "ir/ending.h"
 
-// Operands of batch norm and its gradient, and the kernels over matrices (N, C). For .cu files
-// only.
+// Operands of batch norm and its gradient, and the kernels over matrices. For .cu files only.
 namespace traingraph::cuda {
 
 // Bits of an ending as a constant.
@@ -29,10 +29,31 @@ void with_ending(int ending, F&& f) {
 
 // x (N, C, S), gamma (C), beta (C) [, added (N, C, S)] →
 // y (N, C, S), mean (C), inverse_deviation (C), variance (C).
-template <class T>
+template <class S>
 struct Normalized {
-  const T *x, *gamma, *beta, *added;
-  T *y, *mean, *inverse_deviation, *variance;
+  const S *x, *added;
+  const Compute<S>*gamma, *beta;
+  S* y;
+  Compute<S>*mean, *inverse_deviation, *variance;
+};
+
+// Of one channel, from sum and sum of squares of its elements minus `shift`.
+struct Moments {
+  double mean, variance, inverse_deviation;
+
+  __device__ Moments(const double* sums, double shift, std::int64_t count, double epsilon) {
+    const double distance = sums[0] / static_cast<double>(count);
+    const double spread = sums[1] / static_cast<double>(count) - distance * distance;
+    mean = shift + distance;
+    variance = spread < 0 ? 0 : spread;
+    inverse_deviation = 1 / ::sqrt(variance + epsilon);
+  }
+  template <class S>
+  __device__ void write(const Normalized<S>& a, std::int64_t channel) const {
+    a.mean[channel] = static_cast<Compute<S>>(mean);
+    a.inverse_deviation[channel] = static_cast<Compute<S>>(inverse_deviation);
+    a.variance[channel] = static_cast<Compute<S>>(variance);
+  }
 };
 
 // dy (N, C, S), x (N, C, S), mean (C), inverse_deviation (C), gamma (C) [, result (N, C, S)] →
@@ -40,10 +61,12 @@ struct Normalized {
 // M = N S elements per channel:
 //   dbeta = Σ dy, dgamma = Σ dy z, dx = gamma inverse_deviation (dy - dbeta / M - z dgamma / M)
 // With a result, dy counts where it is above 0 only.
-template <class T>
+template <class S>
 struct Gradients {
-  const T *dy, *x, *mean, *inverse_deviation, *gamma, *result;
-  T *dx, *dgamma, *dbeta;
+  const S *dy, *x, *result;
+  const Compute<S>*mean, *inverse_deviation, *gamma;
+  S* dx;
+  Compute<S>*dgamma, *dbeta;
 };
 
 // Which value is which operand.
@@ -51,15 +74,17 @@ class BatchNormOperands {
  public:
   BatchNormOperands(const ir::Graph& graph, const ir::Node& node);
 
-  template <class T>
-  Normalized<T> normalized(Pointers p) const {
-    return {in<T>(p, 0),  in<T>(p, 1),  in<T>(p, 2),  in<T>(p, 3),
-            out<T>(p, 0), out<T>(p, 1), out<T>(p, 2), out<T>(p, 3)};
+  template <class S>
+  Normalized<S> normalized(Pointers p) const {
+    using T = Compute<S>;
+    return {in<S>(p, 0),  in<S>(p, 3),  in<T>(p, 1),  in<T>(p, 2),
+            out<S>(p, 0), out<T>(p, 1), out<T>(p, 2), out<T>(p, 3)};
   }
-  template <class T>
-  Gradients<T> gradients(Pointers p) const {
-    return {in<T>(p, 0), in<T>(p, 1),  in<T>(p, 2),  in<T>(p, 3), in<T>(p, 4),
-            in<T>(p, 5), out<T>(p, 0), out<T>(p, 1), out<T>(p, 2)};
+  template <class S>
+  Gradients<S> gradients(Pointers p) const {
+    using T = Compute<S>;
+    return {in<S>(p, 0), in<S>(p, 1),  in<S>(p, 5),  in<T>(p, 2), in<T>(p, 3),
+            in<T>(p, 4), out<S>(p, 0), out<T>(p, 1), out<T>(p, 2)};
   }
 
   bool gradient = false;
@@ -79,7 +104,7 @@ class BatchNormOperands {
   std::vector<ir::ValueId> inputs_, outputs_;
 };
 
-// A matrix (N, C): one launch, in which a block reads its columns twice.
+// A matrix (N, C) of few rows: one launch, in which a block reads its columns twice.
 struct Columns {
   std::int64_t channels, count;  // C, N
   double epsilon;
@@ -90,5 +115,27 @@ void enqueue_columns(const Columns& columns, const Normalized<T>& a, int ending,
                      cudaStream_t stream);
 template <class T>
 void enqueue_columns(const Columns& columns, const Gradients<T>& a, cudaStream_t stream);
+
+// A matrix (rows, channels) of any number of rows: two launches.
+struct Rows {
+  std::int64_t rows, channels;
+  double epsilon;
+  bool packs;                      // whether threads read 16 bytes at once
+  int lanes = 1;                   // threads beside each other along a row
+  std::int64_t groups, parts = 1;  // of channels and of rows, a block each
+  int cluster = 1;                 // parts that are added before they are written
+  std::int64_t partial;            // numbers between the launches
+
+  Rows() = default;
+  Rows(std::int64_t rows, std::int64_t channels, int elements_of_pack, double epsilon,
+       bool clusters);
+};
+
+template <class S>
+void enqueue_rows(const Rows& plan, const Normalized<S>& a, int ending, Compute<S>* partial,
+                  cudaStream_t stream);
+template <class S>
+void enqueue_rows(const Rows& plan, const Gradients<S>& a, Compute<S>* partial,
+                  cudaStream_t stream);
 
 }  // namespace traingraph::cuda

@@ -45,20 +45,13 @@ __global__ void __launch_bounds__(kColumns* kRows) forward(Columns plan, Normali
   }
   sum = sum_rows(sum, row, column);
   if (!there) return;
-  const double distance = sum.a / static_cast<double>(plan.count);
-  const double mean = static_cast<double>(shift) + distance;
-  const double spread = sum.b / static_cast<double>(plan.count) - distance * distance;
-  const double variance = spread < 0 ? 0 : spread;
-  const double inverse_deviation = 1 / ::sqrt(variance + plan.epsilon);
-  if (row == 0) {
-    a.mean[c] = static_cast<T>(mean);
-    a.inverse_deviation[c] = static_cast<T>(inverse_deviation);
-    a.variance[c] = static_cast<T>(variance);
-  }
+  const double sums[] = {sum.a, sum.b};
+  const Moments found(sums, static_cast<double>(shift), plan.count, plan.epsilon);
+  if (row == 0) found.write(a, c);
   // The mean in two pieces: its rounding would show in y where it is far from 0.
-  const T high = static_cast<T>(mean);
-  const T low = static_cast<T>(mean - static_cast<double>(high));
-  const T scale = static_cast<T>(inverse_deviation * static_cast<double>(a.gamma[c]));
+  const T high = static_cast<T>(found.mean);
+  const T low = static_cast<T>(found.mean - static_cast<double>(high));
+  const T scale = static_cast<T>(found.inverse_deviation * static_cast<double>(a.gamma[c]));
   const T beta = a.beta[c];
 #pragma unroll 4
   for (std::int64_t n = row; n < plan.count; n += kRows) {

@@ -12,7 +12,6 @@ struct Context {
   int cluster_blocks;  // the most that a small program of several levels runs on
   cublasLtHandle_t blas;
   cudnnHandle_t dnn;
-  bool tf32;  // whether float32 products may round their operands to TF32
 };
 
 }  // namespace traingraph::cuda

@@ -1,28 +1,40 @@
-// Convolution and its adjoints by plain loops, for what cuDNN refuses: each result element by
-// itself, summed in float64 over the taps that meet the source.
+// Convolution and its adjoints by plain loops, for what cuDNN refuses, in any type and layout: each
+// result element by itself, summed in float64 over the taps that meet the source.
 #include "backends/cuda/convolution.h"
+#include "backends/cuda/layouts.h"
+#include "backends/cuda/moved.h"
 #include "backends/cuda/node_kernel.h"
+#include "backends/cuda/storage.h"
 #include "backends/cuda/window.h"
 
 namespace traingraph::cuda {
 namespace {
 
+// Distances between elements along four axes.
+struct Strides {
+  std::int64_t at[4];
+
+  Strides() = default;
+  Strides(const Shape& shape, bool channels_last) {
+    const std::int64_t c = shape[1], h = shape[2], w = shape[3];
+    if (channels_last) {
+      std::copy_n(std::initializer_list<std::int64_t>{h * w * c, 1, w * c, c}.begin(), 4, at);
+    } else {
+      std::copy_n(std::initializer_list<std::int64_t>{c * h * w, h * w, w, 1}.begin(), 4, at);
+    }
+  }
+  __device__ std::int64_t offset(std::int64_t a, std::int64_t b, int c, int d) const {
+    return a * at[0] + b * at[1] + c * at[2] + d * at[3];
+  }
+};
+
 // x (N, C, H, W), weights (O, C / groups, kh, kw), y (N, O, P, Q)
 struct Plan {
-  std::int64_t n, c, o, channels, results;  // channels and results of one group
+  std::int64_t n, channels, results;  // channels and results of one group
   WindowAxis rows, columns;
+  Strides x, weights, y;
   std::int64_t count;  // elements of the result
   Divider d1, d2, d3;  // its inner extents, innermost last
-
-  __device__ std::int64_t at_x(std::int64_t ni, std::int64_t ci, int h, int w) const {
-    return ((ni * c + ci) * rows.source + h) * columns.source + w;
-  }
-  __device__ std::int64_t at_y(std::int64_t ni, std::int64_t oi, int p, int q) const {
-    return ((ni * o + oi) * rows.positions + p) * columns.positions + q;
-  }
-  __device__ std::int64_t at_weights(std::int64_t oi, std::int64_t k, int i, int j) const {
-    return ((oi * channels + k) * rows.kernel + i) * columns.kernel + j;
-  }
 };
 
 // One element's coordinates in a tensor of four axes.
@@ -37,6 +49,11 @@ struct Place {
     a = element;
   }
 };
+
+template <class T>
+__device__ double as_double(T value) {
+  return static_cast<double>(widen(value));
+}
 
 // x, weights → y
 template <class T>
@@ -54,12 +71,12 @@ __global__ void __launch_bounds__(kThreads)
       for (int j = 0; j < plan.columns.kernel; ++j) {
         const int w = plan.columns.under(at.d, j);
         if (w < 0) continue;
-        sum += static_cast<double>(x[plan.at_x(at.a, first + k, h, w)]) *
-               static_cast<double>(weights[plan.at_weights(at.b, k, i, j)]);
+        sum += as_double(x[plan.x.offset(at.a, first + k, h, w)]) *
+               as_double(weights[plan.weights.offset(at.b, k, i, j)]);
       }
     }
   }
-  y[element] = static_cast<T>(sum);
+  y[plan.y.offset(at.a, at.b, at.c, at.d)] = narrow<T>(static_cast<Compute<T>>(sum));
 }
 
 // dy, weights → dx, overwritten
@@ -79,12 +96,12 @@ __global__ void __launch_bounds__(kThreads)
       const int q = plan.columns.position_of(at.d, j);
       if (q < 0) continue;
       for (std::int64_t o = first; o < first + plan.results; ++o) {
-        sum += static_cast<double>(dy[plan.at_y(at.a, o, p, q)]) *
-               static_cast<double>(weights[plan.at_weights(o, k, i, j)]);
+        sum += as_double(dy[plan.y.offset(at.a, o, p, q)]) *
+               as_double(weights[plan.weights.offset(o, k, i, j)]);
       }
     }
   }
-  dx[element] = static_cast<T>(sum);
+  dx[plan.x.offset(at.a, at.b, at.c, at.d)] = narrow<T>(static_cast<Compute<T>>(sum));
 }
 
 // dy, x → dweights, overwritten. A block per weight.
@@ -104,11 +121,12 @@ __global__ void __launch_bounds__(kThreads)
     const int h = plan.rows.under(p, at.c);
     const int w = plan.columns.under(q, at.d);
     if (h < 0 || w < 0) continue;
-    sum += static_cast<double>(dy[plan.at_y(n, at.a, p, q)]) *
-           static_cast<double>(x[plan.at_x(n, channel, h, w)]);
+    sum +=
+        as_double(dy[plan.y.offset(n, at.a, p, q)]) * as_double(x[plan.x.offset(n, channel, h, w)]);
   }
   sum = combine<kThreads>(sum, Sum());
-  if (threadIdx.x == 0) dweights[blockIdx.x] = static_cast<T>(sum);
+  if (threadIdx.x != 0) return;
+  dweights[plan.weights.offset(at.a, at.b, at.c, at.d)] = narrow<T>(static_cast<Compute<T>>(sum));
 }
 
 template <class T>
@@ -119,10 +137,17 @@ class Convolution final : public NodeKernel {
     const auto& a = std::get<ir::ConvolutionAttributes>(node.attributes);
     const ConvolutionShapes shapes(graph, node);
     plan_.n = shapes.x[0];
-    plan_.c = shapes.x[1];
-    plan_.o = shapes.y[1];
-    plan_.channels = plan_.c / a.groups;
-    plan_.results = plan_.o / a.groups;
+    plan_.channels = shapes.x[1] / a.groups;
+    plan_.results = shapes.y[1] / a.groups;
+    const bool channels_last = uses_tensor_cores(graph, node);
+    Shape x = shapes.x;
+    if (channels_last) {
+      const ir::Layout source = convolution_source(graph, node);
+      if (!source.blocks.empty()) x[1] = source.blocks[0].size;
+    }
+    plan_.x = Strides(x, channels_last);
+    plan_.weights = Strides(shapes.weights, channels_last);
+    plan_.y = Strides(shapes.y, channels_last);
     plan_.rows = WindowAxis(a.window, 0, shapes.x[2], shapes.y[2]);
     plan_.columns = WindowAxis(a.window, 1, shapes.x[3], shapes.y[3]);
     const Shape& result = graph.type(node.outputs[0]).shape;
@@ -160,7 +185,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (!a.epilogue.empty()) return Support::no("an epilogue");
   const ConvolutionShapes shapes(graph, node);
   if (!window_fits(a.window, shapes.x, shapes.y)) return Support::no("an extent above 2^29");
-  return supports_floating(graph, node);
+  return supports_floating_or_half(graph, node);
 }
 
 // One thread per element of the larger side: the smaller one in its middle, zeros around it or cut
@@ -194,35 +219,39 @@ ConvolutionShapes::ConvolutionShapes(const ir::Graph& graph, const ir::Node& nod
   }
 }
 
-void enqueue_frame(DataType type, const Frame& frame, const void* from, void* to,
+double products_of(const ir::Node& node, const ConvolutionShapes& shapes) {
+  const ir::Window& w = std::get<ir::ConvolutionAttributes>(node.attributes).window;
+  return static_cast<double>(element_count(shapes.y)) *
+         static_cast<double>(shapes.weights[1] * w.kernel[0] * w.kernel[1]);
+}
+
+void enqueue_frame(std::size_t element_bytes, const Frame& frame, const void* from, void* to,
                    cudaStream_t stream) {
   const std::int64_t count = frame.planes * frame.to_rows * frame.to_columns;
   if (count == 0) return;
-  auto run = [&](auto sample) {
+  with_unit(element_bytes, [&](auto sample) {
     using T = decltype(sample);
-    move_frame<T><<<blocks_for(count), kThreads, 0, stream>>>(
-        count, Divider(frame.to_columns), Divider(frame.to_rows), static_cast<int>(frame.top),
-        static_cast<int>(frame.left), static_cast<int>(frame.from_rows),
-        static_cast<int>(frame.from_columns), static_cast<const T*>(from), static_cast<T*>(to));
-  };
-  if (type == DataType::kFloat64) {
-    run(0.0);
-  } else {
-    run(0.0f);
-  }
+    if constexpr (sizeof(T) <= 8) {
+      move_frame<T><<<blocks_for(count), kThreads, 0, stream>>>(
+          count, Divider(frame.to_columns), Divider(frame.to_rows), static_cast<int>(frame.top),
+          static_cast<int>(frame.left), static_cast<int>(frame.from_rows),
+          static_cast<int>(frame.from_columns), static_cast<const T*>(from), static_cast<T*>(to));
+    }
+  });
   check_launch("padding");
 }
 
 std::vector<KernelEntry> convolution_entries() {
-  return {
-      {ir::Op::convolution, supports, make_direct_convolution, nullptr, nullptr},
-      {ir::Op::convolution_gradient_data, supports, make_direct_convolution, nullptr, nullptr},
-      {ir::Op::convolution_gradient_weights, supports, make_direct_convolution, nullptr, nullptr}};
+  return {{ir::Op::convolution, supports, make_direct_convolution, convolution_layouts, nullptr},
+          {ir::Op::convolution_gradient_data, supports, make_direct_convolution,
+           convolution_layouts, nullptr},
+          {ir::Op::convolution_gradient_weights, supports, make_direct_convolution,
+           convolution_layouts, nullptr}};
 }
 
 std::unique_ptr<Kernel> make_direct_convolution(const ir::Graph& graph, const ir::Node& node,
                                                 const Context& context) {
-  return make_floating<Convolution>(graph, node, context);
+  return make_floating_or_half<Convolution>(graph, node, context);
 }
 
 }  // namespace traingraph::cuda

@@ -12,13 +12,12 @@ struct ConvolutionShapes {
   ConvolutionShapes(const ir::Graph& graph, const ir::Node& node);
 };
 
+// Multiplications of a pass.
+double products_of(const ir::Node& node, const ConvolutionShapes& shapes);
+
 // Own loops, for every case.
 std::unique_ptr<Kernel> make_direct_convolution(const ir::Graph& graph, const ir::Node& node,
                                                 const Context& context);
-
-// cuDNN's, or own loops where it has nothing that fits. Tensors of 1 to 2^31 - 1 elements.
-std::unique_ptr<Kernel> make_cudnn_convolution(const ir::Graph& graph, const ir::Node& node,
-                                               const Context& context);
 
 // Planes of one size put into planes of another, the source's first element at (top, left): zeros
 // around it where the target is larger, cut where `top` and `left` are below 0.
@@ -26,7 +25,7 @@ struct Frame {
   std::int64_t planes, from_rows, from_columns, to_rows, to_columns, top, left;
 };
 
-void enqueue_frame(DataType type, const Frame& frame, const void* from, void* to,
+void enqueue_frame(std::size_t element_bytes, const Frame& frame, const void* from, void* to,
                    cudaStream_t stream);
 
 }  // namespace traingraph::cuda

@@ -1,58 +1,14 @@
-// Convolution and its adjoints through cuDNN: deterministic algorithms only, the heuristic's first
-// within bounds, never by stopwatch, so that every process takes the same one. Padding that differs
-// between two sides goes through a padded copy of x in the workspace.
+// Convolution and its adjoints through cuDNN. What its engines do not take goes through copies in
+// the workspace: of x where the padding differs between two sides, of the weights where the source
+// has padded channels.
 #include "backends/cuda/check.h"
 #include "backends/cuda/convolution.h"
+#include "backends/cuda/cudnn_plan.h"
+#include "backends/cuda/layouts.h"
 #include "backends/cuda/node_kernel.h"
 
 namespace traingraph::cuda {
 namespace {
-
-constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
-
-void check(cudnnStatus_t status, const char* call) {
-  if (status != CUDNN_STATUS_SUCCESS) {
-    fail_call(call, static_cast<int>(status), cudnnGetErrorString(status));
-  }
-}
-
-// A descriptor of cuDNN's, destroyed with its owner.
-template <class D, cudnnStatus_t (*kCreate)(D*), cudnnStatus_t (*kDestroy)(D)>
-class Descriptor {
- public:
-  Descriptor() { check(kCreate(&handle_), "cuDNN's creation of a descriptor"); }
-  ~Descriptor() { kDestroy(handle_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  operator D() const { return handle_; }
-
- private:
-  D handle_ = nullptr;
-};
-
-using Tensor =
-    Descriptor<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;
-using Filter =
-    Descriptor<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>;
-using Description = Descriptor<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor,
-                               cudnnDestroyConvolutionDescriptor>;
-
-// FFT and the larger Winograd tiles lose digits that exact float32 keeps.
-bool exact(cudnnConvolutionFwdAlgo_t algorithm) {
-  return algorithm != CUDNN_CONVOLUTION_FWD_ALGO_FFT &&
-         algorithm != CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING &&
-         algorithm != CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED;
-}
-bool exact(cudnnConvolutionBwdDataAlgo_t algorithm) {
-  return algorithm != CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT &&
-         algorithm != CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING &&
-         algorithm != CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED;
-}
-bool exact(cudnnConvolutionBwdFilterAlgo_t algorithm) {
-  return algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT &&
-         algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING &&
-         algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED;
-}
 
 // Whether equal padding of `before` on both sides gives the same positions.
 bool padding_fits(const ir::Window& w, int axis, std::int64_t source, std::int64_t positions) {
@@ -61,179 +17,140 @@ bool padding_fits(const ir::Window& w, int axis, std::int64_t source, std::int64
   return room >= 0 && room / w.stride[axis] + 1 == positions;
 }
 
-class CudnnConvolution final : public NodeKernel {
- public:
-  CudnnConvolution(const ir::Graph& graph, const ir::Node& node, const Context& context)
-      : NodeKernel(graph, node),
-        op_(node.op),
-        dnn_(context.dnn),
-        type_(graph.type(node.outputs[0]).data_type) {
+// A larger copy of an operand in the workspace.
+struct Copy {
+  bool there = false;
+  Frame frame{};  // from the operand to the copy
+  std::size_t offset = 0;
+
+  // From the copy back.
+  Frame back() const {
+    return {frame.planes,       frame.to_rows, frame.to_columns, frame.from_rows,
+            frame.from_columns, -frame.top,    -frame.left};
+  }
+};
+
+// The problem as cuDNN is given it, and what is copied for that.
+struct Prepared {
+  ConvolutionProblem problem;
+  Copy x, weights;
+  std::size_t bytes = 0;  // of the copies
+
+  Prepared(const ir::Graph& graph, const ir::Node& node) {
     const auto& a = std::get<ir::ConvolutionAttributes>(node.attributes);
     const ConvolutionShapes shapes(graph, node);
-    const bool wide = type_ == DataType::kFloat64;
-    const cudnnDataType_t type = wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+    const bool tensor_cores = uses_tensor_cores(graph, node);
+    problem = {node.op,      graph.type(node.outputs[0]).data_type,
+               shapes.x,     shapes.weights,
+               shapes.y,     a.window,
+               tensor_cores, tensor_cores};
+    if (tensor_cores) pad_channels(convolution_source(graph, node));
     const ir::Window& w = a.window;
-    Shape x = shapes.x;
-    std::int64_t padding[2] = {w.padding_before[0], w.padding_before[1]};
-    padded_ = !padding_fits(w, 0, x[2], shapes.y[2]) || !padding_fits(w, 1, x[3], shapes.y[3]);
-    if (padded_) {
-      frame_ = {x[0] * x[1],
-                x[2],
-                x[3],
-                x[2] + w.padding_before[0] + w.padding_after[0],
-                x[3] + w.padding_before[1] + w.padding_after[1],
-                padding[0],
-                padding[1]};
-      x[2] = frame_.to_rows;
-      x[3] = frame_.to_columns;
-      padding[0] = padding[1] = 0;
-      padded_bytes_ = static_cast<std::size_t>(element_count(x)) * element_bytes(type_);
-      padded_bytes_ = (padded_bytes_ + 255) / 256 * 256;
-    }
-    describe(x_, type, x);
-    describe(y_, type, shapes.y);
-    check(cudnnSetFilter4dDescriptor(weights_, type, CUDNN_TENSOR_NCHW, as_int(shapes.weights[0]),
-                                     as_int(shapes.weights[1]), as_int(shapes.weights[2]),
-                                     as_int(shapes.weights[3])),
-          "cudnnSetFilter4dDescriptor");
-    check(cudnnSetConvolution2dDescriptor(description_, as_int(padding[0]), as_int(padding[1]),
-                                          as_int(w.stride[0]), as_int(w.stride[1]),
-                                          as_int(w.dilation[0]), as_int(w.dilation[1]),
-                                          CUDNN_CROSS_CORRELATION, type),
-          "cudnnSetConvolution2dDescriptor");
-    check(cudnnSetConvolutionGroupCount(description_, as_int(a.groups)),
-          "cudnnSetConvolutionGroupCount");
-    set_math(context.tf32 && !wide ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH);
-    found_ = choose(context.tf32 && !wide);
-  }
-
-  // Whether cuDNN has an algorithm within bounds.
-  bool found() const { return found_; }
-  std::size_t workspace_bytes() const override { return padded_bytes_ + library_bytes_; }
-
-  void launch(Pointers pointers, cudaStream_t stream) const override {
-    check(cudnnSetStream(dnn_, stream), "cudnnSetStream");
-    const void* first = in<void>(pointers, 0);
-    const void* second = in<void>(pointers, 1);
-    void* result = out<void>(pointers, 0);
-    std::byte* const scratch = workspace_bytes() > 0 ? workspace<std::byte>(pointers) : nullptr;
-    void* const library = scratch + padded_bytes_;
-    const double ones[2] = {1, 0};
-    const float narrow_ones[2] = {1, 0};
-    const bool wide = type_ == DataType::kFloat64;
-    const void* const one = wide ? static_cast<const void*>(ones) : narrow_ones;
-    const void* const zero = wide ? static_cast<const void*>(ones + 1) : narrow_ones + 1;
-    if (op_ == ir::Op::convolution) {
-      if (padded_) first = padded(first, scratch, stream);
-      check(cudnnConvolutionForward(dnn_, one, x_, first, weights_, second, description_, forward_,
-                                    library, library_bytes_, zero, y_, result),
-            "cudnnConvolutionForward");
-    } else if (op_ == ir::Op::convolution_gradient_data) {
-      void* const dx = padded_ ? scratch : result;
-      check(cudnnConvolutionBackwardData(dnn_, one, weights_, second, y_, first, description_,
-                                         data_, library, library_bytes_, zero, x_, dx),
-            "cudnnConvolutionBackwardData");
-      if (padded_) enqueue_frame(type_, cut(), dx, result, stream);
-    } else {
-      if (padded_) second = padded(second, scratch, stream);
-      check(cudnnConvolutionBackwardFilter(dnn_, one, x_, second, y_, first, description_, filter_,
-                                           library, library_bytes_, zero, weights_, result),
-            "cudnnConvolutionBackwardFilter");
+    if (!padding_fits(w, 0, shapes.x[2], shapes.y[2]) ||
+        !padding_fits(w, 1, shapes.x[3], shapes.y[3])) {
+      pad_positions();
     }
   }
 
  private:
-  static int as_int(std::int64_t extent) { return static_cast<int>(extent); }
-
-  static void describe(const Tensor& tensor, cudnnDataType_t type, const Shape& shape) {
-    check(cudnnSetTensor4dDescriptor(tensor, CUDNN_TENSOR_NCHW, type, as_int(shape[0]),
-                                     as_int(shape[1]), as_int(shape[2]), as_int(shape[3])),
-          "cudnnSetTensor4dDescriptor");
+  void pad_channels(const ir::Layout& source) {
+    if (source.blocks.empty()) return;
+    Shape& weights = problem.weights;
+    const std::int64_t channels = weights[1];
+    problem.x[1] = weights[1] = source.blocks[0].size;
+    copy(weights, {weights[0] * weights[2] * weights[3], 1, channels, 1, weights[1], 0, 0},
+         this->weights);
   }
 
-  void set_math(cudnnMathType_t math) {
-    check(cudnnSetConvolutionMathType(description_, math), "cudnnSetConvolutionMathType");
+  void pad_positions() {
+    ir::Window& w = problem.window;
+    const Shape before = problem.x;
+    problem.x[2] += w.padding_before[0] + w.padding_after[0];
+    problem.x[3] += w.padding_before[1] + w.padding_after[1];
+    const std::int64_t planes = problem.channels_last ? before[0] : before[0] * before[1];
+    const std::int64_t inner = problem.channels_last ? before[1] : 1;
+    copy(problem.x,
+         {planes, before[2], before[3] * inner, problem.x[2], problem.x[3] * inner,
+          w.padding_before[0], w.padding_before[1] * inner},
+         x);
+    std::fill(w.padding_before, w.padding_before + 2, 0);
+    std::fill(w.padding_after, w.padding_after + 2, 0);
   }
 
-  const void* padded(const void* x, std::byte* scratch, cudaStream_t stream) const {
-    enqueue_frame(type_, frame_, x, scratch, stream);
-    return scratch;
+  void copy(const Shape& shape, const Frame& frame, Copy& to) {
+    to = {true, frame, bytes};
+    bytes += static_cast<std::size_t>(element_count(shape)) * element_bytes(problem.type);
+    bytes = (bytes + 255) / 256 * 256;
+  }
+};
+
+class CudnnConvolution final : public NodeKernel {
+ public:
+  CudnnConvolution(const ir::Graph& graph, const ir::Node& node, const Context& context)
+      : NodeKernel(graph, node),
+        dnn_(context.dnn),
+        prepared_(graph, node),
+        plan_(CudnnPlan::make(context.dnn, prepared_.problem)) {}
+
+  // Whether cuDNN has an engine within bounds.
+  bool found() const { return plan_ != nullptr; }
+  std::size_t workspace_bytes() const override {
+    return prepared_.bytes + plan_->workspace_bytes();
   }
 
-  // From padded planes back.
-  Frame cut() const {
-    return {frame_.planes,       frame_.to_rows, frame_.to_columns, frame_.from_rows,
-            frame_.from_columns, -frame_.top,    -frame_.left};
-  }
-
-  bool choose(bool tf32) {
-    if (op_ == ir::Op::convolution) {
-      cudnnConvolutionFwdAlgoPerf_t list[CUDNN_CONVOLUTION_FWD_ALGO_COUNT];
-      int count = 0;
-      check(cudnnGetConvolutionForwardAlgorithm_v7(dnn_, x_, weights_, description_, y_,
-                                                   CUDNN_CONVOLUTION_FWD_ALGO_COUNT, &count, list),
-            "cudnnGetConvolutionForwardAlgorithm_v7");
-      return first_of(list, count, tf32, forward_, [&] {
-        return cudnnGetConvolutionForwardWorkspaceSize(dnn_, x_, weights_, description_, y_,
-                                                       forward_, &library_bytes_);
-      });
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    const cudnnStatus_t status = cudnnSetStream(dnn_, stream);
+    if (status != CUDNN_STATUS_SUCCESS) {
+      fail_call("cudnnSetStream", static_cast<int>(status), cudnnGetErrorString(status));
     }
-    if (op_ == ir::Op::convolution_gradient_data) {
-      cudnnConvolutionBwdDataAlgoPerf_t list[CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT];
-      int count = 0;
-      check(cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn_, weights_, y_, description_, x_,
-                                                        CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
-                                                        &count, list),
-            "cudnnGetConvolutionBackwardDataAlgorithm_v7");
-      return first_of(list, count, tf32, data_, [&] {
-        return cudnnGetConvolutionBackwardDataWorkspaceSize(dnn_, weights_, y_, description_, x_,
-                                                            data_, &library_bytes_);
-      });
+    std::byte* const scratch = workspace_bytes() > 0 ? workspace<std::byte>(pointers) : nullptr;
+    const auto* const first = in<std::byte>(pointers, 0);
+    const auto* const second = in<std::byte>(pointers, 1);
+    auto* const result = out<std::byte>(pointers, 0);
+    const ir::Op op = prepared_.problem.op;
+    if (op == ir::Op::convolution) {
+      execute(given(prepared_.x, first, scratch, stream),
+              given(prepared_.weights, second, scratch, stream), result, scratch);
+    } else if (op == ir::Op::convolution_gradient_data) {
+      execute(wanted(prepared_.x, result, scratch),
+              given(prepared_.weights, second, scratch, stream), first, scratch);
+      take_back(prepared_.x, result, scratch, stream);
+    } else {
+      execute(given(prepared_.x, second, scratch, stream),
+              wanted(prepared_.weights, result, scratch), first, scratch);
+      take_back(prepared_.weights, result, scratch, stream);
     }
-    cudnnConvolutionBwdFilterAlgoPerf_t list[CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT];
-    int count = 0;
-    check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn_, x_, y_, description_, weights_,
-                                                        CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT,
-                                                        &count, list),
-          "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
-    return first_of(list, count, tf32, filter_, [&] {
-      return cudnnGetConvolutionBackwardFilterWorkspaceSize(dnn_, x_, y_, description_, weights_,
-                                                            filter_, &library_bytes_);
-    });
   }
 
-  // The first within the bound; where there is none, the one of least workspace.
-  template <class P, class A, class F>
-  bool first_of(const P* list, int count, bool tf32, A& algorithm, F&& workspace_size) {
-    const P* least = nullptr;
-    for (int k = 0; k < count; ++k) {
-      const P& candidate = list[k];
-      if (candidate.status != CUDNN_STATUS_SUCCESS || !exact(candidate.algo)) continue;
-      if (candidate.determinism != CUDNN_DETERMINISTIC) continue;
-      if (!tf32 && candidate.mathType != CUDNN_FMA_MATH) continue;
-      if (least == nullptr || candidate.memory < least->memory) least = &candidate;
-      if (candidate.memory > kMostWorkspace) continue;
-      least = &candidate;
-      break;
+ private:
+  std::size_t element() const { return element_bytes(prepared_.problem.type); }
+
+  // An operand as the engine reads it.
+  const std::byte* given(const Copy& copy, const std::byte* operand, std::byte* scratch,
+                         cudaStream_t stream) const {
+    if (!copy.there) return operand;
+    enqueue_frame(element(), copy.frame, operand, scratch + copy.offset, stream);
+    return scratch + copy.offset;
+  }
+  // Where the engine writes the result, and how that comes into it.
+  static std::byte* wanted(const Copy& copy, std::byte* result, std::byte* scratch) {
+    return copy.there ? scratch + copy.offset : result;
+  }
+  void take_back(const Copy& copy, std::byte* result, const std::byte* scratch,
+                 cudaStream_t stream) const {
+    if (copy.there) {
+      enqueue_frame(element(), copy.back(), scratch + copy.offset, result, stream);
     }
-    if (least == nullptr) return false;
-    algorithm = least->algo;
-    set_math(least->mathType);
-    return workspace_size() == CUDNN_STATUS_SUCCESS;
   }
 
-  ir::Op op_;
+  void execute(const std::byte* x, const std::byte* weights, const std::byte* y,
+               std::byte* scratch) const {
+    plan_->execute(x, weights, y, scratch == nullptr ? nullptr : scratch + prepared_.bytes);
+  }
+
   cudnnHandle_t dnn_;
-  DataType type_;
-  bool padded_ = false, found_ = false;
-  Frame frame_{};
-  std::size_t padded_bytes_ = 0, library_bytes_ = 0;
-  Tensor x_, y_;
-  Filter weights_;
-  Description description_;
-  cudnnConvolutionFwdAlgo_t forward_{};
-  cudnnConvolutionBwdDataAlgo_t data_{};
-  cudnnConvolutionBwdFilterAlgo_t filter_{};
+  Prepared prepared_;
+  std::unique_ptr<CudnnPlan> plan_;
 };
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
@@ -246,23 +163,21 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
     if (count >= kMost) return Support::no("cuDNN: 2^31 elements or more");
     if (count == 0) return Support::no("cuDNN: an empty tensor");
   }
-  return supports_floating(graph, node);
+  return supports_floating_or_half(graph, node);
 }
 
-}  // namespace
-
-std::unique_ptr<Kernel> make_cudnn_convolution(const ir::Graph& graph, const ir::Node& node,
-                                               const Context& context) {
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
   auto kernel = std::make_unique<CudnnConvolution>(graph, node, context);
   if (kernel->found()) return kernel;
   return make_direct_convolution(graph, node, context);
 }
 
+}  // namespace
+
 std::vector<KernelEntry> cudnn_entries() {
-  return {
-      {ir::Op::convolution, supports, make_cudnn_convolution, nullptr, nullptr},
-      {ir::Op::convolution_gradient_data, supports, make_cudnn_convolution, nullptr, nullptr},
-      {ir::Op::convolution_gradient_weights, supports, make_cudnn_convolution, nullptr, nullptr}};
+  return {{ir::Op::convolution, supports, make, convolution_layouts, nullptr},
+          {ir::Op::convolution_gradient_data, supports, make, convolution_layouts, nullptr},
+          {ir::Op::convolution_gradient_weights, supports, make, convolution_layouts, nullptr}};
 }
 
 }  // namespace traingraph::cuda

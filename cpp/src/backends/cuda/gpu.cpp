@@ -71,7 +71,6 @@ const Context& Gpu::context() {
   if (dnn != CUDNN_STATUS_SUCCESS) {
     fail_call("cudnnCreate", static_cast<int>(dnn), cudnnGetErrorString(dnn));
   }
-  made->tf32 = false;
   context_ = std::move(made);
   return *context_;
 }

@@ -1,4 +1,4 @@
-// Matrix products through cuBLASLt: exact float32 unless the context allows TF32. The algorithm is
+// Matrix products through cuBLASLt: exact float32 unless the node allows TF32. The algorithm is
 // the heuristic's first, so every process takes the same one; its workspace is in the memory plan.
 #include <algorithm>
 #include <cstdint>
@@ -75,15 +75,16 @@ MatrixProblem matrix_problem(const ir::Graph& graph, const ir::Node& node) {
 bool matmul_fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
                   const std::vector<ir::ValueId>& extra) {
   const auto ending = ir::ending_of(list);
-  if (!ending || list.empty() || compute_type(graph, node) != DataType::kFloat32) return false;
+  const DataType result = graph.type(node.outputs[0]).data_type;
+  if (!ending || list.empty() || result == DataType::kFloat64) return false;
   const MatrixProblem p = matrix_problem(graph, node);
   if (p.batch.extent != 1 || !p.outer.empty() || extra.size() != (ending->adds ? 1u : 0u)) {
     return false;
   }
   if (!ending->adds) return true;
   const ir::Type& bias = graph.type(extra[0]);
-  return bias.data_type == DataType::kFloat32 && !bias.shape.empty() &&
-         bias.shape.back() == p.columns && bias.elements() == p.columns;
+  return bias.data_type == result && !bias.shape.empty() && bias.shape.back() == p.columns &&
+         bias.elements() == p.columns;
 }
 
 Support supports_matmul_ending(const ir::Graph& graph, const ir::Node& node) {
@@ -97,6 +98,19 @@ Support supports_matmul_ending(const ir::Graph& graph, const ir::Node& node) {
 
 namespace {
 
+cudaDataType_t blas_type(DataType type) {
+  switch (type) {
+    case DataType::kFloat64:
+      return CUDA_R_64F;
+    case DataType::kFloat16:
+      return CUDA_R_16F;
+    case DataType::kBFloat16:
+      return CUDA_R_16BF;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
 class Matmul final : public NodeKernel {
  public:
   Matmul(const ir::Graph& graph, const ir::Node& node, const Context& context)
@@ -104,12 +118,15 @@ class Matmul final : public NodeKernel {
     const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
     problem_ = matrix_problem(graph, node);
     ending_ = *ir::ending_of(attributes.epilogue);
-    wide_ = graph.type(node.outputs[0]).data_type == DataType::kFloat64;
-    bytes_ = wide_ ? 8 : 4;
-    result_bytes_ = static_cast<std::size_t>(graph.type(node.outputs[0]).elements()) * bytes_;
+    type_ = graph.type(node.inputs[0]).data_type;
+    const ir::Type& result = graph.type(node.outputs[0]);
+    result_type_ = result.data_type;
+    wide_ = type_ == DataType::kFloat64;
+    bytes_ = static_cast<std::int64_t>(element_bytes(type_));
+    result_bytes_ = static_cast<std::size_t>(result.elements()) * element_bytes(result_type_);
     alpha_ = attributes.alpha;
     narrow_alpha_ = static_cast<float>(alpha_);
-    if (result_bytes_ > 0 && problem_.inner > 0) prepare(context);
+    if (result_bytes_ > 0 && problem_.inner > 0) prepare(attributes.tf32);
   }
 
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
@@ -122,7 +139,7 @@ class Matmul final : public NodeKernel {
       return;
     }
     if (ending_.adds) {
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(in<float>(pointers, 2)));
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(in<std::byte>(pointers, 2)));
     }
     std::int64_t products = 1;
     for (const MatrixAxis& axis : problem_.outer) products *= axis.extent;
@@ -136,18 +153,20 @@ class Matmul final : public NodeKernel {
       }
       multiply(in<std::byte>(pointers, 0) + a * problem_.rows * problem_.inner * bytes_,
                in<std::byte>(pointers, 1) + b * problem_.inner * problem_.columns * bytes_,
-               y + k * problem_.batch.extent * problem_.rows * problem_.columns * bytes_,
+               y + k * problem_.batch.extent * problem_.rows * problem_.columns *
+                       static_cast<std::int64_t>(element_bytes(result_type_)),
                workspace_bytes_ > 0 ? workspace<void>(pointers) : nullptr, stream);
     }
   }
 
  private:
   // cuBLASLt counts columns first, so it sees every matrix transposed: yᵀ = op(b)ᵀ op(a)ᵀ.
-  void prepare(const Context& context) {
-    const cudaDataType_t type = wide_ ? CUDA_R_64F : CUDA_R_32F;
+  void prepare(bool tf32) {
+    const cudaDataType_t type = blas_type(type_);
     const cublasComputeType_t narrow =
-        context.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    check(cublasLtMatmulDescInit(&operation_, wide_ ? CUBLAS_COMPUTE_64F : narrow, type),
+        tf32 && type_ == DataType::kFloat32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    check(cublasLtMatmulDescInit(&operation_, wide_ ? CUBLAS_COMPUTE_64F : narrow,
+                                 wide_ ? CUDA_R_64F : CUDA_R_32F),
           "cublasLtMatmulDescInit");
     const cublasOperation_t left = problem_.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t right = problem_.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -165,7 +184,7 @@ class Matmul final : public NodeKernel {
              problem_.batch.b);
     describe(a_, type, problem_.transpose_a ? n : k, problem_.transpose_a ? k : n,
              problem_.batch.a);
-    describe(y_, type, m, n, 1);
+    describe(y_, blas_type(result_type_), m, n, 1);
     cublasLtMatmulPreferenceOpaque_t preference;
     check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
     auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -230,8 +249,9 @@ class Matmul final : public NodeKernel {
   cublasLtHandle_t blas_;
   MatrixProblem problem_{};
   ir::Ending ending_;
+  DataType type_, result_type_;
   bool wide_ = false;
-  std::int64_t bytes_ = 4;
+  std::int64_t bytes_ = 4;  // of an operand's element
   std::size_t result_bytes_ = 0, workspace_bytes_ = 0;
   double alpha_ = 1;
   float narrow_alpha_ = 1;
@@ -252,7 +272,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
       }
     }
   }
-  return supports_floating(graph, node);
+  return supports_floating_or_half(graph, node);
 }
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {

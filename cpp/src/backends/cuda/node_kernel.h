@@ -39,6 +39,9 @@ DataType compute_type(const ir::Graph& graph, const ir::Node& node);
 // Operands of one of float32 and float64, and of at most eight axes.
 Support supports_floating(const ir::Graph& graph, const ir::Node& node);
 
+// The same, or of 16 bits where what is per channel is float32.
+Support supports_floating_or_half(const ir::Graph& graph, const ir::Node& node);
+
 // K<float> or K<double>, as the operands are.
 template <template <class> class K>
 std::unique_ptr<Kernel> make_floating(const ir::Graph& graph, const ir::Node& node,

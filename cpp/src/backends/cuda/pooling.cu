@@ -1,6 +1,10 @@
-// Pooling and its gradient. Each thread owns one element of the result; the gradient gathers from
-// the windows over an element in row-major order, so that nothing is added atomically.
+// Pooling and its gradient. Each thread owns one element of the result, or a pack of neighbouring
+// channels; the gradient gathers from the windows over an element in row-major order, so that
+// nothing is added atomically. Tensors are seen as (planes, rows, columns, inner): with the channel
+// innermost `inner` is the channels, else every channel is a plane.
+#include "backends/cuda/layouts.h"
 #include "backends/cuda/node_kernel.h"
+#include "backends/cuda/storage.h"
 #include "backends/cuda/window.h"
 
 namespace traingraph::cuda {
@@ -10,137 +14,177 @@ struct Plan {
   ir::PoolingKind kind;
   bool count_includes_padding, wide_index;
   WindowAxis rows, columns;
-  std::int64_t count;           // elements of the result
-  Divider by_columns, by_rows;  // of the result
+  std::int64_t inner;
+  std::int64_t count;                     // threads: elements of the result, or packs of them
+  Divider by_inner, by_columns, by_rows;  // of the result, `inner` in packs
 
-  __device__ std::int64_t source_plane(std::int64_t plane) const {
-    return plane * rows.source * columns.source;
-  }
-  __device__ std::int64_t position_plane(std::int64_t plane) const {
-    return plane * rows.positions * columns.positions;
-  }
   // What an average divides by.
   __device__ int divisor(int row, int column) const {
     if (count_includes_padding) return rows.kernel * columns.kernel;
     return rows.taps_inside(row) * columns.taps_inside(column);
   }
+  __device__ std::int64_t in_source(std::int64_t plane, int h, int w) const {
+    return ((plane * rows.source + h) * columns.source + w) * inner;
+  }
+  __device__ std::int64_t in_positions(std::int64_t plane, int row, int column) const {
+    return ((plane * rows.positions + row) * columns.positions + column) * inner;
+  }
 };
 
-// Where an element of the result lies.
+// Where a thread's elements of the result lie.
+template <int kPack>
 struct Place {
-  std::int64_t plane;
+  std::int64_t plane, inner;  // `inner` is the first of them
   int row, column;
 
-  __device__ Place(const Plan& plan, std::int64_t element) {
+  __device__ Place(const Plan& plan, std::int64_t number) {
     if (plan.count <= INT32_MAX) {
-      auto rest = static_cast<std::uint32_t>(element);
+      auto rest = static_cast<std::uint32_t>(number);
+      inner = plan.by_inner.split_narrow(rest);
       column = static_cast<int>(plan.by_columns.split_narrow(rest));
       row = static_cast<int>(plan.by_rows.split_narrow(rest));
       plane = rest;
     } else {
-      plane = element;
+      plane = number;
+      inner = plan.by_inner.split(plane);
       column = static_cast<int>(plan.by_columns.split(plane));
       row = static_cast<int>(plan.by_rows.split(plane));
     }
+    inner *= kPack;
   }
 };
 
-// x (N, C, H, W) → y (N, C, P, Q) [, index (N, C, P, Q)]. The first largest element wins; a NaN
-// wins over every number. kSize is the kernel's extent along both axes, 0 for any.
-template <class T, ir::PoolingKind kKind, int kSize>
+// x → y [, index]. The first largest element wins; a NaN wins over every number. kSize is the
+// kernel's extent along both axes, 0 for any.
+template <class S, ir::PoolingKind kKind, int kPack, int kSize>
 __global__ void __launch_bounds__(kThreads)
-    pool(const __grid_constant__ Plan plan, const T* x, T* y, std::byte* index) {
-  const std::int64_t element = thread_number();
-  if (element >= plan.count) return;
-  const Place at_result(plan, element);
-  const int column = at_result.column, row = at_result.row;
-  const std::int64_t plane = at_result.plane;
-  const T* const source = x + plan.source_plane(plane);
+    pool(const __grid_constant__ Plan plan, const S* x, S* y, std::byte* index) {
+  using T = Compute<S>;
+  const std::int64_t number = thread_number();
+  if (number >= plan.count) return;
+  const Place<kPack> at(plan, number);
   const int rows = kSize > 0 ? kSize : plan.rows.kernel;
   const int columns = kSize > 0 ? kSize : plan.columns.kernel;
-  T best = T(0);
-  int place = -1;
-  double sum = 0;
+  T best[kPack] = {};
+  int place[kPack];
+  double sum[kPack] = {};
+#pragma unroll
+  for (int v = 0; v < kPack; ++v) place[v] = -1;
 #pragma unroll
   for (int i = 0; i < rows; ++i) {
-    const int h = plan.rows.under(row, i);
+    const int h = plan.rows.under(at.row, i);
     if (h < 0) continue;
 #pragma unroll
     for (int j = 0; j < columns; ++j) {
-      const int w = plan.columns.under(column, j);
+      const int w = plan.columns.under(at.column, j);
       if (w < 0) continue;
-      const T value = source[static_cast<std::int64_t>(h) * plan.columns.source + w];
-      if constexpr (kKind == ir::PoolingKind::max) {
-        if (place < 0 || value > best || (value != value && best == best)) {
-          best = value;
-          place = i * columns + j;
+      const auto values = load<kPack>(x + plan.in_source(at.plane, h, w) + at.inner);
+#pragma unroll
+      for (int v = 0; v < kPack; ++v) {
+        const T value = widen(values.at[v]);
+        if constexpr (kKind == ir::PoolingKind::max) {
+          if (place[v] < 0 || value > best[v] || (value != value && best[v] == best[v])) {
+            best[v] = value;
+            place[v] = i * columns + j;
+          }
+        } else {
+          const double wide = static_cast<double>(value);
+          sum[v] += kKind == ir::PoolingKind::average ? wide : wide * wide;
         }
-      } else {
-        const double wide = static_cast<double>(value);
-        sum += kKind == ir::PoolingKind::average ? wide : wide * wide;
       }
     }
   }
-  if constexpr (kKind == ir::PoolingKind::max) {
-    y[element] = best;
-    if (index == nullptr) return;
-    if (plan.wide_index) {
-      reinterpret_cast<std::int32_t*>(index)[element] = place;
+  const std::int64_t to = plan.in_positions(at.plane, at.row, at.column) + at.inner;
+  Elements<S, kPack> result;
+#pragma unroll
+  for (int v = 0; v < kPack; ++v) {
+    if constexpr (kKind == ir::PoolingKind::max) {
+      result.at[v] = narrow<S>(best[v]);
+    } else if constexpr (kKind == ir::PoolingKind::average) {
+      result.at[v] = narrow<S>(static_cast<T>(sum[v] / plan.divisor(at.row, at.column)));
     } else {
-      index[element] = static_cast<std::byte>(place);
+      result.at[v] = narrow<S>(static_cast<T>(::sqrt(sum[v])));
     }
-  } else if constexpr (kKind == ir::PoolingKind::average) {
-    y[element] = static_cast<T>(sum / plan.divisor(row, column));
-  } else {
-    y[element] = static_cast<T>(::sqrt(sum));
+  }
+  store(y + to, result);
+  if constexpr (kKind == ir::PoolingKind::max) {
+    if (index == nullptr) return;
+    auto put = [&](auto sample) {
+      using I = decltype(sample);
+      Elements<I, kPack> places;
+#pragma unroll
+      for (int v = 0; v < kPack; ++v) places.at[v] = static_cast<I>(place[v]);
+      store(reinterpret_cast<I*>(index) + to, places);
+    };
+    if (plan.wide_index) {
+      put(std::int32_t{});
+    } else {
+      put(std::uint8_t{});
+    }
   }
 }
 
-// The operands of a gradient. max: dy (N, C, P, Q), index (N, C, P, Q); average: dy; L2: dy,
-// x (N, C, H, W), y (N, C, P, Q).
-template <class T>
+// The operands of a gradient, positions unless said otherwise. max: dy, index; average: dy; L2: dy,
+// x (as the source), y.
+template <class S>
 struct Sources {
-  const T* dy;
+  const S* dy;
   const std::byte* second;
-  const T* y;
+  const S* y;
 };
 
-// What the position (row, column), at `at`, gives to an element that lies under this tap.
-template <class T, ir::PoolingKind kKind>
-__device__ T share_of(const Plan& plan, const Sources<T>& from, std::int64_t at, int row,
-                      int column, int tap, T x) {
+// Adds what the position (row, column), at `at`, gives to the elements x that lie under this tap.
+template <class S, ir::PoolingKind kKind, int kPack>
+__device__ void add_share(const Plan& plan, const Sources<S>& from, std::int64_t at, int row,
+                          int column, int tap, const Elements<S, kPack>& x,
+                          Compute<S> (&sum)[kPack]) {
+  using T = Compute<S>;
+  const auto dy = load<kPack>(from.dy + at);
   if constexpr (kKind == ir::PoolingKind::max) {
-    const int place = plan.wide_index ? reinterpret_cast<const std::int32_t*>(from.second)[at]
-                                      : static_cast<int>(from.second[at]);
-    return place == tap ? from.dy[at] : T(0);
+    auto add = [&](auto sample) {
+      const auto places = load<kPack>(reinterpret_cast<const decltype(sample)*>(from.second) + at);
+#pragma unroll
+      for (int v = 0; v < kPack; ++v) {
+        if (static_cast<int>(places.at[v]) == tap) sum[v] += widen(dy.at[v]);
+      }
+    };
+    if (plan.wide_index) {
+      add(std::int32_t{});
+    } else {
+      add(std::uint8_t{});
+    }
   } else if constexpr (kKind == ir::PoolingKind::average) {
-    return from.dy[at] / static_cast<T>(plan.divisor(row, column));
+    const T divisor = static_cast<T>(plan.divisor(row, column));
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) sum[v] += widen(dy.at[v]) / divisor;
   } else {
     // y = sqrt(Σ x²): dx = dy x / y; at 0 there is no derivative, the gradient is 0.
-    const T y = from.y[at];
-    return y == T(0) ? T(0) : from.dy[at] * x / y;
+    const auto y = load<kPack>(from.y + at);
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) {
+      const T root = widen(y.at[v]);
+      if (root != T(0)) sum[v] += widen(dy.at[v]) * widen(x.at[v]) / root;
+    }
   }
 }
 
-// … → dx (N, C, H, W), overwritten. Positions are visited in ascending order.
-template <class T, ir::PoolingKind kKind>
+// … → dx, overwritten. Positions are visited in ascending order.
+template <class S, ir::PoolingKind kKind, int kPack>
 __global__ void __launch_bounds__(kThreads)
-    pool_gradient(const __grid_constant__ Plan plan, Sources<T> from, T* dx) {
-  const std::int64_t element = thread_number();
-  if (element >= plan.count) return;
-  const Place at_result(plan, element);
-  const int w = at_result.column, h = at_result.row;
-  const std::int64_t plane = at_result.plane;
-  const std::int64_t start = plan.position_plane(plane);
-  T x = T(0);
+    pool_gradient(const __grid_constant__ Plan plan, Sources<S> from, S* dx) {
+  const std::int64_t number = thread_number();
+  if (number >= plan.count) return;
+  const Place<kPack> at(plan, number);
+  const int w = at.column, h = at.row;
+  const std::int64_t to = plan.in_source(at.plane, h, w) + at.inner;
+  Elements<S, kPack> x = {};
   if constexpr (kKind == ir::PoolingKind::l2_norm) {
-    x = reinterpret_cast<const T*>(from.second)[element];
+    x = load<kPack>(reinterpret_cast<const S*>(from.second) + to);
   }
-  T sum = T(0);
+  Compute<S> sum[kPack] = {};
   auto visit = [&](int row, int column, int i, int j) {
-    const std::int64_t at =
-        start + static_cast<std::int64_t>(row) * plan.columns.positions + column;
-    sum += share_of<T, kKind>(plan, from, at, row, column, i * plan.columns.kernel + j, x);
+    add_share<S, kKind, kPack>(plan, from, plan.in_positions(at.plane, row, column) + at.inner, row,
+                               column, i * plan.columns.kernel + j, x, sum);
   };
   if (plan.rows.dilation == 1 && plan.columns.dilation == 1) {
     const int last_row = plan.rows.last_position(h), last_column = plan.columns.last_position(w);
@@ -161,16 +205,23 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  dx[element] = sum;
+  Elements<S, kPack> result;
+#pragma unroll
+  for (int v = 0; v < kPack; ++v) result.at[v] = narrow<S>(sum[v]);
+  store(dx + to, result);
 }
 
-template <class T, ir::PoolingKind kKind>
+template <class S, ir::PoolingKind kKind, int kPack>
 auto pool_of_size(const Plan& plan) {
   const int size = plan.rows.kernel == plan.columns.kernel ? plan.rows.kernel : 0;
-  return size == 2 ? pool<T, kKind, 2> : (size == 3 ? pool<T, kKind, 3> : pool<T, kKind, 0>);
+  if constexpr (kKind == ir::PoolingKind::max) {
+    if (size == 2) return pool<S, kKind, kPack, 2>;
+    if (size == 3) return pool<S, kKind, kPack, 3>;
+  }
+  return pool<S, kKind, kPack, 0>;
 }
 
-template <class T>
+template <class S>
 class Pooling final : public NodeKernel {
  public:
   Pooling(const ir::Graph& graph, const ir::Node& node, const Context&)
@@ -179,11 +230,16 @@ class Pooling final : public NodeKernel {
     const Shape& source = graph.type(gradient_ ? node.outputs[0] : node.inputs[0]).shape;
     const Shape& positions = graph.type(gradient_ ? node.inputs[0] : node.outputs[0]).shape;
     const Shape& result = graph.type(node.outputs[0]).shape;
+    const bool channels_last = !normalization_layouts(graph, node).outputs[0].plain();
     plan_.kind = a.kind;
     plan_.count_includes_padding = a.count_includes_padding;
     plan_.rows = WindowAxis(a.window, 0, source[2], positions[2]);
     plan_.columns = WindowAxis(a.window, 1, source[3], positions[3]);
-    plan_.count = element_count(result);
+    plan_.inner = channels_last ? result[1] : 1;
+    packs_ = plan_.inner % kElements == 0;
+    const int pack = packs_ ? kElements : 1;
+    plan_.count = element_count(result) / pack;
+    plan_.by_inner = Divider(plan_.inner / pack);
     plan_.by_rows = Divider(result[2]);
     plan_.by_columns = Divider(result[3]);
     const auto& with_index = gradient_ ? node.inputs : node.outputs;
@@ -193,29 +249,46 @@ class Pooling final : public NodeKernel {
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (plan_.count == 0) return;
-    if (plan_.kind == ir::PoolingKind::max) enqueue<ir::PoolingKind::max>(pointers, stream);
-    if (plan_.kind == ir::PoolingKind::average) enqueue<ir::PoolingKind::average>(pointers, stream);
-    if (plan_.kind == ir::PoolingKind::l2_norm) enqueue<ir::PoolingKind::l2_norm>(pointers, stream);
+    if (packs_) {
+      enqueue<kElements>(pointers, stream);
+    } else {
+      enqueue<1>(pointers, stream);
+    }
     check_launch("pooling");
   }
 
  private:
-  template <ir::PoolingKind kKind>
+  static constexpr int kElements = Pack<S>::kElements;
+
+  template <int kPack>
   void enqueue(Pointers pointers, cudaStream_t stream) const {
-    const unsigned blocks = blocks_for(plan_.count);
-    if (gradient_) {
-      const Sources<T> from{in<T>(pointers, 0),
-                            inputs_.size() > 1 ? in<std::byte>(pointers, 1) : nullptr,
-                            inputs_.size() > 2 ? in<T>(pointers, 2) : nullptr};
-      pool_gradient<T, kKind><<<blocks, kThreads, 0, stream>>>(plan_, from, out<T>(pointers, 0));
-    } else {
-      auto* const index = outputs_.size() > 1 ? out<std::byte>(pointers, 1) : nullptr;
-      pool_of_size<T, kKind>(plan_)<<<blocks, kThreads, 0, stream>>>(plan_, in<T>(pointers, 0),
-                                                                     out<T>(pointers, 0), index);
+    switch (plan_.kind) {
+      case ir::PoolingKind::max:
+        return enqueue<ir::PoolingKind::max, kPack>(pointers, stream);
+      case ir::PoolingKind::average:
+        return enqueue<ir::PoolingKind::average, kPack>(pointers, stream);
+      case ir::PoolingKind::l2_norm:
+        return enqueue<ir::PoolingKind::l2_norm, kPack>(pointers, stream);
     }
   }
 
-  bool gradient_;
+  template <ir::PoolingKind kKind, int kPack>
+  void enqueue(Pointers pointers, cudaStream_t stream) const {
+    const unsigned blocks = blocks_for(plan_.count);
+    if (gradient_) {
+      const Sources<S> from{in<S>(pointers, 0),
+                            inputs_.size() > 1 ? in<std::byte>(pointers, 1) : nullptr,
+                            inputs_.size() > 2 ? in<S>(pointers, 2) : nullptr};
+      pool_gradient<S, kKind, kPack>
+          <<<blocks, kThreads, 0, stream>>>(plan_, from, out<S>(pointers, 0));
+    } else {
+      auto* const index = outputs_.size() > 1 ? out<std::byte>(pointers, 1) : nullptr;
+      pool_of_size<S, kKind, kPack>(plan_)<<<blocks, kThreads, 0, stream>>>(
+          plan_, in<S>(pointers, 0), out<S>(pointers, 0), index);
+    }
+  }
+
+  bool gradient_, packs_;
   Plan plan_{};
 };
 
@@ -225,14 +298,16 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const Shape& source = graph.type(gradient ? node.outputs[0] : node.inputs[0]).shape;
   const Shape& positions = graph.type(gradient ? node.inputs[0] : node.outputs[0]).shape;
   if (!window_fits(a.window, source, positions)) return Support::no("an extent above 2^29");
-  return supports_floating(graph, node);
+  return supports_floating_or_half(graph, node);
 }
 
 }  // namespace
 
 std::vector<KernelEntry> pooling_entries() {
-  return {{ir::Op::pooling, supports, make_floating<Pooling>, nullptr, nullptr},
-          {ir::Op::pooling_gradient, supports, make_floating<Pooling>, nullptr, nullptr}};
+  return {
+      {ir::Op::pooling, supports, make_floating_or_half<Pooling>, normalization_layouts, nullptr},
+      {ir::Op::pooling_gradient, supports, make_floating_or_half<Pooling>, normalization_layouts,
+       nullptr}};
 }
 
 }  // namespace traingraph::cuda

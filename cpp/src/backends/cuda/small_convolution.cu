@@ -2,6 +2,7 @@
 // worth of sums in registers, so that what it loads serves several of them. Cut by shape and added
 // in a fixed order; exact float32.
 #include "backends/cuda/convolution.h"
+#include "backends/cuda/layouts.h"
 #include "backends/cuda/node_kernel.h"
 #include "backends/cuda/window.h"
 
@@ -241,14 +242,9 @@ Plan plan_of(const ir::Graph& graph, const ir::Node& node) {
   return plan;
 }
 
-double products_of(const ir::Node& node, const ConvolutionShapes& shapes) {
-  const ir::Window& w = std::get<ir::ConvolutionAttributes>(node.attributes).window;
-  return static_cast<double>(element_count(shapes.y)) *
-         static_cast<double>(shapes.weights[1] * w.kernel[0] * w.kernel[1]);
-}
-
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (compute_type(graph, node) != DataType::kFloat32) return Support::no("own loops: float32");
+  if (uses_tensor_cores(graph, node)) return Support::no("own loops: tensor cores are better");
   const auto& a = std::get<ir::ConvolutionAttributes>(node.attributes);
   if (!a.epilogue.empty()) return Support::no("own loops: an epilogue");
   const ir::Window& w = a.window;
@@ -276,13 +272,8 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return {};
 }
 
-// Tensor cores are better at all but the smallest.
 template <class K>
-std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
-  constexpr double kMostBesideTensorCores = 1 << 26;
-  if (context.tf32 && products_of(node, ConvolutionShapes(graph, node)) > kMostBesideTensorCores) {
-    return make_cudnn_convolution(graph, node, context);
-  }
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context&) {
   return std::make_unique<K>(graph, node, plan_of(graph, node));
 }
 

@@ -28,6 +28,12 @@ Support supports_floating(const ir::Graph& graph, const ir::Node& node) {
   return {};
 }
 
+Support supports_floating_or_half(const ir::Graph& graph, const ir::Node& node) {
+  if (!ir::is_half(graph.type(node.inputs[0]).data_type)) return supports_floating(graph, node);
+  if (graph.type(node.inputs[0]).rank() > 8) return Support::no("more than 8 axes");
+  return {};
+}
+
 namespace {
 
 // A reshape is a view: the planner gives it its source's bytes, and this never runs.

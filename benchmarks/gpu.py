@@ -1,0 +1,171 @@
+"""Training steps on a GPU beside PyTorch there, in one process, data resident.
+
+python -m benchmarks.gpu [--workloads mlp_small,resnet50_224] [--precisions tf32,mixed_bfloat16]
+                         [--modes eager,captured,compiled] [--seconds 1] [--json figures.json]
+
+A sample is a run of steps that are submitted one after the other and waited for once at its end,
+divided by their number; all take turns, round by round. *one by one* waits for each step and reads
+its loss. Peak memory is that of the tensors: PyTorch's counter, and the memory plan's total here.
+"""
+
+import argparse
+import importlib.util
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import traingraph as tg
+
+from . import ours
+from . import workloads as w
+from .bound import work
+from .runner import quantiles
+
+ROUNDS = 5
+LEAST = 5e-3  # seconds of a sample
+RESIDENT = tg.MLCExecutionOptions.SKIP_WRITING_INPUT_DATA_TO_DEVICE
+ELEMENT_BYTES = {"float32": 4, "tf32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}
+L2_BYTES = 50e6
+
+
+class Ours:
+    def __init__(self, workload: w.Workload, precision: str) -> None:
+        self.session = ours.Session(workload, tg.get_num_threads(), "cuda", precision)
+        self.losses = [self.session.loss() for _ in range(3)]
+        self.training = self.session.training
+        for _ in range(3):  # the first ones are recorded
+            self.wait()
+        self.last: Any = None
+
+    def step(self) -> None:
+        self.last = self.training.execute(inputs_data={}, options=RESIDENT)
+
+    def finish(self) -> None:
+        self.last.wait()
+
+    def wait(self) -> None:
+        now = RESIDENT | tg.MLCExecutionOptions.SYNCHRONOUS
+        float(self.training.execute(inputs_data={}, options=now).result)
+
+    def peak_mib(self) -> float:
+        return self.training.memory_plan().total_bytes / 2**20
+
+
+def _sample(step: Callable[[], Any], finish: Callable[[], Any], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        step()
+    finish()
+    return (time.perf_counter() - start) / count * 1e3
+
+
+def _samples(session: Any, seconds: float) -> list[float]:
+    _sample(session.step, session.finish, 3)
+    once = _sample(session.step, session.finish, 10) / 1e3
+    count = max(1, round(LEAST / once))
+    found: list[float] = []
+    end = time.perf_counter() + seconds
+    while not found or time.perf_counter() < end:
+        found.append(_sample(session.step, session.finish, count))
+    return found
+
+
+def floor_ms(workload: w.Workload, precision: str, bandwidth: float, rate: float) -> float:
+    """The larger of arithmetic and traffic: parameters, and activations as in bound.traffic."""
+    total = work(workload)
+    adam = workload.optimizer.name == "adam"
+    activations = 9.0 * ELEMENT_BYTES[precision] * total.activations
+    parameters = (7 if adam else 5) * 4.0 * total.parameters
+    moved = parameters + activations if parameters + activations > L2_BYTES else 0.0
+    return max(total.operations / rate, moved / bandwidth) * 1e3
+
+
+def measure(workload: w.Workload, precision: str, modes: list[str], seconds: float) -> list[Any]:
+    sessions: dict[str, Any] = {"traingraph": Ours(workload, precision)}
+    rows = []
+    for mode in modes:
+        from . import gpu_torch
+
+        try:
+            sessions[f"torch {mode}"] = gpu_torch.Session(workload, mode, precision)
+        except Exception as error:
+            rows.append({"peer": f"torch {mode}", "error": f"{type(error).__name__}: {error}"})
+    samples: dict[str, list[float]] = {name: [] for name in sessions}
+    for _ in range(ROUNDS):
+        for name, session in sessions.items():
+            samples[name] += _samples(session, seconds / ROUNDS)
+    one = sessions["traingraph"]
+    alone = [_sample(one.wait, one.finish, 1) for _ in range(50)]
+    for name, session in sessions.items():
+        row = {"peer": name, "ms": quantiles(samples[name]), "peak_mib": session.peak_mib()}
+        row["losses"] = session.losses
+        if name == "traingraph":
+            row["one_by_one_ms"] = quantiles(alone)
+        rows.append(row)
+    return [{"workload": workload.name, "precision": precision, **row} for row in rows]
+
+
+def _print(rows: list[Any], least: float | None) -> None:
+    for row in rows:
+        label = f"{row['workload']:16}{row['precision']:16}{row['peer']:18}"
+        if "error" in row:
+            print(label, row["error"].splitlines()[0][:100])
+            continue
+        ms = row["ms"]
+        text = (
+            f"{ms['median']:9.4f} ({ms['p10']:.4f}, {ms['p90']:.4f}) ms {row['peak_mib']:9.0f} MiB"
+        )
+        if "one_by_one_ms" in row:
+            text += f", one by one {row['one_by_one_ms']['median']:.4f} ms"
+            if least is not None:
+                text += f", floor {least:.4f} ms"
+        print(label + text + "  loss " + " ".join(f"{loss:.4f}" for loss in row["losses"]))
+    known = {row["peer"]: row["ms"]["median"] for row in rows if "ms" in row}
+    peers = [value for name, value in known.items() if name != "traingraph"]
+    if peers:
+        print(f"{'':32}best peer / traingraph {min(peers) / known['traingraph']:.2f}", flush=True)
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    every = "mlp_small,mlp_large,lenet_digits,resnet18_cifar,resnet50_224"
+    parser.add_argument("--workloads", type=_names, default=_names(every))
+    parser.add_argument("--precisions", type=_names, default=["tf32", "mixed_bfloat16"])
+    parser.add_argument("--modes", type=_names, default=["eager", "captured", "compiled"])
+    parser.add_argument("--seconds", type=float, default=1.0, help="per library")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    modes, known = arguments.modes, None
+    if importlib.util.find_spec("torch") is None:
+        print("torch is not installed: no peers, and no ceilings")
+        modes = []
+    else:
+        from . import gpu_torch
+
+        known = gpu_torch.ceilings()
+        rates = ", ".join(f"{name} {rate / 1e12:.0f}" for name, rate in known[1].items())
+        print(f"copies {known[0] / 1e12:.2f} TB/s; products in TFLOP/s: {rates}")
+    rows = []
+    for name in arguments.workloads:
+        workload = w.for_gpu(w.WORKLOADS[name])
+        for precision in arguments.precisions:
+            measured = measure(workload, precision, modes, arguments.seconds)
+            least = None
+            if known is not None:
+                least = floor_ms(workload, precision, known[0], known[1][precision])
+            _print(measured, least)
+            rows += [{**row, "floor_ms": least} for row in measured]
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

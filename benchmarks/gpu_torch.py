@@ -1,0 +1,107 @@
+"""The workloads in PyTorch on a GPU: eager, captured in a CUDA graph by hand, or compiled."""
+
+from collections.abc import Callable
+from typing import Any
+
+from . import workloads as w
+from .peer_torch import functional, module, torch
+
+MODES = ("eager", "captured", "compiled")
+
+
+def _optimizer(o: w.Optimizer, parameters: Any) -> Any:
+    if o.name == "adam":
+        return torch.optim.Adam(parameters, lr=o.rate, fused=True, capturable=True)
+    return torch.optim.SGD(
+        parameters, lr=o.rate, momentum=o.momentum, weight_decay=o.decay, fused=True
+    )
+
+
+class Session:
+    """`step` runs one training step and returns at once; `loss` is that of one more step."""
+
+    def __init__(self, workload: w.Workload, mode: str, precision: str) -> None:
+        torch.manual_seed(0)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        self.before = torch.cuda.memory_allocated()
+        for library in (torch.backends.cuda.matmul, torch.backends.cudnn):
+            library.allow_tf32 = precision != "float32"
+        torch.backends.cudnn.benchmark = True
+        model = module(workload.layers)
+        with torch.no_grad():
+            for parameter, start in zip(model.parameters(), w.parameters(workload), strict=True):
+                parameter.copy_(torch.from_numpy(start))
+        model = model.cuda()
+        x, y = (torch.from_numpy(array).cuda() for array in w.data(workload))
+        if workload.images and precision != "float32":
+            model, x = (z.to(memory_format=torch.channels_last) for z in (model, x))
+        optimizer = _optimizer(workload.optimizer, model.parameters())
+        label = y.long() if workload.classes else y
+        criterion = functional.cross_entropy if workload.classes else functional.mse_loss
+        forward = torch.compile(model, mode="reduce-overhead") if mode == "compiled" else model
+        types = {"mixed_bfloat16": torch.bfloat16, "mixed_float16": torch.float16}
+        mixed = {"dtype": types[precision]} if precision in types else {"enabled": False}
+
+        def step() -> Any:
+            optimizer.zero_grad(set_to_none=mode != "captured")
+            with torch.autocast("cuda", **mixed):
+                loss = criterion(forward(x), label)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        self.step: Callable[[], Any] = step
+        self.losses = [float(step().item()) for _ in range(3)]
+        if mode == "captured":
+            self.step = self._captured(step, optimizer)
+
+    @staticmethod
+    def _captured(step: Callable[[], Any], optimizer: Any) -> Callable[[], Any]:
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(5):
+                step()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            step()
+        return graph.replay  # type: ignore[no-any-return]
+
+    def finish(self) -> None:
+        torch.cuda.synchronize()
+
+    def peak_mib(self) -> float:
+        return float(torch.cuda.max_memory_allocated() - self.before) / 2**20
+
+
+def ceilings() -> tuple[float, dict[str, float]]:
+    """Bytes per second of a large copy, and operations per second of a product by precision."""
+
+    def rate(call: Callable[[], Any], amount: float) -> float:
+        for _ in range(3):
+            call()
+        a, b = torch.cuda.Event(True), torch.cuda.Event(True)
+        a.record()
+        for _ in range(10):
+            call()
+        b.record()
+        torch.cuda.synchronize()
+        return amount * 10 / (a.elapsed_time(b) / 1e3)
+
+    source = torch.randn(2**29, device="cuda")
+    target = torch.empty_like(source)
+    bandwidth = rate(lambda: target.copy_(source), 2.0 * 4 * 2**29)
+    rates = {}
+    for name, tf32, kind in (
+        ("float32", False, torch.float32),
+        ("tf32", True, torch.float32),
+        ("mixed_bfloat16", True, torch.bfloat16),
+        ("mixed_float16", True, torch.float16),
+    ):
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        a = torch.randn(8192, 8192, device="cuda", dtype=kind)
+        rates[name] = rate(lambda a=a: a @ a, 2.0 * 8192**3)
+    return bandwidth, rates
