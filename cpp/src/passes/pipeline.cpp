@@ -69,6 +69,10 @@ void plan_variant(Program& program, ProgramVariant& variant, bool split,
     buffer.bytes = ir::storage_bytes(value.type, value.layout);
     buffer.first = lives[v].first;
     buffer.last = lives[v].last;
+    if (buffer.bytes <= program.executable->apart_bytes()) {
+      buffer.first = 0;
+      buffer.last = schedule.order.size();
+    }
     buffer_of[v] = static_cast<int>(buffers.size());
     buffers.push_back(std::move(buffer));
   }

@@ -17,6 +17,9 @@ class Executable {
   virtual ~Executable() = default;
   // Scratch of each node of the graph, by node number.
   virtual std::size_t workspace_bytes(ir::NodeId node) const = 0;
+  // Results of up to so many bytes stay in places of their own for a whole schedule, so that nodes
+  // which do not need each other may run side by side.
+  virtual std::size_t apart_bytes() const { return 0; }
   // Runs these nodes in this order. `seconds` (may be null) receives each node's time.
   virtual void run(const ir::NodeId* order, std::size_t count, Pointers pointers,
                    double* seconds) = 0;

@@ -3,8 +3,8 @@
 #include "backends/cuda/elementwise.h"
 #include "backends/cuda/tasks.h"
 
-// Any scalar list, interpreted: 32 bytes of elements per thread, so that what it costs to decode an
-// instruction is shared by all of them. For .cu files only.
+// Any scalar list, interpreted: 32 bytes of elements per thread where there are many, so that what
+// it costs to decode an instruction is shared by all of them. For .cu files only.
 namespace traingraph::cuda {
 
 constexpr int kPrevious = -1;  // the register: what the step before computed
@@ -25,65 +25,67 @@ struct Program {
   Step<T> code[kSteps];
 };
 
-// One function over all elements.
-template <class T>
-__device__ void evaluate(const Step<T>& step, const Packs<T>& x, const Packs<T>& y, Packs<T>& r) {
+// One function over a thread's elements.
+template <class T, class Chunk>
+__device__ void evaluate(const Step<T>& step, const Chunk& x, const Chunk& y, Chunk& r) {
   switch (step.function) {
-#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y) \
-  case ir::Scalar::name:                                                         \
-    _Pragma("unroll") for (int k = 0; k < kPacks; ++k) {                         \
-      _Pragma("unroll") for (int v = 0; v < Pack<T>::kElements; ++v) {           \
-        r.at[k].element[v] = ir::scalar::name<DeviceMath>::value(                \
-            x.at[k].element[v], y.at[k].element[v], step.p, step.q);             \
-      }                                                                          \
-    }                                                                            \
+#define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y)       \
+  case ir::Scalar::name:                                                               \
+    _Pragma("unroll") for (int v = 0; v < Chunk::kElements; ++v) {                     \
+      r.at(v) = ir::scalar::name<DeviceMath>::value(x.at(v), y.at(v), step.p, step.q); \
+    }                                                                                  \
     break;
 #include "ir/scalar.def"
 #undef TRAINGRAPH_SCALAR
   }
 }
 
-// Inputs are loaded two at a time, so that their ways through the memory overlap.
-template <class T, template <int> class Operands, int kInputs, int kResults, int kSteps, int kSlots>
+// Chunk is what a thread takes: Packs or Single. Inputs are loaded two at a time, so that their
+// ways through the memory overlap.
+template <class T, template <int> class Operands, class C, int kInputs, int kResults, int kSteps,
+          int kSlots>
 struct AnyListTasks
     : Arguments<T, Program<T, kResults, kSteps>, Operands<kInputs>, kInputs, kResults> {
   using Scratch = NoScratch;
+  using Chunk = C;
   static constexpr int kMostInputs = kInputs, kMostResults = kResults, kMostSteps = kSteps,
                        kMostSlots = kSlots;
 
   __device__ void run(int task, Scratch&) const {
     constexpr int kGroup = 2;
     const auto& list = this->list;
-    Packs<T> slots[kSlots];
+    Chunk slots[kSlots];
+#pragma unroll 1
     for (int i = 0; i < list.inputs; i += kGroup) {
-      Packs<T> loaded[kGroup];
+      Chunk loaded[kGroup];
 #pragma unroll
       for (int k = 0; k < kGroup; ++k) {
         if (i + k >= list.inputs) continue;
-        loaded[k] = load(this->operands, this->inputs[i + k], i + k, this->count, task);
+        loaded[k] = Chunk::load(this->operands, this->inputs[i + k], i + k, this->count, task);
       }
 #pragma unroll
       for (int k = 0; k < kGroup; ++k) {
         if (i + k < list.inputs) slots[i + k] = loaded[k];
       }
     }
-    Packs<T> previous = {};
+    Chunk previous = {};
+#pragma unroll 1
     for (int k = 0; k < list.steps; ++k) {
       const Step<T>& step = list.code[k];
-      const Packs<T> x = step.x == kPrevious ? previous : slots[step.x];
-      const Packs<T> y = step.y == kPrevious ? previous : slots[step.y];
+      const Chunk x = step.x == kPrevious ? previous : slots[step.x];
+      const Chunk y = step.y == kPrevious ? previous : slots[step.y];
       evaluate(step, x, y, previous);
       if (step.to >= 0) slots[step.to] = previous;
     }
+#pragma unroll 1
     for (int r = 0; r < list.results; ++r) {
-      store_all(this->operands, this->outputs[r], r, this->count, slots[list.result_slots[r]],
-                task);
+      slots[list.result_slots[r]].store(this->operands, this->outputs[r], r, this->count, task);
     }
   }
 };
 
-// Short lists whose operands need no strides.
+// Short lists over small tensors whose operands need no strides.
 template <class T>
-using ShortListTasks = AnyListTasks<T, Flat, 8, 4, 16, 16>;
+using ShortListTasks = AnyListTasks<T, Flat, Single<T>, 8, 4, 16, 16>;
 
 }  // namespace traingraph::cuda

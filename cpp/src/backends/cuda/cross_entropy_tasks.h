@@ -49,6 +49,7 @@ struct LossTasks {
     const std::int64_t label = labels.class_of(row.number);
     double total = 0;
     if (label != -1) {
+#pragma unroll(kUnrolled<kLanes>)
       for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
         const std::int64_t at = row.first + k * rows.inner;
         const T share = labels.value<T>(label, k, at);
@@ -77,17 +78,20 @@ struct LossGradientTasks {
     if (!row.there) return;
     const std::int64_t label = labels.class_of(row.number);
     if (label == -1) {
+#pragma unroll(kUnrolled<kLanes>)
       for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
         dx[row.first + k * rows.inner] = T(0);
       }
       return;
     }
     double sum = 0;
+#pragma unroll(kUnrolled<kLanes>)
     for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
       sum += static_cast<double>(labels.value<T>(label, k, row.first + k * rows.inner));
     }
     const T total = static_cast<T>(combine<kLanes>(sum, Sum()));
     const T slope = dloss[row.number], shift = logsumexp[row.number];
+#pragma unroll(kUnrolled<kLanes>)
     for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
       const std::int64_t at = row.first + k * rows.inner;
       const T part = total == T(0) ? T(0) : ::exp(x[at] - shift) * total;

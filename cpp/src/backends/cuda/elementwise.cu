@@ -91,7 +91,8 @@ std::unique_ptr<Kernel> make_with(const ir::Graph& graph, const ir::Node& node,
 }
 
 template <class T, int kSlots>
-using LongListTasks = AnyListTasks<T, Broadcast, kMaxInputs, kMaxResults, kMaxSteps, kSlots>;
+using LongListTasks =
+    AnyListTasks<T, Broadcast, Packs<T>, kMaxInputs, kMaxResults, kMaxSteps, kSlots>;
 
 template <class T>
 std::unique_ptr<Kernel> make_list(const ir::Graph& graph, const ir::Node& node) {
@@ -101,7 +102,8 @@ std::unique_ptr<Kernel> make_list(const ir::Graph& graph, const ir::Node& node) 
   std::iota(input_of.begin(), input_of.end(), 0);
   const auto operands = operands_of<T, kMaxInputs>(graph, node, input_of);
   Flat<Short::kMostInputs> flat{};
-  const bool is_short = input_of.size() <= Short::kMostInputs &&
+  const bool is_short = graph.type(node.outputs[0]).elements() <= kMostSmallElements &&
+                        input_of.size() <= Short::kMostInputs &&
                         program.slots <= Short::kMostSlots &&
                         program.code.size() <= Short::kMostSteps &&
                         program.result_slots.size() <= Short::kMostResults;
@@ -119,7 +121,8 @@ std::unique_ptr<Kernel> make_list(const ir::Graph& graph, const ir::Node& node) 
 
 // float32 lists over elements of 16 bits among others.
 std::unique_ptr<Kernel> make_mixed(const ir::Graph& graph, const ir::Node& node) {
-  using Tasks = AnyListTasks<float, MixedBroadcast, kMaxInputs, kMaxResults, kMaxSteps, 256>;
+  using Tasks =
+      AnyListTasks<float, MixedBroadcast, Packs<float>, kMaxInputs, kMaxResults, kMaxSteps, 256>;
   const Prepared program = prepared(std::get<ir::ElementwiseAttributes>(node.attributes).list);
   std::vector<int> input_of(node.inputs.size());
   std::iota(input_of.begin(), input_of.end(), 0);

@@ -15,6 +15,14 @@ struct Flat {
                                      std::int64_t count) const {
     return one[i] ? all<kElements>(source[0]) : load_dense<kElements>(source, first, count);
   }
+  template <class T>
+  __device__ T element(const T* source, int i, int at) const {
+    return source[one[i] ? 0 : at];
+  }
+  template <class T>
+  __device__ void put(T* target, int, int at, T value) const {
+    target[at] = value;
+  }
   template <class T, int kElements>
   __device__ void store(T* target, int, std::int64_t first, std::int64_t count,
                         const Pack<T, kElements>& pack) const {
@@ -43,48 +51,75 @@ struct Arguments {
   Operands operands;
 };
 
-// A thread's elements: two packs, so that enough bytes are on their way.
-constexpr int kPacks = 2;
-
+// A thread's elements of a large tensor: two packs, so that enough bytes are on their way.
+// Neighbouring threads take neighbouring packs.
 template <class T>
 struct Packs {
-  Pack<T> at[kPacks];
-};
+  static constexpr int kPacks = 2, kElements = kPacks * Pack<T>::kElements;
+  Pack<T> pack[kPacks];
 
-// Where pack k of this thread begins: neighbouring threads take neighbouring packs.
-template <class T>
-__device__ std::int64_t first_of(int task, int k) {
-  const std::int64_t pack = (std::int64_t{task} * kPacks + k) * kThreads + threadIdx.x;
-  return pack * Pack<T>::kElements;
-}
-
-template <class T, class Operands>
-__device__ Packs<T> load(const Operands& operands, const T* source, int i, std::int64_t count,
-                         int task) {
-  Packs<T> packs = {};
+  __device__ T& at(int v) { return pack[v / Pack<T>::kElements].element[v % Pack<T>::kElements]; }
+  __device__ T at(int v) const {
+    return pack[v / Pack<T>::kElements].element[v % Pack<T>::kElements];
+  }
+  __device__ static std::int64_t first(int task, int k) {
+    return ((std::int64_t{task} * kPacks + k) * kThreads + threadIdx.x) * Pack<T>::kElements;
+  }
+  // The part of operand i that belongs to this thread of a task.
+  template <class Operands>
+  __device__ static Packs load(const Operands& operands, const T* source, int i, std::int64_t count,
+                               int task) {
+    Packs packs = {};
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-    const std::int64_t first = first_of<T>(task, k);
-    if (first < count) {
-      packs.at[k] = operands.template load<Pack<T>::kElements>(source, i, first, count);
+    for (int k = 0; k < kPacks; ++k) {
+      const std::int64_t at = first(task, k);
+      if (at < count) {
+        packs.pack[k] = operands.template load<Pack<T>::kElements>(source, i, at, count);
+      }
+    }
+    return packs;
+  }
+  // The same part of result r.
+  template <class Operands>
+  __device__ void store(const Operands& operands, T* target, int r, std::int64_t count,
+                        int task) const {
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      const std::int64_t at = first(task, k);
+      if (at < count) operands.store(target, r, at, count, pack[k]);
     }
   }
-  return packs;
-}
+};
 
-template <class T, class Operands>
-__device__ void store_all(const Operands& operands, T* target, int r, std::int64_t count,
-                          const Packs<T>& packs, int task) {
-#pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-    const std::int64_t first = first_of<T>(task, k);
-    if (first < count) operands.store(target, r, first, count, packs.at[k]);
-  }
-}
-
+// Of a small one: a single element. What takes time there is the code itself, which is read when it
+// first runs, so it is kept short.
 template <class T>
+struct Single {
+  static constexpr int kElements = 1;
+  T value;
+
+  __device__ T& at(int) { return value; }
+  __device__ T at(int) const { return value; }
+  __device__ static int first(int task) { return task * kThreads + static_cast<int>(threadIdx.x); }
+  template <class Operands>
+  __device__ static Single load(const Operands& operands, const T* source, int i,
+                                std::int64_t count, int task) {
+    const int at = first(task);
+    return {at < count ? operands.element(source, i, at) : T(0)};
+  }
+  template <class Operands>
+  __device__ void store(const Operands& operands, T* target, int r, std::int64_t count,
+                        int task) const {
+    const int at = first(task);
+    if (at < count) operands.put(target, r, at, value);
+  }
+};
+
+constexpr std::int64_t kMostSmallElements = std::int64_t{1} << 17;
+
+template <class Chunk>
 unsigned tasks_of(std::int64_t count) {
-  return blocks_for(count, kThreads * kPacks * Pack<T>::kElements);
+  return blocks_for(count, kThreads * Chunk::kElements);
 }
 
 }  // namespace traingraph::cuda

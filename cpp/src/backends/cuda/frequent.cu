@@ -99,14 +99,20 @@ std::unique_ptr<Kernel> make_list(const ir::Graph& graph, const ir::Node& node) 
     MixedFlat<kInputsOf<List>> flat;
     flattened(operands, input_of.size(), flat);
     set_cells(graph, node, input_of, flat);
-    return make_with<ListTasks<float, List, MixedFlat>>(graph, node, input_of, flat);
+    if (graph.type(node.outputs[0]).elements() <= kMostSmallElements) {
+      return make_with<SmallMixedListTasks<List>>(graph, node, input_of, flat);
+    }
+    return make_with<MixedListTasks<List>>(graph, node, input_of, flat);
   }
   Flat<kInputsOf<List>> flat;
   if (flattened(operands, input_of.size(), flat)) {
-    return make_with<ListTasks<float, List, Flat>>(graph, node, input_of, flat);
+    if (graph.type(node.outputs[0]).elements() <= kMostSmallElements) {
+      return make_with<SmallListTasks<List>>(graph, node, input_of, flat);
+    }
+    return make_with<FlatListTasks<List>>(graph, node, input_of, flat);
   }
   if constexpr (!kNeedsFlat<List>) {
-    return make_with<ListTasks<float, List, Broadcast>>(graph, node, input_of, operands);
+    return make_with<StridedListTasks<List>>(graph, node, input_of, operands);
   }
   return nullptr;
 }

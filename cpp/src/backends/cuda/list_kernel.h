@@ -40,13 +40,14 @@ class ListKernel final : public NodeKernel {
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (tasks_.count == 0) return;
-    run_tasks<<<tasks_of<T>(tasks_.count), kThreads, 0, stream>>>(bound(pointers));
+    run_tasks<<<tasks_of<typename Tasks::Chunk>(tasks_.count), kThreads, 0, stream>>>(
+        bound(pointers));
     check_launch("elementwise");
   }
 
   std::optional<SmallWork> small(Pointers pointers) const override {
     if (tasks_.count == 0) return std::nullopt;
-    return small_work(bound(pointers), tasks_of<T>(tasks_.count));
+    return small_work(bound(pointers), tasks_of<typename Tasks::Chunk>(tasks_.count));
   }
 
  private:

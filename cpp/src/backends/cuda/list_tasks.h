@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-#include "backends/cuda/elementwise.h"
+#include "backends/cuda/mixed.h"
 #include "backends/cuda/tasks.h"
 #include "ir/frequent_lists.h"
 
@@ -59,39 +59,37 @@ struct Immediates {
   T p[kSteps], q[kSteps];
 };
 
-template <class T, class L, template <int> class Operands>
+// Chunk is what a thread takes: Packs or Single.
+template <class T, class L, template <int> class Operands, class C>
 struct ListTasks : Arguments<T, Immediates<T, kStepsOf<L>>, Operands<kInputsOf<L>>, kInputsOf<L>,
                              kResultsOf<L>> {
   using Scratch = NoScratch;
+  using Chunk = C;
   static constexpr int kInputs = kInputsOf<L>;
 
   // Computes register kInputs + k.
   template <int k>
-  __device__ void step(Packs<T>* registers) const {
+  __device__ void step(Chunk* registers) const {
     constexpr ir::FrequentStep s = L::steps[k];
     constexpr int x = s.x < 0 ? 0 : s.x, y = s.y < 0 ? 0 : s.y;
 #pragma unroll
-    for (int pack = 0; pack < kPacks; ++pack) {
-#pragma unroll
-      for (int v = 0; v < Pack<T>::kElements; ++v) {
-        registers[kInputs + k].at[pack].element[v] = ir::scalar::evaluate<DeviceMath>(
-            s.function, registers[x].at[pack].element[v], registers[y].at[pack].element[v],
-            this->list.p[k], this->list.q[k]);
-      }
+    for (int v = 0; v < Chunk::kElements; ++v) {
+      registers[kInputs + k].at(v) = ir::scalar::evaluate<DeviceMath>(
+          s.function, registers[x].at(v), registers[y].at(v), this->list.p[k], this->list.q[k]);
     }
   }
 
   template <int r>
-  __device__ void put(const Packs<T>* registers, int task) const {
+  __device__ void put(const Chunk* registers, int task) const {
     constexpr int from = L::results[r];
-    store_all(this->operands, this->outputs[r], r, this->count, registers[from], task);
+    registers[from].store(this->operands, this->outputs[r], r, this->count, task);
   }
 
   __device__ void run(int task, Scratch&) const {
-    Packs<T> registers[kInputs + kStepsOf<L>];
+    Chunk registers[kInputs + kStepsOf<L>];
 #pragma unroll
     for (int i = 0; i < kInputs; ++i) {
-      registers[i] = load(this->operands, this->inputs[i], i, this->count, task);
+      registers[i] = Chunk::load(this->operands, this->inputs[i], i, this->count, task);
     }
     [&]<std::size_t... k>(std::index_sequence<k...>) {
       (step<static_cast<int>(k)>(registers), ...);
@@ -101,5 +99,17 @@ struct ListTasks : Arguments<T, Immediates<T, kStepsOf<L>>, Operands<kInputsOf<L
     }(std::make_index_sequence<kResultsOf<L>>());
   }
 };
+
+// Over small tensors, and over large ones whose operands need no strides or do.
+template <class L>
+using SmallListTasks = ListTasks<float, L, Flat, Single<float>>;
+template <class L>
+using FlatListTasks = ListTasks<float, L, Flat, Packs<float>>;
+template <class L>
+using SmallMixedListTasks = ListTasks<float, L, MixedFlat, Single<float>>;
+template <class L>
+using MixedListTasks = ListTasks<float, L, MixedFlat, Packs<float>>;
+template <class L>
+using StridedListTasks = ListTasks<float, L, Broadcast, Packs<float>>;
 
 }  // namespace traingraph::cuda

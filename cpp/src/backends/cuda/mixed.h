@@ -44,6 +44,28 @@ struct Mixed : Base {
     }
   }
 
+  __device__ float element(const float* source, int i, int at) const {
+    switch (inputs[i]) {
+      case Cell::float16:
+        return widen(Base::element(reinterpret_cast<const __half*>(source), i, at));
+      case Cell::bfloat16:
+        return widen(Base::element(reinterpret_cast<const __nv_bfloat16*>(source), i, at));
+      default:
+        return Base::element(source, i, at);
+    }
+  }
+  __device__ void put(float* target, int r, int at, float value) const {
+    switch (results[r]) {
+      case Cell::float16:
+        return Base::put(reinterpret_cast<__half*>(target), r, at, narrow<__half>(value));
+      case Cell::bfloat16:
+        return Base::put(reinterpret_cast<__nv_bfloat16*>(target), r, at,
+                         narrow<__nv_bfloat16>(value));
+      default:
+        return Base::put(target, r, at, value);
+    }
+  }
+
   template <class S, int kElements>
   __device__ void narrowed(float* target, std::int64_t first, std::int64_t count,
                            const Pack<float, kElements>& pack) const {

@@ -30,27 +30,35 @@ LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
   return {{source.blocks.empty() ? source : ir::Layout()}, {ir::Layout()}};
 }
 
+// What is summed is walked as it lies in memory, results in the order of their axes.
+// `inner_summed`: whether the innermost axis of more than one element is summed.
+SumPlan plan_of(const ir::Graph& graph, const ir::Node& node, bool& inner_summed) {
+  const auto& attributes = std::get<ir::ReduceAttributes>(node.attributes);
+  const Shape& shape = graph.type(node.inputs[0]).shape;
+  SumPlan plan;
+  plan.kind = attributes.kind;
+  inner_summed = true;
+  Shape strides(shape.size(), 0);  // of the axes that are kept
+  for (const ir::PhysicalDimension& d :
+       ir::physical_dimensions(shape, layouts(graph, node).inputs[0])) {
+    const bool summed = std::count(attributes.axes.begin(), attributes.axes.end(), d.axis) > 0;
+    if (summed) plan.summed.add(d.extent, d.stride);
+    if (!summed) strides[static_cast<std::size_t>(d.axis)] = d.stride;
+    (summed ? plan.count : plan.results) *= d.extent;
+    if (d.extent != 1) inner_summed = summed;
+  }
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    if (strides[axis] != 0) plan.kept.add(shape[axis], strides[axis]);
+  }
+  return plan;
+}
+
 template <class S>
 class Reduce final : public NodeKernel {
  public:
-  Reduce(const ir::Graph& graph, const ir::Node& node, const Context&) : NodeKernel(graph, node) {
-    const auto& attributes = std::get<ir::ReduceAttributes>(node.attributes);
-    const Shape& shape = graph.type(node.inputs[0]).shape;
-    sums_.plan.squares = attributes.kind == ir::ReduceKind::sum_of_squares;
-    bool inner_summed = true;  // of the innermost axis of more than one element
-    std::vector<std::int64_t> strides(shape.size());
-    // What is summed is walked as it lies in memory, results in the order of their axes.
-    for (const ir::PhysicalDimension& d :
-         ir::physical_dimensions(shape, layouts(graph, node).inputs[0])) {
-      const bool summed = std::count(attributes.axes.begin(), attributes.axes.end(), d.axis) > 0;
-      if (summed) sums_.plan.summed.add(d.extent, d.stride);
-      if (d.extent != 1) inner_summed = summed;
-      (summed ? sums_.plan.count : sums_.plan.results) *= d.extent;
-      strides[static_cast<std::size_t>(d.axis)] = summed ? 0 : d.stride;
-    }
-    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-      if (strides[axis] != 0) sums_.plan.kept.add(shape[axis], strides[axis]);
-    }
+  Reduce(const ir::Graph& graph, const ir::Node& node, const SumPlan& plan, bool inner_summed)
+      : NodeKernel(graph, node) {
+    sums_.plan = plan;
     choose(inner_summed);
   }
 
@@ -71,18 +79,6 @@ class Reduce final : public NodeKernel {
     add_parts<Compute<S>><<<blocks_for(sums_.plan.results * 32), kThreads, 0, stream>>>(
         sums_.plan.results, sums_.plan.parts, sums.partial, sums.y);
     check_launch("reduce, second stage");
-  }
-
-  std::optional<SmallWork> small(Pointers pointers) const override {
-    std::optional<SmallWork> work;
-    if constexpr (std::is_same_v<S, float>) {
-      if (sums_.plan.results == 0 || sums_.plan.parts > 1) return work;
-      with_kind([&](auto tasks) {
-        static_cast<Sums<S>&>(tasks) = bound(pointers);
-        work = small_work(tasks, tasks_);
-      });
-    }
-    return work;
   }
 
  private:
@@ -150,11 +146,71 @@ class Reduce final : public NodeKernel {
   unsigned tasks_ = 1;
 };
 
+// Over the elements of one axis, of few results.
+template <class S>
+class SmallReduce final : public NodeKernel {
+ public:
+  SmallReduce(const ir::Graph& graph, const ir::Node& node, const SumPlan& plan)
+      : NodeKernel(graph, node) {
+    tasks_.results = static_cast<int>(plan.results);
+    tasks_.count = static_cast<int>(plan.count);
+    if (plan.kept.rank > 0) tasks_.result_step = static_cast<int>(plan.kept.strides[0]);
+    if (plan.summed.rank > 0) tasks_.step = static_cast<int>(plan.summed.strides[0]);
+    tasks_.kind = plan.kind;
+  }
+
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    run_tasks<<<blocks(), kThreads, 0, stream>>>(bound(pointers));
+    check_launch("reduce, small");
+  }
+
+  std::optional<SmallWork> small(Pointers pointers) const override {
+    return small_work(bound(pointers), blocks());
+  }
+
+ private:
+  unsigned blocks() const { return blocks_for(tasks_.results, kThreads / 32); }
+
+  SmallSumTasks<S> bound(Pointers pointers) const {
+    SmallSumTasks<S> tasks = tasks_;
+    tasks.x = in<S>(pointers, 0);
+    tasks.y = out<Compute<S>>(pointers, 0);
+    return tasks;
+  }
+
+  SmallSumTasks<S> tasks_{};
+};
+
+bool is_small(const SumPlan& plan) {
+  return plan.kept.rank <= 1 && plan.summed.rank <= 1 && plan.results > 0 &&
+         plan.results <= kMostSmallResults && plan.count <= kMostSmallCount;
+}
+
+template <class S>
+std::unique_ptr<Kernel> make_reduce(const ir::Graph& graph, const ir::Node& node) {
+  bool inner_summed = true;
+  const SumPlan plan = plan_of(graph, node, inner_summed);
+  if (is_small(plan)) return std::make_unique<SmallReduce<S>>(graph, node, plan);
+  return std::make_unique<Reduce<S>>(graph, node, plan, inner_summed);
+}
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context&) {
+  switch (graph.type(node.inputs[0]).data_type) {
+    case DataType::kFloat64:
+      return make_reduce<double>(graph, node);
+    case DataType::kFloat16:
+      return make_reduce<__half>(graph, node);
+    case DataType::kBFloat16:
+      return make_reduce<__nv_bfloat16>(graph, node);
+    default:
+      return make_reduce<float>(graph, node);
+  }
+}
+
 }  // namespace
 
 std::vector<KernelEntry> reduce_entries() {
-  return {
-      {ir::Op::reduce, supports_floating_or_half, make_floating_or_half<Reduce>, layouts, nullptr}};
+  return {{ir::Op::reduce, supports_floating_or_half, make, layouts, nullptr}};
 }
 
 }  // namespace traingraph::cuda

@@ -44,6 +44,10 @@ struct Rows {
   }
 };
 
+// Rows for warps are short, and little code is read sooner.
+template <int kLanes>
+constexpr int kUnrolled = kLanes == 32 ? 1 : 4;
+
 // A row's largest element, and the sum of e^(x - largest).
 template <class T>
 struct Exponentials {
@@ -54,11 +58,13 @@ struct Exponentials {
 template <int kLanes, class T>
 __device__ Exponentials<T> exponentials(const Rows& rows, const Row& row, const T* x) {
   T largest = -infinity<T>();
+#pragma unroll(kUnrolled<kLanes>)
   for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
     largest = Largest()(largest, x[row.first + k * rows.inner]);
   }
   largest = combine<kLanes>(largest, Largest());
   double sum = 0;
+#pragma unroll(kUnrolled<kLanes>)
   for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
     sum += static_cast<double>(::exp(x[row.first + k * rows.inner] - largest));
   }

@@ -39,21 +39,21 @@ struct KindList {
   }
 };
 
-template <class L>
-using FlatListTasks = ListTasks<float, L, Flat>;
-
-using SmallKinds = KindList<
-    TileTasks, ShortListTasks<float>, LossTasks<float, 1>, LossTasks<float, 32>,
-    LossGradientTasks<float, 1>, LossGradientTasks<float, 32>, SoftmaxTasks<float, 1>,
-    SoftmaxTasks<float, 32>, SoftmaxGradientTasks<float, 1>, SoftmaxGradientTasks<float, 32>,
-    SumColumnTasks<float>, SumRowTasks<float, 1, 1>, SumRowTasks<float, 32, 1>,
-    SumRowTasks<float, 32, 4>, SumRowTasks<float, kThreads, 1>, SumRowTasks<float, kThreads, 4>,
-    DropoutTasks<float>, FlatListTasks<lists::Relu>, FlatListTasks<lists::ReluGradient>,
-    FlatListTasks<lists::Add>, FlatListTasks<lists::sgd>, FlatListTasks<lists::sgd_decay>,
-    FlatListTasks<lists::momentum>, FlatListTasks<lists::momentum_decay>,
-    FlatListTasks<lists::nesterov>, FlatListTasks<lists::nesterov_decay>,
-    FlatListTasks<lists::adam>, FlatListTasks<lists::adam_decay>, FlatListTasks<lists::adam_w>,
-    FlatListTasks<lists::rmsprop>, FlatListTasks<lists::rmsprop_momentum>>;
+using SmallKinds =
+    KindList<TileTasks, ShortListTasks<float>, LossTasks<float, 1>, LossTasks<float, 32>,
+             LossGradientTasks<float, 1>, LossGradientTasks<float, 32>, SoftmaxTasks<float, 1>,
+             SoftmaxTasks<float, 32>, SoftmaxGradientTasks<float, 1>,
+             SoftmaxGradientTasks<float, 32>, SmallSumTasks<float>, DropoutTasks<float>,
+             SmallListTasks<lists::Relu>, SmallListTasks<lists::ReluGradient>,
+             SmallListTasks<lists::Add>, SmallListTasks<lists::sgd>,
+             SmallListTasks<lists::sgd_decay>, SmallListTasks<lists::momentum>,
+             SmallListTasks<lists::momentum_decay>, SmallListTasks<lists::nesterov>,
+             SmallListTasks<lists::nesterov_decay>, SmallListTasks<lists::adam>,
+             SmallListTasks<lists::adam_decay>, SmallListTasks<lists::adam_w>,
+             SmallListTasks<lists::rmsprop>, SmallListTasks<lists::rmsprop_momentum>,
+             SmallMixedListTasks<lists::stretch>, SmallMixedListTasks<lists::momentum>,
+             SmallMixedListTasks<lists::momentum_decay>, SmallMixedListTasks<lists::adam>,
+             SmallMixedListTasks<lists::adam_decay>>;  // stretch: a cast
 
 // Tasks as a part of a small program; nothing where it does not know their kind.
 template <class Tasks>

@@ -21,6 +21,7 @@ struct SoftmaxTasks {
     if (!row.there) return;
     const Exponentials<T> e = exponentials<kLanes>(rows, row, x);
     const T log_total = ::log(e.sum);
+#pragma unroll(kUnrolled<kLanes>)
     for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
       const std::int64_t at = row.first + k * rows.inner;
       const T shifted = x[at] - e.largest;
@@ -42,12 +43,14 @@ struct SoftmaxGradientTasks {
     const Row row = rows.mine<kLanes>(task);
     if (!row.there) return;
     double sum = 0;
+#pragma unroll(kUnrolled<kLanes>)
     for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
       const std::int64_t at = row.first + k * rows.inner;
       const double gradient = static_cast<double>(dy[at]);
       sum += logarithm ? gradient : gradient * static_cast<double>(y[at]);
     }
     const T total = static_cast<T>(combine<kLanes>(sum, Sum()));
+#pragma unroll(kUnrolled<kLanes>)
     for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
       const std::int64_t at = row.first + k * rows.inner;
       dx[at] = logarithm ? dy[at] - ::exp(y[at]) * total : y[at] * (dy[at] - total);

@@ -2,6 +2,7 @@
 
 #include "backends/cuda/storage.h"
 #include "backends/cuda/tasks.h"
+#include "ir/attributes.h"
 
 // Sums over axes. They are cut by shape alone and added in a fixed order, in float64 (cheap beside
 // the memory traffic), so that every run and every device of a kind gives the same bits. For .cu
@@ -15,8 +16,16 @@ constexpr int kSumColumns = 32, kSumRows = 8;  // of a block that sums down colu
 struct SumPlan {
   Walk kept, summed;
   std::int64_t results = 1, count = 1, parts = 1, length = 1;
-  bool squares = false;
+  ir::ReduceKind kind = ir::ReduceKind::sum;
 };
+
+// What is added for an element.
+template <class T>
+__device__ T term_of(ir::ReduceKind kind, T value) {
+  if (kind == ir::ReduceKind::sum) return value;
+  if (kind == ir::ReduceKind::sum_of_squares) return value * value;
+  return value - value == T(0) ? T(0) : T(1);  // NaN and infinity are not finite
+}
 
 template <class S>
 struct Sums {
@@ -26,8 +35,7 @@ struct Sums {
   double* partial;  // (parts, results) where there is more than one part
 
   __device__ double term(S value) const {
-    const double wide = static_cast<double>(widen(value));
-    return plan.squares ? wide * wide : wide;
+    return term_of(plan.kind, static_cast<double>(widen(value)));
   }
   // Writes a sum, or one part of it.
   __device__ void put(std::int64_t result, std::int64_t part, double sum) const {
@@ -64,8 +72,7 @@ struct SumRowTasks : Sums<S> {
         Compute<S> part_sum = 0;
 #pragma unroll
         for (int v = 0; v < kPack; ++v) {
-          const Compute<S> value = widen(pack.element[v]);
-          part_sum += plan.squares ? value * value : value;
+          part_sum += term_of(plan.kind, widen(pack.element[v]));
         }
         sum += static_cast<double>(part_sum);
       }
@@ -74,6 +81,32 @@ struct SumRowTasks : Sums<S> {
     if (lane == 0) this->put(result, part, sum);
   }
 };
+
+// A few short sums, each a warp's: element k of sum o lies at o * result_step + k * step.
+template <class S>
+struct SmallSumTasks {
+  using Scratch = NoScratch;
+  int results, count, result_step, step;
+  ir::ReduceKind kind;
+  const S* x;
+  Compute<S>* y;
+
+  __device__ void run(int task, Scratch&) const {
+    const int result = (task * kThreads + static_cast<int>(threadIdx.x)) / 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (result >= results) return;
+    const S* const start = x + result * result_step;
+    double sum = 0;
+#pragma unroll 4
+    for (int k = lane; k < count; k += 32) {
+      sum += term_of(kind, static_cast<double>(widen(start[k * step])));
+    }
+    sum = combine<32>(sum, Sum());
+    if (lane == 0) y[result] = static_cast<Compute<S>>(sum);
+  }
+};
+
+constexpr std::int64_t kMostSmallResults = 512, kMostSmallCount = 512;
 
 // Neighbouring threads take neighbouring results.
 template <class S>

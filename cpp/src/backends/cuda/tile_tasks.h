@@ -109,7 +109,7 @@ __device__ void multiply_tile(const TilePlan& plan, const float* a, const float*
         stage.right[right.depth(k)][right.line(k)] = from_right[s][k];
       }
       __syncwarp();
-#pragma unroll
+#pragma unroll(kAhead == 1 ? 4 : kDepth)
       for (int d = 0; d < kDepth; ++d) {
         const float2 x = *reinterpret_cast<const float2*>(&stage.left[d][r]);
         const float4 w = *reinterpret_cast<const float4*>(&stage.right[d][c]);
@@ -176,7 +176,7 @@ struct TileTasks {
     const int tiles = plan.tiles_across * plan.tiles_down;
     const Tile tile{task % tiles % plan.tiles_across, task % tiles / plan.tiles_across,
                     task / tiles};
-    multiply_tile<kThreads / 32, 2, 1>(plan, a, b, bias, y, tile, 0, scratch);
+    multiply_tile<kThreads / 32, 1, 1>(plan, a, b, bias, y, tile, 0, scratch);
   }
 };
 

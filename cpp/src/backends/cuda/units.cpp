@@ -7,7 +7,7 @@ namespace traingraph::cuda {
 namespace {
 
 // Of one node: in a program of one level, and in one of several.
-constexpr int kMostTasks = 256, kMostChainedTasks = 64;
+constexpr int kMostTasks = 512, kMostChainedTasks = 64;
 constexpr std::size_t kMostNodes = 96;  // of one program
 
 class Grouping {
