@@ -118,11 +118,10 @@ std::optional<TensorData> through_dlpack(py::handle value, DataType type, const 
   if (!py::hasattr(value, "__dlpack__") || !py::hasattr(value, "__dlpack_device__")) {
     return std::nullopt;
   }
-  const bool on_gpu = is_on_gpu(value);
   ForeignArray array = foreign_array(value, subject(target));
   const bool fits = array.data.data_type == type ||
                     (type == DataType::kInvalid && array.data.data_type != DataType::kInvalid);
-  if (!on_gpu) {
+  if (array.data.gpu < 0) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(array.data.bytes) % 8 == 0;
     if (fits && array.dense && aligned) return std::move(array.data);
     return std::nullopt;

@@ -84,8 +84,8 @@ class Gpu {
     cudaEvent_t copied = nullptr;
   };
   // Small, so that a large array's piece is filled while the one before is on its way.
-  static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
-  static constexpr int kPieces = 64;
+  static constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
+  static constexpr int kPieces = 32;
   static constexpr std::size_t kOutBytes = std::size_t{2} << 20;
 
   // Makes what costs device memory, at the first call.
