@@ -59,10 +59,12 @@ def profile(session: ours.Session) -> str:
     return "\n".join(lines)
 
 
-def report(workload: w.Workload, profiled: bool) -> str:
+def report(workload: w.Workload, precision: str, profiled: bool) -> str:
     """One line of the table."""
     before = _testing.device_counters("cuda")["captured"] if _testing else 0
-    sessions = [ours.Session(workload, tg.get_num_threads(), device) for device in ("cuda", "cpu")]
+    threads = tg.get_num_threads()
+    devices = ("cuda", precision), ("cpu", "float32")
+    sessions = [ours.Session(workload, threads, *device) for device in devices]
     losses = [[float(s.step().result) for _ in range(COMPARED)] for s in sessions]
     apart = max(abs(a - b) / max(abs(b), 1e-9) for a, b in zip(*losses, strict=True))
     gpu = sessions[0]
@@ -86,9 +88,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workloads", nargs="*", choices=[[], *w.WORKLOADS])
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--precision", default="float32")
     arguments = parser.parse_args()
     names = arguments.workloads or list(w.WORKLOADS)
-    lines = [report(w.WORKLOADS[name], arguments.profile) for name in names]
+    lines = [report(w.WORKLOADS[name], arguments.precision, arguments.profile) for name in names]
     print(f"{'workload':16}" + "".join(f"{name:>{width}}" for name, width in COLUMNS))
     print("\n".join(lines))
 

@@ -68,12 +68,28 @@ class Recording {
   bool recording_ = false;
 };
 
-constexpr std::size_t kLargeBytes = std::size_t{4} << 20;
+constexpr std::size_t kLargeBytes = std::size_t{16} << 20;
 
-bool is_large(const std::vector<Access>& accesses) {
+// Whether the memory is busy with this node alone; with a matrix product it is not.
+bool fills_memory(const ir::Node& node, const std::vector<Access>& accesses) {
   std::size_t bytes = 0;
   for (const Access& access : accesses) bytes += access.bytes;
-  return bytes >= kLargeBytes;
+  return node.op != ir::Op::matmul && bytes >= kLargeBytes;
+}
+
+// Kernels that others wait for go first where there is not room for all.
+void prefer(const std::vector<cudaGraphNode_t>& nodes) {
+  int least = 0;
+  cudaLaunchAttributeValue value{};
+  check(cudaDeviceGetStreamPriorityRange(&least, &value.priority),
+        "cudaDeviceGetStreamPriorityRange");
+  for (cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type{};
+    check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+    if (type != cudaGraphNodeTypeKernel) continue;
+    check(cudaGraphKernelNodeSetAttribute(node, cudaLaunchAttributePriority, &value),
+          "cudaGraphKernelNodeSetAttribute");
+  }
 }
 
 bool conflict(const std::vector<Access>& a, const std::vector<Access>& b, Pointers pointers) {
@@ -91,18 +107,21 @@ bool conflict(const std::vector<Access>& a, const std::vector<Access>& b, Pointe
 }  // namespace
 
 Accesses accesses_of(const ir::Graph& graph, const std::vector<std::size_t>& workspace_bytes) {
-  Accesses result(graph.nodes.size());
+  Accesses result;
+  result.of.resize(graph.nodes.size());
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
     auto add = [&](ir::ValueId id, bool writes) {
       const ir::Value& value = graph.value(id);
       const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
-      result[n].push_back({static_cast<std::size_t>(id), bytes, writes});
+      result.of[n].push_back({static_cast<std::size_t>(id), bytes, writes});
     };
     for (ir::ValueId input : node.inputs) add(input, false);
     for (ir::ValueId output : node.outputs) add(output, true);
-    if (workspace_bytes[n] == 0) continue;
-    result[n].push_back({graph.values.size() + n, workspace_bytes[n], true});
+    if (workspace_bytes[n] > 0) {
+      result.of[n].push_back({graph.values.size() + n, workspace_bytes[n], true});
+    }
+    result.fills_memory.push_back(fills_memory(node, result.of[n]));
   }
   return result;
 }
@@ -111,14 +130,14 @@ std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
                                                    const ir::NodeId* order, std::size_t count,
                                                    Pointers pointers) {
   auto of = [&](std::size_t position) -> const std::vector<Access>& {
-    return accesses[static_cast<std::size_t>(order[position])];
+    return accesses.of[static_cast<std::size_t>(order[position])];
   };
   std::vector<std::vector<std::size_t>> direct(count);
   std::vector<std::vector<bool>> waits(count);  // directly or through others
   std::vector<bool> large(count);
   for (std::size_t k = 0; k < count; ++k) {
     waits[k].resize(k);
-    large[k] = is_large(of(k));
+    large[k] = accesses.fills_memory[static_cast<std::size_t>(order[k])];
     for (std::size_t j = k; j-- > 0;) {
       const bool ordered = (large[k] && large[j]) || conflict(of(k), of(j), pointers);
       if (waits[k][j] || !ordered) continue;
@@ -134,6 +153,10 @@ Captured capture(const std::vector<Unit>& units,
                  const std::function<void(std::size_t, cudaStream_t)>& launch) {
   Recording recording;
   recording.begin();
+  std::vector<bool> is_last(units.size(), true);
+  for (const Unit& unit : units) {
+    for (std::size_t need : unit.needs) is_last[need] = false;
+  }
   std::vector<Recording::Ends> ends;
   for (std::size_t k = 0; k < units.size(); ++k) {
     Recording::Ends before;
@@ -145,6 +168,7 @@ Captured capture(const std::vector<Unit>& units,
     recording.wait_for(std::move(before));
     launch(k, recording.stream());
     ends.push_back(recording.ends());
+    if (!is_last[k]) prefer(ends[k].nodes);
   }
   cudaGraphExec_t captured = nullptr;
   cudaGraph_t graph = recording.end();

@@ -21,15 +21,17 @@ struct Access {
   bool writes;
 };
 
-// By node number: its operands and its workspace.
-using Accesses = std::vector<std::vector<Access>>;
+// By node number.
+struct Accesses {
+  std::vector<std::vector<Access>> of;  // operands and workspace
+  std::vector<bool> fills_memory;
+};
 
 Accesses accesses_of(const ir::Graph& graph, const std::vector<std::size_t>& workspace_bytes);
 
 // By position in the order: the positions before it that must be done, without those that others of
 // them wait for. Two nodes keep their order where one writes what the other one touches, and where
-// both move so much that each fills the device: side by side they only take its caches from each
-// other.
+// both fill the memory's time: side by side they only take the caches from each other.
 std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
                                                    const ir::NodeId* order, std::size_t count,
                                                    Pointers pointers);
@@ -40,7 +42,7 @@ struct Captured {
   std::int64_t nodes;
 };
 
-// Records launch(number, stream) for each unit.
+// Records launch(number, stream) for each unit; those that others wait for have priority.
 Captured capture(const std::vector<Unit>& units,
                  const std::function<void(std::size_t, cudaStream_t)>& launch);
 

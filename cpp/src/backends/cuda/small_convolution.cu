@@ -134,7 +134,7 @@ class SmallGradientWeights final : public NodeKernel {
 
  private:
   // Results per thread for kernels of 1, 3 and 5.
-  static constexpr int kWide = 16, kMiddle = 4, kNarrow = 2;
+  static constexpr int kWide = 16, kMiddle = 8, kNarrow = 2;
   Plan plan_;
   std::int64_t count_;
   dim3 blocks_;
@@ -144,18 +144,23 @@ class SmallGradientWeights final : public NodeKernel {
 // --- gradient_data, stride 1 ---------------------------------------------------------------------
 
 // dy, weights → dx, overwritten. Grid: (positions of x, tile of channels). The weights of a tile
-// and of kStage results at a time lie in shared memory.
+// and of kStage results at a time lie in shared memory; kParts threads share a position, and their
+// sums are added in order.
+constexpr int kParts = 4;
+
 template <int kSize, int kChannels>
 __global__ void __launch_bounds__(kThreads)
     gather_data(const __grid_constant__ Plan plan, const float* dy, const float* weights,
                 float* dx) {
-  constexpr int kStage = 16, kTaps = kSize * kSize;
+  constexpr int kStage = 16, kTaps = kSize * kSize, kPositions = kThreads / kParts;
   __shared__ float staged[kStage][kTaps][kChannels];
+  const int part = static_cast<int>(threadIdx.x) / kPositions;
+  const int place = static_cast<int>(threadIdx.x) % kPositions;
   const int group = static_cast<int>(blockIdx.y) / plan.tiles;
   const int first = static_cast<int>(blockIdx.y) % plan.tiles * kChannels;  // within the group
   const int there = min(kChannels, plan.channels - first);
   const int result_plane = plan.rows.positions * plan.columns.positions;
-  std::int64_t n = thread_number();
+  std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kPositions + place;
   const bool inside = n < plan.positions;
   const int w = static_cast<int>(plan.by_columns.split(n));
   const int h = static_cast<int>(plan.by_rows.split(n));
@@ -172,8 +177,8 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     if (!inside) continue;
     const int end = min(kStage, plan.results - start);
-    const float* from = dy + (n * plan.o + group * plan.results + start) * result_plane;
-    for (int r = 0; r < end; ++r, from += result_plane) {
+    const float* from = dy + (n * plan.o + group * plan.results + start + part) * result_plane;
+    for (int r = part; r < end; r += kParts, from += kParts * result_plane) {
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
         const int p = h + plan.rows.padding - i;
@@ -189,13 +194,20 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  if (!inside) return;
+  __shared__ float sums[kParts][kChannels][kPositions];
+#pragma unroll
+  for (int c = 0; c < kChannels; ++c) sums[part][c][place] = sum[c];
+  __syncthreads();
+  if (!inside || part > 0) return;
   const int plane = plan.rows.source * plan.columns.source;
   float* const to =
       dx + (n * plan.c + group * plan.channels + first) * plane + h * plan.columns.source + w;
 #pragma unroll
   for (int c = 0; c < kChannels; ++c) {
-    if (c < there) to[static_cast<std::int64_t>(c) * plane] = sum[c];
+    if (c >= there) break;
+#pragma unroll
+    for (int other = 1; other < kParts; ++other) sum[c] += sums[other][c][place];
+    to[static_cast<std::int64_t>(c) * plane] = sum[c];
   }
 }
 
@@ -208,7 +220,7 @@ class SmallGradientData final : public NodeKernel {
     kernel_ = size == 1 ? gather_data<1, kChannels>
                         : (size == 3 ? gather_data<3, kChannels> : gather_data<5, kChannels>);
     plan_.tiles = (plan_.channels + kChannels - 1) / kChannels;
-    blocks_ = dim3(blocks_for(plan_.positions),
+    blocks_ = dim3(blocks_for(plan_.positions, kThreads / kParts),
                    static_cast<unsigned>(plan_.tiles * (plan_.c / plan_.channels)));
   }
 

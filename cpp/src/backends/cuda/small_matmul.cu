@@ -15,20 +15,20 @@ constexpr int kSplitWarps = 8, kSplit = 4, kFewTiles = 32;
 
 __global__ void __cluster_dims__(1, 1, kSplit) __launch_bounds__(kSplitWarps * 32)
     multiply_split(const __grid_constant__ TilePlan plan, const float* a, const float* b,
-                   const float* bias, float* y) {
+                   const float* added, float* y) {
   __shared__ TileScratch<kSplitWarps> scratch;
   const auto z = static_cast<int>(blockIdx.z);
   const Tile tile{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), z / kSplit};
-  multiply_tile<kSplitWarps, 2, kSplit>(plan, a, b, bias, y, tile, z % kSplit, scratch);
+  multiply_tile<kSplitWarps, 2, kSplit>(plan, a, b, added, y, tile, z % kSplit, scratch);
 }
 
 template <int kWarps, int kAhead>
 __global__ void __launch_bounds__(kWarps * 32)
     multiply(const __grid_constant__ TilePlan plan, const float* a, const float* b,
-             const float* bias, float* y) {
+             const float* added, float* y) {
   __shared__ TileScratch<kWarps> scratch;
   const Tile tile{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), blockIdx.z};
-  multiply_tile<kWarps, kAhead, 1>(plan, a, b, bias, y, tile, 0, scratch);
+  multiply_tile<kWarps, kAhead, 1>(plan, a, b, added, y, tile, 0, scratch);
 }
 
 class SmallMatmul final : public NodeKernel {
@@ -47,7 +47,8 @@ class SmallMatmul final : public NodeKernel {
     plan_.b_matrix = p.batch.b * p.inner * p.columns;
     plan_.y_matrix = p.rows * p.columns;
     plan_.alpha = static_cast<float>(attributes.alpha);
-    plan_.relu = ir::ending_of(attributes.epilogue)->relu;
+    plan_.masked = ir::is_relu_gradient(attributes.epilogue);
+    plan_.relu = !plan_.masked && ir::ending_of(attributes.epilogue)->relu;
     plan_.tiles_across = static_cast<int>(blocks_for(p.columns, kTile));
     plan_.tiles_down = static_cast<int>(blocks_for(p.rows, kTile));
     const std::int64_t products = p.rows * p.columns * p.inner * p.batch.extent;
@@ -57,30 +58,30 @@ class SmallMatmul final : public NodeKernel {
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
-    const float* const bias = inputs_.size() > 2 ? in<float>(pointers, 2) : nullptr;
+    const float* const added = inputs_.size() > 2 ? in<float>(pointers, 2) : nullptr;
     const float* const a = in<float>(pointers, 0);
     const float* const b = in<float>(pointers, 1);
     float* const y = out<float>(pointers, 0);
     // As many warps as there are stages, so that small blocks share a multiprocessor.
     if (tiny_) {
-      run_tasks<<<tiles(), kThreads, 0, stream>>>(TileTasks{plan_, a, b, bias, y});
+      run_tasks<<<tiles(), kThreads, 0, stream>>>(TileTasks{plan_, a, b, added, y});
     } else if (plan_.inner <= 4 * kDepth) {
-      multiply<4, 1><<<blocks_, 4 * 32, 0, stream>>>(plan_, a, b, bias, y);
+      multiply<4, 1><<<blocks_, 4 * 32, 0, stream>>>(plan_, a, b, added, y);
     } else if (plan_.inner <= 8 * kDepth) {
-      multiply<8, 1><<<blocks_, 8 * 32, 0, stream>>>(plan_, a, b, bias, y);
+      multiply<8, 1><<<blocks_, 8 * 32, 0, stream>>>(plan_, a, b, added, y);
     } else if (static_cast<std::int64_t>(blocks_.x) * blocks_.y * blocks_.z <= kFewTiles) {
       const dim3 blocks(blocks_.x, blocks_.y, blocks_.z * kSplit);
-      multiply_split<<<blocks, kSplitWarps * 32, 0, stream>>>(plan_, a, b, bias, y);
+      multiply_split<<<blocks, kSplitWarps * 32, 0, stream>>>(plan_, a, b, added, y);
     } else {
-      multiply<16, 4><<<blocks_, 16 * 32, 0, stream>>>(plan_, a, b, bias, y);
+      multiply<16, 4><<<blocks_, 16 * 32, 0, stream>>>(plan_, a, b, added, y);
     }
     check_launch("matmul, own loops");
   }
 
   std::optional<SmallWork> small(Pointers pointers) const override {
     if (!tiny_) return std::nullopt;
-    const float* const bias = inputs_.size() > 2 ? in<float>(pointers, 2) : nullptr;
-    return small_work(TileTasks{plan_, in<float>(pointers, 0), in<float>(pointers, 1), bias,
+    const float* const added = inputs_.size() > 2 ? in<float>(pointers, 2) : nullptr;
+    return small_work(TileTasks{plan_, in<float>(pointers, 0), in<float>(pointers, 1), added,
                                 out<float>(pointers, 0)},
                       tiles());
   }
@@ -93,10 +94,23 @@ class SmallMatmul final : public NodeKernel {
   dim3 blocks_;
 };
 
+// Beside the common endings: relu_gradient(result, another value of its shape).
+bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
+           const std::vector<ir::ValueId>& extra) {
+  if (matmul_fuses(graph, node, list, extra)) return true;
+  return ir::is_relu_gradient(list) && list.code[0].x == 0 && extra.size() == 1 &&
+         graph.type(extra[0]).shape == graph.type(node.outputs[0]).shape &&
+         graph.type(extra[0]).data_type == DataType::kFloat32;
+}
+
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (Support s = supports_floating(graph, node); !s.yes) return s;
   if (compute_type(graph, node) != DataType::kFloat32) return Support::no("own loops: float32");
-  if (Support s = supports_matmul_ending(graph, node); !s.yes) return s;
+  const ir::ScalarList& list = std::get<ir::MatmulAttributes>(node.attributes).epilogue;
+  const std::vector<ir::ValueId> extra(node.inputs.begin() + 2, node.inputs.end());
+  if (!list.empty() && !fuses(graph, node, list, extra)) {
+    return Support::no("own loops: a list that they do not end in");
+  }
   const MatrixProblem p = matrix_problem(graph, node);
   if (!p.outer.empty()) return Support::no("own loops: matrices at equal distances");
   if (graph.type(node.outputs[0]).elements() == 0) return Support::no("own loops: no results");
@@ -116,7 +130,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const
 }  // namespace
 
 std::vector<KernelEntry> small_matmul_entries() {
-  return {{ir::Op::matmul, supports, make, nullptr, matmul_fuses}};
+  return {{ir::Op::matmul, supports, make, nullptr, fuses}};
 }
 
 }  // namespace traingraph::cuda

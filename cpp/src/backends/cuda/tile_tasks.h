@@ -10,14 +10,15 @@ namespace traingraph::cuda {
 constexpr int kTile = 16, kDepth = 16;
 constexpr int kLeftStep = kTile + 2, kRightStep = kTile + 4;  // padded, and aligned for vectors
 
-// y (batch, M, N) = alpha op(a) op(b) [+ bias (N)] [, relu]
+// y (batch, M, N) = alpha op(a) op(b) [+ added (N)] [, relu], or, masked, 0 where added (M, N) is
+// not above 0
 struct TilePlan {
   int rows, columns, inner;
   int a_row, a_inner, b_inner, b_column;  // distances in elements
   std::int64_t a_matrix, b_matrix, y_matrix;
   int tiles_across, tiles_down;  // of a matrix y
   float alpha;
-  bool relu;
+  bool relu, masked;
 };
 
 struct Stage {
@@ -66,7 +67,7 @@ struct Tile {
 // A block's work; kSplit blocks share the inner extent, of which this is one part.
 template <int kWarps, int kAhead, int kSplit>
 __device__ void multiply_tile(const TilePlan& plan, const float* a, const float* b,
-                              const float* bias, float* y, Tile tile, int part,
+                              const float* added, float* y, Tile tile, int part,
                               TileScratch<kWarps>& scratch) {
   Shared<kWarps>& shared = scratch.shared;
   float (&block)[kTile * kTile] = scratch.block;
@@ -152,10 +153,12 @@ __device__ void multiply_tile(const TilePlan& plan, const float* a, const float*
       const int i = k / kTile, j = k % kTile;
       if (row + i >= plan.rows || column + j >= plan.columns) continue;
       total *= plan.alpha;
-      if (bias != nullptr) total += bias[column + j];
+      if (added != nullptr && !plan.masked) total += added[column + j];
       if (plan.relu) total = total < 0.0f ? 0.0f : total;
-      y[matrix * plan.y_matrix + static_cast<std::int64_t>(row + i) * plan.columns + column + j] =
-          total;
+      const std::int64_t at =
+          matrix * plan.y_matrix + static_cast<std::int64_t>(row + i) * plan.columns + column + j;
+      if (plan.masked && added[at] <= 0.0f) total = 0.0f;
+      y[at] = total;
     }
   }
   // Nobody leaves while another reads its sums.
@@ -169,14 +172,14 @@ __device__ void multiply_tile(const TilePlan& plan, const float* a, const float*
 struct TileTasks {
   using Scratch = TileScratch<kThreads / 32>;
   TilePlan plan;
-  const float *a, *b, *bias;
+  const float *a, *b, *added;
   float* y;
 
   __device__ void run(int task, Scratch& scratch) const {
     const int tiles = plan.tiles_across * plan.tiles_down;
     const Tile tile{task % tiles % plan.tiles_across, task % tiles / plan.tiles_across,
                     task / tiles};
-    multiply_tile<kThreads / 32, 1, 1>(plan, a, b, bias, y, tile, 0, scratch);
+    multiply_tile<kThreads / 32, 1, 1>(plan, a, b, added, y, tile, 0, scratch);
   }
 };
 
