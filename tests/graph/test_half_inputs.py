@@ -192,3 +192,16 @@ def test_float64_beside_16_bits_is_refused():
     inference.add_inputs({"x": x})
     with pytest.raises(tg.DataTypeError, match="one floating-point type"):
         inference.compile(device="reference")
+
+
+def test_fit_takes_them():
+    def fitted(dtype):
+        network = Network(dtype, dtype)
+        x, y, w = (np.concatenate([a, a[::-1], a[:2]]) for a in arrays(dtype))
+        network.training.fit(
+            {"x": x}, {"y": y}, label_weights={"w": w}, epochs=2, batch_size=4, shuffle_seed=3
+        )
+        network.training.synchronize_updates()
+        return network.layer.weights.data.tobytes()
+
+    assert fitted("float16") == fitted("float32")

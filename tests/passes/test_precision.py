@@ -261,3 +261,35 @@ def test_inference_mixes_too():
         operand_types(line, types)[:2] == ["float16"] * 2 for line in lines if line.op in PRODUCTS
     )
     assert lines[-1].results[0][1] == "float32"
+
+
+def test_layers_under_debugging_are_readable_in_float32():
+    layers = network()
+    for layer in layers:
+        layer.is_debugging_enabled = True
+    training = trained(layers, (2, 2, 8, 8), "mixed_bfloat16", options="debug_layers")
+    _, lines = program(training)
+    kept = [t for line in lines if line.kept for _, t in line.results]
+    assert len(kept) >= 2 * len(layers)
+    assert set(kept) <= {"float32", "uint8"}
+
+
+def test_what_compiles_again_keeps_the_precision():
+    training = trained([dense(6, 5)], (4, 6), "mixed_bfloat16")
+    training.micro_batches = 2
+    training.execute(
+        inputs_data={"x": np.ones((2, 6), np.float32)},
+        loss_labels_data={"y": np.ones((2, 5), np.float32)},
+        batch_size=2,
+        options="synchronous",
+    )
+    text = training.compiled_description()
+    assert "accumulates" in text
+    assert "(N=2, 6)" in text
+    assert "bfloat16" in text
+
+
+@pytest.mark.parametrize("precision", HALVES)
+def test_plans_without_a_device(precision):
+    training = trained(network(), (2, 2, 8, 8), precision, device="null")
+    assert training.device_memory_size > 0

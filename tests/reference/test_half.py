@@ -206,6 +206,22 @@ def test_float64_mixes_with_nothing():
         graph.verify()
 
 
+@pytest.mark.parametrize("half", ["float16", "float32"])
+def test_float64_is_cast_with_one_rounding(half):
+    values = edges()
+    values = values[np.isfinite(values)].astype(np.float64)
+    # Half way between two halves but for a little, which float32 would lose.
+    values = np.concatenate([values, np.nextafter(values, np.inf), np.nextafter(values, -np.inf)])
+    graph = testing.Graph()
+    x = graph.add_input("float64", values.shape)
+    narrow = cast(graph, x, half)
+    narrowed, back = graph.run("reference", {x: values}, [narrow, cast(graph, narrow, "float64")])
+    with np.errstate(over="ignore"):
+        expected = values.astype(half)
+    assert narrowed.tobytes() == expected.tobytes()
+    assert back.tobytes() == expected.astype(np.float64).tobytes()
+
+
 def test_counts_what_is_not_finite():
     x = numbers(4, 6)
     x[1, 2], x[3, 0], x[3, 5] = np.nan, np.inf, -np.inf

@@ -144,9 +144,8 @@ class Mixing {
 
   // Float32 where that is there already: for ops that read either.
   ValueId either(ValueId value) const {
-    const ValueId form = full_form_[at(value)];
-    return form != kNone || !convertible(value) ? (form == kNone ? value : form)
-                                                : half_form_[at(value)];
+    if (full_form_[at(value)] != kNone) return full_form_[at(value)];
+    return half_form_[at(value)] != kNone ? half_form_[at(value)] : value;
   }
 
   // --- nodes -------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #include "backends/reference/reference.h"
 
 #include "backends/reference/widened.h"
+#include "ir/cast.h"
 
 namespace traingraph::reference {
 namespace {
@@ -49,9 +50,16 @@ struct FloatTypes {
   }
 };
 
+// To or from float64, over equal shapes.
+bool is_cast(const ir::Graph& graph, const ir::Node& node) {
+  const auto* a = std::get_if<ir::ElementwiseAttributes>(&node.attributes);
+  return a != nullptr && ir::is_cast(*a) &&
+         graph.type(node.inputs[0]).shape == graph.type(node.outputs[0]).shape;
+}
+
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const FloatTypes types(graph, node);
-  if (types.wide && (types.full || types.half)) {
+  if (types.wide && (types.full || types.half) && !is_cast(graph, node)) {
     return Support::no("float64 beside other floating-point types");
   }
   if (!types.wide && !types.full && !types.half) {
@@ -71,6 +79,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 template <Compute kFloat, Compute kDouble>
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
   const FloatTypes types(graph, node);
+  if (types.wide && (types.full || types.half)) return make_wide_cast(graph, node);
   if (types.half) return make_widened(graph, node, kFloat);
   const bool wide = types.wide;
   return std::make_unique<ReferenceKernel>(graph, node, wide ? kDouble : kFloat);

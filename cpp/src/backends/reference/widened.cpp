@@ -1,5 +1,8 @@
 #include "backends/reference/widened.h"
 
+#include <bit>
+#include <limits>
+
 #include "runtime/half.h"
 
 namespace traingraph::reference {
@@ -73,7 +76,65 @@ class WidenedKernel final : public Kernel {
   std::size_t bytes_ = 0;
 };
 
+// The float32 next to the number toward 0, its last bit set where something was cut off: what is
+// rounded to 16 bits from there is rounded as from the number itself.
+float rounded_to_odd(double number) {
+  const auto nearest = static_cast<float>(number);
+  if (!(std::abs(static_cast<double>(nearest)) <= std::numeric_limits<float>::max()) ||
+      static_cast<double>(nearest) == number) {
+    return nearest;
+  }
+  const bool outside = std::abs(static_cast<double>(nearest)) > std::abs(number);
+  const float inside = outside ? std::nextafter(nearest, 0.0f) : nearest;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(inside) | 1u);
+}
+
+class WideCast final : public Kernel {
+ public:
+  WideCast(const ir::Graph& graph, const ir::Node& node)
+      : from_(node.inputs[0]),
+        to_(node.outputs[0]),
+        from_type_(graph.type(from_).data_type),
+        to_type_(graph.type(to_).data_type),
+        elements_(static_cast<std::size_t>(graph.type(to_).elements())) {}
+
+  void run(Pointers pointers) override {
+    for (std::size_t i = 0; i < elements_; ++i) store(pointers[to_], i, load(pointers[from_], i));
+  }
+
+ private:
+  double load(const std::byte* at, std::size_t i) const {
+    if (from_type_ == DataType::kFloat64) return reinterpret_cast<const double*>(at)[i];
+    float number = 0;
+    if (ir::is_half(from_type_)) {
+      widen(from_type_, at + 2 * i, &number, 1);
+    } else {
+      number = reinterpret_cast<const float*>(at)[i];
+    }
+    return static_cast<double>(number);
+  }
+
+  void store(std::byte* at, std::size_t i, double number) const {
+    if (to_type_ == DataType::kFloat64) {
+      reinterpret_cast<double*>(at)[i] = number;
+    } else if (ir::is_half(to_type_)) {
+      const float odd = rounded_to_odd(number);
+      narrow(to_type_, &odd, at + 2 * i, 1);
+    } else {
+      reinterpret_cast<float*>(at)[i] = static_cast<float>(number);
+    }
+  }
+
+  ir::ValueId from_, to_;
+  DataType from_type_, to_type_;
+  std::size_t elements_;
+};
+
 }  // namespace
+
+std::unique_ptr<Kernel> make_wide_cast(const ir::Graph& graph, const ir::Node& node) {
+  return std::make_unique<WideCast>(graph, node);
+}
 
 std::unique_ptr<Kernel> make_widened(const ir::Graph& graph, const ir::Node& node,
                                      Compute compute) {

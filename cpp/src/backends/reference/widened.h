@@ -10,4 +10,7 @@ using Compute = void (*)(const Call&);
 // run there, and results of 16 bits are rounded once at the end.
 std::unique_ptr<Kernel> make_widened(const ir::Graph& graph, const ir::Node& node, Compute compute);
 
+// A cast to or from float64, rounded once.
+std::unique_ptr<Kernel> make_wide_cast(const ir::Graph& graph, const ir::Node& node);
+
 }  // namespace traingraph::reference
