@@ -171,12 +171,17 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
       job->state->stream = Stream::root(stream_);
       job->state->task = std::make_shared<Task>();
       // The queue keeps the executor, and with it the arena, until the work is done.
-      job->state->task->work = [self = shared_from_this(), job] { self->settle(*job); };
+      job->leaves = job->state->task->leaves = may_leave(*job);
+      job->state->task->work = [self = shared_from_this(), job]() -> std::function<void()> {
+        self->begin(*job);
+        if (job->pending == nullptr) return nullptr;
+        return [self, job] { self->settle(*job); };
+      };
       job->state->stream->submit(job->state->task);
       return Execution(job->state);
     }
   }
-  stream_->run([&] { settle(*job); });
+  stream_->run([&] { begin(*job); });
   job->state->raise();
   return Execution(job->state);
 }
@@ -241,10 +246,26 @@ void Executor::set_time_step(std::int64_t value) {
   graph_.optimizer->set_time_step(value + waiting_updates_);
 }
 
+bool Executor::may_leave(const Job& job) const {
+  return !backend_.uses_host_memory() && runs_forward(job.run) && !job.handler && !job.timed &&
+         !job.checked && job.outputs.empty() && job.graph->handed.empty();
+}
+
+void Executor::begin(Job& job) {
+  try {
+    execute(job);
+  } catch (...) {
+    job.state->error = std::current_exception();
+    job.pending = nullptr;
+    forget(job);
+  }
+  if (job.pending == nullptr) settle(job);
+}
+
 void Executor::settle(Job& job) {
   ExecutionState& state = *job.state;
   try {
-    execute(job);
+    if (job.pending != nullptr) job.pending->take(state.result.bytes);
   } catch (...) {
     state.error = std::current_exception();
     forget(job);

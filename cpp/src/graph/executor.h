@@ -172,7 +172,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void execute(Job& job);
   void run_program(const Job& job);
   [[noreturn]] void raise_not_finite(const Job& job, ir::ValueId value) const;
-  void deliver(const Job& job);
+  void deliver(Job& job);
+  bool leave_result(Job& job) const;
+  static TensorData host_array(const ir::Type& type);
   // A value that a pass has left, and how to read it.
   struct Kept {
     const CompiledGraph* graph;
@@ -186,7 +188,10 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   TensorData copy_out(const Kept& kept) const {
     return copy_out(*kept.graph, kept.run, kept.value);
   }
-  // Runs the job and settles its handle; never throws.
+  // Runs the job, and settles its handle unless the result is still to come; never throws.
+  void begin(Job& job);
+  // Whether nothing but the result will be read of what the job leaves.
+  bool may_leave(const Job& job) const;
   void settle(Job& job);
   void forget(const Job& job);
   TensorData copy_out(const CompiledGraph& graph, Run run, ir::ValueId value) const;

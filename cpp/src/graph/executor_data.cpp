@@ -154,25 +154,43 @@ std::string Executor::outputs_of(const Job& job) const {
   return names_of(written);
 }
 
-TensorData Executor::copy_out(const CompiledGraph& graph, Run run, ValueId value) const {
-  const ir::Value& v = graph.program->graph.value(value);
+// Zeroed host memory for a dense array of this type.
+TensorData Executor::host_array(const ir::Type& type) {
   TensorData data;
-  const std::size_t bytes = ir::storage_bytes(v.type, {});
+  const std::size_t bytes = ir::storage_bytes(type, {});
   const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]());
   data.bytes = memory.get();
   data.length = bytes;
-  data.data_type = v.type.data_type;
-  data.shape = v.type.shape;
+  data.data_type = type.data_type;
+  data.shape = type.shape;
   data.owner = std::shared_ptr<const void>(memory, memory.get());
+  return data;
+}
+
+TensorData Executor::copy_out(const CompiledGraph& graph, Run run, ValueId value) const {
+  const ir::Value& v = graph.program->graph.value(value);
+  TensorData data = host_array(v.type);
   const std::byte* from = graph.program->address(run, value);
   // Without memory behind the plan an address is an offset.
   if (from != nullptr && backend_.computes()) {
-    download(backend_, v.type, v.layout, from, memory.get());
+    download(backend_, v.type, v.layout, from, static_cast<std::byte*>(data.bytes));
   }
   return data;
 }
 
-void Executor::deliver(const Job& job) {
+// Begins to read the result; whether it could.
+bool Executor::leave_result(Job& job) const {
+  const ir::Value& result = job.graph->program->graph.value(job.graph->result);
+  const std::byte* from = job.graph->program->address(job.run, job.graph->result);
+  if (!job.leaves || from == nullptr || !result.layout.plain()) return false;
+  TensorData data = host_array(result.type);
+  job.pending = backend_.read_later(from, data.length);
+  if (job.pending == nullptr) return false;
+  job.state->result = std::move(data);
+  return true;
+}
+
+void Executor::deliver(Job& job) {
   const CompiledGraph& graph = *job.graph;
   const ir::Graph& ops = graph.program->graph;
   TensorData result;  // an array on the device that has it already
@@ -196,7 +214,7 @@ void Executor::deliver(const Job& job) {
   write_exchanges(job);
   // Whoever waits for the execution reads these on streams of their own.
   if (device_written) backend_.finish();
-  if (!runs_forward(job.run)) return;
+  if (!runs_forward(job.run) || leave_result(job)) return;
   job.state->result =
       result.bytes != nullptr && !job.handler ? result : copy_out(graph, job.run, graph.result);
   if (!job.handler) return;

@@ -42,6 +42,9 @@ class CudaBackend final : public TableBackend<KernelEntry> {
   void read(void* to, const std::byte* from, std::size_t bytes) const override {
     gpu_.read(to, from, bytes);
   }
+  std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes) const override {
+    return gpu_.read_later(from, bytes);
+  }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
     gpu_.copy(to, from, bytes);
   }

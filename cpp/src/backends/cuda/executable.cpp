@@ -111,8 +111,7 @@ CudaExecutable::Prepared CudaExecutable::prepare(
   Prepared prepared;
   prepared.program.emplace(levels);
   const std::vector<std::byte>& table = prepared.program->table();
-  prepared.table = gpu_.allocate(table.size());
-  gpu_.write(prepared.table.get(), table.data(), table.size());
+  prepared.table = gpu_.keep(table);
   return prepared;
 }
 

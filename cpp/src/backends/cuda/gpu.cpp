@@ -212,6 +212,34 @@ void Gpu::read(void* to, const std::byte* from, std::size_t bytes) {
   ++counters_.copies_out;
 }
 
+std::unique_ptr<PendingRead> Gpu::read_later(const std::byte* from, std::size_t bytes) {
+  start();
+  const Selected selected(index_);
+  std::unique_ptr<PendingRead> read = late_reads_.begin(from, bytes, stream_);
+  if (read == nullptr) return nullptr;
+  const std::lock_guard counting(mutex_);
+  ++counters_.copies_out;
+  return read;
+}
+
+std::shared_ptr<std::byte> Gpu::keep(const std::vector<std::byte>& bytes) {
+  start();
+  const Selected selected(index_);
+  const std::size_t size = rounded(bytes.size());
+  void* memory = take_block(size, 0);
+  const std::shared_ptr<std::byte> block(static_cast<std::byte*>(memory),
+                                         [this, size](std::byte* p) {
+                                           give_back(p, size, 0);
+                                           const std::lock_guard lock(mutex_);
+                                           context_bytes_ -= size;
+                                         });
+  check(cudaMemcpyAsync(memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream_),
+        "cudaMemcpyAsync");
+  const std::lock_guard lock(mutex_);
+  context_bytes_ += size;
+  return block;
+}
+
 void Gpu::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   start();
   const Selected selected(index_);

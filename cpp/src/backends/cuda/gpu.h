@@ -8,8 +8,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/context.h"
+#include "backends/cuda/late_reads.h"
 #include "runtime/backend.h"
 
 // One GPU: its memory, the one stream that everything is ordered on, and the copies to and from the
@@ -47,6 +49,10 @@ class Gpu {
   std::shared_ptr<std::byte> allocate(std::size_t bytes);
   void write(std::byte* to, const void* from, std::size_t bytes);
   void read(void* to, const std::byte* from, std::size_t bytes);
+  // Of few bytes; null for more, or when too many are on their way.
+  std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes);
+  // A copy of what a recorded run reads, for as long as the pointer; counted as the context's.
+  std::shared_ptr<std::byte> keep(const std::vector<std::byte>& bytes);
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
   void clear(std::byte* at, std::size_t bytes);
   void finish();
@@ -61,7 +67,8 @@ class Gpu {
   std::int64_t first_outside(DataType type, const std::byte* values, std::int64_t count,
                              std::int64_t lowest, std::int64_t end);
 
-  // What the context, the stream and the library handles hold, measured when they were made.
+  // What the context, the stream and the library handles hold, measured when they were made, and
+  // what recorded runs keep.
   std::size_t context_bytes() const;
 
   DeviceCounters counters() const;
@@ -116,6 +123,7 @@ class Gpu {
   std::mutex in_mutex_;  // guards the ring
   Piece ring_[kPieces];
   int next_piece_ = 0;
+  LateReads late_reads_;
   std::mutex out_mutex_;  // guards the piece for results
   std::byte* out_ = nullptr;
   unsigned long long* scanned_ = nullptr;  // on the device; guarded as well
