@@ -68,15 +68,21 @@ bool is_gpu(const dlpack::Device& device) {
   return device.type == dlpack::kCuda || device.type == dlpack::kCudaManaged;
 }
 
-// The stream that the producer's work must stand before.
-std::uintptr_t stream_of(int gpu, const std::string& subject) {
+// The GPU of this index, whose stream the producer's work must stand before.
+Device reachable_gpu(int gpu, const std::string& subject) {
   try {
-    return Device::gpu(gpu).stream();
+    return Device::gpu(gpu);
   } catch (const DeviceError& error) {
     throw InvalidArgument(subject + "expected memory of the host but got memory of GPU " +
                           std::to_string(gpu) +
                           "; copy it there, because no GPU can be used here: " + error.what());
   }
+}
+
+void check_device(const dlpack::Device& device, const std::string& subject) {
+  if (is_gpu(device) || device.type == dlpack::kCpu || device.type == dlpack::kCudaHost) return;
+  throw InvalidArgument(subject + "expected memory of the host or of an NVIDIA GPU but got an " +
+                        "array on a device of DLPack type " + std::to_string(device.type));
 }
 
 // Producers from before DLPack 1.0 know no version.
@@ -90,6 +96,45 @@ py::object capsule_of(py::handle value, py::dict keywords) {
   }
   keywords.attr("pop")("max_version");
   return method(**keywords);
+}
+
+// The table of a type of arrays, null without one that is understood.
+const dlpack::ExchangeTable* table_of(py::handle value) {
+  const auto type = reinterpret_cast<PyObject*>(Py_TYPE(value.ptr()));
+  const auto capsule = py::reinterpret_steal<py::object>(
+      PyObject_GetAttrString(type, dlpack::ExchangeTable::kAttribute));
+  const void* table =
+      capsule ? PyCapsule_GetPointer(capsule.ptr(), dlpack::ExchangeTable::kName) : nullptr;
+  PyErr_Clear();
+  const auto* known = static_cast<const dlpack::ExchangeTable*>(table);
+  return known != nullptr && known->major == 1 ? known : nullptr;
+}
+
+template <class Managed>
+void call_deleter(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, Managed::kName) == 0) return;
+  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, Managed::kName));
+  if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+// The capsule that __dlpack__ would give, after what the producer has enqueued.
+py::object exchanged(const dlpack::ExchangeTable& table, py::handle value,
+                     const std::string& subject) {
+  using Managed = dlpack::VersionedTensor;
+  Managed* managed = nullptr;
+  if (table.from_object(value.ptr(), &managed) != 0) throw py::error_already_set();
+  auto capsule = py::reinterpret_steal<py::object>(
+      PyCapsule_New(managed, Managed::kName, call_deleter<Managed>));
+  if (!capsule) throw py::error_already_set();
+  const dlpack::Device device = managed->array.device;
+  if (!is_gpu(device)) return capsule;
+  const Device gpu = reachable_gpu(device.index, subject);
+  void* stream = nullptr;
+  if (table.current_stream(device.type, device.index, &stream) != 0) {
+    throw py::error_already_set();
+  }
+  gpu.order_after(reinterpret_cast<std::uintptr_t>(stream));
+  return capsule;
 }
 
 template <class Managed>
@@ -167,20 +212,22 @@ bool is_on_gpu(py::handle value) {
 }
 
 ForeignArray foreign_array(py::handle value, const std::string& subject) {
-  const dlpack::Device device = device_of(value);
-  py::dict keywords;
-  if (is_gpu(device)) {
-    keywords["stream"] = stream_of(device.index, subject);
-  } else if (device.type != dlpack::kCpu && device.type != dlpack::kCudaHost) {
-    throw InvalidArgument(subject + "expected memory of the host or of an NVIDIA GPU but got " +
-                          "an array on a device of DLPack type " + std::to_string(device.type));
+  py::object capsule;
+  if (const dlpack::ExchangeTable* table = table_of(value)) {
+    capsule = exchanged(*table, value, subject);
+  } else {
+    const dlpack::Device device = device_of(value);
+    check_device(device, subject);
+    py::dict keywords;
+    if (is_gpu(device)) keywords["stream"] = reachable_gpu(device.index, subject).stream();
+    capsule = capsule_of(value, keywords);
   }
-  py::object capsule = capsule_of(value, keywords);
   auto* const versioned = managed_in<dlpack::VersionedTensor>(capsule);
   auto* const managed = managed_in<dlpack::ManagedTensor>(capsule);
   const bool known = managed != nullptr || (versioned != nullptr && versioned->major == 1);
   if (!known) throw InvalidArgument(subject + "expected a DLPack capsule of version 0 or 1");
   const dlpack::Array& array = managed != nullptr ? managed->array : versioned->array;
+  check_device(array.device, subject);
   ForeignArray result;
   TensorData& data = result.data;
   data.bytes = static_cast<std::byte*>(array.data) + array.byte_offset;
@@ -188,7 +235,7 @@ ForeignArray foreign_array(py::handle value, const std::string& subject) {
   data.shape.assign(array.shape, array.shape + array.dimensions);
   data.length = static_cast<std::size_t>(element_count(data.shape)) * array.type.bits / 8;
   data.writable = versioned == nullptr || (versioned->flags & dlpack::kReadOnly) == 0;
-  data.gpu = is_gpu(device) ? device.index : -1;
+  data.gpu = is_gpu(array.device) ? array.device.index : -1;
   result.element_type = name_of(array.type);
   result.dense = is_dense(array);
   // The capsule is not taken over: it calls the deleter itself, where Python runs.

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-// The binary interface of DLPack 1.0, as far as arrays in memory of CPUs and NVIDIA's GPUs need it:
+// The binary interface of DLPack 1.3, as far as arrays in memory of CPUs and NVIDIA's GPUs need it:
 // the layout of these structures and the meaning of these numbers are public and fixed.
 namespace traingraph::python::dlpack {
 
@@ -48,6 +48,23 @@ struct VersionedTensor {
   void (*deleter)(VersionedTensor*);
   std::uint64_t flags;
   Array array;
+};
+
+// What a type of arrays may offer in the capsule `kName` of its attribute `kAttribute`: the same
+// without Python's calls. Functions give -1 with Python's error set.
+struct ExchangeTable {
+  static constexpr const char* kAttribute = "__dlpack_c_exchange_api__";
+  static constexpr const char* kName = "dlpack_exchange_api";
+  std::uint32_t major;
+  std::uint32_t minor;
+  ExchangeTable* older;
+  void* allocate;
+  // Without ordering any work.
+  int (*from_object)(void* object, VersionedTensor** tensor);
+  void* to_object;
+  void* borrow;
+  // On which the producer enqueues now; null is CUDA's default stream.
+  int (*current_stream)(std::int32_t device_type, std::int32_t device_index, void** stream);
 };
 
 }  // namespace traingraph::python::dlpack

@@ -122,7 +122,8 @@ def test_other_arrays_are_copied_once_on_the_device(gpu: str, torch: Any) -> Non
         assert k < 3 or device.counts["launches"] == 1
     # From the host again: a copy to the device each, the same recorded run.
     with Counted(gpu) as device:
-        assert network.step(0) == other.step(0)
+        loss = network.step(0)
+    assert loss == other.step(0)
     assert (device.counts["copies_in"], device.counts["launches"]) == (2, 1)
 
 
@@ -473,7 +474,10 @@ def test_several_graphs_and_threads_on_one_gpu(gpu: str, torch: Any) -> None:
 def test_several_gpus_in_one_process(gpu: str, second_gpu: str, torch: Any) -> None:
     networks = [Classifier(gpu), Classifier(second_gpu)]
     for k in range(5):
-        losses = [step(network, on_gpu(torch, k, i)) for i, network in enumerate(networks)]
+        losses = []
+        for index, network in enumerate(networks):
+            with torch.cuda.device(index):  # older ones hand out arrays of the current device only
+                losses.append(step(network, on_gpu(torch, k, index)))
         assert losses[0] == losses[1]
     with pytest.raises(ValueError, match=r"host or of GPU 1, .* but got memory of GPU 0; copy it"):
         step(networks[1], on_gpu(torch, 0, 0))
@@ -481,7 +485,8 @@ def test_several_gpus_in_one_process(gpu: str, second_gpu: str, torch: Any) -> N
     assert tg.MLCDevice.gpu(0).uuid != tg.MLCDevice.gpu(1).uuid
     relu = Relu(second_gpu, [2, 3])
     relu(uniform(2, 3))
-    assert torch.from_dlpack(relu.y.device_data()).device.index == 1
+    with torch.cuda.device(1):
+        assert torch.from_dlpack(relu.y.device_data()).device.index == 1
 
 
 def test_without_pytorch_nothing_else_changes(gpu: str) -> None:

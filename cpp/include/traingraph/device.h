@@ -41,8 +41,10 @@ class TRAINGRAPH_API Device {
   std::uintptr_t stream() const;
   // Copies from this GPU's memory when all work before is done.
   void read(void* to, const void* from, std::size_t bytes) const;
-  // Lets another stream of this GPU wait for all work before; nothing on other devices.
+  // Lets another stream of this GPU wait for all work before, or all work from now on wait for that
+  // stream; nothing on other devices.
   void order_before(std::uintptr_t stream) const;
+  void order_after(std::uintptr_t stream) const;
 
   // The same backend and index, whatever type was asked for.
   bool operator==(const Device& other) const {

@@ -85,9 +85,11 @@ class Backend {
   // The index of the GPU whose memory this is, or -1. What follows is for those alone.
   virtual int gpu() const { return -1; }
   virtual std::string uuid() const { return {}; }
-  // The stream that everything is ordered on, and another one that from now on waits for it.
+  // The stream that everything is ordered on; another one that from now on waits for it, or that
+  // it waits for.
   virtual std::uintptr_t stream() const { return 0; }
   virtual void order_before(std::uintptr_t) const {}
+  virtual void order_after(std::uintptr_t) const {}
   // The position of the first of these integers that is not from `lowest` to `end` - 1, or -1.
   virtual std::int64_t first_outside(DataType, const std::byte*, std::int64_t, std::int64_t,
                                      std::int64_t) const {

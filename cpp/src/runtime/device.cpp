@@ -108,6 +108,9 @@ std::uintptr_t Device::stream() const { return backend_named(backend_, index_).s
 void Device::order_before(std::uintptr_t stream) const {
   backend_named(backend_, index_).order_before(stream);
 }
+void Device::order_after(std::uintptr_t stream) const {
+  backend_named(backend_, index_).order_after(stream);
+}
 void Device::read(void* to, const void* from, std::size_t bytes) const {
   backend_named(backend_, index_).read(to, static_cast<const std::byte*>(from), bytes);
 }

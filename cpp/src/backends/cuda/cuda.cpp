@@ -53,6 +53,7 @@ class CudaBackend final : public TableBackend<KernelEntry> {
   std::string uuid() const override { return gpu_.uuid(); }
   std::uintptr_t stream() const override { return gpu_.stream_number(); }
   void order_before(std::uintptr_t stream) const override { gpu_.order_before(stream); }
+  void order_after(std::uintptr_t stream) const override { gpu_.order_after(stream); }
   std::int64_t first_outside(DataType type, const std::byte* values, std::int64_t count,
                              std::int64_t lowest, std::int64_t end) const override {
     return gpu_.first_outside(type, values, count, lowest, end);

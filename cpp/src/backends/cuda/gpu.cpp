@@ -267,12 +267,19 @@ std::uintptr_t Gpu::stream_number() {
 
 void Gpu::order_before(std::uintptr_t stream) {
   start();
+  order(stream_, reinterpret_cast<cudaStream_t>(stream));
+}
+
+void Gpu::order_after(std::uintptr_t stream) {
+  start();
+  order(reinterpret_cast<cudaStream_t>(stream), stream_);
+}
+
+void Gpu::order(cudaStream_t first, cudaStream_t second) {
   const Selected selected(index_);
   const std::lock_guard lock(order_mutex_);
-  check(cudaEventRecord(reached_, stream_), "cudaEventRecord");
-  // 1 and 2, the default streams of DLPack, are CUDA's own numbers of them.
-  check(cudaStreamWaitEvent(reinterpret_cast<cudaStream_t>(stream), reached_, 0),
-        "cudaStreamWaitEvent");
+  check(cudaEventRecord(reached_, first), "cudaEventRecord");
+  check(cudaStreamWaitEvent(second, reached_, 0), "cudaStreamWaitEvent");
 }
 
 template <class Enqueue>

@@ -57,9 +57,11 @@ class Gpu {
   void clear(std::byte* at, std::size_t bytes);
   void finish();
 
-  // The stream as a number, and another one of this device that from now on waits for it.
+  // The stream as a number; another one of this device that from now on waits for it, or that it
+  // waits for. 0 and 1 are CUDA's default stream, 2 is the one of the calling thread.
   std::uintptr_t stream_number();
   void order_before(std::uintptr_t stream);
+  void order_after(std::uintptr_t stream);
 
   // Whether these floats are free of NaN and infinity.
   bool all_finite(DataType type, const std::byte* values, std::size_t bytes);
@@ -127,6 +129,9 @@ class Gpu {
   std::mutex out_mutex_;  // guards the piece for results
   std::byte* out_ = nullptr;
   unsigned long long* scanned_ = nullptr;  // on the device; guarded as well
+
+  // Lets what is enqueued on the second from now on wait for the first.
+  void order(cudaStream_t first, cudaStream_t second);
 
   std::mutex order_mutex_;  // guards the event
   cudaEvent_t reached_ = nullptr;
