@@ -37,4 +37,5 @@ PYBIND11_MODULE(_testing, module) {
   traingraph::testing::bind_layouts(module);
   traingraph::testing::bind_plans(module);
   traingraph::testing::bind_networks(module);
+  traingraph::testing::bind_units(module);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backends/cuda/broadcast.h"
+#include "backends/cuda/tasks.h"
 
 // What kernels of scalar lists share, interpreted or compiled in. For .cu files only.
 namespace traingraph::cuda {
@@ -100,7 +101,7 @@ struct Single {
 
   __device__ T& at(int) { return value; }
   __device__ T at(int) const { return value; }
-  __device__ static int first(int task) { return task * kThreads + static_cast<int>(threadIdx.x); }
+  __device__ static int first(int task) { return task * kThreads + group_thread(); }
   template <class Operands>
   __device__ static Single load(const Operands& operands, const T* source, int i,
                                 std::int64_t count, int task) {

@@ -1,0 +1,79 @@
+"""Which ops of a run are launched together: every grouping keeps the order that they need."""
+
+import random
+
+import pytest
+
+_testing = pytest.importorskip("traingraph._testing", reason="built with TRAINGRAPH_TESTING")
+
+Units = list[tuple[list[list[int]], list[int]]]
+
+
+def check(dependencies: list[list[int]], tasks: list[int]) -> Units:
+    """The units, after each rule about them was checked."""
+    units: Units = _testing.launch_units(dependencies, tasks)
+    place = {}
+    for number, (levels, needs) in enumerate(units):
+        assert all(need < number for need in needs)
+        for level, positions in enumerate(levels):
+            assert positions
+            for position in positions:
+                assert position not in place
+                place[position] = number, level
+    assert sorted(place) == list(range(len(tasks)))
+    for position, before in enumerate(dependencies):
+        number, level = place[position]
+        for earlier in before:
+            other, below = place[earlier]
+            assert below < level if other == number else other in units[number][1]
+    for levels, _ in units:
+        members = [position for positions in levels for position in positions]
+        assert len(members) == 1 or all(tasks[position] > 0 for position in members)
+    return units
+
+
+def reduced(dependencies: list[set[int]]) -> list[list[int]]:
+    """Without edges that others imply."""
+    above: list[set[int]] = []
+    result = []
+    for before in dependencies:
+        implied: set[int] = set().union(*(above[k] for k in before))
+        result.append(sorted(before - implied, reverse=True))
+        above.append(implied | before)
+    return result
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_random_graphs(seed: int) -> None:
+    draw = random.Random(seed)
+    count = draw.randint(1, 40)
+    edges = [
+        {k for k in range(n) if n - k < 12 and draw.random() < 0.15 * draw.random()}
+        for n in range(count)
+    ]
+    tasks = [draw.choice((0, 1, 4, 32, 100, 1000)) for _ in range(count)]
+    check(reduced(edges), tasks)
+
+
+def test_a_chain_of_small_ops_is_one_launch() -> None:
+    units = check([[], [0], [1], [2]], [1, 4, 2, 1])
+    assert units == [([[0], [1], [2], [3]], [])]
+
+
+def test_a_large_op_in_between_parts_a_chain() -> None:
+    units = check([[], [0], [1]], [1, 0, 1])
+    assert [levels for levels, _ in units] == [[[0]], [[1]], [[2]]]
+
+
+def test_updates_wait_for_each_other_but_nobody_waits_for_them() -> None:
+    # Large gradients one after another, a small update of each.
+    units = check([[], [0], [0], [2], [2]], [0, 1, 0, 1, 0])
+    assert ([[1, 3]], [0, 1]) in units
+    # An op that the next large one waits for is not put off.
+    units = check([[], [0], [0], [1, 2], [2]], [0, 1, 0, 0, 1])
+    assert ([[1]], [0]) in units
+
+
+def test_ops_of_many_tasks_join_no_chain() -> None:
+    units = check([[], [0], [0]], [1, 100, 100])
+    assert [levels for levels, _ in units] == [[[0]], [[1, 2]]]
