@@ -54,17 +54,15 @@ struct Arguments {
 
 // A thread's elements of a large tensor: two packs, so that enough bytes are on their way.
 // Neighbouring threads take neighbouring packs.
-template <class T>
+template <class T, int kPack = Pack<T>::kElements>
 struct Packs {
-  static constexpr int kPacks = 2, kElements = kPacks * Pack<T>::kElements;
-  Pack<T> pack[kPacks];
+  static constexpr int kPacks = 2, kElements = kPacks * kPack;
+  Pack<T, kPack> pack[kPacks];
 
-  __device__ T& at(int v) { return pack[v / Pack<T>::kElements].element[v % Pack<T>::kElements]; }
-  __device__ T at(int v) const {
-    return pack[v / Pack<T>::kElements].element[v % Pack<T>::kElements];
-  }
+  __device__ T& at(int v) { return pack[v / kPack].element[v % kPack]; }
+  __device__ T at(int v) const { return pack[v / kPack].element[v % kPack]; }
   __device__ static std::int64_t first(int task, int k) {
-    return ((std::int64_t{task} * kPacks + k) * kThreads + threadIdx.x) * Pack<T>::kElements;
+    return ((std::int64_t{task} * kPacks + k) * kThreads + threadIdx.x) * kPack;
   }
   // The part of operand i that belongs to this thread of a task.
   template <class Operands>
@@ -75,7 +73,7 @@ struct Packs {
     for (int k = 0; k < kPacks; ++k) {
       const std::int64_t at = first(task, k);
       if (at < count) {
-        packs.pack[k] = operands.template load<Pack<T>::kElements>(source, i, at, count);
+        packs.pack[k] = operands.template load<kPack>(source, i, at, count);
       }
     }
     return packs;

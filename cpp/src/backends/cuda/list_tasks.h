@@ -108,7 +108,7 @@ using FlatListTasks = ListTasks<float, L, Flat, Packs<float>>;
 template <class L>
 using SmallMixedListTasks = ListTasks<float, L, MixedFlat, Single<float>>;
 template <class L>
-using MixedListTasks = ListTasks<float, L, MixedFlat, Packs<float>>;
+using MixedListTasks = ListTasks<float, L, MixedFlat, Packs<float, 8>>;  // 16 bytes of 16 bits
 template <class L>
 using StridedListTasks = ListTasks<float, L, Broadcast, Packs<float>>;
 

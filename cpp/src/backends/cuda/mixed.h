@@ -23,12 +23,8 @@ struct Mixed : Base {
   template <int kElements, class S>
   __device__ Pack<float, kElements> widened(const float* source, int i, std::int64_t first,
                                             std::int64_t count) const {
-    const auto narrow_pack =
-        Base::template load<kElements>(reinterpret_cast<const S*>(source), i, first, count);
-    Pack<float, kElements> pack;
-#pragma unroll
-    for (int v = 0; v < kElements; ++v) pack.element[v] = widen(narrow_pack.element[v]);
-    return pack;
+    return widen(
+        Base::template load<kElements>(reinterpret_cast<const S*>(source), i, first, count));
   }
 
   template <int kElements>
@@ -69,10 +65,7 @@ struct Mixed : Base {
   template <class S, int kElements>
   __device__ void narrowed(float* target, std::int64_t first, std::int64_t count,
                            const Pack<float, kElements>& pack) const {
-    Pack<S, kElements> narrow_pack;
-#pragma unroll
-    for (int v = 0; v < kElements; ++v) narrow_pack.element[v] = narrow<S>(pack.element[v]);
-    store_dense(reinterpret_cast<S*>(target), first, count, narrow_pack);
+    store_dense(reinterpret_cast<S*>(target), first, count, narrow<S>(pack));
   }
 
   template <int kElements>

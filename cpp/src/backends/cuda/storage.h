@@ -3,6 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "backends/cuda/device.h"
 #include "backends/cuda/node_kernel.h"
 
 // Element types in memory, and what is computed with them. For .cu files only.
@@ -37,6 +38,50 @@ __device__ inline __half narrow<__half>(float x) {
 template <>
 __device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
+}
+
+// Pairs of 16-bit elements are taken apart and put together at once: one instruction each, where
+// element by element it takes two.
+__device__ inline void widen_pair(const __nv_bfloat16* pair, float* to) {
+  const auto both = *reinterpret_cast<const std::uint32_t*>(pair);
+  to[0] = __uint_as_float(both << 16);
+  to[1] = __uint_as_float(both & 0xffff0000u);
+}
+__device__ inline void widen_pair(const __half* pair, float* to) {
+  const float2 both = __half22float2(*reinterpret_cast<const __half2*>(pair));
+  to[0] = both.x;
+  to[1] = both.y;
+}
+__device__ inline void narrow_pair(const float* pair, __nv_bfloat16* to) {
+  *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(pair[0], pair[1]);
+}
+__device__ inline void narrow_pair(const float* pair, __half* to) {
+  *reinterpret_cast<__half2*>(to) = __floats2half2_rn(pair[0], pair[1]);
+}
+
+template <class S, int kCount>
+__device__ Pack<Compute<S>, kCount> widen(const Pack<S, kCount>& pack) {
+  if constexpr (sizeof(S) > 2) {
+    return pack;
+  } else {
+    Pack<float, kCount> wide;
+    if constexpr (kCount == 1) wide.element[0] = widen(pack.element[0]);
+#pragma unroll
+    for (int v = 0; v + 1 < kCount; v += 2) widen_pair(pack.element + v, wide.element + v);
+    return wide;
+  }
+}
+template <class S, int kCount>
+__device__ Pack<S, kCount> narrow(const Pack<Compute<S>, kCount>& pack) {
+  if constexpr (sizeof(S) > 2) {
+    return pack;
+  } else {
+    Pack<S, kCount> packed;
+    if constexpr (kCount == 1) packed.element[0] = narrow<S>(pack.element[0]);
+#pragma unroll
+    for (int v = 0; v + 1 < kCount; v += 2) narrow_pair(pack.element + v, packed.element + v);
+    return packed;
+  }
 }
 
 // K of the type of the first operand.
