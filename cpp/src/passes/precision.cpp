@@ -4,7 +4,6 @@
 // norm, pooling, moved data) follows its main operand; everything else, and every update, is
 // float32. Casts are elementwise ops, so fusion joins them to what is before or behind them.
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "ops/emit.h"
@@ -125,14 +124,7 @@ class Mixing {
   ValueId half(ValueId value, const Node& reader) {
     if (half_form_[at(value)] != kNone) return half_form_[at(value)];
     if (!convertible(value)) return value;
-    if (!is_parameter(value)) {
-      return half_form_[at(value)] = cast(full_form_[at(value)], half_type_, reader);
-    }
-    // What an earlier phase has made of a parameter is stale.
-    const auto key = std::make_pair(value, reader.phase);
-    const auto found = parameter_halves_.find(key);
-    if (found != parameter_halves_.end()) return found->second;
-    return parameter_halves_[key] = cast(value, half_type_, reader);
+    return half_form_[at(value)] = cast(full_form_[at(value)], half_type_, reader);
   }
 
   ValueId full(ValueId value, const Node& reader) {
@@ -305,7 +297,6 @@ class Mixing {
   std::vector<bool> flows_half_;  // what follows its operands computes in 16 bits behind it
   std::vector<ValueId> half_form_;
   std::vector<ValueId> full_form_;
-  std::map<std::pair<ValueId, Phase>, ValueId> parameter_halves_;
 };
 
 }  // namespace
