@@ -51,7 +51,8 @@ class Session:
             optimizer.step()
             return loss
 
-        self.step: Callable[[], Any] = step
+        # A captured step does not keep alive what it works on.
+        self.eager = self.step = step
         self.losses = [float(step().item()) for _ in range(3)]
         if mode == "captured":
             self.step = self._captured(step, optimizer)

@@ -55,6 +55,7 @@ std::unique_ptr<Kernel> make_floating(const ir::Graph& graph, const ir::Node& no
 // The lines of the table, one function per family.
 std::vector<KernelEntry> frequent_entries();
 std::vector<KernelEntry> elementwise_entries();
+std::vector<KernelEntry> cast_entries();
 std::vector<KernelEntry> reduce_entries();
 std::vector<KernelEntry> small_matmul_entries();
 std::vector<KernelEntry> matmul_entries();

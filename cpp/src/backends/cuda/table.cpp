@@ -52,7 +52,7 @@ const std::vector<KernelEntry>& table() {
   static const std::vector<KernelEntry> entries = [] {
     std::vector<KernelEntry> all;
     for (auto family :
-         {reorder_entries, frequent_entries, elementwise_entries, reduce_entries,
+         {reorder_entries, frequent_entries, elementwise_entries, cast_entries, reduce_entries,
           small_matmul_entries, matmul_entries, small_convolution_entries, cudnn_entries,
           convolution_entries, batch_norm_entries, pooling_entries, softmax_entries,
           cross_entropy_entries, data_movement_entries, indexing_entries, dropout_entries}) {

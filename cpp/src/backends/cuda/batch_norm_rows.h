@@ -1,0 +1,216 @@
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "backends/cuda/batch_norm.h"
+#include "backends/cuda/device.h"
+
+// What batch norm over rows and its gradient share: tensors with the channel innermost, seen as
+// matrices (rows, channels). Two launches each: sums of parts of the rows, then every block adds
+// the parts of its channels and writes its share of the result. The first goes from the last row to
+// the first and the second back, so that each begins with what the one before has left in the
+// cache. For .cu files only.
+namespace traingraph::cuda {
+
+constexpr int kBlocksAtOnce = 4;  // of kThreads on one multiprocessor: registers allow no more
+constexpr int kMostLanes = 32;
+constexpr std::int64_t kBlocksWanted = 132 * kBlocksAtOnce;
+
+// A thread's place: which channels, and which of the rows its block reads at once.
+template <int kPack>
+struct Place {
+  int lane, row, step;  // rows at once
+  std::int64_t channel;
+  bool there;
+
+  __device__ explicit Place(const Rows& plan)
+      : lane(static_cast<int>(threadIdx.x) % plan.lanes),
+        row(static_cast<int>(threadIdx.x) / plan.lanes),
+        step(static_cast<int>(blockDim.x) / plan.lanes),
+        channel((static_cast<std::int64_t>(blockIdx.x) * plan.lanes + lane) * kPack),
+        there(channel < plan.channels) {}
+};
+
+// Numbers per channel of a block: two sums of each.
+template <int kPack>
+__device__ int width_of(const Rows& plan) {
+  return plan.lanes * kPack * 2;
+}
+
+#if __CUDA_ARCH__ >= 900
+__device__ inline void sync_cluster() {
+  __cluster_barrier_arrive();
+  __cluster_barrier_wait();
+}
+
+// The same place in the shared memory of a block of the cluster.
+template <class T>
+__device__ T* shared_of(T* place, unsigned block) {
+  return static_cast<T*>(__cluster_map_shared_rank(place, block));
+}
+#endif
+
+// Adds each thread's pairs over the block and its cluster, and writes them to
+// partial (groups, clusters, width).
+template <class T, int kPack>
+__device__ void put(const Rows& plan, T (&a)[kPack], T (&b)[kPack], T* partial) {
+  __shared__ T parts[kThreads / 32][kMostLanes * 2 * (kPack > 1 ? kPack / 2 : 1)];
+  __shared__ T sums[kMostLanes * 2 * (kPack > 1 ? kPack / 2 : 1)];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+  for (int v = 0; v < kPack; ++v) {
+    for (int distance = 16; distance >= plan.lanes; distance /= 2) {
+      a[v] += __shfl_xor_sync(0xffffffffu, a[v], distance);
+      b[v] += __shfl_xor_sync(0xffffffffu, b[v], distance);
+    }
+    if (lane < plan.lanes) {
+      parts[warp][(lane * kPack + v) * 2] = a[v];
+      parts[warp][(lane * kPack + v) * 2 + 1] = b[v];
+    }
+  }
+  __syncthreads();
+  const int width = width_of<kPack>(plan);
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < width) {
+    T sum = T(0);
+    for (int w = 0; w < kThreads / 32; ++w) sum += parts[w][i];
+    sums[i] = sum;
+  }
+  T* const to = partial + (blockIdx.x * (gridDim.y / plan.cluster) + blockIdx.y / plan.cluster) *
+                              static_cast<std::int64_t>(width);
+#if __CUDA_ARCH__ >= 900
+  if (plan.cluster > 1) {
+    sync_cluster();
+    if (blockIdx.y % plan.cluster == 0 && i < width) {
+      T sum = T(0);
+      for (unsigned other = 0; other < static_cast<unsigned>(plan.cluster); ++other) {
+        sum += *shared_of(sums + i, other);
+      }
+      to[i] = sum;
+    }
+    sync_cluster();  // until then the others' shared memory has to be there
+    return;
+  }
+#endif
+  if (i < width) to[i] = sums[i];
+}
+
+// Adds the parts of the block's channels: sums[2 j] and sums[2 j + 1] of its channel j.
+template <class T, int kPack>
+__device__ const double* sums_of(const Rows& plan, const T* partial) {
+  __shared__ double parts[kThreads];
+  __shared__ double sums[kMostLanes * 2 * (kPack > 1 ? kPack / 2 : 1)];
+  const int width = width_of<kPack>(plan);
+  const int i = static_cast<int>(threadIdx.x) % width, q = static_cast<int>(threadIdx.x) / width;
+  const int shares = kThreads / width;
+  const T* const from = partial + blockIdx.x * plan.parts / plan.cluster * width;
+  double sum = 0;
+  if (q < shares) {
+#pragma unroll 4
+    for (std::int64_t part = q; part < plan.parts / plan.cluster; part += shares) {
+      sum += static_cast<double>(from[part * width + i]);
+    }
+  }
+  parts[threadIdx.x] = sum;
+  __syncthreads();
+  if (q == 0) {
+    for (int other = 1; other < shares; ++other) sum += parts[other * width + i];
+    sums[i] = sum;
+  }
+  __syncthreads();
+  return sums;
+}
+
+// Calls f with the first of this thread's rows of every tile, kRows rows `place.step` apart each.
+template <int kRows, bool kDescending, class F>
+__device__ void for_each_tile(const Rows& plan, int step, int row, F&& f) {
+  const std::int64_t tile = static_cast<std::int64_t>(step) * kRows;
+  const std::int64_t tiles = (plan.rows + tile - 1) / tile;
+  for (std::int64_t t = blockIdx.y; t < tiles; t += gridDim.y) {
+    f((kDescending ? tiles - 1 - t : t) * tile + row);
+  }
+}
+
+// Elements of 16 bits: there are more of them per byte, so each may cost few instructions. Their
+// own rounding allows shorter formulas, and what is a choice is made two by two.
+template <class S>
+constexpr bool kShort = sizeof(S) == 2;
+
+__device__ inline __nv_bfloat162 two(const __nv_bfloat16* pair) {
+  return *reinterpret_cast<const __nv_bfloat162*>(pair);
+}
+__device__ inline __half2 two(const __half* pair) {
+  return *reinterpret_cast<const __half2*>(pair);
+}
+
+// The elements below 0 become 0.
+template <class S, int kPack>
+__device__ void apply_relu(Pack<S, kPack>& pack) {
+  if constexpr (kShort<S> && kPack > 1) {
+#pragma unroll
+    for (int v = 0; v < kPack; v += 2) {
+      const auto pair = two(pack.element + v);
+      const unsigned zero = 0;
+      const auto kept = __hmax2_nan(pair, two(reinterpret_cast<const S*>(&zero)));
+      *reinterpret_cast<unsigned*>(pack.element + v) = *reinterpret_cast<const unsigned*>(&kept);
+    }
+  } else {
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) {
+      const Compute<S> value = widen(pack.element[v]);
+      pack.element[v] = narrow<S>(value < Compute<S>(0) ? Compute<S>(0) : value);
+    }
+  }
+}
+
+// dy where the result is not at or below 0, else 0.
+template <class S, int kPack>
+__device__ void apply_mask(Pack<S, kPack>& dy, const Pack<S, kPack>& result) {
+  if constexpr (kShort<S> && kPack > 1) {
+#pragma unroll
+    for (int v = 0; v < kPack; v += 2) {
+      const unsigned zero = 0;
+      *reinterpret_cast<unsigned*>(dy.element + v) &=
+          __hgtu2_mask(two(result.element + v), two(reinterpret_cast<const S*>(&zero)));
+    }
+  } else {
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) {
+      if (widen(result.element[v]) <= Compute<S>(0)) dy.element[v] = narrow<S>(Compute<S>(0));
+    }
+  }
+}
+
+template <class K, class... A>
+void enqueue_sums(const Rows& plan, cudaStream_t stream, K kernel, A... arguments) {
+  cudaLaunchConfig_t launch = {};
+  launch.gridDim = dim3(static_cast<unsigned>(plan.groups), static_cast<unsigned>(plan.parts));
+  launch.blockDim = dim3(kThreads);
+  launch.stream = stream;
+  cudaLaunchAttribute cluster = {};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {1, static_cast<unsigned>(plan.cluster), 1};
+  launch.attrs = &cluster;
+  launch.numAttrs = plan.cluster > 1 ? 1 : 0;
+  check(cudaLaunchKernelEx(&launch, kernel, plan, arguments...), "batch_norm, sums");
+}
+
+inline dim3 apply_blocks(const Rows& plan, int rows_at_once) {
+  const std::int64_t tile = static_cast<std::int64_t>(kThreads / plan.lanes) * rows_at_once;
+  const std::int64_t most = (plan.rows + tile - 1) / tile;
+  const std::int64_t wanted = std::max<std::int64_t>(1, kBlocksWanted / plan.groups);
+  return dim3(static_cast<unsigned>(plan.groups), static_cast<unsigned>(std::min(wanted, most)));
+}
+
+// Calls f with the number of elements that a thread reads at once.
+template <class S, class F>
+void with_pack(const Rows& plan, F&& f) {
+  if (plan.packs) {
+    f(std::integral_constant<int, Pack<S>::kElements>());
+  } else {
+    f(std::integral_constant<int, 1>());
+  }
+}
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,129 @@
+// The gradient of batch norm over rows (batch_norm_rows.h).
+#include "backends/cuda/batch_norm_rows.h"
+
+namespace traingraph::cuda {
+namespace {
+
+// dy and x of kRows rows, dy with the prologue relu_gradient(dy, result); zeros beyond the last.
+template <class S, int kPack, int kRows, bool kMasked>
+struct Pairs {
+  Pack<S, kPack> dy[kRows] = {}, x[kRows] = {};
+
+  __device__ Pairs(const Rows& plan, const Gradients<S>& a, std::int64_t row, int step,
+                   std::int64_t channel) {
+    Pack<S, kPack> result[kRows] = {};
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      if (row + k * step >= plan.rows) break;
+      const std::int64_t at = (row + k * step) * plan.channels + channel;
+      dy[k] = load<kPack>(a.dy + at);
+      x[k] = load<kPack>(a.x + at);
+      if constexpr (kMasked) result[k] = load<kPack>(a.result + at);
+    }
+    if constexpr (kMasked) {
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) apply_mask(dy[k], result[k]);
+    }
+  }
+};
+
+template <class S, int kPack, bool kMasked>
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
+    gradient_sums(const __grid_constant__ Rows plan, Gradients<S> a, Compute<S>* partial) {
+  using T = Compute<S>;
+  constexpr int kRows = 2;
+  const Place<kPack> place(plan);
+  T sum[kPack] = {}, products[kPack] = {};
+  if (place.there) {
+    T mean[kPack];
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) mean[v] = a.mean[place.channel + v];
+    for_each_tile<kRows, true>(plan, place.step, place.row, [&](std::int64_t row) {
+      const Pairs<S, kPack, kRows, kMasked> pairs(plan, a, row, place.step, place.channel);
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) {
+        const auto dy = widen(pairs.dy[k]), x = widen(pairs.x[k]);
+#pragma unroll
+        for (int v = 0; v < kPack; ++v) {
+          sum[v] += dy.element[v];
+          products[v] += dy.element[v] * (x.element[v] - mean[v]);
+        }
+      }
+    });
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) products[v] *= a.inverse_deviation[place.channel + v];
+  }
+  put(plan, sum, products, partial);
+}
+
+template <class S, int kPack, bool kMasked>
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
+    gradient_apply(const __grid_constant__ Rows plan, Gradients<S> a, const Compute<S>* partial) {
+  using T = Compute<S>;
+  constexpr int kRows = 2;
+  const Place<kPack> place(plan);
+  const double* const sums = sums_of<T, kPack>(plan, partial);
+  if (!place.there) return;
+  // dx = scale (dy - dbeta / M - (x - mean) inverse_deviation dgamma / M)
+  T mean[kPack], scale[kPack], dbeta[kPack], slope[kPack];
+  const double count = static_cast<double>(plan.rows);
+#pragma unroll
+  for (int v = 0; v < kPack; ++v) {
+    const std::int64_t c = place.channel + v;
+    const double* const sum = sums + (place.lane * kPack + v) * 2;
+    if (blockIdx.y == 0 && place.row == 0) {
+      a.dbeta[c] = static_cast<T>(sum[0]);
+      a.dgamma[c] = static_cast<T>(sum[1]);
+    }
+    mean[v] = a.mean[c];
+    scale[v] = a.gamma[c] * a.inverse_deviation[c];
+    dbeta[v] = static_cast<T>(sum[0] / count);
+    slope[v] = static_cast<T>(sum[1] / count) * a.inverse_deviation[c];
+    if constexpr (kShort<S>) {  // dx = scale dy + slope x + dbeta
+      dbeta[v] = scale[v] * (mean[v] * slope[v] - dbeta[v]);
+      slope[v] *= -scale[v];
+    }
+  }
+  for_each_tile<kRows, false>(plan, place.step, place.row, [&](std::int64_t row) {
+    Pairs<S, kPack, kRows, kMasked> pairs(plan, a, row, place.step, place.channel);
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      if (row + k * place.step >= plan.rows) break;
+      const auto dy = widen(pairs.dy[k]);
+      auto dx = widen(pairs.x[k]);
+#pragma unroll
+      for (int v = 0; v < kPack; ++v) {
+        T& value = dx.element[v];
+        value = kShort<S> ? scale[v] * dy.element[v] + (slope[v] * value + dbeta[v])
+                          : scale[v] * (dy.element[v] - (dbeta[v] + (value - mean[v]) * slope[v]));
+      }
+      const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
+      store(a.dx + at, narrow<S>(dx));
+    }
+  });
+}
+
+}  // namespace
+
+template <class S>
+void enqueue_rows(const Rows& plan, const Gradients<S>& a, Compute<S>* partial,
+                  cudaStream_t stream) {
+  with_pack<S>(plan, [&](auto pack) {
+    constexpr int kPack = decltype(pack)::value;
+    const bool masked = a.result != nullptr;
+    auto* const sums = masked ? gradient_sums<S, kPack, true> : gradient_sums<S, kPack, false>;
+    auto* const apply = masked ? gradient_apply<S, kPack, true> : gradient_apply<S, kPack, false>;
+    enqueue_sums(plan, stream, sums, a, partial);
+    apply<<<apply_blocks(plan, 2), kThreads, 0, stream>>>(plan, a, partial);
+  });
+}
+
+#define TRAINGRAPH_ROWS(S) \
+  template void enqueue_rows(const Rows&, const Gradients<S>&, Compute<S>*, cudaStream_t);
+TRAINGRAPH_ROWS(float)
+TRAINGRAPH_ROWS(double)
+TRAINGRAPH_ROWS(__half)
+TRAINGRAPH_ROWS(__nv_bfloat16)
+#undef TRAINGRAPH_ROWS
+
+}  // namespace traingraph::cuda
