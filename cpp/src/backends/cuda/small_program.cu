@@ -41,16 +41,6 @@ __global__ void __launch_bounds__(kThreads) run_level(const std::byte* table, in
   SmallKinds::run(item.kind, arguments, item.task, &scratch);
 }
 
-// What was written before is there for every block of the cluster afterwards.
-__device__ void wait_for_each_other() {
-#if __CUDA_ARCH__ >= 900
-  __cluster_barrier_arrive();
-  __cluster_barrier_wait();
-#else
-  __syncthreads();
-#endif
-}
-
 // Several levels: the grid is one cluster, or one block.
 __global__ void __launch_bounds__(kThreads)
     run_levels(const std::byte* table, int levels, int bytes) {
@@ -69,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
     }
     first = end;
-    if (level + 1 < levels) wait_for_each_other();
+    if (level + 1 < levels) wait_for_cluster();
   }
 }
 

@@ -137,17 +137,14 @@ __device__ void multiply_tile(const TilePlan& plan, const float* a, const float*
     block[k] = total;
   }
   // Blocks that share a tile form a cluster; its first one adds up.
-  if constexpr (kSplit > 1) {
-    __cluster_barrier_arrive();
-    __cluster_barrier_wait();
-  }
+  if constexpr (kSplit > 1) wait_for_cluster();
   if (part == 0) {
     for (int k = static_cast<int>(threadIdx.x); k < kTile * kTile; k += kWarps * 32) {
       float total = block[k];
       if constexpr (kSplit > 1) {
 #pragma unroll
         for (unsigned other = 1; other < kSplit; ++other) {
-          total += static_cast<const float*>(__cluster_map_shared_rank(block, other))[k];
+          total += in_block(block, other)[k];
         }
       }
       const int i = k / kTile, j = k % kTile;
@@ -162,10 +159,7 @@ __device__ void multiply_tile(const TilePlan& plan, const float* a, const float*
     }
   }
   // Nobody leaves while another reads its sums.
-  if constexpr (kSplit > 1) {
-    __cluster_barrier_arrive();
-    __cluster_barrier_wait();
-  }
+  if constexpr (kSplit > 1) wait_for_cluster();
 }
 
 // A tile per task.
