@@ -7,7 +7,7 @@ from typing import Any
 
 from . import workloads as w
 
-torch: Any = importlib.importmodule("torch")
+torch: Any = importlib.import_module("torch")
 nn: Any = torch.nn
 functional: Any = torch.nn.functional
 

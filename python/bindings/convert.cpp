@@ -44,7 +44,11 @@ std::int64_t to_integer(py::handle value, const Where& where) {
   const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
   const std::int64_t number = index ? PyLong_AsLongLong(index.ptr()) : -1;
   if (number == -1 && PyErr_Occurred() != nullptr) {
-    throw py::error_already_set();
+    if (PyErr_ExceptionMatches(PyExc_OverflowError) == 0) throw py::error_already_set();
+    PyErr_Clear();
+    throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                          " from -2^63 to 2^63 - 1 but got " +
+                          py::cast<std::string>(py::str(index)));
   }
   return number;
 }

@@ -1,9 +1,11 @@
 #include "data.h"
 
 #include <bit>
+#include <optional>
 #include <string>
 
 #include "bindings.h"
+#include "dlpack.h"
 #include "enums.h"
 #include "release.h"
 
@@ -111,6 +113,34 @@ bool is_raw(const Py_buffer& buffer) {
          (buffer.format == nullptr || buffer.format[0] == 'B' || buffer.format[0] == 'c');
 }
 
+// What DLPack offers on a GPU, or on the host in just this form; nothing where NumPy must help.
+std::optional<TensorData> through_dlpack(py::handle value, DataType type, const Target& target) {
+  if (!py::hasattr(value, "__dlpack__") || !py::hasattr(value, "__dlpack_device__")) {
+    return std::nullopt;
+  }
+  ForeignArray array = foreign_array(value, subject(target));
+  const bool fits = array.data.data_type == type ||
+                    (type == DataType::kInvalid && array.data.data_type != DataType::kInvalid);
+  if (array.data.gpu < 0) {
+    const bool aligned = reinterpret_cast<std::uintptr_t>(array.data.bytes) % 8 == 0;
+    if (fits && array.dense && aligned) return std::move(array.data);
+    return std::nullopt;
+  }
+  if (!fits) {
+    const std::string expected =
+        type == DataType::kInvalid ? "a type that tensors have" : name(type);
+    throw DataTypeError(subject(target) + "expected " + expected + " for " + place(target) +
+                        " but got " + array.element_type + " on GPU " +
+                        std::to_string(array.data.gpu) + "; convert it there");
+  }
+  if (!array.dense) {
+    throw InvalidArgument(subject(target) + "expected dense row-major memory for " + place(target) +
+                          " but got a strided array on GPU " + std::to_string(array.data.gpu) +
+                          "; make it contiguous there");
+  }
+  return std::move(array.data);
+}
+
 // An array over anything that offers one, or the raw bytes in `bytes`.
 py::object to_array(py::handle value, const Target& target, TensorData& bytes) {
   if (is_array(value)) {
@@ -198,6 +228,9 @@ TensorData readable_data(py::handle value, DataType type, const Target& target) 
   if (is_array(value) && in_place(value, type)) {
     return typed(value, type);
   }
+  if (!is_array(value) && !py::isinstance<TensorData>(value)) {
+    if (std::optional<TensorData> data = through_dlpack(value, type, target)) return *data;
+  }
   TensorData bytes;
   py::object array = to_array(value, target, bytes);
   if (array.is_none()) {
@@ -210,6 +243,12 @@ TensorData readable_data(py::handle value, DataType type, const Target& target) 
 }
 
 TensorData writable_data(py::handle value, DataType type, const Target& target) {
+  if (!is_array(value) && !py::isinstance<TensorData>(value)) {
+    if (std::optional<TensorData> data = through_dlpack(value, type, target)) {
+      if (!data->writable) refuse_memory(target, "writable", "read-only memory");
+      return *data;
+    }
+  }
   TensorData bytes;
   const py::object array = to_array(value, target, bytes);
   TensorData data = array.is_none() ? std::move(bytes) : exact(array, type, target);
@@ -220,6 +259,9 @@ TensorData writable_data(py::handle value, DataType type, const Target& target) 
 }
 
 TensorData parameter_data(py::handle value, DataType type, const Target& target) {
+  if (!is_array(value) && !py::isinstance<TensorData>(value)) {
+    if (std::optional<TensorData> data = through_dlpack(value, type, target)) return *data;
+  }
   TensorData bytes;
   const py::object array = to_array(value, target, bytes);
   if (array.is_none()) {
@@ -231,6 +273,13 @@ TensorData parameter_data(py::handle value, DataType type, const Target& target)
                         place(target) + " but got " + dtype_name(array));
   }
   return exact(array, type == DataType::kInvalid ? actual : type, target);
+}
+
+TensorData raw_gpu_data(py::handle value, const Target& target) {
+  TensorData data = through_dlpack(value, DataType::kInvalid, target).value();
+  data.data_type = DataType::kInvalid;
+  data.shape.clear();
+  return data;
 }
 
 TensorData raw_data(py::handle value, const Target& target) {

@@ -20,6 +20,7 @@ struct Target {
 };
 
 // Data that is read: in place when it can be, else converted where no value changes its kind.
+// Arrays in a GPU's memory stay there and are never converted; this holds for what follows too.
 // Raises DataTypeError naming target, expected and actual.
 TensorData readable_data(pybind11::handle value, DataType type, const Target& target);
 
@@ -32,6 +33,9 @@ TensorData parameter_data(pybind11::handle value, DataType type, const Target& t
 
 // The memory of a contiguous buffer of any type, as bytes.
 TensorData raw_data(pybind11::handle value, const Target& target);
+
+// The same of an array in a GPU's memory.
+TensorData raw_gpu_data(pybind11::handle value, const Target& target);
 
 pybind11::dtype dtype_of(DataType type);
 

@@ -1,6 +1,7 @@
 #include <pybind11/typing.h>
 
 #include <cctype>
+#include <variant>
 
 #include "bindings.h"
 #include "convert.h"
@@ -97,8 +98,13 @@ void bind_device(py::module_& module) {
            "A device of a type. Errors: DeviceError when there is no such hardware.", make_device);
   cls.def_static("cpu", &Device::cpu, "The CPU.");
   cls.def_static(
-      "gpu", &Device::gpu, py::arg("index") = 0,
-      "A GPU, the first one unless told. Errors: DeviceError that says what is missing.");
+      "gpu",
+      [](const std::variant<int, std::string>& index) {
+        return std::visit([](const auto& which) { return Device::gpu(which); }, index);
+      },
+      py::arg("index") = 0,
+      "A GPU by index or UUID, the first one unless told. Errors: DeviceError that says what is "
+      "missing, or which UUIDs are there.");
   cls.def_static(
       "ane", [] { return Device::of_type(DeviceType::kAne); },
       "Apple's neural engine. Errors: DeviceError without one.");
@@ -114,6 +120,7 @@ void bind_device(py::module_& module) {
         return devices;
       },
       "The GPUs behind the device; empty for a CPU.");
+  cls.def_property_readonly("uuid", &Device::uuid, "GPU-… of a GPU; empty for others.");
   def_copy(cls, [](const Device& self) { return self; });
   cls.def(
       "__eq__",

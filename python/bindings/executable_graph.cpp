@@ -164,6 +164,15 @@ void bind_training(py::module_& module) {
   cls.def_property("micro_batches", &Self::micro_batches, &Self::set_micro_batches,
                    "How many executions make one step: each adds its gradients to a sum, the last "
                    "one updates. Means of losses count a part each. 1 at the start.");
+  cls.def_property_readonly(
+      "loss_scale",
+      [](const Self& self) {
+        const py::gil_scoped_release release;
+        return self.loss_scale();
+      },
+      "What gradients are multiplied by on their way under MIXED_FLOAT16: halved by a step whose "
+      "gradients overflow, which is skipped, and doubled after 2000 others. None under another "
+      "precision.");
   def_method(cls, "bind_optimizer_data", "bool",
              {"data: collections.abc.Sequence[numpy.typing.ArrayLike | MLCTensorData], "
               "device_data: collections.abc.Sequence[MLCTensorOptimizerDeviceData] | None = None, "

@@ -89,7 +89,13 @@ void Handle::wait() const {
 
 py::object Handle::result() const {
   wait();
-  return outcome_ == Outcome::kTime ? py::none() : result_of(execution_.result());
+  if (outcome_ == Outcome::kTime) return py::none();
+  TensorData data;
+  {
+    const py::gil_scoped_release release;
+    data = execution_.result().on_host();
+  }
+  return result_of(data);
 }
 
 py::object Handle::profile() const {

@@ -28,6 +28,8 @@ void bind_memory_plan(py::module_& module) {
                     "What is asked of the allocators: arena, persistent, staging, exchange.");
   plan.def_readonly("library_bytes", &MemoryPlan::library_bytes,
                     "What libraries hold on their own, as far as they tell.");
+  plan.def_readonly("context_bytes", &MemoryPlan::context_bytes,
+                    "What a GPU's context and libraries hold there for all graphs, measured.");
   plan.def("__str__", &MemoryPlan::to_string);
   plan.def("__repr__", [](const MemoryPlan& self) {
     return "<MemoryPlan of " + std::to_string(self.total_bytes) + " bytes>";

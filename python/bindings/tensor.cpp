@@ -115,6 +115,10 @@ void bind_members(py::class_<Tensor, TensorPtr>& cls) {
   cls.def(
       "synchronize_data", [](Tensor& self) { return self.synchronize_data(), true; }, released,
       "Copies the newest value to the host copy.");
+  cls.def("device_data", &Tensor::device_data, released,
+          "A read-only view of the newest value where it lies on its device, for DLPack. It shows "
+          "this value until the next execution. Errors: ValueError when the value is not readable, "
+          "NotImplementedError when it is not row-major there.");
   cls.def(
       "synchronize_optimizer_data",
       [](Tensor& self) { return self.synchronize_optimizer_data(), true; }, released,

@@ -1,6 +1,7 @@
 #include "bindings.h"
 #include "convert.h"
 #include "data.h"
+#include "dlpack.h"
 #include "release.h"
 #include "signature.h"
 
@@ -28,7 +29,8 @@ TensorData make_tensor_data(const Arguments& arguments) {
   const bool immutable = arguments.given("immutable_bytes_no_copy");
   const char* const argument = immutable ? "immutable_bytes_no_copy" : "bytes_no_copy";
   const py::object bytes = arguments[argument];
-  TensorData data = raw_data(bytes, {"MLCTensorData", argument, {}});
+  const Target target{"MLCTensorData", argument, {}};
+  TensorData data = is_on_gpu(bytes) ? raw_gpu_data(bytes, target) : raw_data(bytes, target);
   if (!immutable && !data.writable) {
     throw InvalidArgument(
         "[MLCTensorData] expected writable memory for bytes_no_copy but got read-only memory; use "
@@ -48,6 +50,10 @@ TensorData make_tensor_data(const Arguments& arguments) {
 }
 
 py::object bytes_of(const TensorData& self) {
+  if (self.gpu >= 0) {
+    throw InvalidArgument("[MLCTensorData] expected bytes in host memory but they are on GPU " +
+                          std::to_string(self.gpu) + "; read them by DLPack");
+  }
   TensorData bytes = self;
   bytes.data_type = DataType::kUInt8;
   bytes.shape = {static_cast<std::int64_t>(self.length)};
@@ -58,7 +64,8 @@ py::object bytes_of(const TensorData& self) {
 
 void bind_tensor_data(py::module_& module) {
   auto cls = py::class_<TensorData>(module, "MLCTensorData",
-                                    "Bytes in host memory without a shape of their own.");
+                                    "Bytes in host memory, or by DLPack in a GPU's, without a "
+                                    "shape of their own but for views of tensors.");
   def_init(cls,
            {"bytes_no_copy: typing_extensions.Buffer, length: int | None = None",
             "immutable_bytes_no_copy: typing_extensions.Buffer, length: int | None = None",
@@ -73,8 +80,15 @@ void bind_tensor_data(py::module_& module) {
   cls.def("__len__", [](const TensorData& self) { return self.length; });
   cls.def("__repr__", [](const TensorData& self) {
     return "<MLCTensorData of " + std::to_string(self.length) + " bytes" +
+           (self.gpu < 0 ? "" : " on GPU " + std::to_string(self.gpu)) +
            (self.writable ? ">" : ", read-only>");
   });
+  cls.def("__dlpack_device__", dlpack_device);
+  cls.def("__dlpack__", dlpack_capsule, py::kw_only(), py::arg("stream") = py::none(),
+          py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
+          py::arg("copy") = py::none(),
+          "The memory as a DLPack capsule, which keeps it alive; on a GPU the stream waits for all "
+          "work before. Errors: BufferError.");
 }
 
 }  // namespace traingraph::python

@@ -501,9 +501,9 @@ class MLCDevice:
         """
 
     @staticmethod
-    def gpu(index: typing.SupportsInt | typing.SupportsIndex = 0) -> MLCDevice:
+    def gpu(index: typing.SupportsInt | typing.SupportsIndex | str = 0) -> MLCDevice:
         """
-        A GPU, the first one unless told. Errors: DeviceError that says what is missing.
+        A GPU by index or UUID, the first one unless told. Errors: DeviceError that says what is missing, or which UUIDs are there.
         """
 
     @staticmethod
@@ -558,6 +558,12 @@ class MLCDevice:
         The type asked for.
         """
 
+    @property
+    def uuid(self) -> str:
+        """
+        GPU-… of a GPU; empty for others.
+        """
+
 class MLCPlatform:
     """
     Process-wide settings.
@@ -577,9 +583,22 @@ class MLCPlatform:
 
 class MLCTensorData:
     """
-    Bytes in host memory without a shape of their own.
+    Bytes in host memory, or by DLPack in a GPU's, without a shape of their own but for views of tensors.
     """
 
+    def __dlpack__(
+        self,
+        *,
+        stream: typing.Any = None,
+        max_version: typing.Any = None,
+        dl_device: typing.Any = None,
+        copy: typing.Any = None,
+    ) -> typing.Any:
+        """
+        The memory as a DLPack capsule, which keeps it alive; on a GPU the stream waits for all work before. Errors: BufferError.
+        """
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
     @typing.overload
     def __init__(
         self, *, bytes_no_copy: typing_extensions.Buffer, length: int | None = None
@@ -995,6 +1014,11 @@ class MLCTensor:
     ) -> MLCTensor:
         """
         A new tensor of (q - zero_point) * scale. Types: int8, uint8 or int32 to float32. Shapes: one scale and zero point, or with an axis one per element along it. Errors: ValueError for a scale that is not above 0, TypeError for other types.
+        """
+
+    def device_data(self) -> MLCTensorData:
+        """
+        A read-only view of the newest value where it lies on its device, for DLPack. It shows this value until the next execution. Errors: ValueError when the value is not readable, NotImplementedError when it is not row-major there.
         """
 
     @typing.overload
@@ -3265,6 +3289,12 @@ class MemoryPlan:
         """
 
     @property
+    def context_bytes(self) -> int:
+        """
+        What a GPU's context and libraries hold there for all graphs, measured.
+        """
+
+    @property
     def entries(self) -> list[MemoryPlan.Entry]:
         """
         The values.
@@ -3566,6 +3596,12 @@ class MLCTrainingGraph(ExecutableGraph):
     def device_memory_size(self) -> int:
         """
         Saved, gradient, transient and workspace memory. Units: bytes.
+        """
+
+    @property
+    def loss_scale(self) -> float | None:
+        """
+        What gradients are multiplied by on their way under MIXED_FLOAT16: halved by a step whose gradients overflow, which is skipped, and doubled after 2000 others. None under another precision.
         """
 
     @property

@@ -194,3 +194,24 @@ def test_reading_while_steps_are_in_flight() -> None:
     assert np.isfinite(out).all()
     training.synchronize_updates()
     np.testing.assert_array_equal(network.parameters()[0], weights_after(20))
+
+
+def test_graphs_that_share_an_optimizer_count_every_update() -> None:
+    optimizer = tg.MLCAdamOptimizer(learning_rate=0.001)
+    networks = [Network("float64") for _ in range(2)]
+    trainings = [network.training(optimizer) for network in networks]
+    for training in trainings:
+        training.compile(device="reference")
+
+    def train(network: Network, training: Any) -> None:
+        for _ in range(300):
+            step(network, training, options="synchronous")
+
+    threads = [
+        threading.Thread(target=train, args=pair) for pair in zip(networks, trainings, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert optimizer.time_step == 601

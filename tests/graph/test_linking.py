@@ -12,7 +12,13 @@ import traingraph as tg
 class Linked:
     """x → fc1 → tanh in one graph, fc2 → loss in another."""
 
-    def __init__(self, dtype: str = "float64", device: str = "reference", when: str = "before"):
+    def __init__(
+        self,
+        dtype: str = "float64",
+        device: str = "reference",
+        when: str = "before",
+        precision: str = "float32",
+    ):
         self.x = tg.MLCTensor(shape=[6, 5], data_type=dtype)
         self.y = tg.MLCTensor(shape=[6, 3], data_type=dtype)
         self.fc1, self.fc2 = dense(4, 5, 1, dtype), dense(3, 4, 3, dtype)
@@ -31,7 +37,7 @@ class Linked:
         if when == "before":
             self.first.link([self.second])
         for graph in (self.first, self.second):
-            graph.compile(options="link_graphs", device=device)
+            graph.compile(options="link_graphs", device=device, precision=precision)
         if when == "after":
             self.first.link([self.second])
 
@@ -185,3 +191,31 @@ def test_a_released_graph_leaves_the_others() -> None:
     del linked.second
     linked.first.bind_and_write_data({"x": array((6, 5), 1)}, for_inputs={"x": linked.x})
     linked.first.execute_forward(options="synchronous")
+
+
+@pytest.mark.parametrize(
+    ("precision", "bound"), [("mixed_bfloat16", 2**-6), ("mixed_float16", 2**-9)]
+)
+def test_what_passes_over_is_float32_and_not_scaled(precision: str, bound: float) -> None:
+    """Each graph scales by a number of its own, which the other one does not know."""
+    exact, mixed = Linked("float32"), Linked("float32", precision=precision)
+    if precision == "mixed_float16":
+        state = mixed.first.state()
+        state["state.loss_scale"][0] = 512
+        mixed.first.load_state(state)
+    data = Network("float32")
+    for linked in (exact, mixed):
+        linked.step(data.data["x"], data.labels["y"])
+    for got, expected in zip(mixed.parameters(), exact.parameters(), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=bound)
+    assert mixed.first.loss_scale == (512 if precision == "mixed_float16" else None)
+
+
+def test_an_overflow_skips_the_step_of_both() -> None:
+    linked = Linked("float32", precision="mixed_float16")
+    data = Network("float32")
+    before = linked.parameters()
+    linked.step(data.data["x"], data.labels["y"] * np.float32(1e4))
+    for got, expected in zip(linked.parameters(), before, strict=True):
+        assert got.tobytes() == expected.tobytes()
+    assert linked.first.loss_scale == linked.second.loss_scale == 2**15

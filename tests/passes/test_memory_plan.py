@@ -1,8 +1,11 @@
 """The planner against its independent verifier, and the plan against the allocators."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import traingraph as tg
 
 _testing = pytest.importorskip("traingraph._testing", reason="built with TRAINGRAPH_TESTING")
 
@@ -92,3 +95,21 @@ def test_everything_is_given_back():
     _testing.planned_and_allocated("cpu")
     _testing.planned_and_allocated_linked("cpu")
     assert _testing.allocated_bytes() == before
+
+
+def test_without_memory_the_largest_entries_are_listed() -> None:
+    x = tg.MLCTensor(shape=[4, 1 << 12])
+    graph = tg.MLCGraph()
+    graph.node(tg.MLCActivationLayer.relu(), source=x)
+    inference = tg.MLCInferenceGraph(graph_objects=[graph])
+    inference.add_inputs({"x": x})
+    inference.compile(device="cpu")
+    values = np.linspace(-1, 1, 4 << 12, dtype=np.float32).reshape(4, 1 << 12)
+    for _ in range(2):
+        result = inference.execute(inputs_data={"x": values}, options="synchronous").result
+        np.testing.assert_array_equal(result, np.maximum(values, 0))
+        with pytest.raises(MemoryError) as caught:
+            inference.execute(inputs_data={"x": values}, batch_size=1 << 36)
+        assert "largest entries of this graph's memory plan" in str(caught.value)
+        assert f"{4 << 48} bytes, saved: elementwise at layer " in str(caught.value)
+    assert inference.memory_plan().total_bytes == values.nbytes

@@ -101,7 +101,7 @@ def test_names() -> None:
     inference = traingraph.MLCInferenceGraph(graph_objects=[graph])
     inference.add_inputs({"x": x})
     for name in ("gpu:", "gpu:x", "cuda:1 ", "gpu:1:2"):
-        with pytest.raises(ValueError, match=r"with an index but got '(gpu|cuda):"):
+        with pytest.raises(ValueError, match=r"with an index or UUID but got '(gpu|cuda):"):
             inference.compile(device=name)
     for name in ("cpu", "CPU", "any", "reference"):
         assert inference.compile(device=name)

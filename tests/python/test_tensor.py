@@ -174,6 +174,9 @@ def test_random_values_follow_the_seed() -> None:
     assert not np.array_equal(first, second)
     with pytest.raises(ValueError, match="at least 0"):
         MLCPlatform.set_rng_seed_to(-1)
+    with pytest.raises(ValueError, match=r"seed from -2\^63 to 2\^63 - 1 but got 9223372036854775"):
+        MLCPlatform.set_rng_seed_to(2**63)
+    assert MLCPlatform.get_rng_seed() == 7
 
 
 def test_sequences() -> None:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,10 +18,14 @@ class TRAINGRAPH_API Device {
   static Device cpu();
   // Raises DeviceError that says what is missing when there is no usable GPU.
   static Device gpu(int index = 0);
+  // By its UUID "GPU-…", or a beginning of it that no other one has. Raises DeviceError that lists
+  // those that are there.
+  static Device gpu(const std::string& uuid);
   static Device any();
   // Plain loops in float32 and float64: the oracle.
   static Device reference();
-  // A backend by its name ("cpu", "reference", "null", …), also "gpu", "gpu:1", "cuda" and "any".
+  // A backend by its name ("cpu", "reference", "null", …), also "gpu", "gpu:1", "gpu:GPU-…", "cuda"
+  // and "any".
   static Device named(const std::string& text);
   static Device of_type(DeviceType type);
 
@@ -29,6 +34,17 @@ class TRAINGRAPH_API Device {
   const std::string& backend() const { return backend_; }
   int index() const { return index_; }
   std::string description() const;
+  // "GPU-…" of a GPU, else empty.
+  std::string uuid() const;
+
+  // The CUDA stream that all work on this GPU is ordered on, as a number; 0 for other devices.
+  std::uintptr_t stream() const;
+  // Copies from this GPU's memory when all work before is done.
+  void read(void* to, const void* from, std::size_t bytes) const;
+  // Lets another stream of this GPU wait for all work before, or all work from now on wait for that
+  // stream; nothing on other devices.
+  void order_before(std::uintptr_t stream) const;
+  void order_after(std::uintptr_t stream) const;
 
   // The same backend and index, whatever type was asked for.
   bool operator==(const Device& other) const {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -178,6 +179,9 @@ class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
   // What bind_and_write_data writes there between execute_forward and execute_gradient is added to
   // the gradient from inside. execute() then raises: such a graph runs by the separate calls.
   TensorPtr allocate_user_gradient(const TensorPtr& tensor);
+  // What gradients are multiplied by on their way under kMixedFloat16, after what was submitted
+  // before: 65536 at the start. Nothing under another precision.
+  std::optional<double> loss_scale() const;
   void set_training_tensor_parameters(const std::vector<TensorParameter>& parameters);
   // From now on so many executions make one step: each adds its gradients to a sum, the last one
   // updates. Means of losses count a part each, so that equal micro-batches give what one large

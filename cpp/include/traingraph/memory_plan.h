@@ -25,7 +25,12 @@ struct TRAINGRAPH_API MemoryPlan {
   // What libraries hold on their own (code, descriptors), measured: the growth of the process's
   // private memory while kernels were made, in whole pages.
   std::size_t library_bytes = 0;
+  // What the context and the libraries of a device with memory of its own hold there, for all
+  // graphs together, measured when they were made.
+  std::size_t context_bytes = 0;
 
+  // The largest entries, for messages.
+  std::string largest_entries() const;
   // A table.
   std::string to_string() const;
 };

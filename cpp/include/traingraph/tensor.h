@@ -24,8 +24,8 @@ enum class RandomInitializerType : int {
   kXavier = 3,
 };
 
-// Bytes in host memory with or without a shape of their own. `owner` keeps them alive; without one
-// the caller does, for as long as anything uses this value.
+// Bytes in host memory, or in a GPU's, with or without a shape of their own. `owner` keeps them
+// alive; without one the caller does, for as long as anything uses this value.
 struct TRAINGRAPH_API TensorData {
   void* bytes = nullptr;
   std::size_t length = 0;  // bytes
@@ -33,6 +33,7 @@ struct TRAINGRAPH_API TensorData {
   DataType data_type = DataType::kInvalid;
   Shape shape;
   bool writable = true;
+  int gpu = -1;  // the index of the GPU whose memory the bytes are in; -1: the host's
   std::shared_ptr<const void> owner;
 
   // Raw bytes of the caller.
@@ -43,6 +44,8 @@ struct TRAINGRAPH_API TensorData {
   static TensorData of(const float* values, Shape shape);
   // A copy that owns itself.
   static TensorData copy_of(const void* bytes, std::size_t length, DataType type, Shape shape);
+  // Itself in host memory, or a copy there of what a GPU has when all before on it is done.
+  TensorData on_host() const;
 };
 
 // Shape (outermost first, images NCHW) and element type.
@@ -97,8 +100,13 @@ class TRAINGRAPH_API Tensor : public std::enable_shared_from_this<Tensor> {
 
   // The host copy; bytes is null without one.
   const TensorData& data() const;
-  // Replaces the host copy; graphs over this parameter read it at their next execution.
+  // Replaces the host copy; graphs over this parameter read it at their next execution. Data in a
+  // GPU's memory takes the host copy's place until synchronize_data makes one.
   void set_data(TensorData data);
+  // The newest value where it lies on its device, not to be written. It shows this value until the
+  // next execution, and afterwards what that one left there; the memory stays while `owner` does.
+  // Raises InvalidArgument when it is not readable, Unsupported when it is not dense row-major.
+  TensorData device_data() const;
   bool has_valid_numerics() const;
 
   // Copies the newest device value into the host copy, which is made if there is none.

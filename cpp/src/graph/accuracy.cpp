@@ -1,6 +1,10 @@
 #include "graph/accuracy.h"
 
+#include <vector>
+
 #include <traingraph/errors.h>
+
+#include "runtime/half.h"
 
 namespace traingraph {
 namespace {
@@ -61,9 +65,24 @@ void count_as(Accuracy& sum, LossType type, const TensorData& prediction,
   count_signs<T>(sum, prediction, labels);
 }
 
+// Numbers of 16 bits as float32 ones, which `numbers` holds.
+TensorData widened(TensorData data, std::vector<float>& numbers) {
+  if (!ir::is_half(data.data_type)) return data;
+  numbers.resize(static_cast<std::size_t>(element_count(data.shape)));
+  widen(data.data_type, data.bytes, numbers.data(), numbers.size());
+  data.bytes = numbers.data();
+  data.length = numbers.size() * sizeof(float);
+  data.data_type = DataType::kFloat32;
+  return data;
+}
+
 }  // namespace
 
-void Accuracy::count(LossType type, const TensorData& prediction, const TensorData& labels) {
+void Accuracy::count(LossType type, const TensorData& narrow_prediction,
+                     const TensorData& narrow_labels) {
+  std::vector<float> numbers[2];
+  const TensorData prediction = widened(narrow_prediction, numbers[0]);
+  const TensorData labels = widened(narrow_labels, numbers[1]);
   if (prediction.data_type == DataType::kFloat64) {
     return count_as<double>(*this, type, prediction, labels);
   }

@@ -11,6 +11,7 @@
 
 #include "graph/executor.h"
 #include "graph/graph_state.h"
+#include "graph/loss_scaling.h"
 #include "graph/lowering.h"
 #include "graph/safetensors.h"
 #include "runtime/parameter_store.h"
@@ -23,11 +24,15 @@ constexpr std::string_view kState = "state.";
 constexpr const char* kTimeStep = "state.time_step";
 constexpr const char* kForwardCount = "state.forward_count";
 constexpr const char* kRandomSeed = "state.random_seed";
+// Of mixed_float16; a checkpoint of another precision is none the worse without them.
+constexpr const char* kLossScale = "state.loss_scale";
+constexpr const char* kGoodSteps = "state.good_steps";
 
 // Of one graph: its parameters, and for a training graph what its optimizer and its random numbers
 // continue from.
 struct Contents {
   NamedTensors parameters;
+  NamedTensors scaling;            // the loss scale, and the steps since it has changed
   NamedTensors updated;            // those with optimizer buffers
   std::vector<std::string> slots;  // names of the buffers of each
   std::vector<std::string> numbers;
@@ -94,6 +99,9 @@ Contents contents_of(const GraphState& state, bool with_training) {
     contents.numbers.push_back(kTimeStep);
     if (!contents.slots.empty()) contents.updated = updated_among(contents.parameters, state);
   }
+  if (state.loss_scale != nullptr) {
+    contents.scaling = {{kLossScale, state.loss_scale}, {kGoodSteps, state.good_steps}};
+  }
   contents.numbers.insert(contents.numbers.end(), {kForwardCount, kRandomSeed});
   return contents;
 }
@@ -117,12 +125,16 @@ std::int64_t number_of(const GraphState& state, const std::string& name) {
 
 NamedData copy_of(const Contents& contents, const GraphState& state) {
   NamedData result;
-  for (const auto& [name, tensor] : contents.parameters) {
-    const TensorDescriptor& d = tensor->descriptor();
-    TensorData data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
-    tensor->copy_to(data.bytes, data.length);
-    result.emplace_back(name, std::move(data));
-  }
+  auto copy = [&](const NamedTensors& tensors) {
+    for (const auto& [name, tensor] : tensors) {
+      const TensorDescriptor& d = tensor->descriptor();
+      TensorData data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
+      tensor->copy_to(data.bytes, data.length);
+      result.emplace_back(name, std::move(data));
+    }
+  };
+  copy(contents.parameters);
+  copy(contents.scaling);
   for (const auto& [name, tensor] : contents.updated) {
     std::vector<TensorData> buffers = copy_optimizer_data(*tensor, contents.slots);
     for (std::size_t k = 0; k < buffers.size(); ++k) {
@@ -215,6 +227,9 @@ void check(const Values& values, const Contents& contents, bool training) {
   for (const auto& [name, tensor] : contents.updated) {
     for (const std::string& slot : contents.slots) expect(slot_name(name, slot), *tensor);
   }
+  for (const char* name : {kLossScale, kGoodSteps}) {
+    if (values.tensors.contains(name)) differences.expect(name, DataType::kFloat32, {1});
+  }
   for (const std::string& name : contents.numbers) differences.expect(name, DataType::kInt64, {});
   differences.raise(!training);
 }
@@ -223,6 +238,7 @@ void check(const Values& values, const Contents& contents, bool training) {
 void replace_data(Tensor& tensor, const TensorData& data) {
   TensorState& state = tensor.state();
   std::memcpy(state.data.bytes, data.bytes, data.length);
+  state.device_data = {};
   state.host_is_newer = true;
   if (state.parameter == nullptr) return;
   state.parameter->stream->run([&] { upload_if_newer(tensor); });
@@ -251,8 +267,20 @@ void replace_number(GraphState& state, const std::string& name, std::int64_t val
   }
 }
 
+// A checkpoint without a scale starts one anew.
+void replace_scaling(const Contents& contents, const Values& values) {
+  for (const auto& [name, tensor] : contents.scaling) {
+    const float start = name == kLossScale ? static_cast<float>(LossScaling::kStart) : 0.0f;
+    const auto found = values.tensors.find(name);
+    replace_data(*tensor, found != values.tensors.end()
+                              ? found->second.data
+                              : TensorData::copy_of(&start, sizeof start, DataType::kFloat32, {1}));
+  }
+}
+
 void replace(const Contents& contents, const Values& values, GraphState& state) {
   for (const auto& [name, tensor] : contents.parameters) replace_data(*tensor, values.at(name));
+  replace_scaling(contents, values);
   for (const auto& [name, tensor] : contents.updated) {
     std::vector<TensorData> buffers;
     for (const std::string& slot : contents.slots) {
@@ -269,8 +297,15 @@ void replace(const Contents& contents, const Values& values, GraphState& state) 
 
 // Everything is checked before anything is changed.
 void take(const Values& values, GraphState& state) {
-  const Contents contents = contents_of(state, state.training && values.any_of_training());
+  const bool with_training = state.training && values.any_of_training();
+  // Also before a compile, which then takes them.
+  const bool scaled = with_training && values.tensors.contains(kLossScale);
+  Contents contents = contents_of(state, with_training);
   check(values, contents, state.training);
+  if (scaled && state.loss_scale == nullptr) {
+    LossScaling::prepare(state);
+    contents = contents_of(state, with_training);
+  }
   for (const auto& [name, tensor] : contents.parameters) {
     if (tensor->data().bytes != nullptr) continue;
     const TensorDescriptor& d = tensor->descriptor();

@@ -40,6 +40,16 @@ void check(const std::string& subject, const ir::Type& type, const TensorData& d
   }
 }
 
+// Raises unless the graph can reach the memory.
+void check_place(const std::string& subject, const TensorData& data, const Backend& backend) {
+  if (data.gpu < 0 || data.gpu == backend.gpu()) return;
+  const std::string own = backend.gpu() < 0 ? "" : " or of GPU " + std::to_string(backend.gpu());
+  throw InvalidArgument(subject + "expected memory of the host" + own +
+                        ", because the graph is compiled for " + backend.name() +
+                        ", but got memory of GPU " + std::to_string(data.gpu) +
+                        "; copy it there, or compile for that GPU");
+}
+
 // "(1, 2)" for the element at this position in row-major order.
 std::string place(const Shape& shape, std::int64_t position) {
   Shape index(shape.size());
@@ -50,45 +60,66 @@ std::string place(const Shape& shape, std::int64_t position) {
   return to_string(index);
 }
 
+[[noreturn]] void refuse(const std::string& name, const IntegerRange& range, const Shape& shape,
+                         std::int64_t position, std::int64_t value) {
+  const std::string highest = std::to_string(range.count - 1);
+  const std::string got = " but got " + std::to_string(value);
+  if (range.lowest < 0) {
+    throw InvalidArgument("[labels '" + name + "'] expected a class from 0 to " + highest +
+                          " or -1" + got + " in row " + std::to_string(position));
+  }
+  throw InvalidArgument("[indices '" + name + "'] expected an index from 0 to " + highest + got +
+                        " at " + place(shape, position));
+}
+
 template <class T>
 void check_integers(const std::string& name, const IntegerRange& range, const Shape& shape,
-                    const void* bytes) {
-  const T* integers = static_cast<const T*>(bytes);
+                    const TensorData& data) {
+  const T* integers = static_cast<const T*>(data.bytes);
   const std::int64_t count = element_count(shape);
+  if (data.gpu >= 0) {
+    // Kernels read no memory by a label, so these need not wait for the device.
+    if (range.lowest < 0) return;
+    const Backend& backend = backend_named("cuda", data.gpu);
+    const auto* first = static_cast<const std::byte*>(data.bytes);
+    const DataType type = sizeof(T) == 4 ? DataType::kInt32 : DataType::kInt64;
+    const std::int64_t found = backend.first_outside(type, first, count, range.lowest, range.count);
+    if (found < 0) return;
+    T value = 0;
+    backend.read(&value, first + found * static_cast<std::int64_t>(sizeof(T)), sizeof value);
+    refuse(name, range, shape, found, static_cast<std::int64_t>(value));
+  }
   for (std::int64_t k = 0; k < count; ++k) {
     const auto value = static_cast<std::int64_t>(integers[k]);
-    if (value >= range.lowest && value < range.count) continue;
-    const std::string highest = std::to_string(range.count - 1);
-    const std::string got = " but got " + std::to_string(value);
-    if (range.lowest < 0) {
-      throw InvalidArgument("[labels '" + name + "'] expected a class from 0 to " + highest +
-                            " or -1" + got + " in row " + std::to_string(k));
-    }
-    throw InvalidArgument("[indices '" + name + "'] expected an index from 0 to " + highest + got +
-                          " at " + place(shape, k));
+    if (value < range.lowest || value >= range.count) refuse(name, range, shape, k, value);
   }
 }
 
 }  // namespace
 
-void check_data(const BoundSlot& slot, const ir::Type& type, const TensorData& data) {
-  check("[tensor '" + slot.name + "'] ", type, data);
+void check_data(const BoundSlot& slot, const ir::Type& type, const TensorData& data,
+                const Backend& backend) {
+  const std::string subject = "[tensor '" + slot.name + "'] ";
+  check_place(subject, data, backend);
+  check(subject, type, data);
 }
 
-void check_output(const std::string& name, const ir::Type& type, const TensorData& data) {
+void check_output(const std::string& name, const ir::Type& type, const TensorData& data,
+                  const Backend& backend) {
   const std::string subject = "[output '" + name + "'] ";
+  check_place(subject, data, backend);
   if (!data.writable) throw InvalidArgument(subject + "expected writable memory");
   check(subject, type, data);
 }
 
 void check_range(const std::string& name, const IntegerRange& range, const ir::Type& type,
-                 const void* bytes) {
-  if (range.count == 0 || bytes == nullptr) return;
+                 const TensorData& data) {
+  if (range.count == 0 || data.bytes == nullptr) return;
   switch (type.data_type) {
     case DataType::kInt32:
-      return check_integers<std::int32_t>(name, range, type.shape, bytes);
+      return check_integers<std::int32_t>(name, range, type.shape, data);
     case DataType::kInt64:
-      return check_integers<std::int64_t>(name, range, type.shape, bytes);
+      return check_integers<std::int64_t>(name, range, type.shape, data);
     default:
       throw DataTypeError("[labels '" + name + "'] expected int32 or int64 classes but got " +
                           traingraph::name(type.data_type));
@@ -102,12 +133,12 @@ void check_range(const LoweredGraph::Slot& slot) {
   const bool on_device = store != nullptr && store->master != nullptr && !state.host_is_newer;
   const TensorDescriptor& d = state.descriptor;
   const ir::Type type{d.data_type, d.shape, false};
-  if (!on_device) return check_range(state.label, slot.range, type, state.data.bytes);
+  if (!on_device) return check_range(state.label, slot.range, type, state.given());
   std::vector<std::byte> values(ir::storage_bytes(type, {}));
   store->stream->run([&] {
     download(*store->backend, store->type(), store->layout, store->master.get(), values.data());
   });
-  check_range(state.label, slot.range, type, values.data());
+  check_range(state.label, slot.range, type, TensorData::raw(values.data(), values.size()));
 }
 
 std::string names_of(const NamedTensors& tensors) {

@@ -7,13 +7,16 @@
 namespace traingraph {
 
 // Raises a typed error unless `data` can stand for the slot's tensor with this batch size; `type`
-// is the program's type of the slot.
-void check_data(const BoundSlot& slot, const ir::Type& type, const TensorData& data);
+// is the program's type of the slot, the backend the graph's.
+void check_data(const BoundSlot& slot, const ir::Type& type, const TensorData& data,
+                const Backend& backend);
 // Raises unless `data` is room for a result of this type.
-void check_output(const std::string& name, const ir::Type& type, const TensorData& data);
+void check_output(const std::string& name, const ir::Type& type, const TensorData& data,
+                  const Backend& backend);
 // Raises InvalidArgument naming place and value of the first label or index out of its range.
+// Labels in a GPU's memory are not looked at.
 void check_range(const std::string& name, const IntegerRange& range, const ir::Type& type,
-                 const void* bytes);
+                 const TensorData& data);
 // The same for a constant, as the next execution will read it.
 void check_range(const LoweredGraph::Slot& slot);
 // "'a', 'b'" of a declaration, for messages.

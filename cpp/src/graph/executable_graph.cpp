@@ -4,6 +4,7 @@
 #include "graph/executor.h"
 #include "graph/graph_state.h"
 #include "graph/link_set.h"
+#include "graph/loss_scaling.h"
 
 namespace traingraph {
 namespace {
@@ -35,7 +36,7 @@ std::set<TensorPtr> set_constants(GraphState& state, const NamedTensors& constan
     if (tensor == nullptr) {
       throw InvalidArgument("[compile] expected data for constants but got '" + name + "'");
     }
-    (*tensor)->set_data(value);
+    (*tensor)->set_data(value.on_host());
     // The caller's array may change later.
     const TensorDescriptor& d = (*tensor)->descriptor();
     (*tensor)->set_data(
@@ -118,6 +119,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   const Precision precision_before = state_->precision;
   state_->options = options;
   state_->precision = precision;
+  if (precision == Precision::kMixedFloat16) LossScaling::prepare(*state_);
   state_->device = device;
   auto executor = std::make_shared<Executor>(*state_, backend);
   try {
@@ -247,6 +249,13 @@ void TrainingGraph::set_micro_batches(int count) {
   if (count == state_->micro_batches) return;
   state_->micro_batches = count;
   ++state_->changes;
+}
+
+std::optional<double> TrainingGraph::loss_scale() const {
+  if (state_->precision != Precision::kMixedFloat16) return std::nullopt;
+  float scale = 0;
+  state_->loss_scale->copy_to(&scale, sizeof scale);
+  return static_cast<double>(scale);
 }
 
 int TrainingGraph::micro_batches() const { return state_->micro_batches; }

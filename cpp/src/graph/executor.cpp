@@ -14,6 +14,16 @@ namespace traingraph {
 using ir::kNone;
 using ir::ValueId;
 
+namespace {
+
+// Guards the optimizers' counts: graphs that share an optimizer may have a thread each.
+std::mutex& counting() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
 void ExecutionState::finish() {
   std::vector<std::function<void()>> waiting;
   {
@@ -161,12 +171,17 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
       job->state->stream = Stream::root(stream_);
       job->state->task = std::make_shared<Task>();
       // The queue keeps the executor, and with it the arena, until the work is done.
-      job->state->task->work = [self = shared_from_this(), job] { self->settle(*job); };
+      job->leaves = job->state->task->leaves = may_leave(*job);
+      job->state->task->work = [self = shared_from_this(), job]() -> std::function<void()> {
+        self->begin(*job);
+        if (job->pending == nullptr) return nullptr;
+        return [self, job] { self->settle(*job); };
+      };
       job->state->stream->submit(job->state->task);
       return Execution(job->state);
     }
   }
-  stream_->run([&] { settle(*job); });
+  stream_->run([&] { begin(*job); });
   job->state->raise();
   return Execution(job->state);
 }
@@ -209,6 +224,7 @@ void Executor::set_rates(Job& job) {
     return;
   }
   Optimizer& optimizer = *graph_.optimizer;
+  const std::lock_guard lock(counting());
   job.optimizer = graph_.optimizer;
   job.learning_rate = optimizer.learning_rate();
   job.corrected_learning_rate = optimizer.corrected_learning_rate(optimizer.time_step());
@@ -220,18 +236,36 @@ void Executor::run_between(const std::function<void()>& work) { stream_->run(wor
 
 std::int64_t Executor::time_step() const {
   const std::lock_guard lock(mutex_);
+  const std::lock_guard count_lock(counting());
   return graph_.optimizer->time_step() - waiting_updates_;
 }
 
 void Executor::set_time_step(std::int64_t value) {
   const std::lock_guard lock(mutex_);
+  const std::lock_guard count_lock(counting());
   graph_.optimizer->set_time_step(value + waiting_updates_);
+}
+
+bool Executor::may_leave(const Job& job) const {
+  return !backend_.uses_host_memory() && runs_forward(job.run) && !job.handler && !job.timed &&
+         !job.checked && job.outputs.empty() && job.graph->handed.empty();
+}
+
+void Executor::begin(Job& job) {
+  try {
+    execute(job);
+  } catch (...) {
+    job.state->error = std::current_exception();
+    job.pending = nullptr;
+    forget(job);
+  }
+  if (job.pending == nullptr) settle(job);
 }
 
 void Executor::settle(Job& job) {
   ExecutionState& state = *job.state;
   try {
-    execute(job);
+    if (job.pending != nullptr) job.pending->take(state.result.bytes);
   } catch (...) {
     state.error = std::current_exception();
     forget(job);
@@ -255,7 +289,10 @@ void Executor::settle(Job& job) {
 void Executor::forget(const Job& job) {
   forward_ = gradient_ = nullptr;
   const std::lock_guard lock(mutex_);
-  if (job.optimizer != nullptr) job.optimizer->set_time_step(job.optimizer->time_step() - 1);
+  if (job.optimizer != nullptr) {
+    const std::lock_guard count_lock(counting());
+    job.optimizer->set_time_step(job.optimizer->time_step() - 1);
+  }
   submitted_forward_ = submitted_gradient_ = nullptr;
   summed_ = 0;
   summed_rows_ = 0;
@@ -265,12 +302,12 @@ void Executor::write_step_numbers(const Job& job) {
   const Program& program = *job.graph->program;
   const bool wide = program.graph.type(job.graph->result).data_type == DataType::kFloat64;
   auto set_number = [&](ir::StepInput input, double number) {
-    std::byte* at = step_block_ + static_cast<int>(input) * 8;
+    std::byte* at = staging_.step_numbers() + static_cast<int>(input) * 8;
     const auto narrow = static_cast<float>(number);
     std::memcpy(at, wide ? static_cast<const void*>(&number) : &narrow, wide ? 8 : 4);
   };
   auto set_count = [&](ir::StepInput input, std::int64_t count) {
-    std::memcpy(step_block_ + static_cast<int>(input) * 8, &count, 8);
+    std::memcpy(staging_.step_numbers() + static_cast<int>(input) * 8, &count, 8);
   };
   if (job.optimizer != nullptr) {
     set_number(ir::StepInput::learning_rate, job.learning_rate);
@@ -282,7 +319,7 @@ void Executor::write_step_numbers(const Job& job) {
     set_count(ir::StepInput::first_row, job.first_row);
   }
   if (runs_gradient(job.run)) set_number(ir::StepInput::accumulates, job.accumulates ? 1 : 0);
-  if (!backend_.uses_host_memory()) send_step_numbers(*job.graph);
+  staging_.send_step_numbers(job.graph->step_inputs);
 }
 
 void Executor::execute(Job& job) {
@@ -294,7 +331,10 @@ void Executor::execute(Job& job) {
         "execute_forward");
   }
   Program& program = *job.graph->program;
-  for (const BoundArray& array : job.bound) program.bind(array.value, placed(array));
+  for (const BoundArray& array : job.bound) {
+    const bool apart = array.on_device && !uses(*job.graph, array);
+    program.bind(array.value, staging_.placed(array, apart));
+  }
   write_step_numbers(job);
   if (runs_forward(job.run)) {
     forward_ = job.graph;

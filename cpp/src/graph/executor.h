@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/device_staging.h"
 #include "graph/link_set.h"
 #include "graph/lowering.h"
 #include "runtime/parameter_store.h"
@@ -36,37 +37,6 @@ struct ExecutionState {
   void finish();
   // Raises the error if there is one.
   void raise();
-};
-
-// What a tensor was last given. Versions count up, so that a device knows whether it has this.
-struct GivenData {
-  TensorData data;
-  std::uint64_t version = 0;
-  std::uint64_t call = 0;  // whose argument it was; 0: bound before, or the tensor's own
-};
-
-// A tensor's place on a device that cannot use the host's arrays.
-struct DeviceSlot {
-  std::shared_ptr<std::byte> memory;
-  std::size_t capacity = 0;
-  std::uint64_t version = 0;  // of the data in it; touched by whoever holds the stream
-};
-
-// Where a bound value's bytes are, and what keeps them there.
-struct BoundArray {
-  ir::ValueId value;
-  std::byte* address;
-  std::shared_ptr<const void> owner;
-  // Where the bytes go before the run; null: they are used in place.
-  DeviceSlot* slot = nullptr;
-  std::size_t bytes = 0;
-  std::uint64_t version = 0;
-};
-
-// Device memory for a copy of data that cannot be used in place.
-struct StagedCopy {
-  std::shared_ptr<std::byte> memory;
-  std::size_t bytes;
 };
 
 // A sum of gradients over micro-batches, in its parameter's layout.
@@ -133,6 +103,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::pair<TensorData, TensorData> scored() const;
 
   void read(const Tensor& tensor, void* bytes, std::size_t length) override;
+  TensorData view(const Tensor& tensor) override;
   // Of a tensor whose gradient the last gradient pass computed and kept.
   TensorData gradient(const Tensor& tensor) const;
   // Lets reads of this handle of a gradient come here.
@@ -153,7 +124,6 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
  private:
   struct Job;
-  static constexpr std::size_t kStepBlockBytes = ir::kStepInputCount * 8;
   using CompiledPtr = std::shared_ptr<CompiledGraph>;
 
   // The program for this batch and mode, compiled now if need be. Call without mutex_.
@@ -166,6 +136,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void attach(CompiledGraph& graph);
   std::byte* sum_buffer(const TensorPtr& tensor);
   void grow_arena(std::size_t bytes);
+  void place_arena(std::size_t bytes);
+  void restore_arena(std::size_t bytes);
+  MemoryPlan plan_of(const CompiledGraph& graph) const;
 
   Execution start(Run run, Mode mode, const ExecutionArguments& arguments);
   void check_may_run(const CompiledGraph& graph, Run run) const;
@@ -186,12 +159,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // A copy on the device of data that cannot be used in place.
   void stage(const Tensor& tensor, const ir::Type& type, const TensorData& data);
   void give(const Tensor& tensor, TensorData data);
-  BoundArray bound_array(const BoundSlot& slot, const ir::Type& type, const GivenData& given);
-  // On a device that cannot use the host's arrays: room for what the caller binds.
-  void place_slots(CompiledGraph& graph);
-  // Where the array is for the run, after copying it there unless it is there.
-  std::byte* placed(const BoundArray& array) const;
-  std::shared_ptr<std::byte> staging_for(const Tensor& tensor, std::size_t bytes);
+  // Whether a run of this program touches these bytes on the device as something else, too.
+  bool uses(const CompiledGraph& graph, const BoundArray& array) const;
   bool has_batch(const Tensor& tensor) const;
   void bind_outputs(Job& job, const ExecutionArguments& arguments) const;
   // Whether the job's run computes this declared output.
@@ -200,15 +169,29 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::string outputs_of(const Job& job) const;
   void set_rates(Job& job);
   void write_step_numbers(const Job& job);
-  // To a device that cannot read them here, if one that the program reads has changed.
-  void send_step_numbers(const CompiledGraph& graph);
   void execute(Job& job);
   void run_program(const Job& job);
   [[noreturn]] void raise_not_finite(const Job& job, ir::ValueId value) const;
-  void deliver(const Job& job);
-  TensorData kept_result(const Tensor& tensor) const;
-  TensorData kept_gradient(const Tensor& of) const;
-  // Runs the job and settles its handle; never throws.
+  void deliver(Job& job);
+  bool leave_result(Job& job) const;
+  static TensorData host_array(const ir::Type& type);
+  // A value that a pass has left, and how to read it.
+  struct Kept {
+    const CompiledGraph* graph;
+    Run run;
+    ir::ValueId value;
+  };
+  Kept kept_result(const Tensor& tensor) const;
+  Kept kept_gradient(const Tensor& of) const;
+  Kept kept(const Tensor& tensor) const;
+  std::shared_ptr<const void> keeper_of(const Kept& kept) const;
+  TensorData copy_out(const Kept& kept) const {
+    return copy_out(*kept.graph, kept.run, kept.value);
+  }
+  // Runs the job, and settles its handle unless the result is still to come; never throws.
+  void begin(Job& job);
+  // Whether nothing but the result will be read of what the job leaves.
+  bool may_leave(const Job& job) const;
   void settle(Job& job);
   void forget(const Job& job);
   TensorData copy_out(const CompiledGraph& graph, Run run, ir::ValueId value) const;
@@ -224,13 +207,12 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Guards programs_, data_, written_gradients_ and what was submitted. Nobody waits for the stream
   // while holding it.
   mutable std::mutex mutex_;
-  std::list<CompiledPtr> programs_;                   // newest use first
-  std::map<const Tensor*, GivenData> data_;           // what each bound tensor was last given
-  std::uint64_t versions_ = 0;                        // of data that was given
-  std::map<const Tensor*, DeviceSlot> device_slots_;  // entries stay
-  std::uint64_t calls_ = 0;                           // that brought data
-  std::size_t library_bytes_ = 0;  // the process's growth while kernels were made
-  std::map<const Tensor*, std::vector<StagedCopy>> staged_;  // copies of ours among them
+  std::list<CompiledPtr> programs_;          // newest use first
+  std::map<const Tensor*, GivenData> data_;  // what each bound tensor was last given
+  std::uint64_t versions_ = 0;               // of data that was given
+  std::uint64_t calls_ = 0;                  // that brought data
+  std::size_t library_bytes_ = 0;            // the process's growth while kernels were made
+  DeviceStaging staging_;                    // of that data
   // User gradients that were written since the last forward pass.
   std::set<const Tensor*> written_gradients_;
   // Micro-batches of the step being made: how many are summed, and their rows.
@@ -248,10 +230,6 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::shared_ptr<std::byte> arena_;
   std::size_t arena_bytes_ = 0;
   std::size_t arena_needed_ = 0;
-  // Eight bytes per number: float32, float64 or int64.
-  alignas(64) std::byte step_block_[kStepBlockBytes] = {};
-  std::shared_ptr<std::byte> device_step_block_;
-  std::byte sent_step_block_[kStepBlockBytes] = {};  // what the device has
   const std::shared_ptr<std::atomic<std::int64_t>> forward_count_;
   std::atomic<std::int64_t> waiting_updates_{0};  // submitted and not yet run
   std::vector<GradientSum> sums_;

@@ -41,6 +41,7 @@ Executor::Executor(GraphState& graph, const Backend& backend)
       // compared.
       inference_mode_(!graph.training && lacks_labels(graph) ? Mode::prediction : Mode::inference),
       links_(graph.links),
+      staging_(backend),
       stream_(std::make_shared<Stream>()),
       forward_count_(graph.forward_count) {}
 Executor::~Executor() = default;
@@ -85,6 +86,11 @@ Executor::CompiledPtr Executor::compiled(std::int64_t batch, Mode mode) {
     if (result != nullptr) return;
     result = compile(batch, mode);
     const std::lock_guard lock(mutex_);
+    try {
+      attach(*result);
+    } catch (const OutOfMemory& error) {
+      throw OutOfMemory(error.what() + plan_of(*result).largest_entries());
+    }
     programs_.remove_if([&](const CompiledPtr& old) {
       if (old->batch != batch || old->mode != mode) return false;
       for (CompiledPtr* user : {&forward_, &gradient_, &submitted_forward_, &submitted_gradient_}) {
@@ -94,7 +100,6 @@ Executor::CompiledPtr Executor::compiled(std::int64_t batch, Mode mode) {
     });
     programs_.push_front(result);
     if (programs_.size() > kMaxPrograms) programs_.pop_back();
-    attach(*result);
   });
   return result;
 }
@@ -184,18 +189,19 @@ void Executor::attach(CompiledGraph& graph) {
     graph.slot_versions.push_back(store.version);
   }
   const ir::Graph& ops = graph.program->graph;
-  std::byte* step_block = step_block_;
-  if (!backend_.uses_host_memory()) {
-    if (device_step_block_ == nullptr) device_step_block_ = backend_.allocate(kStepBlockBytes);
-    step_block = device_step_block_.get();
-  }
+  std::byte* step_block = staging_.step_block();
   graph.step_inputs.clear();
   for (std::size_t v = 0; v < ops.values.size(); ++v) {
     if (ops.values[v].source != ir::Source::step) continue;
     graph.program->bind(static_cast<ValueId>(v), step_block + ops.values[v].slot * 8);
     graph.step_inputs.push_back(static_cast<ir::StepInput>(ops.values[v].slot));
   }
-  place_slots(graph);
+  for (const BoundSlot& slot : graph.bound) {
+    const bool given =
+        slot.from == BoundSlot::From::caller || slot.from == BoundSlot::From::user_gradient;
+    if (slot.value == kNone || !given) continue;
+    staging_.place(*slot.tensor, ir::storage_bytes(ops.type(slot.value), {}));
+  }
   for (const GradientHandle& handle : graph_.gradient_handles) read_through(handle);
   for (const auto& [tensor, value] : graph.tensors) {
     auto* shared = const_cast<Tensor*>(tensor);
@@ -222,94 +228,6 @@ std::byte* Executor::sum_buffer(const TensorPtr& tensor) {
   }
   *found = {tensor, store.layout, buffer};
   return buffer.get();
-}
-
-void Executor::grow_arena(std::size_t bytes) {
-  arena_needed_ = std::max(arena_needed_, bytes);
-  if (bytes <= arena_bytes_ || !backend_.computes()) return;
-  arena_.reset();
-  arena_ = backend_.allocate(bytes);
-  arena_bytes_ = bytes;
-  for (CompiledPtr* user : {&forward_, &gradient_, &submitted_forward_, &submitted_gradient_}) {
-    user->reset();
-  }
-  for (const auto& program : programs_) program->program->bind_arena(arena_.get());
-}
-
-std::size_t Executor::device_memory_size() const {
-  const std::lock_guard lock(mutex_);
-  return arena_needed_;
-}
-
-MemoryPlan Executor::memory_plan() const {
-  const std::lock_guard lock(mutex_);
-  MemoryPlan plan;
-  if (programs_.empty()) return plan;
-  const CompiledGraph& graph = *programs_.front();
-  const ir::Graph& ops = graph.program->graph;
-  const ProgramVariant& variant = graph.program->split;
-  for (std::size_t s = 0; s < graph.slots.size(); ++s) {
-    const ir::Value& value = ops.value(graph.slot_values[s]);
-    const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
-    plan.entries.push_back({value.name, "persistent", bytes});
-    plan.persistent_bytes += bytes;
-  }
-  for (const BoundSlot& slot : graph.bound) {
-    if (slot.value == kNone) continue;
-    plan.entries.push_back({slot.name, "bound", ir::storage_bytes(ops.type(slot.value), {})});
-  }
-  std::map<ValueId, std::string> names;
-  for (const auto& [tensor, value] : graph.gradients) {
-    if (value != kNone) names[value] = "gradient of " + tensor->label();
-  }
-  for (std::size_t n = 0; n < ops.nodes.size(); ++n) {
-    const ir::Node& node = ops.nodes[n];
-    const std::string op = std::string(ir::name(node.op)) + ir::where(ops, node);
-    for (ValueId output : node.outputs) {
-      const auto v = static_cast<std::size_t>(output);
-      if (graph.program->roots[v] != output || variant.value_offsets[v] < 0) continue;
-      bool crosses = false;
-      for (const ir::Node& reader : ops.nodes) {
-        crosses = crosses || (reader.phase != node.phase &&
-                              std::count(reader.inputs.begin(), reader.inputs.end(), output) > 0);
-      }
-      const char* kind = "transient";
-      if (names.contains(output)) {
-        kind = "gradient";
-      } else if (crosses || ops.value(output).keep) {
-        kind = node.phase == ir::Phase::forward ? "saved" : "gradient";
-      }
-      plan.entries.push_back({names.contains(output) ? names[output] : op, kind,
-                              ir::storage_bytes(ops.type(output), ops.value(output).layout)});
-    }
-    const std::size_t workspace = graph.program->executable->workspace_bytes(static_cast<int>(n));
-    if (workspace > 0 && node.op != ir::Op::reshape) {
-      plan.entries.push_back({op, "workspace", workspace});
-    }
-  }
-  for (const auto& [tensor, copies] : staged_) {
-    for (const StagedCopy& copy : copies) {
-      plan.entries.push_back({tensor->label(), "staging", copy.bytes});
-      plan.staging_bytes += copy.bytes;
-    }
-  }
-  for (const auto& [tensor, slot] : device_slots_) {
-    plan.entries.push_back({tensor->label(), "staging", slot.capacity});
-    plan.staging_bytes += slot.capacity;
-  }
-  if (device_step_block_ != nullptr) {
-    plan.entries.push_back({"numbers of a step", "staging", kStepBlockBytes});
-    plan.staging_bytes += kStepBlockBytes;
-  }
-  for (const CompiledGraph::Handed& handed : graph.handed) {
-    plan.entries.push_back({handed.tensor->label(), "exchange", handed.to->capacity});
-    plan.exchange_bytes += handed.to->capacity;
-  }
-  plan.arena_bytes = arena_needed_;
-  plan.library_bytes = library_bytes_;
-  plan.total_bytes =
-      plan.arena_bytes + plan.persistent_bytes + plan.staging_bytes + plan.exchange_bytes;
-  return plan;
 }
 
 std::string Executor::description() const {

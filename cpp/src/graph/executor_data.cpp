@@ -30,8 +30,8 @@ void Executor::bind_group(const NamedData& data, const NamedTensors& declared, c
       if (slot.tensor != *tensor) continue;
       if (slot.value == kNone) continue;
       const ir::Type& type = graph.program->graph.type(slot.value);
-      check_data(slot, type, array);
-      check_range(slot.name, slot.range, type, array.bytes);
+      check_data(slot, type, array, backend_);
+      check_range(slot.name, slot.range, type, array);
       const auto before = data_.find(slot.tensor.get());
       if (before != data_.end() && before->second.call == calls_) {
         throw InvalidArgument(std::string("[execute] expected data once for each tensor but ") +
@@ -43,7 +43,7 @@ void Executor::bind_group(const NamedData& data, const NamedTensors& declared, c
         stage(*slot.tensor, type, array);
       } else {
         give(*slot.tensor, array);
-        staged_.erase(slot.tensor.get());
+        staging_.drop_copies(*slot.tensor);
       }
       data_[slot.tensor.get()].call = calls_;
     }
@@ -71,11 +71,11 @@ void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
       continue;
     }
     auto found = data_.find(slot.tensor.get());
-    if (found == data_.end() && slot.tensor->data().bytes != nullptr) {
-      const TensorData& own = slot.tensor->data();
+    if (found == data_.end() && slot.tensor->state().given().bytes != nullptr) {
+      const TensorData& own = slot.tensor->state().given();
       const ir::Type& type = graph.program->graph.type(slot.value);
-      check_data(slot, type, own);
-      check_range(slot.name, slot.range, type, own.bytes);
+      check_data(slot, type, own, backend_);
+      check_range(slot.name, slot.range, type, own);
       give(*slot.tensor, own);
       found = data_.find(slot.tensor.get());
     }
@@ -87,8 +87,8 @@ void Executor::bind_inputs(Job& job, const ExecutionArguments& arguments) {
     }
     // Data of an earlier call may be of another batch.
     const ir::Type& type = graph.program->graph.type(slot.value);
-    check_data(slot, type, found->second.data);
-    job.bound.push_back(bound_array(slot, type, found->second));
+    check_data(slot, type, found->second.data, backend_);
+    job.bound.push_back(staging_.bound(slot.value, *slot.tensor, type, found->second));
   }
   if (!missing.empty()) {
     throw InvalidArgument("[execute] expected data for " + missing + " but none was given");
@@ -111,8 +111,8 @@ void Executor::bind_gradients(Job& job) {
     const ir::Type& type = graph.program->graph.type(slot.value);
     TensorState& tensor = slot.tensor->state();
     if (tensor.host_is_newer) {
-      check_data(slot, type, tensor.data);
-      stage(*slot.tensor, type, tensor.data);
+      check_data(slot, type, tensor.given(), backend_);
+      stage(*slot.tensor, type, tensor.given());
       tensor.host_is_newer = false;
       written_gradients_.insert(slot.tensor.get());
     }
@@ -121,8 +121,8 @@ void Executor::bind_gradients(Job& job) {
                             " to be written since the last execute_forward but it was not");
     }
     const GivenData& given = data_.at(slot.tensor.get());
-    check_data(slot, type, given.data);
-    job.bound.push_back(bound_array(slot, type, given));
+    check_data(slot, type, given.data, backend_);
+    job.bound.push_back(staging_.bound(slot.value, *slot.tensor, type, given));
   }
 }
 
@@ -136,7 +136,7 @@ void Executor::bind_outputs(Job& job, const ExecutionArguments& arguments) const
     const TensorPtr of = graph_.differentiated(tensor->get());
     const ValueId value =
         of != nullptr ? job.graph->gradients.at(of.get()) : job.graph->tensors.at(tensor->get());
-    check_output(name, job.graph->program->graph.type(value), array);
+    check_output(name, job.graph->program->graph.type(value), array, backend_);
     job.outputs.emplace_back(value, array);
   }
 }
@@ -154,35 +154,69 @@ std::string Executor::outputs_of(const Job& job) const {
   return names_of(written);
 }
 
-TensorData Executor::copy_out(const CompiledGraph& graph, Run run, ValueId value) const {
-  const ir::Value& v = graph.program->graph.value(value);
+// Zeroed host memory for a dense array of this type.
+TensorData Executor::host_array(const ir::Type& type) {
   TensorData data;
-  const std::size_t bytes = ir::storage_bytes(v.type, {});
+  const std::size_t bytes = ir::storage_bytes(type, {});
   const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]());
   data.bytes = memory.get();
   data.length = bytes;
-  data.data_type = v.type.data_type;
-  data.shape = v.type.shape;
+  data.data_type = type.data_type;
+  data.shape = type.shape;
   data.owner = std::shared_ptr<const void>(memory, memory.get());
+  return data;
+}
+
+TensorData Executor::copy_out(const CompiledGraph& graph, Run run, ValueId value) const {
+  const ir::Value& v = graph.program->graph.value(value);
+  TensorData data = host_array(v.type);
   const std::byte* from = graph.program->address(run, value);
   // Without memory behind the plan an address is an offset.
   if (from != nullptr && backend_.computes()) {
-    download(backend_, v.type, v.layout, from, memory.get());
+    download(backend_, v.type, v.layout, from, static_cast<std::byte*>(data.bytes));
   }
   return data;
 }
 
-void Executor::deliver(const Job& job) {
+// Begins to read the result; whether it could.
+bool Executor::leave_result(Job& job) const {
+  const ir::Value& result = job.graph->program->graph.value(job.graph->result);
+  const std::byte* from = job.graph->program->address(job.run, job.graph->result);
+  if (!job.leaves || from == nullptr || !result.layout.plain()) return false;
+  TensorData data = host_array(result.type);
+  job.pending = backend_.read_later(from, data.length);
+  if (job.pending == nullptr) return false;
+  job.state->result = std::move(data);
+  return true;
+}
+
+void Executor::deliver(Job& job) {
   const CompiledGraph& graph = *job.graph;
   const ir::Graph& ops = graph.program->graph;
+  TensorData result;  // an array on the device that has it already
+  bool device_written = false;
   for (const auto& [value, data] : job.outputs) {
     const std::byte* from = graph.program->address(job.run, value);
     if (from == nullptr || !backend_.computes()) continue;
-    download(backend_, ops.type(value), ops.value(value).layout, from, data.bytes);
+    const ir::Type& type = ops.type(value);
+    if (data.gpu < 0) {
+      download(backend_, type, ops.value(value).layout, from, data.bytes);
+      continue;
+    }
+    convert(backend_, type, ops.value(value).layout, from, {}, static_cast<std::byte*>(data.bytes));
+    device_written = true;
+    if (value != graph.result) continue;
+    result = data;
+    result.length = ir::storage_bytes(type, {});
+    result.data_type = type.data_type;
+    result.shape = type.shape;
   }
   write_exchanges(job);
-  if (!runs_forward(job.run)) return;
-  job.state->result = copy_out(graph, job.run, graph.result);
+  // Whoever waits for the execution reads these on streams of their own.
+  if (device_written) backend_.finish();
+  if (!runs_forward(job.run) || leave_result(job)) return;
+  job.state->result =
+      result.bytes != nullptr && !job.handler ? result : copy_out(graph, job.run, graph.result);
   if (!job.handler) return;
   // The handler may read the result tensor's host copy; a smaller batch fills its first rows.
   Tensor& tensor = *graph.result_tensor;
@@ -197,14 +231,52 @@ void Executor::deliver(const Job& job) {
 
 void Executor::read(const Tensor& tensor, void* bytes, std::size_t length) {
   stream_->run([&] {
-    const auto handle = handles_.find(&tensor);
-    const TensorData data =
-        handle != handles_.end() ? kept_gradient(*handle->second) : kept_result(tensor);
+    const TensorData data = copy_out(kept(tensor));
     std::memcpy(bytes, data.bytes, std::min(length, data.length));
   });
 }
 
-TensorData Executor::kept_result(const Tensor& tensor) const {
+Executor::Kept Executor::kept(const Tensor& tensor) const {
+  const auto handle = handles_.find(&tensor);
+  return handle != handles_.end() ? kept_gradient(*handle->second) : kept_result(tensor);
+}
+
+TensorData Executor::view(const Tensor& tensor) {
+  TensorData data;
+  stream_->run([&] {
+    const Kept found = kept(tensor);
+    const ir::Value& value = found.graph->program->graph.value(found.value);
+    if (!value.layout.plain()) {
+      throw Unsupported("[tensor '" + tensor.label() + "'] expected a dense row-major value but " +
+                        backend_.name() + " keeps it as " + ir::to_string(value.layout) +
+                        "; read it with copy_data_from_device_memory");
+    }
+    data.bytes = const_cast<std::byte*>(found.graph->program->address(found.run, found.value));
+    data.length = ir::storage_bytes(value.type, {});
+    data.data_type = value.type.data_type;
+    data.shape = value.type.shape;
+    data.writable = false;
+    data.gpu = backend_.gpu();
+    data.owner = keeper_of(found);
+  });
+  return data;
+}
+
+// What holds the memory of a value: the arena, or the array that was given for it.
+std::shared_ptr<const void> Executor::keeper_of(const Kept& kept) const {
+  const ir::ValueId root = kept.graph->program->roots[static_cast<std::size_t>(kept.value)];
+  for (const std::vector<BoundArray>* arrays : {&forward_arrays_, &gradient_arrays_}) {
+    for (const BoundArray& array : *arrays) {
+      if (array.value != root) continue;
+      if (array.slot == nullptr) return array.owner;
+      using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+      return std::make_shared<const Both>(array.owner, array.slot->memory);
+    }
+  }
+  return arena_;
+}
+
+Executor::Kept Executor::kept_result(const Tensor& tensor) const {
   const std::string subject = "[tensor '" + tensor.label() + "'] ";
   if (forward_ == nullptr) {
     throw InvalidArgument(subject + "no forward pass has computed it, or its memory was reused");
@@ -217,7 +289,7 @@ TensorData Executor::kept_result(const Tensor& tensor) const {
     throw InvalidArgument(subject +
                           "is not readable: its memory is reused; declare it with add_outputs");
   }
-  return copy_out(*forward_, forward_run_, found->second);
+  return {forward_.get(), forward_run_, found->second};
 }
 
 std::pair<TensorData, TensorData> Executor::scored() const {
@@ -226,12 +298,13 @@ std::pair<TensorData, TensorData> Executor::scored() const {
     if (forward_ == nullptr || forward_->prediction == nullptr) {
       throw InvalidArgument("[evaluate] expected a graph with a loss");
     }
-    result = {kept_result(*forward_->prediction), kept_result(*forward_->label)};
+    result = {copy_out(kept_result(*forward_->prediction)),
+              copy_out(kept_result(*forward_->label))};
   });
   return result;
 }
 
-TensorData Executor::kept_gradient(const Tensor& of) const {
+Executor::Kept Executor::kept_gradient(const Tensor& of) const {
   const std::string subject = "[gradient of '" + of.label() + "'] ";
   if (gradient_ == nullptr) {
     throw InvalidArgument(subject + "expected a gradient pass before reading it");
@@ -249,12 +322,12 @@ TensorData Executor::kept_gradient(const Tensor& of) const {
                           "is not readable after a full execute: its memory is reused; use "
                           "execute_gradient or declare it with add_outputs");
   }
-  return copy_out(*gradient_, gradient_run_, found->second);
+  return {gradient_.get(), gradient_run_, found->second};
 }
 
 TensorData Executor::gradient(const Tensor& tensor) const {
   TensorData result;
-  stream_->run([&] { result = kept_gradient(tensor); });
+  stream_->run([&] { result = copy_out(kept_gradient(tensor)); });
   if (element_count(result.shape) == element_count(tensor.descriptor().shape)) {
     result.shape = tensor.descriptor().shape;
   }

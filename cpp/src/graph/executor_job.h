@@ -24,6 +24,9 @@ struct Executor::Job {
   bool profiled = false;
   bool checked = false;
   CompletionHandler handler;
+  // Whether the call may begin the next execution before this one's result has come.
+  bool leaves = false;
+  std::unique_ptr<PendingRead> pending;  // that result
   std::shared_ptr<ExecutionState> state;
 };
 

@@ -5,6 +5,8 @@
 
 #include <traingraph/errors.h>
 
+#include "runtime/half.h"
+
 namespace traingraph {
 
 using ir::kNone;
@@ -24,7 +26,14 @@ std::string first_not_finite(const TensorData& data) {
   return "NaN or infinity";
 }
 
-std::string first_not_finite(const TensorData& data) {
+std::string first_not_finite(TensorData data) {
+  if (ir::is_half(data.data_type)) {
+    std::vector<float> numbers(data.length / 2);
+    widen(data.data_type, data.bytes, numbers.data(), numbers.size());
+    data.bytes = numbers.data();
+    data.length = numbers.size() * sizeof(float);
+    return first_not_finite<float>(data);
+  }
   return data.data_type == DataType::kFloat64 ? first_not_finite<double>(data)
                                               : first_not_finite<float>(data);
 }

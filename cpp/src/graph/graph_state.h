@@ -54,6 +54,9 @@ struct GraphState {
   int micro_batches = 1;           // executions that make one step
   CompilationOptions options = CompilationOptions::kNone;
   Precision precision = Precision::kFloat32;
+  // Of a training graph in kMixedFloat16, from its first compile on; else null.
+  TensorPtr loss_scale;
+  TensorPtr good_steps;  // since the scale has changed
   std::optional<Device> device;
   std::shared_ptr<Executor> executor;
   // What random numbers follow from: taken from the platform when the graph is made.

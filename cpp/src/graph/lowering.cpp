@@ -66,22 +66,29 @@ class Writer {
  private:
   ir::Graph& graph() { return out_.lowering.graph; }
 
-  // The one floating-point type of the graph's own tensors.
+  // The one floating-point type of the graph's own tensors. What layers read in 16 bits is widened
+  // to float32; parameters are never that narrow.
   DataType floating_type() const {
     DataType found = DataType::kInvalid;
+    auto add = [&](const NodeRecord& node, const Tensor& tensor, bool is_parameter) {
+      const DataType own = tensor.descriptor().data_type;
+      if (!is_floating_point(own)) return;
+      const DataType type = ir::is_half(own) ? DataType::kFloat32 : own;
+      if (found == DataType::kInvalid) found = type;
+      if (found == type && !(is_parameter && ir::is_half(own))) return;
+      const std::string expected =
+          found == type ? "parameters of float32 or float64"
+                        : "one floating-point type but got " + std::string(name(found)) + " and";
+      throw DataTypeError("[compile] expected " + expected +
+                          (found == type ? " but got, for tensor '" : ", for tensor '") +
+                          tensor.label() + "', " + name(own) + " at layer " +
+                          std::to_string(node.layer->id()) + " '" + node.layer->label() + "'");
+    };
     for (const NodeRecord& node : nodes_) {
-      std::vector<TensorPtr> tensors(node.sources);
-      for (const TensorParameter* p : node.layer->parameters()) tensors.push_back(p->tensor);
-      for (const TensorPtr& tensor : tensors) {
-        const DataType type = tensor->descriptor().data_type;
-        if (!is_floating_point(type)) continue;
-        if (found == DataType::kInvalid) found = type;
-        if (found == type) continue;
-        throw DataTypeError("[compile] expected one floating-point type but got " +
-                            std::string(name(found)) + " and, for tensor '" + tensor->label() +
-                            "', " + name(type) + " at layer " + std::to_string(node.layer->id()) +
-                            " '" + node.layer->label() + "'");
+      for (const TensorPtr& tensor : node.sources) {
+        add(node, *tensor, is_tensor_parameter(tensor.get()));
       }
+      for (const TensorParameter* p : node.layer->parameters()) add(node, *p->tensor, true);
     }
     return found == DataType::kInvalid ? DataType::kFloat32 : found;
   }
@@ -110,8 +117,8 @@ class Writer {
     const auto found = out_.tensors.find(tensor.get());
     if (found != out_.tensors.end()) return found->second;
     // A tensor with data that nobody declared is a constant of the graph, or a trained input.
-    const bool held = tensor->state().parameter != nullptr || tensor->data().bytes != nullptr ||
-                      state_.constants.contains(tensor);
+    const bool held = tensor->state().parameter != nullptr ||
+                      tensor->state().given().bytes != nullptr || state_.constants.contains(tensor);
     if (held || is_tensor_parameter(tensor.get())) {
       const ValueId value = out_.lowering.parameter(tensor, tensor->descriptor().shape);
       out_.tensors.emplace(tensor.get(), value);
@@ -126,10 +133,21 @@ class Writer {
     return bind(tensor->label(), tensor, false);
   }
 
+  // What layers compute with: numbers of 16 bits become float32 where they come in.
+  ValueId widened(ValueId value) {
+    if (!ir::is_half(graph().type(value).data_type)) return value;
+    const auto [found, is_new] = widened_.try_emplace(value, kNone);
+    if (is_new) {
+      graph().layer = kNone;
+      found->second = ops::cast(graph(), value, DataType::kFloat32);
+    }
+    return found->second;
+  }
+
   void emit(const Layer& layer, const std::vector<TensorPtr>& sources,
             const std::vector<TensorPtr>* results) {
     std::vector<ValueId> values;
-    for (const TensorPtr& tensor : sources) values.push_back(source(tensor));
+    for (const TensorPtr& tensor : sources) values.push_back(widened(source(tensor)));
     Emitter emitter(out_.lowering, layer, std::move(values));
     layer.emit(emitter);
     for (std::size_t k = 0; k < results->size(); ++k) {
@@ -327,6 +345,7 @@ class Writer {
   const Mode mode_;
   std::vector<NodeRecord> nodes_;
   LoweredGraph out_;
+  std::map<ValueId, ValueId> widened_;  // by what came in
   std::vector<const Tensor*> loss_sources_;
   std::map<const Tensor*, bool> means_;  // losses and what is made of them: all of them means?
 };
@@ -337,7 +356,8 @@ bool lacks_labels(const GraphState& state) {
   for (const NodeRecord& node : state.ordered_nodes()) {
     if (dynamic_cast<const Loss*>(node.layer.get()) == nullptr || node.sources.size() < 2) continue;
     const TensorPtr& label = node.sources[1];
-    const bool held = label->data().bytes != nullptr || state.producer(label.get()) != nullptr;
+    const bool held =
+        label->state().given().bytes != nullptr || state.producer(label.get()) != nullptr;
     const bool declared = names(state.inputs, label.get()) || names(state.loss_labels, label.get());
     if (!held && !declared) return true;
   }

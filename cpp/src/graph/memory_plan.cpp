@@ -6,6 +6,19 @@
 
 namespace traingraph {
 
+std::string MemoryPlan::largest_entries() const {
+  constexpr std::size_t kShown = 8;
+  std::vector<Entry> sorted = entries;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Entry& a, const Entry& b) { return a.bytes > b.bytes; });
+  sorted.resize(std::min(sorted.size(), kShown));
+  std::string text = "\nthe largest entries of this graph's memory plan:";
+  for (const Entry& entry : sorted) {
+    text += "\n  " + std::to_string(entry.bytes) + " bytes, " + entry.kind + ": " + entry.name;
+  }
+  return text + "\n  " + std::to_string(arena_bytes) + " bytes, arena: what of these is reused";
+}
+
 std::string MemoryPlan::to_string() const {
   std::ostringstream text;
   std::size_t width = 10;
@@ -21,6 +34,7 @@ std::string MemoryPlan::to_string() const {
   line("exchange", "sum", exchange_bytes);
   line("total", "asked for", total_bytes);
   line("libraries", "held", library_bytes);
+  if (context_bytes > 0) line("device's context", "held", context_bytes);
   return text.str();
 }
 

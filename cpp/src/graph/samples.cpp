@@ -48,6 +48,7 @@ void Samples::add(const NamedData& arrays, const NamedTensors& declared, const c
 
 void Samples::shuffle(std::uint64_t seed, int epoch) {
   order_.resize(static_cast<std::size_t>(count_));
+  for (Column& column : columns_) column.all = column.all.on_host();  // rows are gathered there
   std::iota(order_.begin(), order_.end(), std::int64_t{0});
   for (std::size_t i = order_.size(); i-- > 1;) {
     const philox::Block block = philox::block_of(seed, static_cast<std::uint64_t>(epoch), i);

@@ -5,6 +5,7 @@
 #include <traingraph/errors.h>
 
 #include "graph/link_set.h"
+#include "graph/loss_scaling.h"
 #include "ops/emit.h"
 #include "optimizers/update_emitter.h"
 
@@ -148,11 +149,16 @@ class TrainingWriter {
       seeds.push_back({value, bind_gradient(handle, value, BoundSlot::From::user_gradient)});
     }
     add_linked_seeds(seeds);
+    scaling_ = LossScaling::make(state_, out_);
+    if (scaling_ != nullptr) {
+      for (passes::Seed& seed : seeds) seed.gradient = scaling_->scaled(seed.gradient);
+    }
     std::vector<ValueId> values;
     for (const Wanted& wanted : wanted_) values.push_back(wanted.value);
-    const std::vector<ValueId> gradients = passes::autodiff(graph(), seeds, values, stopped);
+    std::vector<ValueId> gradients = passes::autodiff(graph(), seeds, values, stopped);
     for (std::size_t k = 0; k < wanted_.size(); ++k) {
       if (gradients[k] == kNone) continue;
+      if (scaling_ != nullptr) gradients[k] = scaling_->unscaled(gradients[k]);
       out_.gradients.emplace(wanted_[k].tensor.get(), gradients[k]);
       if (wanted_[k].readable) graph().value(gradients[k]).keep = true;
     }
@@ -231,9 +237,16 @@ class TrainingWriter {
       }
       targets.push_back(std::move(target));
     }
+    ValueId counts = kNone;
+    if (scaling_ != nullptr && !targets.empty()) {
+      std::vector<ValueId> gradients;
+      for (const UpdateTarget& target : targets) gradients.push_back(target.gradient);
+      counts = scaling_->all_finite(gradients);
+      scaling_->update(counts);
+    }
     emit_updates(graph(), *state_.optimizer, targets,
                  out_.lowering.step(ir::StepInput::learning_rate),
-                 out_.lowering.step(ir::StepInput::corrected_learning_rate));
+                 out_.lowering.step(ir::StepInput::corrected_learning_rate), counts);
   }
 
   // The layer that reads a parameter first: profiles count the update there.
@@ -248,6 +261,7 @@ class TrainingWriter {
   const std::vector<NodeRecord>& nodes_;
   LoweredGraph& out_;
   std::vector<Wanted> wanted_;
+  std::unique_ptr<LossScaling> scaling_;  // null: none
 };
 
 }  // namespace

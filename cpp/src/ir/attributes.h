@@ -37,7 +37,8 @@ struct ElementwiseAttributes {
   bool operator==(const ElementwiseAttributes&) const = default;
 };
 
-enum class ReduceKind { sum, sum_of_squares };
+// not_finite: how many elements are NaN or infinite.
+enum class ReduceKind { sum, sum_of_squares, not_finite };
 
 // Reduced axes stay with extent 1. Operands of 16 bits give float32.
 struct ReduceAttributes {

@@ -2,6 +2,7 @@
 
 #include <traingraph/errors.h>
 
+#include "ir/cast.h"
 #include "ir/graph.h"
 
 namespace traingraph::ir {
@@ -21,12 +22,6 @@ bool attributes_match(const Node& node) {
 #undef TRAINGRAPH_OP
   }
   return false;
-}
-
-// One list result, given as it comes in.
-bool is_cast(const ElementwiseAttributes& a) {
-  return a.list.inputs == 1 && a.list.code.size() <= 1 && a.list.results.size() == 1 &&
-         (a.list.code.empty() || a.list.code[0].function == Scalar::identity);
 }
 
 // Types of an elementwise op's results, as it says them; float64 mixes with nothing but in a cast.

@@ -26,9 +26,10 @@ std::vector<Type> infer(const Inference& in) {
   return {result};
 }
 
-// Sum: dy stretched. Sum of squares: 2 x dy.
+// Sum: dy stretched. Sum of squares: 2 x dy. Counts have none.
 void gradient(Gradient& g) {
   const Type type = g.graph.type(g.input(0));
+  if (g.get<ReduceAttributes>().kind == ReduceKind::not_finite) return;
   if (g.get<ReduceAttributes>().kind == ReduceKind::sum) {
     g.set(0, broadcast(g.graph, g.result_gradient(), type));
     return;

@@ -1,6 +1,7 @@
 #include "optimizers/update_emitter.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <traingraph/errors.h>
 
@@ -9,7 +10,7 @@
 namespace traingraph {
 
 UpdateEmitter::UpdateEmitter(const std::vector<std::string>& slots) : slots_(slots) {
-  list_.inputs = 2 + static_cast<int>(slots.size()) + 3;
+  list_.inputs = 2 + static_cast<int>(slots.size()) + 4;
 }
 
 int UpdateEmitter::slot(const std::string& name) {
@@ -85,8 +86,19 @@ struct UpdateWriter {
     emitter.gradient_ = g;
   }
 
+  // The new number where the step counts, else the old one: each is −∞ where it does not apply, and
+  // the larger of the two is the other with all its bits.
+  static int chosen(UpdateEmitter& e, int now, int before) {
+    constexpr double kLowest = -std::numeric_limits<double>::infinity();
+    const int counts = e.corrected_learning_rate() + 2;
+    const int skips = e.subtract(e.apply(Scalar::constant, -1, -1, 1), counts);
+    return e.apply(Scalar::maximum, e.apply(Scalar::where_nonzero, now, counts, kLowest),
+                   e.apply(Scalar::where_nonzero, before, skips, kLowest));
+  }
+
   static void write(ir::Graph& graph, const Optimizer& optimizer, const UpdateTarget& target,
-                    ValueId learning_rate, ValueId corrected_rate, ValueId shared_scale) {
+                    ValueId learning_rate, ValueId corrected_rate, ValueId shared_scale,
+                    ValueId counts) {
     const OptimizerDescriptor& d = optimizer.descriptor();
     const std::vector<std::string> slots = optimizer.slots();
     ValueId scale = shared_scale;
@@ -101,14 +113,17 @@ struct UpdateWriter {
 
     std::vector<ValueId> operands{target.parameter, target.gradient};
     operands.insert(operands.end(), target.slots.begin(), target.slots.end());
-    operands.insert(operands.end(), {learning_rate, corrected_rate, scale});
-    emitter.list_.results.push_back(emitter.new_parameter_);
+    operands.insert(operands.end(), {learning_rate, corrected_rate, scale, counts});
+    auto add_result = [&](int now, int before) {
+      emitter.list_.results.push_back(counts == ir::kNone ? now : chosen(emitter, now, before));
+    };
+    add_result(emitter.new_parameter_, emitter.parameter_);
     for (const std::string& slot : slots) {
       const auto found = emitter.new_slots_.find(slot);
       if (found == emitter.new_slots_.end()) {
         throw InternalError("[optimizer] slot '" + slot + "' was not written");
       }
-      emitter.list_.results.push_back(found->second);
+      add_result(found->second, emitter.slot(slot));
     }
     std::vector<int> kept;
     ir::ScalarList list = ir::without_dead_code(emitter.list_, kept);
@@ -125,13 +140,14 @@ struct UpdateWriter {
 
 void emit_updates(ir::Graph& graph, const Optimizer& optimizer,
                   const std::vector<UpdateTarget>& targets, ValueId learning_rate,
-                  ValueId corrected_learning_rate) {
+                  ValueId corrected_learning_rate, ValueId counts) {
   graph.phase = ir::Phase::update;
   graph.layer = ir::kNone;
   const ValueId scale = global_scale(graph, optimizer.descriptor(), targets);
   for (const UpdateTarget& target : targets) {
     graph.layer = target.layer;
-    UpdateWriter::write(graph, optimizer, target, learning_rate, corrected_learning_rate, scale);
+    UpdateWriter::write(graph, optimizer, target, learning_rate, corrected_learning_rate, scale,
+                        counts);
   }
   graph.layer = ir::kNone;
 }

@@ -38,7 +38,8 @@ class UpdateEmitter {
   friend struct UpdateWriter;
   explicit UpdateEmitter(const std::vector<std::string>& slots);
 
-  // Inputs in order: parameter, gradient, slots, learning rate, corrected rate, norm scale.
+  // Inputs in order: parameter, gradient, slots, learning rate, corrected rate, norm scale, and
+  // whether the step counts.
   ir::ScalarList list_;
   int parameter_ = 0;
   int gradient_ = 1;
@@ -56,9 +57,10 @@ struct UpdateTarget {
   int layer = ir::kNone;
 };
 
-// Appends the update ops of all parameters: clip, rescale, regularize, update.
+// Appends the update ops of all parameters: clip, rescale, regularize, update. Where `counts` is
+// given and 0, parameters and slots keep their bits.
 void emit_updates(ir::Graph& graph, const Optimizer& optimizer,
                   const std::vector<UpdateTarget>& targets, ir::ValueId learning_rate,
-                  ir::ValueId corrected_learning_rate);
+                  ir::ValueId corrected_learning_rate, ir::ValueId counts = ir::kNone);
 
 }  // namespace traingraph

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "passes/passes.h"
+#include "passes/result_types.h"
 
 namespace traingraph::passes {
 namespace {
@@ -108,7 +109,7 @@ class Fusion {
     }
     merge_repeated(attributes.list, inputs);
     drop_unread(attributes.list, inputs);
-    attributes.result_types = stated_types(consumer.outputs, inputs);
+    attributes.result_types = stated_types(graph_, inputs, consumer.outputs);
     consumer.inputs = std::move(inputs);
     consumer.attributes = std::move(attributes);
     bury(value);
@@ -117,17 +118,6 @@ class Fusion {
 
   bool is_wide(ValueId value) const { return type_of(value) == DataType::kFloat64; }
   DataType type_of(ValueId value) const { return graph_.type(value).data_type; }
-
-  // The results' types, which a fusion leaves as they are; empty where they are the inputs'.
-  std::vector<DataType> stated_types(const std::vector<ValueId>& results,
-                                     const std::vector<ValueId>& inputs) const {
-    std::vector<DataType> types;
-    for (ValueId result : results) types.push_back(type_of(result));
-    const DataType joint = inputs.empty() ? types[0] : ir::joint_type(graph_, inputs);
-    const bool same =
-        std::all_of(types.begin(), types.end(), [&](DataType type) { return type == joint; });
-    return same ? std::vector<DataType>() : types;
-  }
 
   // Epilogues and prologues are of one type, so that a kernel needs no more than that.
   bool have_type_of(const std::vector<ValueId>& operands, ValueId value) const {

@@ -12,6 +12,10 @@ void Backend::read(void* to, const std::byte* from, std::size_t bytes) const {
   std::memcpy(to, from, bytes);
 }
 
+std::unique_ptr<PendingRead> Backend::read_later(const std::byte*, std::size_t) const {
+  return nullptr;
+}
+
 void Backend::copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
   std::memcpy(to, from, bytes);
 }

@@ -38,6 +38,14 @@ struct DeviceCounters {
   std::int64_t copies_within = 0;
 };
 
+// Bytes on their way to the host.
+class PendingRead {
+ public:
+  virtual ~PendingRead() = default;
+  // Copies them to `to` when they are there.
+  virtual void take(void* to) = 0;
+};
+
 // Devices, memory and kernels of one kind. A backend whose kernels cannot work on host memory has
 // one object per device, runs everything in one order, and copies between the memories.
 class Backend {
@@ -69,8 +77,26 @@ class Backend {
   // again, or there, when the call returns.
   virtual void write(std::byte* to, const void* from, std::size_t bytes) const;
   virtual void read(void* to, const std::byte* from, std::size_t bytes) const;
+  // Enqueues a read behind everything before, and returns without waiting. Null where it cannot:
+  // then read() has to do.
+  virtual std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes) const;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
   virtual void clear(std::byte* at, std::size_t bytes) const;
+  // The index of the GPU whose memory this is, or -1. What follows is for those alone.
+  virtual int gpu() const { return -1; }
+  virtual std::string uuid() const { return {}; }
+  // The stream that everything is ordered on; another one that from now on waits for it, or that
+  // it waits for.
+  virtual std::uintptr_t stream() const { return 0; }
+  virtual void order_before(std::uintptr_t) const {}
+  virtual void order_after(std::uintptr_t) const {}
+  // The position of the first of these integers that is not from `lowest` to `end` - 1, or -1.
+  virtual std::int64_t first_outside(DataType, const std::byte*, std::int64_t, std::int64_t,
+                                     std::int64_t) const {
+    return -1;
+  }
+  // What the device's context and libraries hold in its memory so far, measured.
+  virtual std::size_t context_bytes() const { return 0; }
   // Returns when everything before is done.
   virtual void finish() const {}
   virtual DeviceCounters counters() const { return {}; }

@@ -1,5 +1,6 @@
 #include <traingraph/device.h>
 
+#include <cctype>
 #include <charconv>
 
 #include <traingraph/errors.h>
@@ -12,18 +13,28 @@ namespace {
 
 constexpr const char* kGpuBackend = "cuda";
 
-// The index of "gpu", "gpu:1" or "cuda:1"; nothing for other texts.
-std::optional<int> gpu_index(const std::string& text) {
+std::string lowered(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// Whether this is a UUID or its beginning, in either case.
+bool is_uuid(const std::string& text) { return lowered(text).starts_with("gpu-"); }
+
+// The GPU of "gpu", "gpu:1", "cuda:1" or "gpu:GPU-…"; nothing for other texts.
+std::optional<Device> gpu_named(const std::string& text) {
   const std::size_t colon = text.find(':');
   const std::string kind = text.substr(0, colon);
   if (kind != "gpu" && kind != kGpuBackend) return std::nullopt;
-  if (colon == std::string::npos) return 0;
+  if (colon == std::string::npos) return Device::gpu();
+  const std::string which = text.substr(colon + 1);
+  if (is_uuid(which)) return Device::gpu(which);
   int index = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, index);
-  if (error == std::errc() && stop == end) return index;
+  const char* end = which.data() + which.size();
+  const auto [stop, error] = std::from_chars(which.data(), end, index);
+  if (error == std::errc() && stop == end) return Device::gpu(index);
   throw InvalidArgument("[device] expected '" + kind + "' or '" + kind +
-                        ":' with an index but got '" + text + "'");
+                        ":' with an index or UUID but got '" + text + "'");
 }
 
 }  // namespace
@@ -37,6 +48,23 @@ Device Device::reference() { return {DeviceType::kCpu, "reference", 0}; }
 Device Device::gpu(int index) {
   plugin_backend(kGpuBackend, index);
   return {DeviceType::kGpu, kGpuBackend, index};
+}
+
+Device Device::gpu(const std::string& uuid) {
+  if (!is_uuid(uuid)) {
+    throw InvalidArgument("[device] expected a UUID 'GPU-…' but got '" + uuid + "'");
+  }
+  std::vector<int> found;
+  std::string known;
+  const std::vector<const Backend*>& gpus = plugin_devices(kGpuBackend);
+  for (std::size_t index = 0; index < gpus.size(); ++index) {
+    const std::string own = gpus[index]->uuid();
+    known += "\n  " + std::to_string(index) + ": " + own + " " + gpus[index]->devices().at(0);
+    if (lowered(own).starts_with(lowered(uuid))) found.push_back(static_cast<int>(index));
+  }
+  if (found.size() == 1) return gpu(found.front());
+  throw DeviceError("[device] expected the UUID of one of" + known + "\nbut got '" + uuid + "'" +
+                    (found.empty() ? "" : ", with which several begin"));
 }
 
 Device Device::of_type(DeviceType type) {
@@ -56,7 +84,7 @@ Device Device::of_type(DeviceType type) {
 
 Device Device::named(const std::string& text) {
   if (text == "any") return any();
-  if (const std::optional<int> index = gpu_index(text)) return gpu(*index);
+  if (const std::optional<Device> found = gpu_named(text)) return *found;
   if (text == "ane") return of_type(DeviceType::kAne);
   for (const Backend* backend : backends()) {
     if (backend->name() == text) return {DeviceType::kCpu, text, 0};
@@ -73,6 +101,18 @@ DeviceType Device::actual_type() const {
 std::string Device::description() const {
   const std::vector<std::string> names = backend_named(backend_, index_).devices();
   return backend_ + (index_ == 0 ? "" : ":" + std::to_string(index_)) + ": " + names.at(0);
+}
+
+std::string Device::uuid() const { return backend_named(backend_, index_).uuid(); }
+std::uintptr_t Device::stream() const { return backend_named(backend_, index_).stream(); }
+void Device::order_before(std::uintptr_t stream) const {
+  backend_named(backend_, index_).order_before(stream);
+}
+void Device::order_after(std::uintptr_t stream) const {
+  backend_named(backend_, index_).order_after(stream);
+}
+void Device::read(void* to, const void* from, std::size_t bytes) const {
+  backend_named(backend_, index_).read(to, static_cast<const std::byte*>(from), bytes);
 }
 
 std::vector<std::string> Platform::gpus() {

@@ -44,6 +44,13 @@ bool all_finite(const std::byte* bytes, std::size_t length) {
 
 }  // namespace
 
+bool all_finite_half(DataType type, const std::byte* bytes, std::size_t length) {
+  const std::uint16_t exponent = type == DataType::kFloat16 ? 0x7c00 : 0x7f80;
+  const auto* values = reinterpret_cast<const std::uint16_t*>(bytes);
+  return std::none_of(values, values + length / sizeof *values,
+                      [&](std::uint16_t bits) { return (bits & exponent) == exponent; });
+}
+
 bool all_finite_float(const std::byte* bytes, std::size_t length) {
   return all_finite<std::uint32_t>(bytes, length);
 }

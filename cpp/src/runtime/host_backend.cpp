@@ -35,6 +35,7 @@ class KernelList final : public Executable {
   }
 
   bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const override {
+    if (ir::is_half(type)) return all_finite_half(type, bytes, length);
     return type == DataType::kFloat32 ? all_finite_float(bytes, length)
                                       : all_finite_double(bytes, length);
   }

@@ -9,7 +9,11 @@ namespace traingraph {
 namespace {
 
 void upload(const ParameterState& state, const TensorData& data, std::byte* buffer) {
-  upload(*state.backend, state.type(), data.bytes, state.layout, buffer);
+  if (data.gpu < 0) return upload(*state.backend, state.type(), data.bytes, state.layout, buffer);
+  if (data.gpu == state.backend->gpu() && state.layout.plain()) {
+    return state.backend->copy(buffer, static_cast<const std::byte*>(data.bytes), state.bytes());
+  }
+  upload(*state.backend, state.type(), data.on_host().bytes, state.layout, buffer);
 }
 
 // Gives a parameter on another device the optimizer's buffers it had on this one.
@@ -30,6 +34,20 @@ void move_slots(const ParameterState& from, ParameterState& to) {
 
 }  // namespace
 
+TensorData ParameterState::view(const std::string& label) const {
+  if (!layout.plain()) {
+    throw Unsupported("[tensor '" + label + "'] expected a dense row-major value but " +
+                      backend->name() + " keeps it as " + ir::to_string(layout) +
+                      "; read it with copy_data_from_device_memory");
+  }
+  TensorData data;
+  data.bytes = master.get();
+  data.length = bytes();
+  data.gpu = backend->gpu();
+  data.owner = master;
+  return data;
+}
+
 ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Shape& shape) {
   TensorState& t = tensor.state();
   if (t.parameter != nullptr && t.parameter->backend == &backend) return *t.parameter;
@@ -37,7 +55,7 @@ ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Sh
     // Another device: the newest values travel through the host copies.
     tensor.synchronize_data();
   }
-  if (t.data.bytes == nullptr) {
+  if (t.given().bytes == nullptr) {
     throw InvalidArgument("[compile] expected data for parameter tensor '" + t.label +
                           "' of shape " + to_string(t.descriptor.shape) + " but it has none");
   }
@@ -51,7 +69,10 @@ ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Sh
   state->stream = stream;
   state->version = version;
   state->master = backend.allocate(state->bytes());
-  if (state->master != nullptr) upload(*state, t.data, state->master.get());
+  if (state->master != nullptr) {
+    upload(*state, t.given(), state->master.get());
+    t.device_data = {};
+  }
   if (t.parameter != nullptr) move_slots(*t.parameter, *state);
   t.host_is_newer = false;
   t.parameter = std::move(state);
@@ -61,7 +82,8 @@ ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Sh
 void upload_if_newer(Tensor& tensor) {
   TensorState& t = tensor.state();
   if (!t.host_is_newer || t.parameter == nullptr || t.parameter->master == nullptr) return;
-  upload(*t.parameter, t.data, t.parameter->master.get());
+  upload(*t.parameter, t.given(), t.parameter->master.get());
+  t.device_data = {};
   t.host_is_newer = false;
 }
 

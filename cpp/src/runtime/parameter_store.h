@@ -36,6 +36,8 @@ struct ParameterState {
 
   ir::Type type() const { return {data_type, shape, false}; }
   std::size_t bytes() const { return ir::storage_bytes(type(), layout); }
+  // The master where it lies. Raises Unsupported, naming the tensor, when it is not row-major.
+  TensorData view(const std::string& label) const;
 };
 
 // Brings the tensor's parameter onto a device in a canonical shape, with the host copy's values.
@@ -62,6 +64,8 @@ class ValueReader {
   virtual ~ValueReader() = default;
   // Raises InvalidArgument when the value is not readable.
   virtual void read(const Tensor& tensor, void* bytes, std::size_t length) = 0;
+  // The value where it lies, kept alive by the owner.
+  virtual TensorData view(const Tensor& tensor) = 0;
 };
 
 // Everything behind a tensor's handle.
@@ -69,7 +73,10 @@ struct TensorState {
   std::int64_t id = 0;
   TensorDescriptor descriptor;
   std::string label;
-  TensorData data;
+  TensorData data;  // in host memory
+  // What was given in a GPU's memory; null since the host copy was replaced.
+  TensorData device_data;
+  const TensorData& given() const { return device_data.bytes != nullptr ? device_data : data; }
   // `data` was replaced since it was last sent to the device.
   bool host_is_newer = false;
   std::unique_ptr<ParameterState> parameter;

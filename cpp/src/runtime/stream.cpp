@@ -1,6 +1,14 @@
 #include "runtime/stream.h"
 
+#include <algorithm>
+
 namespace traingraph {
+namespace {
+
+// Of which something is left: more would not keep a device busier.
+constexpr std::size_t kMostBegun = 8;
+
+}  // namespace
 
 // The one background thread: takes streams that have tasks, in the order they asked.
 class Worker {
@@ -99,19 +107,45 @@ void Stream::run_front(std::unique_lock<std::mutex>& lock) {
   tasks_.pop_front();
   busy_ = true;
   holder_ = std::this_thread::get_id();
+  if (!task->leaves) finish_begun(lock, 0);
   lock.unlock();
-  task->work();
+  std::function<void()> rest = task->work();
   task->work = nullptr;  // it holds the caller's data, and whoever waits holds the task
   lock.lock();
-  task->done = true;
+  const bool may_remain = rest != nullptr && !tasks_.empty();
+  task->rest = std::move(rest);
+  begun_.push_back(task);
+  finish_begun(lock, may_remain ? kMostBegun : 0);
   release(lock);
+}
+
+void Stream::finish_begun(std::unique_lock<std::mutex>& lock, std::size_t remain) {
+  while (begun_.size() > remain) {
+    const std::shared_ptr<Task> task = std::move(begun_.front());
+    begun_.pop_front();
+    if (task->rest != nullptr) {
+      lock.unlock();
+      task->rest();
+      task->rest = nullptr;
+      lock.lock();
+    }
+    task->done = true;
+    changed_.notify_all();
+  }
 }
 
 void Stream::wait(const std::shared_ptr<Task>& task) {
   std::unique_lock lock(mutex_);
   while (!task->done) {
     const bool mine = busy_ && holder_ == std::this_thread::get_id();
-    if (!busy_ && !tasks_.empty()) {
+    const auto begun = std::find(begun_.begin(), begun_.end(), task);
+    if (!busy_ && begun != begun_.end()) {
+      busy_ = true;
+      holder_ = std::this_thread::get_id();
+      finish_begun(lock, static_cast<std::size_t>(begun_.end() - begun) - 1);
+      release(lock);
+      if (!lock.owns_lock()) lock.lock();
+    } else if (!busy_ && !tasks_.empty()) {
       run_front(lock);
       if (!lock.owns_lock()) lock.lock();
     } else if (mine && !tasks_.empty()) {
@@ -119,7 +153,7 @@ void Stream::wait(const std::shared_ptr<Task>& task) {
       const std::shared_ptr<Task> next = std::move(tasks_.front());
       tasks_.pop_front();
       lock.unlock();
-      next->work();
+      if (const std::function<void()> rest = next->work()) rest();
       next->work = nullptr;
       lock.lock();
       next->done = true;

@@ -12,8 +12,13 @@ namespace traingraph {
 
 // One unit of queued work. Runs once, on the worker or on a thread that waits for it.
 struct Task {
-  std::function<void()> work;  // must not throw
-  bool done = false;           // guarded by the stream's mutex
+  // Returns what is left to do when a device is done with it, or nothing. Neither may throw.
+  std::function<std::function<void()>()> work;
+  // Whether something may be left: tasks behind it may then begin before that.
+  bool leaves = false;
+  // Guarded by the stream's mutex.
+  std::function<void()> rest;
+  bool done = false;
 };
 
 // An order of work, not a thread. Work that may take its time runs on the calling thread; only what
@@ -40,10 +45,13 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void release(std::unique_lock<std::mutex>& lock);
   // Runs the first task; the stream must be free.
   void run_front(std::unique_lock<std::mutex>& lock);
+  // Does what is left of begun tasks, oldest first, until so many remain.
+  void finish_begun(std::unique_lock<std::mutex>& lock, std::size_t remain);
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Task>> tasks_;
+  std::deque<std::shared_ptr<Task>> begun_;  // something is left of them
   bool busy_ = false;
   std::thread::id holder_;
   std::atomic<Stream*> merged_into_{nullptr};

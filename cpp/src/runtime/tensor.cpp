@@ -10,6 +10,7 @@
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
 
+#include "runtime/finite.h"
 #include "runtime/parameter_store.h"
 #include "runtime/random.h"
 #include "runtime/stream.h"
@@ -96,13 +97,6 @@ void fill(const TensorData& data, DataType type, double value) {
   }
 }
 
-// Halves of either kind: NaN and infinity have all bits of the exponent.
-bool all_finite_halves(const void* bytes, std::int64_t count, std::uint16_t exponent) {
-  const auto* values = static_cast<const std::uint16_t*>(bytes);
-  return std::none_of(values, values + count,
-                      [&](std::uint16_t bits) { return (bits & exponent) == exponent; });
-}
-
 template <class T>
 bool all_finite(const void* bytes, std::int64_t count) {
   const T* values = static_cast<const T*>(bytes);
@@ -147,6 +141,18 @@ TensorData TensorData::copy_of(const void* bytes, std::size_t length, DataType t
   TensorData data = own_bytes(descriptor);
   if (length > 0) std::memcpy(data.bytes, bytes, std::min(length, data.length));
   return data;
+}
+
+TensorData TensorData::on_host() const {
+  if (gpu < 0 || bytes == nullptr) return *this;
+  TensorData copy = *this;
+  const std::shared_ptr<std::byte[]> memory(new std::byte[length]);
+  Device::gpu(gpu).read(memory.get(), bytes, length);
+  copy.bytes = memory.get();
+  copy.gpu = -1;
+  copy.writable = true;
+  copy.owner = std::shared_ptr<const void>(memory, memory.get());
+  return copy;
 }
 
 Tensor::Tensor(TensorDescriptor descriptor) : state_(std::make_unique<TensorState>()) {
@@ -234,12 +240,18 @@ const TensorData& Tensor::data() const { return state_->data; }
 
 void Tensor::set_data(TensorData data) {
   check_fits(descriptor(), label(), data);
+  state_->host_is_newer = true;
+  if (data.gpu >= 0) {
+    state_->device_data = std::move(data);
+    state_->data = {};
+    return;
+  }
   const auto address = reinterpret_cast<std::uintptr_t>(data.bytes);
   if (!data.writable || address % element_bytes(descriptor().data_type) != 0) {
     data = TensorData::copy_of(data.bytes, data.length, descriptor().data_type, descriptor().shape);
   }
   state_->data = std::move(data);
-  state_->host_is_newer = true;
+  state_->device_data = {};
 }
 
 bool Tensor::has_valid_numerics() const {
@@ -251,9 +263,9 @@ bool Tensor::has_valid_numerics() const {
     case DataType::kFloat64:
       return all_finite<double>(state_->data.bytes, count);
     case DataType::kFloat16:
-      return all_finite_halves(state_->data.bytes, count, 0x7c00);
     case DataType::kBFloat16:
-      return all_finite_halves(state_->data.bytes, count, 0x7f80);
+      return all_finite_half(descriptor().data_type, static_cast<std::byte*>(state_->data.bytes),
+                             static_cast<std::size_t>(count) * 2);
     default:
       return true;
   }
@@ -262,10 +274,12 @@ bool Tensor::has_valid_numerics() const {
 void Tensor::synchronize_data() {
   const ParameterState* parameter = state_->parameter.get();
   const bool on_device = parameter != nullptr && parameter->master != nullptr;
-  if (!on_device && state_->reader.expired()) return;
+  const bool given_on_device = state_->device_data.bytes != nullptr;
+  if (!on_device && !given_on_device && state_->reader.expired()) return;
   if (state_->data.bytes == nullptr) state_->data = own_bytes(descriptor());
-  if (state_->host_is_newer && on_device) return;
+  if (state_->host_is_newer && on_device && !given_on_device) return;
   copy_to(state_->data.bytes, descriptor().allocation_bytes());
+  state_->device_data = {};
 }
 
 void Tensor::copy_to(void* bytes, std::size_t length) const {
@@ -282,6 +296,10 @@ void Tensor::copy_to(void* bytes, std::size_t length) const {
     });
     return;
   }
+  if (state_->device_data.bytes != nullptr) {
+    std::memcpy(bytes, state_->device_data.on_host().bytes, needed);
+    return;
+  }
   if (const std::shared_ptr<ValueReader> reader = state_->reader.lock()) {
     reader->read(*this, bytes, length);
     return;
@@ -290,6 +308,27 @@ void Tensor::copy_to(void* bytes, std::size_t length) const {
     throw InvalidArgument("[tensor '" + label() + "'] has no data and no graph has computed it");
   }
   std::memcpy(bytes, state_->data.bytes, needed);
+}
+
+TensorData Tensor::device_data() const {
+  const ParameterState* parameter = state_->parameter.get();
+  TensorData view = state_->given();
+  if (parameter != nullptr && parameter->master != nullptr && !state_->host_is_newer) {
+    parameter->stream->run([&] { view = parameter->view(label()); });
+  } else if (const std::shared_ptr<ValueReader> reader = state_->reader.lock();
+             reader != nullptr && state_->device_data.bytes == nullptr) {
+    view = reader->view(*this);
+  }
+  if (view.bytes == nullptr) {
+    throw InvalidArgument("[tensor '" + label() + "'] has no data and no graph has computed it");
+  }
+  view.data_type = descriptor().data_type;
+  view.length = std::min(view.length, descriptor().allocation_bytes());
+  if (view.shape.empty() || same_elements(view.shape, descriptor().shape)) {
+    view.shape = descriptor().shape;
+  }
+  view.writable = false;
+  return view;
 }
 
 std::vector<TensorData> Tensor::optimizer_data() const {
@@ -310,7 +349,7 @@ void Tensor::synchronize_optimizer_data() { state_->optimizer_data = optimizer_d
 void Tensor::set_optimizer_data(std::vector<TensorData> data) {
   for (TensorData& slot : data) {
     check_fits(descriptor(), label(), slot);
-    slot = own_copy(descriptor(), slot);
+    slot = own_copy(descriptor(), slot.on_host());
   }
   state_->optimizer_data_is_newer = !data.empty();
   state_->optimizer_data = std::move(data);
@@ -318,8 +357,9 @@ void Tensor::set_optimizer_data(std::vector<TensorData> data) {
 
 TensorPtr Tensor::copy() const {
   TensorPtr tensor = create(descriptor());
-  if (state_->data.bytes != nullptr) tensor->state_->data = own_copy(descriptor(), state_->data);
-  tensor->state_->host_is_newer = state_->data.bytes != nullptr;
+  const TensorData data = state_->given().on_host();
+  if (data.bytes != nullptr) tensor->state_->data = own_copy(descriptor(), data);
+  tensor->state_->host_is_newer = data.bytes != nullptr;
   tensor->set_optimizer_data(state_->optimizer_data);
   return tensor;
 }

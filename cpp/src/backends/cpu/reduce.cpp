@@ -84,6 +84,9 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
     return Support::no(std::string("data type ") + name(type.data_type) +
                        " (own loops take float32)");
   }
+  if (attributes_of(node).kind == ir::ReduceKind::not_finite) {
+    return Support::no("a count (own loops sum)");
+  }
   if (!view_of(type.shape, {}, attributes_of(node).axes)) {
     return Support::no("kept and summed axes alternate too often");
   }

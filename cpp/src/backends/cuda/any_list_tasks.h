@@ -79,7 +79,7 @@ struct AnyListTasks
     }
 #pragma unroll 1
     for (int r = 0; r < list.results; ++r) {
-      slots[list.result_slots[r]].store(this->outputs[r], this->count, task);
+      slots[list.result_slots[r]].store(this->operands, this->outputs[r], r, this->count, task);
     }
   }
 };

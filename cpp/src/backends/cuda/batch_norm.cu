@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
     T part = T(0), squares = T(0);
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
-      const T difference = pack.at[v] - shift;
+      const T difference = pack.element[v] - shift;
       part += difference;
       squares += difference * difference;
     }
@@ -105,13 +105,14 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
     const std::int64_t at = plan.offset(c, k);
     auto pack = load<kPack>(a.x + at);
-    Elements<T, kPack> added = {};
+    Pack<T, kPack> added = {};
     if constexpr ((kEnding & kAdds) != 0) {
       added = load<kPack>(a.added + at);
     }
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
-      pack.at[v] = ended<kEnding>(((pack.at[v] - high) - low) * scale + beta, added.at[v]);
+      pack.element[v] =
+          ended<kEnding>(((pack.element[v] - high) - low) * scale + beta, added.element[v]);
     }
     store(a.y + at, pack);
   }
@@ -119,12 +120,13 @@ __global__ void __launch_bounds__(kThreads)
 
 // dy, with the prologue relu_gradient(dy, result).
 template <class T, int kPack, bool kRelu>
-__device__ Elements<T, kPack> masked(const Gradients<T>& a, std::int64_t at) {
+__device__ Pack<T, kPack> masked(const Gradients<T>& a, std::int64_t at) {
   auto dy = load<kPack>(a.dy + at);
   if constexpr (kRelu) {
     const auto result = load<kPack>(a.result + at);
 #pragma unroll
-    for (int v = 0; v < kPack; ++v) dy.at[v] = result.at[v] <= T(0) ? T(0) : dy.at[v];
+    for (int v = 0; v < kPack; ++v)
+      dy.element[v] = result.element[v] <= T(0) ? T(0) : dy.element[v];
   }
   return dy;
 }
@@ -143,8 +145,8 @@ __global__ void __launch_bounds__(kThreads)
     T part = T(0), products = T(0);
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
-      part += dy.at[v];
-      products += dy.at[v] * ((x.at[v] - mean) * inverse_deviation);
+      part += dy.element[v];
+      products += dy.element[v] * ((x.element[v] - mean) * inverse_deviation);
     }
     sum.a += static_cast<double>(part);
     sum.b += static_cast<double>(products);
@@ -173,8 +175,8 @@ __global__ void __launch_bounds__(kThreads)
     const auto x = load<kPack>(a.x + at);
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
-      const T z = (x.at[v] - mean) * inverse_deviation;
-      dy.at[v] = scale * (dy.at[v] - (dbeta + z * dgamma));
+      const T z = (x.element[v] - mean) * inverse_deviation;
+      dy.element[v] = scale * (dy.element[v] - (dbeta + z * dgamma));
     }
     store(a.dx + at, dy);
   }
@@ -264,7 +266,8 @@ class BatchNormRows final : public NodeKernel {
     const Shape& shape = graph.type(node.inputs[0]).shape;
     const std::int64_t rows = shape[1] == 0 ? 0 : element_count(shape) / shape[1];
     plan_ = Rows(rows, shape[1], Pack<S>::kElements,
-                 std::get<ir::BatchNormAttributes>(node.attributes).epsilon, context.cluster_blocks > 1);
+                 std::get<ir::BatchNormAttributes>(node.attributes).epsilon,
+                 context.cluster_blocks > 1);
   }
 
   std::size_t workspace_bytes() const override {

@@ -10,9 +10,9 @@
 namespace traingraph::cuda {
 namespace {
 
-constexpr int kSumThreads = 512;
+constexpr int kBlocksAtOnce = 4;  // of kThreads on one multiprocessor: registers allow no more
 constexpr int kMostLanes = 32;
-constexpr std::int64_t kSumBlocks = 264, kApplyBlocks = 1056;  // wanted
+constexpr std::int64_t kBlocksWanted = 132 * kBlocksAtOnce;
 
 // A thread's place: which channels, and which of the rows its block reads at once.
 template <int kPack>
@@ -39,7 +39,7 @@ __device__ int width_of(const Rows& plan) {
 // partial (groups, clusters, width).
 template <class T, int kPack>
 __device__ void put(const Rows& plan, T (&a)[kPack], T (&b)[kPack], T* partial) {
-  __shared__ T parts[kSumThreads / 32][kMostLanes * 2 * (kPack > 1 ? kPack / 2 : 1)];
+  __shared__ T parts[kThreads / 32][kMostLanes * 2 * (kPack > 1 ? kPack / 2 : 1)];
   __shared__ T sums[kMostLanes * 2 * (kPack > 1 ? kPack / 2 : 1)];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
@@ -58,7 +58,7 @@ __device__ void put(const Rows& plan, T (&a)[kPack], T (&b)[kPack], T* partial) 
   const int i = static_cast<int>(threadIdx.x);
   if (i < width) {
     T sum = T(0);
-    for (int w = 0; w < kSumThreads / 32; ++w) sum += parts[w][i];
+    for (int w = 0; w < kThreads / 32; ++w) sum += parts[w][i];
     sums[i] = sum;
   }
   T* const to = partial + (blockIdx.x * (gridDim.y / plan.cluster) + blockIdx.y / plan.cluster) *
@@ -117,10 +117,60 @@ __device__ void for_each_tile(const Rows& plan, int step, int row, F&& f) {
   }
 }
 
+// Elements of 16 bits: there are more of them per byte, so each may cost few instructions. Their
+// own rounding allows shorter formulas, and what is a choice is made two by two.
+template <class S>
+constexpr bool kShort = sizeof(S) == 2;
+
+__device__ inline __nv_bfloat162 two(const __nv_bfloat16* pair) {
+  return *reinterpret_cast<const __nv_bfloat162*>(pair);
+}
+__device__ inline __half2 two(const __half* pair) {
+  return *reinterpret_cast<const __half2*>(pair);
+}
+
+// The elements below 0 become 0.
+template <class S, int kPack>
+__device__ void apply_relu(Pack<S, kPack>& pack) {
+  if constexpr (kShort<S> && kPack > 1) {
+#pragma unroll
+    for (int v = 0; v < kPack; v += 2) {
+      const auto pair = two(pack.element + v);
+      const unsigned zero = 0;
+      const auto kept = __hmax2_nan(pair, two(reinterpret_cast<const S*>(&zero)));
+      *reinterpret_cast<unsigned*>(pack.element + v) = *reinterpret_cast<const unsigned*>(&kept);
+    }
+  } else {
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) {
+      const Compute<S> value = widen(pack.element[v]);
+      pack.element[v] = narrow<S>(value < Compute<S>(0) ? Compute<S>(0) : value);
+    }
+  }
+}
+
+// dy where the result is not at or below 0, else 0.
+template <class S, int kPack>
+__device__ void apply_mask(Pack<S, kPack>& dy, const Pack<S, kPack>& result) {
+  if constexpr (kShort<S> && kPack > 1) {
+#pragma unroll
+    for (int v = 0; v < kPack; v += 2) {
+      const unsigned zero = 0;
+      *reinterpret_cast<unsigned*>(dy.element + v) &=
+          __hgtu2_mask(two(result.element + v), two(reinterpret_cast<const S*>(&zero)));
+    }
+  } else {
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) {
+      if (widen(result.element[v]) <= Compute<S>(0)) dy.element[v] = narrow<S>(Compute<S>(0));
+    }
+  }
+}
+
 // Of x minus the channel's first element, so that a mean far from 0 costs no digits: sum and sum of
 // squares.
 template <class S, int kPack>
-__global__ void __launch_bounds__(kSumThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
     moments(const __grid_constant__ Rows plan, const S* x, Compute<S>* partial) {
   using T = Compute<S>;
   constexpr int kRows = 4;
@@ -128,8 +178,9 @@ __global__ void __launch_bounds__(kSumThreads)
   T sum[kPack] = {}, squares[kPack] = {};
   if (place.there) {
     const auto first = load<kPack>(x + place.channel);
+    const auto shift = widen(first);
     for_each_tile<kRows, true>(plan, place.step, place.row, [&](std::int64_t row) {
-      Elements<S, kPack> loaded[kRows];
+      Pack<S, kPack> loaded[kRows];
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
         const std::int64_t at = row + k * place.step;
@@ -137,9 +188,10 @@ __global__ void __launch_bounds__(kSumThreads)
       }
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
+        const auto wide = widen(loaded[k]);
 #pragma unroll
         for (int v = 0; v < kPack; ++v) {
-          const T difference = widen(loaded[k].at[v]) - widen(first.at[v]);
+          const T difference = wide.element[v] - shift.element[v];
           sum[v] += difference;
           squares[v] += difference * difference;
         }
@@ -149,11 +201,14 @@ __global__ void __launch_bounds__(kSumThreads)
   put(plan, sum, squares, partial);
 }
 
+// Of normalize: more would not fit into the registers.
+constexpr int rows_at_once(int ending) { return (ending & kAdds) != 0 ? 2 : 4; }
+
 template <class S, int kPack, int kEnding>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
     normalize(const __grid_constant__ Rows plan, Normalized<S> a, const Compute<S>* partial) {
   using T = Compute<S>;
-  constexpr int kRows = 4;
+  constexpr int kRows = rows_at_once(kEnding);
   const Place<kPack> place(plan);
   const double* const sums = sums_of<T, kPack>(plan, partial);
   if (!place.there) return;
@@ -168,9 +223,13 @@ __global__ void __launch_bounds__(kThreads)
     low[v] = static_cast<T>(found.mean - static_cast<double>(high[v]));
     scale[v] = static_cast<T>(found.inverse_deviation * static_cast<double>(a.gamma[c]));
     beta[v] = a.beta[c];
+    if constexpr (kShort<S>) {
+      beta[v] =
+          static_cast<T>(static_cast<double>(beta[v]) - found.mean * static_cast<double>(scale[v]));
+    }
   }
   for_each_tile<kRows, false>(plan, place.step, place.row, [&](std::int64_t row) {
-    Elements<S, kPack> x[kRows] = {}, added[kRows] = {};
+    Pack<S, kPack> x[kRows] = {}, added[kRows] = {};
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
@@ -182,12 +241,18 @@ __global__ void __launch_bounds__(kThreads)
     for (int k = 0; k < kRows; ++k) {
       const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
       if (row + k * place.step >= plan.rows) break;
+      auto wide = widen(x[k]);
+      const auto wide_added = widen(added[k]);
 #pragma unroll
       for (int v = 0; v < kPack; ++v) {
-        const T value = ((widen(x[k].at[v]) - high[v]) - low[v]) * scale[v] + beta[v];
-        x[k].at[v] = narrow<S>(ended<kEnding>(value, widen(added[k].at[v])));
+        T& value = wide.element[v];
+        value = kShort<S> ? value * scale[v] + beta[v]
+                          : ((value - high[v]) - low[v]) * scale[v] + beta[v];
+        if constexpr ((kEnding & kAdds) != 0) value += wide_added.element[v];
       }
-      store(a.y + at, x[k]);
+      auto result = narrow<S>(wide);
+      if constexpr ((kEnding & kRelu) != 0) apply_relu(result);
+      store(a.y + at, result);
     }
   });
 }
@@ -195,11 +260,11 @@ __global__ void __launch_bounds__(kThreads)
 // dy and x of kRows rows, dy with the prologue relu_gradient(dy, result); zeros beyond the last.
 template <class S, int kPack, int kRows, bool kMasked>
 struct Pairs {
-  Elements<S, kPack> dy[kRows] = {}, x[kRows] = {};
+  Pack<S, kPack> dy[kRows] = {}, x[kRows] = {};
 
   __device__ Pairs(const Rows& plan, const Gradients<S>& a, std::int64_t row, int step,
                    std::int64_t channel) {
-    Elements<S, kPack> result[kRows] = {};
+    Pack<S, kPack> result[kRows] = {};
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       if (row + k * step >= plan.rows) break;
@@ -210,18 +275,13 @@ struct Pairs {
     }
     if constexpr (kMasked) {
 #pragma unroll
-      for (int k = 0; k < kRows; ++k) {
-#pragma unroll
-        for (int v = 0; v < kPack; ++v) {
-          if (widen(result[k].at[v]) <= Compute<S>(0)) dy[k].at[v] = narrow<S>(Compute<S>(0));
-        }
-      }
+      for (int k = 0; k < kRows; ++k) apply_mask(dy[k], result[k]);
     }
   }
 };
 
 template <class S, int kPack, bool kMasked>
-__global__ void __launch_bounds__(kSumThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
     gradient_sums(const __grid_constant__ Rows plan, Gradients<S> a, Compute<S>* partial) {
   using T = Compute<S>;
   constexpr int kRows = 2;
@@ -235,11 +295,11 @@ __global__ void __launch_bounds__(kSumThreads)
       const Pairs<S, kPack, kRows, kMasked> pairs(plan, a, row, place.step, place.channel);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
+        const auto dy = widen(pairs.dy[k]), x = widen(pairs.x[k]);
 #pragma unroll
         for (int v = 0; v < kPack; ++v) {
-          const T dy = widen(pairs.dy[k].at[v]);
-          sum[v] += dy;
-          products[v] += dy * (widen(pairs.x[k].at[v]) - mean[v]);
+          sum[v] += dy.element[v];
+          products[v] += dy.element[v] * (x.element[v] - mean[v]);
         }
       }
     });
@@ -250,7 +310,7 @@ __global__ void __launch_bounds__(kSumThreads)
 }
 
 template <class S, int kPack, bool kMasked>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
     gradient_apply(const __grid_constant__ Rows plan, Gradients<S> a, const Compute<S>* partial) {
   using T = Compute<S>;
   constexpr int kRows = 2;
@@ -272,20 +332,26 @@ __global__ void __launch_bounds__(kThreads)
     scale[v] = a.gamma[c] * a.inverse_deviation[c];
     dbeta[v] = static_cast<T>(sum[0] / count);
     slope[v] = static_cast<T>(sum[1] / count) * a.inverse_deviation[c];
+    if constexpr (kShort<S>) {  // dx = scale dy + slope x + dbeta
+      dbeta[v] = scale[v] * (mean[v] * slope[v] - dbeta[v]);
+      slope[v] *= -scale[v];
+    }
   }
   for_each_tile<kRows, false>(plan, place.step, place.row, [&](std::int64_t row) {
     Pairs<S, kPack, kRows, kMasked> pairs(plan, a, row, place.step, place.channel);
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       if (row + k * place.step >= plan.rows) break;
+      const auto dy = widen(pairs.dy[k]);
+      auto dx = widen(pairs.x[k]);
 #pragma unroll
       for (int v = 0; v < kPack; ++v) {
-        const T distance = widen(pairs.x[k].at[v]) - mean[v];
-        pairs.x[k].at[v] =
-            narrow<S>(scale[v] * (widen(pairs.dy[k].at[v]) - (dbeta[v] + distance * slope[v])));
+        T& value = dx.element[v];
+        value = kShort<S> ? scale[v] * dy.element[v] + (slope[v] * value + dbeta[v])
+                          : scale[v] * (dy.element[v] - (dbeta[v] + (value - mean[v]) * slope[v]));
       }
       const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
-      store(a.dx + at, pairs.x[k]);
+      store(a.dx + at, narrow<S>(dx));
     }
   });
 }
@@ -294,7 +360,7 @@ template <class K, class... A>
 void enqueue_sums(const Rows& plan, cudaStream_t stream, K kernel, A... arguments) {
   cudaLaunchConfig_t launch = {};
   launch.gridDim = dim3(static_cast<unsigned>(plan.groups), static_cast<unsigned>(plan.parts));
-  launch.blockDim = dim3(kSumThreads);
+  launch.blockDim = dim3(kThreads);
   launch.stream = stream;
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
@@ -307,7 +373,7 @@ void enqueue_sums(const Rows& plan, cudaStream_t stream, K kernel, A... argument
 dim3 apply_blocks(const Rows& plan, int rows_at_once) {
   const std::int64_t tile = static_cast<std::int64_t>(kThreads / plan.lanes) * rows_at_once;
   const std::int64_t most = (plan.rows + tile - 1) / tile;
-  const std::int64_t wanted = std::max<std::int64_t>(1, kApplyBlocks / plan.groups);
+  const std::int64_t wanted = std::max<std::int64_t>(1, kBlocksWanted / plan.groups);
   return dim3(static_cast<unsigned>(plan.groups), static_cast<unsigned>(std::min(wanted, most)));
 }
 
@@ -334,8 +400,8 @@ Rows::Rows(std::int64_t rows_in, std::int64_t channels_in, int elements_of_pack,
   const int most = packs ? 8 : kMostLanes;
   while (lanes < most && static_cast<std::int64_t>(lanes) * pack < channels) lanes *= 2;
   groups = (channels + static_cast<std::int64_t>(lanes) * pack - 1) / (lanes * pack);
-  const std::int64_t tile = static_cast<std::int64_t>(kSumThreads / lanes) * 4;
-  parts = std::clamp<std::int64_t>(kSumBlocks / std::max<std::int64_t>(1, groups), 1,
+  const std::int64_t tile = static_cast<std::int64_t>(kThreads / lanes) * 4;
+  parts = std::clamp<std::int64_t>(kBlocksWanted / std::max<std::int64_t>(1, groups), 1,
                                    std::max<std::int64_t>(1, (rows + tile - 1) / tile));
   while (clusters && cluster < 8 && cluster * 2 <= parts) cluster *= 2;
   parts = parts / cluster * cluster;
@@ -350,7 +416,8 @@ void enqueue_rows(const Rows& plan, const Normalized<S>& a, int ending, Compute<
     enqueue_sums(plan, stream, moments<S, kPack>, a.x, partial);
     with_ending(ending, [&](auto bits) {
       normalize<S, kPack, decltype(bits)::value>
-          <<<apply_blocks(plan, 4), kThreads, 0, stream>>>(plan, a, partial);
+          <<<apply_blocks(plan, rows_at_once(decltype(bits)::value)), kThreads, 0, stream>>>(
+              plan, a, partial);
     });
   });
 }

@@ -15,25 +15,34 @@ enum class Reading : std::uint8_t {
 };
 
 // A pack of one value.
-template <class T>
-__device__ Pack<T> all(T value) {
-  Pack<T> pack;
+template <int kElements, class T>
+__device__ Pack<T, kElements> all(T value) {
+  Pack<T, kElements> pack;
 #pragma unroll
-  for (int v = 0; v < Pack<T>::kElements; ++v) pack.element[v] = value;
+  for (int v = 0; v < kElements; ++v) pack.element[v] = value;
   return pack;
 }
 
 // Elements first … of a dense operand, up to `count`.
-template <class T>
-__device__ Pack<T> load_dense(const T* source, std::int64_t first, std::int64_t count) {
-  constexpr int kElements = Pack<T>::kElements;
-  if (first + kElements <= count) return *reinterpret_cast<const Pack<T>*>(source + first);
-  Pack<T> pack = {};
+template <int kElements, class T>
+__device__ Pack<T, kElements> load_dense(const T* source, std::int64_t first, std::int64_t count) {
+  if (first + kElements <= count) return cuda::load<kElements>(source + first);
+  Pack<T, kElements> pack = {};
 #pragma unroll
   for (int v = 0; v < kElements; ++v) {
     if (first + v < count) pack.element[v] = source[first + v];
   }
   return pack;
+}
+
+template <class T, int kElements>
+__device__ void store_dense(T* target, std::int64_t first, std::int64_t count,
+                            const Pack<T, kElements>& pack) {
+  if (first + kElements <= count) return cuda::store(target + first, pack);
+#pragma unroll
+  for (int v = 0; v < kElements; ++v) {
+    if (first + v < count) target[first + v] = pack.element[v];
+  }
 }
 
 template <int kOperands>
@@ -89,12 +98,12 @@ struct Broadcast {
   }
 
   // Elements first … of operand i as the result sees it, up to `count`.
-  template <class T>
-  __device__ Pack<T> load(const T* source, int i, std::int64_t first, std::int64_t count) const {
-    constexpr int kElements = Pack<T>::kElements;
-    if (reading[i] == Reading::one) return all(source[0]);
-    if (reading[i] == Reading::dense) return load_dense(source, first, count);
-    Pack<T> pack = {};
+  template <int kElements, class T>
+  __device__ Pack<T, kElements> load(const T* source, int i, std::int64_t first,
+                                     std::int64_t count) const {
+    if (reading[i] == Reading::one) return all<kElements>(source[0]);
+    if (reading[i] == Reading::dense) return load_dense<kElements>(source, first, count);
+    Pack<T, kElements> pack = {};
     if (whole_packs) {
       const std::int64_t start = offset(i, first);
       const std::int64_t step = strides[i][rank - 1];
@@ -108,19 +117,12 @@ struct Broadcast {
     }
     return pack;
   }
+  // Elements first … of result r.
+  template <class T, int kElements>
+  __device__ void store(T* target, int, std::int64_t first, std::int64_t count,
+                        const Pack<T, kElements>& pack) const {
+    store_dense(target, first, count, pack);
+  }
 };
-
-template <class T>
-__device__ void store(T* target, std::int64_t first, std::int64_t count, const Pack<T>& pack) {
-  constexpr int kElements = Pack<T>::kElements;
-  if (first + kElements <= count) {
-    *reinterpret_cast<Pack<T>*>(target + first) = pack;
-    return;
-  }
-#pragma unroll
-  for (int v = 0; v < kElements; ++v) {
-    if (first + v < count) target[first + v] = pack.element[v];
-  }
-}
 
 }  // namespace traingraph::cuda

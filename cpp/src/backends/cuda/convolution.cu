@@ -1,6 +1,7 @@
 // Convolution and its adjoints by plain loops, for what cuDNN refuses, in any type and layout: each
 // result element by itself, summed in float64 over the taps that meet the source.
 #include "backends/cuda/convolution.h"
+#include "backends/cuda/few_channels.h"
 #include "backends/cuda/layouts.h"
 #include "backends/cuda/moved.h"
 #include "backends/cuda/node_kernel.h"
@@ -140,13 +141,9 @@ class Convolution final : public NodeKernel {
     plan_.channels = shapes.x[1] / a.groups;
     plan_.results = shapes.y[1] / a.groups;
     const bool channels_last = uses_tensor_cores(graph, node);
-    Shape x = shapes.x;
-    if (channels_last) {
-      const ir::Layout source = convolution_source(graph, node);
-      if (!source.blocks.empty()) x[1] = source.blocks[0].size;
-    }
-    plan_.x = Strides(x, channels_last);
-    plan_.weights = Strides(shapes.weights, channels_last);
+    const bool few = has_few_channels(graph, node);  // then x and the weights are plain
+    plan_.x = Strides(shapes.x, channels_last && !few);
+    plan_.weights = Strides(shapes.weights, channels_last && !few);
     plan_.y = Strides(shapes.y, channels_last);
     plan_.rows = WindowAxis(a.window, 0, shapes.x[2], shapes.y[2]);
     plan_.columns = WindowAxis(a.window, 1, shapes.x[3], shapes.y[3]);

@@ -23,6 +23,9 @@ std::unique_ptr<Kernel> make_direct_convolution(const ir::Graph& graph, const ir
 // around it where the target is larger, cut where `top` and `left` are below 0.
 struct Frame {
   std::int64_t planes, from_rows, from_columns, to_rows, to_columns, top, left;
+
+  // From the target to the source.
+  Frame back() const { return {planes, to_rows, to_columns, from_rows, from_columns, -top, -left}; }
 };
 
 void enqueue_frame(std::size_t element_bytes, const Frame& frame, const void* from, void* to,

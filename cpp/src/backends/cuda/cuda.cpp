@@ -42,10 +42,23 @@ class CudaBackend final : public TableBackend<KernelEntry> {
   void read(void* to, const std::byte* from, std::size_t bytes) const override {
     gpu_.read(to, from, bytes);
   }
+  std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes) const override {
+    return gpu_.read_later(from, bytes);
+  }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
     gpu_.copy(to, from, bytes);
   }
   void clear(std::byte* at, std::size_t bytes) const override { gpu_.clear(at, bytes); }
+  int gpu() const override { return gpu_.index(); }
+  std::string uuid() const override { return gpu_.uuid(); }
+  std::uintptr_t stream() const override { return gpu_.stream_number(); }
+  void order_before(std::uintptr_t stream) const override { gpu_.order_before(stream); }
+  void order_after(std::uintptr_t stream) const override { gpu_.order_after(stream); }
+  std::int64_t first_outside(DataType type, const std::byte* values, std::int64_t count,
+                             std::int64_t lowest, std::int64_t end) const override {
+    return gpu_.first_outside(type, values, count, lowest, end);
+  }
+  std::size_t context_bytes() const override { return gpu_.context_bytes(); }
   void finish() const override { gpu_.finish(); }
   DeviceCounters counters() const override { return gpu_.counters(); }
   double repeat_last_run(int times) const override {

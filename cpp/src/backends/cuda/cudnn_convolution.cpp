@@ -1,9 +1,13 @@
 // Convolution and its adjoints through cuDNN. What its engines do not take goes through copies in
-// the workspace: of x where the padding differs between two sides, of the weights where the source
-// has padded channels.
+// the workspace: x where the padding differs between two sides, x and the weights where a source of
+// few channels is rewritten.
+#include <algorithm>
+#include <optional>
+
 #include "backends/cuda/check.h"
 #include "backends/cuda/convolution.h"
 #include "backends/cuda/cudnn_plan.h"
+#include "backends/cuda/few_channels.h"
 #include "backends/cuda/layouts.h"
 #include "backends/cuda/node_kernel.h"
 
@@ -17,24 +21,12 @@ bool padding_fits(const ir::Window& w, int axis, std::int64_t source, std::int64
   return room >= 0 && room / w.stride[axis] + 1 == positions;
 }
 
-// A larger copy of an operand in the workspace.
-struct Copy {
-  bool there = false;
-  Frame frame{};  // from the operand to the copy
-  std::size_t offset = 0;
-
-  // From the copy back.
-  Frame back() const {
-    return {frame.planes,       frame.to_rows, frame.to_columns, frame.from_rows,
-            frame.from_columns, -frame.top,    -frame.left};
-  }
-};
-
-// The problem as cuDNN is given it, and what is copied for that.
+// The problem as cuDNN is given it, and how its operands come from the node's.
 struct Prepared {
   ConvolutionProblem problem;
-  Copy x, weights;
-  std::size_t bytes = 0;  // of the copies
+  std::optional<FewChannels> few;              // x and the weights are copies
+  std::optional<Frame> frame;                  // x is a larger copy
+  std::size_t x_bytes = 0, weights_bytes = 0;  // of the copies
 
   Prepared(const ir::Graph& graph, const ir::Node& node) {
     const auto& a = std::get<ir::ConvolutionAttributes>(node.attributes);
@@ -44,24 +36,22 @@ struct Prepared {
                shapes.x,     shapes.weights,
                shapes.y,     a.window,
                tensor_cores, tensor_cores};
-    if (tensor_cores) pad_channels(convolution_source(graph, node));
     const ir::Window& w = a.window;
-    if (!padding_fits(w, 0, shapes.x[2], shapes.y[2]) ||
-        !padding_fits(w, 1, shapes.x[3], shapes.y[3])) {
+    if (has_few_channels(graph, node)) {
+      few = few_channels(graph, node);
+      problem.x = few->source;
+      problem.weights = few->weights;
+      problem.window = {};
+      x_bytes = bytes_of(problem.x);
+      weights_bytes = bytes_of(problem.weights);
+    } else if (!padding_fits(w, 0, shapes.x[2], shapes.y[2]) ||
+               !padding_fits(w, 1, shapes.x[3], shapes.y[3])) {
       pad_positions();
+      x_bytes = bytes_of(problem.x);
     }
   }
 
  private:
-  void pad_channels(const ir::Layout& source) {
-    if (source.blocks.empty()) return;
-    Shape& weights = problem.weights;
-    const std::int64_t channels = weights[1];
-    problem.x[1] = weights[1] = source.blocks[0].size;
-    copy(weights, {weights[0] * weights[2] * weights[3], 1, channels, 1, weights[1], 0, 0},
-         this->weights);
-  }
-
   void pad_positions() {
     ir::Window& w = problem.window;
     const Shape before = problem.x;
@@ -69,18 +59,21 @@ struct Prepared {
     problem.x[3] += w.padding_before[1] + w.padding_after[1];
     const std::int64_t planes = problem.channels_last ? before[0] : before[0] * before[1];
     const std::int64_t inner = problem.channels_last ? before[1] : 1;
-    copy(problem.x,
-         {planes, before[2], before[3] * inner, problem.x[2], problem.x[3] * inner,
-          w.padding_before[0], w.padding_before[1] * inner},
-         x);
+    frame = {planes,
+             before[2],
+             before[3] * inner,
+             problem.x[2],
+             problem.x[3] * inner,
+             w.padding_before[0],
+             w.padding_before[1] * inner};
     std::fill(w.padding_before, w.padding_before + 2, 0);
     std::fill(w.padding_after, w.padding_after + 2, 0);
   }
 
-  void copy(const Shape& shape, const Frame& frame, Copy& to) {
-    to = {true, frame, bytes};
-    bytes += static_cast<std::size_t>(element_count(shape)) * element_bytes(problem.type);
-    bytes = (bytes + 255) / 256 * 256;
+  // In whole steps of 256, so that what follows is aligned.
+  std::size_t bytes_of(const Shape& shape) const {
+    const auto bytes = static_cast<std::size_t>(element_count(shape)) * element_bytes(problem.type);
+    return (bytes + 255) / 256 * 256;
   }
 };
 
@@ -95,7 +88,7 @@ class CudnnConvolution final : public NodeKernel {
   // Whether cuDNN has an engine within bounds.
   bool found() const { return plan_ != nullptr; }
   std::size_t workspace_bytes() const override {
-    return prepared_.bytes + plan_->workspace_bytes();
+    return prepared_.x_bytes + prepared_.weights_bytes + plan_->workspace_bytes();
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
@@ -104,48 +97,41 @@ class CudnnConvolution final : public NodeKernel {
       fail_call("cudnnSetStream", static_cast<int>(status), cudnnGetErrorString(status));
     }
     std::byte* const scratch = workspace_bytes() > 0 ? workspace<std::byte>(pointers) : nullptr;
+    // Where the engine finds x and the weights: the operands, or their copies.
+    std::byte* const x_copy = scratch;
+    std::byte* const weights_copy = scratch + prepared_.x_bytes;
+    std::byte* const library = weights_copy + prepared_.weights_bytes;
     const auto* const first = in<std::byte>(pointers, 0);
     const auto* const second = in<std::byte>(pointers, 1);
     auto* const result = out<std::byte>(pointers, 0);
-    const ir::Op op = prepared_.problem.op;
-    if (op == ir::Op::convolution) {
-      execute(given(prepared_.x, first, scratch, stream),
-              given(prepared_.weights, second, scratch, stream), result, scratch);
-    } else if (op == ir::Op::convolution_gradient_data) {
-      execute(wanted(prepared_.x, result, scratch),
-              given(prepared_.weights, second, scratch, stream), first, scratch);
-      take_back(prepared_.x, result, scratch, stream);
-    } else {
-      execute(given(prepared_.x, second, scratch, stream),
-              wanted(prepared_.weights, result, scratch), first, scratch);
-      take_back(prepared_.weights, result, scratch, stream);
+    const auto& [problem, few, frame, x_bytes, weights_bytes] = prepared_;
+    const bool copies_x = few || frame;
+    switch (problem.op) {
+      case ir::Op::convolution:
+        if (copies_x) copy_source(first, x_copy, stream);
+        if (few) enqueue_weights(*few, element(), second, weights_copy, stream);
+        return plan_->execute(copies_x ? x_copy : first, few ? weights_copy : second, result,
+                              library);
+      case ir::Op::convolution_gradient_data:
+        plan_->execute(frame ? x_copy : result, second, first, library);
+        if (frame) enqueue_frame(element(), frame->back(), x_copy, result, stream);
+        return;
+      default:
+        if (copies_x) copy_source(second, x_copy, stream);
+        plan_->execute(copies_x ? x_copy : second, few ? weights_copy : result, first, library);
+        if (few) enqueue_weights_back(*few, element(), weights_copy, result, stream);
     }
   }
 
  private:
   std::size_t element() const { return element_bytes(prepared_.problem.type); }
 
-  // An operand as the engine reads it.
-  const std::byte* given(const Copy& copy, const std::byte* operand, std::byte* scratch,
-                         cudaStream_t stream) const {
-    if (!copy.there) return operand;
-    enqueue_frame(element(), copy.frame, operand, scratch + copy.offset, stream);
-    return scratch + copy.offset;
-  }
-  // Where the engine writes the result, and how that comes into it.
-  static std::byte* wanted(const Copy& copy, std::byte* result, std::byte* scratch) {
-    return copy.there ? scratch + copy.offset : result;
-  }
-  void take_back(const Copy& copy, std::byte* result, const std::byte* scratch,
-                 cudaStream_t stream) const {
-    if (copy.there) {
-      enqueue_frame(element(), copy.back(), scratch + copy.offset, result, stream);
+  void copy_source(const std::byte* x, std::byte* to, cudaStream_t stream) const {
+    if (prepared_.few) {
+      enqueue_source(*prepared_.few, element(), x, to, stream);
+    } else {
+      enqueue_frame(element(), *prepared_.frame, x, to, stream);
     }
-  }
-
-  void execute(const std::byte* x, const std::byte* weights, const std::byte* y,
-               std::byte* scratch) const {
-    plan_->execute(x, weights, y, scratch == nullptr ? nullptr : scratch + prepared_.bytes);
   }
 
   cudnnHandle_t dnn_;

@@ -147,12 +147,21 @@ __device__ const T* in_block(const T* here, [[maybe_unused]] unsigned block) {
 #endif
 }
 
-// 16 bytes of elements, moved at once.
-template <class T>
-struct alignas(16) Pack {
-  static constexpr int kElements = 16 / static_cast<int>(sizeof(T));
+// Neighbouring elements, moved at once: 16 bytes of them unless said otherwise.
+template <class T, int kCount = 16 / static_cast<int>(sizeof(T))>
+struct alignas(kCount * sizeof(T)) Pack {
+  static constexpr int kElements = kCount;
   T element[kElements];
 };
+
+template <int kElements, class T>
+__device__ Pack<T, kElements> load(const T* from) {
+  return *reinterpret_cast<const Pack<T, kElements>*>(from);
+}
+template <class T, int kElements>
+__device__ void store(T* to, const Pack<T, kElements>& pack) {
+  *reinterpret_cast<Pack<T, kElements>*>(to) = pack;
+}
 
 struct Sum {
   template <class T>

@@ -8,7 +8,7 @@
 namespace traingraph::cuda {
 namespace {
 
-template <class T>
+template <class S>
 class Dropout final : public NodeKernel {
  public:
   Dropout(const ir::Graph& graph, const ir::Node& node, const Context&) : NodeKernel(graph, node) {
@@ -18,7 +18,7 @@ class Dropout final : public NodeKernel {
     tasks_.row = shape.empty() || shape[0] == 0 ? tasks_.count : tasks_.count / shape[0];
     tasks_.seed = a.seed;
     tasks_.threshold = philox::keep_threshold(a.rate);
-    tasks_.scale = static_cast<T>(1 / (1 - a.rate));
+    tasks_.scale = static_cast<Compute<S>>(1 / (1 - a.rate));
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
@@ -28,7 +28,7 @@ class Dropout final : public NodeKernel {
   }
 
   std::optional<SmallWork> small(Pointers pointers) const override {
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<S, float>) {
       if (tasks_.count > 0) return small_work(bound(pointers), blocks());
     }
     return std::nullopt;
@@ -37,22 +37,23 @@ class Dropout final : public NodeKernel {
  private:
   unsigned blocks() const { return blocks_for(tasks_.count / 4 + 2); }
 
-  DropoutTasks<T> bound(Pointers pointers) const {
-    DropoutTasks<T> tasks = tasks_;
-    tasks.x = in<T>(pointers, 0);
+  DropoutTasks<S> bound(Pointers pointers) const {
+    DropoutTasks<S> tasks = tasks_;
+    tasks.x = in<S>(pointers, 0);
     tasks.step = in<std::int64_t>(pointers, 1);
     tasks.first_row = inputs_.size() > 2 ? in<std::int64_t>(pointers, 2) : nullptr;
-    tasks.y = out<T>(pointers, 0);
+    tasks.y = out<S>(pointers, 0);
     return tasks;
   }
 
-  DropoutTasks<T> tasks_{};
+  DropoutTasks<S> tasks_{};
 };
 
 }  // namespace
 
 std::vector<KernelEntry> dropout_entries() {
-  return {{ir::Op::dropout, supports_floating, make_floating<Dropout>, nullptr, nullptr}};
+  return {{ir::Op::dropout, supports_floating_or_half, make_floating_or_half<Dropout>, nullptr,
+           nullptr}};
 }
 
 }  // namespace traingraph::cuda

@@ -1,28 +1,29 @@
 #pragma once
 
+#include "backends/cuda/storage.h"
 #include "backends/cuda/tasks.h"
 #include "runtime/philox.h"
 
 // For .cu files only.
 namespace traingraph::cuda {
 
-template <class T>
-struct alignas(16) Four {
-  T element[4];
-};
-
 // x, step, first row → y: 0 where the element is dropped, else x / (1 - rate). A mask counts the
 // elements of the whole batch. A thread takes the four elements that share a block of Philox.
-template <class T>
+template <class S>
 struct DropoutTasks {
+  using T = Compute<S>;
   using Scratch = NoScratch;
   std::int64_t count, row;
   std::uint64_t seed;
   std::uint32_t threshold;
   T scale;
-  const T* x;
+  const S* x;
   const std::int64_t *step, *first_row;  // first_row may be null
-  T* y;
+  S* y;
+
+  __device__ S kept(S value, std::uint32_t word) const {
+    return narrow<S>(word < threshold ? T(0) : widen(value) * scale);
+  }
 
   __device__ void run(int task, Scratch&) const {
     const std::int64_t first = first_row == nullptr ? 0 : *first_row * row;
@@ -32,19 +33,19 @@ struct DropoutTasks {
     const philox::Block words = philox::block_of(seed, static_cast<std::uint64_t>(*step),
                                                  static_cast<std::uint64_t>(block));
     if (start >= 0 && start + 4 <= count && start % 4 == 0) {
-      auto four = *reinterpret_cast<const Four<T>*>(x + start);
+      auto four = load<4>(x + start);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        four.element[k] = words.word[k] < threshold ? T(0) : four.element[k] * scale;
+        four.element[k] = kept(four.element[k], words.word[k]);
       }
-      *reinterpret_cast<Four<T>*>(y + start) = four;
+      store(y + start, four);
       return;
     }
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const std::int64_t at = start + k;
       if (at < 0 || at >= count) continue;
-      y[at] = words.word[k] < threshold ? T(0) : x[at] * scale;
+      y[at] = kept(x[at], words.word[k]);
     }
   }
 };

@@ -119,7 +119,22 @@ std::unique_ptr<Kernel> make_list(const ir::Graph& graph, const ir::Node& node) 
   return make_with<T, LongListTasks<T, 256>>(graph, node, input_of, program, operands);
 }
 
+// float32 lists over elements of 16 bits among others.
+std::unique_ptr<Kernel> make_mixed(const ir::Graph& graph, const ir::Node& node) {
+  using Tasks =
+      AnyListTasks<float, MixedBroadcast, Packs<float>, kMaxInputs, kMaxResults, kMaxSteps, 256>;
+  const Prepared program = prepared(std::get<ir::ElementwiseAttributes>(node.attributes).list);
+  std::vector<int> input_of(node.inputs.size());
+  std::iota(input_of.begin(), input_of.end(), 0);
+  MixedBroadcast<kMaxInputs> operands{};
+  static_cast<Broadcast<kMaxInputs>&>(operands) =
+      operands_of<float, kMaxInputs>(graph, node, input_of);
+  set_cells(graph, node, input_of, operands);
+  return make_with<float, Tasks>(graph, node, input_of, program, operands);
+}
+
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context&) {
+  if (is_mixed(graph, node)) return make_mixed(graph, node);
   return compute_type(graph, node) == DataType::kFloat64 ? make_list<double>(graph, node)
                                                          : make_list<float>(graph, node);
 }
@@ -129,13 +144,14 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (list.inputs > kMaxInputs) return Support::no("a list of more than 32 inputs");
   if (list.results.size() > kMaxResults) return Support::no("a list of more than 32 results");
   if (list.code.size() > kMaxSteps) return Support::no("a list of more than 224 steps");
-  return supports_floating(graph, node);
+  return is_mixed(graph, node) ? supports_floating_or_half(graph, node)
+                               : supports_floating(graph, node);
 }
 
 }  // namespace
 
 std::vector<KernelEntry> elementwise_entries() {
-  return {{ir::Op::elementwise, supports, make, nullptr, nullptr}};
+  return {{ir::Op::elementwise, supports, make, layouts_as_given, nullptr}};
 }
 
 }  // namespace traingraph::cuda

@@ -10,9 +10,23 @@ template <int kOperands>
 struct Flat {
   bool one[kOperands];
 
+  template <int kElements, class T>
+  __device__ Pack<T, kElements> load(const T* source, int i, std::int64_t first,
+                                     std::int64_t count) const {
+    return one[i] ? all<kElements>(source[0]) : load_dense<kElements>(source, first, count);
+  }
   template <class T>
-  __device__ Pack<T> load(const T* source, int i, std::int64_t first, std::int64_t count) const {
-    return one[i] ? all(source[0]) : load_dense(source, first, count);
+  __device__ T element(const T* source, int i, int at) const {
+    return source[one[i] ? 0 : at];
+  }
+  template <class T>
+  __device__ void put(T* target, int, int at, T value) const {
+    target[at] = value;
+  }
+  template <class T, int kElements>
+  __device__ void store(T* target, int, std::int64_t first, std::int64_t count,
+                        const Pack<T, kElements>& pack) const {
+    store_dense(target, first, count, pack);
   }
 };
 
@@ -26,7 +40,8 @@ bool flattened(const Broadcast<kFrom>& from, std::size_t operands, Flat<kOperand
   return true;
 }
 
-// What every kernel of a list is given. Operands is Broadcast or Flat.
+// What every kernel of a list is given. Operands is Broadcast, Flat, or one of them with mixed
+// element types (mixed.h).
 template <class T, class List, class Operands, int kInputs, int kResults>
 struct Arguments {
   std::int64_t count;
@@ -38,17 +53,15 @@ struct Arguments {
 
 // A thread's elements of a large tensor: two packs, so that enough bytes are on their way.
 // Neighbouring threads take neighbouring packs.
-template <class T>
+template <class T, int kPack = Pack<T>::kElements>
 struct Packs {
-  static constexpr int kPacks = 2, kElements = kPacks * Pack<T>::kElements;
-  Pack<T> pack[kPacks];
+  static constexpr int kPacks = 2, kElements = kPacks * kPack;
+  Pack<T, kPack> pack[kPacks];
 
-  __device__ T& at(int v) { return pack[v / Pack<T>::kElements].element[v % Pack<T>::kElements]; }
-  __device__ T at(int v) const {
-    return pack[v / Pack<T>::kElements].element[v % Pack<T>::kElements];
-  }
+  __device__ T& at(int v) { return pack[v / kPack].element[v % kPack]; }
+  __device__ T at(int v) const { return pack[v / kPack].element[v % kPack]; }
   __device__ static std::int64_t first(int task, int k) {
-    return ((std::int64_t{task} * kPacks + k) * kThreads + threadIdx.x) * Pack<T>::kElements;
+    return ((std::int64_t{task} * kPacks + k) * kThreads + threadIdx.x) * kPack;
   }
   // The part of operand i that belongs to this thread of a task.
   template <class Operands>
@@ -58,15 +71,20 @@ struct Packs {
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
       const std::int64_t at = first(task, k);
-      if (at < count) packs.pack[k] = operands.load(source, i, at, count);
+      if (at < count) {
+        packs.pack[k] = operands.template load<kPack>(source, i, at, count);
+      }
     }
     return packs;
   }
-  __device__ void store(T* target, std::int64_t count, int task) const {
+  // The same part of result r.
+  template <class Operands>
+  __device__ void store(const Operands& operands, T* target, int r, std::int64_t count,
+                        int task) const {
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
       const std::int64_t at = first(task, k);
-      if (at < count) cuda::store(target, at, count, pack[k]);
+      if (at < count) operands.store(target, r, at, count, pack[k]);
     }
   }
 };
@@ -85,11 +103,13 @@ struct Single {
   __device__ static Single load(const Operands& operands, const T* source, int i,
                                 std::int64_t count, int task) {
     const int at = first(task);
-    return {at < count ? source[operands.one[i] ? 0 : at] : T(0)};
+    return {at < count ? operands.element(source, i, at) : T(0)};
   }
-  __device__ void store(T* target, std::int64_t count, int task) const {
+  template <class Operands>
+  __device__ void store(const Operands& operands, T* target, int r, std::int64_t count,
+                        int task) const {
     const int at = first(task);
-    if (at < count) target[at] = value;
+    if (at < count) operands.put(target, r, at, value);
   }
 };
 

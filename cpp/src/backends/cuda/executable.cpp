@@ -4,7 +4,6 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/stopwatch.h"
-#include "runtime/finite.h"
 
 namespace traingraph::cuda {
 
@@ -112,8 +111,7 @@ CudaExecutable::Prepared CudaExecutable::prepare(
   Prepared prepared;
   prepared.program.emplace(levels);
   const std::vector<std::byte>& table = prepared.program->table();
-  prepared.table = gpu_.allocate(table.size());
-  gpu_.write(prepared.table.get(), table.data(), table.size());
+  prepared.table = gpu_.keep(table);
   return prepared;
 }
 
@@ -140,16 +138,7 @@ void CudaExecutable::run_timed(const ir::NodeId* order, std::size_t count, Point
 }
 
 bool CudaExecutable::all_finite(DataType type, const std::byte* bytes, std::size_t length) const {
-  constexpr std::size_t kChunk = std::size_t{1} << 20;
-  std::vector<std::byte> chunk(std::min(length, kChunk));
-  for (std::size_t done = 0; done < length; done += kChunk) {
-    const std::size_t part = std::min(kChunk, length - done);
-    gpu_.read(chunk.data(), bytes + done, part);
-    const bool finite = type == DataType::kFloat32 ? all_finite_float(chunk.data(), part)
-                                                   : all_finite_double(chunk.data(), part);
-    if (!finite) return false;
-  }
-  return true;
+  return gpu_.all_finite(type, bytes, length);
 }
 
 }  // namespace traingraph::cuda

@@ -65,15 +65,15 @@ bool takes(const ir::Graph& graph, const ir::Node& node) {
   const std::vector<int> input_of = paired<List>(list_of(node));
   if (input_of.empty()) return false;
   Flat<kInputsOf<List>> flat;
-  return !kNeedsFlat<List> || flattened(operands_of<float, kInputsOf<List>>(graph, node, input_of),
-                                        input_of.size(), flat);
+  const bool needs_flat = kNeedsFlat<List> || is_mixed(graph, node);
+  return !needs_flat || flattened(operands_of<float, kInputsOf<List>>(graph, node, input_of),
+                                  input_of.size(), flat);
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  if (compute_type(graph, node) != DataType::kFloat32) {
+  if (compute_type(graph, node) != DataType::kFloat32 && !is_mixed(graph, node)) {
     return Support::no("frequent lists are compiled for float32");
   }
-  if (Support s = supports_floating(graph, node); !s.yes) return s;
   const bool found = any_list([&](auto list) { return takes<decltype(list)>(graph, node); });
   return found ? Support() : Support::no("no frequent list");
 }
@@ -95,6 +95,15 @@ template <class List>
 std::unique_ptr<Kernel> make_list(const ir::Graph& graph, const ir::Node& node) {
   const std::vector<int> input_of = paired<List>(list_of(node));
   const auto operands = operands_of<float, kInputsOf<List>>(graph, node, input_of);
+  if (is_mixed(graph, node)) {
+    MixedFlat<kInputsOf<List>> flat;
+    flattened(operands, input_of.size(), flat);
+    set_cells(graph, node, input_of, flat);
+    if (graph.type(node.outputs[0]).elements() <= kMostSmallElements) {
+      return make_with<SmallMixedListTasks<List>>(graph, node, input_of, flat);
+    }
+    return make_with<MixedListTasks<List>>(graph, node, input_of, flat);
+  }
   Flat<kInputsOf<List>> flat;
   if (flattened(operands, input_of.size(), flat)) {
     if (graph.type(node.outputs[0]).elements() <= kMostSmallElements) {
@@ -122,7 +131,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const
 }  // namespace
 
 std::vector<KernelEntry> frequent_entries() {
-  return {{ir::Op::elementwise, supports, make, nullptr, nullptr}};
+  return {{ir::Op::elementwise, supports, make, layouts_as_given, nullptr}};
 }
 
 }  // namespace traingraph::cuda

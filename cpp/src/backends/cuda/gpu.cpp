@@ -6,6 +6,8 @@
 #include <traingraph/errors.h>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/driver_memory.h"
+#include "backends/cuda/scan.h"
 #include "backends/cuda/small_program.h"
 #include "backends/cuda/stopwatch.h"
 
@@ -16,6 +18,30 @@ namespace {
 std::size_t rounded(std::size_t bytes) {
   const std::size_t step = bytes < (std::size_t{1} << 20) ? 512 : std::size_t{2} << 20;
   return (bytes + step - 1) / step * step;
+}
+
+std::string text_of(const cudaUUID_t& uuid) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (int k = 0; k < 16; ++k) {
+    if (k == 4 || k == 6 || k == 8 || k == 10) text += '-';
+    const auto byte = static_cast<unsigned char>(uuid.bytes[k]);
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+// Bytes of the current device that nobody holds.
+std::size_t available_bytes() {
+  std::size_t available = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
+  return available;
+}
+
+std::size_t growth(std::size_t before, std::size_t after) {
+  return after > before ? after - before : 0;
 }
 
 }  // namespace
@@ -33,31 +59,48 @@ Gpu::Gpu(int index) : index_(index) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   name_ = properties.name;
+  uuid_ = text_of(properties.uuid);
 }
 
-// What costs device memory is made when the device is first used, not when it is listed.
+// When the device is first used, not when it is listed. Selecting it makes its context.
 void Gpu::start() {
   std::call_once(started_, [this] {
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    void* pinned = nullptr;
-    check(cudaHostAlloc(&pinned, kPieceBytes * (kPieces + 1), cudaHostAllocDefault),
-          "cudaHostAlloc");
-    auto* bytes = static_cast<std::byte*>(pinned);
-    for (Piece& piece : ring_) {
-      piece.bytes = bytes;
-      bytes += kPieceBytes;
-      check(cudaEventCreateWithFlags(&piece.copied, cudaEventDisableTiming),
-            "cudaEventCreateWithFlags");
+    const std::size_t before = used_device_memory(uuid_);
+    {
+      const Selected selected(index_);
+      make_stream();
     }
-    out_ = bytes;
+    const std::size_t after = used_device_memory(uuid_);
+    const std::lock_guard lock(mutex_);
+    context_bytes_ += before == 0 ? 0 : growth(before, after);
   });
+}
+
+void Gpu::make_stream() {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  void* pinned = nullptr;
+  check(cudaHostAlloc(&pinned, kPieceBytes * kPieces + kOutBytes, cudaHostAllocDefault),
+        "cudaHostAlloc");
+  auto* bytes = static_cast<std::byte*>(pinned);
+  for (Piece& piece : ring_) {
+    piece.bytes = bytes;
+    bytes += kPieceBytes;
+    check(cudaEventCreateWithFlags(&piece.copied, cudaEventDisableTiming),
+          "cudaEventCreateWithFlags");
+  }
+  out_ = bytes;
+  void* scanned = nullptr;
+  check(cudaMalloc(&scanned, sizeof *scanned_), "cudaMalloc");
+  scanned_ = static_cast<unsigned long long*>(scanned);
+  check(cudaEventCreateWithFlags(&reached_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
 }
 
 const Context& Gpu::context() {
   const std::lock_guard lock(context_mutex_);
   if (context_ != nullptr) return *context_;
-  const Selected selected(index_);
   start();
+  const Selected selected(index_);
+  const std::size_t before = available_bytes();
   auto made = std::make_unique<Context>();
   made->device = index_;
   check(cudaDeviceGetAttribute(&made->multiprocessors, cudaDevAttrMultiProcessorCount, index_),
@@ -72,13 +115,16 @@ const Context& Gpu::context() {
     fail_call("cudnnCreate", static_cast<int>(dnn), cudnnGetErrorString(dnn));
   }
   context_ = std::move(made);
+  const std::size_t after = available_bytes();
+  const std::lock_guard counting(mutex_);
+  context_bytes_ += growth(after, before);
   return *context_;
 }
 
 std::shared_ptr<std::byte> Gpu::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  const Selected selected(index_);
   start();
+  const Selected selected(index_);
   const std::size_t size = rounded(bytes);
   void* memory = take_block(size, bytes);
   const std::shared_ptr<std::byte> block(
@@ -134,6 +180,7 @@ void Gpu::out_of_memory(std::size_t bytes) const {
 }
 
 void Gpu::write(std::byte* to, const void* from, std::size_t bytes) {
+  start();
   const Selected selected(index_);
   const auto* source = static_cast<const std::byte*>(from);
   const std::lock_guard lock(in_mutex_);
@@ -152,8 +199,9 @@ void Gpu::write(std::byte* to, const void* from, std::size_t bytes) {
 }
 
 void Gpu::read(void* to, const std::byte* from, std::size_t bytes) {
+  start();
   const Selected selected(index_);
-  const bool small = bytes <= kPieceBytes;
+  const bool small = bytes <= kOutBytes;
   std::unique_lock lock(out_mutex_, std::defer_lock);
   if (small) lock.lock();
   void* target = small ? out_ : to;
@@ -164,7 +212,36 @@ void Gpu::read(void* to, const std::byte* from, std::size_t bytes) {
   ++counters_.copies_out;
 }
 
+std::unique_ptr<PendingRead> Gpu::read_later(const std::byte* from, std::size_t bytes) {
+  start();
+  const Selected selected(index_);
+  std::unique_ptr<PendingRead> read = late_reads_.begin(from, bytes, stream_);
+  if (read == nullptr) return nullptr;
+  const std::lock_guard counting(mutex_);
+  ++counters_.copies_out;
+  return read;
+}
+
+std::shared_ptr<std::byte> Gpu::keep(const std::vector<std::byte>& bytes) {
+  start();
+  const Selected selected(index_);
+  const std::size_t size = rounded(bytes.size());
+  void* memory = take_block(size, 0);
+  const std::shared_ptr<std::byte> block(static_cast<std::byte*>(memory),
+                                         [this, size](std::byte* p) {
+                                           give_back(p, size, 0);
+                                           const std::lock_guard lock(mutex_);
+                                           context_bytes_ -= size;
+                                         });
+  check(cudaMemcpyAsync(memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream_),
+        "cudaMemcpyAsync");
+  const std::lock_guard lock(mutex_);
+  context_bytes_ += size;
+  return block;
+}
+
 void Gpu::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  start();
   const Selected selected(index_);
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "cudaMemcpyAsync");
   const std::lock_guard counting(mutex_);
@@ -172,14 +249,72 @@ void Gpu::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 }
 
 void Gpu::clear(std::byte* at, std::size_t bytes) {
+  start();
   const Selected selected(index_);
   check(cudaMemsetAsync(at, 0, bytes, stream_), "cudaMemsetAsync");
 }
 
 void Gpu::finish() {
-  const Selected selected(index_);
   start();
+  const Selected selected(index_);
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+}
+
+std::uintptr_t Gpu::stream_number() {
+  start();
+  return reinterpret_cast<std::uintptr_t>(stream_);
+}
+
+void Gpu::order_before(std::uintptr_t stream) {
+  start();
+  order(stream_, reinterpret_cast<cudaStream_t>(stream));
+}
+
+void Gpu::order_after(std::uintptr_t stream) {
+  start();
+  order(reinterpret_cast<cudaStream_t>(stream), stream_);
+}
+
+void Gpu::order(cudaStream_t first, cudaStream_t second) {
+  const Selected selected(index_);
+  const std::lock_guard lock(order_mutex_);
+  check(cudaEventRecord(reached_, first), "cudaEventRecord");
+  check(cudaStreamWaitEvent(second, reached_, 0), "cudaStreamWaitEvent");
+}
+
+template <class Enqueue>
+unsigned long long Gpu::scan(unsigned long long before, const Enqueue& enqueue) {
+  start();
+  const Selected selected(index_);
+  const std::lock_guard lock(out_mutex_);
+  std::memcpy(out_, &before, sizeof before);
+  check(cudaMemcpyAsync(scanned_, out_, sizeof before, cudaMemcpyHostToDevice, stream_),
+        "cudaMemcpyAsync");
+  enqueue(scanned_);
+  check(cudaMemcpyAsync(out_, scanned_, sizeof before, cudaMemcpyDeviceToHost, stream_),
+        "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  unsigned long long answer = 0;
+  std::memcpy(&answer, out_, sizeof answer);
+  return answer;
+}
+
+bool Gpu::all_finite(DataType type, const std::byte* values, std::size_t bytes) {
+  return scan(0, [&](unsigned long long* found) {
+           scan_not_finite(type, values, bytes, found, stream_);
+         }) == 0;
+}
+
+std::int64_t Gpu::first_outside(DataType type, const std::byte* values, std::int64_t count,
+                                std::int64_t lowest, std::int64_t end) {
+  return static_cast<std::int64_t>(scan(~0ull, [&](unsigned long long* first) {
+    scan_outside(type, values, count, lowest, end, first, stream_);
+  }));
+}
+
+std::size_t Gpu::context_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return context_bytes_;
 }
 
 DeviceCounters Gpu::counters() const {

@@ -8,8 +8,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/context.h"
+#include "backends/cuda/late_reads.h"
 #include "runtime/backend.h"
 
 // One GPU: its memory, the one stream that everything is ordered on, and the copies to and from the
@@ -37,6 +39,7 @@ class Gpu {
 
   int index() const { return index_; }
   const std::string& name() const { return name_; }
+  const std::string& uuid() const { return uuid_; }
   cudaStream_t stream() const { return stream_; }
   // Library handles, made at the first call. Kernels that use them run under `launching`.
   const Context& context();
@@ -46,9 +49,29 @@ class Gpu {
   std::shared_ptr<std::byte> allocate(std::size_t bytes);
   void write(std::byte* to, const void* from, std::size_t bytes);
   void read(void* to, const std::byte* from, std::size_t bytes);
+  // Of few bytes; null for more, or when too many are on their way.
+  std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes);
+  // A copy of what a recorded run reads, for as long as the pointer; counted as the context's.
+  std::shared_ptr<std::byte> keep(const std::vector<std::byte>& bytes);
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
   void clear(std::byte* at, std::size_t bytes);
   void finish();
+
+  // The stream as a number; another one of this device that from now on waits for it, or that it
+  // waits for. 0 and 1 are CUDA's default stream, 2 is the one of the calling thread.
+  std::uintptr_t stream_number();
+  void order_before(std::uintptr_t stream);
+  void order_after(std::uintptr_t stream);
+
+  // Whether these floats are free of NaN and infinity.
+  bool all_finite(DataType type, const std::byte* values, std::size_t bytes);
+  // The position of the first integer that is not from `lowest` to `end` - 1; -1 without one.
+  std::int64_t first_outside(DataType type, const std::byte* values, std::int64_t count,
+                             std::int64_t lowest, std::int64_t end);
+
+  // What the context, the stream and the library handles hold, measured when they were made, and
+  // what recorded runs keep.
+  std::size_t context_bytes() const;
 
   DeviceCounters counters() const;
   void count_launches(std::int64_t count);
@@ -69,10 +92,17 @@ class Gpu {
     std::byte* bytes = nullptr;
     cudaEvent_t copied = nullptr;
   };
-  static constexpr std::size_t kPieceBytes = std::size_t{2} << 20;
-  static constexpr int kPieces = 8;
+  // Small, so that a large array's piece is filled while the one before is on its way.
+  static constexpr std::size_t kPieceBytes = std::size_t{512} << 10;
+  static constexpr int kPieces = 32;
+  static constexpr std::size_t kOutBytes = std::size_t{2} << 20;
 
+  // Makes what costs device memory, at the first call.
   void start();
+  void make_stream();
+  // What a scan, enqueued by the function, leaves in the word that it is given, where `before` was.
+  template <class Enqueue>
+  unsigned long long scan(unsigned long long before, const Enqueue& enqueue);
   void* take_block(std::size_t bytes, std::size_t asked);
   void give_back(void* memory, std::size_t bytes, std::size_t asked);
   void free_unused_blocks();
@@ -80,6 +110,7 @@ class Gpu {
 
   const int index_;
   std::string name_;
+  std::string uuid_;
   cudaStream_t stream_ = nullptr;
 
   std::once_flag started_;
@@ -89,12 +120,21 @@ class Gpu {
   mutable std::mutex mutex_;                  // guards what follows
   std::multimap<std::size_t, void*> unused_;  // blocks by size
   DeviceCounters counters_;
+  std::size_t context_bytes_ = 0;
 
   std::mutex in_mutex_;  // guards the ring
   Piece ring_[kPieces];
   int next_piece_ = 0;
+  LateReads late_reads_;
   std::mutex out_mutex_;  // guards the piece for results
   std::byte* out_ = nullptr;
+  unsigned long long* scanned_ = nullptr;  // on the device; guarded as well
+
+  // Lets what is enqueued on the second from now on wait for the first.
+  void order(cudaStream_t first, cudaStream_t second);
+
+  std::mutex order_mutex_;  // guards the event
+  cudaEvent_t reached_ = nullptr;
 };
 
 }  // namespace traingraph::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cuda/convolution.h"
+#include "backends/cuda/few_channels.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -40,16 +41,6 @@ bool uses_tensor_cores(const ir::Graph& graph, const ir::Node& node) {
          products_of(node, ConvolutionShapes(graph, node)) >= kLeastForTensorCores;
 }
 
-ir::Layout convolution_source(const ir::Graph& graph, const ir::Node& node) {
-  ir::Layout layout = ir::channels_last(4);
-  const ConvolutionShapes shapes(graph, node);
-  const std::int64_t at_once = ir::is_half(graph.type(node.inputs[0]).data_type) ? 8 : 4;
-  if (shapes.x[1] < at_once && node.op != ir::Op::convolution_gradient_data) {
-    layout.blocks.push_back({1, at_once});
-  }
-  return layout;
-}
-
 LayoutChoice convolution_layouts(const ir::Graph& graph, const ir::Node& node) {
   LayoutChoice choice;
   choice.inputs.resize(node.inputs.size());
@@ -57,9 +48,11 @@ LayoutChoice convolution_layouts(const ir::Graph& graph, const ir::Node& node) {
   if (!uses_tensor_cores(graph, node)) return choice;
   std::fill(choice.inputs.begin(), choice.inputs.end(), ir::channels_last(4));
   std::fill(choice.outputs.begin(), choice.outputs.end(), ir::channels_last(4));
-  const ir::Layout source = convolution_source(graph, node);
-  if (node.op == ir::Op::convolution) choice.inputs[0] = source;
-  if (node.op == ir::Op::convolution_gradient_weights) choice.inputs[1] = source;
+  if (has_few_channels(graph, node)) {
+    const bool forward = node.op == ir::Op::convolution;
+    choice.inputs[forward ? 0 : 1] = {};                    // x
+    (forward ? choice.inputs[1] : choice.outputs[0]) = {};  // weights
+  }
   return choice;
 }
 

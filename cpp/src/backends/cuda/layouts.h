@@ -10,11 +10,8 @@ namespace traingraph::cuda {
 // Whether a convolution or one of its adjoints runs on tensor cores.
 bool uses_tensor_cores(const ir::Graph& graph, const ir::Node& node);
 
-// The source of a convolution of few channels for tensor cores: channels innermost, and padded up
-// to what they read at once.
-ir::Layout convolution_source(const ir::Graph& graph, const ir::Node& node);
-
-// Channels last where tensor cores run, else plain.
+// Channels last where tensor cores run, but for sources of few channels and their weights; else
+// plain.
 LayoutChoice convolution_layouts(const ir::Graph& graph, const ir::Node& node);
 
 // Every operand of the first result's rank as the first of them that is channels last, or plain

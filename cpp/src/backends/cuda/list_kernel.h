@@ -4,21 +4,25 @@
 #include <type_traits>
 #include <utility>
 
-#include "backends/cuda/elementwise.h"
+#include "backends/cuda/layouts.h"
+#include "backends/cuda/mixed.h"
 #include "backends/cuda/node_kernel.h"
 #include "backends/cuda/small_tasks.h"
 
 namespace traingraph::cuda {
 
-// How a list's operands are read, input i of the list being input input_of[i] of the node.
+// How a list's operands are read, input i of the list being input input_of[i] of the node. Those
+// that more than one of the result's axes runs through have its layout.
 template <class T, int kOperands>
 Broadcast<kOperands> operands_of(const ir::Graph& graph, const ir::Node& node,
                                  const std::vector<int>& input_of) {
+  const ir::Layout layout = layouts_as_given(graph, node).outputs[0];
   std::vector<Shape> sources;
   for (int input : input_of) {
-    sources.push_back(graph.type(node.inputs[static_cast<std::size_t>(input)]).shape);
+    const ir::ValueId id = node.inputs[static_cast<std::size_t>(input)];
+    sources.push_back(physical_shape(graph.type(id).shape, layout));
   }
-  return {graph.type(node.outputs[0]).shape, sources, Pack<T>::kElements};
+  return {physical_shape(graph.type(node.outputs[0]).shape, layout), sources, Pack<T>::kElements};
 }
 
 // A scalar list as a kernel. The tasks have their list and operands. For .cu files only.

@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-#include "backends/cuda/elementwise.h"
+#include "backends/cuda/mixed.h"
 #include "backends/cuda/tasks.h"
 #include "ir/frequent_lists.h"
 
@@ -82,7 +82,7 @@ struct ListTasks : Arguments<T, Immediates<T, kStepsOf<L>>, Operands<kInputsOf<L
   template <int r>
   __device__ void put(const Chunk* registers, int task) const {
     constexpr int from = L::results[r];
-    registers[from].store(this->outputs[r], this->count, task);
+    registers[from].store(this->operands, this->outputs[r], r, this->count, task);
   }
 
   __device__ void run(int task, Scratch&) const {
@@ -105,6 +105,10 @@ template <class L>
 using SmallListTasks = ListTasks<float, L, Flat, Single<float>>;
 template <class L>
 using FlatListTasks = ListTasks<float, L, Flat, Packs<float>>;
+template <class L>
+using SmallMixedListTasks = ListTasks<float, L, MixedFlat, Single<float>>;
+template <class L>
+using MixedListTasks = ListTasks<float, L, MixedFlat, Packs<float, 8>>;  // 16 bytes of 16 bits
 template <class L>
 using StridedListTasks = ListTasks<float, L, Broadcast, Packs<float>>;
 

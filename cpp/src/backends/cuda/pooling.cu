@@ -78,10 +78,10 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < columns; ++j) {
       const int w = plan.columns.under(at.column, j);
       if (w < 0) continue;
-      const auto values = load<kPack>(x + plan.in_source(at.plane, h, w) + at.inner);
+      const auto values = widen(load<kPack>(x + plan.in_source(at.plane, h, w) + at.inner));
 #pragma unroll
       for (int v = 0; v < kPack; ++v) {
-        const T value = widen(values.at[v]);
+        const T value = values.element[v];
         if constexpr (kKind == ir::PoolingKind::max) {
           if (place[v] < 0 || value > best[v] || (value != value && best[v] == best[v])) {
             best[v] = value;
@@ -95,25 +95,25 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   const std::int64_t to = plan.in_positions(at.plane, at.row, at.column) + at.inner;
-  Elements<S, kPack> result;
+  Pack<T, kPack> result;
 #pragma unroll
   for (int v = 0; v < kPack; ++v) {
     if constexpr (kKind == ir::PoolingKind::max) {
-      result.at[v] = narrow<S>(best[v]);
+      result.element[v] = best[v];
     } else if constexpr (kKind == ir::PoolingKind::average) {
-      result.at[v] = narrow<S>(static_cast<T>(sum[v] / plan.divisor(at.row, at.column)));
+      result.element[v] = static_cast<T>(sum[v] / plan.divisor(at.row, at.column));
     } else {
-      result.at[v] = narrow<S>(static_cast<T>(::sqrt(sum[v])));
+      result.element[v] = static_cast<T>(::sqrt(sum[v]));
     }
   }
-  store(y + to, result);
+  store(y + to, narrow<S>(result));
   if constexpr (kKind == ir::PoolingKind::max) {
     if (index == nullptr) return;
     auto put = [&](auto sample) {
       using I = decltype(sample);
-      Elements<I, kPack> places;
+      Pack<I, kPack> places;
 #pragma unroll
-      for (int v = 0; v < kPack; ++v) places.at[v] = static_cast<I>(place[v]);
+      for (int v = 0; v < kPack; ++v) places.element[v] = static_cast<I>(place[v]);
       store(reinterpret_cast<I*>(index) + to, places);
     };
     if (plan.wide_index) {
@@ -136,16 +136,15 @@ struct Sources {
 // Adds what the position (row, column), at `at`, gives to the elements x that lie under this tap.
 template <class S, ir::PoolingKind kKind, int kPack>
 __device__ void add_share(const Plan& plan, const Sources<S>& from, std::int64_t at, int row,
-                          int column, int tap, const Elements<S, kPack>& x,
-                          Compute<S> (&sum)[kPack]) {
+                          int column, int tap, const Pack<S, kPack>& x, Compute<S> (&sum)[kPack]) {
   using T = Compute<S>;
-  const auto dy = load<kPack>(from.dy + at);
+  const auto dy = widen(load<kPack>(from.dy + at));
   if constexpr (kKind == ir::PoolingKind::max) {
     auto add = [&](auto sample) {
       const auto places = load<kPack>(reinterpret_cast<const decltype(sample)*>(from.second) + at);
 #pragma unroll
       for (int v = 0; v < kPack; ++v) {
-        if (static_cast<int>(places.at[v]) == tap) sum[v] += widen(dy.at[v]);
+        if (static_cast<int>(places.element[v]) == tap) sum[v] += dy.element[v];
       }
     };
     if (plan.wide_index) {
@@ -156,14 +155,14 @@ __device__ void add_share(const Plan& plan, const Sources<S>& from, std::int64_t
   } else if constexpr (kKind == ir::PoolingKind::average) {
     const T divisor = static_cast<T>(plan.divisor(row, column));
 #pragma unroll
-    for (int v = 0; v < kPack; ++v) sum[v] += widen(dy.at[v]) / divisor;
+    for (int v = 0; v < kPack; ++v) sum[v] += dy.element[v] / divisor;
   } else {
     // y = sqrt(Σ x²): dx = dy x / y; at 0 there is no derivative, the gradient is 0.
     const auto y = load<kPack>(from.y + at);
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
-      const T root = widen(y.at[v]);
-      if (root != T(0)) sum[v] += widen(dy.at[v]) * widen(x.at[v]) / root;
+      const T root = widen(y.element[v]);
+      if (root != T(0)) sum[v] += dy.element[v] * widen(x.element[v]) / root;
     }
   }
 }
@@ -177,7 +176,7 @@ __global__ void __launch_bounds__(kThreads)
   const Place<kPack> at(plan, number);
   const int w = at.column, h = at.row;
   const std::int64_t to = plan.in_source(at.plane, h, w) + at.inner;
-  Elements<S, kPack> x = {};
+  Pack<S, kPack> x = {};
   if constexpr (kKind == ir::PoolingKind::l2_norm) {
     x = load<kPack>(reinterpret_cast<const S*>(from.second) + to);
   }
@@ -205,10 +204,10 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  Elements<S, kPack> result;
+  Pack<Compute<S>, kPack> result;
 #pragma unroll
-  for (int v = 0; v < kPack; ++v) result.at[v] = narrow<S>(sum[v]);
-  store(dx + to, result);
+  for (int v = 0; v < kPack; ++v) result.element[v] = sum[v];
+  store(dx + to, narrow<S>(result));
 }
 
 template <class S, ir::PoolingKind kKind, int kPack>

@@ -24,25 +24,36 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) y[result] = static_cast<T>(sum);
 }
 
-// `inner_summed`: whether the innermost axis of more than one element is.
+// Sources are read in any order of their axes.
+LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
+  const ir::Layout& source = graph.value(node.inputs[0]).layout;
+  return {{source.blocks.empty() ? source : ir::Layout()}, {ir::Layout()}};
+}
+
+// What is summed is walked as it lies in memory, results in the order of their axes.
+// `inner_summed`: whether the innermost axis of more than one element is summed.
 SumPlan plan_of(const ir::Graph& graph, const ir::Node& node, bool& inner_summed) {
   const auto& attributes = std::get<ir::ReduceAttributes>(node.attributes);
   const Shape& shape = graph.type(node.inputs[0]).shape;
-  const Shape strides = ir::dense_strides(shape);
   SumPlan plan;
-  plan.squares = attributes.kind == ir::ReduceKind::sum_of_squares;
+  plan.kind = attributes.kind;
   inner_summed = true;
+  Shape strides(shape.size(), 0);  // of the axes that are kept
+  for (const ir::PhysicalDimension& d :
+       ir::physical_dimensions(shape, layouts(graph, node).inputs[0])) {
+    const bool summed = std::count(attributes.axes.begin(), attributes.axes.end(), d.axis) > 0;
+    if (summed) plan.summed.add(d.extent, d.stride);
+    if (!summed) strides[static_cast<std::size_t>(d.axis)] = d.stride;
+    (summed ? plan.count : plan.results) *= d.extent;
+    if (d.extent != 1) inner_summed = summed;
+  }
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-    const bool summed =
-        std::count(attributes.axes.begin(), attributes.axes.end(), static_cast<int>(axis)) > 0;
-    (summed ? plan.summed : plan.kept).add(shape[axis], strides[axis]);
-    (summed ? plan.count : plan.results) *= shape[axis];
-    if (shape[axis] != 1) inner_summed = summed;
+    if (strides[axis] != 0) plan.kept.add(shape[axis], strides[axis]);
   }
   return plan;
 }
 
-template <class T>
+template <class S>
 class Reduce final : public NodeKernel {
  public:
   Reduce(const ir::Graph& graph, const ir::Node& node, const SumPlan& plan, bool inner_summed)
@@ -58,23 +69,23 @@ class Reduce final : public NodeKernel {
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (sums_.plan.results == 0) return;
-    const Sums<T> sums = bound(pointers);
+    const Sums<S> sums = bound(pointers);
     with_kind([&](auto tasks) {
-      static_cast<Sums<T>&>(tasks) = sums;
+      static_cast<Sums<S>&>(tasks) = sums;
       run_tasks<<<tasks_, kThreads, 0, stream>>>(tasks);
     });
     check_launch("reduce");
     if (sums_.plan.parts == 1) return;
-    add_parts<T><<<blocks_for(sums_.plan.results * 32), kThreads, 0, stream>>>(
+    add_parts<Compute<S>><<<blocks_for(sums_.plan.results * 32), kThreads, 0, stream>>>(
         sums_.plan.results, sums_.plan.parts, sums.partial, sums.y);
     check_launch("reduce, second stage");
   }
 
  private:
-  Sums<T> bound(Pointers pointers) const {
-    Sums<T> sums = sums_;
-    sums.x = in<T>(pointers, 0);
-    sums.y = out<T>(pointers, 0);
+  Sums<S> bound(Pointers pointers) const {
+    Sums<S> sums = sums_;
+    sums.x = in<S>(pointers, 0);
+    sums.y = out<Compute<S>>(pointers, 0);
     sums.partial = sums.plan.parts > 1 ? workspace<double>(pointers) : nullptr;
     return sums;
   }
@@ -82,13 +93,13 @@ class Reduce final : public NodeKernel {
   // Calls f with empty tasks of this sum's kind.
   template <class F>
   void with_kind(F&& f) const {
-    constexpr int kPack = Pack<T>::kElements;
-    if (lanes_ == 0) f(SumColumnTasks<T>());
-    if (lanes_ == 1) f(SumRowTasks<T, 1, 1>());
-    if (lanes_ == 32 && packs_) f(SumRowTasks<T, 32, kPack>());
-    if (lanes_ == 32 && !packs_) f(SumRowTasks<T, 32, 1>());
-    if (lanes_ == kThreads && packs_) f(SumRowTasks<T, kThreads, kPack>());
-    if (lanes_ == kThreads && !packs_) f(SumRowTasks<T, kThreads, 1>());
+    constexpr int kPack = Pack<S>::kElements;
+    if (lanes_ == 0) f(SumColumnTasks<S>());
+    if (lanes_ == 1) f(SumRowTasks<S, 1, 1>());
+    if (lanes_ == 32 && packs_) f(SumRowTasks<S, 32, kPack>());
+    if (lanes_ == 32 && !packs_) f(SumRowTasks<S, 32, 1>());
+    if (lanes_ == kThreads && packs_) f(SumRowTasks<S, kThreads, kPack>());
+    if (lanes_ == kThreads && !packs_) f(SumRowTasks<S, kThreads, 1>());
   }
 
   // Cuts sums into parts where the results alone would not fill a device.
@@ -114,8 +125,8 @@ class Reduce final : public NodeKernel {
       return;
     }
     const Walk& summed = sums_.plan.summed;
-    packs_ = summed.rank > 0 && summed.extents[summed.rank - 1].divisor % Pack<T>::kElements == 0;
-    constexpr int kPack = Pack<T>::kElements;
+    packs_ = summed.rank > 0 && summed.extents[summed.rank - 1].divisor % Pack<S>::kElements == 0;
+    constexpr int kPack = Pack<S>::kElements;
     if (sums_.plan.count <= 4) {
       lanes_ = 1;
       tasks_ = blocks_for(sums_.plan.results);
@@ -129,14 +140,14 @@ class Reduce final : public NodeKernel {
     }
   }
 
-  Sums<T> sums_{};
+  Sums<S> sums_{};
   int lanes_ = 0;  // threads per result; 0: down columns
   bool packs_ = false;
   unsigned tasks_ = 1;
 };
 
 // Over the elements of one axis, of few results.
-template <class T>
+template <class S>
 class SmallReduce final : public NodeKernel {
  public:
   SmallReduce(const ir::Graph& graph, const ir::Node& node, const SumPlan& plan)
@@ -145,7 +156,7 @@ class SmallReduce final : public NodeKernel {
     tasks_.count = static_cast<int>(plan.count);
     if (plan.kept.rank > 0) tasks_.result_step = static_cast<int>(plan.kept.strides[0]);
     if (plan.summed.rank > 0) tasks_.step = static_cast<int>(plan.summed.strides[0]);
-    tasks_.squares = plan.squares;
+    tasks_.kind = plan.kind;
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
@@ -160,14 +171,14 @@ class SmallReduce final : public NodeKernel {
  private:
   unsigned blocks() const { return blocks_for(tasks_.results, kThreads / 32); }
 
-  SmallSumTasks<T> bound(Pointers pointers) const {
-    SmallSumTasks<T> tasks = tasks_;
-    tasks.x = in<T>(pointers, 0);
-    tasks.y = out<T>(pointers, 0);
+  SmallSumTasks<S> bound(Pointers pointers) const {
+    SmallSumTasks<S> tasks = tasks_;
+    tasks.x = in<S>(pointers, 0);
+    tasks.y = out<Compute<S>>(pointers, 0);
     return tasks;
   }
 
-  SmallSumTasks<T> tasks_{};
+  SmallSumTasks<S> tasks_{};
 };
 
 bool is_small(const SumPlan& plan) {
@@ -175,23 +186,31 @@ bool is_small(const SumPlan& plan) {
          plan.results <= kMostSmallResults && plan.count <= kMostSmallCount;
 }
 
-template <class T>
+template <class S>
 std::unique_ptr<Kernel> make_reduce(const ir::Graph& graph, const ir::Node& node) {
   bool inner_summed = true;
   const SumPlan plan = plan_of(graph, node, inner_summed);
-  if (is_small(plan)) return std::make_unique<SmallReduce<T>>(graph, node, plan);
-  return std::make_unique<Reduce<T>>(graph, node, plan, inner_summed);
+  if (is_small(plan)) return std::make_unique<SmallReduce<S>>(graph, node, plan);
+  return std::make_unique<Reduce<S>>(graph, node, plan, inner_summed);
 }
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context&) {
-  return compute_type(graph, node) == DataType::kFloat64 ? make_reduce<double>(graph, node)
-                                                         : make_reduce<float>(graph, node);
+  switch (graph.type(node.inputs[0]).data_type) {
+    case DataType::kFloat64:
+      return make_reduce<double>(graph, node);
+    case DataType::kFloat16:
+      return make_reduce<__half>(graph, node);
+    case DataType::kBFloat16:
+      return make_reduce<__nv_bfloat16>(graph, node);
+    default:
+      return make_reduce<float>(graph, node);
+  }
 }
 
 }  // namespace
 
 std::vector<KernelEntry> reduce_entries() {
-  return {{ir::Op::reduce, supports_floating, make, nullptr, nullptr}};
+  return {{ir::Op::reduce, supports_floating_or_half, make, layouts, nullptr}};
 }
 
 }  // namespace traingraph::cuda

@@ -50,7 +50,10 @@ using SmallKinds =
              SmallListTasks<lists::momentum_decay>, SmallListTasks<lists::nesterov>,
              SmallListTasks<lists::nesterov_decay>, SmallListTasks<lists::adam>,
              SmallListTasks<lists::adam_decay>, SmallListTasks<lists::adam_w>,
-             SmallListTasks<lists::rmsprop>, SmallListTasks<lists::rmsprop_momentum>>;
+             SmallListTasks<lists::rmsprop>, SmallListTasks<lists::rmsprop_momentum>,
+             SmallMixedListTasks<lists::stretch>, SmallMixedListTasks<lists::momentum>,
+             SmallMixedListTasks<lists::momentum_decay>, SmallMixedListTasks<lists::adam>,
+             SmallMixedListTasks<lists::adam_decay>>;  // stretch: a cast
 
 // Tasks as a part of a small program; nothing where it does not know their kind.
 template <class Tasks>

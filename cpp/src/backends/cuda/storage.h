@@ -40,19 +40,48 @@ __device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// Neighbouring elements, moved at once.
-template <class S, int kPack>
-struct alignas(kPack * sizeof(S)) Elements {
-  S at[kPack];
-};
-
-template <int kPack, class S>
-__device__ Elements<S, kPack> load(const S* from) {
-  return *reinterpret_cast<const Elements<S, kPack>*>(from);
+// Pairs of 16-bit elements are taken apart and put together at once: one instruction each, where
+// element by element it takes two.
+__device__ inline void widen_pair(const __nv_bfloat16* pair, float* to) {
+  const auto both = *reinterpret_cast<const std::uint32_t*>(pair);
+  to[0] = __uint_as_float(both << 16);
+  to[1] = __uint_as_float(both & 0xffff0000u);
 }
-template <class S, int kPack>
-__device__ void store(S* to, const Elements<S, kPack>& elements) {
-  *reinterpret_cast<Elements<S, kPack>*>(to) = elements;
+__device__ inline void widen_pair(const __half* pair, float* to) {
+  const float2 both = __half22float2(*reinterpret_cast<const __half2*>(pair));
+  to[0] = both.x;
+  to[1] = both.y;
+}
+__device__ inline void narrow_pair(const float* pair, __nv_bfloat16* to) {
+  *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(pair[0], pair[1]);
+}
+__device__ inline void narrow_pair(const float* pair, __half* to) {
+  *reinterpret_cast<__half2*>(to) = __floats2half2_rn(pair[0], pair[1]);
+}
+
+template <class S, int kCount>
+__device__ Pack<Compute<S>, kCount> widen(const Pack<S, kCount>& pack) {
+  if constexpr (sizeof(S) > 2) {
+    return pack;
+  } else {
+    Pack<float, kCount> wide;
+    if constexpr (kCount == 1) wide.element[0] = widen(pack.element[0]);
+#pragma unroll
+    for (int v = 0; v + 1 < kCount; v += 2) widen_pair(pack.element + v, wide.element + v);
+    return wide;
+  }
+}
+template <class S, int kCount>
+__device__ Pack<S, kCount> narrow(const Pack<Compute<S>, kCount>& pack) {
+  if constexpr (sizeof(S) > 2) {
+    return pack;
+  } else {
+    Pack<S, kCount> packed;
+    if constexpr (kCount == 1) packed.element[0] = narrow<S>(pack.element[0]);
+#pragma unroll
+    for (int v = 0; v + 1 < kCount; v += 2) narrow_pair(pack.element + v, packed.element + v);
+    return packed;
+  }
 }
 
 // K of the type of the first operand.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "backends/cuda/storage.h"
 #include "backends/cuda/tasks.h"
+#include "ir/attributes.h"
 
 // Sums over axes. They are cut by shape alone and added in a fixed order, in float64 (cheap beside
 // the memory traffic), so that every run and every device of a kind gives the same bits. For .cu
@@ -14,24 +16,31 @@ constexpr int kSumColumns = 32, kSumRows = 8;  // of a block that sums down colu
 struct SumPlan {
   Walk kept, summed;
   std::int64_t results = 1, count = 1, parts = 1, length = 1;
-  bool squares = false;
+  ir::ReduceKind kind = ir::ReduceKind::sum;
 };
 
+// What is added for an element.
 template <class T>
+__device__ T term_of(ir::ReduceKind kind, T value) {
+  if (kind == ir::ReduceKind::sum) return value;
+  if (kind == ir::ReduceKind::sum_of_squares) return value * value;
+  return value - value == T(0) ? T(0) : T(1);  // NaN and infinity are not finite
+}
+
+template <class S>
 struct Sums {
   SumPlan plan;
-  const T* x;
-  T* y;
+  const S* x;
+  Compute<S>* y;
   double* partial;  // (parts, results) where there is more than one part
 
-  __device__ double term(T value) const {
-    const double wide = static_cast<double>(value);
-    return plan.squares ? wide * wide : wide;
+  __device__ double term(S value) const {
+    return term_of(plan.kind, static_cast<double>(widen(value)));
   }
   // Writes a sum, or one part of it.
   __device__ void put(std::int64_t result, std::int64_t part, double sum) const {
     if (plan.parts == 1) {
-      y[result] = static_cast<T>(sum);
+      y[result] = static_cast<Compute<S>>(sum);
     } else {
       partial[part * plan.results + result] = sum;
     }
@@ -39,8 +48,8 @@ struct Sums {
 };
 
 // kLanes threads per result, over elements that lie beside each other, kPack at a time.
-template <class T, int kLanes, int kPack>
-struct SumRowTasks : Sums<T> {
+template <class S, int kLanes, int kPack>
+struct SumRowTasks : Sums<S> {
   using Scratch = NoScratch;
 
   __device__ void run(int task, Scratch&) const {
@@ -49,21 +58,21 @@ struct SumRowTasks : Sums<T> {
     const int lane = static_cast<int>(threadIdx.x) % kLanes;
     if (number >= plan.results * plan.parts) return;
     const std::int64_t result = number / plan.parts, part = number % plan.parts;
-    const T* const start = this->x + plan.kept.offset(result);
+    const S* const start = this->x + plan.kept.offset(result);
     const std::int64_t first = part * plan.length;
     const std::int64_t last = first + plan.length < plan.count ? first + plan.length : plan.count;
     double sum = 0;
 #pragma unroll 4
     for (std::int64_t k = first + lane * kPack; k < last; k += kLanes * kPack) {
-      const T* const at = start + plan.summed.offset(k);
+      const S* const at = start + plan.summed.offset(k);
       if constexpr (kPack == 1) {
         sum += this->term(*at);
       } else {
-        const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(at);
-        T part_sum = T(0);
+        const auto pack = load<kPack>(at);
+        Compute<S> part_sum = 0;
 #pragma unroll
         for (int v = 0; v < kPack; ++v) {
-          part_sum += plan.squares ? pack.element[v] * pack.element[v] : pack.element[v];
+          part_sum += term_of(plan.kind, widen(pack.element[v]));
         }
         sum += static_cast<double>(part_sum);
       }
@@ -74,35 +83,34 @@ struct SumRowTasks : Sums<T> {
 };
 
 // A few short sums, each a warp's: element k of sum o lies at o * result_step + k * step.
-template <class T>
+template <class S>
 struct SmallSumTasks {
   using Scratch = NoScratch;
   int results, count, result_step, step;
-  bool squares;
-  const T* x;
-  T* y;
+  ir::ReduceKind kind;
+  const S* x;
+  Compute<S>* y;
 
   __device__ void run(int task, Scratch&) const {
     const int result = (task * kThreads + static_cast<int>(threadIdx.x)) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (result >= results) return;
-    const T* const start = x + result * result_step;
+    const S* const start = x + result * result_step;
     double sum = 0;
 #pragma unroll 4
     for (int k = lane; k < count; k += 32) {
-      const double value = static_cast<double>(start[k * step]);
-      sum += squares ? value * value : value;
+      sum += term_of(kind, static_cast<double>(widen(start[k * step])));
     }
     sum = combine<32>(sum, Sum());
-    if (lane == 0) y[result] = static_cast<T>(sum);
+    if (lane == 0) y[result] = static_cast<Compute<S>>(sum);
   }
 };
 
 constexpr std::int64_t kMostSmallResults = 512, kMostSmallCount = 512;
 
 // Neighbouring threads take neighbouring results.
-template <class T>
-struct SumColumnTasks : Sums<T> {
+template <class S>
+struct SumColumnTasks : Sums<S> {
   struct Scratch {
     double sums[kSumRows][kSumColumns];
   };
@@ -115,7 +123,7 @@ struct SumColumnTasks : Sums<T> {
     const std::int64_t result = task / plan.parts * kSumColumns + column;
     double sum = 0;
     if (result < plan.results) {
-      const T* const start = this->x + plan.kept.offset(result);
+      const S* const start = this->x + plan.kept.offset(result);
       const std::int64_t first = part * plan.length;
       const std::int64_t last = first + plan.length < plan.count ? first + plan.length : plan.count;
 #pragma unroll 4

@@ -4,6 +4,22 @@
 
 namespace traingraph::reference {
 
+namespace {
+
+double counted(ir::ReduceKind kind, double value) {
+  switch (kind) {
+    case ir::ReduceKind::sum:
+      break;
+    case ir::ReduceKind::sum_of_squares:
+      return value * value;
+    case ir::ReduceKind::not_finite:
+      return std::isfinite(value) ? 0 : 1;
+  }
+  return value;
+}
+
+}  // namespace
+
 // x (…) → y (… with reduced extents 1), summed in float64.
 template <class T>
 void reduce(const Call& call) {
@@ -31,8 +47,7 @@ void reduce(const Call& call) {
         offset += left % source[axis] * strides[axis];
         left /= source[axis];
       }
-      const double value = static_cast<double>(x[offset]);
-      sum += attributes.kind == ir::ReduceKind::sum ? value : value * value;
+      sum += counted(attributes.kind, static_cast<double>(x[offset]));
     }
     call.out<T>(0)[element] = static_cast<T>(sum);
   }

@@ -1,11 +1,10 @@
 #include "backends/reference/reference.h"
 
-#include "backends/reference/call.h"
+#include "backends/reference/widened.h"
+#include "ir/cast.h"
 
 namespace traingraph::reference {
 namespace {
-
-using Compute = void (*)(const Call&);
 
 class ReferenceKernel final : public Kernel {
  public:
@@ -32,31 +31,40 @@ class ReferenceKernel final : public Kernel {
   Compute compute_;
 };
 
-// The floating-point type a node computes in; kInvalid when its operands disagree.
-DataType compute_type(const ir::Graph& graph, const ir::Node& node) {
-  DataType found = DataType::kInvalid;
-  auto visit = [&](ir::ValueId id) {
-    const DataType type = graph.type(id).data_type;
-    if (!is_floating_point(type)) return true;
-    if (found != DataType::kInvalid && found != type) return false;
-    found = type;
-    return true;
-  };
-  for (ir::ValueId id : node.inputs) {
-    if (!visit(id)) return DataType::kInvalid;
+// The floating-point types among a node's operands.
+struct FloatTypes {
+  bool full = false;
+  bool wide = false;
+  bool half = false;
+
+  FloatTypes(const ir::Graph& graph, const ir::Node& node) {
+    for (ir::ValueId id : node.inputs) add(graph.type(id).data_type);
+    for (ir::ValueId id : node.outputs) add(graph.type(id).data_type);
   }
-  for (ir::ValueId id : node.outputs) {
-    if (!visit(id)) return DataType::kInvalid;
+
+ private:
+  void add(DataType type) {
+    full = full || type == DataType::kFloat32;
+    wide = wide || type == DataType::kFloat64;
+    half = half || ir::is_half(type);
   }
-  return found;
+};
+
+// To or from float64, over equal shapes.
+bool is_cast(const ir::Graph& graph, const ir::Node& node) {
+  const auto* a = std::get_if<ir::ElementwiseAttributes>(&node.attributes);
+  return a != nullptr && ir::is_cast(*a) &&
+         graph.type(node.inputs[0]).shape == graph.type(node.outputs[0]).shape;
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  const DataType type = compute_type(graph, node);
-  if (type == DataType::kInvalid) return Support::no("operands of different data types");
-  if (type != DataType::kFloat32 && type != DataType::kFloat64) {
-    return Support::no(std::string("data type ") + name(type) +
-                       " (reference has float32 and float64)");
+  const FloatTypes types(graph, node);
+  if (types.wide && (types.full || types.half) && !is_cast(graph, node)) {
+    return Support::no("float64 beside other floating-point types");
+  }
+  if (!types.wide && !types.full && !types.half) {
+    return Support::no(std::string("data type ") + name(graph.type(node.outputs[0]).data_type) +
+                       " (reference computes in float32 and float64)");
   }
   for (ir::ValueId id : node.inputs) {
     if (graph.type(id).rank() > 8) return Support::no("more than 8 axes");
@@ -70,7 +78,10 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 
 template <Compute kFloat, Compute kDouble>
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
-  const bool wide = compute_type(graph, node) == DataType::kFloat64;
+  const FloatTypes types(graph, node);
+  if (types.wide && (types.full || types.half)) return make_wide_cast(graph, node);
+  if (types.half) return make_widened(graph, node, kFloat);
+  const bool wide = types.wide;
   return std::make_unique<ReferenceKernel>(graph, node, wide ? kDouble : kFloat);
 }
 

@@ -1,0 +1,166 @@
+#include "backends/cuda/few_channels.h"
+
+#include "backends/cuda/device.h"
+#include "backends/cuda/layouts.h"
+
+namespace traingraph::cuda {
+namespace {
+
+constexpr std::int64_t kMostChannels = 16;  // C'
+
+// The same as numbers for kernels.
+struct Plan {
+  int c, h, w, o, kh, kw;  // of the plain operands
+  int cs, rows, columns;   // C', and H', W' or kh', kw'
+  int stride, top, left;
+  std::int64_t count;  // threads
+  Divider by_columns, by_rows;
+
+  Plan(const FewChannels& from, const Shape& packed, std::int64_t threads)
+      : c(static_cast<int>(from.plain[1])),
+        h(static_cast<int>(from.plain[2])),
+        w(static_cast<int>(from.plain[3])),
+        o(static_cast<int>(from.kernel[0])),
+        kh(static_cast<int>(from.kernel[2])),
+        kw(static_cast<int>(from.kernel[3])),
+        cs(static_cast<int>(packed[1])),
+        rows(static_cast<int>(packed[2])),
+        columns(static_cast<int>(packed[3])),
+        stride(static_cast<int>(from.stride)),
+        top(static_cast<int>(from.top)),
+        left(static_cast<int>(from.left)),
+        count(threads),
+        by_columns(packed[3]),
+        by_rows(packed[2]) {}
+};
+
+// Where channel k of a packed element comes from.
+struct Tap {
+  int channel, row, column;
+
+  __device__ Tap(const Plan& plan, int k)
+      : channel(k % plan.c), row(k / plan.c / plan.stride), column(k / plan.c % plan.stride) {}
+};
+
+// A thread per packed position: all of its channels, 16 bytes at a time.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    pack_source(const __grid_constant__ Plan plan, const T* x, T* to) {
+  constexpr int kPack = Pack<T>::kElements;
+  const std::int64_t number = thread_number();
+  if (number >= plan.count) return;
+  std::int64_t n = number;
+  const int first_column = static_cast<int>(plan.by_columns.split(n)) * plan.stride - plan.left;
+  const int first_row = static_cast<int>(plan.by_rows.split(n)) * plan.stride - plan.top;
+  for (int k = 0; k < plan.cs; k += kPack) {
+    Pack<T> pack = {};
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) {
+      const Tap tap(plan, k + v);
+      const int row = first_row + tap.row, column = first_column + tap.column;
+      const bool inside =
+          tap.row < plan.stride && row >= 0 && row < plan.h && column >= 0 && column < plan.w;
+      if (inside) {
+        pack.element[v] =
+            x[((n * plan.c + tap.channel) * plan.h + row) * static_cast<std::int64_t>(plan.w) +
+              column];
+      }
+    }
+    store(to + number * plan.cs + k, pack);
+  }
+}
+
+// A thread per element of the packed weights (O, kh', kw', C'). Back, only those that have one of
+// the plain weights write it.
+template <class T, bool kBack>
+__global__ void __launch_bounds__(kThreads)
+    pack_weights(const __grid_constant__ Plan plan, const T* from, T* to) {
+  const std::int64_t number = thread_number();
+  if (number >= plan.count) return;
+  const Tap tap(plan, static_cast<int>(number % plan.cs));
+  std::int64_t o = number / plan.cs;
+  const int column = static_cast<int>(plan.by_columns.split(o)) * plan.stride + tap.column;
+  const int row = static_cast<int>(plan.by_rows.split(o)) * plan.stride + tap.row;
+  const bool there = tap.row < plan.stride && row < plan.kh && column < plan.kw;
+  const std::int64_t at = ((o * plan.c + tap.channel) * plan.kh + row) * plan.kw + column;
+  if constexpr (kBack) {
+    if (there) to[at] = from[number];
+  } else {
+    to[number] = there ? from[at] : T(0);
+  }
+}
+
+template <class F>
+void with_word(std::size_t bytes, F&& f) {
+  if (bytes == 2) {
+    f(std::uint16_t{});
+  } else {
+    f(std::uint32_t{});
+  }
+}
+
+}  // namespace
+
+bool has_few_channels(const ir::Graph& graph, const ir::Node& node) {
+  if (node.op == ir::Op::convolution_gradient_data || !uses_tensor_cores(graph, node)) return false;
+  const auto& a = std::get<ir::ConvolutionAttributes>(node.attributes);
+  const ir::Window& w = a.window;
+  const std::int64_t s = w.stride[0];
+  const std::int64_t channels = ConvolutionShapes(graph, node).x[1];
+  return a.groups == 1 && w.stride[1] == s && w.dilation[0] == 1 && w.dilation[1] == 1 &&
+         channels < 8 && channels * s * s <= kMostChannels;
+}
+
+FewChannels few_channels(const ir::Graph& graph, const ir::Node& node) {
+  const ir::Window& w = std::get<ir::ConvolutionAttributes>(node.attributes).window;
+  const ConvolutionShapes shapes(graph, node);
+  FewChannels plan;
+  plan.plain = shapes.x;
+  plan.kernel = shapes.weights;
+  plan.stride = w.stride[0];
+  plan.top = w.padding_before[0];
+  plan.left = w.padding_before[1];
+  const std::int64_t at_once = ir::is_half(graph.type(node.inputs[0]).data_type) ? 8 : 4;
+  const std::int64_t channels = shapes.x[1] * plan.stride * plan.stride;
+  const std::int64_t packed = (channels + at_once - 1) / at_once * at_once;
+  const std::int64_t rows = (shapes.weights[2] - 1) / plan.stride + 1;
+  const std::int64_t columns = (shapes.weights[3] - 1) / plan.stride + 1;
+  plan.source = {shapes.x[0], packed, shapes.y[2] + rows - 1, shapes.y[3] + columns - 1};
+  plan.weights = {shapes.weights[0], packed, rows, columns};
+  return plan;
+}
+
+void enqueue_source(const FewChannels& plan, std::size_t element_bytes, const void* x, void* to,
+                    cudaStream_t stream) {
+  const Plan arguments(plan, plan.source, element_count(plan.source) / plan.source[1]);
+  with_word(element_bytes, [&](auto sample) {
+    using T = decltype(sample);
+    pack_source<T><<<blocks_for(arguments.count), kThreads, 0, stream>>>(
+        arguments, static_cast<const T*>(x), static_cast<T*>(to));
+  });
+  check_launch("convolution, a source of few channels");
+}
+
+void enqueue_weights(const FewChannels& plan, std::size_t element_bytes, const void* weights,
+                     void* to, cudaStream_t stream) {
+  const Plan arguments(plan, plan.weights, element_count(plan.weights));
+  with_word(element_bytes, [&](auto sample) {
+    using T = decltype(sample);
+    pack_weights<T, false><<<blocks_for(arguments.count), kThreads, 0, stream>>>(
+        arguments, static_cast<const T*>(weights), static_cast<T*>(to));
+  });
+  check_launch("convolution, weights of few channels");
+}
+
+void enqueue_weights_back(const FewChannels& plan, std::size_t element_bytes, const void* from,
+                          void* weights, cudaStream_t stream) {
+  const Plan arguments(plan, plan.weights, element_count(plan.weights));
+  with_word(element_bytes, [&](auto sample) {
+    using T = decltype(sample);
+    pack_weights<T, true><<<blocks_for(arguments.count), kThreads, 0, stream>>>(
+        arguments, static_cast<const T*>(from), static_cast<T*>(weights));
+  });
+  check_launch("convolution, weights of few channels");
+}
+
+}  // namespace traingraph::cuda

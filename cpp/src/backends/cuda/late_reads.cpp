@@ -1,0 +1,60 @@
+#include "backends/cuda/late_reads.h"
+
+#include <cstring>
+
+#include "backends/cuda/check.h"
+
+namespace traingraph::cuda {
+namespace {
+
+class LateRead final : public PendingRead {
+ public:
+  LateRead(LateReads::Place& place, std::size_t bytes) : place_(place), bytes_(bytes) {}
+  // What is on its way has to arrive before the place serves another read.
+  ~LateRead() override {
+    static_cast<void>(cudaEventSynchronize(place_.there));
+    place_.taken = false;
+  }
+  LateRead(const LateRead&) = delete;
+  LateRead& operator=(const LateRead&) = delete;
+
+  void take(void* to) override {
+    check(cudaEventSynchronize(place_.there), "cudaEventSynchronize");
+    std::memcpy(to, place_.bytes, bytes_);
+  }
+
+ private:
+  LateReads::Place& place_;
+  std::size_t bytes_;
+};
+
+}  // namespace
+
+void LateReads::make_places() {
+  void* pinned = nullptr;
+  check(cudaHostAlloc(&pinned, kPlaceBytes * kPlaces, cudaHostAllocDefault), "cudaHostAlloc");
+  auto* bytes = static_cast<std::byte*>(pinned);
+  for (Place& place : places_) {
+    check(cudaEventCreateWithFlags(&place.there, cudaEventDisableTiming),
+          "cudaEventCreateWithFlags");
+    place.bytes = bytes;
+    bytes += kPlaceBytes;
+  }
+}
+
+std::unique_ptr<PendingRead> LateReads::begin(const std::byte* from, std::size_t bytes,
+                                              cudaStream_t stream) {
+  if (bytes > kPlaceBytes) return nullptr;
+  std::call_once(made_, [this] { make_places(); });
+  for (Place& place : places_) {
+    if (place.taken.exchange(true)) continue;
+    auto read = std::make_unique<LateRead>(place, bytes);
+    check(cudaMemcpyAsync(place.bytes, from, bytes, cudaMemcpyDeviceToHost, stream),
+          "cudaMemcpyAsync");
+    check(cudaEventRecord(place.there, stream), "cudaEventRecord");
+    return read;
+  }
+  return nullptr;
+}
+
+}  // namespace traingraph::cuda

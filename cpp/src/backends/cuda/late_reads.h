@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+
+#include "runtime/backend.h"
+
+namespace traingraph::cuda {
+
+// Small reads that nobody waits for yet, each with a place of its own in pinned memory.
+class LateReads {
+ public:
+  // null for more bytes than a place has, or when all places are taken.
+  std::unique_ptr<PendingRead> begin(const std::byte* from, std::size_t bytes, cudaStream_t stream);
+
+  struct Place {
+    std::byte* bytes = nullptr;
+    cudaEvent_t there = nullptr;
+    std::atomic<bool> taken{false};
+  };
+  static constexpr std::size_t kPlaceBytes = 256;
+  static constexpr std::size_t kPlaces = 16;
+
+ private:
+  void make_places();
+
+  std::once_flag made_;
+  std::array<Place, kPlaces> places_;
+};
+
+}  // namespace traingraph::cuda

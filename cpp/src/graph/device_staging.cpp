@@ -1,0 +1,141 @@
+#include "graph/device_staging.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace traingraph {
+namespace {
+
+// What kernels may expect of an address: that of the backend's own memory.
+constexpr std::uintptr_t kAlignment = 64;
+
+bool is_aligned(const std::byte* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % kAlignment == 0;
+}
+
+}  // namespace
+
+void DeviceStaging::place(const Tensor& tensor, std::size_t bytes) {
+  if (backend_.uses_host_memory()) return;
+  DeviceSlot& slot = slots_[&tensor];
+  if (slot.capacity >= bytes) return;
+  const std::shared_ptr<std::byte> memory = backend_.allocate(bytes);
+  if (slot.memory != nullptr) backend_.copy(memory.get(), slot.memory.get(), slot.capacity);
+  slot.memory = memory;
+  slot.capacity = bytes;
+}
+
+void DeviceStaging::take_over(DeviceStaging& before) {
+  copies_ = std::move(before.copies_);
+  for (auto& [tensor, old] : before.slots_) {
+    DeviceSlot& slot = slots_[tensor];
+    if (slot.capacity <= old.capacity) {
+      slot = std::move(old);
+    } else {
+      backend_.copy(slot.memory.get(), old.memory.get(), old.capacity);
+      slot.version = old.version;
+    }
+    // Compiled anew, nothing is recorded yet.
+    slot.foreign = nullptr;
+    slot.copies = false;
+  }
+}
+
+TensorData DeviceStaging::copy_of(const Tensor& tensor, const ir::Type& type,
+                                  const TensorData& data) {
+  const std::size_t bytes = ir::storage_bytes(type, {});
+  if (!backend_.uses_host_memory()) {
+    return TensorData::copy_of(data.bytes, bytes, type.data_type, type.shape);
+  }
+  TensorData copy = data;
+  if (backend_.computes()) {
+    const std::shared_ptr<std::byte> memory = memory_for_copy(tensor, bytes);
+    std::memcpy(memory.get(), data.bytes, bytes);
+    copy.bytes = memory.get();
+    copy.owner = memory;
+  }
+  copy.length = bytes;
+  copy.data_type = type.data_type;
+  copy.shape = type.shape;
+  return copy;
+}
+
+// Memory of an earlier copy that nothing reads any more, else new memory.
+std::shared_ptr<std::byte> DeviceStaging::memory_for_copy(const Tensor& tensor, std::size_t bytes) {
+  std::vector<Copy>& copies = copies_[&tensor];
+  std::erase_if(copies, [&](const Copy& copy) {
+    return copy.memory.use_count() == 1 && copy.bytes != bytes;
+  });
+  for (const Copy& copy : copies) {
+    if (copy.memory.use_count() == 1) return copy.memory;
+  }
+  copies.push_back({backend_.allocate(bytes), bytes});
+  return copies.back().memory;
+}
+
+BoundArray DeviceStaging::bound(ir::ValueId value, const Tensor& tensor, const ir::Type& type,
+                                const GivenData& given) {
+  BoundArray array{value, static_cast<std::byte*>(given.data.bytes), given.data.owner};
+  if (backend_.uses_host_memory()) return array;
+  array.slot = &slots_.at(&tensor);
+  array.bytes = ir::storage_bytes(type, {});
+  array.version = given.version;
+  array.on_device = given.data.gpu >= 0;
+  array.lasting = given.call == 0;
+  return array;
+}
+
+std::byte* DeviceStaging::placed(const BoundArray& array, bool apart) {
+  if (array.slot == nullptr) return array.address;
+  DeviceSlot& slot = *array.slot;
+  if (array.address == slot.memory.get()) return array.address;
+  if (array.on_device) {
+    if (array.lasting) slot.copies = false;
+    const bool same = array.lasting || slot.foreign == nullptr || slot.foreign == array.address;
+    if (same && !slot.copies && apart && is_aligned(array.address)) {
+      slot.foreign = array.address;
+      return array.address;
+    }
+  }
+  slot.copies = true;
+  if (slot.version == array.version) return slot.memory.get();
+  slot.version = 0;
+  if (array.on_device) {
+    backend_.copy(slot.memory.get(), array.address, array.bytes);
+  } else {
+    backend_.write(slot.memory.get(), array.address, array.bytes);
+  }
+  slot.version = array.version;
+  return slot.memory.get();
+}
+
+std::byte* DeviceStaging::step_block() {
+  if (backend_.uses_host_memory()) return step_numbers_;
+  if (step_block_ == nullptr) step_block_ = backend_.allocate(kStepBlockBytes);
+  return step_block_.get();
+}
+
+void DeviceStaging::send_step_numbers(const std::vector<ir::StepInput>& inputs) {
+  if (backend_.uses_host_memory()) return;
+  const bool same = std::all_of(inputs.begin(), inputs.end(), [&](ir::StepInput input) {
+    const auto at = static_cast<std::size_t>(input) * 8;
+    return std::memcmp(step_numbers_ + at, sent_numbers_ + at, 8) == 0;
+  });
+  if (same) return;
+  backend_.write(step_block_.get(), step_numbers_, kStepBlockBytes);
+  std::memcpy(sent_numbers_, step_numbers_, kStepBlockBytes);
+}
+
+void DeviceStaging::list(MemoryPlan& plan) const {
+  auto add = [&](const std::string& name, std::size_t bytes) {
+    plan.entries.push_back({name, "staging", bytes});
+    plan.staging_bytes += bytes;
+  };
+  for (const auto& [tensor, copies] : copies_) {
+    for (const Copy& copy : copies) add(tensor->label(), copy.bytes);
+  }
+  for (const auto& [tensor, slot] : slots_) add(tensor->label(), slot.capacity);
+  if (step_block_ != nullptr) add("numbers of a step", kStepBlockBytes);
+}
+
+}  // namespace traingraph
