@@ -74,6 +74,12 @@ def test_updates_wait_for_each_other_but_nobody_waits_for_them() -> None:
     assert ([[1]], [0]) in units
 
 
+def test_a_constant_joins_what_waits_for_it() -> None:
+    # A large op, a small one, a constant, and a small one that reads both.
+    units = check([[], [0], [], [2, 1]], [0, 1, 1, 1])
+    assert units == [([[0]], []), ([[1, 2], [3]], [0])]
+
+
 def test_ops_of_many_tasks_join_no_chain() -> None:
     units = check([[], [0], [0]], [1, 100, 100])
     assert [levels for levels, _ in units] == [[[0]], [[1, 2]]]

@@ -126,6 +126,27 @@ __device__ T infinity() {
   return static_cast<T>(__longlong_as_double(0x7ff0000000000000LL));
 }
 
+// A barrier of a cluster: what was written before is there for each of its blocks afterwards. On
+// devices without clusters a block is alone.
+__device__ inline void wait_for_cluster() {
+#if __CUDA_ARCH__ >= 900
+  __cluster_barrier_arrive();
+  __cluster_barrier_wait();
+#else
+  __syncthreads();
+#endif
+}
+
+// The same place in the shared memory of another block of the cluster.
+template <class T>
+__device__ const T* in_block(const T* here, [[maybe_unused]] unsigned block) {
+#if __CUDA_ARCH__ >= 900
+  return static_cast<const T*>(__cluster_map_shared_rank(const_cast<T*>(here), block));
+#else
+  return here;
+#endif
+}
+
 // Neighbouring elements, moved at once: 16 bytes of them unless said otherwise.
 template <class T, int kCount = 16 / static_cast<int>(sizeof(T))>
 struct alignas(kCount * sizeof(T)) Pack {

@@ -27,7 +27,7 @@ struct DropoutTasks {
 
   __device__ void run(int task, Scratch&) const {
     const std::int64_t first = first_row == nullptr ? 0 : *first_row * row;
-    const std::int64_t block = first / 4 + std::int64_t{task} * kThreads + group_thread();
+    const std::int64_t block = first / 4 + std::int64_t{task} * kThreads + threadIdx.x;
     const std::int64_t start = block * 4 - first;  // below 0 in the first block of an odd row
     if (start >= count) return;
     const philox::Block words = philox::block_of(seed, static_cast<std::uint64_t>(*step),

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "backends/cuda/broadcast.h"
-#include "backends/cuda/tasks.h"
 
 // What kernels of scalar lists share, interpreted or compiled in. For .cu files only.
 namespace traingraph::cuda {
@@ -99,7 +98,7 @@ struct Single {
 
   __device__ T& at(int) { return value; }
   __device__ T at(int) const { return value; }
-  __device__ static int first(int task) { return task * kThreads + group_thread(); }
+  __device__ static int first(int task) { return task * kThreads + static_cast<int>(threadIdx.x); }
   template <class Operands>
   __device__ static Single load(const Operands& operands, const T* source, int i,
                                 std::int64_t count, int task) {

@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include <traingraph/types.h>
-#include "backends/cuda/tasks.h"
+#include "backends/cuda/device.h"
 
 // Rows along one axis of a dense tensor, each for a thread, a warp or a block. For .cu files only.
 namespace traingraph::cuda {
@@ -36,7 +36,7 @@ struct Rows {
   // Rows are numbered (o, i).
   template <int kLanes>
   __device__ Row mine(int task) const {
-    const std::int64_t number = (std::int64_t{task} * kThreads + group_thread()) / kLanes;
+    const std::int64_t number = (std::int64_t{task} * kThreads + threadIdx.x) / kLanes;
     std::int64_t o = number;
     const std::int64_t i = by_inner.split(o);
     return {number < outer * inner, static_cast<int>(threadIdx.x) % kLanes, number,

@@ -13,7 +13,7 @@ constexpr std::int64_t kMostTinyProducts = std::int64_t{1} << 19, kMostTinyInner
 // Where there are no more tiles than this, four blocks share one.
 constexpr int kSplitWarps = 8, kSplit = 4, kFewTiles = 32;
 
-__global__ void __cluster_dims__(1, 1, kSplit) __launch_bounds__(kSplitWarps * 32)
+__global__ void __launch_bounds__(kSplitWarps * 32)
     multiply_split(const __grid_constant__ TilePlan plan, const float* a, const float* b,
                    const float* added, float* y) {
   __shared__ TileScratch<kSplitWarps> scratch;
@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(kWarps * 32)
 
 class SmallMatmul final : public NodeKernel {
  public:
-  SmallMatmul(const ir::Graph& graph, const ir::Node& node) : NodeKernel(graph, node) {
+  SmallMatmul(const ir::Graph& graph, const ir::Node& node, const Context& context)
+      : NodeKernel(graph, node), has_clusters_(context.cluster_blocks > 1) {
     const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
     const MatrixProblem p = matrix_problem(graph, node);
     plan_.rows = static_cast<int>(p.rows);
@@ -69,9 +70,9 @@ class SmallMatmul final : public NodeKernel {
       multiply<4, 1><<<blocks_, 4 * 32, 0, stream>>>(plan_, a, b, added, y);
     } else if (plan_.inner <= 8 * kDepth) {
       multiply<8, 1><<<blocks_, 8 * 32, 0, stream>>>(plan_, a, b, added, y);
-    } else if (static_cast<std::int64_t>(blocks_.x) * blocks_.y * blocks_.z <= kFewTiles) {
-      const dim3 blocks(blocks_.x, blocks_.y, blocks_.z * kSplit);
-      multiply_split<<<blocks, kSplitWarps * 32, 0, stream>>>(plan_, a, b, added, y);
+    } else if (has_clusters_ &&
+               static_cast<std::int64_t>(blocks_.x) * blocks_.y * blocks_.z <= kFewTiles) {
+      split(a, b, added, y, stream);
     } else {
       multiply<16, 4><<<blocks_, 16 * 32, 0, stream>>>(plan_, a, b, added, y);
     }
@@ -89,7 +90,22 @@ class SmallMatmul final : public NodeKernel {
  private:
   unsigned tiles() const { return blocks_.x * blocks_.y * blocks_.z; }
 
+  void split(const float* a, const float* b, const float* added, float* y,
+             cudaStream_t stream) const {
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {1, 1, kSplit};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks_.x, blocks_.y, blocks_.z * kSplit);
+    config.blockDim = kSplitWarps * 32;
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    check(cudaLaunchKernelEx(&config, multiply_split, plan_, a, b, added, y), "matmul, a cluster");
+  }
+
   TilePlan plan_{};
+  bool has_clusters_;
   bool tiny_;  // small enough for a part of a small program
   dim3 blocks_;
 };
@@ -123,8 +139,8 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return {};
 }
 
-std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context&) {
-  return std::make_unique<SmallMatmul>(graph, node);
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  return std::make_unique<SmallMatmul>(graph, node, context);
 }
 
 }  // namespace

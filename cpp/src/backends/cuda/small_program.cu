@@ -14,7 +14,6 @@ struct alignas(16) Item {
 };
 
 constexpr int kMostTableBytes = 160 << 10;
-constexpr int kGroups = 2;  // of threads in a block of a cluster
 
 template <class T>
 constexpr T padded(T bytes) {
@@ -28,8 +27,7 @@ struct alignas(16) Scratch {
 __device__ void copy_words(const std::byte* from, std::byte* to, int bytes) {
   const auto* const source = reinterpret_cast<const uint4*>(from);
   auto* const target = reinterpret_cast<uint4*>(to);
-  for (int k = static_cast<int>(threadIdx.x); k < bytes / 16; k += static_cast<int>(blockDim.x))
-    target[k] = source[k];
+  for (int k = static_cast<int>(threadIdx.x); k < bytes / 16; k += kThreads) target[k] = source[k];
 }
 
 // One level: a block per item.
@@ -43,39 +41,25 @@ __global__ void __launch_bounds__(kThreads) run_level(const std::byte* table, in
   SmallKinds::run(item.kind, arguments, item.task, &scratch);
 }
 
-// What was written before is there for every block of the cluster afterwards.
-__device__ void wait_for_each_other() {
-#if __CUDA_ARCH__ >= 900
-  __cluster_barrier_arrive();
-  __cluster_barrier_wait();
-#else
-  __syncthreads();
-#endif
-}
-
 // Several levels: the grid is one cluster, or one block.
-__global__ void __launch_bounds__(kGroups* kThreads)
+__global__ void __launch_bounds__(kThreads)
     run_levels(const std::byte* table, int levels, int bytes) {
   extern __shared__ uint4 words[];
   auto* const copy = reinterpret_cast<std::byte*>(words);
-  __shared__ Scratch scratch[kGroups];
+  __shared__ Scratch scratch;
   copy_words(table, copy, bytes);
   __syncthreads();
   const auto* const ends = reinterpret_cast<const std::int32_t*>(copy);
   const auto* const items = reinterpret_cast<const Item*>(copy + padded(levels * 4));
-  const auto group = static_cast<int>(threadIdx.x) / kThreads;
-  const auto blocks = static_cast<int>(gridDim.x);
   for (int level = 0, first = 0; level < levels; ++level) {
     const int end = ends[level];
-    // The first tasks go to different blocks.
-    for (int k = first + group * blocks + static_cast<int>(blockIdx.x); k < end;
-         k += kGroups * blocks) {
+    for (int k = first + static_cast<int>(blockIdx.x); k < end; k += static_cast<int>(gridDim.x)) {
       const Item item = items[k];
-      SmallKinds::run(item.kind, copy + item.arguments, item.task, &scratch[group]);
-      wait_for_group();
+      SmallKinds::run(item.kind, copy + item.arguments, item.task, &scratch);
+      __syncthreads();
     }
     first = end;
-    if (level + 1 < levels) wait_for_each_other();
+    if (level + 1 < levels) wait_for_cluster();
   }
 }
 
@@ -124,7 +108,7 @@ void SmallProgram::launch(const std::byte* table, int cluster_blocks, cudaStream
   cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim = static_cast<unsigned>(blocks);
-  config.blockDim = kGroups * kThreads;
+  config.blockDim = kThreads;
   config.dynamicSmemBytes = table_.size();
   config.stream = stream;
   config.attrs = &cluster;
@@ -149,7 +133,7 @@ int most_cluster_blocks(int device) {
   cluster.val.clusterDim = {kMost, 1, 1};
   cudaLaunchConfig_t config{};
   config.gridDim = kMost;
-  config.blockDim = kGroups * kThreads;
+  config.blockDim = kThreads;
   config.dynamicSmemBytes = kMostTableBytes;
   config.attrs = &cluster;
   config.numAttrs = 1;

@@ -92,7 +92,7 @@ struct SmallSumTasks {
   Compute<S>* y;
 
   __device__ void run(int task, Scratch&) const {
-    const int result = (task * kThreads + group_thread()) / 32;
+    const int result = (task * kThreads + static_cast<int>(threadIdx.x)) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (result >= results) return;
     const S* const start = x + result * result_step;

@@ -71,8 +71,7 @@ __device__ void multiply_tile(const TilePlan& plan, const float* a, const float*
                               TileScratch<kWarps>& scratch) {
   Shared<kWarps>& shared = scratch.shared;
   float (&block)[kTile * kTile] = scratch.block;
-  constexpr int kGroup = kWarps * 32;
-  const int thread = group_thread<kGroup>(), lane = thread % 32, warp = thread / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int row = tile.down * kTile, column = tile.across * kTile;
   const std::int64_t matrix = tile.matrix;
   const Reader left{a + matrix * plan.a_matrix + std::int64_t{row} * plan.a_row,
@@ -124,31 +123,28 @@ __device__ void multiply_tile(const TilePlan& plan, const float* a, const float*
       }
     }
   }
-  wait_for_group<kGroup>();
+  __syncthreads();
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) shared.sums[warp][r + i][c + j] = sum[i][j];
   }
-  wait_for_group<kGroup>();
-  for (int k = thread; k < kTile * kTile; k += kGroup) {
+  __syncthreads();
+  for (int k = static_cast<int>(threadIdx.x); k < kTile * kTile; k += kWarps * 32) {
     float total = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) total += shared.sums[w][k / kTile][k % kTile];
     block[k] = total;
   }
   // Blocks that share a tile form a cluster; its first one adds up.
-  if constexpr (kSplit > 1) {
-    __cluster_barrier_arrive();
-    __cluster_barrier_wait();
-  }
+  if constexpr (kSplit > 1) wait_for_cluster();
   if (part == 0) {
-    for (int k = thread; k < kTile * kTile; k += kGroup) {
+    for (int k = static_cast<int>(threadIdx.x); k < kTile * kTile; k += kWarps * 32) {
       float total = block[k];
       if constexpr (kSplit > 1) {
 #pragma unroll
         for (unsigned other = 1; other < kSplit; ++other) {
-          total += static_cast<const float*>(__cluster_map_shared_rank(block, other))[k];
+          total += in_block(block, other)[k];
         }
       }
       const int i = k / kTile, j = k % kTile;
@@ -163,10 +159,7 @@ __device__ void multiply_tile(const TilePlan& plan, const float* a, const float*
     }
   }
   // Nobody leaves while another reads its sums.
-  if constexpr (kSplit > 1) {
-    __cluster_barrier_arrive();
-    __cluster_barrier_wait();
-  }
+  if constexpr (kSplit > 1) wait_for_cluster();
 }
 
 // A tile per task.

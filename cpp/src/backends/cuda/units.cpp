@@ -13,11 +13,21 @@ constexpr std::size_t kMostNodes = 96;  // of one program
 class Grouping {
  public:
   Grouping(const std::vector<std::vector<std::size_t>>& dependencies, const std::vector<int>& tasks)
-      : dependencies_(dependencies), tasks_(tasks), is_last_(tasks.size(), true) {
-    for (const auto& before : dependencies) {
-      for (std::size_t position : before) is_last_[position] = false;
+      : dependencies_(dependencies),
+        tasks_(tasks),
+        waiting_(tasks.size()),
+        places_(tasks.size(), Place{kNowhere, 0}) {
+    for (std::size_t k = 0; k < tasks.size(); ++k) {
+      for (std::size_t before : dependencies[k]) waiting_[before].push_back(k);
     }
-    for (std::size_t k = 0; k < tasks.size(); ++k) add(k);
+    for (std::size_t k = 0; k < tasks.size(); ++k) {
+      // What waits for nothing is placed with the first node that waits for it.
+      if (dependencies[k].empty() && !is_last(k)) continue;
+      for (std::size_t before : dependencies[k]) {
+        if (places_[before].group == kNowhere) add(before);
+      }
+      add(k);
+    }
   }
 
   std::vector<Unit> in_order() const {
@@ -54,6 +64,20 @@ class Grouping {
     std::size_t group, level;
   };
 
+  bool is_last(std::size_t k) const { return waiting_[k].empty(); }
+
+  // Whether all that waits for node k waits for these groups as well, as far as it is known.
+  bool all_wait_for(std::size_t k, const std::set<std::size_t>& groups) const {
+    return std::all_of(waiting_[k].begin(), waiting_[k].end(), [&](std::size_t later) {
+      std::set<std::size_t> placed;
+      for (std::size_t before : dependencies_[later]) {
+        if (places_[before].group != kNowhere) placed.insert(places_[before].group);
+      }
+      const std::set<std::size_t> all = closure(placed);
+      return std::includes(all.begin(), all.end(), groups.begin(), groups.end());
+    });
+  }
+
   // All groups that must be done before one that needs these.
   std::set<std::size_t> closure(const std::set<std::size_t>& needs) const {
     std::set<std::size_t> all;
@@ -88,7 +112,7 @@ class Grouping {
     if (delays_group && !group.all_last) return kNowhere;
     const bool delays_node = level == 0 && !std::includes(before_node.begin(), before_node.end(),
                                                           before_group.begin(), before_group.end());
-    if (delays_node && !is_last_[k]) return kNowhere;
+    if (delays_node && !all_wait_for(k, before_group)) return kNowhere;
     const bool chain = level > 0 || group.levels.size() > 1;
     const bool few = group.all_few && tasks_[k] <= kMostChainedTasks;
     return chain && !few ? kNowhere : level;
@@ -109,19 +133,19 @@ class Grouping {
     group.levels[place.level].push_back(k);
     ++group.nodes;
     group.open = small;
-    group.all_last = group.all_last && is_last_[k];
+    group.all_last = group.all_last && is_last(k);
     group.all_few = group.all_few && tasks_[k] <= kMostChainedTasks;
     for (std::size_t before : dependencies_[k]) {
       if (places_[before].group != place.group) group.needs.insert(places_[before].group);
     }
-    places_.push_back(place);
+    places_[k] = place;
   }
 
   const std::vector<std::vector<std::size_t>>& dependencies_;
   const std::vector<int>& tasks_;
-  std::vector<bool> is_last_;
+  std::vector<std::vector<std::size_t>> waiting_;  // by position: the positions that wait for it
   std::vector<Group> groups_;
-  std::vector<Place> places_;  // by position
+  std::vector<Place> places_;  // by position; nowhere before they are placed
 };
 
 }  // namespace

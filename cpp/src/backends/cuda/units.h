@@ -16,8 +16,8 @@ struct Unit {
 // `dependencies` is by position: the positions before it that must be done. `tasks` is how many
 // tasks a node has as a part of a small program, 0 for what cannot be one.
 //
-// A node joins an earlier unit when the graph of units stays free of cycles and when neither waits
-// for more than it must; only what nobody waits for, as updates do, may be put off. A program of
+// A node joins an earlier unit when the graph of units stays free of cycles and when nothing that
+// others wait for is put off; updates are, for nobody waits for them. A program of
 // several levels runs on few blocks, so it takes only nodes of few tasks.
 std::vector<Unit> units_of(const std::vector<std::vector<std::size_t>>& dependencies,
                            const std::vector<int>& tasks);
