@@ -10,7 +10,7 @@ list(APPEND cuda_sources
   src/runtime/verbose.cpp)
 
 add_library(traingraph_cuda MODULE ${cuda_sources})
-target_compile_features(traingraph_cuda PRIVATE cxx_std_20 cuda_std_20)
+target_compile_features(traingraph_cuda PRIVATE cxx_std_20)
 target_compile_definitions(traingraph_cuda PRIVATE TRAINGRAPH_BUILDING)
 target_include_directories(traingraph_cuda PRIVATE
   "${CMAKE_CURRENT_SOURCE_DIR}/include" "${CMAKE_CURRENT_SOURCE_DIR}/src")
@@ -18,7 +18,8 @@ target_include_directories(traingraph_cuda SYSTEM PRIVATE
   ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 target_compile_options(traingraph_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:traingraph_flags,INTERFACE_COMPILE_OPTIONS>>"
-  "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-fno-math-errno>"
+  # The standard by its flag: CMake before 3.28 does not know that nvcc 13 has it.
+  "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-fno-math-errno>"
   "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TRAINGRAPH_WERROR}>>:-Werror=all-warnings>")
 set(exports "${CMAKE_CURRENT_SOURCE_DIR}/cmake/plugin_exports.map")
 target_link_libraries(traingraph_cuda PRIVATE traingraph::nvidia ${CMAKE_DL_LIBS})

@@ -13,37 +13,11 @@ import numpy as np
 import pytest
 
 import traingraph as tg
+from small_layers import convolution, dense, halving, regression
 
 A = tg.MLCActivationLayer
 UNITS = {"mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-11}
 FACTOR = 4
-
-
-def dense(inputs, outputs):
-    return tg.MLCFullyConnectedLayer(
-        descriptor=tg.MLCConvolutionDescriptor(
-            kernel_sizes=(1, 1),
-            input_feature_channel_count=inputs,
-            output_feature_channel_count=outputs,
-        )
-    )
-
-
-def convolution(inputs, outputs, **keywords):
-    return tg.MLCConvolutionLayer(
-        descriptor=tg.MLCConvolutionDescriptor(
-            kernel_sizes=(3, 3),
-            input_feature_channel_count=inputs,
-            output_feature_channel_count=outputs,
-            **keywords,
-        )
-    )
-
-
-def pooling(kind):
-    return lambda: tg.MLCPoolingLayer(
-        descriptor=tg.MLCPoolingDescriptor(type=kind, kernel_sizes=(2, 2), strides=(2, 2))
-    )
 
 
 @dataclass
@@ -135,9 +109,9 @@ FAMILIES = [
     Family("batch norm", layers(NORM), images=True),
     Family("batch norm and relu", layers(NORM, A.relu), images=True),
     # Rounding may make another element the largest of its window, and gradients then move there.
-    Family("max pooling", layers(pooling("max")), images=True, slack=2),
-    Family("average pooling", layers(pooling("average")), images=True),
-    Family("l2 pooling", layers(pooling("l2_norm")), images=True),
+    Family("max pooling", layers(lambda: halving("max")), images=True, slack=2),
+    Family("average pooling", layers(lambda: halving("average")), images=True),
+    Family("l2 pooling", layers(lambda: halving("l2_norm")), images=True),
 ]
 
 
@@ -158,13 +132,7 @@ def step(family, precision, device="reference"):
         h = family.build(graph, graph.node(first, source=x))
         count = 8
     result = graph.node(dense(count, 5), source=h)
-    y = tg.MLCTensor(shape=list(result.descriptor.shape))
-    training = tg.MLCTrainingGraph(
-        graph_objects=[graph],
-        loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
-        optimizer=tg.MLCSGDOptimizer(learning_rate=1.0),
-    )
-    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training = regression(graph, x, result, rate=1.0)
     training.compile(device=device, precision=precision)
     if training.loss_scale is not None:
         # So small that nothing overflows: a skipped step has no gradient to compare.
@@ -172,7 +140,7 @@ def step(family, precision, device="reference"):
     before = {k: v for k, v in training.state().items() if v.dtype == np.float32}
     loss = training.execute(
         inputs_data={"x": rng.normal(size=x.descriptor.shape).astype(np.float32)},
-        loss_labels_data={"y": rng.normal(size=y.descriptor.shape).astype(np.float32)},
+        loss_labels_data={"y": rng.normal(size=result.descriptor.shape).astype(np.float32)},
         options="synchronous",
     ).result
     after = training.state()

@@ -6,28 +6,9 @@ import numpy as np
 import pytest
 
 import traingraph as tg
+from small_layers import convolution, dense, regression
 
 HALVES = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
-
-
-def dense(inputs, outputs):
-    return tg.MLCFullyConnectedLayer(
-        descriptor=tg.MLCConvolutionDescriptor(
-            kernel_sizes=(1, 1),
-            input_feature_channel_count=inputs,
-            output_feature_channel_count=outputs,
-        )
-    )
-
-
-def convolution(inputs, outputs):
-    return tg.MLCConvolutionLayer(
-        descriptor=tg.MLCConvolutionDescriptor(
-            kernel_sizes=(3, 3),
-            input_feature_channel_count=inputs,
-            output_feature_channel_count=outputs,
-        )
-    )
 
 
 def trained(layers, shape, precision, outputs=None, options="none", device="reference"):
@@ -39,13 +20,7 @@ def trained(layers, shape, precision, outputs=None, options="none", device="refe
         result = graph.node(layer, source=result)
         if outputs is not None and k in outputs:
             hidden[f"h{k}"] = result
-    y = tg.MLCTensor(shape=list(result.descriptor.shape))
-    training = tg.MLCTrainingGraph(
-        graph_objects=[graph],
-        loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
-        optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
-    )
-    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training = regression(graph, x, result)
     if hidden:
         training.add_outputs(hidden)
     training.compile(options=options, device=device, precision=precision)
@@ -182,14 +157,8 @@ def test_a_value_is_cast_once():
     first = graph.node(dense(6, 6), source=x)
     left, right = (graph.node(dense(6, 6), source=first) for _ in range(2))
     again = graph.node(weights, source=left)
-    graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[again, right])
-    training = tg.MLCTrainingGraph(
-        graph_objects=[graph],
-        loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
-        optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
-    )
-    y = tg.MLCTensor(shape=[4, 6])
-    training.add_inputs({"x": x}, loss_labels={"y": y})
+    result = graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[again, right])
+    training = regression(graph, x, result)
     training.compile(device="reference", precision="mixed_bfloat16")
     _, lines = program(training)
     parameters = {

@@ -7,40 +7,22 @@ import pytest
 
 import traingraph as tg
 from op_harness import testing
+from small_layers import convolution, dense, regression
 
 
 def trained(precision, device="reference"):
     """A convolution and a matrix product, with their gradients, and the loss of two steps."""
     tg.MLCPlatform.set_rng_seed_to(5)
-    convolution = tg.MLCConvolutionDescriptor(
-        kernel_sizes=(3, 3), input_feature_channel_count=2, output_feature_channel_count=4
-    )
-    dense = tg.MLCConvolutionDescriptor(
-        kernel_sizes=(1, 1), input_feature_channel_count=64, output_feature_channel_count=3
-    )
     graph = tg.MLCGraph()
     x = tg.MLCTensor(shape=[2, 2, 6, 6])
-    first = tg.MLCConvolutionLayer(descriptor=convolution)
     layers = [
-        tg.MLCConvolutionLayer(
-            descriptor=tg.MLCConvolutionDescriptor(
-                kernel_sizes=(3, 3),
-                input_feature_channel_count=4,
-                output_feature_channel_count=4,
-                padding_policy="valid",
-            )
-        ),
+        convolution(2, 4),
+        convolution(4, 4, padding_policy="valid"),
         tg.MLCReshapeLayer(shape=[2, 64]),
-        tg.MLCFullyConnectedLayer(descriptor=dense),
+        dense(64, 3),
     ]
-    result = tg.sequential(graph, graph.node(first, source=x), layers)
-    y = tg.MLCTensor(shape=list(result.descriptor.shape))
-    training = tg.MLCTrainingGraph(
-        graph_objects=[graph],
-        loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
-        optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
-    )
-    training.add_inputs({"x": x}, loss_labels={"y": y})
+    result = tg.sequential(graph, x, layers)
+    training = regression(graph, x, result)
     training.compile(device=device, precision=precision)
     rng = np.random.default_rng(0)
     data = {

@@ -6,36 +6,11 @@ import numpy as np
 import pytest
 
 import traingraph as tg
+from small_layers import convolution, dense, halving
 
 STEPS = 30
 # Of the loss, relative: each step's update differs by a rounding of its gradient, and these add up.
 BOUNDS = {"mixed_bfloat16": 2.0**-5, "mixed_float16": 2.0**-8}
-
-
-def convolution(inputs, outputs):
-    return tg.MLCConvolutionLayer(
-        descriptor=tg.MLCConvolutionDescriptor(
-            kernel_sizes=(3, 3),
-            input_feature_channel_count=inputs,
-            output_feature_channel_count=outputs,
-        )
-    )
-
-
-def dense(inputs, outputs):
-    return tg.MLCFullyConnectedLayer(
-        descriptor=tg.MLCConvolutionDescriptor(
-            kernel_sizes=(1, 1),
-            input_feature_channel_count=inputs,
-            output_feature_channel_count=outputs,
-        )
-    )
-
-
-def halving(kind):
-    return tg.MLCPoolingLayer(
-        descriptor=tg.MLCPoolingDescriptor(type=kind, kernel_sizes=(2, 2), strides=(2, 2))
-    )
 
 
 def lenet():
