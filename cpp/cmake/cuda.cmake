@@ -18,7 +18,7 @@ target_include_directories(traingraph_cuda SYSTEM PRIVATE
   ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 target_compile_options(traingraph_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:traingraph_flags,INTERFACE_COMPILE_OPTIONS>>"
-  # The standard by its flag: CMake before 3.28 does not know that nvcc 13 has it.
+  # The standard by its flag: CMake 3.25 does not know that nvcc 13 has it.
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-fno-math-errno>"
   "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TRAINGRAPH_WERROR}>>:-Werror=all-warnings>")
 set(exports "${CMAKE_CURRENT_SOURCE_DIR}/cmake/plugin_exports.map")
