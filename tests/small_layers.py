@@ -16,8 +16,8 @@ def dense(inputs, outputs):
     return tg.MLCFullyConnectedLayer(descriptor=descriptor(inputs, outputs, 1))
 
 
-def convolution(inputs, outputs, **keywords):
-    return tg.MLCConvolutionLayer(descriptor=descriptor(inputs, outputs, 3, **keywords))
+def convolution(inputs, outputs, size=3, **keywords):
+    return tg.MLCConvolutionLayer(descriptor=descriptor(inputs, outputs, size, **keywords))
 
 
 def halving(kind):

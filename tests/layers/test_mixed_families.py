@@ -106,6 +106,12 @@ FAMILIES = [
         layers(lambda: convolution(4, 4, strides=(2, 2), group_count=2)),
         images=True,
     ),
+    Family("dilated", layers(lambda: convolution(4, 4, dilation_rates=(2, 2))), images=True),
+    Family(
+        "a first layer's size and stride",
+        layers(lambda: convolution(4, 3, size=1), lambda: convolution(3, 8, 7, strides=(2, 2))),
+        images=True,
+    ),
     Family("batch norm", layers(NORM), images=True),
     Family("batch norm and relu", layers(NORM, A.relu), images=True),
     # Rounding may make another element the largest of its window, and gradients then move there.
@@ -154,9 +160,10 @@ def distance(got, expected):
 
 @pytest.mark.parametrize("precision", UNITS)
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-def test_training_is_near_float32(family, precision):
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+def test_training_is_near_float32(device, family, precision):
     exact_loss, exact = step(family, "float32")
-    loss, got = step(family, precision)
+    loss, got = step(family, precision, device)
     names = [k for k in exact if not k.startswith("state.")]
     exact, got = ({k: x[k] for k in names} for x in (exact, got))
     bound = FACTOR * UNITS[precision] * family.slack

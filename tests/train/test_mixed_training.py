@@ -82,25 +82,28 @@ def adam():
 @pytest.mark.parametrize("precision", BOUNDS)
 @pytest.mark.parametrize("optimizer", [sgd, adam])
 @pytest.mark.parametrize("make", [mlp, lenet])
-def test_thirty_steps_lose_as_float32_does(make, optimizer, precision):
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+def test_thirty_steps_lose_as_float32_does(device, make, optimizer, precision):
     exact, _ = losses(make, "float32", optimizer)
-    got, _ = losses(make, precision, optimizer)
+    got, _ = losses(make, precision, optimizer, device=device)
     assert exact[-4:].mean() < 0.7 * exact[:4].mean()
     assert (got != exact).any()
     np.testing.assert_allclose(got, exact, rtol=0, atol=BOUNDS[precision] * exact.max())
 
 
 @pytest.mark.parametrize("precision", BOUNDS)
-def test_the_same_bits_twice(precision):
-    first, _ = losses(lenet, precision, adam, 3)
-    second, _ = losses(lenet, precision, adam, 3)
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+def test_the_same_bits_twice(device, precision):
+    first, _ = losses(lenet, precision, adam, 3, device)
+    second, _ = losses(lenet, precision, adam, 3, device)
     assert first.tobytes() == second.tobytes()
 
 
 @pytest.mark.parametrize("precision", BOUNDS)
-def test_separate_calls_give_the_bits_of_the_step(precision):
-    whole, trained = losses(mlp, precision, adam, 2)
-    _, half = losses(mlp, precision, adam, 1)
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+def test_separate_calls_give_the_bits_of_the_step(device, precision):
+    whole, trained = losses(mlp, precision, adam, 2, device)
+    _, half = losses(mlp, precision, adam, 1, device)
     again = half.training
     again.bind_and_write_data(half.feed(1), for_inputs=half.tensors)
     loss = again.execute_forward(options="synchronous").result
