@@ -9,6 +9,7 @@ its loss. Peak memory is that of the tensors: PyTorch's counter, and the memory 
 """
 
 import argparse
+import importlib
 import importlib.util
 import json
 import time
@@ -28,6 +29,11 @@ LEAST = 5e-3  # seconds of a sample
 RESIDENT = tg.MLCExecutionOptions.SKIP_WRITING_INPUT_DATA_TO_DEVICE
 ELEMENT_BYTES = {"float32": 4, "tf32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}
 L2_BYTES = 50e6
+
+
+def _torch() -> Any:
+    """The peer's module, which needs PyTorch."""
+    return importlib.import_module(".gpu_torch", __package__)
 
 
 class Ours:
@@ -86,10 +92,8 @@ def measure(workload: w.Workload, precision: str, modes: list[str], seconds: flo
     sessions: dict[str, Any] = {"traingraph": Ours(workload, precision)}
     rows = []
     for mode in modes:
-        from . import gpu_torch
-
         try:
-            sessions[f"torch {mode}"] = gpu_torch.Session(workload, mode, precision)
+            sessions[f"torch {mode}"] = _torch().Session(workload, mode, precision)
         except Exception as error:
             rows.append({"peer": f"torch {mode}", "error": f"{type(error).__name__}: {error}"})
     samples: dict[str, list[float]] = {name: [] for name in sessions}
@@ -148,9 +152,7 @@ def main() -> None:
         print("torch is not installed: no peers, and no ceilings")
         modes = []
     else:
-        from . import gpu_torch
-
-        known = gpu_torch.ceilings()
+        known = _torch().ceilings()
         rates = ", ".join(f"{name} {rate / 1e12:.0f}" for name, rate in known[1].items())
         print(f"copies {known[0] / 1e12:.2f} TB/s; products in TFLOP/s: {rates}")
     rows = []
