@@ -15,3 +15,4 @@ string(SHA256 build_id "${text}")
 string(SUBSTRING "${build_id}" 0 16 build_id)
 set_source_files_properties(src/runtime/plugin.cpp src/backends/cuda/cuda.cpp PROPERTIES
   COMPILE_DEFINITIONS "TRAINGRAPH_BUILD_ID=\"${build_id}\"")
+set(TRAINGRAPH_BUILD_ID "${build_id}" PARENT_SCOPE)

@@ -1,0 +1,153 @@
+// A plugin that stands in for a GPU: the reference backend over memory that the host cannot reach.
+// Its addresses are the host's with a bit that no address has, so that whoever reads or writes them
+// without the backend crashes. What the core does for devices with memory of their own is tested on
+// it where there is no GPU.
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "backends/reference/reference.h"
+#include "runtime/plugin.h"
+
+namespace traingraph {
+namespace {
+
+constexpr std::uintptr_t kAway = std::uintptr_t{1} << 60;
+
+std::byte* away(std::byte* address) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) | kAway);
+}
+std::byte* here(const std::byte* address) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) & ~kAway);
+}
+
+struct Counters {
+  std::atomic<std::int64_t> launches, allocations, allocated, in, out, within;
+};
+
+// Launches count runs, as if each had been captured.
+class DoubleExecutable final : public Executable {
+ public:
+  DoubleExecutable(std::unique_ptr<Executable> inner, std::size_t addresses, Counters& counters)
+      : inner_(std::move(inner)), addresses_(addresses), counters_(counters) {}
+
+  std::size_t workspace_bytes(ir::NodeId node) const override {
+    return inner_->workspace_bytes(node);
+  }
+  void run(const ir::NodeId* order, std::size_t count, Pointers pointers,
+           double* seconds) override {
+    ++counters_.launches;
+    for (std::size_t k = 0; k < addresses_.size(); ++k) addresses_[k] = here(pointers[k]);
+    inner_->run(order, count, addresses_.data(), seconds);
+  }
+  bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const override {
+    return inner_->all_finite(type, here(bytes), length);
+  }
+
+ private:
+  std::unique_ptr<Executable> inner_;
+  std::vector<std::byte*> addresses_;
+  Counters& counters_;
+};
+
+// Taken when the read is enqueued, as nothing runs by itself here.
+class DoublePendingRead final : public PendingRead {
+ public:
+  DoublePendingRead(const std::byte* from, std::size_t bytes) : bytes_(from, from + bytes) {}
+  void take(void* to) override { std::memcpy(to, bytes_.data(), bytes_.size()); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+class DoubleBackend final : public Backend {
+ public:
+  std::string name() const override { return "cuda"; }
+  std::vector<std::string> devices() const override { return {"a double over host memory"}; }
+  Support supports(const ir::Graph& graph, const ir::Node& node) const override {
+    return host_.supports(graph, node);
+  }
+  bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
+             const std::vector<ir::ValueId>& extra) const override {
+    return host_.fuses(graph, producer, list, extra);
+  }
+  LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) const override {
+    return host_.layouts(graph, node);
+  }
+  std::unique_ptr<Executable> compile(const ir::Graph& graph,
+                                      const std::vector<ir::NodeId>& nodes) const override {
+    return std::make_unique<DoubleExecutable>(host_.compile(graph, nodes),
+                                              graph.values.size() + graph.nodes.size(), counters_);
+  }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) const override {
+    const std::shared_ptr<std::byte> memory = host_.allocate(bytes);
+    if (memory == nullptr) return nullptr;
+    ++counters_.allocations;
+    counters_.allocated += static_cast<std::int64_t>(bytes);
+    return {away(memory.get()), [this, memory, bytes](std::byte*) {
+              counters_.allocated -= static_cast<std::int64_t>(bytes);
+            }};
+  }
+
+  bool uses_host_memory() const override { return false; }
+  void write(std::byte* to, const void* from, std::size_t bytes) const override {
+    ++counters_.in;
+    std::memcpy(here(to), from, bytes);
+  }
+  void read(void* to, const std::byte* from, std::size_t bytes) const override {
+    ++counters_.out;
+    std::memcpy(to, here(from), bytes);
+  }
+  std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes) const override {
+    ++counters_.out;
+    return std::make_unique<DoublePendingRead>(here(from), bytes);
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
+    ++counters_.within;
+    std::memcpy(here(to), here(from), bytes);
+  }
+  void clear(std::byte* at, std::size_t bytes) const override { std::memset(here(at), 0, bytes); }
+  int gpu() const override { return 0; }
+  std::string uuid() const override { return "GPU-double"; }
+  std::int64_t first_outside(DataType type, const std::byte* values, std::int64_t count,
+                             std::int64_t lowest, std::int64_t end) const override {
+    for (std::int64_t k = 0; k < count; ++k) {
+      const std::byte* const at = here(values) + k * static_cast<std::int64_t>(element_bytes(type));
+      std::int64_t value = 0;
+      if (type == DataType::kInt64) {
+        std::memcpy(&value, at, sizeof value);
+      } else {
+        std::int32_t narrow = 0;
+        std::memcpy(&narrow, at, sizeof narrow);
+        value = narrow;
+      }
+      if (value < lowest || value >= end) return k;
+    }
+    return -1;
+  }
+  DeviceCounters counters() const override {
+    return {.launches = counters_.launches,
+            .allocations = counters_.allocations,
+            .allocated_bytes = counters_.allocated,
+            .copies_in = counters_.in,
+            .copies_out = counters_.out,
+            .copies_within = counters_.within};
+  }
+
+ private:
+  const Backend& host_ = reference::backend();
+  mutable Counters counters_{};
+};
+
+const std::vector<const Backend*>& devices() {
+  static const auto* made = new std::vector<const Backend*>{new DoubleBackend};
+  return *made;
+}
+
+}  // namespace
+}  // namespace traingraph
+
+extern "C" __attribute__((visibility("default"))) const traingraph::Plugin* traingraph_plugin() {
+  static const traingraph::Plugin plugin{TRAINGRAPH_BUILD_ID, traingraph::devices};
+  return &plugin;
+}
