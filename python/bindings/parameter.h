@@ -5,8 +5,9 @@
 namespace traingraph::python {
 
 // A parameter of a layer as a property: the layer's own object, or None where it has no tensor.
-template <typename Class, typename Self>
-void def_parameter(Class& cls, const char* name, TensorParameter& (Self::*member)()) {
+template <typename Class, typename Member>
+void def_parameter(Class& cls, const char* name, Member member) {
+  using Self = typename Class::type;
   cls.def_property_readonly(
       name,
       [member](Self& self) {

@@ -23,22 +23,21 @@ struct TRAINGRAPH_API ConvolutionDescriptor {
   std::int64_t padding_x = 0;
 };
 
-// Shapes: x (N, C, H, W) → (N, O, P, Q); weights (O, C / groups, kh, kw) in that element order,
-// held by a tensor of any shape with as many elements; biases O elements.
-class TRAINGRAPH_API Convolution final : public Layer {
+// What convolutions and products with weights have in common: weights, and maybe biases.
+class TRAINGRAPH_API WeightedLayer : public Layer {
  public:
-  Convolution(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor descriptor);
-  // Makes its own parameters: Glorot-uniform weights with real fans, zero biases.
-  explicit Convolution(ConvolutionDescriptor descriptor, bool with_biases = true);
-
   const ConvolutionDescriptor& descriptor() const { return descriptor_; }
   TensorParameter& weights() { return weights_; }
   // tensor is null without biases
   TensorParameter& biases() { return biases_; }
   std::vector<TensorParameter*> parameters() override;
   std::vector<std::pair<std::string, TensorPtr>> named_parameters() const override;
-  std::string description() const override;
-  void emit(Emitter& emitter) const override;
+
+ protected:
+  WeightedLayer(std::string label, ConvolutionDescriptor descriptor, TensorPtr weights,
+                TensorPtr biases);
+  const TensorPtr& weights_tensor() const { return weights_.tensor; }
+  const TensorPtr& biases_tensor() const { return biases_.tensor; }
 
  private:
   ConvolutionDescriptor descriptor_;
@@ -46,26 +45,26 @@ class TRAINGRAPH_API Convolution final : public Layer {
   TensorParameter biases_;
 };
 
+// Shapes: x (N, C, H, W) → (N, O, P, Q); weights (O, C / groups, kh, kw) in that element order,
+// held by a tensor of any shape with as many elements; biases O elements.
+class TRAINGRAPH_API Convolution final : public WeightedLayer {
+ public:
+  Convolution(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor descriptor);
+  // Makes its own parameters: Glorot-uniform weights with real fans, zero biases.
+  explicit Convolution(ConvolutionDescriptor descriptor, bool with_biases = true);
+  std::string description() const override;
+  void emit(Emitter& emitter) const override;
+};
+
 // y = x Wᵀ + b on the last axis, or (N, C, 1, 1) → (N, O, 1, 1). Weights (O, C) row-major, held by
 // a tensor of any shape with as many elements.
-class TRAINGRAPH_API FullyConnected final : public Layer {
+class TRAINGRAPH_API FullyConnected final : public WeightedLayer {
  public:
   FullyConnected(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor descriptor);
   explicit FullyConnected(ConvolutionDescriptor descriptor, bool with_biases = true);
   FullyConnected(std::int64_t inputs, std::int64_t outputs, bool with_biases = true);
-
-  const ConvolutionDescriptor& descriptor() const { return descriptor_; }
-  TensorParameter& weights() { return weights_; }
-  TensorParameter& biases() { return biases_; }
-  std::vector<TensorParameter*> parameters() override;
-  std::vector<std::pair<std::string, TensorPtr>> named_parameters() const override;
   std::string description() const override;
   void emit(Emitter& emitter) const override;
-
- private:
-  ConvolutionDescriptor descriptor_;
-  TensorParameter weights_;
-  TensorParameter biases_;
 };
 
 }  // namespace traingraph

@@ -91,7 +91,7 @@ struct TRAINGRAPH_API AdamOptions {
 };
 
 // p -= lr sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + epsilon); epsilon is not corrected.
-class TRAINGRAPH_API Adam final : public Optimizer {
+class TRAINGRAPH_API Adam : public Optimizer {
  public:
   explicit Adam(OptimizerDescriptor descriptor, AdamOptions options = {});
   const AdamOptions& options() const { return options_; }
@@ -106,19 +106,13 @@ class TRAINGRAPH_API Adam final : public Optimizer {
 };
 
 // Adam whose L2 term is decoupled: p also decreases by lr * regularization_scale * p.
-class TRAINGRAPH_API AdamW final : public Optimizer {
+class TRAINGRAPH_API AdamW final : public Adam {
  public:
   explicit AdamW(OptimizerDescriptor descriptor, AdamOptions options = {});
-  const AdamOptions& options() const { return options_; }
   OptimizerPtr copy() const override;
   std::string description() const override;
-  std::vector<std::string> slots() const override;
   bool decouples_decay() const override { return true; }
-  double corrected_learning_rate(std::int64_t time_step) const override;
   void emit(UpdateEmitter& emitter) const override;
-
- private:
-  AdamOptions options_;
 };
 
 struct TRAINGRAPH_API RMSPropOptions {

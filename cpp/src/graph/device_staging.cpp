@@ -109,23 +109,6 @@ std::byte* DeviceStaging::placed(const BoundArray& array, bool apart) {
   return slot.memory.get();
 }
 
-std::byte* DeviceStaging::step_block() {
-  if (backend_.uses_host_memory()) return step_numbers_;
-  if (step_block_ == nullptr) step_block_ = backend_.allocate(kStepBlockBytes);
-  return step_block_.get();
-}
-
-void DeviceStaging::send_step_numbers(const std::vector<ir::StepInput>& inputs) {
-  if (backend_.uses_host_memory()) return;
-  const bool same = std::all_of(inputs.begin(), inputs.end(), [&](ir::StepInput input) {
-    const auto at = static_cast<std::size_t>(input) * 8;
-    return std::memcmp(step_numbers_ + at, sent_numbers_ + at, 8) == 0;
-  });
-  if (same) return;
-  backend_.write(step_block_.get(), step_numbers_, kStepBlockBytes);
-  std::memcpy(sent_numbers_, step_numbers_, kStepBlockBytes);
-}
-
 void DeviceStaging::list(MemoryPlan& plan) const {
   auto add = [&](const std::string& name, std::size_t bytes) {
     plan.entries.push_back({name, "staging", bytes});
@@ -135,7 +118,6 @@ void DeviceStaging::list(MemoryPlan& plan) const {
     for (const Copy& copy : copies) add(tensor->label(), copy.bytes);
   }
   for (const auto& [tensor, slot] : slots_) add(tensor->label(), slot.capacity);
-  if (step_block_ != nullptr) add("numbers of a step", kStepBlockBytes);
 }
 
 }  // namespace traingraph

@@ -46,12 +46,10 @@ struct BoundArray {
   bool lasting = false;    // whether the address is to be used again
 };
 
-// Data on its way to one graph's device: the slots of a device with memory of its own, the numbers
-// of a step there, and copies of what cannot be used in place.
+// Data on its way to one graph's device: the slots of a device with memory of its own, and copies
+// of what cannot be used in place. Guarded by the executor's mutex; `placed` by the stream.
 class DeviceStaging {
  public:
-  static constexpr std::size_t kStepBlockBytes = ir::kStepInputCount * 8;
-
   explicit DeviceStaging(const Backend& backend) : backend_(backend) {}
   DeviceStaging(const DeviceStaging&) = delete;
   DeviceStaging& operator=(const DeviceStaging&) = delete;
@@ -72,13 +70,6 @@ class DeviceStaging {
   // else that the run touches lies in these bytes.
   std::byte* placed(const BoundArray& array, bool apart);
 
-  // The host's side of the numbers of a step, eight bytes each: float32, float64 or int64.
-  std::byte* step_numbers() { return step_numbers_; }
-  // Where kernels read them.
-  std::byte* step_block();
-  // To a device that cannot read them here, if one of these has changed.
-  void send_step_numbers(const std::vector<ir::StepInput>& inputs);
-
   // Adds its entries.
   void list(MemoryPlan& plan) const;
 
@@ -94,9 +85,6 @@ class DeviceStaging {
   const Backend& backend_;
   std::map<const Tensor*, DeviceSlot> slots_;  // entries stay
   std::map<const Tensor*, std::vector<Copy>> copies_;
-  alignas(64) std::byte step_numbers_[kStepBlockBytes] = {};
-  std::byte sent_numbers_[kStepBlockBytes] = {};  // what the device has
-  std::shared_ptr<std::byte> step_block_;
 };
 
 }  // namespace traingraph

@@ -1,6 +1,6 @@
 #include <traingraph/graph.h>
 
-#include "graph/executor.h"
+#include "graph/execution_state.h"
 
 namespace traingraph {
 

@@ -1,10 +1,8 @@
-#include <traingraph/profile.h>
+#include "graph/profile.h"
 
 #include <algorithm>
 #include <iomanip>
 #include <sstream>
-
-#include "graph/executor.h"
 
 namespace traingraph {
 namespace {

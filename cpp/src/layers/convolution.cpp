@@ -62,29 +62,17 @@ TensorPtr own_biases(const ConvolutionDescriptor& descriptor, bool with_biases) 
 
 }  // namespace
 
-Convolution::Convolution(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor descriptor)
-    : Layer("Convolution"), descriptor_(checked(descriptor)) {
-  if (weights == nullptr) refuse("expected a weights tensor but got none");
-  expect_elements(*this, "weights", weights, weights_shape(descriptor_));
-  expect_elements(*this, "biases", biases, {1, descriptor_.output_feature_channel_count, 1, 1});
-  weights_.tensor = std::move(weights);
-  biases_.tensor = std::move(biases);
+Convolution::Convolution(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor d)
+    : WeightedLayer("Convolution", checked(d), std::move(weights), std::move(biases)) {
+  expect_elements(*this, "weights", weights_tensor(), weights_shape(d));
+  expect_elements(*this, "biases", biases_tensor(), {1, d.output_feature_channel_count, 1, 1});
 }
 
 Convolution::Convolution(ConvolutionDescriptor descriptor, bool with_biases)
     : Convolution(own_weights(descriptor), own_biases(descriptor, with_biases), descriptor) {}
 
-std::vector<TensorParameter*> Convolution::parameters() {
-  if (biases_.tensor == nullptr) return {&weights_};
-  return {&weights_, &biases_};
-}
-
-std::vector<std::pair<std::string, TensorPtr>> Convolution::named_parameters() const {
-  return {{"weights", weights_.tensor}, {"biases", biases_.tensor}};
-}
-
 std::string Convolution::description() const {
-  const ConvolutionDescriptor& d = descriptor_;
+  const ConvolutionDescriptor& d = descriptor();
   std::string text = "Convolution " + std::to_string(d.input_feature_channel_count) + " → " +
                      std::to_string(d.output_feature_channel_count) + " " + to_string(window_of(d));
   if (d.type == ConvolutionType::kDepthwise) return text + " depthwise";
@@ -95,7 +83,7 @@ std::string Convolution::description() const {
 // x (N, C, H, W) → y (N, O, P, Q) with weights (O, C / groups, kh, kw), bias (1, O, 1, 1).
 void Convolution::emit(Emitter& e) const {
   e.expect_sources(1);
-  const ConvolutionDescriptor& d = descriptor_;
+  const ConvolutionDescriptor& d = descriptor();
   const std::int64_t in = d.input_feature_channel_count, out = d.output_feature_channel_count;
   const Shape& shape = e.type(0).shape;
   if (shape.size() != 4 || shape[1] != in) {
@@ -105,12 +93,12 @@ void Convolution::emit(Emitter& e) const {
   ir::ConvolutionAttributes attributes;
   attributes.window = resolve_window(window_of(d), shape[2], shape[3]);
   attributes.groups = groups_of(d);
-  const ir::ValueId weights = e.parameter(weights_.tensor, weights_shape(d));
+  const ir::ValueId weights = e.parameter(weights_tensor(), weights_shape(d));
   ir::ValueId y =
       ops::apply1(e.graph, ir::Op::convolution, std::move(attributes), {e.sources[0], weights});
   // The sum is an op of its own, so that fusion joins it with whatever follows.
-  if (biases_.tensor != nullptr) {
-    y = ops::binary(e.graph, ir::Scalar::add, y, e.parameter(biases_.tensor, {1, out, 1, 1}));
+  if (biases_tensor() != nullptr) {
+    y = ops::binary(e.graph, ir::Scalar::add, y, e.parameter(biases_tensor(), {1, out, 1, 1}));
   }
   e.result(y);
 }

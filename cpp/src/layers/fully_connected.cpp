@@ -26,18 +26,11 @@ TensorPtr own_biases(const ConvolutionDescriptor& d, bool with_biases) {
 
 }  // namespace
 
-FullyConnected::FullyConnected(TensorPtr weights, TensorPtr biases,
-                               ConvolutionDescriptor descriptor)
-    : Layer("FullyConnected"), descriptor_(descriptor) {
-  if (weights == nullptr) {
-    throw InvalidArgument("[FullyConnected] expected a weights tensor but got none");
-  }
-  const std::int64_t in = descriptor_.input_feature_channel_count;
-  const std::int64_t out = descriptor_.output_feature_channel_count;
-  expect_elements(*this, "weights", weights, {out, in});
-  expect_elements(*this, "biases", biases, {out});
-  weights_.tensor = std::move(weights);
-  biases_.tensor = std::move(biases);
+FullyConnected::FullyConnected(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor d)
+    : WeightedLayer("FullyConnected", d, std::move(weights), std::move(biases)) {
+  const std::int64_t in = d.input_feature_channel_count, out = d.output_feature_channel_count;
+  expect_elements(*this, "weights", weights_tensor(), {out, in});
+  expect_elements(*this, "biases", biases_tensor(), {out});
 }
 
 FullyConnected::FullyConnected(ConvolutionDescriptor descriptor, bool with_biases)
@@ -46,25 +39,16 @@ FullyConnected::FullyConnected(ConvolutionDescriptor descriptor, bool with_biase
 FullyConnected::FullyConnected(std::int64_t inputs, std::int64_t outputs, bool with_biases)
     : FullyConnected(described(inputs, outputs), with_biases) {}
 
-std::vector<TensorParameter*> FullyConnected::parameters() {
-  if (biases_.tensor == nullptr) return {&weights_};
-  return {&weights_, &biases_};
-}
-
-std::vector<std::pair<std::string, TensorPtr>> FullyConnected::named_parameters() const {
-  return {{"weights", weights_.tensor}, {"biases", biases_.tensor}};
-}
-
 std::string FullyConnected::description() const {
-  return "FullyConnected " + std::to_string(descriptor_.input_feature_channel_count) + " → " +
-         std::to_string(descriptor_.output_feature_channel_count);
+  return "FullyConnected " + std::to_string(descriptor().input_feature_channel_count) + " → " +
+         std::to_string(descriptor().output_feature_channel_count);
 }
 
 // x (…, C) or (N, C, 1, 1); y = x Wᵀ + b with W (O, C).
 void FullyConnected::emit(Emitter& e) const {
   e.expect_sources(1);
-  const std::int64_t in = descriptor_.input_feature_channel_count;
-  const std::int64_t out = descriptor_.output_feature_channel_count;
+  const std::int64_t in = descriptor().input_feature_channel_count;
+  const std::int64_t out = descriptor().output_feature_channel_count;
   const ir::Type source = e.type(0);
   const Shape& shape = source.shape;
   const bool image = shape.size() == 4 && shape[1] == in && shape[2] == 1 && shape[3] == 1;
@@ -74,10 +58,10 @@ void FullyConnected::emit(Emitter& e) const {
   }
   const std::int64_t rows = source.elements() / in;
   const ir::ValueId x = ops::reshape(e.graph, e.sources[0], {rows, in}, source.batched);
-  const ir::ValueId w = e.parameter(weights_.tensor, {out, in});
+  const ir::ValueId w = e.parameter(weights_tensor(), {out, in});
   ir::ValueId y = ops::matmul(e.graph, x, w, false, true);
-  if (biases_.tensor != nullptr) {
-    y = ops::binary(e.graph, ir::Scalar::add, y, e.parameter(biases_.tensor, {out}));
+  if (biases_tensor() != nullptr) {
+    y = ops::binary(e.graph, ir::Scalar::add, y, e.parameter(biases_tensor(), {out}));
   }
   Shape result = shape;
   if (image) {

@@ -9,20 +9,8 @@
 namespace traingraph {
 namespace {
 
-std::vector<std::string> adam_slots(const AdamOptions& options) {
-  std::vector<std::string> slots{"first_moment", "second_moment"};
-  if (options.uses_amsgrad) slots.push_back("maximum_second_moment");
-  return slots;
-}
-
 // The immediates of the list are float64 and rounded once, so 1 - beta is formed here.
 double complement(float beta) { return 1.0 - static_cast<double>(beta); }
-
-double corrected(double learning_rate, const AdamOptions& options, std::int64_t step) {
-  const auto t = static_cast<double>(step);
-  return learning_rate * std::sqrt(1.0 - std::pow(static_cast<double>(options.beta2), t)) /
-         (1.0 - std::pow(static_cast<double>(options.beta1), t));
-}
 
 // m = b1 m + (1-b1) g; v = b2 v + (1-b2) g²; what is subtracted: lr_t m / (sqrt(v) + eps)
 int adam_step(UpdateEmitter& e, const AdamOptions& options) {
@@ -58,30 +46,31 @@ Adam::Adam(OptimizerDescriptor descriptor, AdamOptions options)
 }
 OptimizerPtr Adam::copy() const { return std::shared_ptr<Adam>(new Adam(*this)); }
 std::string Adam::description() const { return text("Adam", learning_rate(), options_); }
-std::vector<std::string> Adam::slots() const { return adam_slots(options_); }
+std::vector<std::string> Adam::slots() const {
+  std::vector<std::string> slots{"first_moment", "second_moment"};
+  if (options_.uses_amsgrad) slots.push_back("maximum_second_moment");
+  return slots;
+}
 double Adam::corrected_learning_rate(std::int64_t step) const {
-  return corrected(learning_rate(), options_, step);
+  const auto t = static_cast<double>(step);
+  return learning_rate() * std::sqrt(1.0 - std::pow(static_cast<double>(options_.beta2), t)) /
+         (1.0 - std::pow(static_cast<double>(options_.beta1), t));
 }
 void Adam::emit(UpdateEmitter& e) const {
   e.set_parameter(e.subtract(e.parameter(), adam_step(e, options_)));
 }
 
 AdamW::AdamW(OptimizerDescriptor descriptor, AdamOptions options)
-    : Optimizer(std::move(descriptor)), options_(options) {
+    : Adam(std::move(descriptor), options) {
   if (this->descriptor().regularization_type == RegularizationType::kL1) {
     throw InvalidArgument("[AdamW] expected regularization NONE or L2 but got L1");
   }
-  set_time_step(options.time_step);
 }
 OptimizerPtr AdamW::copy() const { return std::shared_ptr<AdamW>(new AdamW(*this)); }
-std::string AdamW::description() const { return text("AdamW", learning_rate(), options_); }
-std::vector<std::string> AdamW::slots() const { return adam_slots(options_); }
-double AdamW::corrected_learning_rate(std::int64_t step) const {
-  return corrected(learning_rate(), options_, step);
-}
+std::string AdamW::description() const { return text("AdamW", learning_rate(), options()); }
 // p -= Adam's step + lr * scale * p
 void AdamW::emit(UpdateEmitter& e) const {
-  const int step = adam_step(e, options_);
+  const int step = adam_step(e, options());
   int p = e.parameter();
   if (descriptor().regularization_type == RegularizationType::kL2) {
     const int decay = e.scale(e.multiply(e.learning_rate(), p), descriptor().regularization_scale);

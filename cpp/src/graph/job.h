@@ -1,14 +1,20 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include "graph/executor.h"
+#include <traingraph/graph.h>
+
+#include "graph/compiled_graph.h"
+#include "graph/device_staging.h"
+#include "graph/execution_state.h"
 
 namespace traingraph {
 
 // Everything one execution needs, settled before it is queued.
-struct Executor::Job {
+struct Job {
   CompiledPtr graph;
   Run run = Run::forward;
   std::vector<BoundArray> bound;

@@ -1,5 +1,4 @@
-// What CHECK_NUMERICS says about a value that is not finite.
-#include "graph/executor_job.h"
+#include "graph/check_numerics.h"
 
 #include <cmath>
 
@@ -40,8 +39,8 @@ std::string first_not_finite(TensorData data) {
 
 }  // namespace
 
-void Executor::raise_not_finite(const Job& job, ValueId value) const {
-  const CompiledGraph& graph = *job.graph;
+void raise_not_finite(const Backend& backend, const CompiledGraph& graph, Run run, ValueId value,
+                      std::int64_t step) {
   const ir::Graph& ops = graph.program->graph;
   std::string name = "a value inside it";
   for (const auto& [tensor, id] : graph.tensors) {
@@ -55,14 +54,14 @@ void Executor::raise_not_finite(const Job& job, ValueId value) const {
   }
   const ir::NodeId producer = ops.value(value).producer;
   std::string where;
-  ir::Phase phase = runs_forward(job.run) ? ir::Phase::forward : ir::Phase::gradient;
+  ir::Phase phase = runs_forward(run) ? ir::Phase::forward : ir::Phase::gradient;
   if (producer != kNone) {
     where = ir::where(ops, ops.node(producer));
     phase = ops.node(producer).phase;
   }
   throw NumericError("[check_numerics] expected finite numbers but " + name + " has " +
-                     first_not_finite(copy_out(graph, job.run, value)) + where + " in the " +
-                     ir::name(phase) + " phase of step " + std::to_string(*forward_count_));
+                     first_not_finite(copy_out(backend, graph, run, value)) + where + " in the " +
+                     ir::name(phase) + " phase of step " + std::to_string(step));
 }
 
 }  // namespace traingraph

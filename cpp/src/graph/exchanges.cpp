@@ -1,15 +1,14 @@
-// What linked graphs hand to each other: forward values one way, gradients the other.
+#include "graph/exchanges.h"
+
 #include <traingraph/errors.h>
 
-#include "graph/executor_job.h"
 #include "runtime/transfer.h"
 
 namespace traingraph {
 
 using ir::kNone;
 
-// Memory for what this program hands over. Nothing runs meanwhile.
-void Executor::place_exchanges(CompiledGraph& graph) {
+void Exchanges::place(CompiledGraph& graph) {
   graph.handed.clear();
   if (links_ == nullptr) return;
   LinkSet& links = *links_;
@@ -41,7 +40,7 @@ void Executor::place_exchanges(CompiledGraph& graph) {
   }
 }
 
-void Executor::bind_exchange(Job& job, const BoundSlot& slot) {
+BoundArray Exchanges::bound(const CompiledGraph& graph, const BoundSlot& slot) const {
   LinkSet& links = *links_;
   const std::lock_guard lock(links.mutex);
   const bool gradient = slot.from == BoundSlot::From::linked_gradient;
@@ -59,23 +58,23 @@ void Executor::bind_exchange(Job& job, const BoundSlot& slot) {
     throw Unsupported("[execute] expected linked graphs on one device but " + what + " is on " +
                       exchange.backend->name() + " and is read on " + backend_.name());
   }
-  const ir::Type& type = job.graph->program->graph.type(slot.value);
-  if (type.batched && exchange.batch != job.graph->batch) {
+  const ir::Type& type = graph.program->graph.type(slot.value);
+  if (type.batched && exchange.batch != graph.batch) {
     throw ShapeError("[execute] expected " + what + " for batch size " +
-                     std::to_string(job.graph->batch) + " but it was executed with " +
+                     std::to_string(graph.batch) + " but it was executed with " +
                      std::to_string(exchange.batch));
   }
-  job.bound.push_back({slot.value, exchange.bytes.get(), exchange.bytes});
+  return {slot.value, exchange.bytes.get(), exchange.bytes};
 }
 
-void Executor::announce_exchanges(const Job& job) {
+void Exchanges::announce(const CompiledGraph& graph, Run run) {
   if (links_ == nullptr) return;
   LinkSet& links = *links_;
   const std::lock_guard lock(links.mutex);
-  for (const CompiledGraph::Handed& handed : job.graph->handed) {
-    if (!handed.by(job.run)) continue;
+  for (const CompiledGraph::Handed& handed : graph.handed) {
+    if (!handed.by(run)) continue;
     handed.to->written = true;
-    handed.to->batch = job.graph->batch;
+    handed.to->batch = graph.batch;
     if (handed.gradient) continue;
     // Gradients belong to the forward pass before them.
     for (Exchange& other : links.exchanges) {
@@ -84,10 +83,10 @@ void Executor::announce_exchanges(const Job& job) {
   }
 }
 
-void Executor::write_exchanges(const Job& job) {
-  const Program& program = *job.graph->program;
-  for (const CompiledGraph::Handed& handed : job.graph->handed) {
-    if (!handed.by(job.run)) continue;
+void Exchanges::write(const CompiledGraph& graph, Run run) const {
+  const Program& program = *graph.program;
+  for (const CompiledGraph::Handed& handed : graph.handed) {
+    if (!handed.by(run)) continue;
     std::byte* to = handed.to->bytes.get();
     if (to == nullptr) continue;  // a backend that computes nothing
     if (handed.value == kNone) {
@@ -95,7 +94,14 @@ void Executor::write_exchanges(const Job& job) {
       continue;
     }
     const ir::Value& value = program.graph.value(handed.value);
-    convert(backend_, value.type, value.layout, program.address(job.run, handed.value), {}, to);
+    convert(backend_, value.type, value.layout, program.address(run, handed.value), {}, to);
+  }
+}
+
+void Exchanges::list(const CompiledGraph& graph, MemoryPlan& plan) const {
+  for (const CompiledGraph::Handed& handed : graph.handed) {
+    plan.entries.push_back({handed.tensor->label(), "exchange", handed.to->capacity});
+    plan.exchange_bytes += handed.to->capacity;
   }
 }
 

@@ -1,0 +1,100 @@
+#include "graph/compiled_graph.h"
+
+#include <algorithm>
+
+#include "runtime/transfer.h"
+
+namespace traingraph {
+
+using ir::kNone;
+using ir::ValueId;
+
+bool CompiledGraph::is_current(const GraphState& state) const {
+  if (threads != Platform::thread_count()) return false;
+  if (mode == Mode::training && clips != clips_gradients(state)) return false;
+  for (std::size_t s = 0; s < stores.size(); ++s) {
+    const ParameterState* store = slots[s].tensor->state().parameter.get();
+    if (stores[s] != nullptr && (store != stores[s] || store->version != slot_versions[s])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void CompiledGraph::list(MemoryPlan& plan) const {
+  const ir::Graph& ops = program->graph;
+  const ProgramVariant& variant = program->split;
+  for (std::size_t s = 0; s < slots.size(); ++s) {
+    const ir::Value& value = ops.value(slot_values[s]);
+    const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
+    plan.entries.push_back({value.name, "persistent", bytes});
+    plan.persistent_bytes += bytes;
+  }
+  for (const BoundSlot& slot : bound) {
+    if (slot.value == kNone) continue;
+    plan.entries.push_back({slot.name, "bound", ir::storage_bytes(ops.type(slot.value), {})});
+  }
+  std::map<ValueId, std::string> names;
+  for (const auto& [tensor, value] : gradients) {
+    if (value != kNone) names[value] = "gradient of " + tensor->label();
+  }
+  for (std::size_t n = 0; n < ops.nodes.size(); ++n) {
+    const ir::Node& node = ops.nodes[n];
+    const std::string op = std::string(ir::name(node.op)) + ir::where(ops, node);
+    for (ValueId output : node.outputs) {
+      const auto v = static_cast<std::size_t>(output);
+      if (program->roots[v] != output || variant.value_offsets[v] < 0) continue;
+      bool crosses = false;
+      for (const ir::Node& reader : ops.nodes) {
+        crosses = crosses || (reader.phase != node.phase &&
+                              std::count(reader.inputs.begin(), reader.inputs.end(), output) > 0);
+      }
+      const char* kind = "transient";
+      if (names.contains(output)) {
+        kind = "gradient";
+      } else if (crosses || ops.value(output).keep) {
+        kind = node.phase == ir::Phase::forward ? "saved" : "gradient";
+      }
+      plan.entries.push_back({names.contains(output) ? names[output] : op, kind,
+                              ir::storage_bytes(ops.type(output), ops.value(output).layout)});
+    }
+    const std::size_t workspace = program->executable->workspace_bytes(static_cast<int>(n));
+    if (workspace > 0 && node.op != ir::Op::reshape) {
+      plan.entries.push_back({op, "workspace", workspace});
+    }
+  }
+}
+
+void Passes::drop(const CompiledPtr& program) {
+  if (forward == program) forward = nullptr;
+  if (gradient == program) gradient = nullptr;
+}
+
+bool clips_gradients(const GraphState& state) {
+  return state.optimizer != nullptr && state.optimizer->applies_gradient_clipping();
+}
+
+TensorData host_array(const ir::Type& type) {
+  TensorData data;
+  const std::size_t bytes = ir::storage_bytes(type, {});
+  const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]());
+  data.bytes = memory.get();
+  data.length = bytes;
+  data.data_type = type.data_type;
+  data.shape = type.shape;
+  data.owner = std::shared_ptr<const void>(memory, memory.get());
+  return data;
+}
+
+TensorData copy_out(const Backend& backend, const CompiledGraph& graph, Run run, ValueId value) {
+  const ir::Value& v = graph.program->graph.value(value);
+  TensorData data = host_array(v.type);
+  const std::byte* from = graph.program->address(run, value);
+  // Without memory behind the plan an address is an offset.
+  if (from != nullptr && backend.computes()) {
+    download(backend, v.type, v.layout, from, static_cast<std::byte*>(data.bytes));
+  }
+  return data;
+}
+
+}  // namespace traingraph

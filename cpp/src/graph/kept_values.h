@@ -1,0 +1,64 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "graph/compiled_graph.h"
+#include "graph/device_staging.h"
+#include "graph/job.h"
+
+namespace traingraph {
+
+// What the last passes have left, and how it is read: results of the last forward, gradients of the
+// last gradient pass. Touched only by whoever holds the stream.
+class KeptValues {
+ public:
+  explicit KeptValues(const Backend& backend) : backend_(backend) {}
+
+  // What a gradient or update pass goes on from.
+  const CompiledPtr& before(Run run) const { return passes_.before(run); }
+  // The job begins to run; its arrays are kept for as long as its pass is.
+  void begin(Job& job);
+  // Its gradients can be read.
+  void end(const Job& job);
+  // Passes of this program, or all, have left nothing.
+  void drop(const CompiledPtr& program) { passes_.drop(program); }
+  void drop_all() { passes_.clear(); }
+
+  // From now on the handle means this gradient.
+  void know(const GradientHandle& handle) { handles_[handle.gradient.get()] = handle.of.get(); }
+  // A copy of a tensor's value, or of the gradient that a handle means.
+  TensorData copy(const Tensor& tensor) const;
+  TensorData copy_of_gradient(const Tensor& of) const;
+  // What the loss of the last forward compared: prediction and label.
+  std::pair<TensorData, TensorData> scored() const;
+  // The value where it lies, which holds the memory: the arena, or the array that was given.
+  TensorData view(const Tensor& tensor, const std::shared_ptr<std::byte>& arena) const;
+
+ private:
+  // A value, and which run has left it.
+  struct Kept {
+    const CompiledGraph* graph;
+    Run run;
+    ir::ValueId value;
+  };
+  Kept result(const Tensor& tensor) const;
+  Kept gradient(const Tensor& of) const;
+  Kept find(const Tensor& tensor) const;
+  TensorData copy_out(const Kept& kept) const;
+  std::shared_ptr<const void> keeper_of(const Kept& kept,
+                                        const std::shared_ptr<std::byte>& arena) const;
+
+  const Backend& backend_;
+  Passes passes_;
+  Run forward_run_ = Run::forward;
+  Run gradient_run_ = Run::gradient;
+  // What the programs' addresses point to, by the pass that reads it.
+  std::vector<BoundArray> forward_arrays_;
+  std::vector<BoundArray> gradient_arrays_;
+  std::map<const Tensor*, const Tensor*> handles_;  // of gradients, to what they are gradients of
+};
+
+}  // namespace traingraph

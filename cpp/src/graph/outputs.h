@@ -1,0 +1,14 @@
+#pragma once
+
+#include "graph/job.h"
+
+namespace traingraph {
+
+// The caller's arrays for declared outputs, checked against what the job's run computes.
+void bind_outputs(const GraphState& state, const Backend& backend, const NamedData& outputs,
+                  Job& job);
+// Copies them out after the run, and the result to the handle, or begins to read it. Call while
+// holding the stream.
+void deliver(const Backend& backend, Job& job);
+
+}  // namespace traingraph

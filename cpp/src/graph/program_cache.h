@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/compiled_graph.h"
+#include "graph/device_staging.h"
+
+namespace traingraph {
+
+// The programs of one graph, the newest use first, with the arena and the sums of gradients that
+// they share. Guarded by the executor's mutex. The arena and what programs point to change only
+// while the stream is held as well, so that its holder may look at both.
+class ProgramCache {
+ public:
+  ProgramCache(const GraphState& graph, const Backend& backend)
+      : graph_(graph), backend_(backend) {}
+
+  // Null where there is none, or one that would now be compiled otherwise.
+  CompiledPtr find(std::int64_t batch, Mode mode);
+  // Null before the first.
+  const CompiledGraph* newest() const;
+  // Puts it first; returns the one whose place it takes, or null.
+  CompiledPtr add(const CompiledPtr& graph);
+
+  // Points a new program to its parameters, their optimizer buffers and sums of gradients.
+  void bind_parameters(CompiledGraph& graph);
+  // Whether the arena grows for it, and with that loses what passes have left there.
+  bool outgrows(const CompiledGraph& graph) const;
+  // Points it to the arena, after that has grown. Without memory for it the programs stay as they
+  // were, or are dropped where the arena before is gone, too.
+  void bind_arena(CompiledGraph& graph);
+  const std::shared_ptr<std::byte>& arena() const { return arena_; }
+  std::size_t arena_bytes() const { return arena_needed_; }
+
+  // Whether a run of this program touches these bytes on the device as something else, too.
+  bool touches(const CompiledGraph& graph, const BoundArray& array) const;
+  // Whether axis 0 of what is bound to this tensor is the batch; raises where nothing is.
+  bool has_batch(const Tensor& tensor) const;
+  // Raises unless the integers that are bound to this tensor are what each program expects.
+  void check_ranges(const std::string& name, const Tensor& tensor, const ir::Type& type,
+                    const TensorData& data) const;
+  // Of all programs, each once.
+  std::vector<TensorPtr> parameters() const;
+  // Adds what this program and all of them have.
+  void list(const CompiledGraph& graph, MemoryPlan& plan) const;
+
+ private:
+  // A sum of gradients over micro-batches, in its parameter's layout.
+  struct GradientSum {
+    TensorPtr tensor;
+    ir::Layout layout;
+    std::shared_ptr<std::byte> buffer;
+  };
+
+  std::byte* sum_of(const TensorPtr& tensor);
+  void place_arena(std::size_t bytes);
+  void restore_arena(std::size_t bytes);
+
+  const GraphState& graph_;
+  const Backend& backend_;
+  std::list<CompiledPtr> programs_;
+  std::size_t library_bytes_ = 0;  // the process's growth while kernels were made
+  std::shared_ptr<std::byte> arena_;
+  std::size_t arena_bytes_ = 0;   // 0 on a backend that computes nothing
+  std::size_t arena_needed_ = 0;  // by the largest program
+  std::vector<GradientSum> sums_;
+};
+
+}  // namespace traingraph
