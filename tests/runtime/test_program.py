@@ -79,6 +79,16 @@ def test_skipping_the_write_reuses_the_data_of_the_last_call():
     assert after < before
 
 
+@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("options", ["synchronous", "synchronous|check_numerics"])
+def test_what_an_earlier_call_was_given_is_not_taken_unasked(options, micro_batches):
+    training, data = linear()
+    training.micro_batches = micro_batches
+    training.execute(**data, options=options)
+    with pytest.raises(ValueError, match="expected data for 'x', 'y'"):
+        training.execute(inputs_data={}, options=options)
+
+
 def test_a_gradient_does_not_follow_a_forward_of_another_compilation():
     training, data = linear()
     training.execute(**data, options="synchronous")

@@ -121,9 +121,9 @@ void GivenArrays::bind_inputs(Job& job, const ExecutionArguments& arguments) {
     bind_group(arguments.loss_label_weights, graph_.loss_label_weights, "loss label weights",
                graph);
   }
-  // The separate forward of a training graph has no data of its own.
+  // The separate forward of a training graph has no data of its own; passes in one call have.
   const bool names_data =
-      !skips && (job.run == Run::step || !graph_.training || !arguments.inputs.empty());
+      !skips && (runs_gradient(job.run) || !graph_.training || !arguments.inputs.empty());
   std::string missing;
   for (const BoundSlot& slot : graph.bound) {
     if (slot.value == kNone || slot.is_gradient()) continue;
