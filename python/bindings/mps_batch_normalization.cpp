@@ -144,7 +144,7 @@ void bind_normalization(py::module_& module) {
             "data_source: typing.Any, "
             "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None"},
            "Loads gamma, beta, mean and variance.", [](const Arguments& arguments) {
-             return std::make_shared<Self>(to_mps_device(arguments["device"]),
+             return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
                                            std::make_shared<PythonSource>(arguments["data_source"]),
                                            fused_neuron(arguments));
            });
@@ -157,6 +157,31 @@ void bind_normalization(py::module_& module) {
         return static_cast<const PythonSource&>(*self.data_source()).object();
       },
       "Where the numbers came from.");
+  const auto encode = [](Self& self, const Arguments& arguments, bool batch) -> py::object {
+    const auto sources = images(arguments, batch ? "source_images" : "source_image", batch);
+    const char* const destination = batch ? "destination_images" : "destination_image";
+    mps::CommandBuffer& buffer = command_buffer(arguments);
+    if (!arguments.given(destination)) {
+      return result_images(self.encode_batch(buffer, sources), batch);
+    }
+    const auto destinations = images(arguments, destination, batch);
+    if (arguments.given("batch_normalization_state")) {
+      self.encode_batch(buffer, sources, state_of(arguments), destinations);
+    } else {
+      self.encode_batch(buffer, sources, destinations);
+    }
+    return py::none();
+  };
+  def_method(cls, "encode", "MPSImage | None",
+             {"command_buffer: MTLCommandBuffer, source_image: MPSImage, "
+              "batch_normalization_state: MPSCNNBatchNormalizationState, "
+              "destination_image: MPSImage",
+              "command_buffer: MTLCommandBuffer, source_image: MPSImage, "
+              "destination_image: MPSImage",
+              "command_buffer: MTLCommandBuffer, source_image: MPSImage"},
+             "With a state by its statistics, without one by the kernel's own. Errors: a state "
+             "without statistics.",
+             [encode](Self& self, const Arguments& a) { return encode(self, a, false); });
   def_method(cls, "encode_batch", "list[MPSImage] | None",
              {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
               "batch_normalization_state: MPSCNNBatchNormalizationState, "
@@ -166,24 +191,21 @@ void bind_normalization(py::module_& module) {
               "command_buffer: MTLCommandBuffer, source_images: list[MPSImage]"},
              "With a state by its statistics, without one by the kernel's own. Errors: a state "
              "without statistics.",
-             [](Self& self, const Arguments& arguments) -> py::object {
-               const auto sources = images(arguments, "source_images", true);
-               mps::CommandBuffer& buffer = command_buffer(arguments);
-               if (!arguments.given("destination_images")) {
-                 return result_images(self.encode_batch(buffer, sources), true);
-               }
-               const auto destinations = images(arguments, "destination_images", true);
-               if (arguments.given("batch_normalization_state")) {
-                 self.encode_batch(buffer, sources, state_of(arguments), destinations);
-               } else {
-                 self.encode_batch(buffer, sources, destinations);
-               }
-               return py::none();
-             });
-  cls.def("reload_gamma_and_beta_from_data_source", &Self::reload_gamma_and_beta_from_data_source,
-          "Reads the data source again.");
-  cls.def("reload_mean_and_variance_from_data_source",
-          &Self::reload_mean_and_variance_from_data_source, "Reads the data source again.");
+             [encode](Self& self, const Arguments& a) { return encode(self, a, true); });
+  cls.def(
+      "reload_gamma_and_beta_from_data_source",
+      [](Self& self) {
+        idle(self.device());
+        self.reload_gamma_and_beta_from_data_source();
+      },
+      "Reads the data source again, when all runs that were committed are done.");
+  cls.def(
+      "reload_mean_and_variance_from_data_source",
+      [](Self& self) {
+        idle(self.device());
+        self.reload_mean_and_variance_from_data_source();
+      },
+      "Reads the data source again, when all runs that were committed are done.");
   def_method(cls, "reload_gamma_and_beta", "None",
              {"command_buffer: MTLCommandBuffer, "
               "gamma_and_beta_state: MPSCNNNormalizationGammaAndBetaState"},

@@ -43,6 +43,12 @@ TRAINGRAPH_MPS_ENUM(CNNReductionType, "MPSCNNReductionType");
 
 // A device from one, from an MTLDevice's name as text, or from an MLCDevice.
 mps::Device to_mps_device(py::handle value);
+// Before data sources are asked, which needs the GIL: handlers of queued runs may need it as well.
+inline mps::Device idle(const mps::Device& device) {
+  const py::gil_scoped_release release;
+  device.wait_until_idle();
+  return device;
+}
 // MPSDataType by member, name or raw value.
 DataType from_mps_data_type(py::handle value);
 py::object to_mps_data_type(DataType type);

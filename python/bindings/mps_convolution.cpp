@@ -145,9 +145,13 @@ void bind_states(py::module_& module) {
 template <typename Class>
 void def_weights(Class& cls) {
   using Self = typename Class::type;
-  cls.def("reload_weights_and_biases_from_data_source",
-          &Self::reload_weights_and_biases_from_data_source,
-          "Reads the data source again. Waits for runs that use the weights.");
+  cls.def(
+      "reload_weights_and_biases_from_data_source",
+      [](Self& self) {
+        idle(self.device());
+        self.reload_weights_and_biases_from_data_source();
+      },
+      "Reads the data source again, when all runs that were committed are done.");
   def_method(cls, "reload_weights_and_biases", "None",
              {"command_buffer: MTLCommandBuffer, state: MPSCNNConvolutionWeightsAndBiasesState"},
              "Encodes the replacement of the weights by the state's.",
@@ -171,7 +175,7 @@ constexpr const char* kForm = "device: MTLDevice | MLCDevice | str, weights: typ
 template <typename T, typename Class>
 void def_constructor(Class& cls, const char* doc) {
   def_init(cls, {kForm}, doc, [](const Arguments& arguments) {
-    return std::make_shared<T>(to_mps_device(arguments["device"]), source_of(arguments));
+    return std::make_shared<T>(idle(to_mps_device(arguments["device"])), source_of(arguments));
   });
 }
 

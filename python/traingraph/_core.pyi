@@ -5174,7 +5174,7 @@ class MPSCNNConvolution(MPSCNNKernel):
 
     def reload_weights_and_biases_from_data_source(self) -> None:
         """
-        Reads the data source again. Waits for runs that use the weights.
+        Reads the data source again, when all runs that were committed are done.
         """
 
     @property
@@ -5236,7 +5236,7 @@ class MPSCNNConvolutionGradient(MPSCNNGradientKernel):
 
     def reload_weights_and_biases_from_data_source(self) -> None:
         """
-        Reads the data source again. Waits for runs that use the weights.
+        Reads the data source again, when all runs that were committed are done.
         """
 
     @property
@@ -5351,6 +5351,31 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
         """
 
     @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        batch_normalization_state: MPSCNNBatchNormalizationState,
+        destination_image: MPSImage,
+    ) -> MPSImage | None: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        destination_image: MPSImage,
+    ) -> MPSImage | None: ...
+    @typing.overload
+    def encode(
+        self, command_buffer: MTLCommandBuffer, *, source_image: MPSImage
+    ) -> MPSImage | None:
+        """
+        With a state by its statistics, without one by the kernel's own. Errors: a state without statistics.
+        """
+
+    @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
@@ -5387,7 +5412,7 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
 
     def reload_gamma_and_beta_from_data_source(self) -> None:
         """
-        Reads the data source again.
+        Reads the data source again, when all runs that were committed are done.
         """
 
     def reload_mean_and_variance(
@@ -5402,7 +5427,7 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
 
     def reload_mean_and_variance_from_data_source(self) -> None:
         """
-        Reads the data source again.
+        Reads the data source again, when all runs that were committed are done.
         """
 
     @property

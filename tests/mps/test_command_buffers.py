@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from kernels import array, batch, commands, empty, image, run
+from kernels import Normalization, Weights, array, batch, commands, empty, image, run
 
 from traingraph import mps
 
@@ -69,6 +69,29 @@ def test_a_handler_that_raises_is_reported(device, monkeypatch):
     buffer.add_completed_handler(lambda _: 1 / 0)
     run(buffer)
     assert seen == [ZeroDivisionError]
+
+
+def test_data_sources_are_read_while_runs_with_handlers_are_queued(device):
+    """Nobody waits with the lock that the handlers of queued runs need."""
+    source = Weights(np.ones((1, 1, 1, 1), np.float32))
+    kernel = mps.MPSCNNConvolution(device=device, weights=source)
+    ones = np.ones(1, np.float32)
+    norm = mps.MPSCNNBatchNormalization(device=device, data_source=Normalization(ones, 0 * ones))
+    x, out, seen = one(device, 2), one(device), []
+    for k in range(50):
+        buffer = commands(device)
+        kernel.encode(buffer, source_image=x, destination_image=out)
+        norm.encode_batch(buffer, source_images=[out], destination_images=[one(device)])
+        buffer.add_completed_handler(lambda _: seen.append(1))
+        buffer.commit()
+        source.array = np.full((1, 1, 1, 1), k, np.float32)
+        kernel.reload_weights_and_biases_from_data_source()
+        norm.reload_gamma_and_beta_from_data_source()
+        norm.reload_mean_and_variance_from_data_source()
+        x.write_bytes(np.full((1, 2, 2), 2, np.float32))
+    buffer.wait_until_completed()
+    assert len(seen) == 50
+    assert array([out])[0, 0, 0, 0] == 2 * 48
 
 
 def test_the_same_recording_compiles_once(device):

@@ -59,6 +59,10 @@ std::int64_t Device::compilations() const {
   return state_->compilations;
 }
 
+void Device::wait_until_idle() const {
+  state_->stream->run([] {});
+}
+
 Buffer::Buffer(const Device& device, std::size_t bytes)
     : storage_(make_storage(device.state(), DataType::kUInt8, {static_cast<std::int64_t>(bytes)})) {
   if (bytes == 0) throw InvalidArgument("[MTLBuffer] expected 1 byte or more but got 0");

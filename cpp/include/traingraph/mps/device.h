@@ -28,6 +28,8 @@ class TRAINGRAPH_API Device {
   std::shared_ptr<CommandQueue> make_command_queue() const;
   // Recordings that were compiled for this device so far, and the programs it holds.
   std::int64_t compilations() const;
+  // Returns when everything that was committed is done, handlers included.
+  void wait_until_idle() const;
 
   bool operator==(const Device& other) const { return state_ == other.state_; }
   const std::shared_ptr<DeviceState>& state() const { return state_; }
