@@ -1,6 +1,7 @@
 #include <pybind11/numpy.h>
 
 #include "mps_bindings.h"
+#include "mps_coding.h"
 #include "mps_encoding.h"
 #include "release.h"
 
@@ -60,11 +61,6 @@ class PythonSource final : public CNNBatchNormalizationDataSource {
   py::handle object_;
   mutable std::vector<py::object> arrays_;  // while they are read
 };
-
-NeuronDescriptor fused_neuron(const Arguments& arguments) {
-  return arguments.optional<NeuronDescriptor>("fused_neuron_descriptor")
-      .value_or(NeuronDescriptor{});
-}
 
 CNNBatchNormalizationState& state_of(const Arguments& arguments) {
   return *arguments.get<std::shared_ptr<CNNBatchNormalizationState>>("batch_normalization_state");
@@ -258,11 +254,11 @@ void bind_gradients(py::module_& module) {
   auto statistics = py::class_<Statistics, mps::Kernel, std::shared_ptr<Statistics>>(
       module, "MPSCNNBatchNormalizationStatisticsGradient",
       "Gradients of gamma and beta into the state, part by part.");
-  def_init(statistics, {form}, "The fused neuron must be the forward kernel's.",
-           [](const Arguments& arguments) {
-             return std::make_shared<Statistics>(to_mps_device(arguments["device"]),
-                                                 fused_neuron(arguments));
-           });
+  def_init(
+      statistics, {form, kCoderForm},
+      "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.",
+      make_kernel<Statistics>);
+  def_coding(statistics);
   def_method(statistics, "encode_batch", "None",
              {"command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
               "source_images: list[MPSImage], "
@@ -284,11 +280,13 @@ void bind_gradients(py::module_& module) {
   using Self = CNNBatchNormalizationGradient;
   auto cls = py::class_<Self, mps::CNNGradientKernel, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalizationGradient", "The gradient by data.");
-  def_init(cls, {form}, "The fused neuron must be the forward kernel's.",
-           [](const Arguments& arguments) {
-             return std::make_shared<Self>(to_mps_device(arguments["device"]),
-                                           fused_neuron(arguments));
-           });
+  def_init(
+      cls, {form, kCoderForm},
+      "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.",
+      make_kernel<Self>);
+  def_coding(cls);
+  cls.def_property_readonly("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
+                            "The forward kernel's neuron.");
   const auto encode = [](Self& self, const Arguments& arguments, bool batch) -> py::object {
     const auto gradients = images(arguments, batch ? "source_gradients" : "source_gradient", batch);
     const auto sources = images(arguments, batch ? "source_images" : "source_image", batch);

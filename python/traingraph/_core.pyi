@@ -5576,19 +5576,31 @@ class MPSCNNBatchNormalizationStatisticsGradient(MPSKernel):
     Gradients of gamma and beta into the state, part by part.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
         device: MTLDevice | MLCDevice | str,
         fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
-        The fused neuron must be the forward kernel's.
+        The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.
         """
 
     def append_batch_barrier(self) -> bool:
         """
         True.
+        """
+
+    def copy(
+        self, device: MTLDevice | MLCDevice | str | None = None
+    ) -> MPSCNNBatchNormalizationStatisticsGradient:
+        """
+        An independent kernel with the same properties, on this device or another one.
         """
 
     def encode(self, *args: typing.Any, **kwargs: typing.Any) -> typing.NoReturn:
@@ -5608,6 +5620,11 @@ class MPSCNNBatchNormalizationStatisticsGradient(MPSKernel):
         Adds these images' share. Gradient: beta sum g, gamma sum g x^. Errors: more images than the statistics were made of; another fused neuron.
         """
 
+    def encode_with_coder(self, coder: typing.Any) -> None:
+        """
+        Writes the properties into a coder, such as NSKeyedArchiver.
+        """
+
     @property
     def fused_neuron_descriptor(self) -> MPSNNNeuronDescriptor:
         """
@@ -5619,14 +5636,26 @@ class MPSCNNBatchNormalizationGradient(MPSCNNGradientKernel):
     The gradient by data.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
         device: MTLDevice | MLCDevice | str,
         fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
-        The fused neuron must be the forward kernel's.
+        The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.
+        """
+
+    def copy(
+        self, device: MTLDevice | MLCDevice | str | None = None
+    ) -> MPSCNNBatchNormalizationGradient:
+        """
+        An independent kernel with the same properties, on this device or another one.
         """
 
     @typing.overload
@@ -5673,6 +5702,17 @@ class MPSCNNBatchNormalizationGradient(MPSCNNGradientKernel):
     ) -> list[MPSImage] | None:
         """
         Gradient: gamma / sqrt(variance + epsilon) (g - dbeta / M - x^ dgamma / M). Errors: before the state's gradients are complete.
+        """
+
+    def encode_with_coder(self, coder: typing.Any) -> None:
+        """
+        Writes the properties into a coder, such as NSKeyedArchiver.
+        """
+
+    @property
+    def fused_neuron_descriptor(self) -> MPSNNNeuronDescriptor:
+        """
+        The forward kernel's neuron.
         """
 
 class MPSCNNLossDescriptor:

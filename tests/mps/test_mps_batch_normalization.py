@@ -212,3 +212,51 @@ def test_a_temporary_state_counts_its_readers():
     # Another command buffer does not take it.
     with pytest.raises(ValueError, match="temporary one of another"):
         whole.statistics.encode_batch(commands(whole.device), **arguments)
+
+
+@pytest.mark.parametrize("name", ["StatisticsGradient", "Gradient"])
+def test_copies_and_bytes(name):
+    """Copies, archives with the device given, and coders that provide the device."""
+    cls = getattr(mps, f"MPSCNNBatchNormalization{name}")
+    slopes = mps.MPSNNNeuronDescriptor.cnn_neuron_prelu_descriptor(with_data=[0.5, 0.25])
+    kernel = cls(device="cpu", fused_neuron_descriptor=slopes)
+    kernel.label = "norm"
+    data = mps.NSKeyedArchiver.archived_data(with_root_object=kernel)
+    unarchive = mps.MPSKeyedUnarchiver.unarchived_object_of_class
+    coder = mps.MPSKeyedUnarchiver(for_reading_from=data, device="reference")
+    others = [
+        kernel.copy(), kernel.copy(device="reference"),
+        unarchive(cls, from_data=data, device="cpu"),
+        cls(coder=coder), cls(coder=coder, device="cpu"),
+    ]  # fmt: skip
+    devices = ["cpu", "reference", "cpu", "reference", "cpu"]
+    for other, device in zip(others, devices, strict=True):
+        assert other is not kernel
+        assert (type(other), other.label) == (cls, "norm")
+        assert other.device == mps.MTLDevice(device=device)
+        neuron = other.fused_neuron_descriptor
+        assert (neuron.neuron_type, neuron.data) == (mps.MPSCNNNeuronType.PRELU, [0.5, 0.25])
+    other = mps.MPSCNNBatchNormalizationStatistics
+    with pytest.raises(TypeError, match=f"expected {other.__name__} but got {cls.__name__}"):
+        unarchive(other, from_data=data, device="cpu")
+    with pytest.raises(ValueError, match="expected an archive but got 5 other bytes"):
+        unarchive(cls, from_data=b"wrong", device="cpu")
+    archiver = mps.NSKeyedArchiver()
+    with pytest.raises(ValueError, match="or a coder that provides one"):
+        cls(coder=archiver)
+    with pytest.raises(TypeError, match="object that can be coded but got int"):
+        mps.NSKeyedArchiver.archived_data(with_root_object=1)
+
+
+def test_a_decoded_kernel_computes_the_same():
+    x, seed = RANDOM.normal(size=(4, C, 2, 2)), RANDOM.normal(size=(4, C, 2, 2))
+    one, other = Pass("reference", "tanh"), Pass("reference", "tanh")
+    expected = one(x, seed)[1], one.buffers()
+    data = mps.NSKeyedArchiver.archived_data(with_root_object=other.statistics_gradient)
+    other.statistics_gradient = mps.MPSKeyedUnarchiver.unarchived_object_of_class(
+        mps.MPSCNNBatchNormalizationStatisticsGradient, from_data=data, device="reference"
+    )
+    other.gradient = other.gradient.copy()
+    np.testing.assert_array_equal(other(x, seed)[1], expected[0])
+    for a, b in zip(other.buffers(), expected[1], strict=True):
+        np.testing.assert_array_equal(a, b)

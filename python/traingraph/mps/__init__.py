@@ -74,6 +74,7 @@ from traingraph._core import (
     MTLDevice,
     create_system_default_device,
 )
+from traingraph.mps.coding import MPSKeyedUnarchiver, NSKeyedArchiver
 from traingraph.mps.data_sources import (
     MPSCNNBatchNormalizationDataSource,
     MPSCNNConvolutionDataSource,
@@ -128,6 +129,7 @@ __all__ = [
     "MPSImageEdgeMode",
     "MPSImageFeatureChannelFormat",
     "MPSKernel",
+    "MPSKeyedUnarchiver",
     "MPSNNGradientState",
     "MPSNNNeuronDescriptor",
     "MPSNNOptimizer",
@@ -146,5 +148,6 @@ __all__ = [
     "MTLCommandBufferStatus",
     "MTLCommandQueue",
     "MTLDevice",
+    "NSKeyedArchiver",
     "create_system_default_device",
 ]
