@@ -33,5 +33,6 @@ void bind_fit(py::module_& module);
 void bind_profile(py::module_& module);
 void bind_executable_graphs(py::module_& module);
 void bind_layer_support(py::module_& module);
+void bind_mps(py::module_& module);
 
 }  // namespace traingraph::python

@@ -19,5 +19,6 @@ struct EnumRow {
 };
 
 const std::vector<EnumRow>& enum_table();
+const std::vector<EnumRow>& mps_enum_table();
 
 }  // namespace traingraph::python

@@ -184,9 +184,11 @@ long enum_value(const char* type, py::handle value) {
 }
 
 void bind_enums(py::module_& module) {
-  registered.reserve(enum_table().size());
-  for (const EnumRow& row : enum_table()) {
-    add(module, row);
+  registered.reserve(enum_table().size() + mps_enum_table().size());
+  for (const auto* table : {&enum_table(), &mps_enum_table()}) {
+    for (const EnumRow& row : *table) {
+      add(module, row);
+    }
   }
   add_padding_sizes();
 }

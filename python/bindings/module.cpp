@@ -27,4 +27,5 @@ PYBIND11_MODULE(_core, module) {
   bind_memory_plan(module);
   bind_executable_graphs(module);
   bind_layer_support(module);
+  bind_mps(module);
 }

@@ -118,7 +118,8 @@ class Assignment {
     const ir::Node placed = node;
     result_.nodes.push_back(std::move(node));
     for (const auto& [value, target] : writes) {
-      const ValueId copy = in_layout(value, result_.value(target).layout, placed);
+      const Layout wanted = result_.value(target).layout;  // a copy: new values move the old ones
+      const ValueId copy = in_layout(value, wanted, placed);
       result_.value(copy).writes = target;
     }
   }

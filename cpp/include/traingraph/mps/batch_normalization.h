@@ -1,0 +1,187 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <traingraph/mps/neuron.h>
+
+namespace traingraph::mps {
+
+// Where gamma, beta and the statistics of inference come from; arrays of (C).
+class TRAINGRAPH_API CNNBatchNormalizationDataSource {
+ public:
+  virtual ~CNNBatchNormalizationDataSource();
+  virtual std::int64_t number_of_feature_channels() const = 0;
+  virtual const float* gamma() const = 0;
+  virtual const float* beta() const = 0;  // null: none
+  virtual const float* mean() const = 0;
+  virtual const float* variance() const = 0;
+  virtual bool load() { return true; }
+  virtual void purge() {}
+  virtual std::string label() const { return ""; }
+  // The smallest normal number unless the source says otherwise.
+  virtual float epsilon() const;
+};
+using CNNBatchNormalizationDataSourcePtr = std::shared_ptr<CNNBatchNormalizationDataSource>;
+
+class TRAINGRAPH_API CNNNormalizationGammaAndBetaState final : public State {
+ public:
+  CNNNormalizationGammaAndBetaState(std::shared_ptr<Buffer> gamma, std::shared_ptr<Buffer> beta);
+  const char* kind() const override { return "MPSCNNNormalizationGammaAndBetaState"; }
+  const std::shared_ptr<Buffer>& gamma() const { return gamma_; }
+  const std::shared_ptr<Buffer>& beta() const { return beta_; }
+
+ private:
+  std::shared_ptr<Buffer> gamma_;
+  std::shared_ptr<Buffer> beta_;
+};
+
+class TRAINGRAPH_API CNNNormalizationMeanAndVarianceState final : public State {
+ public:
+  CNNNormalizationMeanAndVarianceState(std::shared_ptr<Buffer> mean,
+                                       std::shared_ptr<Buffer> variance);
+  const char* kind() const override { return "MPSCNNNormalizationMeanAndVarianceState"; }
+  const std::shared_ptr<Buffer>& mean() const { return mean_; }
+  const std::shared_ptr<Buffer>& variance() const { return variance_; }
+
+ private:
+  std::shared_ptr<Buffer> mean_;
+  std::shared_ptr<Buffer> variance_;
+};
+
+class CNNBatchNormalization;
+
+// One object for a whole batch, filled in four steps: Statistics for every part of the batch, then
+// Normalization, then StatisticsGradient for every part, then Gradient. All buffers are (C).
+class TRAINGRAPH_API CNNBatchNormalizationState final : public GradientState {
+ public:
+  CNNBatchNormalizationState(const CNNBatchNormalization& kernel, ImageDescriptor source,
+                             const CommandBuffer* temporary_on);
+  const char* kind() const override { return "MPSCNNBatchNormalizationState"; }
+  // Forgets what was accumulated; what is encoded next begins anew.
+  void reset();
+  const std::shared_ptr<Buffer>& gamma() const { return gamma_; }
+  const std::shared_ptr<Buffer>& beta() const { return beta_; }
+  const std::shared_ptr<Buffer>& mean() const { return mean_; }
+  const std::shared_ptr<Buffer>& variance() const { return variance_; }
+  // Null before StatisticsGradient was encoded.
+  std::shared_ptr<Buffer> gradient_for_gamma() const;
+  std::shared_ptr<Buffer> gradient_for_beta() const;
+  const std::shared_ptr<const CNNBatchNormalization>& batch_normalization() const {
+    return kernel_;
+  }
+
+ private:
+  friend struct BatchNormalizationSteps;
+  std::shared_ptr<const CNNBatchNormalization> kernel_;
+  std::shared_ptr<Buffer> gamma_, beta_, mean_, variance_;
+  std::shared_ptr<Buffer> gradient_for_gamma_, gradient_for_beta_;
+  // Elements per channel that were accumulated, and images that were normalized since.
+  std::int64_t counted_ = 0;
+  std::int64_t counted_gradients_ = 0;
+  bool normalized_ = false;
+};
+
+// y = f(gamma (x - mean) / sqrt(variance + epsilon) + beta) with the state's statistics, or without
+// a state with the kernel's own; f is the fused neuron.
+class TRAINGRAPH_API CNNBatchNormalization final
+    : public CNNKernel,
+      public std::enable_shared_from_this<CNNBatchNormalization> {
+ public:
+  CNNBatchNormalization(const Device& device, CNNBatchNormalizationDataSourcePtr source,
+                        NeuronDescriptor fused_neuron = {});
+  const char* kind() const override { return "MPSCNNBatchNormalization"; }
+  std::int64_t number_of_feature_channels() const { return channels_; }
+  float epsilon() const { return epsilon_; }
+  void set_epsilon(float value) { set(epsilon_, value); }
+  const CNNBatchNormalizationDataSourcePtr& data_source() const { return source_; }
+  const NeuronDescriptor& fused_neuron_descriptor() const { return neuron_; }
+
+  using CNNKernel::encode_batch;
+  void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                    CNNBatchNormalizationState& state, const ImageBatch& destinations);
+
+  void reload_gamma_and_beta_from_data_source();
+  void reload_mean_and_variance_from_data_source();
+  void reload_gamma_and_beta(CommandBuffer& buffer, CNNNormalizationGammaAndBetaState& state);
+  void reload_mean_and_variance(CommandBuffer& buffer, CNNNormalizationMeanAndVarianceState& state);
+  bool is_result_state_reused_across_batch() const override { return true; }
+
+  struct Buffers {
+    std::shared_ptr<Storage> gamma, beta, mean, variance;
+  };
+  const Buffers& buffers() const { return buffers_; }
+
+ protected:
+  OperationPtr make_operation() const override;
+  void check_source(const ImageDescriptor& source) const override;
+  StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
+              const ImageBatch& destinations) override;
+
+ private:
+  void reload(CommandBuffer& buffer, const std::shared_ptr<Storage>& to,
+              const std::shared_ptr<Buffer>& from, const char* what);
+
+  CNNBatchNormalizationDataSourcePtr source_;
+  NeuronDescriptor neuron_;
+  std::int64_t channels_ = 0;
+  float epsilon_ = 0;
+  Buffers buffers_;
+};
+
+// Adds the images to the mean and the biased variance of the state.
+class TRAINGRAPH_API CNNBatchNormalizationStatistics final : public Kernel {
+ public:
+  explicit CNNBatchNormalizationStatistics(const Device& device) : Kernel(device) {}
+  const char* kind() const override { return "MPSCNNBatchNormalizationStatistics"; }
+  bool append_batch_barrier() const { return true; }
+  void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                    CNNBatchNormalizationState& state);
+
+ protected:
+  OperationPtr make_operation() const override;
+};
+
+// Adds to the state's gradients: beta sum g, gamma sum g x^, where g = dy f'(the normalized x) and
+// x^ = (x - mean) / sqrt(variance + epsilon). They are complete when every image that the
+// statistics were made of has been encoded.
+class TRAINGRAPH_API CNNBatchNormalizationStatisticsGradient final : public Kernel {
+ public:
+  explicit CNNBatchNormalizationStatisticsGradient(const Device& device,
+                                                   NeuronDescriptor fused_neuron = {});
+  const char* kind() const override { return "MPSCNNBatchNormalizationStatisticsGradient"; }
+  const NeuronDescriptor& fused_neuron_descriptor() const { return neuron_; }
+  bool append_batch_barrier() const { return true; }
+  void encode_batch(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,
+                    CNNBatchNormalizationState& state);
+
+ protected:
+  OperationPtr make_operation() const override;
+
+ private:
+  NeuronDescriptor neuron_;
+};
+
+// dx = gamma / sqrt(variance + epsilon) (g - dbeta / M - x^ dgamma / M), M elements per channel in
+// the whole batch. Raises InvalidArgument before the state's gradients are complete.
+class TRAINGRAPH_API CNNBatchNormalizationGradient final : public CNNGradientKernel {
+ public:
+  explicit CNNBatchNormalizationGradient(const Device& device, NeuronDescriptor fused_neuron = {});
+  const char* kind() const override { return "MPSCNNBatchNormalizationGradient"; }
+  const NeuronDescriptor& fused_neuron_descriptor() const { return neuron_; }
+  // The state's gradients are read; the inherited forms call these.
+  void encode_batch(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,
+                    CNNBatchNormalizationState& state, const ImageBatch& destinations);
+  ImageBatch encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
+                          const ImageBatch& sources, CNNBatchNormalizationState& state);
+
+ protected:
+  OperationPtr make_operation() const override;
+  bool takes(const State& state) const override;
+
+ private:
+  NeuronDescriptor neuron_;
+};
+
+}  // namespace traingraph::mps

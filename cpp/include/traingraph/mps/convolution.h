@@ -1,0 +1,178 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <traingraph/mps/neuron.h>
+
+namespace traingraph::mps {
+
+struct TRAINGRAPH_API CNNConvolutionDescriptor {
+  std::int64_t kernel_width = 1;
+  std::int64_t kernel_height = 1;
+  std::int64_t input_feature_channels = 1;
+  std::int64_t output_feature_channels = 1;
+  std::int64_t stride_in_pixels_x = 1;
+  std::int64_t stride_in_pixels_y = 1;
+  std::int64_t groups = 1;
+  std::int64_t dilation_rate_x = 1;
+  std::int64_t dilation_rate_y = 1;
+  NeuronDescriptor fused_neuron_descriptor;
+};
+
+// Where a convolution's weights come from. load() is called before anything is read, purge() after.
+class TRAINGRAPH_API CNNConvolutionDataSource {
+ public:
+  virtual ~CNNConvolutionDataSource();
+  // float32, or float64 for the reference loops.
+  virtual DataType data_type() const { return DataType::kFloat32; }
+  virtual CNNConvolutionDescriptor descriptor() const = 0;
+  // (O, kernel_height, kernel_width, I / groups)
+  virtual const void* weights() const = 0;
+  // (O), or null
+  virtual const void* bias_terms() const { return nullptr; }
+  virtual bool load() { return true; }
+  virtual void purge() {}
+  virtual std::string label() const { return ""; }
+};
+using CNNConvolutionDataSourcePtr = std::shared_ptr<CNNConvolutionDataSource>;
+
+// Weights (O, kernel_height, kernel_width, I / groups) and biases (O) on a device.
+class TRAINGRAPH_API CNNConvolutionWeightsAndBiasesState final : public State {
+ public:
+  CNNConvolutionWeightsAndBiasesState(const Device& device,
+                                      const CNNConvolutionDescriptor& descriptor,
+                                      DataType data_type = DataType::kFloat32);
+  // Over these buffers, which must have the sizes of the descriptor; biases may be null.
+  CNNConvolutionWeightsAndBiasesState(std::shared_ptr<Buffer> weights,
+                                      std::shared_ptr<Buffer> biases);
+  const char* kind() const override { return "MPSCNNConvolutionWeightsAndBiasesState"; }
+  const std::shared_ptr<Buffer>& weights() const { return weights_; }
+  const std::shared_ptr<Buffer>& biases() const { return biases_; }
+
+ private:
+  std::shared_ptr<Buffer> weights_;
+  std::shared_ptr<Buffer> biases_;
+};
+
+// The weights of one kernel, and what loading them means.
+class TRAINGRAPH_API ConvolutionWeights {
+ public:
+  ConvolutionWeights(const Device& device, CNNConvolutionDataSourcePtr source, const char* kind);
+  void load();
+  // Raises ShapeError unless the state has the sizes of these weights.
+  void check(const CNNConvolutionWeightsAndBiasesState& state, const std::string& who) const;
+
+  Device device;
+  CNNConvolutionDataSourcePtr source;
+  CNNConvolutionDescriptor descriptor;
+  DataType data_type;
+  std::shared_ptr<Storage> weights;
+  std::shared_ptr<Storage> biases;  // zeros where the source has none
+};
+
+class CNNConvolution;
+
+// One object for a whole batch.
+class TRAINGRAPH_API CNNConvolutionGradientState final : public GradientState {
+ public:
+  CNNConvolutionGradientState(const CNNConvolution& convolution, ImageDescriptor source,
+                              const CommandBuffer* temporary_on);
+  const char* kind() const override { return "MPSCNNConvolutionGradientState"; }
+  // float32 (O, kernel_height, kernel_width, I / groups) and (O): sums over the batch.
+  const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
+  const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }
+  const std::shared_ptr<const CNNConvolution>& convolution() const { return convolution_; }
+
+ private:
+  std::shared_ptr<const CNNConvolution> convolution_;
+  std::shared_ptr<Buffer> weights_;
+  std::shared_ptr<Buffer> biases_;
+};
+
+// The window begins at offset - floor(extent / 2) + stride i, extent = (kernel - 1) dilation + 1;
+// beyond the image are zeros.
+class TRAINGRAPH_API CNNConvolution : public CNNKernel,
+                                      public std::enable_shared_from_this<CNNConvolution> {
+ public:
+  CNNConvolution(const Device& device, CNNConvolutionDataSourcePtr weights)
+      : CNNConvolution(device, std::move(weights), "MPSCNNConvolution") {}
+  const char* kind() const override { return "MPSCNNConvolution"; }
+  const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
+  const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
+  DataType data_type() const { return weights_.data_type; }
+
+  void reload_weights_and_biases_from_data_source() { weights_.load(); }
+  void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
+  std::shared_ptr<CNNConvolutionWeightsAndBiasesState> export_weights_and_biases(
+      CommandBuffer& buffer);
+  bool is_result_state_reused_across_batch() const override { return true; }
+
+ protected:
+  CNNConvolution(const Device& device, CNNConvolutionDataSourcePtr weights, const char* kind);
+  OperationPtr make_operation() const override;
+  void check_source(const ImageDescriptor& source) const override;
+  std::int64_t result_channels(const ImageDescriptor&) const override {
+    return weights_.descriptor.output_feature_channels;
+  }
+  bool has_window() const override { return true; }
+  StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  void add_operands(Recording& recording) const override;
+
+  ConvolutionWeights weights_;
+};
+
+// A convolution whose kernel covers the image and gives one pixel.
+class TRAINGRAPH_API CNNFullyConnected final : public CNNConvolution {
+ public:
+  CNNFullyConnected(const Device& device, CNNConvolutionDataSourcePtr weights);
+  const char* kind() const override { return "MPSCNNFullyConnected"; }
+
+ protected:
+  OperationPtr make_operation() const override;
+  void check_source(const ImageDescriptor& source) const override;
+};
+
+// Which gradients a convolution's gradient kernel computes; joined by |.
+enum class CNNConvolutionGradientOption : int { kData = 1, kWeightsAndBias = 2, kAll = 3 };
+
+// dx by the kernel offset, dweights by the secondary offset; weights and biases gradients are sums
+// over the batch that overwrite those of the state. Does not read the forward result.
+class TRAINGRAPH_API CNNConvolutionGradient : public CNNGradientKernel {
+ public:
+  CNNConvolutionGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
+      : CNNConvolutionGradient(device, std::move(weights), "MPSCNNConvolutionGradient") {}
+  const char* kind() const override { return "MPSCNNConvolutionGradient"; }
+  const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
+  const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
+  CNNConvolutionGradientOption gradient_option() const { return option_; }
+  void set_gradient_option(CNNConvolutionGradientOption value);
+
+  void reload_weights_and_biases_from_data_source() { weights_.load(); }
+  void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
+
+ protected:
+  CNNConvolutionGradient(const Device& device, CNNConvolutionDataSourcePtr weights,
+                         const char* kind);
+  OperationPtr make_operation() const override;
+  void configure(const GradientState& state) override;
+  bool takes(const State& state) const override;
+  void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
+  void add_operands(Recording& recording, const StateBatch& states) override;
+  virtual bool is_full() const { return false; }
+
+  ConvolutionWeights weights_;
+  CNNConvolutionGradientOption option_ = CNNConvolutionGradientOption::kAll;
+};
+
+class TRAINGRAPH_API CNNFullyConnectedGradient final : public CNNConvolutionGradient {
+ public:
+  CNNFullyConnectedGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
+      : CNNConvolutionGradient(device, std::move(weights), "MPSCNNFullyConnectedGradient") {}
+  const char* kind() const override { return "MPSCNNFullyConnectedGradient"; }
+
+ protected:
+  bool is_full() const override { return true; }
+};
+
+}  // namespace traingraph::mps

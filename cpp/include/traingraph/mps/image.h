@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <traingraph/mps/command_buffer.h>
+
+namespace traingraph::mps {
+
+// Apple's raw values; kFloat64 is an addition of this library, for the reference loops.
+enum class ChannelFormat : int { kNone = 0, kFloat16 = 3, kFloat32 = 4, kFloat64 = 101 };
+// Raises InvalidArgument for formats without storage here.
+TRAINGRAPH_API DataType data_type(ChannelFormat format);
+
+enum class DataLayout : int { kHeightWidthChannels = 0, kChannelsHeightWidth = 1 };
+
+struct TRAINGRAPH_API ImageDescriptor {
+  ChannelFormat channel_format = ChannelFormat::kFloat32;
+  std::int64_t width = 1;
+  std::int64_t height = 1;
+  std::int64_t feature_channels = 1;
+  std::int64_t number_of_images = 1;
+
+  bool operator==(const ImageDescriptor&) const = default;
+};
+using traingraph::to_string;
+TRAINGRAPH_API std::string to_string(const ImageDescriptor& descriptor);
+
+// How often what lives on one command buffer may still be read. Permanent objects count nothing.
+struct TRAINGRAPH_API ReadCount {
+  bool temporary = false;
+  std::int64_t count = 0;
+  // Raises InvalidArgument for a number below 0 and when it would bring back what has run out.
+  void set(std::int64_t value, const std::string& who);
+  // One reading. Raises InvalidArgument when none is left.
+  void read(const std::string& reader, const std::string& who);
+};
+
+class Image;
+using ImagePtr = std::shared_ptr<Image>;
+// Images of one size. Those of one object's batch_representation() are read without a copy.
+using ImageBatch = std::vector<ImagePtr>;
+
+// Pixels (number_of_images, feature_channels, height, width) on a device, or a part of another
+// image's. A temporary one lives on its command buffer alone and has no memory of its own.
+class TRAINGRAPH_API Image {
+ public:
+  static ImagePtr create(const Device& device, const ImageDescriptor& descriptor);
+  static ImagePtr temporary(CommandBuffer& buffer, const ImageDescriptor& descriptor);
+  Image(const Device& device, const ImageDescriptor& descriptor, std::shared_ptr<Storage> storage,
+        std::int64_t first, bool is_temporary);
+  virtual ~Image();
+  Image(const Image&) = delete;
+  Image& operator=(const Image&) = delete;
+
+  const Device& device() const { return device_; }
+  const ImageDescriptor& descriptor() const { return descriptor_; }
+  std::string label;
+
+  // One image per row, sharing memory and, of a temporary one, starting with a read count of 1.
+  ImageBatch batch_representation() const;
+  // Whole images, in the format's own type. Both wait for the work that was committed before; raise
+  // InvalidArgument for a temporary image, another length, or an index that is not there.
+  void read_bytes(void* bytes, std::size_t length, DataLayout layout, std::int64_t index) const;
+  void write_bytes(const void* bytes, std::size_t length, DataLayout layout, std::int64_t index);
+  std::size_t image_bytes() const;  // of one image
+
+  bool is_temporary() const { return reads_.temporary; }
+  std::int64_t read_count() const { return reads_.count; }
+  void set_read_count(std::int64_t value) { reads_.set(value, description()); }
+  ReadCount& reads() { return reads_; }
+  std::string description() const;  // "image 'label' 3x28x28"
+
+  const std::shared_ptr<Storage>& storage() const { return storage_; }
+  std::int64_t first() const { return first_; }
+
+ private:
+  Device device_;
+  ImageDescriptor descriptor_;
+  std::shared_ptr<Storage> storage_;
+  std::int64_t first_;  // row of the storage
+  ReadCount reads_;
+};
+
+class TRAINGRAPH_API TemporaryImage final : public Image {
+ public:
+  TemporaryImage(const Device& device, const ImageDescriptor& descriptor,
+                 std::shared_ptr<Storage> storage, std::int64_t first)
+      : Image(device, descriptor, std::move(storage), first, true) {}
+  ~TemporaryImage() override;
+};
+
+// Adds to the read count of every different image of a batch.
+TRAINGRAPH_API void increment_read_count(const ImageBatch& batch, std::int64_t amount);
+
+}  // namespace traingraph::mps

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <traingraph/mps/state.h>
+
+namespace traingraph::mps {
+
+class Operation;
+using OperationPtr = std::shared_ptr<const Operation>;
+
+// Something that writes itself into a command buffer. Properties may change at any time; what was
+// encoded before keeps those it was encoded with.
+class TRAINGRAPH_API Kernel {
+ public:
+  virtual ~Kernel();
+  Kernel& operator=(const Kernel&) = delete;
+  virtual const char* kind() const = 0;
+  const Device& device() const { return device_; }
+  std::string label;
+  // "MPSCNNConvolution 'conv1'"
+  std::string description() const;
+
+ protected:
+  explicit Kernel(const Device& device) : device_(device) {}
+  Kernel(const Kernel&) = default;
+
+  // What is encoded, with the properties as they are; made anew when one has changed.
+  const OperationPtr& operation();
+  virtual OperationPtr make_operation() const = 0;
+  void changed() { operation_ = nullptr; }
+  template <class T>
+  void set(T& member, const T& value) {
+    if (member == value) return;
+    member = value;
+    changed();
+  }
+
+  [[noreturn]] void refuse(const std::string& text) const;        // InvalidArgument
+  [[noreturn]] void refuse_shape(const std::string& text) const;  // ShapeError
+  [[noreturn]] void refuse_use(const std::string& text) const;    // Unsupported
+  Recording& recording(CommandBuffer& buffer) const;
+  // Raises unless there are images, all of one size and of this device.
+  void check_batch(const ImageBatch& batch, const char* what) const;
+  void check_state(const State& state, const CommandBuffer& buffer) const;
+  // Counts one reading of every different object.
+  void read(const ImageBatch& batch) const;
+  void read(const StateBatch& batch) const;
+  ImageBatch make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor,
+                         bool temporary) const;
+
+ private:
+  Device device_;
+  OperationPtr operation_;
+};
+
+// Apple's raw values of MPSNNPaddingMethod, joined by |.
+struct PaddingMethod {
+  static constexpr int kAlignMask = 3;
+  static constexpr int kRemainderToRight = 4;
+  static constexpr int kRemainderToBottom = 8;
+  static constexpr int kSizeValidOnly = 0;
+  static constexpr int kSizeSame = 16;
+  static constexpr int kSizeFull = 32;
+  static constexpr int kSizeMask = 48;
+  static constexpr int kExcludeEdges = 32768;
+};
+
+// One source, one result. The forms that return images size them by the padding policy, set the
+// offset by it, and make temporary images unless `makes_temporary_images` is false.
+class TRAINGRAPH_API CNNKernel : public Kernel {
+ public:
+  const Offset& offset() const { return window_.offset; }
+  void set_offset(const Offset& value) { set(window_.offset, value); }
+  EdgeMode edge_mode() const { return window_.edge_mode; }
+  void set_edge_mode(EdgeMode value) { set(window_.edge_mode, value); }
+  const KernelWindow& window() const { return window_; }
+  int padding_method() const { return padding_method_; }
+  void set_padding_method(int value) { padding_method_ = value; }
+  bool makes_temporary_images = true;
+
+  void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                    const ImageBatch& destinations);
+  void encode_batch(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
+                    const ImageBatch& destinations);
+  ImageBatch encode_batch(CommandBuffer& buffer, const ImageBatch& sources);
+  // Makes the states too, permanent or temporary ones.
+  ImageBatch encode_batch(CommandBuffer& buffer, const ImageBatch& sources, StateBatch& states,
+                          bool temporary_states);
+
+  // Null where the kernel has no state. `temporary_on` is null for a permanent one.
+  StateBatch result_state_batch(const ImageBatch& sources, const CommandBuffer* temporary_on) const;
+  virtual bool is_result_state_reused_across_batch() const { return false; }
+  virtual bool append_batch_barrier() const { return false; }
+  // By the padding policy; sets the offset.
+  ImageDescriptor destination_image_descriptor(const ImageDescriptor& source);
+
+ protected:
+  explicit CNNKernel(const Device& device) : Kernel(device) {}
+
+  virtual void check_source(const ImageDescriptor& source) const;
+  virtual std::int64_t result_channels(const ImageDescriptor& source) const {
+    return source.feature_channels;
+  }
+  // Whether any result size is allowed (a moving window), or only the source's.
+  virtual bool has_window() const { return false; }
+  virtual StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const;
+  // Buffers that the operation reads beside the image, and those of the states.
+  virtual void add_operands(Recording&) const {}
+  virtual void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
+                      const ImageBatch& destinations);
+  void check_destinations(const ImageBatch& sources, const ImageBatch& destinations) const;
+
+  KernelWindow window_;
+  int padding_method_ = PaddingMethod::kSizeSame;
+};
+
+// Primary: the gradient that comes in; secondary: the forward source. The forms that return images
+// set the secondary properties and the kernel offset from the state; those with a destination use
+// the properties as they are.
+class TRAINGRAPH_API CNNGradientKernel : public Kernel {
+ public:
+  const Offset& primary_offset() const { return primary_offset_; }
+  void set_primary_offset(const Offset& value) { set(primary_offset_, value); }
+  const Offset& secondary_offset() const { return window_.offset; }
+  void set_secondary_offset(const Offset& value) { set(window_.offset, value); }
+  EdgeMode secondary_edge_mode() const { return window_.edge_mode; }
+  void set_secondary_edge_mode(EdgeMode value) { set(window_.edge_mode, value); }
+  std::int64_t kernel_offset_x() const { return kernel_offset_.x; }
+  std::int64_t kernel_offset_y() const { return kernel_offset_.y; }
+  void set_kernel_offset_x(std::int64_t value) { set(kernel_offset_.x, value); }
+  void set_kernel_offset_y(std::int64_t value) { set(kernel_offset_.y, value); }
+  const KernelWindow& window() const { return window_; }
+  bool makes_temporary_images = true;
+
+  ImageBatch encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
+                          const ImageBatch& sources, const StateBatch& states);
+  void encode_batch(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,
+                    const StateBatch& states, const ImageBatch& destinations);
+  // Sets the secondary properties from the state.
+  ImageDescriptor destination_image_descriptor(const ImageBatch& gradients,
+                                               const ImageBatch& sources, const StateBatch& states);
+
+ protected:
+  explicit CNNGradientKernel(const Device& device) : Kernel(device) {}
+
+  virtual void configure(const GradientState& state);
+  // Whether this kernel's forward kernel makes such states.
+  virtual bool takes(const State& state) const;
+  virtual void check_gradient(const ImageDescriptor& gradient, const ImageDescriptor& source) const;
+  // Buffers beside the two images, read and written.
+  virtual void add_operands(Recording&, const StateBatch&) {}
+  void check(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,
+             const StateBatch& states) const;
+
+  KernelWindow window_;
+  Offset primary_offset_;
+  Offset kernel_offset_;
+};
+
+}  // namespace traingraph::mps

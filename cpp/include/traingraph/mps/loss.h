@@ -1,0 +1,79 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <traingraph/mps/kernel.h>
+
+namespace traingraph::mps {
+
+// Apple's raw values.
+enum class CNNLossType : int {
+  kMeanAbsoluteError = 0,
+  kMeanSquaredError = 1,
+  kSoftMaxCrossEntropy = 2,
+  kSigmoidCrossEntropy = 3,
+  kCategoricalCrossEntropy = 4,
+  kHinge = 5,
+  kHuber = 6,
+  kCosineDistance = 7,
+  kLog = 8,
+  kKullbackLeiblerDivergence = 9,
+};
+enum class CNNReductionType : int { kNone = 0, kSum = 1, kMean = 2, kSumByNonZeroWeights = 3 };
+
+struct TRAINGRAPH_API CNNLossDescriptor {
+  CNNLossType loss_type = CNNLossType::kMeanSquaredError;
+  CNNReductionType reduction_type = CNNReductionType::kNone;
+  bool reduce_across_batch = false;
+  float weight = 1.0f;
+  float label_smoothing = 0.0f;
+  std::int64_t number_of_classes = 0;  // 0: as many as channels
+  float epsilon = 1e-7f;
+  float delta = 1.0f;
+  bool operator==(const CNNLossDescriptor&) const = default;
+};
+
+// The labels of one image, and where its loss goes.
+class TRAINGRAPH_API CNNLossLabels final : public State {
+ public:
+  // `loss_image_size` is that of the reduced or unreduced loss; weights may be null.
+  CNNLossLabels(const Device& device, const ImageDescriptor& loss_image_size, ImagePtr labels,
+                ImagePtr weights = nullptr);
+  CNNLossLabels(ImagePtr loss_image, ImagePtr labels, ImagePtr weights);
+  const char* kind() const override { return "MPSCNNLossLabels"; }
+  const ImagePtr& loss_image() const { return loss_; }
+  const ImagePtr& labels_image() const { return labels_; }
+  const ImagePtr& weights_image() const { return weights_; }
+
+ private:
+  ImagePtr loss_;
+  ImagePtr labels_;
+  ImagePtr weights_;
+};
+using CNNLossLabelsBatch = std::vector<std::shared_ptr<CNNLossLabels>>;
+
+// Writes the loss into the labels' loss images; the result images are its derivative by the
+// prediction, with the reduction's factor. mean divides by the values of one image, with
+// reduce_across_batch by the images too; the sum is then in the first loss image, and zero in the
+// others.
+class TRAINGRAPH_API CNNLoss final : public Kernel {
+ public:
+  CNNLoss(const Device& device, CNNLossDescriptor descriptor);
+  const char* kind() const override { return "MPSCNNLoss"; }
+  const CNNLossDescriptor& descriptor() const { return descriptor_; }
+  bool makes_temporary_images = true;
+
+  ImageBatch encode_batch(CommandBuffer& buffer, const ImageBatch& predictions,
+                          const CNNLossLabelsBatch& labels);
+  void encode_batch(CommandBuffer& buffer, const ImageBatch& predictions,
+                    const CNNLossLabelsBatch& labels, const ImageBatch& destinations);
+
+ protected:
+  OperationPtr make_operation() const override;
+
+ private:
+  CNNLossDescriptor descriptor_;
+};
+
+}  // namespace traingraph::mps

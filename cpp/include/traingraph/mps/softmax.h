@@ -1,0 +1,38 @@
+#pragma once
+
+#include <traingraph/mps/kernel.h>
+
+namespace traingraph::mps {
+
+// Over the channels of each pixel.
+class TRAINGRAPH_API CNNSoftMax : public CNNKernel {
+ public:
+  CNNSoftMax(const Device& device, bool logarithm) : CNNKernel(device), logarithm_(logarithm) {}
+  const char* kind() const override { return logarithm_ ? "MPSCNNLogSoftMax" : "MPSCNNSoftMax"; }
+  bool logarithm() const { return logarithm_; }
+
+ protected:
+  OperationPtr make_operation() const override;
+
+ private:
+  bool logarithm_;
+};
+
+// The secondary image is the forward result, not its source. Softmax: dx = y (dy - sum dy y);
+// logarithm: dx = dy - exp(y) sum dy.
+class TRAINGRAPH_API CNNSoftMaxGradient : public CNNGradientKernel {
+ public:
+  CNNSoftMaxGradient(const Device& device, bool logarithm)
+      : CNNGradientKernel(device), logarithm_(logarithm) {}
+  const char* kind() const override {
+    return logarithm_ ? "MPSCNNLogSoftMaxGradient" : "MPSCNNSoftMaxGradient";
+  }
+
+ protected:
+  OperationPtr make_operation() const override;
+
+ private:
+  bool logarithm_;
+};
+
+}  // namespace traingraph::mps

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <traingraph/mps/image.h>
+
+namespace traingraph::mps {
+
+// What one kernel hands to another beside images.
+class TRAINGRAPH_API State {
+ public:
+  virtual ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  virtual const char* kind() const { return "MPSState"; }
+  std::string label;
+  bool is_temporary() const { return reads_.temporary; }
+  std::int64_t read_count() const { return reads_.count; }
+  void set_read_count(std::int64_t value) { reads_.set(value, description()); }
+  ReadCount& reads() { return reads_; }
+  std::string description() const;
+  // The command buffer a temporary state lives on, by number; 0 for a permanent one.
+  std::uint64_t owner() const { return owner_; }
+
+ protected:
+  explicit State(const CommandBuffer* temporary_on);
+
+ private:
+  ReadCount reads_;
+  std::uint64_t owner_ = 0;
+};
+
+using StatePtr = std::shared_ptr<State>;
+// One per image, or one object for all.
+using StateBatch = std::vector<StatePtr>;
+TRAINGRAPH_API void increment_read_count(const StateBatch& batch, std::int64_t amount);
+
+struct Offset {
+  std::int64_t x = 0;
+  std::int64_t y = 0;
+  std::int64_t z = 0;
+  bool operator==(const Offset&) const = default;
+};
+
+enum class EdgeMode : int { kZero = 0, kClamp = 1 };
+
+// The window of a forward kernel as it was when the state was made.
+struct TRAINGRAPH_API KernelWindow {
+  std::int64_t kernel_width = 1;
+  std::int64_t kernel_height = 1;
+  std::int64_t stride_x = 1;
+  std::int64_t stride_y = 1;
+  std::int64_t dilation_x = 1;
+  std::int64_t dilation_y = 1;
+  Offset offset;
+  EdgeMode edge_mode = EdgeMode::kZero;
+  bool operator==(const KernelWindow&) const = default;
+};
+
+// What a gradient kernel needs to know of the forward one: its window and its source's size.
+class TRAINGRAPH_API GradientState : public State {
+ public:
+  GradientState(KernelWindow window, ImageDescriptor source, const CommandBuffer* temporary_on)
+      : State(temporary_on), window_(window), source_(source) {}
+  const char* kind() const override { return "MPSNNGradientState"; }
+  const KernelWindow& window() const { return window_; }
+  // `number_of_images` counts those the state was made for.
+  const ImageDescriptor& source() const { return source_; }
+  void update(const KernelWindow& window) { window_ = window; }
+
+ private:
+  KernelWindow window_;
+  ImageDescriptor source_;
+};
+
+}  // namespace traingraph::mps

@@ -1,0 +1,68 @@
+#include <limits>
+
+#include <traingraph/errors.h>
+#include <traingraph/mps/batch_normalization.h>
+
+#include "mps/storage.h"
+
+namespace traingraph::mps {
+namespace {
+
+std::shared_ptr<Buffer> channel_buffer(const Device& device, std::int64_t channels, DataType type,
+                                       std::uint64_t owner) {
+  StoragePtr storage = make_storage(device.state(), type, {channels});
+  storage->owner = owner;
+  return std::make_shared<Buffer>(std::move(storage));
+}
+
+}  // namespace
+
+CNNBatchNormalizationDataSource::~CNNBatchNormalizationDataSource() = default;
+float CNNBatchNormalizationDataSource::epsilon() const { return std::numeric_limits<float>::min(); }
+
+CNNNormalizationGammaAndBetaState::CNNNormalizationGammaAndBetaState(std::shared_ptr<Buffer> gamma,
+                                                                     std::shared_ptr<Buffer> beta)
+    : State(nullptr), gamma_(std::move(gamma)), beta_(std::move(beta)) {
+  if (gamma_ == nullptr || beta_ == nullptr) {
+    throw InvalidArgument("[" + std::string(kind()) + "] expected two buffers but got none");
+  }
+}
+
+CNNNormalizationMeanAndVarianceState::CNNNormalizationMeanAndVarianceState(
+    std::shared_ptr<Buffer> mean, std::shared_ptr<Buffer> variance)
+    : State(nullptr), mean_(std::move(mean)), variance_(std::move(variance)) {
+  if (mean_ == nullptr || variance_ == nullptr) {
+    throw InvalidArgument("[" + std::string(kind()) + "] expected two buffers but got none");
+  }
+}
+
+CNNBatchNormalizationState::CNNBatchNormalizationState(const CNNBatchNormalization& kernel,
+                                                       ImageDescriptor source,
+                                                       const CommandBuffer* temporary_on)
+    : GradientState(kernel.window(), source, temporary_on), kernel_(kernel.shared_from_this()) {
+  const std::uint64_t owner = temporary_on == nullptr ? 0 : temporary_on->number();
+  const std::int64_t channels = kernel.number_of_feature_channels();
+  // Float buffers; float64 images have float64 statistics.
+  const DataType type = data_type(source.channel_format) == DataType::kFloat64 ? DataType::kFloat64
+                                                                               : DataType::kFloat32;
+  // Gamma and beta are the kernel's own, as they are when they are read.
+  gamma_ = std::make_shared<Buffer>(kernel.buffers().gamma);
+  beta_ = std::make_shared<Buffer>(kernel.buffers().beta);
+  mean_ = channel_buffer(kernel.device(), channels, type, owner);
+  variance_ = channel_buffer(kernel.device(), channels, type, owner);
+  gradient_for_gamma_ = channel_buffer(kernel.device(), channels, type, owner);
+  gradient_for_beta_ = channel_buffer(kernel.device(), channels, type, owner);
+}
+
+void CNNBatchNormalizationState::reset() {
+  counted_ = counted_gradients_ = 0;
+  normalized_ = false;
+}
+std::shared_ptr<Buffer> CNNBatchNormalizationState::gradient_for_gamma() const {
+  return counted_gradients_ == 0 ? nullptr : gradient_for_gamma_;
+}
+std::shared_ptr<Buffer> CNNBatchNormalizationState::gradient_for_beta() const {
+  return counted_gradients_ == 0 ? nullptr : gradient_for_beta_;
+}
+
+}  // namespace traingraph::mps

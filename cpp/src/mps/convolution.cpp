@@ -1,0 +1,301 @@
+#include <traingraph/mps/convolution.h>
+
+#include <traingraph/errors.h>
+
+#include "mps/convolution_weights.h"
+#include "mps/forms.h"
+
+namespace traingraph::mps {
+namespace {
+
+using ir::ValueId;
+
+KernelWindow window_of(const CNNConvolutionDescriptor& d) {
+  KernelWindow w;
+  w.kernel_width = d.kernel_width;
+  w.kernel_height = d.kernel_height;
+  w.stride_x = d.stride_in_pixels_x;
+  w.stride_y = d.stride_in_pixels_y;
+  w.dilation_x = d.dilation_rate_x;
+  w.dilation_y = d.dilation_rate_y;
+  return w;
+}
+
+// How a convolution of these sizes is written, whatever reads or differentiates it.
+struct ConvolutionForm {
+  KernelWindow window;
+  std::int64_t groups = 1;
+  bool full = false;  // the kernel covers the image: a matrix product
+  NeuronDescriptor neuron;
+
+  // x (N, C, H, W), weights (O, C / groups, kh, kw), biases (O) → y (N, O, P, Q)
+  ValueId emit(Emission& e, ValueId x, ValueId weights, ValueId biases, std::int64_t rows,
+               std::int64_t columns) const {
+    const Shape shape = e.graph.type(weights).shape;
+    ValueId y = ir::kNone;
+    if (full && groups == 1) {
+      const Shape source = e.graph.type(x).shape;
+      const ValueId row = ops::reshape(e.graph, x, {source[0], source[1] * source[2] * source[3]});
+      const ValueId matrix =
+          ops::reshape(e.graph, weights, {shape[0], shape[1] * shape[2] * shape[3]});
+      y = ops::reshape(e.graph, ops::matmul(e.graph, row, matrix, false, true),
+                       {source[0], shape[0], 1, 1});
+    } else {
+      KernelWindow w = window;
+      if (full) w.offset = {w.kernel_width / 2, w.kernel_height / 2, 0};
+      const PlacedWindow placed = place_window(e, x, w, rows, columns);
+      ir::ConvolutionAttributes attributes;
+      attributes.window = placed.window;
+      attributes.groups = groups;
+      y = ops::apply1(e.graph, ir::Op::convolution, attributes, {placed.x, weights});
+    }
+    y = ops::binary(e.graph, ir::Scalar::add, y,
+                    ops::reshape(e.graph, biases, {1, shape[0], 1, 1}));
+    return is_none(neuron) ? y : mps::neuron(e, neuron, y);
+  }
+};
+
+class ConvolutionOperation final : public Operation {
+ public:
+  ConvolutionOperation(const std::string& subject_in, ConvolutionForm form)
+      : Operation(subject_in), form_(std::move(form)) {}
+  // x, weights, biases → y
+  void emit(Emission& e) const override {
+    const Shape& y = e.results[0].shape;
+    const DataType type = e.type(0).data_type;
+    e.set(0, form_.emit(e, e.inputs[0], ops::cast(e.graph, e.inputs[1], type),
+                        ops::cast(e.graph, e.inputs[2], type), y[2], y[3]));
+  }
+
+ private:
+  ConvolutionForm form_;
+};
+
+class ConvolutionGradientOperation final : public Operation {
+ public:
+  ConvolutionGradientOperation(const std::string& subject_in, ConvolutionForm data,
+                               ConvolutionForm weights, CNNConvolutionGradientOption option)
+      : Operation(subject_in),
+        data_(std::move(data)),
+        weights_(std::move(weights)),
+        option_(static_cast<int>(option)) {}
+
+  // dy, x, weights, biases → [dweights, dbiases,] dx
+  void emit(Emission& e) const override {
+    const ValueId dy = e.inputs[0], x = e.inputs[1];
+    const Shape y = e.graph.type(dy).shape;
+    const DataType type = e.type(0).data_type;
+    const ValueId weights = ops::cast(e.graph, e.inputs[2], type);
+    const ValueId biases = ops::cast(e.graph, e.inputs[3], type);
+    if ((option_ & static_cast<int>(CNNConvolutionGradientOption::kWeightsAndBias)) != 0) {
+      const ValueId result = weights_.emit(e, x, weights, biases, y[2], y[3]);
+      const std::vector<ValueId> found = e.gradients(result, dy, {weights, biases});
+      e.set(0, ops::cast(e.graph, found[0], e.results[0].data_type));
+      e.set(1, ops::cast(e.graph, found[1], e.results[1].data_type));
+    }
+    if ((option_ & static_cast<int>(CNNConvolutionGradientOption::kData)) != 0) {
+      const ValueId result = data_.emit(e, x, weights, biases, y[2], y[3]);
+      e.set(e.results.size() - 1, e.gradients(result, dy, {x})[0]);
+    }
+  }
+
+ private:
+  ConvolutionForm data_;     // by the kernel offset
+  ConvolutionForm weights_;  // by the secondary offset
+  int option_;
+};
+
+// state → weights, biases of a kernel, or the other way round
+class CopyOperation final : public Operation {
+ public:
+  using Operation::Operation;
+  void emit(Emission& e) const override {
+    for (std::size_t k = 0; k < e.results.size(); ++k) {
+      e.set(k, ops::cast(e.graph, e.inputs[k], e.results[k].data_type));
+    }
+  }
+};
+
+void encode_reload(Recording& recording, const std::string& who, const ConvolutionWeights& weights,
+                   const CNNConvolutionWeightsAndBiasesState& state) {
+  weights.check(state, who);
+  static const auto operation = std::make_shared<CopyOperation>("reload of weights and biases");
+  recording.begin(operation);
+  recording.input(state.weights()->storage());
+  if (state.biases() != nullptr) recording.input(state.biases()->storage());
+  recording.result(weights.weights);
+  if (state.biases() != nullptr) recording.result(weights.biases);
+  recording.end();
+}
+
+std::shared_ptr<Buffer> buffer_over(StoragePtr storage, std::uint64_t owner) {
+  storage->owner = owner;
+  return std::make_shared<Buffer>(std::move(storage));
+}
+
+}  // namespace
+
+CNNConvolutionGradientState::CNNConvolutionGradientState(const CNNConvolution& convolution,
+                                                         ImageDescriptor source,
+                                                         const CommandBuffer* temporary_on)
+    : GradientState(convolution.window(), source, temporary_on),
+      convolution_(convolution.shared_from_this()) {
+  const std::uint64_t owner = temporary_on == nullptr ? 0 : temporary_on->number();
+  const DataType type = convolution.data_type();
+  const Device& device = convolution.device();
+  weights_ = buffer_over(weights_storage(device, convolution.descriptor(), type), owner);
+  biases_ = buffer_over(biases_storage(device, convolution.descriptor(), type), owner);
+}
+
+// --- forward -------------------------------------------------------------------------------------
+
+CNNConvolution::CNNConvolution(const Device& device, CNNConvolutionDataSourcePtr weights,
+                               const char* kind)
+    : CNNKernel(device), weights_(device, std::move(weights), kind) {
+  window_ = window_of(weights_.descriptor);
+  label = weights_.source->label();
+}
+
+void CNNConvolution::check_source(const ImageDescriptor& source) const {
+  if (source.feature_channels == weights_.descriptor.input_feature_channels) return;
+  refuse_shape("expected source images of " +
+               std::to_string(weights_.descriptor.input_feature_channels) + " channels but got " +
+               to_string(source));
+}
+
+OperationPtr CNNConvolution::make_operation() const {
+  return std::make_shared<ConvolutionOperation>(
+      description(), ConvolutionForm{window_, weights_.descriptor.groups, false,
+                                     weights_.descriptor.fused_neuron_descriptor});
+}
+
+StatePtr CNNConvolution::make_state(const ImageDescriptor& source, const CommandBuffer* on) const {
+  return std::make_shared<CNNConvolutionGradientState>(*this, source, on);
+}
+
+void CNNConvolution::add_operands(Recording& recording) const {
+  recording.input(weights_.weights);
+  recording.input(weights_.biases);
+}
+
+void CNNConvolution::reload_weights_and_biases(CommandBuffer& buffer,
+                                               CNNConvolutionWeightsAndBiasesState& state) {
+  check_state(state, buffer);
+  encode_reload(recording(buffer), description(), weights_, state);
+}
+
+std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolution::export_weights_and_biases(
+    CommandBuffer& buffer) {
+  auto state = std::make_shared<CNNConvolutionWeightsAndBiasesState>(device(), weights_.descriptor,
+                                                                     weights_.data_type);
+  Recording& recording = this->recording(buffer);
+  static const auto operation = std::make_shared<CopyOperation>("export of weights and biases");
+  recording.begin(operation);
+  recording.input(weights_.weights);
+  recording.input(weights_.biases);
+  recording.result(state->weights()->storage());
+  recording.result(state->biases()->storage());
+  recording.end();
+  return state;
+}
+
+CNNFullyConnected::CNNFullyConnected(const Device& device, CNNConvolutionDataSourcePtr weights)
+    : CNNConvolution(device, std::move(weights), "MPSCNNFullyConnected") {
+  padding_method_ = PaddingMethod::kSizeValidOnly;
+}
+
+void CNNFullyConnected::check_source(const ImageDescriptor& source) const {
+  CNNConvolution::check_source(source);
+  const CNNConvolutionDescriptor& d = weights_.descriptor;
+  if (source.height == d.kernel_height && source.width == d.kernel_width) return;
+  refuse_shape("expected source images " + std::to_string(d.kernel_height) + "x" +
+               std::to_string(d.kernel_width) + ", as large as the kernel, but got " +
+               to_string(source));
+}
+
+OperationPtr CNNFullyConnected::make_operation() const {
+  return std::make_shared<ConvolutionOperation>(
+      description(), ConvolutionForm{window_, weights_.descriptor.groups, true,
+                                     weights_.descriptor.fused_neuron_descriptor});
+}
+
+// --- gradient ------------------------------------------------------------------------------------
+
+CNNConvolutionGradient::CNNConvolutionGradient(const Device& device,
+                                               CNNConvolutionDataSourcePtr weights,
+                                               const char* kind)
+    : CNNGradientKernel(device), weights_(device, std::move(weights), kind) {
+  window_ = window_of(weights_.descriptor);
+  label = weights_.source->label();
+}
+
+void CNNConvolutionGradient::set_gradient_option(CNNConvolutionGradientOption value) {
+  const int raw = static_cast<int>(value);
+  if (raw < 1 || raw > 3) {
+    refuse("expected gradient option 1, 2 or 3 but got " + std::to_string(raw));
+  }
+  set(option_, value);
+}
+
+// Offsets of one axis: of data in the gradient with zeros between its pixels, and of the weights'
+// gradient in the source.
+void CNNConvolutionGradient::configure(const GradientState& state) {
+  const KernelWindow& forward = state.window();
+  const std::int64_t width = (forward.kernel_width - 1) * forward.dilation_x + 1;
+  const std::int64_t height = (forward.kernel_height - 1) * forward.dilation_y + 1;
+  set_primary_offset({});
+  set_kernel_offset_x(-forward.offset.x + (width % 2 == 0 ? 1 : 0));
+  set_kernel_offset_y(-forward.offset.y + (height % 2 == 0 ? 1 : 0));
+  set_secondary_offset({forward.offset.x - width / 2, forward.offset.y - height / 2, 0});
+}
+
+OperationPtr CNNConvolutionGradient::make_operation() const {
+  const CNNConvolutionDescriptor& d = weights_.descriptor;
+  const std::int64_t width = (d.kernel_width - 1) * d.dilation_rate_x + 1;
+  const std::int64_t height = (d.kernel_height - 1) * d.dilation_rate_y + 1;
+  ConvolutionForm data{window_, d.groups, is_full(), d.fused_neuron_descriptor};
+  ConvolutionForm weights = data;
+  // Back to the forward kernel's offset, from each of the two.
+  data.window.offset = {
+      (width % 2 == 0 ? 1 : 0) - kernel_offset_.x - primary_offset_.x * d.stride_in_pixels_x,
+      (height % 2 == 0 ? 1 : 0) - kernel_offset_.y - primary_offset_.y * d.stride_in_pixels_y, 0};
+  weights.window.offset = {window_.offset.x + width / 2, window_.offset.y + height / 2, 0};
+  return std::make_shared<ConvolutionGradientOperation>(description(), std::move(data),
+                                                        std::move(weights), option_);
+}
+
+bool CNNConvolutionGradient::takes(const State& state) const {
+  const auto* own = dynamic_cast<const CNNConvolutionGradientState*>(&state);
+  return own != nullptr &&
+         weights_shape(own->convolution()->descriptor()) == weights_shape(weights_.descriptor);
+}
+
+void CNNConvolutionGradient::check_gradient(const ImageDescriptor& gradient,
+                                            const ImageDescriptor& source) const {
+  const CNNConvolutionDescriptor& d = weights_.descriptor;
+  if (gradient.feature_channels != d.output_feature_channels) {
+    refuse_shape("expected source gradients of " + std::to_string(d.output_feature_channels) +
+                 " channels but got " + to_string(gradient));
+  }
+  if (source.feature_channels != d.input_feature_channels) {
+    refuse_shape("expected source images of " + std::to_string(d.input_feature_channels) +
+                 " channels but got " + to_string(source));
+  }
+}
+
+void CNNConvolutionGradient::add_operands(Recording& recording, const StateBatch& states) {
+  recording.input(weights_.weights);
+  recording.input(weights_.biases);
+  if ((static_cast<int>(option_) & 2) == 0) return;
+  const auto& state = static_cast<const CNNConvolutionGradientState&>(*states[0]);
+  recording.result(state.gradient_for_weights()->storage());
+  recording.result(state.gradient_for_biases()->storage());
+}
+
+void CNNConvolutionGradient::reload_weights_and_biases(CommandBuffer& buffer,
+                                                       CNNConvolutionWeightsAndBiasesState& state) {
+  check_state(state, buffer);
+  encode_reload(recording(buffer), description(), weights_, state);
+}
+
+}  // namespace traingraph::mps

@@ -1,0 +1,128 @@
+#include "mps/convolution_weights.h"
+
+#include <traingraph/errors.h>
+
+#include "mps/forms.h"
+
+namespace traingraph::mps {
+
+Shape weights_shape(const CNNConvolutionDescriptor& d) {
+  return {d.output_feature_channels, d.input_feature_channels / d.groups, d.kernel_height,
+          d.kernel_width};
+}
+
+StoragePtr weights_storage(const Device& device, const CNNConvolutionDescriptor& d, DataType type) {
+  // Apple's order (O, kh, kw, I) is a layout of the ops' (O, I, kh, kw).
+  const Shape shape = weights_shape(d);
+  const ir::Layout layout = ir::channels_last(4);
+  return make_storage(device.state(), type, shape,
+                      ir::same_bytes(shape, layout, {}) ? ir::Layout{} : layout);
+}
+
+StoragePtr biases_storage(const Device& device, const CNNConvolutionDescriptor& d, DataType type) {
+  return make_storage(device.state(), type, {d.output_feature_channels});
+}
+
+void check(const CNNConvolutionDescriptor& d, const std::string& who) {
+  const bool positive = d.kernel_width >= 1 && d.kernel_height >= 1 &&
+                        d.input_feature_channels >= 1 && d.output_feature_channels >= 1 &&
+                        d.stride_in_pixels_x >= 1 && d.stride_in_pixels_y >= 1 && d.groups >= 1 &&
+                        d.dilation_rate_x >= 1 && d.dilation_rate_y >= 1;
+  if (!positive) {
+    throw InvalidArgument(
+        "[" + who +
+        "] expected kernel sizes, channels, strides, groups and dilations of 1 or "
+        "more but got " +
+        std::to_string(d.kernel_height) + "x" + std::to_string(d.kernel_width) + ", " +
+        std::to_string(d.input_feature_channels) + " → " +
+        std::to_string(d.output_feature_channels) + " channels, stride " +
+        std::to_string(d.stride_in_pixels_y) + "x" + std::to_string(d.stride_in_pixels_x));
+  }
+  if (d.input_feature_channels % d.groups != 0 || d.output_feature_channels % d.groups != 0) {
+    throw InvalidArgument("[" + who + "] expected channels divisible by " +
+                          std::to_string(d.groups) + " groups but got " +
+                          std::to_string(d.input_feature_channels) + " → " +
+                          std::to_string(d.output_feature_channels));
+  }
+  check_neuron(d.fused_neuron_descriptor, who);
+}
+
+CNNConvolutionDataSource::~CNNConvolutionDataSource() = default;
+
+CNNConvolutionWeightsAndBiasesState::CNNConvolutionWeightsAndBiasesState(
+    const Device& device, const CNNConvolutionDescriptor& descriptor, DataType data_type)
+    : State(nullptr) {
+  mps::check(descriptor, kind());
+  weights_ = std::make_shared<Buffer>(weights_storage(device, descriptor, data_type));
+  biases_ = std::make_shared<Buffer>(biases_storage(device, descriptor, data_type));
+}
+
+CNNConvolutionWeightsAndBiasesState::CNNConvolutionWeightsAndBiasesState(
+    std::shared_ptr<Buffer> weights, std::shared_ptr<Buffer> biases)
+    : State(nullptr), weights_(std::move(weights)), biases_(std::move(biases)) {
+  if (weights_ == nullptr) {
+    throw InvalidArgument("[" + std::string(kind()) +
+                          "] expected a buffer of weights but got none");
+  }
+}
+
+ConvolutionWeights::ConvolutionWeights(const Device& device_in,
+                                       CNNConvolutionDataSourcePtr source_in, const char* kind)
+    : device(device_in), source(std::move(source_in)) {
+  if (source == nullptr) {
+    throw InvalidArgument("[" + std::string(kind) + "] expected a data source but got none");
+  }
+  descriptor = source->descriptor();
+  mps::check(descriptor, kind);
+  data_type = source->data_type();
+  if (data_type != DataType::kFloat32 && data_type != DataType::kFloat64) {
+    throw DataTypeError("[" + std::string(kind) + "] expected weights of float32 but got " +
+                        name(data_type));
+  }
+  weights = weights_storage(device, descriptor, data_type);
+  biases = biases_storage(device, descriptor, data_type);
+  load();
+}
+
+void ConvolutionWeights::load() {
+  if (!source->load()) {
+    throw InvalidArgument("[MPSCNNConvolutionDataSource] expected '" + source->label() +
+                          "' to load but its load() said no");
+  }
+  const void* w = source->weights();
+  const void* b = source->bias_terms();
+  if (w == nullptr) {
+    source->purge();
+    throw InvalidArgument("[MPSCNNConvolutionDataSource] expected weights of '" + source->label() +
+                          "' but got none");
+  }
+  write_storage(*weights, 0, w, weights->bytes());
+  const std::vector<std::byte> zeros(b == nullptr ? biases->bytes() : 0);
+  write_storage(*biases, 0, b == nullptr ? zeros.data() : b, biases->bytes());
+  source->purge();
+}
+
+void ConvolutionWeights::check(const CNNConvolutionWeightsAndBiasesState& state,
+                               const std::string& who) const {
+  auto expect = [&](const char* what, const Buffer& buffer, Storage& own) {
+    if (buffer.length() < own.bytes()) {
+      throw ShapeError("[" + who + "] expected " + what + " of " + std::to_string(own.bytes()) +
+                       " bytes but got " + std::to_string(buffer.length()));
+    }
+    // A buffer of plain bytes becomes what it is used as.
+    Storage& storage = *buffer.storage();
+    if (storage.data_type == DataType::kUInt8 && buffer.length() == own.bytes()) {
+      storage.data_type = own.data_type;
+      storage.shape = own.shape;
+      storage.layout = own.layout;
+    }
+    if (storage.shape != own.shape) {
+      throw ShapeError("[" + who + "] expected " + what + " " + to_string(own.shape) + " but got " +
+                       to_string(storage.shape));
+    }
+  };
+  expect("weights", *state.weights(), *weights);
+  if (state.biases() != nullptr) expect("biases", *state.biases(), *biases);
+}
+
+}  // namespace traingraph::mps

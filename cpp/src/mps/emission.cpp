@@ -1,0 +1,321 @@
+#include "mps/emission.h"
+
+#include <algorithm>
+#include <set>
+
+#include <traingraph/errors.h>
+
+#include "passes/passes.h"
+
+namespace traingraph::mps {
+
+using ir::kNone;
+using ir::ValueId;
+
+namespace {
+
+// What values of this type are inside.
+DataType computed_in(DataType type) {
+  return type == DataType::kFloat16 || type == DataType::kBFloat16 ? DataType::kFloat32 : type;
+}
+
+std::vector<Range> read_ranges(const std::vector<std::uint64_t>& words, std::size_t& at) {
+  std::vector<Range> ranges(words[at++]);
+  for (Range& range : ranges) {
+    range = {words[at], words[at + 1], words[at + 2]};
+    at += 3;
+  }
+  return ranges;
+}
+
+// Calls f(encoding's number, position of its constants, counts as in Recording) for each encoding.
+template <class F>
+void for_encodings(const std::vector<std::uint64_t>& words, const F& f) {
+  std::size_t at = 0;
+  for (std::size_t k = 0; at < words.size(); ++k) {
+    const std::uint64_t* head = &words[at];
+    std::size_t position = at + 5 + head[3];
+    std::vector<std::vector<Range>> operands;
+    for (std::uint64_t n = 0; n < head[1]; ++n) operands.push_back(read_ranges(words, position));
+    f(k, operands, static_cast<std::size_t>(head[2]),
+      std::vector<std::uint64_t>(words.begin() + static_cast<std::ptrdiff_t>(at) + 5,
+                                 words.begin() + static_cast<std::ptrdiff_t>(at + 5 + head[3])),
+      static_cast<std::size_t>(head[4]));
+    at = position;
+  }
+}
+
+}  // namespace
+
+Emission::Emission(const Recording& recording) : graph(lowering.graph), recording_(recording) {}
+
+// Storages fall into the parts that the encodings tell apart.
+void Emission::cut() {
+  std::vector<std::set<std::int64_t>> cuts(recording_.storages().size());
+  for_encodings(recording_.words(), [&](std::size_t, const auto& operands, std::size_t, const auto&,
+                                        std::size_t) {
+    for (const std::vector<Range>& ranges : operands) {
+      for (const Range& range : ranges) {
+        cuts[range.storage].insert(static_cast<std::int64_t>(range.first));
+        cuts[range.storage].insert(static_cast<std::int64_t>(range.first + range.count));
+      }
+    }
+  });
+  atoms_.resize(cuts.size());
+  for (std::size_t s = 0; s < cuts.size(); ++s) {
+    for (auto it = cuts[s].begin(); std::next(it) != cuts[s].end(); ++it) {
+      Atom atom;
+      atom.storage = s;
+      atom.first = *it;
+      atom.count = *std::next(it) - *it;
+      atoms_[s].push_back(atom);
+    }
+  }
+}
+
+template <class F>
+void Emission::for_atoms(const Range& range, const F& f) {
+  for (Atom& atom : atoms_[range.storage]) {
+    const auto first = static_cast<std::uint64_t>(atom.first);
+    if (first >= range.first && first < range.first + range.count) f(atom);
+  }
+}
+
+ValueId Emission::fresh_source(Atom& atom) {
+  const Storage& storage = *recording_.storages()[atom.storage];
+  ir::Type type = storage.type();
+  if (storage.divisible) type.shape[0] = atom.count;
+  const auto slot = static_cast<int>(lowering.parameters.size());
+  lowering.parameters.push_back(nullptr);  // counts the slots
+  return graph.add_source(ir::Source::parameter, slot, std::move(type),
+                          "storage " + std::to_string(atom.storage));
+}
+
+ValueId Emission::load(const std::vector<Range>& ranges) {
+  std::vector<ValueId> parts;
+  for (const Range& range : ranges) {
+    for_atoms(range, [&](Atom& atom) {
+      if (atom.current == kNone) {
+        if (recording_.storages()[atom.storage]->transient()) {
+          fail("expected an image that was written as a whole but got one written in part");
+        }
+        atom.source = atom.current = fresh_source(atom);
+      }
+      parts.push_back(atom.current);
+    });
+  }
+  if (parts.empty()) return kNone;
+  ValueId value = parts[0];
+  if (parts.size() > 1) {
+    value = ops::apply1(graph, ir::Op::concatenate, ir::AxisAttributes{0}, std::move(parts));
+  }
+  const DataType type = graph.type(value).data_type;
+  return is_floating_point(type) ? ops::cast(graph, value, computed_in(type)) : value;
+}
+
+void Emission::store(const std::vector<Range>& ranges, ValueId value) {
+  std::int64_t row = 0;
+  for (const Range& range : ranges) {
+    for_atoms(range, [&](Atom& atom) {
+      const Storage& storage = *recording_.storages()[atom.storage];
+      ValueId part = value;
+      if (storage.divisible && graph.type(value).shape[0] != atom.count) {
+        part = ops::apply1(graph, ir::Op::slice, ir::SliceAttributes{0, row, atom.count}, {value});
+      }
+      row += atom.count;
+      atom.current = ops::cast(graph, part, storage.data_type);
+      atom.written = true;
+    });
+  }
+}
+
+void Emission::set(std::size_t result, ValueId value) {
+  if (graph.type(value).shape != results[result].shape) {
+    if (graph.type(value).elements() != results[result].elements()) {
+      fail("expected a result " + to_string(graph.type(value).shape) + " but got a destination " +
+           to_string(results[result].shape));
+    }
+    value = ops::reshape(graph, value, results[result].shape);
+  }
+  // Bytes from before the run may be replaced later in it: what is handed on is a copy.
+  if (graph.value(value).source != ir::Source::node) {
+    value = ops::unary(graph, ir::Scalar::identity, value);
+  }
+  values_[result] = value;
+}
+
+ValueId Emission::number(std::size_t index, DataType type) {
+  ValueId& value = number_values_[first_number_ + index];
+  if (value == kNone) {
+    value = graph.add_source(ir::Source::bound, static_cast<int>(first_number_ + index),
+                             ir::Type{type, {}, false}, "number");
+    wide_[first_number_ + index] = type == DataType::kFloat64;
+  }
+  return value;
+}
+
+std::vector<ValueId> Emission::gradients(ValueId value, ValueId gradient,
+                                         const std::vector<ValueId>& by) {
+  const ir::Phase phase = graph.phase;
+  const int layer = graph.layer;
+  std::vector<ValueId> result = passes::autodiff(graph, {{value, gradient}}, by, {});
+  graph.phase = phase;
+  graph.layer = layer;
+  for (std::size_t k = 0; k < by.size(); ++k) {
+    if (result[k] == kNone) result[k] = ops::filled(graph, graph.type(by[k]), 0);
+  }
+  return result;
+}
+
+ValueId Emission::layer(const Layer& layer, std::vector<ValueId> sources) {
+  const int before = graph.layer;
+  Emitter emitter(lowering, layer, std::move(sources));
+  graph.layer = before;
+  layer.emit(emitter);
+  return emitter.results[0];
+}
+
+void Emission::fail(const std::string& text) const {
+  throw ShapeError("[" + operation_->subject + "] " + text);
+}
+
+// Every encoding in order. Once an operation updates bytes that others read, what follows belongs
+// to the update phase too: it may read what was updated.
+void Emission::write() {
+  number_values_.assign(recording_.numbers().size(), kNone);
+  wide_.assign(recording_.numbers().size(), false);
+  for_encodings(recording_.words(),
+                [&](std::size_t k, const auto& operands, std::size_t input_count,
+                    const auto& own_constants, std::size_t own_numbers) {
+                  operation_ = recording_.operations()[k].get();
+                  graph.layers.push_back("'" + operation_->subject + "'");
+                  graph.layer = static_cast<int>(graph.layers.size()) - 1;
+                  if (operation_->updates()) graph.phase = ir::Phase::update;
+                  const ir::Phase phase = graph.phase;
+                  const std::size_t first_node = graph.nodes.size();
+                  inputs.clear();
+                  results.clear();
+                  constants = own_constants;
+                  number_count_ = own_numbers;
+                  for (std::size_t n = 0; n < input_count; ++n) inputs.push_back(load(operands[n]));
+                  const std::vector<std::vector<Range>> ranges(
+                      operands.begin() + static_cast<std::ptrdiff_t>(input_count), operands.end());
+                  for (const std::vector<Range>& list : ranges) {
+                    const Storage& storage = *recording_.storages()[list[0].storage];
+                    ir::Type type = storage.type();
+                    type.data_type = computed_in(type.data_type);
+                    if (storage.divisible) {
+                      type.shape[0] = 0;
+                      for (const Range& range : list)
+                        type.shape[0] += static_cast<std::int64_t>(range.count);
+                    }
+                    results.push_back(std::move(type));
+                  }
+                  values_.assign(ranges.size(), kNone);
+                  operation_->emit(*this);
+                  for (std::size_t n = 0; n < ranges.size(); ++n) {
+                    if (values_[n] != kNone) store(ranges[n], values_[n]);
+                  }
+                  for (std::size_t n = first_node; n < graph.nodes.size(); ++n)
+                    graph.nodes[n].phase = phase;
+                  first_number_ += number_count_;
+                });
+  operation_ = nullptr;
+}
+
+// What outlives the run replaces the bytes it was read from: by the op that updates it, or by a
+// copy.
+void Emission::write_results() {
+  graph.phase = ir::Phase::update;
+  graph.layer = kNone;
+  for (std::vector<Atom>& atoms : atoms_) {
+    for (Atom& atom : atoms) {
+      if (!atom.written || recording_.storages()[atom.storage]->transient()) continue;
+      if (atom.source == kNone) atom.source = fresh_source(atom);
+      const ir::Value& value = graph.value(atom.current);
+      const bool own = value.source == ir::Source::node && value.writes == kNone &&
+                       graph.node(value.producer).phase == ir::Phase::update &&
+                       graph.node(value.producer).op == ir::Op::elementwise;
+      if (!own) atom.current = ops::unary(graph, ir::Scalar::identity, atom.current);
+      graph.value(atom.current).writes = atom.source;
+    }
+  }
+}
+
+std::shared_ptr<CompiledRecording> Emission::compile(const Backend& backend) {
+  cut();
+  write();
+  const std::vector<ValueId> joined = join_common_nodes(graph);
+  for (std::vector<Atom>& atoms : atoms_) {
+    for (Atom& atom : atoms) {
+      if (atom.current != kNone) atom.current = joined[static_cast<std::size_t>(atom.current)];
+    }
+  }
+  write_results();
+
+  passes::PipelineRequest request;
+  request.backend = &backend;
+  for (std::size_t slot = 0; slot < lowering.parameters.size(); ++slot) {
+    request.parameters.push_back({true, {}, kNone});
+  }
+  for (const std::vector<Atom>& atoms : atoms_) {
+    for (const Atom& atom : atoms) {
+      if (atom.source == kNone) continue;
+      const auto slot = static_cast<std::size_t>(graph.value(atom.source).slot);
+      request.parameters[slot].layout = recording_.storages()[atom.storage]->layout;
+    }
+  }
+  auto out = std::make_shared<CompiledRecording>();
+  std::vector<ValueId> now;
+  out->program = passes::compile(graph, request, now);
+  for (const std::vector<Atom>& atoms : atoms_) {
+    for (const Atom& atom : atoms) {
+      if (atom.source == kNone) continue;
+      const Storage& storage = *recording_.storages()[atom.storage];
+      const std::size_t row =
+          storage.divisible ? storage.bytes() / static_cast<std::size_t>(storage.shape[0]) : 0;
+      out->bindings.push_back({atom.storage, row * static_cast<std::size_t>(atom.first),
+                               now[static_cast<std::size_t>(atom.source)]});
+    }
+  }
+  const std::size_t numbers = number_values_.size();
+  out->numbers = numbers == 0 ? nullptr : backend.allocate(numbers * 8);
+  out->staged.resize(numbers * 8);
+  out->wide = wide_;
+  for (std::size_t n = 0; n < numbers; ++n) {
+    if (number_values_[n] == kNone) continue;
+    out->program->bind(now[static_cast<std::size_t>(number_values_[n])],
+                       out->numbers == nullptr ? nullptr : out->numbers.get() + n * 8);
+  }
+  return out;
+}
+
+std::vector<ValueId> join_common_nodes(ir::Graph& graph) {
+  std::vector<ValueId> instead(graph.values.size());
+  for (std::size_t v = 0; v < instead.size(); ++v) instead[v] = static_cast<ValueId>(v);
+  std::map<std::pair<ir::Op, std::vector<ValueId>>, std::vector<ir::NodeId>> known;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    ir::Node& node = graph.nodes[n];
+    for (ValueId& input : node.inputs) input = instead[static_cast<std::size_t>(input)];
+    std::vector<ir::NodeId>& candidates = known[{node.op, node.inputs}];
+    const auto equal = std::find_if(candidates.begin(), candidates.end(), [&](ir::NodeId id) {
+      const ir::Node& other = graph.node(id);
+      if (other.attributes != node.attributes) return false;
+      for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+        if (!(graph.type(node.outputs[k]) == graph.type(other.outputs[k]))) return false;
+      }
+      return true;
+    });
+    if (equal == candidates.end()) {
+      candidates.push_back(static_cast<ir::NodeId>(n));
+      continue;
+    }
+    const ir::Node& kept = graph.node(*equal);
+    for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+      instead[static_cast<std::size_t>(node.outputs[k])] = kept.outputs[k];
+    }
+  }
+  return instead;
+}
+
+}  // namespace traingraph::mps

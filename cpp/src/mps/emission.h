@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layers/emitter.h"
+#include "mps/recording.h"
+#include "runtime/program.h"
+
+namespace traingraph::mps {
+
+// A recording's program, and what its addresses are. Found again by `key`.
+struct CompiledRecording {
+  std::uint64_t hash = 0;
+  std::vector<std::uint64_t> key;
+  std::unique_ptr<Program> program;
+  struct Binding {
+    std::size_t storage;
+    std::size_t offset;  // bytes
+    ir::ValueId value;
+  };
+  std::vector<Binding> bindings;
+  // One slot of 8 bytes per number of the recording.
+  std::shared_ptr<std::byte> numbers;
+  std::vector<bool> wide;  // float64
+  std::vector<std::byte> staged;
+  const std::byte* arena = nullptr;  // it was bound to
+};
+
+// A recording while it is written as ops: which value each image and buffer is now.
+//
+// Values inside are float32 or float64; what is stored in 16 bits is converted where it is read and
+// written. Gradient kernels emit their forward op again and differentiate it: equal ops are joined
+// afterwards, and what no result needs is dropped.
+class Emission {
+ public:
+  explicit Emission(const Recording& recording);
+  std::shared_ptr<CompiledRecording> compile(const Backend& backend);
+
+  Lowering lowering;
+  ir::Graph& graph;
+
+  // Of the operation that writes itself: inputs (kNone: not given), types of the results as they
+  // must be, constants.
+  std::vector<ir::ValueId> inputs;
+  std::vector<ir::Type> results;
+  std::vector<std::uint64_t> constants;
+  void set(std::size_t result, ir::ValueId value);
+  // A scalar that the recording brings at each run.
+  ir::ValueId number(std::size_t index, DataType type);
+
+  const ir::Type& type(std::size_t input) const { return graph.type(inputs[input]); }
+  // The derivatives of `value` by these, given its gradient; zeros where nothing flows.
+  std::vector<ir::ValueId> gradients(ir::ValueId value, ir::ValueId gradient,
+                                     const std::vector<ir::ValueId>& by);
+  // Writes a layer over these values; its first result.
+  ir::ValueId layer(const Layer& layer, std::vector<ir::ValueId> sources);
+  // Raises ShapeError naming the kernel.
+  [[noreturn]] void fail(const std::string& text) const;
+
+  // The value whose statistics alone a buffer holds, by the buffer's value. For batch norm.
+  std::map<ir::ValueId, ir::ValueId> statistics_of;
+
+ private:
+  // Rows of a storage that are always read and written together.
+  struct Atom {
+    std::size_t storage;
+    std::int64_t first;
+    std::int64_t count;
+    ir::ValueId source = ir::kNone;   // the bytes before the run
+    ir::ValueId current = ir::kNone;  // the value now, in the storage's own type
+    bool written = false;
+  };
+
+  void cut();
+  void write();
+  ir::ValueId load(const std::vector<Range>& ranges);
+  void store(const std::vector<Range>& ranges, ir::ValueId value);
+  template <class F>
+  void for_atoms(const Range& range, const F& f);
+  void write_results();
+  ir::ValueId fresh_source(Atom& atom);
+
+  const Recording& recording_;
+  std::vector<std::vector<Atom>> atoms_;           // by storage
+  std::vector<std::vector<Range>> result_ranges_;  // of the operation that writes itself
+  std::vector<ir::ValueId> values_;                // its results
+  std::vector<ir::ValueId> number_values_;         // by number of the recording
+  std::vector<bool> wide_;
+  std::size_t first_number_ = 0;
+  std::size_t number_count_ = 0;
+  const Operation* operation_ = nullptr;
+};
+
+// Lets later ops read the results of earlier ones that are equal. By value: the one to read
+// instead.
+std::vector<ir::ValueId> join_common_nodes(ir::Graph& graph);
+
+}  // namespace traingraph::mps

@@ -1,0 +1,195 @@
+#include <traingraph/mps/image.h>
+
+#include <cstring>
+#include <set>
+
+#include <traingraph/errors.h>
+#include <traingraph/mps/state.h>
+
+#include "mps/recording.h"
+
+namespace traingraph::mps {
+namespace {
+
+void check(const ImageDescriptor& d) {
+  if (d.width >= 1 && d.height >= 1 && d.feature_channels >= 1 && d.number_of_images >= 1) return;
+  throw InvalidArgument("[MPSImage] expected extents of 1 or more but got " + to_string(d));
+}
+
+StoragePtr image_storage(const Device& device, const ImageDescriptor& d) {
+  check(d);
+  StoragePtr storage = make_storage(device.state(), data_type(d.channel_format),
+                                    {d.number_of_images, d.feature_channels, d.height, d.width});
+  storage->divisible = true;
+  return storage;
+}
+
+// Between (H, W, C) outside and (C, H, W) inside.
+void reorder(const std::byte* from, std::byte* to, std::size_t element, std::int64_t outer,
+             std::int64_t inner) {
+  for (std::int64_t i = 0; i < outer; ++i) {
+    for (std::int64_t k = 0; k < inner; ++k) {
+      std::memcpy(to + static_cast<std::size_t>(k * outer + i) * element,
+                  from + static_cast<std::size_t>(i * inner + k) * element, element);
+    }
+  }
+}
+
+}  // namespace
+
+DataType data_type(ChannelFormat format) {
+  switch (format) {
+    case ChannelFormat::kFloat16:
+      return DataType::kFloat16;
+    case ChannelFormat::kFloat32:
+      return DataType::kFloat32;
+    case ChannelFormat::kFloat64:
+      return DataType::kFloat64;
+    case ChannelFormat::kNone:
+      break;
+  }
+  throw InvalidArgument("[MPSImage] expected channel format float16 or float32 but got raw value " +
+                        std::to_string(static_cast<int>(format)));
+}
+
+std::string to_string(const ImageDescriptor& d) {
+  std::string text = std::to_string(d.feature_channels) + "x" + std::to_string(d.height) + "x" +
+                     std::to_string(d.width);
+  if (d.number_of_images != 1) text = std::to_string(d.number_of_images) + " of " + text;
+  return text;
+}
+
+void ReadCount::set(std::int64_t value, const std::string& who) {
+  if (!temporary) return;
+  if (value < 0 || (count == 0 && value > 0)) {
+    throw InvalidArgument("[" + who + "] expected a read count " +
+                          (value < 0 ? "of 0 or more" : "that has not run out") + " but got " +
+                          std::to_string(value));
+  }
+  count = value;
+}
+
+void ReadCount::read(const std::string& reader, const std::string& who) {
+  if (!temporary) return;
+  if (count == 0) {
+    throw InvalidArgument("[" + reader + "] expected a read count above 0 of " + who +
+                          " but it has run out; raise read_count before the last reading");
+  }
+  --count;
+}
+
+Image::Image(const Device& device, const ImageDescriptor& descriptor,
+             std::shared_ptr<Storage> storage, std::int64_t first, bool is_temporary)
+    : device_(device), descriptor_(descriptor), storage_(std::move(storage)), first_(first) {
+  reads_.temporary = is_temporary;
+  reads_.count = is_temporary ? 1 : 0;
+}
+
+Image::~Image() = default;
+TemporaryImage::~TemporaryImage() = default;
+
+ImagePtr Image::create(const Device& device, const ImageDescriptor& descriptor) {
+  return std::make_shared<Image>(device, descriptor, image_storage(device, descriptor), 0, false);
+}
+
+ImagePtr Image::temporary(CommandBuffer& buffer, const ImageDescriptor& descriptor) {
+  buffer.recording("MPSTemporaryImage");
+  StoragePtr storage = image_storage(buffer.device(), descriptor);
+  storage->owner = buffer.number();
+  return std::make_shared<TemporaryImage>(buffer.device(), descriptor, std::move(storage), 0);
+}
+
+ImageBatch Image::batch_representation() const {
+  ImageBatch batch;
+  ImageDescriptor one = descriptor_;
+  one.number_of_images = 1;
+  for (std::int64_t k = 0; k < descriptor_.number_of_images; ++k) {
+    if (reads_.temporary) {
+      batch.push_back(std::make_shared<TemporaryImage>(device_, one, storage_, first_ + k));
+    } else {
+      batch.push_back(std::make_shared<Image>(device_, one, storage_, first_ + k, false));
+    }
+    batch.back()->label = label;
+  }
+  return batch;
+}
+
+std::size_t Image::image_bytes() const {
+  return element_bytes(storage_->data_type) *
+         static_cast<std::size_t>(descriptor_.feature_channels * descriptor_.height *
+                                  descriptor_.width);
+}
+
+std::string Image::description() const {
+  return (reads_.temporary ? "temporary image '" : "image '") + label + "' " +
+         to_string(descriptor_);
+}
+
+namespace {
+
+// Where image `index` begins.
+std::size_t place(const Image& image, std::size_t length, std::int64_t index) {
+  const std::size_t bytes = image.image_bytes();
+  if (length != bytes) {
+    throw InvalidArgument("[" + image.description() + "] expected " + std::to_string(bytes) +
+                          " bytes but got " + std::to_string(length));
+  }
+  const std::int64_t count = image.descriptor().number_of_images;
+  if (index < 0 || index >= count) {
+    throw InvalidArgument("[" + image.description() + "] expected an image index below " +
+                          std::to_string(count) + " but got " + std::to_string(index));
+  }
+  return bytes * static_cast<std::size_t>(image.first() + index);
+}
+
+}  // namespace
+
+void Image::read_bytes(void* bytes, std::size_t length, DataLayout layout,
+                       std::int64_t index) const {
+  const std::size_t at = place(*this, length, index);
+  if (layout == DataLayout::kChannelsHeightWidth) {
+    read_storage(*storage_, at, bytes, length);
+    return;
+  }
+  std::vector<std::byte> planes(length);
+  read_storage(*storage_, at, planes.data(), length);
+  reorder(planes.data(), static_cast<std::byte*>(bytes), element_bytes(storage_->data_type),
+          descriptor_.feature_channels, descriptor_.height * descriptor_.width);
+}
+
+void Image::write_bytes(const void* bytes, std::size_t length, DataLayout layout,
+                        std::int64_t index) {
+  const std::size_t at = place(*this, length, index);
+  if (layout == DataLayout::kChannelsHeightWidth) {
+    write_storage(*storage_, at, bytes, length);
+    return;
+  }
+  std::vector<std::byte> planes(length);
+  reorder(static_cast<const std::byte*>(bytes), planes.data(), element_bytes(storage_->data_type),
+          descriptor_.height * descriptor_.width, descriptor_.feature_channels);
+  write_storage(*storage_, at, planes.data(), length);
+}
+
+void increment_read_count(const ImageBatch& batch, std::int64_t amount) {
+  const std::set<ImagePtr> unique(batch.begin(), batch.end());
+  for (const ImagePtr& image : unique) image->set_read_count(image->read_count() + amount);
+}
+
+State::State(const CommandBuffer* temporary_on) {
+  if (temporary_on == nullptr) return;
+  reads_.temporary = true;
+  reads_.count = 1;
+  owner_ = temporary_on->number();
+}
+State::~State() = default;
+
+std::string State::description() const {
+  return std::string(kind()) + (label.empty() ? "" : " '" + label + "'");
+}
+
+void increment_read_count(const StateBatch& batch, std::int64_t amount) {
+  const std::set<StatePtr> unique(batch.begin(), batch.end());
+  for (const StatePtr& state : unique) state->set_read_count(state->read_count() + amount);
+}
+
+}  // namespace traingraph::mps

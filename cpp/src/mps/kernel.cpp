@@ -1,0 +1,372 @@
+#include <traingraph/mps/kernel.h>
+
+#include <algorithm>
+#include <set>
+
+#include <traingraph/errors.h>
+
+#include "mps/recording.h"
+
+namespace traingraph::mps {
+
+Kernel::~Kernel() = default;
+
+std::string Kernel::description() const {
+  return std::string(kind()) + (label.empty() ? "" : " '" + label + "'");
+}
+
+const OperationPtr& Kernel::operation() {
+  if (operation_ == nullptr) operation_ = make_operation();
+  return operation_;
+}
+
+void Kernel::refuse(const std::string& text) const {
+  throw InvalidArgument("[" + description() + "] " + text);
+}
+void Kernel::refuse_shape(const std::string& text) const {
+  throw ShapeError("[" + description() + "] " + text);
+}
+void Kernel::refuse_use(const std::string& text) const {
+  throw Unsupported("[" + description() + "] " + text);
+}
+
+Recording& Kernel::recording(CommandBuffer& buffer) const {
+  if (!(buffer.device() == device_)) {
+    refuse("expected a command buffer of device " + device_.name() + " but got one of " +
+           buffer.device().name());
+  }
+  return buffer.recording(description());
+}
+
+void Kernel::check_batch(const ImageBatch& batch, const char* what) const {
+  if (batch.empty()) refuse(std::string("expected one or more ") + what + " but got none");
+  for (const ImagePtr& image : batch) {
+    if (image == nullptr) refuse(std::string("expected ") + what + " but got none in the batch");
+    if (!(image->device() == device_)) {
+      refuse(std::string("expected ") + what + " of device " + device_.name() + " but got " +
+             image->description() + " of " + image->device().name());
+    }
+    if (image->is_temporary() && image->read_count() == 0) {
+      refuse(std::string("expected ") + what + " with a read count above 0 but that of " +
+             image->description() + " has run out; raise read_count before the last reading");
+    }
+    if (image->descriptor() == batch[0]->descriptor()) continue;
+    refuse_shape(std::string("expected ") + what + " of one size, " +
+                 to_string(batch[0]->descriptor()) + ", but got " + image->description());
+  }
+}
+
+void Kernel::check_state(const State& state, const CommandBuffer& buffer) const {
+  if (state.is_temporary() && state.owner() != buffer.number()) {
+    refuse("expected " + state.description() +
+           " of this command buffer but got a temporary one of another");
+  }
+  if (state.is_temporary() && state.read_count() == 0) {
+    refuse("expected a read count above 0 of " + state.description() +
+           " but it has run out; raise read_count before the last reading");
+  }
+}
+
+void Kernel::read(const ImageBatch& batch) const {
+  if (!batch[0]->is_temporary()) return;
+  if (batch.size() == 1) {
+    batch[0]->reads().read(description(), batch[0]->description());
+    return;
+  }
+  std::set<Image*> unique;
+  for (const ImagePtr& image : batch) {
+    if (unique.insert(image.get()).second) image->reads().read(description(), image->description());
+  }
+}
+
+void Kernel::read(const StateBatch& batch) const {
+  std::set<State*> unique;
+  for (const StatePtr& state : batch) {
+    if (!state->is_temporary() || !unique.insert(state.get()).second) continue;
+    state->reads().read(description(), state->description());
+  }
+}
+
+ImageBatch Kernel::make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor,
+                               bool temporary) const {
+  const ImagePtr all =
+      temporary ? Image::temporary(buffer, descriptor) : Image::create(device_, descriptor);
+  return all->batch_representation();
+}
+
+namespace {
+
+// Images in a batch of images.
+std::int64_t images_in(const ImageBatch& batch) {
+  return static_cast<std::int64_t>(batch.size()) * batch[0]->descriptor().number_of_images;
+}
+
+ImageDescriptor for_batch(ImageDescriptor descriptor, const ImageBatch& batch) {
+  descriptor.number_of_images = images_in(batch);
+  return descriptor;
+}
+
+std::int64_t extent_of(std::int64_t kernel, std::int64_t dilation) {
+  return (kernel - 1) * dilation + 1;
+}
+
+// One axis under a padding policy: how many positions, and where the middle of the first one is.
+struct Fitted {
+  std::int64_t positions;
+  std::int64_t offset;
+};
+Fitted fit(std::int64_t source, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
+           int method, int remainder_flag) {
+  const std::int64_t extent = extent_of(kernel, dilation);
+  std::int64_t positions = 0;
+  switch (method & PaddingMethod::kSizeMask) {
+    case PaddingMethod::kSizeSame:
+      positions = (source + stride - 1) / stride;
+      break;
+    case PaddingMethod::kSizeFull:
+      positions = (source + extent - 2) / stride + 1;
+      break;
+    default:
+      positions = source < extent ? 0 : (source - extent) / stride + 1;
+  }
+  // Padding on both sides, negative where pixels stay unused; an odd one goes to the top and left
+  // unless the policy says otherwise.
+  const std::int64_t total = (positions - 1) * stride + extent - source;
+  const bool to_end = (method & remainder_flag) != 0;
+  const std::int64_t before =
+      to_end ? (total - (total < 0 ? 1 : 0)) / 2 : (total + (total > 0)) / 2;
+  return {positions, extent / 2 - before};
+}
+
+}  // namespace
+
+void CNNKernel::check_source(const ImageDescriptor&) const {}
+
+ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& source) {
+  check_source(source);
+  ImageDescriptor result = source;
+  result.feature_channels = result_channels(source);
+  if (!has_window()) return result;
+  if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
+    refuse_use("padding policies that are not centered: this version has none");
+  }
+  const Fitted y = fit(source.height, window_.kernel_height, window_.stride_y, window_.dilation_y,
+                       padding_method_, PaddingMethod::kRemainderToBottom);
+  const Fitted x = fit(source.width, window_.kernel_width, window_.stride_x, window_.dilation_x,
+                       padding_method_, PaddingMethod::kRemainderToRight);
+  if (x.positions < 1 || y.positions < 1) {
+    refuse_shape("expected a source as large as the window but got " + to_string(source));
+  }
+  result.height = y.positions;
+  result.width = x.positions;
+  set_offset({x.offset, y.offset, window_.offset.z});
+  return result;
+}
+
+StatePtr CNNKernel::make_state(const ImageDescriptor& source, const CommandBuffer* on) const {
+  return std::make_shared<GradientState>(window_, source, on);
+}
+
+StateBatch CNNKernel::result_state_batch(const ImageBatch& sources,
+                                         const CommandBuffer* temporary_on) const {
+  check_batch(sources, "source images");
+  check_source(sources[0]->descriptor());
+  if (is_result_state_reused_across_batch()) {
+    const ImageDescriptor source = for_batch(sources[0]->descriptor(), sources);
+    return StateBatch(sources.size(), make_state(source, temporary_on));
+  }
+  StateBatch states;
+  for (const ImagePtr& image : sources) {
+    states.push_back(make_state(image->descriptor(), temporary_on));
+  }
+  return states;
+}
+
+void CNNKernel::check_destinations(const ImageBatch& sources,
+                                   const ImageBatch& destinations) const {
+  check_batch(destinations, "destination images");
+  if (images_in(destinations) > images_in(sources)) {
+    refuse_shape("expected as many source images as destinations, " +
+                 std::to_string(images_in(destinations)) + ", but got " +
+                 std::to_string(images_in(sources)));
+  }
+  const ImageDescriptor& source = sources[0]->descriptor();
+  const ImageDescriptor& result = destinations[0]->descriptor();
+  const bool size_fits =
+      has_window() || (result.height == source.height && result.width == source.width);
+  if (result.feature_channels == result_channels(source) && size_fits) return;
+  ImageDescriptor expected = source;
+  expected.feature_channels = result_channels(source);
+  refuse_shape("expected destination images " +
+               (has_window() ? "of " + std::to_string(expected.feature_channels) + " channels"
+                             : to_string(expected)) +
+               " but got " + destinations[0]->description());
+}
+
+void CNNKernel::record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
+                       const ImageBatch& destinations) {
+  Recording& recording = this->recording(buffer);
+  recording.begin(operation());
+  recording.input(sources);
+  add_operands(recording);
+  recording.result(destinations);
+  recording.end();
+  for (const StatePtr& state : states) {
+    if (auto* gradient_state = dynamic_cast<GradientState*>(state.get())) {
+      gradient_state->update(window_);
+    }
+  }
+}
+
+void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                             const StateBatch& states, const ImageBatch& destinations) {
+  recording(buffer);
+  check_batch(sources, "source images");
+  check_source(sources[0]->descriptor());
+  check_destinations(sources, destinations);
+  for (const StatePtr& state : states) {
+    if (state == nullptr) refuse("expected a state but got none");
+    check_state(*state, buffer);
+  }
+  // A source array may be longer than the batch.
+  const std::int64_t each = sources[0]->descriptor().number_of_images;
+  const auto used = static_cast<std::size_t>(images_in(destinations) / each);
+  if (used == sources.size()) {
+    record(buffer, sources, states, destinations);
+    read(sources);
+    return;
+  }
+  const ImageBatch front(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(used));
+  record(buffer, front, states, destinations);
+  read(front);
+}
+
+void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                             const ImageBatch& destinations) {
+  encode_batch(buffer, sources, StateBatch{}, destinations);
+}
+
+ImageBatch CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources) {
+  recording(buffer);
+  check_batch(sources, "source images");
+  const ImageDescriptor result = destination_image_descriptor(sources[0]->descriptor());
+  ImageBatch images = make_images(buffer, for_batch(result, sources), makes_temporary_images);
+  encode_batch(buffer, sources, StateBatch{}, images);
+  return images;
+}
+
+ImageBatch CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                                   StateBatch& states, bool temporary_states) {
+  recording(buffer);
+  check_batch(sources, "source images");
+  const ImageDescriptor result = destination_image_descriptor(sources[0]->descriptor());
+  states = result_state_batch(sources, temporary_states ? &buffer : nullptr);
+  ImageBatch images = make_images(buffer, for_batch(result, sources), makes_temporary_images);
+  encode_batch(buffer, sources, states, images);
+  return images;
+}
+
+// --- gradient kernels ----------------------------------------------------------------------------
+
+bool CNNGradientKernel::takes(const State& state) const {
+  return dynamic_cast<const GradientState*>(&state) != nullptr;
+}
+
+void CNNGradientKernel::configure(const GradientState& state) {
+  KernelWindow window = window_;
+  window.offset = state.window().offset;
+  window.edge_mode = state.window().edge_mode;
+  set(window_, window);
+}
+
+void CNNGradientKernel::check_gradient(const ImageDescriptor& gradient,
+                                       const ImageDescriptor& source) const {
+  if (gradient.height == source.height && gradient.width == source.width &&
+      gradient.feature_channels == source.feature_channels) {
+    return;
+  }
+  refuse_shape("expected source gradients " + to_string(source) + " but got " +
+               to_string(gradient));
+}
+
+void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients,
+                              const ImageBatch& sources, const StateBatch& states) const {
+  recording(buffer);
+  check_batch(gradients, "source gradients");
+  check_batch(sources, "source images");
+  if (images_in(gradients) != images_in(sources)) {
+    refuse_shape("expected as many source images as source gradients, " +
+                 std::to_string(images_in(gradients)) + ", but got " +
+                 std::to_string(images_in(sources)));
+  }
+  check_gradient(gradients[0]->descriptor(), sources[0]->descriptor());
+  if (states.empty()) refuse("expected a gradient state but got none");
+  for (const StatePtr& state : states) {
+    if (state == nullptr || !takes(*state)) {
+      refuse("expected a state of the forward kernel but got " +
+             (state == nullptr ? "none" : state->description()));
+    }
+    check_state(*state, buffer);
+    const ImageDescriptor& made_for = static_cast<const GradientState&>(*state).source();
+    const ImageDescriptor& source = sources[0]->descriptor();
+    const bool shared = states.size() == 1 || states[0] == states.back();
+    if (made_for.height == source.height && made_for.width == source.width &&
+        made_for.feature_channels == source.feature_channels &&
+        (!shared || made_for.number_of_images == images_in(sources))) {
+      continue;
+    }
+    refuse("expected " + state->description() + ", made for " + to_string(made_for) +
+           ", with the batch it was made for but got " + to_string(for_batch(source, sources)));
+  }
+  if (states.size() != 1 && states.size() != sources.size()) {
+    refuse("expected one state per image, " + std::to_string(sources.size()) + ", but got " +
+           std::to_string(states.size()));
+  }
+}
+
+ImageDescriptor CNNGradientKernel::destination_image_descriptor(const ImageBatch& gradients,
+                                                                const ImageBatch& sources,
+                                                                const StateBatch& states) {
+  check_batch(gradients, "source gradients");
+  check_batch(sources, "source images");
+  if (states.empty() || states[0] == nullptr || !takes(*states[0])) {
+    refuse("expected a state of the forward kernel but got none");
+  }
+  configure(static_cast<const GradientState&>(*states[0]));
+  return for_batch(sources[0]->descriptor(), sources);
+}
+
+ImageBatch CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
+                                           const ImageBatch& sources, const StateBatch& states) {
+  check(buffer, gradients, sources, states);
+  const ImageDescriptor result = destination_image_descriptor(gradients, sources, states);
+  ImageBatch images = make_images(buffer, result, makes_temporary_images);
+  encode_batch(buffer, gradients, sources, states, images);
+  return images;
+}
+
+void CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
+                                     const ImageBatch& sources, const StateBatch& states,
+                                     const ImageBatch& destinations) {
+  check(buffer, gradients, sources, states);
+  check_batch(destinations, "destination gradients");
+  const ImageDescriptor expected = for_batch(sources[0]->descriptor(), sources);
+  ImageDescriptor got = for_batch(destinations[0]->descriptor(), destinations);
+  got.channel_format = expected.channel_format;
+  if (!(got == expected)) {
+    refuse_shape("expected destination gradients " + to_string(expected) + " but got " +
+                 to_string(got));
+  }
+  Recording& recording = this->recording(buffer);
+  recording.begin(operation());
+  recording.input(gradients);
+  recording.input(sources);
+  add_operands(recording, states);
+  recording.result(destinations);
+  recording.end();
+  read(gradients);
+  read(sources);
+  read(states);
+}
+
+}  // namespace traingraph::mps

@@ -1,0 +1,184 @@
+#include <traingraph/mps/neuron.h>
+
+#include <cmath>
+
+#include <traingraph/activation.h>
+#include <traingraph/errors.h>
+
+#include "mps/forms.h"
+
+namespace traingraph::mps {
+namespace {
+
+using ir::Scalar;
+using ir::ScalarList;
+using ir::ValueId;
+
+// The functions that ML Compute's activations have, by raw value; those in between are written
+// here.
+constexpr ActivationType kActivations[] = {
+    ActivationType::kNone,     ActivationType::kReLU,        ActivationType::kLinear,
+    ActivationType::kSigmoid,  ActivationType::kHardSigmoid, ActivationType::kTanh,
+    ActivationType::kAbsolute, ActivationType::kSoftPlus,    ActivationType::kSoftSign,
+    ActivationType::kELU,      ActivationType::kNone,        ActivationType::kReLUN,
+};
+
+// u ^ c: by products for small whole c, of either sign of u; else exp(c log u), NaN below 0.
+int power(ScalarList& list, int u, double c) {
+  const double whole = std::abs(c);
+  if (whole == std::floor(whole) && whole <= 16) {
+    int result = list.add(Scalar::constant, -1, -1, 1);
+    for (int k = 0; k < static_cast<int>(whole); ++k) {
+      result = k == 0 ? list.add(Scalar::identity, u) : list.add(Scalar::multiply, result, u);
+    }
+    return c < 0 ? list.add(Scalar::reciprocal, result) : result;
+  }
+  return list.add(Scalar::exp, list.add(Scalar::scale, list.add(Scalar::log, u), -1, c));
+}
+
+// erf by Abramowitz and Stegun's 7.1.26: an error below 1.5e-7.
+int error_function(ScalarList& list, int x) {
+  constexpr double kCoefficients[] = {1.061405429, -1.453152027, 1.421413741, -0.284496736,
+                                      0.254829592};
+  const int magnitude = list.add(Scalar::absolute, x);
+  const int t = list.add(Scalar::reciprocal, list.add(Scalar::affine, magnitude, -1, 0.3275911, 1));
+  int sum = list.add(Scalar::scale, t, -1, kCoefficients[0]);
+  for (std::size_t k = 1; k < 5; ++k) {
+    sum = list.add(Scalar::multiply, list.add(Scalar::affine, sum, -1, 1, kCoefficients[k]), t);
+  }
+  const int tail = list.add(Scalar::exp, list.add(Scalar::negate, list.add(Scalar::square, x)));
+  const int above = list.add(Scalar::affine, list.add(Scalar::multiply, sum, tail), -1, -1, 1);
+  return list.add(Scalar::multiply, above, list.add(Scalar::sign, x));
+}
+
+ScalarList composed(const NeuronDescriptor& d) {
+  const double a = d.a, b = d.b, c = d.c;
+  ScalarList list{1, {}, {}};
+  int result = 0;
+  if (d.type == NeuronType::kGeLU) {
+    const int erf = error_function(list, list.add(Scalar::scale, 0, -1, 1 / std::sqrt(2.0)));
+    result = list.add(Scalar::multiply, list.add(Scalar::affine, erf, -1, 0.5, 0.5), 0);
+  } else {
+    const int u = list.add(Scalar::affine, 0, -1, a, b);
+    if (d.type == NeuronType::kPower) {
+      result = power(list, u, c);
+    } else if (d.type == NeuronType::kExponential) {
+      const double factor = c == -1 ? 1 : std::log(c);
+      result = list.add(Scalar::exp, list.add(Scalar::scale, u, -1, factor));
+    } else {
+      const double factor = c == -1 ? 1 : 1 / std::log(c);
+      result = list.add(Scalar::scale, list.add(Scalar::log, u), -1, factor);
+    }
+  }
+  list.results = {result};
+  return list;
+}
+
+// max(x, 0) + slope min(x, 0), one slope per channel.
+ValueId prelu(Emission& e, const NeuronDescriptor& d, ValueId x) {
+  const ir::Type type = e.graph.type(x);
+  std::vector<ValueId> slopes;
+  for (float slope : d.data) {
+    slopes.push_back(
+        ops::filled(e.graph, {type.data_type, {1, 1, 1, 1}, false}, static_cast<double>(slope)));
+  }
+  ValueId all = slopes[0];
+  if (slopes.size() > 1) {
+    all = ops::apply1(e.graph, ir::Op::concatenate, ir::AxisAttributes{1}, slopes);
+  }
+  ScalarList list{2, {}, {}};
+  const int above = list.add(Scalar::relu, 0);
+  const int below = list.add(Scalar::subtract, 0, above);
+  list.results = {list.add(Scalar::add, above, list.add(Scalar::multiply, below, 1))};
+  return ops::elementwise(e.graph, std::move(list), {x, all})[0];
+}
+
+class NeuronOperation final : public Operation {
+ public:
+  NeuronOperation(const std::string& subject_in, NeuronDescriptor neuron_in)
+      : Operation(subject_in), neuron_(std::move(neuron_in)) {}
+  void emit(Emission& e) const override { e.set(0, neuron(e, neuron_, e.inputs[0])); }
+
+ private:
+  NeuronDescriptor neuron_;
+};
+
+// dy, x → dx
+class NeuronGradientOperation final : public Operation {
+ public:
+  NeuronGradientOperation(const std::string& subject_in, NeuronDescriptor neuron_in)
+      : Operation(subject_in), neuron_(std::move(neuron_in)) {}
+  void emit(Emission& e) const override {
+    const ValueId y = neuron(e, neuron_, e.inputs[1]);
+    e.set(0, e.gradients(y, e.inputs[0], {e.inputs[1]})[0]);
+  }
+
+ private:
+  NeuronDescriptor neuron_;
+};
+
+}  // namespace
+
+bool is_none(const NeuronDescriptor& neuron) { return neuron.type == NeuronType::kNone; }
+
+void check_neuron(const NeuronDescriptor& neuron, const std::string& who) {
+  const int type = static_cast<int>(neuron.type);
+  if (type < 0 || type > static_cast<int>(NeuronType::kGeLU)) {
+    throw InvalidArgument("[" + who + "] expected a neuron type from 0 to 15 but got " +
+                          std::to_string(type));
+  }
+  if (neuron.type == NeuronType::kPReLU && neuron.data.empty()) {
+    throw InvalidArgument("[" + who + "] expected one slope per channel for PReLU but got none");
+  }
+  const bool has_base =
+      neuron.type == NeuronType::kExponential || neuron.type == NeuronType::kLogarithm;
+  if (has_base && !(neuron.c == -1 || (neuron.c > 0 && neuron.c != 1))) {
+    throw InvalidArgument("[" + who +
+                          "] expected a base c above 0 other than 1, or -1 for e, but got " +
+                          std::to_string(neuron.c));
+  }
+}
+
+ValueId neuron(Emission& e, const NeuronDescriptor& d, ValueId x) {
+  switch (d.type) {
+    case NeuronType::kPReLU:
+      if (static_cast<std::int64_t>(d.data.size()) != e.graph.type(x).shape[1]) {
+        e.fail("expected one slope per channel, " + std::to_string(e.graph.type(x).shape[1]) +
+               ", but got " + std::to_string(d.data.size()));
+      }
+      return prelu(e, d, x);
+    case NeuronType::kPower:
+    case NeuronType::kExponential:
+    case NeuronType::kLogarithm:
+    case NeuronType::kGeLU:
+      return ops::elementwise(e.graph, composed(d), {x})[0];
+    default:
+      break;
+  }
+  const ActivationDescriptor descriptor(kActivations[static_cast<int>(d.type)], d.a, d.b, d.c);
+  return e.layer(Activation(descriptor), {x});
+}
+
+CNNNeuron::CNNNeuron(const Device& device, NeuronDescriptor descriptor)
+    : CNNKernel(device), descriptor_(std::move(descriptor)) {
+  check_neuron(descriptor_, kind());
+}
+OperationPtr CNNNeuron::make_operation() const {
+  return std::make_shared<NeuronOperation>(description(), descriptor_);
+}
+void CNNNeuron::check_source(const ImageDescriptor& source) const {
+  if (descriptor_.type != NeuronType::kPReLU) return;
+  if (static_cast<std::int64_t>(descriptor_.data.size()) == source.feature_channels) return;
+  refuse_shape("expected source images of " + std::to_string(descriptor_.data.size()) +
+               " channels, one per slope, but got " + to_string(source));
+}
+
+CNNNeuronGradient::CNNNeuronGradient(const Device& device, NeuronDescriptor descriptor)
+    : CNNGradientKernel(device), descriptor_(std::move(descriptor)) {
+  check_neuron(descriptor_, kind());
+}
+OperationPtr CNNNeuronGradient::make_operation() const {
+  return std::make_shared<NeuronGradientOperation>(description(), descriptor_);
+}
+
+}  // namespace traingraph::mps

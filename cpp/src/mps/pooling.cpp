@@ -1,0 +1,167 @@
+#include <traingraph/mps/pooling.h>
+
+#include <algorithm>
+
+#include <traingraph/errors.h>
+
+#include "mps/forms.h"
+
+namespace traingraph::mps {
+namespace {
+
+using ir::ValueId;
+
+constexpr const char* kKinds[] = {"MPSCNNPoolingMax", "MPSCNNPoolingAverage", "MPSCNNPoolingL2Norm",
+                                  "MPSCNNDilatedPoolingMax"};
+constexpr const char* kGradientKinds[] = {
+    "MPSCNNPoolingMaxGradient", "MPSCNNPoolingAverageGradient", "MPSCNNPoolingL2NormGradient",
+    "MPSCNNDilatedPoolingMaxGradient"};
+
+bool is_max(CNNPoolingType type) {
+  return type == CNNPoolingType::kMax || type == CNNPoolingType::kDilatedMax;
+}
+
+void check_window(const KernelWindow& w, const char* kind) {
+  if (w.kernel_width >= 1 && w.kernel_height >= 1 && w.stride_x >= 1 && w.stride_y >= 1 &&
+      w.dilation_x >= 1 && w.dilation_y >= 1) {
+    return;
+  }
+  throw InvalidArgument(
+      "[" + std::string(kind) + "] expected a window, strides and dilations of 1 or more but got " +
+      std::to_string(w.kernel_height) + "x" + std::to_string(w.kernel_width) + " stride " +
+      std::to_string(w.stride_y) + "x" + std::to_string(w.stride_x) + " dilation " +
+      std::to_string(w.dilation_y) + "x" + std::to_string(w.dilation_x));
+}
+
+// x with zeros of this thickness around it.
+ValueId with_zeros(Emission& e, ValueId x, ir::Window& w) {
+  for (int axis = 0; axis < 2; ++axis) {
+    ir::Type edge = e.graph.type(x);
+    std::vector<ValueId> parts;
+    const auto at = static_cast<std::size_t>(axis) + 2;
+    if (w.padding_before[axis] > 0) {
+      edge.shape[at] = w.padding_before[axis];
+      parts.push_back(ops::filled(e.graph, edge, 0));
+    }
+    parts.push_back(x);
+    if (w.padding_after[axis] > 0) {
+      edge.shape[at] = w.padding_after[axis];
+      parts.push_back(ops::filled(e.graph, edge, 0));
+    }
+    if (parts.size() > 1) {
+      x = ops::apply1(e.graph, ir::Op::concatenate, ir::AxisAttributes{axis + 2}, parts);
+    }
+    w.padding_before[axis] = w.padding_after[axis] = 0;
+  }
+  return x;
+}
+
+ValueId pool(Emission& e, CNNPoolingType type, const KernelWindow& window, ValueId x,
+             const Shape& result) {
+  PlacedWindow placed = place_window(e, x, window, result[2], result[3]);
+  ir::PoolingAttributes attributes;
+  const bool zero = window.edge_mode == EdgeMode::kZero;
+  if (is_max(type) && zero) placed.x = with_zeros(e, placed.x, placed.window);
+  attributes.kind = is_max(type) ? ir::PoolingKind::max
+                                 : (type == CNNPoolingType::kAverage ? ir::PoolingKind::average
+                                                                     : ir::PoolingKind::l2_norm);
+  attributes.window = placed.window;
+  attributes.count_includes_padding = type == CNNPoolingType::kAverage && zero;
+  // One form for the forward kernel and for its gradient, which reads the index.
+  attributes.with_index = is_max(type);
+  return ops::apply1(e.graph, ir::Op::pooling, attributes, {placed.x});
+}
+
+class PoolingOperation final : public Operation {
+ public:
+  PoolingOperation(const std::string& subject_in, CNNPoolingType type, const KernelWindow& window)
+      : Operation(subject_in), type_(type), window_(window) {}
+  void emit(Emission& e) const override {
+    e.set(0, pool(e, type_, window_, e.inputs[0], e.results[0].shape));
+  }
+
+ private:
+  CNNPoolingType type_;
+  KernelWindow window_;
+};
+
+// dy, x → dx
+class PoolingGradientOperation final : public Operation {
+ public:
+  PoolingGradientOperation(const std::string& subject_in, CNNPoolingType type,
+                           const KernelWindow& window)
+      : Operation(subject_in), type_(type), window_(window) {}
+  void emit(Emission& e) const override {
+    const ValueId y = pool(e, type_, window_, e.inputs[1], e.type(0).shape);
+    e.set(0, e.gradients(y, e.inputs[0], {e.inputs[1]})[0]);
+  }
+
+ private:
+  CNNPoolingType type_;
+  KernelWindow window_;
+};
+
+}  // namespace
+
+PlacedWindow place_window(Emission& e, ValueId x, const KernelWindow& w, std::int64_t rows,
+                          std::int64_t columns) {
+  PlacedWindow placed{x, {}};
+  const std::int64_t kernel[2] = {w.kernel_height, w.kernel_width};
+  const std::int64_t stride[2] = {w.stride_y, w.stride_x};
+  const std::int64_t dilation[2] = {w.dilation_y, w.dilation_x};
+  const std::int64_t offset[2] = {w.offset.y, w.offset.x};
+  const std::int64_t positions[2] = {rows, columns};
+  for (int axis = 0; axis < 2; ++axis) {
+    const std::int64_t size = e.graph.type(x).shape[static_cast<std::size_t>(axis) + 2];
+    const std::int64_t extent = (kernel[axis] - 1) * dilation[axis] + 1;
+    const std::int64_t begin = offset[axis] - extent / 2;
+    const std::int64_t end = begin + (positions[axis] - 1) * stride[axis] + extent;
+    const std::int64_t first = std::max<std::int64_t>(begin, 0);
+    const std::int64_t last = std::min(end, size);
+    if (first >= last) {
+      e.fail("expected windows that reach into the source " + to_string(e.graph.type(x).shape) +
+             " but got offset " + std::to_string(offset[axis]));
+    }
+    if (first > 0 || last < size) {
+      placed.x = ops::apply1(e.graph, ir::Op::slice,
+                             ir::SliceAttributes{axis + 2, first, last - first}, {placed.x});
+    }
+    placed.window.kernel[axis] = kernel[axis];
+    placed.window.stride[axis] = stride[axis];
+    placed.window.dilation[axis] = dilation[axis];
+    placed.window.padding_before[axis] = first - begin;
+    placed.window.padding_after[axis] = end - last;
+  }
+  return placed;
+}
+
+CNNPooling::CNNPooling(const Device& device, CNNPoolingType type, const KernelWindow& window)
+    : CNNKernel(device), type_(type) {
+  check_window(window, kind());
+  window_ = window;
+  window_.edge_mode = is_max(type) ? EdgeMode::kClamp : EdgeMode::kZero;
+}
+const char* CNNPooling::kind() const { return kKinds[static_cast<int>(type_)]; }
+OperationPtr CNNPooling::make_operation() const {
+  return std::make_shared<PoolingOperation>(description(), type_, window_);
+}
+
+CNNPoolingGradient::CNNPoolingGradient(const Device& device, CNNPoolingType type,
+                                       const KernelWindow& window)
+    : CNNGradientKernel(device), type_(type) {
+  check_window(window, kind());
+  window_ = window;
+  window_.edge_mode = is_max(type) ? EdgeMode::kClamp : EdgeMode::kZero;
+}
+const char* CNNPoolingGradient::kind() const { return kGradientKinds[static_cast<int>(type_)]; }
+OperationPtr CNNPoolingGradient::make_operation() const {
+  return std::make_shared<PoolingGradientOperation>(description(), type_, window_);
+}
+void CNNPoolingGradient::check_gradient(const ImageDescriptor& gradient,
+                                        const ImageDescriptor& source) const {
+  if (gradient.feature_channels == source.feature_channels) return;
+  refuse_shape("expected source gradients of " + std::to_string(source.feature_channels) +
+               " channels but got " + to_string(gradient));
+}
+
+}  // namespace traingraph::mps

@@ -1,0 +1,166 @@
+#include "mps/recording.h"
+
+#include <atomic>
+
+#include <traingraph/errors.h>
+
+namespace traingraph::mps {
+namespace {
+
+std::atomic<std::uint64_t> next_operation{1};
+
+}  // namespace
+
+Operation::Operation(std::string subject_in)
+    : number(next_operation++), subject(std::move(subject_in)) {}
+
+void Recording::begin(const OperationPtr& operation) {
+  operations_.push_back(operation);
+  first_number_ = numbers_.size();
+  constants_.clear();
+  operands_.clear();
+  newly_written_.clear();
+  operand_count_ = input_count_ = 0;
+}
+
+void Recording::cancel() {
+  operations_.pop_back();
+  numbers_.resize(first_number_);
+  for (const StoragePtr& storage : newly_written_) storage->written = false;
+}
+
+std::uint64_t Recording::index(const StoragePtr& storage) {
+  const auto [found, is_new] = indices_.try_emplace(storage.get(), storages_.size());
+  if (is_new) storages_.push_back(storage);
+  return found->second;
+}
+
+// Neighbouring rows of one storage are one range.
+void Recording::add(const ImageBatch& images) {
+  const std::size_t at = operands_.size();
+  operands_.push_back(0);
+  const Storage* last = nullptr;
+  for (const ImagePtr& image : images) {
+    const auto first = static_cast<std::uint64_t>(image->first());
+    const auto count = static_cast<std::uint64_t>(image->descriptor().number_of_images);
+    const std::size_t end = operands_.size();
+    if (last == image->storage().get() && operands_[end - 2] + operands_[end - 1] == first) {
+      operands_[end - 1] += count;
+      continue;
+    }
+    last = image->storage().get();
+    operands_.insert(operands_.end(), {index(image->storage()), first, count});
+    ++operands_[at];
+  }
+  ++operand_count_;
+}
+
+void Recording::add(const StoragePtr& storage) {
+  operands_.insert(operands_.end(), {1, index(storage), 0, 1});
+  ++operand_count_;
+}
+
+void Recording::check_written(const StoragePtr& storage, const std::string& what) {
+  if (!storage->transient()) return;
+  const std::string subject = "[" + operations_.back()->subject + "] ";
+  if (storage->owner != owner_) {
+    const std::string text =
+        subject + "expected " + what + " of this command buffer but got a temporary one of another";
+    cancel();
+    throw InvalidArgument(text);
+  }
+  if (!storage->written) {
+    cancel();
+    throw InvalidArgument(subject + "expected " + what +
+                          " that an earlier encoding has written but got one that none has");
+  }
+}
+
+void Recording::input(const ImageBatch& images) {
+  for (const ImagePtr& image : images) check_written(image->storage(), image->description());
+  add(images);
+  input_count_ = operand_count_;
+}
+
+void Recording::input(const StoragePtr& storage) {
+  check_written(storage, "a state");
+  add(storage);
+  input_count_ = operand_count_;
+}
+
+void Recording::no_input() {
+  operands_.push_back(0);
+  input_count_ = ++operand_count_;
+}
+
+void Recording::result(const ImageBatch& images) {
+  for (const ImagePtr& image : images) {
+    Storage& storage = *image->storage();
+    if (storage.transient() && storage.owner != owner_) check_written(image->storage(), "an image");
+    if (storage.transient() && !storage.written) {
+      storage.written = true;
+      newly_written_.push_back(image->storage());
+    }
+  }
+  add(images);
+}
+
+void Recording::result(const StoragePtr& storage) {
+  if (storage->transient() && !storage->written) {
+    storage->written = true;
+    newly_written_.push_back(storage);
+  }
+  add(storage);
+}
+
+void Recording::constant(std::uint64_t value) { constants_.push_back(value); }
+void Recording::number(double value) { numbers_.push_back(value); }
+
+void Recording::end() {
+  // A result image that is an input as well. Buffers may be both.
+  struct Span {
+    std::uint64_t storage, first, count;
+  };
+  std::size_t at = 0;
+  std::vector<Span> read;
+  for (std::uint64_t operand = 0; operand < operand_count_; ++operand) {
+    const std::uint64_t ranges = operands_[at++];
+    for (std::uint64_t r = 0; r < ranges; ++r, at += 3) {
+      const Span span{operands_[at], operands_[at + 1], operands_[at + 2]};
+      if (!storages_[span.storage]->divisible) continue;
+      if (operand < input_count_) {
+        read.push_back(span);
+        continue;
+      }
+      for (const Span& other : read) {
+        if (other.storage == span.storage && other.first < span.first + span.count &&
+            span.first < other.first + other.count) {
+          const std::string subject = operations_.back()->subject;
+          cancel();
+          throw InvalidArgument("[" + subject +
+                                "] expected destination images apart from the sources but got an "
+                                "image that is both");
+        }
+      }
+    }
+  }
+  words_.insert(words_.end(), {operations_.back()->number, operand_count_, input_count_,
+                               constants_.size(), numbers_.size() - first_number_});
+  words_.insert(words_.end(), constants_.begin(), constants_.end());
+  words_.insert(words_.end(), operands_.begin(), operands_.end());
+}
+
+std::vector<std::uint64_t> Recording::storage_words() const {
+  std::vector<std::uint64_t> words;
+  words.reserve(storages_.size() * 7);
+  for (const StoragePtr& storage : storages_) {
+    words.push_back(static_cast<std::uint64_t>(storage->data_type));
+    words.push_back((storage->transient() ? 1u : 0u) | (storage->divisible ? 2u : 0u) |
+                    (storage->layout.plain() ? 0u : 4u));
+    words.push_back(storage->shape.size());
+    for (std::int64_t extent : storage->shape) words.push_back(static_cast<std::uint64_t>(extent));
+  }
+  return words;
+}
+
+}  // namespace traingraph::mps

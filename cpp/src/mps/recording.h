@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <traingraph/mps/kernel.h>
+
+#include "mps/storage.h"
+
+namespace traingraph::mps {
+
+class Emission;
+
+// What a kernel encodes: its properties at that moment, and how they are written as ops.
+class Operation {
+ public:
+  explicit Operation(std::string subject);
+  virtual ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  const std::uint64_t number;  // unique: a kernel whose properties change gets a new operation
+  const std::string subject;   // "MPSCNNConvolution 'conv1'"
+  virtual void emit(Emission& e) const = 0;
+  // Whether its results may replace bytes that it reads.
+  virtual bool updates() const { return false; }
+};
+
+// Rows `first` … of a storage, by its index in the recording; all of what is not divisible.
+struct Range {
+  std::uint64_t storage;
+  std::uint64_t first;
+  std::uint64_t count;
+};
+
+// The encodings of a command buffer as one row of words, which is also the key under which its
+// program is found again. Nothing is formatted here.
+//
+// An encoding: its operation's number, how many operands, how many of those are inputs, how many
+// constants, how many numbers; the constants; then each operand: how many ranges, and three words
+// for each.
+class Recording {
+ public:
+  explicit Recording(std::uint64_t owner) : owner_(owner) {}
+
+  void begin(const OperationPtr& operation);
+  // Inputs come before results.
+  void input(const ImageBatch& images);
+  void input(const StoragePtr& storage);
+  void no_input();
+  void result(const ImageBatch& images);
+  void result(const StoragePtr& storage);
+  // Changes the program.
+  void constant(std::uint64_t value);
+  // Does not.
+  void number(double value);
+  // Raises InvalidArgument, and leaves the recording as before begin(), when a result image is also
+  // an input.
+  void end();
+  // As before begin().
+  void cancel();
+
+  bool empty() const { return operations_.empty(); }
+  const std::vector<std::uint64_t>& words() const { return words_; }
+  // Type, shape and lifetime of each storage, by index.
+  std::vector<std::uint64_t> storage_words() const;
+  const std::vector<StoragePtr>& storages() const { return storages_; }
+  const std::vector<OperationPtr>& operations() const { return operations_; }
+  const std::vector<double>& numbers() const { return numbers_; }
+
+ private:
+  std::uint64_t index(const StoragePtr& storage);
+  void add(const ImageBatch& images);
+  void add(const StoragePtr& storage);
+  void check_written(const StoragePtr& storage, const std::string& what);
+
+  std::uint64_t owner_;
+  std::vector<std::uint64_t> words_;
+  std::vector<StoragePtr> storages_;
+  std::unordered_map<const Storage*, std::uint64_t> indices_;
+  std::vector<OperationPtr> operations_;
+  std::vector<double> numbers_;
+  // Of the encoding being written.
+  std::size_t first_number_ = 0;
+  std::vector<std::uint64_t> constants_;
+  std::vector<std::uint64_t> operands_;
+  std::uint64_t operand_count_ = 0;
+  std::uint64_t input_count_ = 0;
+  std::vector<StoragePtr> newly_written_;
+};
+
+}  // namespace traingraph::mps

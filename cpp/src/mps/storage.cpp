@@ -1,0 +1,61 @@
+#include "mps/storage.h"
+
+#include <traingraph/errors.h>
+
+namespace traingraph::mps {
+
+std::byte* Storage::address() {
+  if (memory == nullptr) memory = device->backend.allocate(bytes());
+  return memory.get();
+}
+
+StoragePtr make_storage(const std::shared_ptr<DeviceState>& device, DataType type, Shape shape,
+                        ir::Layout layout) {
+  auto storage = std::make_shared<Storage>();
+  storage->device = device;
+  storage->data_type = type;
+  storage->shape = std::move(shape);
+  storage->layout = std::move(layout);
+  return storage;
+}
+
+namespace {
+
+void check_range(const Storage& storage, std::size_t offset, std::size_t bytes) {
+  if (storage.transient()) {
+    throw InvalidArgument(
+        "[MPS] expected what outlives its command buffer but got something temporary, which has no "
+        "bytes of its own");
+  }
+  if (offset + bytes <= storage.bytes()) return;
+  throw InvalidArgument("[MPS] expected at most " + std::to_string(storage.bytes() - offset) +
+                        " bytes but got " + std::to_string(bytes));
+}
+
+}  // namespace
+
+void read_storage(Storage& storage, std::size_t offset, void* to, std::size_t bytes) {
+  check_range(storage, offset, bytes);
+  const Backend& backend = storage.device->backend;
+  storage.device->stream->run([&] {
+    std::byte* at = storage.address();
+    if (at != nullptr) backend.read(to, at + offset, bytes);
+  });
+}
+
+void write_storage(Storage& storage, std::size_t offset, const void* from, std::size_t bytes) {
+  check_range(storage, offset, bytes);
+  const Backend& backend = storage.device->backend;
+  auto write = [&] {
+    std::byte* at = storage.address();
+    if (at != nullptr) backend.write(at + offset, from, bytes);
+  };
+  // Host memory that no queued run touches needs no waiting.
+  if (backend.uses_host_memory() && storage.in_flight == 0) {
+    write();
+  } else {
+    storage.device->stream->run(write);
+  }
+}
+
+}  // namespace traingraph::mps

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <traingraph/mps/device.h>
+
+#include "ir/type.h"
+#include "runtime/backend.h"
+#include "runtime/stream.h"
+
+namespace traingraph::mps {
+
+struct CompiledRecording;
+
+// One piece of hardware: one order of work, one cache of programs, one arena that they share.
+struct DeviceState {
+  explicit DeviceState(const Backend& backend_in, int index_in)
+      : backend(backend_in), index(index_in) {}
+  const Backend& backend;
+  const int index;
+  const std::shared_ptr<Stream> stream = std::make_shared<Stream>();
+
+  std::mutex mutex;                                        // guards what follows, up to the arena
+  std::list<std::shared_ptr<CompiledRecording>> programs;  // newest use first
+  std::int64_t compilations = 0;
+
+  // Touched on the stream alone.
+  std::shared_ptr<std::byte> arena;
+  std::size_t arena_bytes = 0;
+};
+
+// The bytes of images, states and weights, or the name of a value that lives on one command buffer
+// alone.
+struct Storage {
+  std::shared_ptr<DeviceState> device;
+  DataType data_type = DataType::kFloat32;
+  // Images: (rows, C, H, W), of which parts along axis 0 are read and written apart.
+  Shape shape;
+  ir::Layout layout;
+  bool divisible = false;
+  std::uint64_t owner = 0;  // the number of the command buffer it lives on; 0: permanent
+  bool written = false;     // while recording, for what lives on one
+  std::shared_ptr<std::byte> memory;
+  std::atomic<int> in_flight{0};  // runs that use it and are not done
+
+  bool transient() const { return owner != 0; }
+  ir::Type type() const { return {data_type, shape, false}; }
+  std::size_t bytes() const { return ir::storage_bytes(type(), layout); }
+  // Allocates zeros at the first use.
+  std::byte* address();
+};
+using StoragePtr = std::shared_ptr<Storage>;
+
+StoragePtr make_storage(const std::shared_ptr<DeviceState>& device, DataType type, Shape shape,
+                        ir::Layout layout = {});
+
+// Part of the bytes, behind all work that was committed before.
+void read_storage(Storage& storage, std::size_t offset, void* to, std::size_t bytes);
+void write_storage(Storage& storage, std::size_t offset, const void* from, std::size_t bytes);
+
+}  // namespace traingraph::mps

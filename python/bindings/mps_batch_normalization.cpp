@@ -1,0 +1,333 @@
+#include <pybind11/numpy.h>
+
+#include "mps_bindings.h"
+#include "mps_coding.h"
+#include "mps_encoding.h"
+#include "release.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::CNNBatchNormalization;
+using mps::CNNBatchNormalizationDataSource;
+using mps::CNNBatchNormalizationGradient;
+using mps::CNNBatchNormalizationState;
+using mps::CNNBatchNormalizationStatistics;
+using mps::CNNBatchNormalizationStatisticsGradient;
+using mps::CNNNormalizationGammaAndBetaState;
+using mps::CNNNormalizationMeanAndVarianceState;
+using mps::NeuronDescriptor;
+
+// A data source that the user wrote: any object with the methods it has to have.
+class PythonSource final : public CNNBatchNormalizationDataSource {
+ public:
+  explicit PythonSource(const py::object& object) : kept_(share(object)), object_(object) {}
+
+  std::int64_t number_of_feature_channels() const override {
+    return to_integer(object_.attr("number_of_feature_channels")(),
+                      {"MPSCNNBatchNormalizationDataSource", "number_of_feature_channels", "int"});
+  }
+  const float* gamma() const override { return array("gamma"); }
+  const float* beta() const override { return array("beta"); }
+  const float* mean() const override { return array("mean"); }
+  const float* variance() const override { return array("variance"); }
+  bool load() override { return !has("load") || py::cast<bool>(object_.attr("load")()); }
+  void purge() override {
+    arrays_.clear();
+    if (has("purge")) object_.attr("purge")();
+  }
+  std::string label() const override {
+    const py::object value = has("label") ? object_.attr("label")() : py::none();
+    return value.is_none() ? "" : py::cast<std::string>(py::str(value));
+  }
+  float epsilon() const override {
+    if (!has("epsilon")) return CNNBatchNormalizationDataSource::epsilon();
+    return static_cast<float>(to_number(
+        object_.attr("epsilon")(), {"MPSCNNBatchNormalizationDataSource", "epsilon", "float"}));
+  }
+  py::object object() const { return py::reinterpret_borrow<py::object>(object_); }
+
+ private:
+  bool has(const char* name) const { return py::hasattr(object_, name); }
+  const float* array(const char* name) const {
+    const py::object value = has(name) ? object_.attr(name)() : py::none();
+    if (value.is_none()) return nullptr;
+    return static_cast<const float*>(
+        elements_of(value, DataType::kFloat32, number_of_feature_channels(),
+                    "MPSCNNBatchNormalizationDataSource", name, arrays_));
+  }
+
+  std::shared_ptr<const void> kept_;
+  py::handle object_;
+  mutable std::vector<py::object> arrays_;  // while they are read
+};
+
+CNNBatchNormalizationState& state_of(const Arguments& arguments) {
+  return *arguments.get<std::shared_ptr<CNNBatchNormalizationState>>("batch_normalization_state");
+}
+
+// Methods of the base class that Apple makes unavailable here.
+template <typename Class>
+void refuse_methods(Class& cls, const std::vector<const char*>& names, const char* reason) {
+  const auto owner = py::cast<std::string>(cls.attr("__name__"));
+  py::options options;
+  options.disable_function_signatures();
+  for (const char* name : names) {
+    const std::string text = "[" + owner + "." + name + "] " + reason;
+    const std::string doc = std::string(name) +
+                            "(self, *args: typing.Any, **kwargs: typing.Any) -> typing.NoReturn" +
+                            "\n\nErrors: always; " + reason + ".";
+    cls.def(
+        name,
+        [text](const typename Class::type&, const py::args&, const py::kwargs&) -> py::object {
+          throw Unsupported(text);
+        },
+        doc.c_str());
+  }
+}
+
+void bind_states(py::module_& module) {
+  using Self = CNNBatchNormalizationState;
+  auto cls = py::class_<Self, mps::GradientState, std::shared_ptr<Self>>(
+      module, "MPSCNNBatchNormalizationState",
+      "Statistics and gradients of one batch; buffers of one number per channel.");
+  cls.def("reset", &Self::reset, "Forgets what was accumulated.");
+  cls.def("gamma", &Self::gamma, "The kernel's factors.");
+  cls.def("beta", &Self::beta, "The kernel's terms.");
+  cls.def("mean", &Self::mean, "Of the batch.");
+  cls.def("variance", &Self::variance, "Of the batch, biased.");
+  cls.def("gradient_for_gamma", &Self::gradient_for_gamma,
+          "Sum of g x^, or None before the statistics gradient was encoded.");
+  cls.def("gradient_for_beta", &Self::gradient_for_beta,
+          "Sum of g, or None before the statistics gradient was encoded.");
+  cls.def_property_readonly(
+      "batch_normalization",
+      [](const Self& self) {
+        return std::const_pointer_cast<CNNBatchNormalization>(self.batch_normalization());
+      },
+      "The forward kernel.");
+
+  using Buffer = std::shared_ptr<mps::Buffer>;
+  using Gamma = CNNNormalizationGammaAndBetaState;
+  auto gamma = py::class_<Gamma, mps::State, std::shared_ptr<Gamma>>(
+      module, "MPSCNNNormalizationGammaAndBetaState", "Factors and terms per channel.");
+  def_init(gamma, {"gamma: MTLBuffer, beta: MTLBuffer"}, "Types: float32.",
+           [](const Arguments& arguments) {
+             return std::make_shared<Gamma>(arguments.get<Buffer>("gamma"),
+                                            arguments.get<Buffer>("beta"));
+           });
+  gamma.def_property_readonly("gamma", &Gamma::gamma, "(C).");
+  gamma.def_property_readonly("beta", &Gamma::beta, "(C).");
+  using Mean = CNNNormalizationMeanAndVarianceState;
+  auto mean = py::class_<Mean, mps::State, std::shared_ptr<Mean>>(
+      module, "MPSCNNNormalizationMeanAndVarianceState", "Statistics per channel.");
+  def_init(mean, {"mean: MTLBuffer, variance: MTLBuffer"}, "Types: float32.",
+           [](const Arguments& arguments) {
+             return std::make_shared<Mean>(arguments.get<Buffer>("mean"),
+                                           arguments.get<Buffer>("variance"));
+           });
+  mean.def_property_readonly("mean", &Mean::mean, "(C).");
+  mean.def_property_readonly("variance", &Mean::variance, "(C).");
+}
+
+void bind_normalization(py::module_& module) {
+  using Self = CNNBatchNormalization;
+  auto cls = py::class_<Self, mps::CNNKernel, std::shared_ptr<Self>>(
+      module, "MPSCNNBatchNormalization",
+      "y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.");
+  def_init(cls,
+           {"device: MTLDevice | MLCDevice | str, "
+            "data_source: typing.Any, "
+            "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None"},
+           "Loads gamma, beta, mean and variance.", [](const Arguments& arguments) {
+             return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
+                                           std::make_shared<PythonSource>(arguments["data_source"]),
+                                           fused_neuron(arguments));
+           });
+  cls.def_property_readonly("number_of_feature_channels", &Self::number_of_feature_channels,
+                            "Channels.");
+  cls.def_property("epsilon", &Self::epsilon, &Self::set_epsilon, "Added to the variance.");
+  cls.def_property_readonly(
+      "data_source",
+      [](const Self& self) {
+        return static_cast<const PythonSource&>(*self.data_source()).object();
+      },
+      "Where the numbers came from.");
+  const auto encode = [](Self& self, const Arguments& arguments, bool batch) -> py::object {
+    const auto sources = images(arguments, batch ? "source_images" : "source_image", batch);
+    const char* const destination = batch ? "destination_images" : "destination_image";
+    mps::CommandBuffer& buffer = command_buffer(arguments);
+    if (!arguments.given(destination)) {
+      return result_images(self.encode_batch(buffer, sources), batch);
+    }
+    const auto destinations = images(arguments, destination, batch);
+    if (arguments.given("batch_normalization_state")) {
+      self.encode_batch(buffer, sources, state_of(arguments), destinations);
+    } else {
+      self.encode_batch(buffer, sources, destinations);
+    }
+    return py::none();
+  };
+  def_method(cls, "encode", "MPSImage | None",
+             {"command_buffer: MTLCommandBuffer, source_image: MPSImage, "
+              "batch_normalization_state: MPSCNNBatchNormalizationState, "
+              "destination_image: MPSImage",
+              "command_buffer: MTLCommandBuffer, source_image: MPSImage, "
+              "destination_image: MPSImage",
+              "command_buffer: MTLCommandBuffer, source_image: MPSImage"},
+             "With a state by its statistics, without one by the kernel's own. Errors: a state "
+             "without statistics.",
+             [encode](Self& self, const Arguments& a) { return encode(self, a, false); });
+  def_method(cls, "encode_batch", "list[MPSImage] | None",
+             {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
+              "batch_normalization_state: MPSCNNBatchNormalizationState, "
+              "destination_images: list[MPSImage]",
+              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
+              "destination_images: list[MPSImage]",
+              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage]"},
+             "With a state by its statistics, without one by the kernel's own. Errors: a state "
+             "without statistics.",
+             [encode](Self& self, const Arguments& a) { return encode(self, a, true); });
+  cls.def(
+      "reload_gamma_and_beta_from_data_source",
+      [](Self& self) {
+        idle(self.device());
+        self.reload_gamma_and_beta_from_data_source();
+      },
+      "Reads the data source again, when all runs that were committed are done.");
+  cls.def(
+      "reload_mean_and_variance_from_data_source",
+      [](Self& self) {
+        idle(self.device());
+        self.reload_mean_and_variance_from_data_source();
+      },
+      "Reads the data source again, when all runs that were committed are done.");
+  def_method(cls, "reload_gamma_and_beta", "None",
+             {"command_buffer: MTLCommandBuffer, "
+              "gamma_and_beta_state: MPSCNNNormalizationGammaAndBetaState"},
+             "Encodes the replacement of gamma and beta by the state's.",
+             [](Self& self, const Arguments& arguments) {
+               self.reload_gamma_and_beta(
+                   command_buffer(arguments),
+                   *arguments.get<std::shared_ptr<CNNNormalizationGammaAndBetaState>>(
+                       "gamma_and_beta_state"));
+             });
+  def_method(cls, "reload_mean_and_variance", "None",
+             {"command_buffer: MTLCommandBuffer, "
+              "mean_and_variance_state: MPSCNNNormalizationMeanAndVarianceState"},
+             "Encodes the replacement of mean and variance by the state's.",
+             [](Self& self, const Arguments& arguments) {
+               self.reload_mean_and_variance(
+                   command_buffer(arguments),
+                   *arguments.get<std::shared_ptr<CNNNormalizationMeanAndVarianceState>>(
+                       "mean_and_variance_state"));
+             });
+}
+
+void bind_statistics(py::module_& module) {
+  using Self = CNNBatchNormalizationStatistics;
+  auto cls = py::class_<Self, mps::Kernel, std::shared_ptr<Self>>(
+      module, "MPSCNNBatchNormalizationStatistics", "Mean and variance of a batch, part by part.");
+  def_init(cls, {"device: MTLDevice | MLCDevice | str"}, "Without properties.",
+           [](const Arguments& arguments) {
+             return std::make_shared<Self>(to_mps_device(arguments["device"]));
+           });
+  def_method(cls, "encode_batch", "None",
+             {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
+              "batch_normalization_state: MPSCNNBatchNormalizationState"},
+             "Adds these images to the state's statistics. Errors: after the normalization.",
+             [](Self& self, const Arguments& arguments) {
+               self.encode_batch(command_buffer(arguments),
+                                 images(arguments, "source_images", true), state_of(arguments));
+             });
+  refuse_methods(cls, {"encode"},
+                 "the statistics of one image alone: only encode_batch with a "
+                 "batch_normalization_state");
+  cls.def("append_batch_barrier", &Self::append_batch_barrier, "True.");
+}
+
+void bind_gradients(py::module_& module) {
+  const char* const form =
+      "device: MTLDevice | MLCDevice | str, "
+      "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None";
+  using Statistics = CNNBatchNormalizationStatisticsGradient;
+  auto statistics = py::class_<Statistics, mps::Kernel, std::shared_ptr<Statistics>>(
+      module, "MPSCNNBatchNormalizationStatisticsGradient",
+      "Gradients of gamma and beta into the state, part by part.");
+  def_init(
+      statistics, {form, kCoderForm},
+      "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.",
+      make_kernel<Statistics>);
+  def_coding(statistics);
+  def_method(statistics, "encode_batch", "None",
+             {"command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
+              "source_images: list[MPSImage], "
+              "batch_normalization_state: MPSCNNBatchNormalizationState"},
+             "Adds these images' share. Gradient: beta sum g, gamma sum g x^. Errors: more images "
+             "than the statistics were made of; another fused neuron.",
+             [](Statistics& self, const Arguments& arguments) {
+               self.encode_batch(command_buffer(arguments),
+                                 images(arguments, "source_gradients", true),
+                                 images(arguments, "source_images", true), state_of(arguments));
+             });
+  refuse_methods(statistics, {"encode"},
+                 "the gradient of one image alone: only encode_batch with a "
+                 "batch_normalization_state");
+  statistics.def("append_batch_barrier", &Statistics::append_batch_barrier, "True.");
+  statistics.def_property_readonly("fused_neuron_descriptor", &Statistics::fused_neuron_descriptor,
+                                   "The forward kernel's neuron.");
+
+  using Self = CNNBatchNormalizationGradient;
+  auto cls = py::class_<Self, mps::CNNGradientKernel, std::shared_ptr<Self>>(
+      module, "MPSCNNBatchNormalizationGradient", "The gradient by data.");
+  def_init(
+      cls, {form, kCoderForm},
+      "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.",
+      make_kernel<Self>);
+  def_coding(cls);
+  cls.def_property_readonly("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
+                            "The forward kernel's neuron.");
+  const auto encode = [](Self& self, const Arguments& arguments, bool batch) -> py::object {
+    const auto gradients = images(arguments, batch ? "source_gradients" : "source_gradient", batch);
+    const auto sources = images(arguments, batch ? "source_images" : "source_image", batch);
+    const char* const destination = batch ? "destination_gradients" : "destination_gradient";
+    if (arguments.given(destination)) {
+      self.encode_batch(command_buffer(arguments), gradients, sources, state_of(arguments),
+                        images(arguments, destination, batch));
+      return py::none();
+    }
+    return result_images(
+        self.encode_batch(command_buffer(arguments), gradients, sources, state_of(arguments)),
+        batch);
+  };
+  def_method(cls, "encode", "MPSImage | None",
+             {"command_buffer: MTLCommandBuffer, source_gradient: MPSImage, "
+              "source_image: MPSImage, batch_normalization_state: MPSCNNBatchNormalizationState, "
+              "destination_gradient: MPSImage",
+              "command_buffer: MTLCommandBuffer, source_gradient: MPSImage, "
+              "source_image: MPSImage, batch_normalization_state: MPSCNNBatchNormalizationState"},
+             "Errors: before the state's gradients are complete.",
+             [encode](Self& self, const Arguments& a) { return encode(self, a, false); });
+  def_method(cls, "encode_batch", "list[MPSImage] | None",
+             {"command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
+              "source_images: list[MPSImage], "
+              "batch_normalization_state: MPSCNNBatchNormalizationState, "
+              "destination_gradients: list[MPSImage]",
+              "command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
+              "source_images: list[MPSImage], "
+              "batch_normalization_state: MPSCNNBatchNormalizationState"},
+             "Gradient: gamma / sqrt(variance + epsilon) (g - dbeta / M - x^ dgamma / M). Errors: "
+             "before the state's gradients are complete.",
+             [encode](Self& self, const Arguments& a) { return encode(self, a, true); });
+}
+
+}  // namespace
+
+void bind_mps_batch_normalization(py::module_& module) {
+  bind_normalization(module);
+  bind_states(module);
+  bind_statistics(module);
+  bind_gradients(module);
+}
+
+}  // namespace traingraph::python

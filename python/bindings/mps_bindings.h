@@ -1,0 +1,61 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <traingraph/mps/mps.h>
+
+#include "bindings.h"
+#include "enums.h"
+#include "signature.h"
+
+// The MPS training layer: one function per family, in the order that base classes need.
+namespace traingraph::python {
+
+void bind_mps_device(py::module_& module);
+void bind_mps_image(py::module_& module);
+void bind_mps_kernel(py::module_& module);
+void bind_mps_filters(py::module_& module);
+void bind_mps_convolution(py::module_& module);
+void bind_mps_batch_normalization(py::module_& module);
+void bind_mps_loss(py::module_& module);
+void bind_mps_optimizer(py::module_& module);
+
+#define TRAINGRAPH_MPS_ENUM(type, text_)                               \
+  template <>                                                          \
+  struct EnumName<mps::type> {                                         \
+    static constexpr auto value = pybind11::detail::const_name(text_); \
+    static constexpr const char* text = text_;                         \
+  }
+TRAINGRAPH_MPS_ENUM(ChannelFormat, "MPSImageFeatureChannelFormat");
+TRAINGRAPH_MPS_ENUM(DataLayout, "MPSDataLayout");
+TRAINGRAPH_MPS_ENUM(EdgeMode, "MPSImageEdgeMode");
+TRAINGRAPH_MPS_ENUM(CommandBufferStatus, "MTLCommandBufferStatus");
+TRAINGRAPH_MPS_ENUM(NeuronType, "MPSCNNNeuronType");
+TRAINGRAPH_MPS_ENUM(CNNConvolutionGradientOption, "MPSCNNConvolutionGradientOption");
+TRAINGRAPH_MPS_ENUM(CNNLossType, "MPSCNNLossType");
+TRAINGRAPH_MPS_ENUM(CNNReductionType, "MPSCNNReductionType");
+#undef TRAINGRAPH_MPS_ENUM
+
+// A device from one, from an MTLDevice's name as text, or from an MLCDevice.
+mps::Device to_mps_device(py::handle value);
+// Before data sources are asked, which needs the GIL: handlers of queued runs may need it as well.
+inline mps::Device idle(const mps::Device& device) {
+  const py::gil_scoped_release release;
+  device.wait_until_idle();
+  return device;
+}
+// MPSDataType by member, name or raw value.
+DataType from_mps_data_type(py::handle value);
+py::object to_mps_data_type(DataType type);
+
+// Elements of a NumPy array or anything that offers one, in this type and as many; held by
+// `keeper`.
+const void* elements_of(py::handle value, DataType type, std::int64_t count, const char* subject,
+                        const char* what, std::vector<py::object>& keeper);
+
+}  // namespace traingraph::python

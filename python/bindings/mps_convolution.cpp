@@ -1,0 +1,281 @@
+#include <pybind11/numpy.h>
+
+#include "data.h"
+#include "mps_bindings.h"
+#include "mps_encoding.h"
+#include "release.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::CNNConvolution;
+using mps::CNNConvolutionDataSource;
+using mps::CNNConvolutionDescriptor;
+using mps::CNNConvolutionGradient;
+using mps::CNNConvolutionGradientState;
+using mps::CNNConvolutionWeightsAndBiasesState;
+using mps::CNNFullyConnected;
+using mps::CNNFullyConnectedGradient;
+
+constexpr long kMpsFloat32 = 268435488;
+constexpr long kMpsFloat64 = 268435520;
+constexpr long kMpsFloat16 = 268435472;
+
+// A data source that the user wrote: any object with the methods it has to have.
+class PythonSource final : public CNNConvolutionDataSource {
+ public:
+  explicit PythonSource(const py::object& object) : kept_(share(object)), object_(object) {}
+
+  DataType data_type() const override {
+    return has("data_type") ? from_mps_data_type(object_.attr("data_type")()) : DataType::kFloat32;
+  }
+  CNNConvolutionDescriptor descriptor() const override {
+    const py::object value = object_.attr("descriptor")();
+    if (!py::isinstance<CNNConvolutionDescriptor>(value)) {
+      refuse({"MPSCNNConvolutionDataSource.descriptor", "result", "MPSCNNConvolutionDescriptor"},
+             value);
+    }
+    return py::cast<CNNConvolutionDescriptor>(value);
+  }
+  const void* weights() const override {
+    const CNNConvolutionDescriptor d = descriptor();
+    const std::int64_t count = d.output_feature_channels * d.kernel_height * d.kernel_width *
+                               (d.input_feature_channels / d.groups);
+    return elements_of(object_.attr("weights")(), data_type(), count,
+                       "MPSCNNConvolutionDataSource.weights", "weights", arrays_);
+  }
+  const void* bias_terms() const override {
+    const py::object value = has("bias_terms") ? object_.attr("bias_terms")() : py::none();
+    if (value.is_none()) return nullptr;
+    return elements_of(value, data_type(), descriptor().output_feature_channels,
+                       "MPSCNNConvolutionDataSource.bias_terms", "bias_terms", arrays_);
+  }
+  bool load() override { return !has("load") || py::cast<bool>(object_.attr("load")()); }
+  void purge() override {
+    arrays_.clear();
+    if (has("purge")) object_.attr("purge")();
+  }
+  std::string label() const override {
+    const py::object value = has("label") ? object_.attr("label")() : py::none();
+    return value.is_none() ? "" : py::cast<std::string>(py::str(value));
+  }
+  py::object object() const { return py::reinterpret_borrow<py::object>(object_); }
+
+ private:
+  bool has(const char* name) const { return py::hasattr(object_, name); }
+
+  std::shared_ptr<const void> kept_;
+  py::handle object_;
+  mutable std::vector<py::object> arrays_;  // while they are read
+};
+
+std::shared_ptr<CNNConvolutionDataSource> source_of(const Arguments& arguments) {
+  return std::make_shared<PythonSource>(arguments["weights"]);
+}
+
+void bind_descriptor(py::module_& module) {
+  using Self = CNNConvolutionDescriptor;
+  auto cls = py::class_<Self>(module, "MPSCNNConvolutionDescriptor", "The sizes of a convolution.");
+  def_factory(cls, "cnn_convolution_descriptor", "MPSCNNConvolutionDescriptor",
+              {"with_kernel_width: int, kernel_height: int, input_feature_channels: int, "
+               "output_feature_channels: int"},
+              "Strides, dilations and groups of 1, and no fused neuron.",
+              [](const Arguments& arguments) {
+                Self d;
+                d.kernel_width = arguments.get<std::int64_t>("with_kernel_width");
+                d.kernel_height = arguments.get<std::int64_t>("kernel_height");
+                d.input_feature_channels = arguments.get<std::int64_t>("input_feature_channels");
+                d.output_feature_channels = arguments.get<std::int64_t>("output_feature_channels");
+                return d;
+              });
+  cls.def_readwrite("kernel_width", &Self::kernel_width, "Columns.");
+  cls.def_readwrite("kernel_height", &Self::kernel_height, "Rows.");
+  cls.def_readwrite("input_feature_channels", &Self::input_feature_channels, "Of the source.");
+  cls.def_readwrite("output_feature_channels", &Self::output_feature_channels, "Of the result.");
+  cls.def_readwrite("stride_in_pixels_x", &Self::stride_in_pixels_x, "Between windows.");
+  cls.def_readwrite("stride_in_pixels_y", &Self::stride_in_pixels_y, "Between windows.");
+  cls.def_readwrite("groups", &Self::groups, "Of channels that are apart from each other.");
+  cls.def_readwrite("dilation_rate_x", &Self::dilation_rate_x, "Between the kernel's columns.");
+  cls.def_readwrite("dilation_rate_y", &Self::dilation_rate_y, "Between the kernel's rows.");
+  cls.def_readwrite("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
+                    "What is applied to the result.");
+  def_copy(cls, [](const Self& self) { return self; });
+}
+
+void bind_states(py::module_& module) {
+  using Weights = CNNConvolutionWeightsAndBiasesState;
+  auto weights = py::class_<Weights, mps::State, std::shared_ptr<Weights>>(
+      module, "MPSCNNConvolutionWeightsAndBiasesState", "Weights and biases on a device.");
+  def_init(weights,
+           {"weights: MTLBuffer, biases: MTLBuffer | None = None",
+            "device: MTLDevice | MLCDevice | str, "
+            "cnn_convolution_descriptor: MPSCNNConvolutionDescriptor"},
+           "Shapes: weights (O, kernel_height, kernel_width, I / groups), biases (O). Types: "
+           "float32.",
+           [](const Arguments& arguments) {
+             if (arguments.given("device")) {
+               return std::make_shared<Weights>(
+                   to_mps_device(arguments["device"]),
+                   arguments.get<CNNConvolutionDescriptor>("cnn_convolution_descriptor"));
+             }
+             return std::make_shared<Weights>(
+                 arguments.get<std::shared_ptr<mps::Buffer>>("weights"),
+                 arguments.nullable<std::shared_ptr<mps::Buffer>>("biases"));
+           });
+  weights.def_property_readonly("weights", &Weights::weights,
+                                "(O, kernel_height, kernel_width, I / groups).");
+  weights.def_property_readonly("biases", &Weights::biases, "(O), or None.");
+
+  using Gradient = CNNConvolutionGradientState;
+  auto gradient = py::class_<Gradient, mps::GradientState, std::shared_ptr<Gradient>>(
+      module, "MPSCNNConvolutionGradientState", "The gradients of one batch; one for all images.");
+  gradient.def_property_readonly(
+      "gradient_for_weights", &Gradient::gradient_for_weights,
+      "(O, kernel_height, kernel_width, I / groups), summed over the batch.");
+  gradient.def_property_readonly("gradient_for_biases", &Gradient::gradient_for_biases,
+                                 "(O), summed over the batch.");
+  gradient.def_property_readonly(
+      "convolution",
+      [](const Gradient& self) {
+        return std::const_pointer_cast<CNNConvolution>(self.convolution());
+      },
+      "The forward kernel.");
+}
+
+template <typename Class>
+void def_weights(Class& cls) {
+  using Self = typename Class::type;
+  cls.def(
+      "reload_weights_and_biases_from_data_source",
+      [](Self& self) {
+        idle(self.device());
+        self.reload_weights_and_biases_from_data_source();
+      },
+      "Reads the data source again, when all runs that were committed are done.");
+  def_method(cls, "reload_weights_and_biases", "None",
+             {"command_buffer: MTLCommandBuffer, state: MPSCNNConvolutionWeightsAndBiasesState"},
+             "Encodes the replacement of the weights by the state's.",
+             [](Self& self, const Arguments& arguments) {
+               self.reload_weights_and_biases(
+                   command_buffer(arguments),
+                   *arguments.get<std::shared_ptr<CNNConvolutionWeightsAndBiasesState>>("state"));
+             });
+  cls.def_property_readonly(
+      "groups", [](const Self& self) { return self.descriptor().groups; }, "Of channels.");
+  cls.def_property_readonly(
+      "data_source",
+      [](const Self& self) {
+        return static_cast<const PythonSource&>(*self.data_source()).object();
+      },
+      "Where the weights came from.");
+}
+
+constexpr const char* kForm = "device: MTLDevice | MLCDevice | str, weights: typing.Any";
+
+template <typename T, typename Class>
+void def_constructor(Class& cls, const char* doc) {
+  def_init(cls, {kForm}, doc, [](const Arguments& arguments) {
+    return std::make_shared<T>(idle(to_mps_device(arguments["device"])), source_of(arguments));
+  });
+}
+
+void bind_kernels(py::module_& module) {
+  auto forward = py::class_<CNNConvolution, mps::CNNKernel, std::shared_ptr<CNNConvolution>>(
+      module, "MPSCNNConvolution", "Windows times weights, plus biases; zeros beyond the image.");
+  def_constructor<CNNConvolution>(
+      forward, "Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q) by the padding policy.");
+  def_weights(forward);
+  forward.def_property_readonly(
+      "input_feature_channels",
+      [](const CNNConvolution& self) { return self.descriptor().input_feature_channels; },
+      "Of the source.");
+  forward.def_property_readonly(
+      "output_feature_channels",
+      [](const CNNConvolution& self) { return self.descriptor().output_feature_channels; },
+      "Of the result.");
+  forward.def_property_readonly(
+      "fused_neuron_descriptor",
+      [](const CNNConvolution& self) { return self.descriptor().fused_neuron_descriptor; },
+      "What is applied to the result.");
+  def_method(forward, "export_weights_and_biases", "MPSCNNConvolutionWeightsAndBiasesState",
+             {"command_buffer: MTLCommandBuffer, result_state_can_be_temporary: bool = False"},
+             "Encodes a copy of the weights into a new permanent state.",
+             [](CNNConvolution& self, const Arguments& arguments) {
+               return self.export_weights_and_biases(command_buffer(arguments));
+             });
+  auto full = py::class_<CNNFullyConnected, CNNConvolution, std::shared_ptr<CNNFullyConnected>>(
+      module, "MPSCNNFullyConnected", "A convolution whose kernel covers the image.");
+  def_constructor<CNNFullyConnected>(full,
+                                     "Loads the weights. Shapes: (N, I, H, W) to (N, O, 1, 1).");
+
+  auto gradient = py::class_<CNNConvolutionGradient, mps::CNNGradientKernel,
+                             std::shared_ptr<CNNConvolutionGradient>>(
+      module, "MPSCNNConvolutionGradient",
+      "Gradients by data, and by weights and biases into the state.");
+  def_constructor<CNNConvolutionGradient>(
+      gradient, "Loads the weights, which must equal the forward kernel's.");
+  def_weights(gradient);
+  gradient.def_property_readonly(
+      "source_gradient_feature_channels",
+      [](const CNNConvolutionGradient& self) { return self.descriptor().output_feature_channels; },
+      "Of the gradient that comes in.");
+  gradient.def_property_readonly(
+      "source_image_feature_channels",
+      [](const CNNConvolutionGradient& self) { return self.descriptor().input_feature_channels; },
+      "Of the forward source.");
+  gradient.def_property("gradient_option", &CNNConvolutionGradient::gradient_option,
+                        &CNNConvolutionGradient::set_gradient_option,
+                        "Which gradients are computed.");
+  auto full_gradient = py::class_<CNNFullyConnectedGradient, CNNConvolutionGradient,
+                                  std::shared_ptr<CNNFullyConnectedGradient>>(
+      module, "MPSCNNFullyConnectedGradient", "The same for MPSCNNFullyConnected.");
+  def_constructor<CNNFullyConnectedGradient>(
+      full_gradient, "Loads the weights, which must equal the forward kernel's.");
+}
+
+}  // namespace
+
+DataType from_mps_data_type(py::handle value) {
+  switch (enum_value("MPSDataType", value)) {
+    case kMpsFloat32:
+      return DataType::kFloat32;
+    case kMpsFloat64:
+      return DataType::kFloat64;
+    case kMpsFloat16:
+      return DataType::kFloat16;
+    default:
+      return DataType::kInvalid;
+  }
+}
+
+py::object to_mps_data_type(DataType type) {
+  return enum_member("MPSDataType", type == DataType::kFloat64   ? kMpsFloat64
+                                    : type == DataType::kFloat16 ? kMpsFloat16
+                                                                 : kMpsFloat32);
+}
+
+const void* elements_of(py::handle value, DataType type, std::int64_t count, const char* subject,
+                        const char* what, std::vector<py::object>& keeper) {
+  const TensorData data = readable_data(value, type, {subject, what, {}});
+  const std::size_t expected = element_bytes(type) * static_cast<std::size_t>(count);
+  if (data.length != expected) {
+    throw ShapeError("[" + std::string(subject) + "] expected " + std::to_string(count) +
+                     " elements but got " + std::to_string(data.length / element_bytes(type)));
+  }
+  const std::shared_ptr<const void> owner = data.owner;
+  if (owner != nullptr) {
+    keeper.push_back(py::capsule(new std::shared_ptr<const void>(owner), [](void* held) {
+      delete static_cast<std::shared_ptr<const void>*>(held);
+    }));
+  }
+  return data.bytes;
+}
+
+void bind_mps_convolution(py::module_& module) {
+  bind_descriptor(module);
+  // Kernels come first: a state names its kernel.
+  bind_kernels(module);
+  bind_states(module);
+}
+
+}  // namespace traingraph::python

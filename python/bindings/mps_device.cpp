@@ -1,0 +1,181 @@
+#include <pybind11/numpy.h>
+
+#include "data.h"
+#include "errors.h"
+#include "mps_bindings.h"
+#include "release.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::Buffer;
+using mps::CommandBuffer;
+using mps::CommandBufferPtr;
+using mps::CommandQueue;
+
+CommandBuffer::Handler completed_handler(py::object function) {
+  const auto kept = share(std::move(function));
+  return [kept](const CommandBufferPtr& buffer) {
+    const py::gil_scoped_acquire acquire;
+    const py::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
+    try {
+      callable(buffer);
+    } catch (py::error_already_set& failure) {
+      failure.discard_as_unraisable(py::reinterpret_borrow<py::object>(callable));
+    }
+  };
+}
+
+// Elements one after another: float32 unless the buffer holds something else.
+DataType element_type(const Buffer& buffer) {
+  const DataType type = buffer.data_type();
+  return type == DataType::kUInt8 && buffer.length() % 4 == 0 ? DataType::kFloat32 : type;
+}
+
+py::array copy_of(const Buffer& buffer) {
+  const DataType type = element_type(buffer);
+  const auto count = static_cast<py::ssize_t>(buffer.length() / element_bytes(type));
+  py::array array(dtype_of(type), std::vector<py::ssize_t>{count});
+  void* to = array.mutable_data();
+  const py::gil_scoped_release release;
+  buffer.read(to, buffer.length());
+  return array;
+}
+
+py::buffer_info memory_of(Buffer& self) {
+  const DataType type = element_type(self);
+  void* contents = nullptr;
+  {
+    const py::gil_scoped_release release;
+    contents = self.contents();
+  }
+  if (contents == nullptr) {
+    throw Unsupported("[MTLBuffer] a view: these bytes are not in host memory; numpy.array copies");
+  }
+  const std::string format = type == DataType::kFloat64   ? "d"
+                             : type == DataType::kFloat32 ? "f"
+                                                          : "B";
+  const auto size = static_cast<py::ssize_t>(element_bytes(type));
+  const auto count = static_cast<py::ssize_t>(self.length()) / size;
+  return {contents, size, format, 1, {count}, {size}};
+}
+
+std::shared_ptr<Buffer> make_buffer(const Arguments& arguments) {
+  const mps::Device device = to_mps_device(arguments["device"]);
+  if (!arguments.given("bytes")) {
+    return std::make_shared<Buffer>(device, arguments.get<std::size_t>("length"));
+  }
+  const TensorData data = raw_data(arguments["bytes"], {"MTLBuffer", "bytes", {}});
+  return std::make_shared<Buffer>(device, data.bytes, data.length);
+}
+
+}  // namespace
+
+mps::Device to_mps_device(py::handle value) {
+  if (py::isinstance<mps::Device>(value)) return py::cast<mps::Device>(value);
+  const traingraph::Device device = to_device(value);
+  const std::string index = device.index() == 0 ? "" : ":" + std::to_string(device.index());
+  return mps::Device::named(device.backend() == "cuda" ? "gpu" + index : device.backend());
+}
+
+void bind_mps_device(py::module_& module) {
+  auto queue = py::class_<CommandQueue, std::shared_ptr<CommandQueue>>(module, "MTLCommandQueue",
+                                                                       "Makes command buffers.");
+  auto device = py::class_<mps::Device>(module, "MTLDevice", "One piece of hardware.");
+  def_init(device, {"device: MLCDevice | str"},
+           "The hardware of an MLCDevice or of a name, an addition of traingraph.",
+           [](const Arguments& arguments) { return to_mps_device(arguments["device"]); });
+  device.def_property_readonly("name", &mps::Device::name, "What the hardware calls itself.");
+  device.def_property_readonly("registry_id", &mps::Device::registry_id,
+                               "A number of its own in this process.");
+  device.def_property_readonly("compilations", &mps::Device::compilations,
+                               "How many recordings were compiled so far.");
+  device.def("make_command_queue", &mps::Device::make_command_queue,
+             "A new queue; all queues of a device are one order.");
+  device.def(
+      "__eq__",
+      [](const mps::Device& self, const py::object& other) {
+        return py::isinstance<mps::Device>(other) && py::cast<mps::Device>(other) == self;
+      },
+      py::arg("other"));
+  device.def("__hash__", &mps::Device::registry_id);
+  device.def("__repr__",
+             [](const mps::Device& self) { return "<MTLDevice " + self.backend() + ">"; });
+  module.def("create_system_default_device", &mps::Device::system_default,
+             "The device that MLCDevice.any() names.");
+
+  auto buffer = py::class_<Buffer, std::shared_ptr<Buffer>>(
+      module, "MTLBuffer", "Bytes on a device; numpy.asarray(buffer) shows them.",
+      py::buffer_protocol());
+  def_init(buffer,
+           {"device: MTLDevice | MLCDevice | str, length: int",
+            "device: MTLDevice | MLCDevice | str, bytes: bytes"},
+           "Zeros, or a copy of bytes. Units: length in bytes.", make_buffer);
+  buffer.def_buffer(memory_of);
+  buffer.def_property_readonly("length", &Buffer::length, "In bytes.");
+  buffer.def(
+      "__array__",
+      [](const Buffer& self, const py::object& dtype, const py::object&) {
+        py::object array = copy_of(self);
+        return dtype.is_none() ? array : py::object(array.attr("astype")(dtype));
+      },
+      py::arg("dtype") = py::none(), py::arg("copy") = py::none(), "A copy as a NumPy array.");
+  buffer.def("__repr__", [](const Buffer& self) {
+    return "<MTLBuffer " + std::to_string(self.length()) + " bytes>";
+  });
+
+  queue.def_property_readonly("device", &CommandQueue::device, "Where its buffers run.");
+  queue.def_readwrite("label", &CommandQueue::label, "A name for messages.");
+
+  auto commands = py::class_<CommandBuffer, CommandBufferPtr>(
+      module, "MTLCommandBuffer", "Records encodings and runs them after commit.");
+  queue.def("make_command_buffer", &CommandQueue::make_command_buffer, "A new buffer.");
+  commands.def_property_readonly("device", &CommandBuffer::device, "Where it runs.");
+  commands.def_readwrite("label", &CommandBuffer::label, "A name for messages.");
+  commands.def("commit", &CommandBuffer::commit, py::call_guard<py::gil_scoped_release>(),
+               "Queues what was recorded. Errors: what cannot be compiled; a second commit.");
+  commands.def(
+      "wait_until_completed",
+      [](CommandBuffer& self) {
+        {
+          const py::gil_scoped_release release;
+          self.wait_until_completed();
+        }
+        drop_released();
+      },
+      "Returns when the run and its handlers are done. Errors: what made the run fail.");
+  commands.def(
+      "add_completed_handler",
+      [](CommandBuffer& self, py::object handler) {
+        if (PyCallable_Check(handler.ptr()) == 0) {
+          refuse({"MTLCommandBuffer.add_completed_handler", "handler", "a callable"}, handler);
+        }
+        self.add_completed_handler(completed_handler(std::move(handler)));
+      },
+      py::arg("handler"), "Called with the buffer after its run. Errors: after commit.");
+  commands.def_property_readonly("status", &CommandBuffer::status, "How far it is.");
+  commands.def_property_readonly(
+      "error",
+      [](const CommandBuffer& self) -> py::object {
+        const std::exception_ptr error = self.error();
+        return error == nullptr ? py::object(py::none()) : to_python(error);
+      },
+      "What failed, or None.");
+  commands.def_property_readonly("gpu_start_time", &CommandBuffer::gpu_start_time,
+                                 "Units: seconds; 0 before the run.");
+  commands.def_property_readonly("gpu_end_time", &CommandBuffer::gpu_end_time,
+                                 "Units: seconds; 0 before the run.");
+}
+
+void bind_mps(py::module_& module) {
+  bind_mps_device(module);
+  bind_mps_image(module);
+  bind_mps_kernel(module);
+  bind_mps_filters(module);
+  bind_mps_convolution(module);
+  bind_mps_batch_normalization(module);
+  bind_mps_loss(module);
+  bind_mps_optimizer(module);
+}
+
+}  // namespace traingraph::python

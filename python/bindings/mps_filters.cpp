@@ -1,0 +1,197 @@
+#include "mps_bindings.h"
+#include "mps_encoding.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::CNNGradientKernel;
+using mps::CNNKernel;
+using mps::CNNNeuron;
+using mps::CNNNeuronGradient;
+using mps::CNNPooling;
+using mps::CNNPoolingGradient;
+using mps::CNNPoolingType;
+using mps::CNNSoftMax;
+using mps::CNNSoftMaxGradient;
+using mps::NeuronDescriptor;
+
+// One Python class each for what is one class of the core with a type.
+template <CNNPoolingType kType>
+struct PoolingOf final : CNNPooling {
+  PoolingOf(const mps::Device& device, const mps::KernelWindow& window)
+      : CNNPooling(device, kType, window) {}
+};
+template <CNNPoolingType kType>
+struct PoolingGradientOf final : CNNPoolingGradient {
+  PoolingGradientOf(const mps::Device& device, const mps::KernelWindow& window)
+      : CNNPoolingGradient(device, kType, window) {}
+};
+template <bool kLogarithm>
+struct SoftMaxOf final : CNNSoftMax {
+  explicit SoftMaxOf(const mps::Device& device) : CNNSoftMax(device, kLogarithm) {}
+};
+template <bool kLogarithm>
+struct SoftMaxGradientOf final : CNNSoftMaxGradient {
+  explicit SoftMaxGradientOf(const mps::Device& device) : CNNSoftMaxGradient(device, kLogarithm) {}
+};
+
+NeuronDescriptor make_neuron(const Arguments& arguments) {
+  NeuronDescriptor neuron;
+  neuron.type = arguments.get<mps::NeuronType>("with_type");
+  neuron.a = arguments.get<float>("a");
+  neuron.b = arguments.get<float>("b");
+  neuron.c = arguments.get<float>("c");
+  return neuron;
+}
+
+void bind_neuron(py::module_& module) {
+  auto descriptor = py::class_<NeuronDescriptor>(module, "MPSNNNeuronDescriptor",
+                                                 "A neuron's function and its parameters.");
+  def_factory(descriptor, "cnn_neuron_descriptor", "MPSNNNeuronDescriptor",
+              {"with_type: MPSCNNNeuronType | str, a: float = 1.0, b: float = 1.0, c: float = 1.0"},
+              "What a, b and c mean depends on the type.", make_neuron);
+  def_factory(
+      descriptor, "cnn_neuron_prelu_descriptor", "MPSNNNeuronDescriptor",
+      {"with_data: collections.abc.Iterable[float], no_copy: bool = False"},
+      "PReLU with one slope per channel; the slopes are always copied.",
+      [](const Arguments& arguments) {
+        NeuronDescriptor neuron;
+        neuron.type = mps::NeuronType::kPReLU;
+        for (const py::object& slope :
+             to_items(arguments["with_data"], arguments.where("with_data"))) {
+          neuron.data.push_back(static_cast<float>(to_number(slope, arguments.where("with_data"))));
+        }
+        return neuron;
+      });
+  descriptor.def_property(
+      "neuron_type", [](const NeuronDescriptor& self) { return self.type; },
+      [](NeuronDescriptor& self, mps::NeuronType value) { self.type = value; }, "The function.");
+  descriptor.def_readwrite("a", &NeuronDescriptor::a, "The first parameter.");
+  descriptor.def_readwrite("b", &NeuronDescriptor::b, "The second parameter.");
+  descriptor.def_readwrite("c", &NeuronDescriptor::c, "The third parameter.");
+  descriptor.def_readwrite("data", &NeuronDescriptor::data, "PReLU's slopes.");
+  def_copy(descriptor, [](const NeuronDescriptor& self) { return self; });
+
+  const char* const form =
+      "device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor";
+  auto neuron = py::class_<CNNNeuron, CNNKernel, std::shared_ptr<CNNNeuron>>(
+      module, "MPSCNNNeuron", "y = f(x), element by element.");
+  def_init(neuron, {form}, "Shapes: any to the same.", [](const Arguments& arguments) {
+    return std::make_shared<CNNNeuron>(to_mps_device(arguments["device"]),
+                                       arguments.get<NeuronDescriptor>("neuron_descriptor"));
+  });
+  auto gradient =
+      py::class_<CNNNeuronGradient, CNNGradientKernel, std::shared_ptr<CNNNeuronGradient>>(
+          module, "MPSCNNNeuronGradient", "dx = dy f'(x), the exact derivative.");
+  def_init(gradient, {form}, "Gradient: reads the forward source.", [](const Arguments& arguments) {
+    return std::make_shared<CNNNeuronGradient>(
+        to_mps_device(arguments["device"]), arguments.get<NeuronDescriptor>("neuron_descriptor"));
+  });
+  const auto properties = [](auto& cls) {
+    using Self = typename std::remove_reference_t<decltype(cls)>::type;
+    cls.def_property_readonly(
+        "neuron_type", [](const Self& self) { return self.descriptor().type; }, "The function.");
+    cls.def_property_readonly(
+        "a", [](const Self& self) { return self.descriptor().a; }, "The first parameter.");
+    cls.def_property_readonly(
+        "b", [](const Self& self) { return self.descriptor().b; }, "The second parameter.");
+    cls.def_property_readonly(
+        "c", [](const Self& self) { return self.descriptor().c; }, "The third parameter.");
+    cls.def_property_readonly(
+        "data", [](const Self& self) { return self.descriptor().data; }, "PReLU's slopes.");
+  };
+  properties(neuron);
+  properties(gradient);
+}
+
+mps::KernelWindow window_of(const Arguments& arguments, bool dilated) {
+  mps::KernelWindow window;
+  window.kernel_width = arguments.get<std::int64_t>("kernel_width");
+  window.kernel_height = arguments.get<std::int64_t>("kernel_height");
+  window.stride_x = arguments.get<std::int64_t>("stride_in_pixels_x");
+  window.stride_y = arguments.get<std::int64_t>("stride_in_pixels_y");
+  if (dilated) {
+    window.dilation_x = arguments.get<std::int64_t>("dilation_rate_x");
+    window.dilation_y = arguments.get<std::int64_t>("dilation_rate_y");
+  }
+  return window;
+}
+
+template <typename T, typename Base>
+void bind_pool(py::module_& module, const char* name, const char* doc, const char* detail,
+               bool dilated) {
+  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  const std::string form = std::string(
+                               "device: MTLDevice | MLCDevice | str, kernel_width: int, "
+                               "kernel_height: int") +
+                           (dilated ? ", dilation_rate_x: int = 1, dilation_rate_y: int = 1" : "") +
+                           ", stride_in_pixels_x: int = 1, stride_in_pixels_y: int = 1";
+  def_init(cls, {form}, detail, [dilated](const Arguments& arguments) {
+    return std::make_shared<T>(to_mps_device(arguments["device"]), window_of(arguments, dilated));
+  });
+}
+
+template <CNNPoolingType type>
+void bind_pool_pair(py::module_& module, const std::string& name, const char* doc,
+                    const char* gradient) {
+  constexpr bool dilated = type == CNNPoolingType::kDilatedMax;
+  bind_pool<PoolingOf<type>, CNNPooling>(
+      module, name.c_str(), doc,
+      "The window at position i begins at offset - floor(extent / 2) + stride i.", dilated);
+  bind_pool<PoolingGradientOf<type>, CNNPoolingGradient>(
+      module, (name + "Gradient").c_str(), gradient,
+      "The secondary offset is the forward kernel's offset.", dilated);
+}
+
+void bind_pooling_kernels(py::module_& module) {
+  py::class_<CNNPooling, CNNKernel, std::shared_ptr<CNNPooling>>(
+      module, "MPSCNNPooling", "Joins the pixels of each window.");
+  py::class_<CNNPoolingGradient, CNNGradientKernel, std::shared_ptr<CNNPoolingGradient>>(
+      module, "MPSCNNPoolingGradient", "Spreads each gradient over its window.");
+  bind_pool_pair<CNNPoolingType::kMax>(module, "MPSCNNPoolingMax",
+                                       "The largest pixel; edge mode CLAMP at the beginning.",
+                                       "dy goes to the first largest pixel of its window.");
+  bind_pool_pair<CNNPoolingType::kAverage>(
+      module, "MPSCNNPoolingAverage",
+      "The mean: over the whole window with edge mode ZERO, over the image's part with CLAMP.",
+      "dy over the count, to each pixel of its window.");
+  bind_pool_pair<CNNPoolingType::kL2Norm>(module, "MPSCNNPoolingL2Norm",
+                                          "The root of the sum of squares.",
+                                          "dy x / y, and 0 where y is 0.");
+  bind_pool_pair<CNNPoolingType::kDilatedMax>(module, "MPSCNNDilatedPoolingMax",
+                                              "The largest pixel of a window with gaps.",
+                                              "dy goes to the first largest pixel of its window.");
+}
+
+template <bool logarithm>
+void bind_softmax_pair(py::module_& module, const char* name, const char* gradient_name,
+                       const char* gradient_doc) {
+  using Forward = SoftMaxOf<logarithm>;
+  using Gradient = SoftMaxGradientOf<logarithm>;
+  auto forward = py::class_<Forward, CNNKernel, std::shared_ptr<Forward>>(
+      module, name, "Over the channels of each pixel.");
+  def_init(forward, {"device: MTLDevice | MLCDevice | str"}, "Shapes: any to the same.",
+           [](const Arguments& arguments) {
+             return std::make_shared<Forward>(to_mps_device(arguments["device"]));
+           });
+  auto gradient = py::class_<Gradient, CNNGradientKernel, std::shared_ptr<Gradient>>(
+      module, gradient_name, gradient_doc);
+  def_init(gradient, {"device: MTLDevice | MLCDevice | str"},
+           "The secondary image is the forward result y, not its source.",
+           [](const Arguments& arguments) {
+             return std::make_shared<Gradient>(to_mps_device(arguments["device"]));
+           });
+}
+
+}  // namespace
+
+void bind_mps_filters(py::module_& module) {
+  bind_neuron(module);
+  bind_pooling_kernels(module);
+  bind_softmax_pair<false>(module, "MPSCNNSoftMax", "MPSCNNSoftMaxGradient",
+                           "dx = y (dy - sum of dy y).");
+  bind_softmax_pair<true>(module, "MPSCNNLogSoftMax", "MPSCNNLogSoftMaxGradient",
+                          "dx = dy - exp(y) sum of dy.");
+}
+
+}  // namespace traingraph::python

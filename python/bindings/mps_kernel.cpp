@@ -1,0 +1,275 @@
+#include "mps_bindings.h"
+#include "mps_encoding.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::CNNGradientKernel;
+using mps::CNNKernel;
+using mps::GradientState;
+using mps::Kernel;
+using mps::State;
+using mps::StatePtr;
+
+py::object offset_class;
+
+mps::Offset to_offset(py::handle value) {
+  mps::Offset offset;
+  const py::tuple items = py::tuple(py::reinterpret_borrow<py::object>(value));
+  if (items.size() != 2 && items.size() != 3) {
+    refuse({"MPSCNNKernel.offset", "offset", "(x, y) or (x, y, z)"}, value);
+  }
+  offset.x = to_integer(items[0], {"MPSCNNKernel.offset", "x", "int"});
+  offset.y = to_integer(items[1], {"MPSCNNKernel.offset", "y", "int"});
+  if (items.size() == 3) offset.z = to_integer(items[2], {"MPSCNNKernel.offset", "z", "int"});
+  return offset;
+}
+
+py::object from_offset(const mps::Offset& offset) {
+  return offset_class(offset.x, offset.y, offset.z);
+}
+
+void bind_states(py::module_& module) {
+  auto state = py::class_<State, StatePtr>(module, "MPSState",
+                                           "What one kernel hands to another beside images.");
+  state.def_readwrite("label", &State::label, "A name for messages.");
+  state.def_property_readonly("is_temporary", &State::is_temporary,
+                              "Whether it lives on one command buffer.");
+  state.def_property("read_count", &State::read_count, &State::set_read_count,
+                     "How often a temporary one may still be read; 0 for a permanent one.");
+  state.def("__repr__", [](const State& self) { return "<" + self.description() + ">"; });
+  py::class_<GradientState, State, std::shared_ptr<GradientState>>(
+      module, "MPSNNGradientState", "What a gradient kernel needs to know of the forward one.");
+}
+
+template <typename Class>
+void def_window(Class& cls) {
+  using Self = typename Class::type;
+  const auto add = [&cls](const char* name, std::int64_t mps::KernelWindow::* member) {
+    cls.def_property_readonly(
+        name, [member](const Self& self) { return self.window().*member; }, "In pixels.");
+  };
+  add("kernel_width", &mps::KernelWindow::kernel_width);
+  add("kernel_height", &mps::KernelWindow::kernel_height);
+  add("stride_in_pixels_x", &mps::KernelWindow::stride_x);
+  add("stride_in_pixels_y", &mps::KernelWindow::stride_y);
+  add("dilation_rate_x", &mps::KernelWindow::dilation_x);
+  add("dilation_rate_y", &mps::KernelWindow::dilation_y);
+}
+
+// The result images, and the states where the form asks for them.
+py::object encode_forward(CNNKernel& self, const Arguments& arguments, bool batch) {
+  mps::CommandBuffer& buffer = command_buffer(arguments);
+  const mps::ImageBatch sources =
+      images(arguments, batch ? "source_images" : "source_image", batch);
+  const char* const destination = batch ? "destination_images" : "destination_image";
+  if (arguments.given(destination)) {
+    mps::StateBatch states;
+    const char* const name = batch ? "destination_states" : "destination_state";
+    if (arguments.given(name)) {
+      states = batch ? arguments.get<mps::StateBatch>(name)
+                     : mps::StateBatch{arguments.get<StatePtr>(name)};
+    }
+    self.encode_batch(buffer, sources, states, images(arguments, destination, batch));
+    return py::none();
+  }
+  if (!arguments.given("destination_state_is_temporary")) {
+    return result_images(self.encode_batch(buffer, sources), batch);
+  }
+  mps::StateBatch states;
+  const mps::ImageBatch results = self.encode_batch(
+      buffer, sources, states, arguments.get<bool>("destination_state_is_temporary"));
+  const py::object made = batch ? py::cast(states) : py::cast(states[0]);
+  return py::make_tuple(result_images(results, batch), made);
+}
+
+py::object encode_gradient(CNNGradientKernel& self, const Arguments& arguments, bool batch) {
+  mps::CommandBuffer& buffer = command_buffer(arguments);
+  const auto gradients = images(arguments, batch ? "source_gradients" : "source_gradient", batch);
+  const auto sources = images(arguments, batch ? "source_images" : "source_image", batch);
+  const char* const name = batch ? "gradient_states" : "gradient_state";
+  const mps::StateBatch states =
+      batch ? arguments.get<mps::StateBatch>(name) : mps::StateBatch{arguments.get<StatePtr>(name)};
+  const char* const destination = batch ? "destination_gradients" : "destination_gradient";
+  if (arguments.given(destination)) {
+    self.encode_batch(buffer, gradients, sources, states, images(arguments, destination, batch));
+    return py::none();
+  }
+  return result_images(self.encode_batch(buffer, gradients, sources, states), batch);
+}
+
+py::object result_states(const CNNKernel& self, const Arguments& arguments, bool batch,
+                         bool temporary) {
+  const char* const name =
+      arguments.given("for_source_image") ? "for_source_image" : "source_image";
+  const mps::ImageBatch sources = images(arguments, name, batch);
+  const mps::CommandBuffer* on = temporary ? &command_buffer(arguments) : nullptr;
+  const mps::StateBatch states = self.result_state_batch(sources, on);
+  return batch ? py::cast(states) : py::cast(states[0]);
+}
+
+void bind_forward(py::module_& module) {
+  auto cls = py::class_<CNNKernel, Kernel, std::shared_ptr<CNNKernel>>(
+      module, "MPSCNNKernel", "One source image, one result image.");
+  cls.def_property(
+      "offset", [](const CNNKernel& self) { return from_offset(self.offset()); },
+      [](CNNKernel& self, const py::object& value) { self.set_offset(to_offset(value)); },
+      "(x, y, z): the source pixel at the middle of the first window.");
+  cls.def_property("edge_mode", &CNNKernel::edge_mode, &CNNKernel::set_edge_mode,
+                   "What lies beyond the image.");
+  cls.def_property(
+      "padding",
+      [](const CNNKernel& self) {
+        return enum_member("MPSNNPaddingMethod", self.padding_method());
+      },
+      [](CNNKernel& self, const py::object& value) {
+        const py::object method =
+            py::hasattr(value, "padding_method") ? value.attr("padding_method")() : value;
+        self.set_padding_method(static_cast<int>(enum_value("MPSNNPaddingMethod", method)));
+      },
+      "The policy by which the forms that return images size them and set the offset.");
+  def_allocator(cls);
+  def_window(cls);
+  cls.def("is_result_state_reused_across_batch", &CNNKernel::is_result_state_reused_across_batch,
+          "Whether one state serves all images of a batch.");
+  cls.def("append_batch_barrier", &CNNKernel::append_batch_barrier,
+          "Whether the whole batch must be done before anybody reads a result.");
+  def_method(cls, "encode", "typing.Any",
+             {"command_buffer: MTLCommandBuffer, source_image: MPSImage, "
+              "destination_image: MPSImage",
+              "command_buffer: MTLCommandBuffer, source_image: MPSImage, "
+              "destination_state: MPSState, destination_image: MPSImage",
+              "command_buffer: MTLCommandBuffer, source_image: MPSImage",
+              "command_buffer: MTLCommandBuffer, source_image: MPSImage, "
+              "destination_state_is_temporary: bool"},
+             "Encodes one image. Without a destination it returns a new one; with "
+             "destination_state_is_temporary the image and its state.",
+             [](CNNKernel& self, const Arguments& a) { return encode_forward(self, a, false); });
+  def_method(cls, "encode_batch", "typing.Any",
+             {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
+              "destination_images: list[MPSImage]",
+              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
+              "destination_states: list[MPSState], destination_images: list[MPSImage]",
+              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage]",
+              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
+              "destination_state_is_temporary: bool"},
+             "Encodes a batch; the array of sources may be longer than that of destinations.",
+             [](CNNKernel& self, const Arguments& a) { return encode_forward(self, a, true); });
+  const std::string one =
+      "for_source_image: MPSImage, source_states: list[MPSState] | None = None, "
+      "destination_image: MPSImage | None = None";
+  const std::string several =
+      "for_source_image: list[MPSImage], source_states: list[list[MPSState]] | None = None, "
+      "destination_image: list[MPSImage] | None = None";
+  def_method(
+      cls, "result_state", "MPSState", {one}, "A new permanent state.",
+      [](CNNKernel& self, const Arguments& a) { return result_states(self, a, false, false); });
+  def_method(
+      cls, "result_state_batch", "list[MPSState]", {several}, "New permanent states.",
+      [](CNNKernel& self, const Arguments& a) { return result_states(self, a, true, false); });
+  const std::string on = "command_buffer: MTLCommandBuffer, ";
+  def_method(
+      cls, "temporary_result_state", "MPSState", {on + one.substr(4)},
+      "A new state that lives on the command buffer, with a read count of 1.",
+      [](CNNKernel& self, const Arguments& a) { return result_states(self, a, false, true); });
+  def_method(
+      cls, "temporary_result_state_batch", "list[MPSState]", {on + several.substr(4)},
+      "New states that live on the command buffer, each with a read count of 1.",
+      [](CNNKernel& self, const Arguments& a) { return result_states(self, a, true, true); });
+  def_method(cls, "destination_image_descriptor", "MPSImageDescriptor",
+             {"for_source_images: list[MPSImage], source_states: list[MPSState] | None = None"},
+             "The size of a result by the padding policy; sets the offset.",
+             [](CNNKernel& self, const Arguments& a) {
+               const auto sources = a.get<mps::ImageBatch>("for_source_images");
+               if (sources.empty()) throw InvalidArgument("[MPSCNNKernel] expected a source image");
+               return self.destination_image_descriptor(sources[0]->descriptor());
+             });
+}
+
+void bind_gradient(py::module_& module) {
+  auto cls = py::class_<CNNGradientKernel, Kernel, std::shared_ptr<CNNGradientKernel>>(
+      module, "MPSCNNGradientKernel",
+      "Primary image: the incoming gradient; secondary: the forward source.");
+  const auto offset = [&cls](const char* name, const mps::Offset& (CNNGradientKernel::*get)() const,
+                             void (CNNGradientKernel::*put)(const mps::Offset&), const char* doc) {
+    cls.def_property(
+        name, [get](const CNNGradientKernel& self) { return from_offset((self.*get)()); },
+        [put](CNNGradientKernel& self, const py::object& value) { (self.*put)(to_offset(value)); },
+        doc);
+  };
+  offset("primary_offset", &CNNGradientKernel::primary_offset,
+         &CNNGradientKernel::set_primary_offset, "(x, y, z) in the gradient.");
+  offset("secondary_offset", &CNNGradientKernel::secondary_offset,
+         &CNNGradientKernel::set_secondary_offset, "(x, y, z) in the forward source.");
+  cls.def_property("kernel_offset_x", &CNNGradientKernel::kernel_offset_x,
+                   &CNNGradientKernel::set_kernel_offset_x, "In the gradient with zeros between.");
+  cls.def_property("kernel_offset_y", &CNNGradientKernel::kernel_offset_y,
+                   &CNNGradientKernel::set_kernel_offset_y, "In the gradient with zeros between.");
+  cls.def_property("secondary_edge_mode", &CNNGradientKernel::secondary_edge_mode,
+                   &CNNGradientKernel::set_secondary_edge_mode, "Beyond the forward source.");
+  def_allocator(cls);
+  const auto window = [&cls](const char* name, std::int64_t mps::KernelWindow::* member) {
+    cls.def_property_readonly(
+        name, [member](const CNNGradientKernel& self) { return self.window().*member; },
+        "Of the forward kernel, in pixels.");
+  };
+  window("secondary_kernel_width", &mps::KernelWindow::kernel_width);
+  window("secondary_kernel_height", &mps::KernelWindow::kernel_height);
+  window("secondary_stride_in_pixels_x", &mps::KernelWindow::stride_x);
+  window("secondary_stride_in_pixels_y", &mps::KernelWindow::stride_y);
+  window("secondary_dilation_rate_x", &mps::KernelWindow::dilation_x);
+  window("secondary_dilation_rate_y", &mps::KernelWindow::dilation_y);
+  def_method(
+      cls, "encode", "MPSImage | None",
+      {"command_buffer: MTLCommandBuffer, source_gradient: MPSImage, "
+       "source_image: MPSImage, gradient_state: MPSState",
+       "command_buffer: MTLCommandBuffer, source_gradient: MPSImage, "
+       "source_image: MPSImage, gradient_state: MPSState, destination_gradient: MPSImage"},
+      "Encodes one image. Without a destination it sets the secondary properties from the "
+      "state and returns a new image; with one it uses the properties as they are.",
+      [](CNNGradientKernel& self, const Arguments& a) { return encode_gradient(self, a, false); });
+  def_method(
+      cls, "encode_batch", "list[MPSImage] | None",
+      {"command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
+       "source_images: list[MPSImage], gradient_states: list[MPSState]",
+       "command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
+       "source_images: list[MPSImage], gradient_states: list[MPSState], "
+       "destination_gradients: list[MPSImage]"},
+      "Encodes a batch, with one state per image or the same for all.",
+      [](CNNGradientKernel& self, const Arguments& a) { return encode_gradient(self, a, true); });
+  def_method(
+      cls, "destination_image_descriptor", "MPSImageDescriptor",
+      {"for_source_images: list[MPSImage], source_states: list[MPSState]"},
+      "for_source_images: the gradient and the forward source. Sets the secondary "
+      "properties from the state.",
+      [](CNNGradientKernel& self, const Arguments& a) {
+        const auto sources = a.get<mps::ImageBatch>("for_source_images");
+        if (sources.size() != 2) {
+          throw InvalidArgument(
+              "[MPSCNNGradientKernel] expected the gradient and the forward source but got " +
+              std::to_string(sources.size()) + " images");
+        }
+        return self.destination_image_descriptor({sources[0]}, {sources[1]},
+                                                 a.get<mps::StateBatch>("source_states"));
+      });
+}
+
+}  // namespace
+
+void bind_mps_kernel(py::module_& module) {
+  const py::object named = py::module_::import("collections").attr("namedtuple");
+  offset_class = named("MPSOffset", "x y z", py::arg("defaults") = py::make_tuple(0),
+                       py::arg("module") = "traingraph.mps");
+  offset_class.inc_ref();  // kept for the life of the process
+  module.attr("_MPSOffset") = offset_class;
+  bind_states(module);
+  auto kernel = py::class_<Kernel, std::shared_ptr<Kernel>>(module, "MPSKernel",
+                                                            "Something that can be encoded.");
+  kernel.def_property_readonly("device", &Kernel::device, "Where it runs.");
+  kernel.def_readwrite("label", &Kernel::label, "A name for messages.");
+  kernel.def("__repr__", [](const Kernel& self) { return "<" + self.description() + ">"; });
+  bind_forward(module);
+  bind_gradient(module);
+}
+
+}  // namespace traingraph::python

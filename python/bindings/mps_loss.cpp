@@ -1,0 +1,138 @@
+#include "mps_bindings.h"
+#include "mps_encoding.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::CNNLoss;
+using mps::CNNLossDescriptor;
+using mps::CNNLossLabels;
+using mps::CNNLossLabelsBatch;
+using mps::ImagePtr;
+
+// (width, height, depth) as MTLSize has it: depth counts channels.
+mps::ImageDescriptor loss_size(const Arguments& arguments, const ImagePtr& labels) {
+  const auto size =
+      convert_list<std::int64_t>(arguments["loss_image_size"], arguments.where("loss_image_size"));
+  if (size.size() != 3) {
+    throw InvalidArgument(
+        "[MPSCNNLossLabels] expected loss_image_size (width, height, depth) but got " +
+        std::to_string(size.size()) + " numbers");
+  }
+  mps::ImageDescriptor descriptor = labels->descriptor();
+  descriptor.number_of_images = 1;
+  descriptor.width = size[0];
+  descriptor.height = size[1];
+  descriptor.feature_channels = size[2];
+  return descriptor;
+}
+
+py::object encode(CNNLoss& self, const Arguments& arguments, bool batch) {
+  mps::CommandBuffer& buffer = command_buffer(arguments);
+  const auto sources = images(arguments, batch ? "source_images" : "source_image", batch);
+  const CNNLossLabelsBatch labels =
+      batch ? arguments.get<CNNLossLabelsBatch>("labels")
+            : CNNLossLabelsBatch{arguments.get<std::shared_ptr<CNNLossLabels>>("labels")};
+  const char* const destination = batch ? "destination_images" : "destination_image";
+  if (!arguments.given(destination)) {
+    return result_images(self.encode_batch(buffer, sources, labels), batch);
+  }
+  self.encode_batch(buffer, sources, labels, images(arguments, destination, batch));
+  return py::none();
+}
+
+}  // namespace
+
+void bind_mps_loss(py::module_& module) {
+  using Descriptor = CNNLossDescriptor;
+  auto descriptor =
+      py::class_<Descriptor>(module, "MPSCNNLossDescriptor", "A loss kernel's function.");
+  def_factory(descriptor, "cnn_loss_descriptor", "MPSCNNLossDescriptor",
+              {"with_type: MPSCNNLossType | str, reduction_type: MPSCNNReductionType | str"},
+              "With Apple's defaults for the rest.", [](const Arguments& arguments) {
+                Descriptor d;
+                d.loss_type = arguments.get<mps::CNNLossType>("with_type");
+                d.reduction_type = arguments.get<mps::CNNReductionType>("reduction_type");
+                return d;
+              });
+  descriptor.def_property(
+      "loss_type", [](const Descriptor& self) { return self.loss_type; },
+      [](Descriptor& self, mps::CNNLossType value) { self.loss_type = value; }, "The function.");
+  descriptor.def_property(
+      "reduction_type", [](const Descriptor& self) { return self.reduction_type; },
+      [](Descriptor& self, mps::CNNReductionType value) { self.reduction_type = value; },
+      "What joins the values.");
+  descriptor.def_readwrite("reduce_across_batch", &Descriptor::reduce_across_batch,
+                           "Whether the images are joined too.");
+  descriptor.def_readwrite("weight", &Descriptor::weight, "A factor of every value.");
+  descriptor.def_readwrite("label_smoothing", &Descriptor::label_smoothing, "From 0 to below 1.");
+  descriptor.def_readwrite("number_of_classes", &Descriptor::number_of_classes,
+                           "For label smoothing; 0: as many as channels.");
+  descriptor.def_readwrite("epsilon", &Descriptor::epsilon, "Inside of LOG's logarithms.");
+  descriptor.def_readwrite("delta", &Descriptor::delta, "HUBER's.");
+  def_copy(descriptor, [](const Descriptor& self) { return self; });
+
+  auto labels = py::class_<CNNLossLabels, mps::State, std::shared_ptr<CNNLossLabels>>(
+      module, "MPSCNNLossLabels", "The labels of one image, and where its loss goes.");
+  def_init(labels,
+           {"device: MTLDevice | MLCDevice | str, loss_image_size: tuple[int, int, int], "
+            "labels_image: MPSImage, weights_image: MPSImage | None = None",
+            "loss_image: MPSImage, labels_image: MPSImage, weights_image: MPSImage | None = None"},
+           "Shapes: loss_image_size (width, height, channels) of the loss as it is reduced. The "
+           "form with a loss image is an addition of traingraph: the images of a batch may share "
+           "one's memory.",
+           [](const Arguments& arguments) {
+             const auto truth = arguments.get<ImagePtr>("labels_image");
+             const auto weights = arguments.nullable<ImagePtr>("weights_image");
+             if (arguments.given("loss_image")) {
+               return std::make_shared<CNNLossLabels>(arguments.get<ImagePtr>("loss_image"), truth,
+                                                      weights);
+             }
+             return std::make_shared<CNNLossLabels>(to_mps_device(arguments["device"]),
+                                                    loss_size(arguments, truth), truth, weights);
+           });
+  labels.def("loss_image", &CNNLossLabels::loss_image, "Where the loss goes.");
+  labels.def("labels_image", &CNNLossLabels::labels_image, "What is true.");
+  labels.def("weights_image", &CNNLossLabels::weights_image, "One weight per value, or None.");
+
+  auto loss = py::class_<CNNLoss, mps::Kernel, std::shared_ptr<CNNLoss>>(
+      module, "MPSCNNLoss", "The loss into the labels; its result is the loss's gradient.");
+  def_init(loss, {"device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor"},
+           "Errors: COSINE_DISTANCE, which this version does not have.",
+           [](const Arguments& arguments) {
+             return std::make_shared<CNNLoss>(to_mps_device(arguments["device"]),
+                                              arguments.get<Descriptor>("loss_descriptor"));
+           });
+  def_allocator(loss);
+  loss.def_property_readonly(
+      "loss_type", [](const CNNLoss& self) { return self.descriptor().loss_type; },
+      "The function.");
+  loss.def_property_readonly(
+      "reduction_type", [](const CNNLoss& self) { return self.descriptor().reduction_type; },
+      "What joins the values.");
+  const auto number = [&loss](const char* name, auto member, const char* doc) {
+    loss.def_property_readonly(
+        name, [member](const CNNLoss& self) { return self.descriptor().*member; }, doc);
+  };
+  number("weight", &Descriptor::weight, "A factor of every value.");
+  number("label_smoothing", &Descriptor::label_smoothing, "From 0 to below 1.");
+  number("number_of_classes", &Descriptor::number_of_classes, "For label smoothing.");
+  number("epsilon", &Descriptor::epsilon, "Inside of LOG's logarithms.");
+  number("delta", &Descriptor::delta, "HUBER's.");
+  number("reduce_across_batch", &Descriptor::reduce_across_batch, "Whether images are joined.");
+  def_method(loss, "encode", "MPSImage | None",
+             {"command_buffer: MTLCommandBuffer, source_image: MPSImage, "
+              "labels: MPSCNNLossLabels, destination_image: MPSImage",
+              "command_buffer: MTLCommandBuffer, source_image: MPSImage, labels: MPSCNNLossLabels"},
+             "Gradient: the destination, with the reduction's factor.",
+             [](CNNLoss& self, const Arguments& a) { return encode(self, a, false); });
+  def_method(loss, "encode_batch", "list[MPSImage] | None",
+             {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
+              "labels: list[MPSCNNLossLabels], destination_images: list[MPSImage]",
+              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
+              "labels: list[MPSCNNLossLabels]"},
+             "Gradient: the destinations, with the reduction's factor.",
+             [](CNNLoss& self, const Arguments& a) { return encode(self, a, true); });
+}
+
+}  // namespace traingraph::python
