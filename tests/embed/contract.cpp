@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <traingraph/mps/mps.h>
 #include <traingraph/traingraph.h>
 
 namespace tg = traingraph;
@@ -186,6 +187,67 @@ void micro_batches_and_fit(const std::string& path) {
   std::filesystem::remove(path);
 }
 
+// Weights and biases from 0, of one number each.
+class Zero final : public tg::mps::CNNConvolutionDataSource {
+ public:
+  tg::mps::CNNConvolutionDescriptor descriptor() const override { return {}; }
+  const void* weights() const override { return &zero_; }
+
+ private:
+  float zero_ = 0;
+};
+
+tg::mps::ImageBatch images(const tg::mps::Device& device, const std::vector<float>& values) {
+  tg::mps::ImageDescriptor descriptor;
+  descriptor.number_of_images = static_cast<std::int64_t>(values.size());
+  const tg::mps::ImagePtr image = tg::mps::Image::create(device, descriptor);
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    image->write_bytes(&values[k], sizeof(float), tg::mps::DataLayout::kChannelsHeightWidth,
+                       static_cast<std::int64_t>(k));
+  }
+  return image->batch_representation();
+}
+
+// y = 2 x + 5 by kernels that are encoded one by one.
+void encoded_kernels() {
+  namespace mps = tg::mps;
+  const mps::Device device = mps::Device::named("cpu");
+  const auto source = std::make_shared<Zero>();
+  const auto forward = std::make_shared<mps::CNNFullyConnected>(device, source);
+  mps::CNNFullyConnectedGradient gradient(device, source);
+  mps::CNNConvolutionWeightsAndBiasesState state(device, source->descriptor());
+  mps::CNNLossDescriptor loss_descriptor;
+  loss_descriptor.reduction_type = mps::CNNReductionType::kMean;
+  mps::CNNLoss loss(device, loss_descriptor);
+  tg::OptimizerDescriptor descriptor;
+  descriptor.learning_rate = 0.05f;
+  mps::NNOptimizerStochasticGradientDescent optimizer(device, 0, false, descriptor);
+  const mps::ImageBatch x = images(device, {0, 1, 2, 3}), y = images(device, {5, 7, 9, 11});
+  const mps::ImageBatch losses = images(device, {0, 0, 0, 0});
+  mps::CNNLossLabelsBatch labels;
+  for (std::size_t k = 0; k < 4; ++k) {
+    labels.push_back(std::make_shared<mps::CNNLossLabels>(losses[k], y[k], nullptr));
+  }
+  mps::CommandBufferPtr buffer;
+  for (int step = 0; step < 200; ++step) {
+    buffer = device.make_command_queue()->make_command_buffer();
+    mps::StateBatch states;
+    const mps::ImageBatch result = forward->encode_batch(*buffer, x, states, false);
+    const mps::ImageBatch errors = loss.encode_batch(*buffer, result, labels);
+    gradient.encode_batch(*buffer, errors, x, states);
+    auto& sums = static_cast<mps::CNNConvolutionGradientState&>(*states[0]);
+    optimizer.encode(*buffer, sums, state, {}, state);
+    forward->reload_weights_and_biases(*buffer, state);
+    gradient.reload_weights_and_biases(*buffer, state);
+    buffer->commit();
+  }
+  buffer->wait_until_completed();
+  float weight = 0, bias = 0;
+  state.weights()->read(&weight, sizeof(float));
+  state.biases()->read(&bias, sizeof(float));
+  check(near(weight, 2) && near(bias, 5), "encoded kernels");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -196,4 +258,5 @@ int main(int argc, char** argv) {
   constants();
   guard_and_profile();
   micro_batches_and_fit(argv[1]);
+  encoded_kernels();
 }
