@@ -170,10 +170,10 @@ class PythonSource final : public CNNGroupNormalizationDataSource {
 template <typename T>
 auto bind_kernel(py::module_& module, const char* name, const char* protocol, const char* doc) {
   auto cls = py::class_<T, CNNKernel, std::shared_ptr<T>>(module, name, doc);
-  def_init(cls, {std::string(kDevice) + ", data_source: " + protocol}, "Loads gamma and beta.",
+  def_init(cls, {std::string(kDevice) + ", data_source: typing.Any"}, "Loads gamma and beta.",
            [protocol](const Arguments& arguments) {
              return std::make_shared<T>(
-                 to_mps_device(arguments["device"]),
+                 idle(to_mps_device(arguments["device"])),
                  std::make_shared<PythonSource>(arguments["data_source"], protocol));
            });
   cls.def_property(
@@ -185,8 +185,11 @@ auto bind_kernel(py::module_& module, const char* name, const char* protocol, co
       "Where gamma and beta came from.");
   cls.def(
       "reload_gamma_and_beta_from_data_source",
-      [](T& self) { self.reload_gamma_and_beta_from_data_source(); },
-      "Reads the data source again.");
+      [](T& self) {
+        idle(self.device());
+        self.reload_gamma_and_beta_from_data_source();
+      },
+      "Reads the data source again, when all runs that were committed are done.");
   def_method(cls, "reload_gamma_and_beta", "None",
              {"command_buffer: MTLCommandBuffer, "
               "gamma_and_beta_state: MPSCNNNormalizationGammaAndBetaState"},
@@ -232,10 +235,10 @@ void bind_instances(py::module_& module) {
   auto instance = bind_kernel<CNNInstanceNormalization>(
       module, "MPSCNNInstanceNormalization", kInstanceSource,
       "gamma (x - mean) / sqrt(variance + epsilon) + beta over each channel of each image.");
-  def_method(instance, "reload_data_source", "None",
-             {std::string("data_source: ") + kInstanceSource},
+  def_method(instance, "reload_data_source", "None", {"data_source: typing.Any"},
              "Another data source. Errors: another number of channels.",
              [kInstanceSource](CNNInstanceNormalization& self, const Arguments& arguments) {
+               idle(self.device());
                self.reload_data_source(
                    std::make_shared<PythonSource>(arguments["data_source"], kInstanceSource));
              });

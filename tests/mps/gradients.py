@@ -31,7 +31,7 @@ def forward(kernel: Any, *sources: np.ndarray) -> tuple[np.ndarray, list[Any]]:
     """The result and the states of a kernel with one or two sources."""
     kernel.makes_temporary_images = False
     on = kernel.device
-    given = dict(zip(("source_images",), [batch(on, x) for x in sources], strict=False))
+    given = {"source_images": batch(on, sources[0])}
     if len(sources) == 2:
         given = {
             "primary_images": batch(on, sources[0]),

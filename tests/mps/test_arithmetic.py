@@ -113,10 +113,10 @@ def test_the_destination_form_takes_scales_as_they_are():
 def test_bad_input_is_named():
     on = device()
     kernel = kernel_of("Add")
-    with pytest.raises(ValueError, match="MPSCNNAdd.*strides of 0 or 1 but got 2"):
+    with pytest.raises(ValueError, match=r"MPSCNNAdd.*strides of 0 or 1 but got 2"):
         kernel.secondary_stride_in_pixels_x = 2
     a, b = random(1, 1, 2, 2, 2), random(1, 1, 2, 1, 2)
-    with pytest.raises(ShapeError, match="MPSCNNAdd.*primary ones' size"):
+    with pytest.raises(ShapeError, match=r"MPSCNNAdd.*primary ones' size"):
         forward(kernel, a, b)
     with pytest.raises(ShapeError, match="as many secondary images as primary ones, 1, but got 2"):
         kernel.encode_batch(
@@ -230,7 +230,7 @@ def test_dropout_refuses():
     kernel, gradient = dropout()
     x = random(4, 2, 1, 2, 2)
     new = kernel.result_state_batch(for_source_image=batch(device(), x))
-    with pytest.raises(ValueError, match="MPSCNNDropoutGradientState.*was encoded with"):
+    with pytest.raises(ValueError, match=r"MPSCNNDropoutGradientState.*was encoded with"):
         new[0].mask_data()
     with pytest.raises(ValueError, match=r"MPSCNNDropoutGradient\].*not encoded"):
         backward(gradient, x, x, new)

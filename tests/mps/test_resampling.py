@@ -81,7 +81,7 @@ def test_the_destination_form_leaves_align_corners_as_it_is():
 
 
 def test_upsampling_refuses_scales_and_gradients_of_another_size():
-    with pytest.raises(ValueError, match="MPSCNNUpsamplingNearest.*1 or more but got 0 and 2"):
+    with pytest.raises(ValueError, match=r"MPSCNNUpsamplingNearest.*1 or more but got 0 and 2"):
         mps.MPSCNNUpsamplingNearest(
             device=device(), integer_scale_factor_x=0, integer_scale_factor_y=2
         )
@@ -121,7 +121,7 @@ def test_reshape():
         )
     )
     np.testing.assert_array_equal(array(out), x.reshape(2, 24, 1, 1))
-    with pytest.raises(ShapeError, match="MPSNNReshape.*as many elements"):
+    with pytest.raises(ShapeError, match=r"MPSNNReshape.*as many elements"):
         kernel.encode(
             commands(on), source_image=batch(on, x)[0], reshaped_width=5, reshaped_height=1,
             reshaped_feature_channels=4,
@@ -153,7 +153,7 @@ def test_padding_by_channel():
     expected = np.broadcast_to(np.reshape([1.0, 2.0, 3.0], (1, 3, 1, 1)), (1, 3, 3, 3)).copy()
     expected[:, 1:, :2, 1:] = x
     check(kernel, mps.MPSNNPadGradient(device=device()), x, expected)
-    with pytest.raises(ShapeError, match="MPSNNPad.*one fill value per result channel, 4"):
+    with pytest.raises(ShapeError, match=r"MPSNNPad.*one fill value per result channel, 4"):
         forward(kernel, random(8, 1, 3, 2, 2))
     with pytest.raises(ValueError, match="0 or more but got"):
         mps.MPSNNPad(device=device(), padding_size_before=(-1, 0, 0))
@@ -175,12 +175,12 @@ def test_concatenation_and_its_slices():
         piece.source_feature_channel_max_count = part.shape[1]
         np.testing.assert_array_equal(forward(piece, array(y))[0], part)
         first += part.shape[1]
-    with pytest.raises(ShapeError, match="MPSNNConcatenation.*one size"):
+    with pytest.raises(ShapeError, match=r"MPSNNConcatenation.*one size"):
         kernel.encode_batch(
             commands(on), source_images=[batch(on, parts[0]), batch(on, random(1, 2, 1, 3, 3))]
         )
     piece.source_feature_channel_offset = 7
-    with pytest.raises(ShapeError, match="MPSNNSlice.*more than 7 channels"):
+    with pytest.raises(ShapeError, match=r"MPSNNSlice.*more than 7 channels"):
         forward(piece, array(y))
 
 
