@@ -178,5 +178,10 @@ def test_what_is_refused():
         gradient_of(gradient, y, y, t, [], y)
     with pytest.raises(Unsupported, match="without labels"):
         forward_kernel.encode(commands(device()), source_image=batch(device(), y)[0])
+    with pytest.raises(Unsupported, match="without labels"):
+        gradient.encode(
+            commands(device()), primary_image=batch(device(), y)[0],
+            secondary_image=batch(device(), y)[0],
+        )  # fmt: skip
     with pytest.raises(Unsupported, match="cosine distance"):
         kernels_of("cosine_distance", "sum")

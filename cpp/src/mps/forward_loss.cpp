@@ -173,6 +173,11 @@ StatePtr NNLossGradient::make_state(const ImageDescriptor&, const ImageDescripto
                                     const CommandBuffer*) const {
   refuse_use("a result state: a gradient kernel makes none");
 }
+void NNLossGradient::add_results(CommandBuffer&, Recording& recording, const StateBatch&,
+                                 const ImageDescriptor&) const {
+  recording.cancel();
+  refuse_use("an encode without labels: only encode_batch with labels and weights");
+}
 ImageDescriptor NNLossGradient::destination_image_descriptor(
     const ImageDescriptor&, const ImageDescriptor& prediction) const {
   return prediction;

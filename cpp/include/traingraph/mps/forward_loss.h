@@ -41,6 +41,7 @@ class TRAINGRAPH_API NNLossGradient final : public CNNBinaryKernel {
   bool compute_label_gradients() const { return by_labels_; }
   void set_compute_label_gradients(bool value) { set(by_labels_, value); }
 
+  // The inherited forms, without labels, are refused.
   void encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
                     const ImageBatch& predictions, const ImageBatch& labels,
                     const ImageBatch& weights, const StateBatch& states,
@@ -55,6 +56,8 @@ class TRAINGRAPH_API NNLossGradient final : public CNNBinaryKernel {
   OperationPtr make_operation() const override;
   StatePtr make_state(const ImageDescriptor&, const ImageDescriptor&,
                       const CommandBuffer*) const override;
+  void add_results(CommandBuffer&, Recording&, const StateBatch&,
+                   const ImageDescriptor&) const override;
 
  private:
   CNNLossDescriptor descriptor_;
