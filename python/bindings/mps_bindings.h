@@ -24,6 +24,11 @@ void bind_mps_convolution(py::module_& module);
 void bind_mps_batch_normalization(py::module_& module);
 void bind_mps_loss(py::module_& module);
 void bind_mps_optimizer(py::module_& module);
+void bind_mps_arithmetic(py::module_& module);
+void bind_mps_resampling(py::module_& module);
+void bind_mps_normalization(py::module_& module);
+void bind_mps_forward_loss(py::module_& module);
+void bind_mps_convolution_transpose(py::module_& module);
 
 #define TRAINGRAPH_MPS_ENUM(type, text_)                               \
   template <>                                                          \
@@ -49,6 +54,9 @@ inline mps::Device idle(const mps::Device& device) {
   device.wait_until_idle();
   return device;
 }
+// An object of the user's, with the methods of MPSCNNConvolutionDataSource, and back.
+mps::CNNConvolutionDataSourcePtr to_convolution_source(const py::object& value);
+py::object from_convolution_source(const mps::CNNConvolutionDataSource& source);
 // MPSDataType by member, name or raw value.
 DataType from_mps_data_type(py::handle value);
 py::object to_mps_data_type(DataType type);

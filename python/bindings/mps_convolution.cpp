@@ -70,7 +70,7 @@ class PythonSource final : public CNNConvolutionDataSource {
 };
 
 std::shared_ptr<CNNConvolutionDataSource> source_of(const Arguments& arguments) {
-  return std::make_shared<PythonSource>(arguments["weights"]);
+  return to_convolution_source(arguments["weights"]);
 }
 
 void bind_descriptor(py::module_& module) {
@@ -163,10 +163,7 @@ void def_weights(Class& cls) {
   cls.def_property_readonly(
       "groups", [](const Self& self) { return self.descriptor().groups; }, "Of channels.");
   cls.def_property_readonly(
-      "data_source",
-      [](const Self& self) {
-        return static_cast<const PythonSource&>(*self.data_source()).object();
-      },
+      "data_source", [](const Self& self) { return from_convolution_source(*self.data_source()); },
       "Where the weights came from.");
 }
 
@@ -234,6 +231,14 @@ void bind_kernels(py::module_& module) {
 }
 
 }  // namespace
+
+mps::CNNConvolutionDataSourcePtr to_convolution_source(const py::object& value) {
+  return std::make_shared<PythonSource>(value);
+}
+
+py::object from_convolution_source(const mps::CNNConvolutionDataSource& source) {
+  return static_cast<const PythonSource&>(source).object();
+}
 
 DataType from_mps_data_type(py::handle value) {
   switch (enum_value("MPSDataType", value)) {

@@ -112,29 +112,54 @@ __all__: list[str] = [
     "MLCTensorParameter",
     "MLCTrainingGraph",
     "MLCTransposeLayer",
+    "MPSCNNAdd",
+    "MPSCNNAddGradient",
+    "MPSCNNArithmetic",
+    "MPSCNNArithmeticGradient",
+    "MPSCNNArithmeticGradientState",
     "MPSCNNBatchNormalization",
     "MPSCNNBatchNormalizationGradient",
     "MPSCNNBatchNormalizationState",
     "MPSCNNBatchNormalizationStatistics",
     "MPSCNNBatchNormalizationStatisticsGradient",
+    "MPSCNNBinaryKernel",
     "MPSCNNConvolution",
     "MPSCNNConvolutionDescriptor",
     "MPSCNNConvolutionGradient",
     "MPSCNNConvolutionGradientOption",
     "MPSCNNConvolutionGradientState",
+    "MPSCNNConvolutionTranspose",
+    "MPSCNNConvolutionTransposeGradient",
+    "MPSCNNConvolutionTransposeGradientState",
     "MPSCNNConvolutionWeightsAndBiasesState",
+    "MPSCNNCrossChannelNormalization",
+    "MPSCNNCrossChannelNormalizationGradient",
     "MPSCNNDilatedPoolingMax",
     "MPSCNNDilatedPoolingMaxGradient",
+    "MPSCNNDivide",
+    "MPSCNNDropout",
+    "MPSCNNDropoutGradient",
+    "MPSCNNDropoutGradientState",
     "MPSCNNFullyConnected",
     "MPSCNNFullyConnectedGradient",
     "MPSCNNGradientKernel",
+    "MPSCNNGroupNormalization",
+    "MPSCNNGroupNormalizationGradient",
+    "MPSCNNGroupNormalizationGradientState",
+    "MPSCNNInstanceNormalization",
+    "MPSCNNInstanceNormalizationGradient",
+    "MPSCNNInstanceNormalizationGradientState",
     "MPSCNNKernel",
+    "MPSCNNLocalContrastNormalization",
+    "MPSCNNLocalContrastNormalizationGradient",
     "MPSCNNLogSoftMax",
     "MPSCNNLogSoftMaxGradient",
     "MPSCNNLoss",
     "MPSCNNLossDescriptor",
     "MPSCNNLossLabels",
     "MPSCNNLossType",
+    "MPSCNNMultiply",
+    "MPSCNNMultiplyGradient",
     "MPSCNNNeuron",
     "MPSCNNNeuronGradient",
     "MPSCNNNeuronType",
@@ -151,6 +176,16 @@ __all__: list[str] = [
     "MPSCNNReductionType",
     "MPSCNNSoftMax",
     "MPSCNNSoftMaxGradient",
+    "MPSCNNSpatialNormalization",
+    "MPSCNNSpatialNormalizationGradient",
+    "MPSCNNSubtract",
+    "MPSCNNSubtractGradient",
+    "MPSCNNUpsampling",
+    "MPSCNNUpsamplingBilinear",
+    "MPSCNNUpsamplingBilinearGradient",
+    "MPSCNNUpsamplingGradient",
+    "MPSCNNUpsamplingNearest",
+    "MPSCNNUpsamplingNearestGradient",
     "MPSDataLayout",
     "MPSDataType",
     "MPSImage",
@@ -158,15 +193,35 @@ __all__: list[str] = [
     "MPSImageEdgeMode",
     "MPSImageFeatureChannelFormat",
     "MPSKernel",
+    "MPSNNConcatenation",
+    "MPSNNForwardLoss",
     "MPSNNGradientState",
+    "MPSNNGramMatrixCalculation",
+    "MPSNNGramMatrixCalculationGradient",
+    "MPSNNInitialGradient",
+    "MPSNNLossGradient",
     "MPSNNNeuronDescriptor",
     "MPSNNOptimizer",
     "MPSNNOptimizerAdam",
     "MPSNNOptimizerDescriptor",
     "MPSNNOptimizerRMSProp",
     "MPSNNOptimizerStochasticGradientDescent",
+    "MPSNNPad",
+    "MPSNNPadGradient",
     "MPSNNPaddingMethod",
+    "MPSNNReduceColumnMean",
+    "MPSNNReduceColumnSum",
+    "MPSNNReduceFeatureChannelsMean",
+    "MPSNNReduceFeatureChannelsSum",
+    "MPSNNReduceRowMean",
+    "MPSNNReduceRowSum",
+    "MPSNNReduceUnary",
+    "MPSNNReductionSpatialMean",
+    "MPSNNReductionSpatialMeanGradient",
     "MPSNNRegularizationType",
+    "MPSNNReshape",
+    "MPSNNReshapeGradient",
+    "MPSNNSlice",
     "MPSState",
     "MPSTemporaryImage",
     "MPSVector",
@@ -631,6 +686,9 @@ class MPSImageEdgeMode(enum.IntEnum):
 
     ZERO = 0
     CLAMP = 1
+    MIRROR = 2
+    MIRROR_WITH_EDGE = 3
+    CONSTANT = 4
 
 class MPSImageFeatureChannelFormat(enum.IntEnum):
     """
@@ -6379,6 +6437,1938 @@ class MPSNNOptimizerAdam(MPSNNOptimizer):
 
     @time_step.setter
     def time_step(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+
+class MPSCNNBinaryKernel(MPSKernel):
+    """
+    Two source images, one result image.
+    """
+
+    def append_batch_barrier(self) -> bool:
+        """
+        Whether the whole batch must be done before anybody reads a result.
+        """
+
+    def destination_image_descriptor(
+        self, for_source_images: list[MPSImage], *, source_states: list[MPSState] | None = None
+    ) -> MPSImageDescriptor:
+        """
+        The size of a result.
+        """
+
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_image: MPSImage,
+        secondary_image: MPSImage,
+        destination_image: MPSImage,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_image: MPSImage,
+        secondary_image: MPSImage,
+        destination_state: MPSState,
+        destination_image: MPSImage,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_image: MPSImage,
+        secondary_image: MPSImage,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_image: MPSImage,
+        secondary_image: MPSImage,
+        destination_state_is_temporary: bool,
+    ) -> typing.Any:
+        """
+        Encodes one pair. Without a destination it returns a new image; with destination_state_is_temporary the image and its state.
+        """
+
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_images: list[MPSImage],
+        secondary_images: list[MPSImage],
+        destination_images: list[MPSImage],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_images: list[MPSImage],
+        secondary_images: list[MPSImage],
+        destination_states: list[MPSState],
+        destination_images: list[MPSImage],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_images: list[MPSImage],
+        secondary_images: list[MPSImage],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_images: list[MPSImage],
+        secondary_images: list[MPSImage],
+        destination_state_is_temporary: bool,
+    ) -> typing.Any:
+        """
+        Encodes as many pairs as there are images.
+        """
+
+    def is_result_state_reused_across_batch(self) -> bool:
+        """
+        Whether one state serves all images of a batch.
+        """
+
+    def result_state(
+        self,
+        for_primary_image: MPSImage,
+        *,
+        secondary_image: MPSImage,
+        source_states: list[MPSState] | None = None,
+        destination_image: MPSImage | None = None,
+    ) -> MPSState:
+        """
+        A new permanent state.
+        """
+
+    def result_state_batch(
+        self,
+        for_primary_image: list[MPSImage],
+        *,
+        secondary_image: list[MPSImage],
+        source_states: list[list[MPSState]] | None = None,
+        destination_image: list[MPSImage] | None = None,
+    ) -> list[MPSState]:
+        """
+        New permanent states.
+        """
+
+    def temporary_result_state(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_image: MPSImage,
+        secondary_image: MPSImage,
+        source_states: list[MPSState] | None = None,
+        destination_image: MPSImage | None = None,
+    ) -> MPSState:
+        """
+        A new state that lives on the command buffer, with a read count of 1.
+        """
+
+    def temporary_result_state_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_image: list[MPSImage],
+        secondary_image: list[MPSImage],
+        source_states: list[list[MPSState]] | None = None,
+        destination_image: list[MPSImage] | None = None,
+    ) -> list[MPSState]:
+        """
+        New states that live on the command buffer, each with a read count of 1.
+        """
+
+    @property
+    def makes_temporary_images(self) -> bool:
+        """
+        Whether the forms that return images make temporary ones, as at the beginning; an addition of traingraph in place of destination_image_allocator.
+        """
+
+    @makes_temporary_images.setter
+    def makes_temporary_images(self, arg1: bool) -> None: ...
+
+class MPSCNNArithmeticGradientState(MPSNNGradientState):
+    """
+    Sizes, scales and strides of one pair, and where the result was not clamped.
+    """
+
+class MPSCNNArithmetic(MPSCNNBinaryKernel):
+    """
+    clamp((primary_scale a) op (secondary_scale b) + bias, minimum_value, maximum_value).
+    """
+
+    @property
+    def bias(self) -> float:
+        """
+        Added to the result; a gradient kernel ignores it.
+        """
+
+    @bias.setter
+    def bias(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def maximum_value(self) -> float:
+        """
+        The largest result; a gradient kernel takes its state's mask instead.
+        """
+
+    @maximum_value.setter
+    def maximum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def minimum_value(self) -> float:
+        """
+        The least result; a gradient kernel takes its state's mask instead.
+        """
+
+    @minimum_value.setter
+    def minimum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def primary_scale(self) -> float:
+        """
+        A factor of the primary image.
+        """
+
+    @primary_scale.setter
+    def primary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def primary_stride_in_feature_channels(self) -> int:
+        """
+        1, or 0: the first element stands for all.
+        """
+
+    @primary_stride_in_feature_channels.setter
+    def primary_stride_in_feature_channels(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def primary_stride_in_pixels_x(self) -> int:
+        """
+        1, or 0: the first element stands for all.
+        """
+
+    @primary_stride_in_pixels_x.setter
+    def primary_stride_in_pixels_x(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def primary_stride_in_pixels_y(self) -> int:
+        """
+        1, or 0: the first element stands for all.
+        """
+
+    @primary_stride_in_pixels_y.setter
+    def primary_stride_in_pixels_y(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_scale(self) -> float:
+        """
+        A factor of the secondary image.
+        """
+
+    @secondary_scale.setter
+    def secondary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def secondary_stride_in_feature_channels(self) -> int:
+        """
+        1, or 0: the first element stands for all.
+        """
+
+    @secondary_stride_in_feature_channels.setter
+    def secondary_stride_in_feature_channels(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_x(self) -> int:
+        """
+        1, or 0: the first element stands for all.
+        """
+
+    @secondary_stride_in_pixels_x.setter
+    def secondary_stride_in_pixels_x(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_y(self) -> int:
+        """
+        1, or 0: the first element stands for all.
+        """
+
+    @secondary_stride_in_pixels_y.setter
+    def secondary_stride_in_pixels_y(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+
+class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
+    """
+    Sums over every axis along which the source was broadcast; nothing flows where the result was clamped.
+    """
+
+    @property
+    def bias(self) -> float:
+        """
+        Added to the result; a gradient kernel ignores it.
+        """
+
+    @bias.setter
+    def bias(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def is_secondary_source_filter(self) -> bool:
+        """
+        Whether it is the gradient of the secondary image.
+        """
+
+    @property
+    def maximum_value(self) -> float:
+        """
+        The largest result; a gradient kernel takes its state's mask instead.
+        """
+
+    @maximum_value.setter
+    def maximum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def minimum_value(self) -> float:
+        """
+        The least result; a gradient kernel takes its state's mask instead.
+        """
+
+    @minimum_value.setter
+    def minimum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def primary_scale(self) -> float:
+        """
+        A factor of the primary image.
+        """
+
+    @primary_scale.setter
+    def primary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def secondary_scale(self) -> float:
+        """
+        A factor of the secondary image.
+        """
+
+    @secondary_scale.setter
+    def secondary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def secondary_stride_in_feature_channels(self) -> int:
+        """
+        1, or 0: the first element stands for all.
+        """
+
+    @secondary_stride_in_feature_channels.setter
+    def secondary_stride_in_feature_channels(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_x(self) -> int:
+        """
+        1, or 0: the first element stands for all.
+        """
+
+    @secondary_stride_in_pixels_x.setter
+    def secondary_stride_in_pixels_x(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_y(self) -> int:
+        """
+        1, or 0: the first element stands for all.
+        """
+
+    @secondary_stride_in_pixels_y.setter
+    def secondary_stride_in_pixels_y(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+
+class MPSCNNAdd(MPSCNNArithmetic):
+    """
+    The sum.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Shapes: two of one size, or strides of 0 where the first element stands for all.
+        """
+
+class MPSCNNAddGradient(MPSCNNArithmeticGradient):
+    """
+    The gradient of one of the two sources.
+    """
+
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool
+    ) -> None:
+        """
+        The source image is the other one of the two. With a destination the scales stay as they are: the gradient of a subtrahend then needs primary_scale = -1.
+        """
+
+class MPSCNNSubtract(MPSCNNArithmetic):
+    """
+    The difference.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Shapes: two of one size, or strides of 0 where the first element stands for all.
+        """
+
+class MPSCNNSubtractGradient(MPSCNNArithmeticGradient):
+    """
+    The gradient of one of the two sources.
+    """
+
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool
+    ) -> None:
+        """
+        The source image is the other one of the two. With a destination the scales stay as they are: the gradient of a subtrahend then needs primary_scale = -1.
+        """
+
+class MPSCNNMultiply(MPSCNNArithmetic):
+    """
+    The product.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Shapes: two of one size, or strides of 0 where the first element stands for all.
+        """
+
+class MPSCNNMultiplyGradient(MPSCNNArithmeticGradient):
+    """
+    The gradient of one of the two sources.
+    """
+
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool
+    ) -> None:
+        """
+        The source image is the other one of the two. With a destination the scales stay as they are: the gradient of a subtrahend then needs primary_scale = -1.
+        """
+
+class MPSCNNDivide(MPSCNNArithmetic):
+    """
+    The quotient; it has no gradient kernel.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Shapes: two of one size, or strides of 0 where the first element stands for all.
+        """
+
+class MPSCNNDropoutGradientState(MPSNNGradientState):
+    """
+    Which mask an image got.
+    """
+
+    def mask_data(self) -> bytes:
+        """
+        One byte per element of the mask, 1 where it keeps. Shapes: (rows, columns, channels). Errors: before the state was encoded.
+        """
+
+class MPSCNNDropout(MPSCNNKernel):
+    """
+    x / keep_probability with that probability, else 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        keep_probability: float,
+        seed: int,
+        mask_stride_in_pixels: tuple[int, int, int] = (1, 1, 1),
+    ) -> None:
+        """
+        Masks are a function of the seed, of how often the kernel was encoded, and of the element: not those of Apple's kernel, which are not documented.
+        """
+
+    @property
+    def keep_probability(self) -> float:
+        """
+        Above 0 and below 1.
+        """
+
+    @property
+    def mask_stride_in_pixels(self) -> tuple[int, int, int]:
+        """
+        (width, height, depth): 1, or 0: one decision for all elements along the axis.
+        """
+
+    @property
+    def seed(self) -> int:
+        """
+        Of the masks.
+        """
+
+class MPSCNNDropoutGradient(MPSCNNGradientKernel):
+    """
+    dx = dy mask / keep_probability.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        keep_probability: float,
+        seed: int,
+        mask_stride_in_pixels: tuple[int, int, int] = (1, 1, 1),
+    ) -> None:
+        """
+        The mask is the state's. Errors: states that were not encoded together, in their order.
+        """
+
+    @property
+    def keep_probability(self) -> float:
+        """
+        Above 0 and below 1.
+        """
+
+    @property
+    def mask_stride_in_pixels(self) -> tuple[int, int, int]:
+        """
+        (width, height, depth): 1, or 0: one decision for all elements along the axis.
+        """
+
+    @property
+    def seed(self) -> int:
+        """
+        Of the masks.
+        """
+
+class MPSCNNUpsampling(MPSCNNKernel):
+    """
+    A larger image by whole factors.
+    """
+
+    @property
+    def align_corners(self) -> bool:
+        """
+        Whether first and last pixels of source and result coincide.
+        """
+
+    @property
+    def scale_factor_x(self) -> float:
+        """
+        Result columns per source column.
+        """
+
+    @property
+    def scale_factor_y(self) -> float:
+        """
+        Result rows per source row.
+        """
+
+class MPSCNNUpsamplingGradient(MPSCNNGradientKernel):
+    """
+    The sum over the pixels that read a source pixel.
+    """
+
+    @property
+    def align_corners(self) -> bool:
+        """
+        Of the forward kernel; the form that returns an image takes it from the state. An addition of traingraph.
+        """
+
+    @align_corners.setter
+    def align_corners(self, arg1: bool) -> None: ...
+    @property
+    def scale_factor_x(self) -> float:
+        """
+        Result columns per source column.
+        """
+
+    @property
+    def scale_factor_y(self) -> float:
+        """
+        Result rows per source row.
+        """
+
+class MPSCNNUpsamplingNearest(MPSCNNUpsampling):
+    """
+    Every pixel as a block.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        integer_scale_factor_x: int,
+        integer_scale_factor_y: int,
+    ) -> None:
+        """
+        Shapes: (N, C, H, W) to (N, C, sy H, sx W).
+        """
+
+class MPSCNNUpsamplingBilinear(MPSCNNUpsampling):
+    """
+    Pixels between their neighbours.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        integer_scale_factor_x: int,
+        integer_scale_factor_y: int,
+        align_corners: bool = False,
+    ) -> None:
+        """
+        Without align_corners pixel i of the result lies at (i + 1/2) / scale - 1/2 of the source, and the edge goes on beyond it.
+        """
+
+class MPSCNNUpsamplingNearestGradient(MPSCNNUpsamplingGradient):
+    """
+    The sum of each block.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        integer_scale_factor_x: int,
+        integer_scale_factor_y: int,
+    ) -> None:
+        """
+        The forward kernel's factors.
+        """
+
+class MPSCNNUpsamplingBilinearGradient(MPSCNNUpsamplingGradient):
+    """
+    The interpolation transposed.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        integer_scale_factor_x: int,
+        integer_scale_factor_y: int,
+    ) -> None:
+        """
+        The forward kernel's factors.
+        """
+
+class MPSNNReshape(MPSCNNKernel):
+    """
+    The same elements as an image of another size.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Elements are counted by channels, then rows, then columns.
+        """
+
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        reshaped_width: int,
+        reshaped_height: int,
+        reshaped_feature_channels: int,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        destination_state_is_temporary: bool,
+        reshaped_width: int,
+        reshaped_height: int,
+        reshaped_feature_channels: int,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        destination_image: MPSImage,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        destination_state: MPSState,
+        destination_image: MPSImage,
+    ) -> typing.Any:
+        """
+        Encodes one image. Errors: another number of elements.
+        """
+
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        reshaped_width: int,
+        reshaped_height: int,
+        reshaped_feature_channels: int,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        destination_state_is_temporary: bool,
+        reshaped_width: int,
+        reshaped_height: int,
+        reshaped_feature_channels: int,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        destination_images: list[MPSImage],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        destination_states: list[MPSState],
+        destination_images: list[MPSImage],
+    ) -> typing.Any:
+        """
+        Encodes a batch. Errors: another number of elements.
+        """
+
+class MPSNNReshapeGradient(MPSCNNGradientKernel):
+    """
+    The gradient in the source's size.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Reads the size of the forward source alone.
+        """
+
+class MPSNNPad(MPSCNNKernel):
+    """
+    Pixels and channels around an image, by edge mode.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        padding_size_before: tuple[int, int, int] = (0, 0, 0),
+        padding_size_after: tuple[int, int, int] = (0, 0, 0),
+        fill_value_array: collections.abc.Iterable[float] | None = None,
+    ) -> None:
+        """
+        Sizes (x, y, channel). A fill value per result channel makes the edge mode CONSTANT.
+        """
+
+    @property
+    def fill_value(self) -> float:
+        """
+        What edge mode CONSTANT fills with.
+        """
+
+    @fill_value.setter
+    def fill_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def padding_size_after(self) -> typing.Any:
+        """
+        (x, y, channel) to the right, below and behind.
+        """
+
+    @padding_size_after.setter
+    def padding_size_after(self, arg1: typing.Any) -> None: ...
+    @property
+    def padding_size_before(self) -> typing.Any:
+        """
+        (x, y, channel) to the left, above and in front.
+        """
+
+    @padding_size_before.setter
+    def padding_size_before(self, arg1: typing.Any) -> None: ...
+
+class MPSNNPadGradient(MPSCNNGradientKernel):
+    """
+    The image's part; a clamped or mirrored margin's is added to what it was copied from.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        primary_offset is the size before, secondary_edge_mode that of the forward kernel.
+        """
+
+class MPSNNSlice(MPSCNNKernel):
+    """
+    Some of the channels.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        All channels until the properties say otherwise.
+        """
+
+    @property
+    def source_feature_channel_max_count(self) -> int:
+        """
+        How many at most.
+        """
+
+    @source_feature_channel_max_count.setter
+    def source_feature_channel_max_count(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def source_feature_channel_offset(self) -> int:
+        """
+        The first channel.
+        """
+
+    @source_feature_channel_offset.setter
+    def source_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+
+class MPSNNConcatenation(MPSKernel):
+    """
+    The sources' channels one after another.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Not a class of Apple's, whose graphs alone join images.
+        """
+
+    @typing.overload
+    def encode_batch(
+        self, command_buffer: MTLCommandBuffer, *, source_images: list[list[MPSImage]]
+    ) -> list[MPSImage] | None: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[list[MPSImage]],
+        destination_images: list[MPSImage],
+    ) -> list[MPSImage] | None:
+        """
+        One batch per source. Gradient: one MPSNNSlice per source.
+        """
+
+    @property
+    def makes_temporary_images(self) -> bool:
+        """
+        Whether the forms that return images make temporary ones, as at the beginning; an addition of traingraph in place of destination_image_allocator.
+        """
+
+    @makes_temporary_images.setter
+    def makes_temporary_images(self, arg1: bool) -> None: ...
+
+class MPSNNReduceUnary(MPSCNNKernel):
+    """
+    Joins the elements along one axis.
+    """
+
+class MPSNNReduceRowSum(MPSNNReduceUnary):
+    """
+    The sum of each row.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceRowMean(MPSNNReduceUnary):
+    """
+    The mean of each row.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceColumnSum(MPSNNReduceUnary):
+    """
+    The sum of each column.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceColumnMean(MPSNNReduceUnary):
+    """
+    The mean of each column.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceFeatureChannelsSum(MPSNNReduceUnary):
+    """
+    The weighted sum over the channels.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+    @property
+    def weight(self) -> float:
+        """
+        A factor.
+        """
+
+    @weight.setter
+    def weight(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSNNReduceFeatureChannelsMean(MPSNNReduceUnary):
+    """
+    The mean over the channels.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReductionSpatialMean(MPSCNNKernel):
+    """
+    The mean over rows and columns.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Not a class of Apple's, whose graphs chain a row's and a column's mean.
+        """
+
+class MPSNNReductionSpatialMeanGradient(MPSCNNGradientKernel):
+    """
+    dx = dy / (rows columns).
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Not a class of Apple's, whose graphs alone have this gradient.
+        """
+
+class MPSNNGramMatrixCalculation(MPSCNNKernel):
+    """
+    y[f, c] = alpha sum of x_f x_c over the pixels.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, alpha: float = 1.0) -> None:
+        """
+        Shapes: (N, C, H, W) to (N, C, 1, C).
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        A factor.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSNNGramMatrixCalculationGradient(MPSCNNGradientKernel):
+    """
+    dx_f = alpha sum over c of (dy[f, c] + dy[c, f]) x_c.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, alpha: float = 1.0) -> None:
+        """
+        The form that returns an image takes alpha from the state.
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        A factor.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNCrossChannelNormalization(MPSCNNKernel):
+    """
+    x / (delta + alpha mean(x^2)) ^ beta, the mean over neighbouring channels.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, kernel_size: int) -> None:
+        """
+        A window reaches floor(k / 2) before its middle and floor((k - 1) / 2) behind it; beyond the image are zeros, and the mean is over the whole window.
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_size(self) -> int:
+        """
+        Channels of the window.
+        """
+
+class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
+    """
+    The exact derivative, which Apple's text is not; parameters as in the forward kernel.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, kernel_size: int) -> None:
+        """
+        dy / L^beta - 2 alpha beta / N x sum over the mirrored window of dy x / L^(beta + 1).
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def header_formula(self) -> bool:
+        """
+        Whether Apple's text is computed in place of the derivative; an addition of traingraph, for comparison. Errors: local contrast, which has none here.
+        """
+
+    @header_formula.setter
+    def header_formula(self, arg1: bool) -> None: ...
+    @property
+    def kernel_size(self) -> int:
+        """
+        Channels of the window.
+        """
+
+class MPSCNNSpatialNormalization(MPSCNNKernel):
+    """
+    x / (delta + alpha mean(x^2)) ^ beta, the mean over neighbouring pixels.
+    """
+
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None:
+        """
+        A window reaches floor(k / 2) before its middle and floor((k - 1) / 2) behind it; beyond the image are zeros, and the mean is over the whole window.
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
+    """
+    The exact derivative, which Apple's text is not; parameters as in the forward kernel.
+    """
+
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None:
+        """
+        dy / T^beta - 2 alpha beta / N x sum over the mirrored window of dy x / T^(beta + 1).
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def header_formula(self) -> bool:
+        """
+        Whether Apple's text is computed in place of the derivative; an addition of traingraph, for comparison. Errors: local contrast, which has none here.
+        """
+
+    @header_formula.setter
+    def header_formula(self, arg1: bool) -> None: ...
+
+class MPSCNNLocalContrastNormalization(MPSCNNKernel):
+    """
+    pm + ps (x - p0 mean(x)) / (delta + alpha variance(x)) ^ beta.
+    """
+
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None:
+        """
+        A window reaches floor(k / 2) before its middle and floor((k - 1) / 2) behind it; beyond the image are zeros, and the mean is over the whole window.
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def p0(self) -> float:
+        """
+        How much of the mean is taken away.
+        """
+
+    @p0.setter
+    def p0(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def pm(self) -> float:
+        """
+        Added to the result.
+        """
+
+    @pm.setter
+    def pm(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def ps(self) -> float:
+        """
+        A factor of the result.
+        """
+
+    @ps.setter
+    def ps(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
+    """
+    The exact derivative, which Apple's text is not; parameters as in the forward kernel.
+    """
+
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None:
+        """
+        The derivative by every pixel that a window reads.
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def header_formula(self) -> bool:
+        """
+        Whether Apple's text is computed in place of the derivative; an addition of traingraph, for comparison. Errors: local contrast, which has none here.
+        """
+
+    @header_formula.setter
+    def header_formula(self, arg1: bool) -> None: ...
+    @property
+    def p0(self) -> float:
+        """
+        How much of the mean is taken away.
+        """
+
+    @p0.setter
+    def p0(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def pm(self) -> float:
+        """
+        Added to the result.
+        """
+
+    @pm.setter
+    def pm(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def ps(self) -> float:
+        """
+        A factor of the result.
+        """
+
+    @ps.setter
+    def ps(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNInstanceNormalization(MPSCNNKernel):
+    """
+    gamma (x - mean) / sqrt(variance + epsilon) + beta over each channel of each image.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, data_source: typing.Any) -> None:
+        """
+        Loads gamma and beta.
+        """
+
+    def reload_data_source(self, data_source: typing.Any) -> None:
+        """
+        Another data source. Errors: another number of channels.
+        """
+
+    def reload_gamma_and_beta(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        gamma_and_beta_state: MPSCNNNormalizationGammaAndBetaState,
+    ) -> None:
+        """
+        Encodes the replacement of gamma and beta by the state's.
+        """
+
+    def reload_gamma_and_beta_from_data_source(self) -> None:
+        """
+        Reads the data source again, when all runs that were committed are done.
+        """
+
+    @property
+    def data_source(self) -> typing.Any:
+        """
+        Where gamma and beta came from.
+        """
+
+    @property
+    def epsilon(self) -> float:
+        """
+        Added to the variance.
+        """
+
+    @epsilon.setter
+    def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNGroupNormalization(MPSCNNKernel):
+    """
+    gamma (x - mean) / sqrt(variance + epsilon) + beta over groups of channels of each image.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, data_source: typing.Any) -> None:
+        """
+        Loads gamma and beta.
+        """
+
+    def reload_gamma_and_beta(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        gamma_and_beta_state: MPSCNNNormalizationGammaAndBetaState,
+    ) -> None:
+        """
+        Encodes the replacement of gamma and beta by the state's.
+        """
+
+    def reload_gamma_and_beta_from_data_source(self) -> None:
+        """
+        Reads the data source again, when all runs that were committed are done.
+        """
+
+    @property
+    def data_source(self) -> typing.Any:
+        """
+        Where gamma and beta came from.
+        """
+
+    @property
+    def epsilon(self) -> float:
+        """
+        Added to the variance.
+        """
+
+    @epsilon.setter
+    def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNInstanceNormalizationGradientState(MPSNNGradientState):
+    """
+    The gradients of one image; whoever updates adds those of a batch up.
+    """
+
+    @property
+    def beta(self) -> MTLBuffer:
+        """
+        The kernel's terms.
+        """
+
+    @property
+    def gamma(self) -> MTLBuffer:
+        """
+        The kernel's factors.
+        """
+
+    @property
+    def gradient_for_beta(self) -> MTLBuffer:
+        """
+        Sum of dy.
+        """
+
+    @property
+    def gradient_for_gamma(self) -> MTLBuffer:
+        """
+        Sum of dy x^.
+        """
+
+    @property
+    def instance_normalization(self) -> MPSCNNInstanceNormalization:
+        """
+        The forward kernel.
+        """
+
+class MPSCNNGroupNormalizationGradientState(MPSNNGradientState):
+    """
+    The gradients of one image; whoever updates adds those of a batch up.
+    """
+
+    @property
+    def beta(self) -> MTLBuffer:
+        """
+        The kernel's terms.
+        """
+
+    @property
+    def gamma(self) -> MTLBuffer:
+        """
+        The kernel's factors.
+        """
+
+    @property
+    def gradient_for_beta(self) -> MTLBuffer:
+        """
+        Sum of dy.
+        """
+
+    @property
+    def gradient_for_gamma(self) -> MTLBuffer:
+        """
+        Sum of dy x^.
+        """
+
+    @property
+    def group_normalization(self) -> MPSCNNGroupNormalization:
+        """
+        The forward kernel.
+        """
+
+class MPSCNNInstanceNormalizationGradient(MPSCNNGradientKernel):
+    """
+    The gradient by data, and by gamma and beta into the states.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Gamma and epsilon are those of the state's kernel.
+        """
+
+class MPSCNNGroupNormalizationGradient(MPSCNNGradientKernel):
+    """
+    The gradient by data, and by gamma and beta into the states.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Gamma and epsilon are those of the state's kernel.
+        """
+
+class MPSNNForwardLoss(MPSCNNKernel):
+    """
+    A loss as an image; its gradient is MPSNNLossGradient's.
+    """
+
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor
+    ) -> None:
+        """
+        Shapes: (N, C, H, W) to (N, 1, 1, 1), or without a reduction per element.
+        """
+
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        labels: list[MPSImage],
+        weights: list[MPSImage] | None = None,
+        destination_images: list[MPSImage],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        labels: list[MPSImage],
+        weights: list[MPSImage] | None = None,
+        destination_states: list[MPSState],
+        destination_images: list[MPSImage],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        labels: list[MPSImage],
+        weights: list[MPSImage] | None = None,
+        destination_state_is_temporary: bool,
+    ) -> typing.Any:
+        """
+        Labels have the predictions' size. With destination_state_is_temporary it returns new images and their states.
+        """
+
+    @property
+    def delta(self) -> float:
+        """
+        HUBER's.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def epsilon(self) -> float:
+        """
+        Inside of LOG's logarithms.
+        """
+
+    @epsilon.setter
+    def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def label_smoothing(self) -> float:
+        """
+        From 0 to below 1.
+        """
+
+    @label_smoothing.setter
+    def label_smoothing(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def loss_type(self) -> MPSCNNLossType:
+        """
+        The function.
+        """
+
+    @property
+    def number_of_classes(self) -> int:
+        """
+        For label smoothing.
+        """
+
+    @property
+    def reduce_across_batch(self) -> bool:
+        """
+        Whether images are joined.
+        """
+
+    @property
+    def reduction_type(self) -> MPSCNNReductionType:
+        """
+        What joins the values.
+        """
+
+    @property
+    def weight(self) -> float:
+        """
+        A factor of every value.
+        """
+
+    @weight.setter
+    def weight(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSNNLossGradient(MPSCNNBinaryKernel):
+    """
+    The loss's derivative times the gradient that comes in, by predictions or by labels.
+    """
+
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor
+    ) -> None:
+        """
+        The forward kernel's descriptor.
+        """
+
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_gradients: list[MPSImage],
+        source_images: list[MPSImage],
+        labels: list[MPSImage],
+        weights: list[MPSImage] | None = None,
+        source_states: list[MPSState] | None = None,
+    ) -> list[MPSImage] | None: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_gradients: list[MPSImage],
+        source_images: list[MPSImage],
+        labels: list[MPSImage],
+        weights: list[MPSImage] | None = None,
+        source_states: list[MPSState] | None = None,
+        destination_gradients: list[MPSImage],
+    ) -> list[MPSImage] | None:
+        """
+        Gradients that come in have the loss's size. Gradient: the exact derivative; where Apple's text differs (hinge, Huber, Kullback-Leibler, softmax) it is not followed.
+        """
+
+    @property
+    def compute_label_gradients(self) -> bool:
+        """
+        Whether the gradient is by the labels rather than by the predictions.
+        """
+
+    @compute_label_gradients.setter
+    def compute_label_gradients(self, arg1: bool) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        HUBER's.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def epsilon(self) -> float:
+        """
+        Inside of LOG's logarithms.
+        """
+
+    @epsilon.setter
+    def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def label_smoothing(self) -> float:
+        """
+        From 0 to below 1.
+        """
+
+    @label_smoothing.setter
+    def label_smoothing(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def loss_type(self) -> MPSCNNLossType:
+        """
+        The function.
+        """
+
+    @property
+    def number_of_classes(self) -> int:
+        """
+        For label smoothing.
+        """
+
+    @property
+    def reduce_across_batch(self) -> bool:
+        """
+        Whether images are joined.
+        """
+
+    @property
+    def reduction_type(self) -> MPSCNNReductionType:
+        """
+        What joins the values.
+        """
+
+    @property
+    def weight(self) -> float:
+        """
+        A factor of every value.
+        """
+
+    @weight.setter
+    def weight(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSNNInitialGradient(MPSCNNKernel):
+    """
+    Ones, of the source's size: where a gradient begins.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Without properties.
+        """
+
+class MPSCNNConvolutionTranspose(MPSCNNKernel):
+    """
+    Zeros between the pixels, then a convolution with the weights as they are.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+        """
+        Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q): the source of the convolution whose state is given, or of one with the padding policy.
+        """
+
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        convolution_gradient_state: MPSState,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        convolution_gradient_state: MPSState,
+        destination_image: MPSImage,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        convolution_gradient_state: MPSState,
+        destination_state_is_temporary: bool,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        destination_image: MPSImage,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        destination_state: MPSState,
+        destination_image: MPSImage,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(self, command_buffer: MTLCommandBuffer, *, source_image: MPSImage) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        destination_state_is_temporary: bool,
+    ) -> typing.Any:
+        """
+        Encodes one image. The forms without a destination set the kernel offset.
+        """
+
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        convolution_gradient_states: list[MPSState],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        convolution_gradient_states: list[MPSState],
+        destination_images: list[MPSImage],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        convolution_gradient_states: list[MPSState],
+        destination_state_is_temporary: bool,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        destination_images: list[MPSImage],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        destination_states: list[MPSState],
+        destination_images: list[MPSImage],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self, command_buffer: MTLCommandBuffer, *, source_images: list[MPSImage]
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        destination_state_is_temporary: bool,
+    ) -> typing.Any:
+        """
+        Encodes a batch. The forms without a destination set the kernel offset.
+        """
+
+    def export_weights_and_biases(
+        self, command_buffer: MTLCommandBuffer, *, result_state_can_be_temporary: bool = False
+    ) -> MPSCNNConvolutionWeightsAndBiasesState:
+        """
+        Encodes a copy of the weights into a new permanent state.
+        """
+
+    def reload_weights_and_biases(
+        self, command_buffer: MTLCommandBuffer, *, state: MPSCNNConvolutionWeightsAndBiasesState
+    ) -> None:
+        """
+        Encodes the replacement of the weights by the state's.
+        """
+
+    def reload_weights_and_biases_from_data_source(self) -> None:
+        """
+        Reads the data source again, when all runs that were committed are done.
+        """
+
+    @property
+    def data_source(self) -> typing.Any:
+        """
+        Where the weights came from.
+        """
+
+    @property
+    def groups(self) -> int:
+        """
+        Of channels.
+        """
+
+    @property
+    def input_feature_channels(self) -> int:
+        """
+        Of the source.
+        """
+
+    @property
+    def kernel_offset_x(self) -> int:
+        """
+        In the source with zeros between its pixels.
+        """
+
+    @kernel_offset_x.setter
+    def kernel_offset_x(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_offset_y(self) -> int:
+        """
+        In the source with zeros between its pixels.
+        """
+
+    @kernel_offset_y.setter
+    def kernel_offset_y(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def output_feature_channels(self) -> int:
+        """
+        Of the result.
+        """
+
+class MPSCNNConvolutionTransposeGradientState(MPSNNGradientState):
+    """
+    The gradients of one batch; one for all images.
+    """
+
+    @property
+    def convolution_transpose(self) -> MPSCNNConvolutionTranspose:
+        """
+        The forward kernel.
+        """
+
+    @property
+    def gradient_for_biases(self) -> MTLBuffer:
+        """
+        (O), summed over the batch.
+        """
+
+    @property
+    def gradient_for_weights(self) -> MTLBuffer:
+        """
+        (O, kernel_height, kernel_width, I / groups), summed over the batch.
+        """
+
+class MPSCNNConvolutionTransposeGradient(MPSCNNGradientKernel):
+    """
+    Gradients by data, and by weights and biases into the state.
+    """
+
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+        """
+        Loads the weights, which must equal the forward kernel's.
+        """
+
+    def reload_weights_and_biases(
+        self, command_buffer: MTLCommandBuffer, *, state: MPSCNNConvolutionWeightsAndBiasesState
+    ) -> None:
+        """
+        Encodes the replacement of the weights by the state's.
+        """
+
+    def reload_weights_and_biases_from_data_source(self) -> None:
+        """
+        Reads the data source again, when all runs that were committed are done.
+        """
+
+    @property
+    def data_source(self) -> typing.Any:
+        """
+        Where the weights came from.
+        """
+
+    @property
+    def gradient_option(self) -> MPSCNNConvolutionGradientOption:
+        """
+        Which gradients are computed.
+        """
+
+    @gradient_option.setter
+    def gradient_option(self, arg1: MPSCNNConvolutionGradientOption) -> None: ...
+    @property
+    def groups(self) -> int:
+        """
+        Of channels.
+        """
+
+    @property
+    def source_gradient_feature_channels(self) -> int:
+        """
+        Of the gradient that comes in.
+        """
+
+    @property
+    def source_image_feature_channels(self) -> int:
+        """
+        Of the forward source.
+        """
 
 def backends() -> list[str]:
     """

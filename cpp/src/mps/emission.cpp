@@ -149,7 +149,7 @@ ValueId Emission::number(std::size_t index, DataType type) {
   if (value == kNone) {
     value = graph.add_source(ir::Source::bound, static_cast<int>(first_number_ + index),
                              ir::Type{type, {}, false}, "number");
-    wide_[first_number_ + index] = type == DataType::kFloat64;
+    wide_[first_number_ + index] = element_bytes(type) == 8;
   }
   return value;
 }

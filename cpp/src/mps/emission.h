@@ -25,7 +25,7 @@ struct CompiledRecording {
   std::vector<Binding> bindings;
   // One slot of 8 bytes per number of the recording.
   std::shared_ptr<std::byte> numbers;
-  std::vector<bool> wide;  // float64
+  std::vector<bool> wide;  // 8 bytes
   std::vector<std::byte> staged;
   const std::byte* arena = nullptr;  // it was bound to
 };
@@ -49,7 +49,7 @@ class Emission {
   std::vector<ir::Type> results;
   std::vector<std::uint64_t> constants;
   void set(std::size_t result, ir::ValueId value);
-  // A scalar that the recording brings at each run.
+  // A scalar that the recording brings at each run; an int64 by its bits.
   ir::ValueId number(std::size_t index, DataType type);
 
   const ir::Type& type(std::size_t input) const { return graph.type(inputs[input]); }

@@ -142,10 +142,15 @@ Fitted fit(std::int64_t source, std::int64_t kernel, std::int64_t stride, std::i
 
 void CNNKernel::check_source(const ImageDescriptor&) const {}
 
-ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& source) {
-  check_source(source);
+ImageDescriptor CNNKernel::result_of(const ImageDescriptor& source) const {
   ImageDescriptor result = source;
   result.feature_channels = result_channels(source);
+  return result;
+}
+
+ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& source) {
+  check_source(source);
+  ImageDescriptor result = result_of(source);
   if (!has_window()) return result;
   if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
     refuse_use("padding policies that are not centered: this version has none");
@@ -190,13 +195,11 @@ void CNNKernel::check_destinations(const ImageBatch& sources,
                  std::to_string(images_in(destinations)) + ", but got " +
                  std::to_string(images_in(sources)));
   }
-  const ImageDescriptor& source = sources[0]->descriptor();
+  const ImageDescriptor expected = result_of(sources[0]->descriptor());
   const ImageDescriptor& result = destinations[0]->descriptor();
   const bool size_fits =
-      has_window() || (result.height == source.height && result.width == source.width);
-  if (result.feature_channels == result_channels(source) && size_fits) return;
-  ImageDescriptor expected = source;
-  expected.feature_channels = result_channels(source);
+      has_window() || (result.height == expected.height && result.width == expected.width);
+  if (result.feature_channels == expected.feature_channels && size_fits) return;
   refuse_shape("expected destination images " +
                (has_window() ? "of " + std::to_string(expected.feature_channels) + " channels"
                              : to_string(expected)) +
@@ -307,7 +310,7 @@ void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients
              (state == nullptr ? "none" : state->description()));
     }
     check_state(*state, buffer);
-    const ImageDescriptor& made_for = static_cast<const GradientState&>(*state).source();
+    const ImageDescriptor made_for = secondary_of(static_cast<const GradientState&>(*state));
     const ImageDescriptor& source = sources[0]->descriptor();
     const bool shared = states.size() == 1 || states[0] == states.back();
     if (made_for.height == source.height && made_for.width == source.width &&
@@ -332,8 +335,12 @@ ImageDescriptor CNNGradientKernel::destination_image_descriptor(const ImageBatch
   if (states.empty() || states[0] == nullptr || !takes(*states[0])) {
     refuse("expected a state of the forward kernel but got none");
   }
-  configure(static_cast<const GradientState&>(*states[0]));
-  return for_batch(sources[0]->descriptor(), sources);
+  const auto& state = static_cast<const GradientState&>(*states[0]);
+  configure(state);
+  ImageDescriptor result = result_of(state);
+  result.channel_format = sources[0]->descriptor().channel_format;
+  result.number_of_images = images_in(sources);
+  return result;
 }
 
 ImageBatch CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
@@ -350,7 +357,9 @@ void CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gr
                                      const ImageBatch& destinations) {
   check(buffer, gradients, sources, states);
   check_batch(destinations, "destination gradients");
-  const ImageDescriptor expected = for_batch(sources[0]->descriptor(), sources);
+  ImageDescriptor expected = result_of(static_cast<const GradientState&>(*states[0]));
+  expected.channel_format = sources[0]->descriptor().channel_format;
+  expected.number_of_images = images_in(sources);
   ImageDescriptor got = for_batch(destinations[0]->descriptor(), destinations);
   got.channel_format = expected.channel_format;
   if (!(got == expected)) {

@@ -73,3 +73,40 @@ class MPSCNNBatchNormalizationDataSource:
     def epsilon(self) -> float:
         """What is added to variances: the smallest normal number."""
         return 1.1754943508222875e-38
+
+
+class MPSCNNInstanceNormalizationDataSource:
+    """Gamma and beta, one number per channel."""
+
+    #: How many channels; a subclass sets it.
+    number_of_feature_channels: int
+
+    def gamma(self) -> Any:
+        """Factors, or None for ones."""
+        return None
+
+    def beta(self) -> Any:
+        """Terms, or None for zeros."""
+        return None
+
+    def load(self) -> bool:
+        """Called before anything is read; False refuses."""
+        return True
+
+    def purge(self) -> None:
+        """Called when everything was read."""
+
+    def label(self) -> str | None:
+        """A name for messages."""
+        return None
+
+    def epsilon(self) -> float:
+        """What is added to variances: the smallest normal number."""
+        return 1.1754943508222875e-38
+
+
+class MPSCNNGroupNormalizationDataSource(MPSCNNInstanceNormalizationDataSource):
+    """The same, with groups of neighbouring channels that have their statistics in common."""
+
+    #: How many groups; they divide the channels.
+    number_of_groups: int

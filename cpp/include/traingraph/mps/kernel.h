@@ -94,7 +94,7 @@ class TRAINGRAPH_API CNNKernel : public Kernel {
   virtual bool is_result_state_reused_across_batch() const { return false; }
   virtual bool append_batch_barrier() const { return false; }
   // By the padding policy; sets the offset.
-  ImageDescriptor destination_image_descriptor(const ImageDescriptor& source);
+  virtual ImageDescriptor destination_image_descriptor(const ImageDescriptor& source);
 
  protected:
   explicit CNNKernel(const Device& device) : Kernel(device) {}
@@ -103,14 +103,16 @@ class TRAINGRAPH_API CNNKernel : public Kernel {
   virtual std::int64_t result_channels(const ImageDescriptor& source) const {
     return source.feature_channels;
   }
-  // Whether any result size is allowed (a moving window), or only the source's.
+  // The result's size, but for the rows and columns of a moving window.
+  virtual ImageDescriptor result_of(const ImageDescriptor& source) const;
+  // Whether any result size is allowed (a moving window), or only that of result_of().
   virtual bool has_window() const { return false; }
   virtual StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const;
   // Buffers that the operation reads beside the image, and those of the states.
   virtual void add_operands(Recording&) const {}
   virtual void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
                       const ImageBatch& destinations);
-  void check_destinations(const ImageBatch& sources, const ImageBatch& destinations) const;
+  virtual void check_destinations(const ImageBatch& sources, const ImageBatch& destinations) const;
 
   KernelWindow window_;
   int padding_method_ = PaddingMethod::kSizeSame;
@@ -149,6 +151,9 @@ class TRAINGRAPH_API CNNGradientKernel : public Kernel {
   // Whether this kernel's forward kernel makes such states.
   virtual bool takes(const State& state) const;
   virtual void check_gradient(const ImageDescriptor& gradient, const ImageDescriptor& source) const;
+  // The size that the secondary image must have, and that of the result, by the state.
+  virtual ImageDescriptor secondary_of(const GradientState& state) const { return state.source(); }
+  virtual ImageDescriptor result_of(const GradientState& state) const { return state.source(); }
   // Buffers beside the two images, read and written.
   virtual void add_operands(Recording&, const StateBatch&) {}
   void check(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,

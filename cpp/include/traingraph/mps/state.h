@@ -44,7 +44,14 @@ struct Offset {
   bool operator==(const Offset&) const = default;
 };
 
-enum class EdgeMode : int { kZero = 0, kClamp = 1 };
+// Padding alone has the last three.
+enum class EdgeMode : int {
+  kZero = 0,
+  kClamp = 1,
+  kMirror = 2,
+  kMirrorWithEdge = 3,
+  kConstant = 4
+};
 
 // The window of a forward kernel as it was when the state was made.
 struct TRAINGRAPH_API KernelWindow {

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <memory>
+
+#include <traingraph/mps/convolution.h>
+
+namespace traingraph::mps {
+
+class CNNConvolutionTranspose;
+
+// One object for a whole batch. float32, or the weights' float64: sums over the batch.
+class TRAINGRAPH_API CNNConvolutionTransposeGradientState final : public GradientState {
+ public:
+  CNNConvolutionTransposeGradientState(const CNNConvolutionTranspose& kernel,
+                                       ImageDescriptor source, const CommandBuffer* temporary_on);
+  const char* kind() const override { return "MPSCNNConvolutionTransposeGradientState"; }
+  const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
+  const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }
+  const std::shared_ptr<const CNNConvolutionTranspose>& convolution_transpose() const {
+    return kernel_;
+  }
+  const Offset& kernel_offset() const { return kernel_offset_; }
+
+ private:
+  friend class CNNConvolutionTranspose;
+  std::shared_ptr<const CNNConvolutionTranspose> kernel_;
+  std::shared_ptr<Buffer> weights_, biases_;
+  Offset kernel_offset_;
+};
+
+// stride - 1 zeros between the source's pixels, then a convolution of stride 1 with the weights as
+// they are. Its window begins at offset stride + kernel_offset - floor(extent / 2).
+//
+// The forms that return images mirror a convolution: of the state that is given, whose source's
+// size and offset they take back, or of the same padding policy; they set the kernel offset.
+class TRAINGRAPH_API CNNConvolutionTranspose final
+    : public CNNKernel,
+      public std::enable_shared_from_this<CNNConvolutionTranspose> {
+ public:
+  CNNConvolutionTranspose(const Device& device, CNNConvolutionDataSourcePtr weights);
+  const char* kind() const override { return "MPSCNNConvolutionTranspose"; }
+  const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
+  const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
+  DataType data_type() const { return weights_.data_type; }
+  std::int64_t kernel_offset_x() const { return kernel_offset_.x; }
+  std::int64_t kernel_offset_y() const { return kernel_offset_.y; }
+  void set_kernel_offset_x(std::int64_t value) { set(kernel_offset_.x, value); }
+  void set_kernel_offset_y(std::int64_t value) { set(kernel_offset_.y, value); }
+
+  ImageDescriptor destination_image_descriptor(const ImageDescriptor& source) override;
+  // Sets the kernel offset by a convolution's state; the size of its source.
+  ImageDescriptor mirror(const ImageDescriptor& source, const GradientState& convolution);
+  using CNNKernel::encode_batch;
+  // `states` is null where none are asked for.
+  ImageBatch encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                          const GradientState& convolution, StateBatch* states,
+                          bool temporary_states);
+
+  void reload_weights_and_biases_from_data_source() { weights_.load(); }
+  void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
+  std::shared_ptr<CNNConvolutionWeightsAndBiasesState> export_weights_and_biases(
+      CommandBuffer& buffer);
+  bool is_result_state_reused_across_batch() const override { return true; }
+
+ protected:
+  OperationPtr make_operation() const override;
+  void check_source(const ImageDescriptor& source) const override;
+  std::int64_t result_channels(const ImageDescriptor&) const override {
+    return weights_.descriptor.output_feature_channels;
+  }
+  bool has_window() const override { return true; }
+  StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  void add_operands(Recording& recording) const override;
+  void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
+              const ImageBatch& destinations) override;
+
+ private:
+  ConvolutionWeights weights_;
+  Offset kernel_offset_;
+};
+
+// The secondary and the kernel offset are the forward kernel's two.
+class TRAINGRAPH_API CNNConvolutionTransposeGradient final : public CNNGradientKernel {
+ public:
+  CNNConvolutionTransposeGradient(const Device& device, CNNConvolutionDataSourcePtr weights);
+  const char* kind() const override { return "MPSCNNConvolutionTransposeGradient"; }
+  const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
+  const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
+  CNNConvolutionGradientOption gradient_option() const { return option_; }
+  void set_gradient_option(CNNConvolutionGradientOption value);
+
+  void reload_weights_and_biases_from_data_source() { weights_.load(); }
+  void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
+
+ protected:
+  OperationPtr make_operation() const override;
+  void configure(const GradientState& state) override;
+  bool takes(const State& state) const override;
+  void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
+  void add_operands(Recording& recording, const StateBatch& states) override;
+
+ private:
+  ConvolutionWeights weights_;
+  CNNConvolutionGradientOption option_ = CNNConvolutionGradientOption::kAll;
+};
+
+}  // namespace traingraph::mps

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <traingraph/mps/kernel.h>
+
+namespace traingraph::mps {
+
+// 1 or 0 by axis; 0: one decision for all elements along it.
+struct TRAINGRAPH_API DropoutParameters {
+  float keep_probability = 0.5f;
+  std::uint64_t seed = 0;
+  std::int64_t mask_stride_x = 1;
+  std::int64_t mask_stride_y = 1;
+  std::int64_t mask_stride_channels = 1;
+  bool operator==(const DropoutParameters&) const = default;
+};
+
+// Which of the masks of its kernel an image got: masks are a function of seed, step and element.
+class TRAINGRAPH_API CNNDropoutGradientState final : public GradientState {
+ public:
+  CNNDropoutGradientState(const DropoutParameters& parameters, const ImageDescriptor& source,
+                          const CommandBuffer* temporary_on)
+      : GradientState({}, source, temporary_on), parameters_(parameters) {}
+  const char* kind() const override { return "MPSCNNDropoutGradientState"; }
+  // One byte per element of the mask, in the order rows, columns, channels: 1 where it keeps.
+  // Raises InvalidArgument before the forward kernel was encoded with this state.
+  std::vector<std::uint8_t> mask_data() const;
+
+  const DropoutParameters& parameters() const { return parameters_; }
+  bool encoded() const { return images_ > 0; }
+  std::int64_t step() const { return step_; }
+  std::int64_t image() const { return image_; }    // its place among those encoded together
+  std::int64_t images() const { return images_; }  // how many were
+
+ private:
+  friend class CNNDropout;
+  DropoutParameters parameters_;
+  std::int64_t step_ = 0;
+  std::int64_t image_ = 0;
+  std::int64_t images_ = 0;
+};
+
+// y = x / keep_probability with that probability, else 0. Each encoding has another mask.
+class TRAINGRAPH_API CNNDropout final : public CNNKernel {
+ public:
+  CNNDropout(const Device& device, const DropoutParameters& parameters);
+  const char* kind() const override { return "MPSCNNDropout"; }
+  const DropoutParameters& parameters() const { return parameters_; }
+
+ protected:
+  OperationPtr make_operation() const override;
+  StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
+              const ImageBatch& destinations) override;
+
+ private:
+  DropoutParameters parameters_;
+  std::int64_t steps_ = 0;
+};
+
+// dx = dy mask / keep_probability, by the state's mask. The states must be neighbours in the batch
+// that was encoded forward.
+class TRAINGRAPH_API CNNDropoutGradient final : public CNNGradientKernel {
+ public:
+  CNNDropoutGradient(const Device& device, const DropoutParameters& parameters);
+  const char* kind() const override { return "MPSCNNDropoutGradient"; }
+  const DropoutParameters& parameters() const { return parameters_; }
+
+ protected:
+  OperationPtr make_operation() const override;
+  bool takes(const State& state) const override;
+  void add_operands(Recording& recording, const StateBatch& states) override;
+
+ private:
+  DropoutParameters parameters_;
+};
+
+}  // namespace traingraph::mps

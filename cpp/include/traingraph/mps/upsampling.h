@@ -1,0 +1,71 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+
+#include <traingraph/mps/kernel.h>
+
+namespace traingraph::mps {
+
+// How often each row and column is repeated, or between which pixels a result pixel lies.
+struct TRAINGRAPH_API Upsampling {
+  bool bilinear = false;
+  std::int64_t scale_x = 1;
+  std::int64_t scale_y = 1;
+  // First and last pixels of source and result coincide; else pixel i of a result lies at
+  // (i + 1/2) / scale - 1/2 of the source.
+  bool align_corners = false;
+  bool operator==(const Upsampling&) const = default;
+};
+
+// The two factors of a bilinear kernel, (scale size, size) for rows and for columns.
+class TRAINGRAPH_API InterpolationMatrices {
+ public:
+  std::shared_ptr<Storage> get(const Device& device, std::int64_t size, std::int64_t scale,
+                               bool align_corners, bool wide);
+
+ private:
+  std::map<std::pair<std::int64_t, std::pair<std::int64_t, bool>>, std::shared_ptr<Storage>> known_;
+};
+
+// Whole factors of 1 or more.
+class TRAINGRAPH_API CNNUpsampling : public CNNKernel {
+ public:
+  CNNUpsampling(const Device& device, const Upsampling& upsampling);
+  const char* kind() const override;
+  const Upsampling& upsampling() const { return upsampling_; }
+
+ protected:
+  OperationPtr make_operation() const override;
+  ImageDescriptor result_of(const ImageDescriptor& source) const override;
+  void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
+              const ImageBatch& destinations) override;
+  StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+
+ private:
+  Upsampling upsampling_;
+  InterpolationMatrices matrices_;
+};
+
+// nearest: dx is the sum of each block; bilinear: the interpolation transposed. align_corners comes
+// with the state and is a property.
+class TRAINGRAPH_API CNNUpsamplingGradient : public CNNGradientKernel {
+ public:
+  CNNUpsamplingGradient(const Device& device, const Upsampling& upsampling);
+  const char* kind() const override;
+  const Upsampling& upsampling() const { return upsampling_; }
+  void set_align_corners(bool value);
+
+ protected:
+  OperationPtr make_operation() const override;
+  void configure(const GradientState& state) override;
+  void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
+  void add_operands(Recording& recording, const StateBatch& states) override;
+
+ private:
+  Upsampling upsampling_;
+  InterpolationMatrices matrices_;
+};
+
+}  // namespace traingraph::mps

@@ -1,0 +1,387 @@
+#include <traingraph/mps/convolution_transpose.h>
+
+#include <traingraph/errors.h>
+
+#include "mps/convolution_weights.h"
+#include "mps/forms.h"
+
+namespace traingraph::mps {
+namespace {
+
+using ir::ValueId;
+
+// Of a convolution of stride 1 over the source with zeros between its pixels.
+struct TransposeForm {
+  KernelWindow window;
+  std::int64_t stride_x = 1;
+  std::int64_t stride_y = 1;
+  std::int64_t groups = 1;
+  NeuronDescriptor neuron;
+
+  TransposeForm(const CNNConvolutionDescriptor& d, const Offset& offset,
+                const Offset& kernel_offset)
+      : stride_x(d.stride_in_pixels_x),
+        stride_y(d.stride_in_pixels_y),
+        groups(d.groups),
+        neuron(d.fused_neuron_descriptor) {
+    window.kernel_width = d.kernel_width;
+    window.kernel_height = d.kernel_height;
+    window.dilation_x = d.dilation_rate_x;
+    window.dilation_y = d.dilation_rate_y;
+    window.offset = {offset.x * stride_x + kernel_offset.x, offset.y * stride_y + kernel_offset.y,
+                     0};
+  }
+
+  ValueId with_zeros_between(Emission& e, ValueId x) const {
+    if (stride_x == 1 && stride_y == 1) return x;
+    const ir::Type type = e.graph.type(x);
+    const Shape& s = type.shape;
+    x = ops::reshape(e.graph, x, {s[0] * s[1], s[2], 1, s[3], 1});
+    x = with_zeros(e, x, 4, stride_x);
+    x = with_zeros(e, x, 2, stride_y);
+    return ops::reshape(e.graph, x, {s[0], s[1], s[2] * stride_y, s[3] * stride_x});
+  }
+
+  // x (N, C, H, W), weights (O, C / groups, kh, kw), biases (O) → y of this many rows and columns
+  ValueId emit(Emission& e, ValueId x, ValueId weights, ValueId biases, std::int64_t rows,
+               std::int64_t columns) const {
+    const PlacedWindow placed = place_window(e, with_zeros_between(e, x), window, rows, columns);
+    ir::ConvolutionAttributes attributes;
+    attributes.window = placed.window;
+    attributes.groups = groups;
+    ValueId y = ops::apply1(e.graph, ir::Op::convolution, attributes, {placed.x, weights});
+    const std::int64_t channels = e.graph.type(weights).shape[0];
+    y = ops::binary(e.graph, ir::Scalar::add, y,
+                    ops::reshape(e.graph, biases, {1, channels, 1, 1}));
+    return is_none(neuron) ? y : mps::neuron(e, neuron, y);
+  }
+
+ private:
+  static ValueId with_zeros(Emission& e, ValueId x, int axis, std::int64_t stride) {
+    if (stride == 1) return x;
+    ir::Type zeros = e.graph.type(x);
+    zeros.shape[static_cast<std::size_t>(axis)] = stride - 1;
+    return ops::apply1(e.graph, ir::Op::concatenate, ir::AxisAttributes{axis},
+                       {x, ops::filled(e.graph, zeros, 0)});
+  }
+};
+
+// x, weights, biases → y
+class TransposeOperation final : public Operation {
+ public:
+  TransposeOperation(const std::string& subject_in, TransposeForm form)
+      : Operation(subject_in), form_(std::move(form)) {}
+  void emit(Emission& e) const override {
+    const Shape y = e.results[0].shape;
+    const DataType type = e.type(0).data_type;
+    e.set(0, form_.emit(e, e.inputs[0], ops::cast(e.graph, e.inputs[1], type),
+                        ops::cast(e.graph, e.inputs[2], type), y[2], y[3]));
+  }
+
+ private:
+  TransposeForm form_;
+};
+
+// dy, x, weights, biases → [dweights, dbiases,] dx
+class TransposeGradientOperation final : public Operation {
+ public:
+  TransposeGradientOperation(const std::string& subject_in, TransposeForm form, int option)
+      : Operation(subject_in), form_(std::move(form)), option_(option) {}
+  void emit(Emission& e) const override {
+    const ValueId x = e.inputs[1];
+    const Shape dy = e.type(0).shape;
+    const DataType type = e.type(0).data_type;
+    const ValueId weights = ops::cast(e.graph, e.inputs[2], type);
+    const ValueId biases = ops::cast(e.graph, e.inputs[3], type);
+    const ValueId y = form_.emit(e, x, weights, biases, dy[2], dy[3]);
+    const std::vector<ValueId> found = e.gradients(y, e.inputs[0], {weights, biases, x});
+    if ((option_ & static_cast<int>(CNNConvolutionGradientOption::kWeightsAndBias)) != 0) {
+      e.set(0, ops::cast(e.graph, found[0], e.results[0].data_type));
+      e.set(1, ops::cast(e.graph, found[1], e.results[1].data_type));
+    }
+    ValueId dx = found[2];
+    if ((option_ & static_cast<int>(CNNConvolutionGradientOption::kData)) == 0) {
+      dx = ops::filled(e.graph, e.results.back(), 0);
+    }
+    e.set(e.results.size() - 1, dx);
+  }
+
+ private:
+  TransposeForm form_;
+  int option_;
+};
+
+// Each input as a result.
+class CopyOperation final : public Operation {
+ public:
+  using Operation::Operation;
+  void emit(Emission& e) const override {
+    for (std::size_t k = 0; k < e.results.size(); ++k) {
+      e.set(k, ops::cast(e.graph, e.inputs[k], e.results[k].data_type));
+    }
+  }
+};
+
+void encode_reload(Recording& recording, const ConvolutionWeights& weights,
+                   const CNNConvolutionWeightsAndBiasesState& state) {
+  static const auto operation = std::make_shared<CopyOperation>("reload of weights and biases");
+  recording.begin(operation);
+  recording.input(state.weights()->storage());
+  if (state.biases() != nullptr) recording.input(state.biases()->storage());
+  recording.result(weights.weights);
+  if (state.biases() != nullptr) recording.result(weights.biases);
+  recording.end();
+}
+
+std::shared_ptr<Buffer> buffer_over(StoragePtr storage, const CommandBuffer* temporary_on) {
+  storage->owner = temporary_on == nullptr ? 0 : temporary_on->number();
+  return std::make_shared<Buffer>(std::move(storage));
+}
+
+std::int64_t extent_of(std::int64_t kernel, std::int64_t dilation) {
+  return (kernel - 1) * dilation + 1;
+}
+
+// One axis of the convolution that is mirrored: the size of its source, and its offset.
+struct Mirrored {
+  std::int64_t size;
+  std::int64_t offset;
+};
+Mirrored mirrored_axis(std::int64_t source, std::int64_t extent, std::int64_t stride, int method,
+                       int remainder_flag) {
+  const std::int64_t touched = (source - 1) * stride + extent;
+  std::int64_t size = touched;
+  const int policy = method & PaddingMethod::kSizeMask;
+  if (policy == PaddingMethod::kSizeSame) size = source * stride;
+  if (policy == PaddingMethod::kSizeFull) size = touched - 2 * (extent - 1);
+  // As a convolution pads: an odd pixel goes to the top and left unless the policy says otherwise.
+  const std::int64_t total = touched - size;
+  const bool to_end = (method & remainder_flag) != 0;
+  const std::int64_t before =
+      to_end ? (total - (total < 0 ? 1 : 0)) / 2 : (total + (total > 0 ? 1 : 0)) / 2;
+  return {size, extent / 2 - before};
+}
+
+std::int64_t kernel_offset_for(std::int64_t offset, std::int64_t extent) {
+  return -offset + (extent % 2 == 0 ? 1 : 0);
+}
+
+}  // namespace
+
+CNNConvolutionTransposeGradientState::CNNConvolutionTransposeGradientState(
+    const CNNConvolutionTranspose& kernel, ImageDescriptor source,
+    const CommandBuffer* temporary_on)
+    : GradientState(kernel.window(), source, temporary_on),
+      kernel_(kernel.shared_from_this()),
+      kernel_offset_{kernel.kernel_offset_x(), kernel.kernel_offset_y(), 0} {
+  const Device& device = kernel.device();
+  weights_ =
+      buffer_over(weights_storage(device, kernel.descriptor(), kernel.data_type()), temporary_on);
+  biases_ =
+      buffer_over(biases_storage(device, kernel.descriptor(), kernel.data_type()), temporary_on);
+}
+
+// --- forward -------------------------------------------------------------------------------------
+
+CNNConvolutionTranspose::CNNConvolutionTranspose(const Device& device,
+                                                 CNNConvolutionDataSourcePtr weights)
+    : CNNKernel(device), weights_(device, std::move(weights), "MPSCNNConvolutionTranspose") {
+  const CNNConvolutionDescriptor& d = weights_.descriptor;
+  window_.kernel_width = d.kernel_width;
+  window_.kernel_height = d.kernel_height;
+  window_.stride_x = d.stride_in_pixels_x;
+  window_.stride_y = d.stride_in_pixels_y;
+  window_.dilation_x = d.dilation_rate_x;
+  window_.dilation_y = d.dilation_rate_y;
+  label = weights_.source->label();
+}
+
+void CNNConvolutionTranspose::check_source(const ImageDescriptor& source) const {
+  if (source.feature_channels == weights_.descriptor.input_feature_channels) return;
+  refuse_shape("expected source images of " +
+               std::to_string(weights_.descriptor.input_feature_channels) + " channels but got " +
+               to_string(source));
+}
+
+OperationPtr CNNConvolutionTranspose::make_operation() const {
+  return std::make_shared<TransposeOperation>(
+      description(), TransposeForm(weights_.descriptor, window_.offset, kernel_offset_));
+}
+
+ImageDescriptor CNNConvolutionTranspose::destination_image_descriptor(
+    const ImageDescriptor& source) {
+  check_source(source);
+  if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
+    refuse_use("padding policies that are not centered: this version has none");
+  }
+  const std::int64_t height = extent_of(window_.kernel_height, window_.dilation_y);
+  const std::int64_t width = extent_of(window_.kernel_width, window_.dilation_x);
+  const Mirrored y = mirrored_axis(source.height, height, window_.stride_y, padding_method_,
+                                   PaddingMethod::kRemainderToBottom);
+  const Mirrored x = mirrored_axis(source.width, width, window_.stride_x, padding_method_,
+                                   PaddingMethod::kRemainderToRight);
+  if (x.size < 1 || y.size < 1) {
+    refuse_shape("expected a source whose result has pixels but got " + to_string(source));
+  }
+  ImageDescriptor result = result_of(source);
+  result.height = y.size;
+  result.width = x.size;
+  set_offset({});
+  set_kernel_offset_x(kernel_offset_for(x.offset, width));
+  set_kernel_offset_y(kernel_offset_for(y.offset, height));
+  return result;
+}
+
+ImageDescriptor CNNConvolutionTranspose::mirror(const ImageDescriptor& source,
+                                                const GradientState& convolution) {
+  check_source(source);
+  const KernelWindow& forward = convolution.window();
+  KernelWindow expected = window_;
+  expected.offset = forward.offset;
+  expected.edge_mode = forward.edge_mode;
+  if (!(forward == expected)) {
+    refuse("expected a state of a convolution of this kernel's size, stride and dilation but got " +
+           convolution.description() + " of another");
+  }
+  ImageDescriptor result = result_of(source);
+  result.height = convolution.source().height;
+  result.width = convolution.source().width;
+  set_offset({});
+  set_kernel_offset_x(
+      kernel_offset_for(forward.offset.x, extent_of(window_.kernel_width, window_.dilation_x)));
+  set_kernel_offset_y(
+      kernel_offset_for(forward.offset.y, extent_of(window_.kernel_height, window_.dilation_y)));
+  return result;
+}
+
+ImageBatch CNNConvolutionTranspose::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                                                 const GradientState& convolution,
+                                                 StateBatch* states, bool temporary_states) {
+  recording(buffer);
+  check_batch(sources, "source images");
+  ImageDescriptor result = mirror(sources[0]->descriptor(), convolution);
+  if (states != nullptr) {
+    *states = result_state_batch(sources, temporary_states ? &buffer : nullptr);
+  }
+  result.number_of_images =
+      sources[0]->descriptor().number_of_images * static_cast<std::int64_t>(sources.size());
+  ImageBatch images = make_images(buffer, result, makes_temporary_images);
+  encode_batch(buffer, sources, states == nullptr ? StateBatch{} : *states, images);
+  return images;
+}
+
+StatePtr CNNConvolutionTranspose::make_state(const ImageDescriptor& source,
+                                             const CommandBuffer* on) const {
+  return std::make_shared<CNNConvolutionTransposeGradientState>(*this, source, on);
+}
+
+void CNNConvolutionTranspose::add_operands(Recording& recording) const {
+  recording.input(weights_.weights);
+  recording.input(weights_.biases);
+}
+
+void CNNConvolutionTranspose::record(CommandBuffer& buffer, const ImageBatch& sources,
+                                     const StateBatch& states, const ImageBatch& destinations) {
+  CNNKernel::record(buffer, sources, states, destinations);
+  for (const StatePtr& state : states) {
+    if (auto* own = dynamic_cast<CNNConvolutionTransposeGradientState*>(state.get())) {
+      own->kernel_offset_ = kernel_offset_;
+    }
+  }
+}
+
+void CNNConvolutionTranspose::reload_weights_and_biases(
+    CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state) {
+  check_state(state, buffer);
+  weights_.check(state, description());
+  encode_reload(recording(buffer), weights_, state);
+}
+
+std::shared_ptr<CNNConvolutionWeightsAndBiasesState>
+CNNConvolutionTranspose::export_weights_and_biases(CommandBuffer& buffer) {
+  auto state = std::make_shared<CNNConvolutionWeightsAndBiasesState>(device(), weights_.descriptor,
+                                                                     weights_.data_type);
+  Recording& recording = this->recording(buffer);
+  static const auto operation = std::make_shared<CopyOperation>("export of weights and biases");
+  recording.begin(operation);
+  recording.input(weights_.weights);
+  recording.input(weights_.biases);
+  recording.result(state->weights()->storage());
+  recording.result(state->biases()->storage());
+  recording.end();
+  return state;
+}
+
+// --- gradient ------------------------------------------------------------------------------------
+
+CNNConvolutionTransposeGradient::CNNConvolutionTransposeGradient(
+    const Device& device, CNNConvolutionDataSourcePtr weights)
+    : CNNGradientKernel(device),
+      weights_(device, std::move(weights), "MPSCNNConvolutionTransposeGradient") {
+  const CNNConvolutionDescriptor& d = weights_.descriptor;
+  window_.kernel_width = d.kernel_width;
+  window_.kernel_height = d.kernel_height;
+  window_.stride_x = d.stride_in_pixels_x;
+  window_.stride_y = d.stride_in_pixels_y;
+  window_.dilation_x = d.dilation_rate_x;
+  window_.dilation_y = d.dilation_rate_y;
+  label = weights_.source->label();
+}
+
+void CNNConvolutionTransposeGradient::set_gradient_option(CNNConvolutionGradientOption value) {
+  const int raw = static_cast<int>(value);
+  if (raw < 1 || raw > 3) {
+    refuse("expected gradient option 1, 2 or 3 but got " + std::to_string(raw));
+  }
+  set(option_, value);
+}
+
+OperationPtr CNNConvolutionTransposeGradient::make_operation() const {
+  return std::make_shared<TransposeGradientOperation>(
+      description(), TransposeForm(weights_.descriptor, window_.offset, kernel_offset_),
+      static_cast<int>(option_));
+}
+
+void CNNConvolutionTransposeGradient::configure(const GradientState& state) {
+  const auto& own = static_cast<const CNNConvolutionTransposeGradientState&>(state);
+  set_secondary_offset(own.window().offset);
+  set_kernel_offset_x(own.kernel_offset().x);
+  set_kernel_offset_y(own.kernel_offset().y);
+}
+
+bool CNNConvolutionTransposeGradient::takes(const State& state) const {
+  const auto* own = dynamic_cast<const CNNConvolutionTransposeGradientState*>(&state);
+  return own != nullptr && weights_shape(own->convolution_transpose()->descriptor()) ==
+                               weights_shape(weights_.descriptor);
+}
+
+void CNNConvolutionTransposeGradient::check_gradient(const ImageDescriptor& gradient,
+                                                     const ImageDescriptor& source) const {
+  const CNNConvolutionDescriptor& d = weights_.descriptor;
+  if (gradient.feature_channels != d.output_feature_channels) {
+    refuse_shape("expected source gradients of " + std::to_string(d.output_feature_channels) +
+                 " channels but got " + to_string(gradient));
+  }
+  if (source.feature_channels != d.input_feature_channels) {
+    refuse_shape("expected source images of " + std::to_string(d.input_feature_channels) +
+                 " channels but got " + to_string(source));
+  }
+}
+
+void CNNConvolutionTransposeGradient::add_operands(Recording& recording, const StateBatch& states) {
+  recording.input(weights_.weights);
+  recording.input(weights_.biases);
+  if ((static_cast<int>(option_) & 2) == 0) return;
+  const auto& state = static_cast<const CNNConvolutionTransposeGradientState&>(*states[0]);
+  recording.result(state.gradient_for_weights()->storage());
+  recording.result(state.gradient_for_biases()->storage());
+}
+
+void CNNConvolutionTransposeGradient::reload_weights_and_biases(
+    CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state) {
+  check_state(state, buffer);
+  weights_.check(state, description());
+  encode_reload(recording(buffer), weights_, state);
+}
+
+}  // namespace traingraph::mps

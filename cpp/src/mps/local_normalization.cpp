@@ -1,0 +1,187 @@
+#include <traingraph/mps/local_normalization.h>
+
+#include <traingraph/errors.h>
+
+#include "mps/differentiable.h"
+
+namespace traingraph::mps {
+namespace {
+
+using ir::Scalar;
+using ir::ScalarList;
+using ir::ValueId;
+using Type = LocalNormalizationType;
+
+constexpr const char* kKinds[] = {"MPSCNNCrossChannelNormalization", "MPSCNNSpatialNormalization",
+                                  "MPSCNNLocalContrastNormalization"};
+constexpr const char* kGradientKinds[] = {"MPSCNNCrossChannelNormalizationGradient",
+                                          "MPSCNNSpatialNormalizationGradient",
+                                          "MPSCNNLocalContrastNormalizationGradient"};
+
+void check_parameters(const LocalNormalization& p, const char* kind) {
+  const int type = static_cast<int>(p.type);
+  if (type < 0 || type > 2 || p.kernel_width < 1 || p.kernel_height < 1) {
+    throw InvalidArgument("[" + std::string(kind) + "] expected a window of 1 or more but got " +
+                          std::to_string(p.kernel_height) + "x" + std::to_string(p.kernel_width));
+  }
+}
+
+// The mean over each window, zeros beyond the image counted. Mirrored windows reach as far behind
+// their middle as others before it.
+ValueId window_mean(Emission& e, const LocalNormalization& p, ValueId x, bool mirrored = false) {
+  const Shape shape = e.graph.type(x).shape;
+  const bool across = p.type == Type::kCrossChannel;
+  ir::PoolingAttributes attributes;
+  attributes.kind = ir::PoolingKind::average;
+  attributes.count_includes_padding = true;
+  const std::int64_t kernel[2] = {across ? p.kernel_width : p.kernel_height,
+                                  across ? 1 : p.kernel_width};
+  for (int axis = 0; axis < 2; ++axis) {
+    const std::int64_t longer = kernel[axis] / 2, shorter = (kernel[axis] - 1) / 2;
+    attributes.window.kernel[axis] = kernel[axis];
+    attributes.window.padding_before[axis] = mirrored ? shorter : longer;
+    attributes.window.padding_after[axis] = mirrored ? longer : shorter;
+  }
+  if (across) x = ops::reshape(e.graph, x, {shape[0], 1, shape[1], shape[2] * shape[3]});
+  const ValueId mean = ops::apply1(e.graph, ir::Op::pooling, attributes, {x});
+  return across ? ops::reshape(e.graph, mean, shape) : mean;
+}
+
+// u ^ -beta
+int inverse_power(ScalarList& list, int u, double beta) {
+  return list.add(Scalar::exp, list.add(Scalar::scale, list.add(Scalar::log, u), -1, -beta));
+}
+
+ValueId normalized(Emission& e, const LocalNormalization& p, ValueId x) {
+  const auto alpha = static_cast<double>(p.alpha), delta = static_cast<double>(p.delta);
+  const auto beta = static_cast<double>(p.beta);
+  const ValueId squares = window_mean(e, p, ops::unary(e.graph, Scalar::square, x));
+  if (p.type != Type::kLocalContrast) {
+    ScalarList list{2, {}, {}};  // x, mean of squares
+    const int base = list.add(Scalar::affine, 1, -1, alpha, delta);
+    list.results = {list.add(Scalar::multiply, 0, inverse_power(list, base, beta))};
+    return ops::elementwise(e.graph, std::move(list), {x, squares})[0];
+  }
+  ScalarList list{3, {}, {}};  // x, mean of squares, mean
+  const int variance = list.add(Scalar::subtract, 1, list.add(Scalar::square, 2));
+  const int base = list.add(Scalar::affine, variance, -1, alpha, delta);
+  const int centered = list.add(Scalar::multiply_add, 0, 2, 1, -static_cast<double>(p.p0));
+  const int divided = list.add(Scalar::multiply, centered, inverse_power(list, base, beta));
+  list.results = {
+      list.add(Scalar::affine, divided, -1, static_cast<double>(p.ps), static_cast<double>(p.pm))};
+  return ops::elementwise(e.graph, std::move(list), {x, squares, window_mean(e, p, x)})[0];
+}
+
+class ForwardOperation final : public Operation {
+ public:
+  ForwardOperation(const std::string& subject_in, const LocalNormalization& p)
+      : Operation(subject_in), p_(p) {}
+  void emit(Emission& e) const override { e.set(0, normalized(e, p_, e.inputs[0])); }
+
+ private:
+  LocalNormalization p_;
+};
+
+// dy, x → T^-beta dy - 2 alpha beta x (sum over the mirrored window of what Apple's text has there)
+class HeaderOperation final : public Operation {
+ public:
+  HeaderOperation(const std::string& subject_in, const LocalNormalization& p)
+      : Operation(subject_in), p_(p) {}
+  void emit(Emission& e) const override {
+    const ValueId dy = e.inputs[0], x = e.inputs[1];
+    const auto alpha = static_cast<double>(p_.alpha), delta = static_cast<double>(p_.delta);
+    const auto beta = static_cast<double>(p_.beta);
+    const bool across = p_.type == Type::kCrossChannel;
+    const ValueId squares = window_mean(e, p_, ops::unary(e.graph, Scalar::square, x));
+    ScalarList powers{3, {}, {}};  // dy, x, mean of squares
+    const int base = powers.add(Scalar::affine, 2, -1, alpha, delta);
+    const int power = inverse_power(powers, base, beta);
+    const int next = powers.add(Scalar::divide, power, base);
+    const int product = powers.add(Scalar::multiply, 0, 1);
+    // Inside of the sum across channels, outside of it over pixels.
+    const int summed = across ? powers.add(Scalar::multiply, product, next) : product;
+    powers.results = {powers.add(Scalar::multiply, 0, power), next, summed};
+    const std::vector<ValueId> parts =
+        ops::elementwise(e.graph, std::move(powers), {dy, x, squares});
+    const std::int64_t count = across ? p_.kernel_width : p_.kernel_width * p_.kernel_height;
+    const double factor = -2 * alpha * beta * static_cast<double>(count);
+    ScalarList list{4, {}, {}};  // power dy, x, next power, mean of the sum
+    int term = list.add(Scalar::multiply, 1, 3);
+    if (!across) term = list.add(Scalar::multiply, term, 2);
+    list.results = {list.add(Scalar::multiply_add, 0, term, 1, factor)};
+    const ValueId mean = window_mean(e, p_, parts[2], true);
+    e.set(0, ops::elementwise(e.graph, std::move(list), {parts[0], x, parts[1], mean})[0]);
+  }
+
+ private:
+  LocalNormalization p_;
+};
+
+}  // namespace
+
+LocalNormalization LocalNormalization::cross_channel(std::int64_t kernel_size) {
+  LocalNormalization p;
+  p.kernel_width = kernel_size;
+  p.kernel_height = 1;
+  return p;
+}
+LocalNormalization LocalNormalization::spatial(std::int64_t kernel_width,
+                                               std::int64_t kernel_height) {
+  LocalNormalization p;
+  p.type = Type::kSpatial;
+  p.kernel_width = kernel_width;
+  p.kernel_height = kernel_height;
+  return p;
+}
+LocalNormalization LocalNormalization::local_contrast(std::int64_t kernel_width,
+                                                      std::int64_t kernel_height) {
+  LocalNormalization p = spatial(kernel_width, kernel_height);
+  p.type = Type::kLocalContrast;
+  p.alpha = 0;
+  p.beta = 0.5f;
+  p.delta = 1.0f / 1024;
+  return p;
+}
+
+CNNLocalNormalization::CNNLocalNormalization(const Device& device,
+                                             const LocalNormalization& parameters)
+    : CNNKernel(device), parameters_(parameters) {
+  check_parameters(parameters_, "MPSCNNNormalization");
+}
+const char* CNNLocalNormalization::kind() const {
+  return kKinds[static_cast<int>(parameters_.type)];
+}
+void CNNLocalNormalization::set_parameters(const LocalNormalization& value) {
+  check_parameters(value, kind());
+  set(parameters_, value);
+}
+OperationPtr CNNLocalNormalization::make_operation() const {
+  return std::make_shared<ForwardOperation>(description(), parameters_);
+}
+
+CNNLocalNormalizationGradient::CNNLocalNormalizationGradient(const Device& device,
+                                                             const LocalNormalization& parameters)
+    : CNNGradientKernel(device), parameters_(parameters) {
+  check_parameters(parameters_, "MPSCNNNormalizationGradient");
+}
+const char* CNNLocalNormalizationGradient::kind() const {
+  return kGradientKinds[static_cast<int>(parameters_.type)];
+}
+void CNNLocalNormalizationGradient::set_parameters(const LocalNormalization& value) {
+  check_parameters(value, kind());
+  set(parameters_, value);
+}
+void CNNLocalNormalizationGradient::set_header_formula(bool value) {
+  if (value && parameters_.type == Type::kLocalContrast) {
+    refuse_use("the header's formula of local contrast normalization: this version has none");
+  }
+  set(header_formula_, value);
+}
+OperationPtr CNNLocalNormalizationGradient::make_operation() const {
+  if (header_formula_) return std::make_shared<HeaderOperation>(description(), parameters_);
+  const LocalNormalization p = parameters_;
+  return gradient_operation(
+      description(), [p](Emission& e, ValueId x, const Shape&) { return normalized(e, p, x); });
+}
+
+}  // namespace traingraph::mps

@@ -1,0 +1,169 @@
+#include "mps/loss_form.h"
+
+#include <traingraph/errors.h>
+#include <traingraph/loss.h>
+
+namespace traingraph::mps {
+namespace {
+
+using ir::Scalar;
+using ir::ScalarList;
+using ir::ValueId;
+
+// The losses that ML Compute's layer has.
+bool has_layer(CNNLossType type) {
+  return type == CNNLossType::kMeanAbsoluteError || type == CNNLossType::kMeanSquaredError ||
+         type == CNNLossType::kSoftMaxCrossEntropy || type == CNNLossType::kSigmoidCrossEntropy ||
+         type == CNNLossType::kHuber;
+}
+
+LossType layer_type(CNNLossType type) {
+  return type == CNNLossType::kHuber ? LossType::kHuber : static_cast<LossType>(type);
+}
+
+// One value per element over the prediction, register 0, and the label, register 1.
+int other_loss(ScalarList& list, const CNNLossDescriptor& d) {
+  const auto epsilon = static_cast<double>(d.epsilon);
+  switch (d.loss_type) {
+    case CNNLossType::kCategoricalCrossEntropy:  // -t log y
+      return list.add(Scalar::negate, list.add(Scalar::multiply, 1, list.add(Scalar::log, 0)));
+    case CNNLossType::kHinge: {  // max(1 - (2 t - 1) y, 0)
+      const int side = list.add(Scalar::affine, 1, -1, 2, -1);
+      const int product = list.add(Scalar::multiply, side, 0);
+      return list.add(Scalar::relu, list.add(Scalar::affine, product, -1, -1, 1));
+    }
+    case CNNLossType::kLog: {  // -t log(y + ε) - (1 - t) log(1 - y + ε)
+      const int yes = list.add(Scalar::log, list.add(Scalar::affine, 0, -1, 1, epsilon));
+      const int no = list.add(Scalar::log, list.add(Scalar::affine, 0, -1, -1, 1 + epsilon));
+      const int rest = list.add(Scalar::affine, 1, -1, -1, 1);
+      return list.add(Scalar::multiply_add, list.add(Scalar::multiply, 1, yes),
+                      list.add(Scalar::multiply, rest, no), -1, -1);
+    }
+    default: {  // t (log t - y), 0 where t is 0
+      const int entropy = list.add(Scalar::subtract, list.add(Scalar::log, 1), 0);
+      return list.add(Scalar::mask, entropy, 1);
+    }
+  }
+}
+
+std::vector<int> reduced_axes(const CNNLossDescriptor& d) {
+  return d.reduce_across_batch ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{1, 2, 3};
+}
+
+// How many weights are not 0, at least 1, per image or in all.
+ValueId counted(Emission& e, const CNNLossDescriptor& d, ValueId weights, DataType type) {
+  ScalarList list{1, {}, {}};
+  const int one = list.add(Scalar::constant, -1, -1, 1);
+  list.results = {list.add(Scalar::where_nonzero, one, 0, 0)};
+  const ValueId marks =
+      ops::elementwise(e.graph, std::move(list), {ops::cast(e.graph, weights, type)})[0];
+  const ValueId count = ops::reduce(e.graph, ir::ReduceKind::sum, marks, reduced_axes(d));
+  return ops::binary(e.graph, Scalar::maximum, count, ops::filled(e.graph, e.graph.type(count), 1));
+}
+
+}  // namespace
+
+void check_loss(const CNNLossDescriptor& d, const std::string& who) {
+  const std::string subject = "[" + who + "] ";
+  const int type = static_cast<int>(d.loss_type);
+  if (type < 0 || type > 9) {
+    throw InvalidArgument(subject + "expected a loss type from 0 to 9 but got " +
+                          std::to_string(type));
+  }
+  if (d.loss_type == CNNLossType::kCosineDistance) {
+    throw Unsupported(subject + "cosine distance: this version has none");
+  }
+  const int reduction = static_cast<int>(d.reduction_type);
+  if (reduction < 0 || reduction > 3) {
+    throw InvalidArgument(subject + "expected a reduction type from 0 to 3 but got " +
+                          std::to_string(reduction));
+  }
+  if (!(d.label_smoothing >= 0 && d.label_smoothing < 1)) {
+    throw InvalidArgument(subject + "expected label smoothing of at least 0 and below 1 but got " +
+                          std::to_string(d.label_smoothing));
+  }
+}
+
+ValueId loss_values(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms) {
+  const ir::Type prediction = e.graph.type(terms.prediction);
+  const DataType type = prediction.data_type;
+  const ValueId labels = ops::cast(e.graph, terms.labels, type);
+  ValueId values = ir::kNone;
+  if (has_layer(d.loss_type)) {
+    LossDescriptor descriptor;
+    descriptor.type = layer_type(d.loss_type);
+    descriptor.reduction = ReductionType::kNone;
+    descriptor.label_smoothing = d.label_smoothing;
+    descriptor.class_count = d.number_of_classes;
+    descriptor.delta = d.delta;
+    values = e.layer(Loss(descriptor), {terms.prediction, labels});
+    Shape shape = prediction.shape;
+    if (d.loss_type == CNNLossType::kSoftMaxCrossEntropy) shape[1] = 1;
+    values = ops::reshape(e.graph, values, shape);
+  } else {
+    ScalarList list{2, {}, {}};
+    list.results = {other_loss(list, d)};
+    values = ops::elementwise(e.graph, std::move(list), {terms.prediction, labels})[0];
+  }
+  if (terms.weights != ir::kNone) {
+    // 0 removes a value even where it is not finite.
+    values = ops::binary(e.graph, Scalar::mask, values, ops::cast(e.graph, terms.weights, type));
+  }
+  if (d.weight != 1) {
+    values = ops::unary(e.graph, Scalar::scale, values, static_cast<double>(d.weight));
+  }
+  return values;
+}
+
+ValueId loss_share(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms,
+                   ValueId values) {
+  const ir::Type type = e.graph.type(values);
+  if (d.reduction_type == CNNReductionType::kSumByNonZeroWeights) {
+    const ValueId count = counted(e, d, terms.weights, type.data_type);
+    return ops::broadcast(e.graph, ops::unary(e.graph, Scalar::reciprocal, count), type);
+  }
+  const double images = static_cast<double>(type.shape[0]);
+  double factor = 1;
+  if (d.reduction_type == CNNReductionType::kMean) {
+    factor = images / static_cast<double>(type.elements());
+    if (d.reduce_across_batch) factor /= images;
+  }
+  return ops::filled(e.graph, type, factor);
+}
+
+ValueId reduced_loss(Emission& e, const CNNLossDescriptor& d, ValueId values, ValueId share) {
+  if (d.reduction_type == CNNReductionType::kNone) return values;
+  const ir::Type type = e.graph.type(values);
+  const ValueId sum =
+      ops::reduce(e.graph, ir::ReduceKind::sum,
+                  ops::binary(e.graph, Scalar::multiply, values, share), reduced_axes(d));
+  if (!d.reduce_across_batch || type.shape[0] == 1) return sum;
+  // The first image has it all.
+  const ValueId zeros =
+      ops::filled(e.graph, {type.data_type, {type.shape[0] - 1, 1, 1, 1}, false}, 0);
+  return ops::apply1(e.graph, ir::Op::concatenate, ir::AxisAttributes{0}, {sum, zeros});
+}
+
+// A layer's softmax cross entropy has no gradient by its labels; this is the same, composed.
+ValueId softmax_by_labels(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms) {
+  const ir::Type type = e.graph.type(terms.prediction);
+  const ValueId logarithms =
+      ops::apply1(e.graph, ir::Op::softmax, ir::SoftmaxAttributes{true, 1}, {terms.prediction});
+  const auto smoothing = static_cast<double>(d.label_smoothing);
+  const auto classes =
+      static_cast<double>(d.number_of_classes == 0 ? type.shape[1] : d.number_of_classes);
+  ScalarList list{2, {}, {}};
+  const int label = list.add(Scalar::affine, 1, -1, 1 - smoothing, smoothing / classes);
+  list.results = {list.add(Scalar::negate, list.add(Scalar::multiply, label, 0))};
+  const ValueId parts = ops::elementwise(
+      e.graph, std::move(list), {logarithms, ops::cast(e.graph, terms.labels, type.data_type)})[0];
+  ValueId values = ops::reduce(e.graph, ir::ReduceKind::sum, parts, {1});
+  if (terms.weights != ir::kNone) {
+    values = ops::binary(e.graph, Scalar::mask, values,
+                         ops::cast(e.graph, terms.weights, type.data_type));
+  }
+  return d.weight == 1 ? values
+                       : ops::unary(e.graph, Scalar::scale, values, static_cast<double>(d.weight));
+}
+
+}  // namespace traingraph::mps

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <traingraph/mps/loss.h>
+
+#include "mps/emission.h"
+
+// A loss as ops, for every kernel that has one.
+namespace traingraph::mps {
+
+// Raises InvalidArgument or Unsupported naming what cannot be.
+void check_loss(const CNNLossDescriptor& d, const std::string& who);
+
+struct LossTerms {
+  ir::ValueId prediction;
+  ir::ValueId labels;
+  ir::ValueId weights;  // kNone: none
+};
+
+// One value per element: (N, C, H, W), or (N, 1, H, W) for softmax cross entropy.
+ir::ValueId loss_values(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms);
+// The same for softmax cross entropy, in a form that can be differentiated by the labels.
+ir::ValueId softmax_by_labels(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms);
+// By what the reduction multiplies each value, in the shape of the values.
+ir::ValueId loss_share(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms,
+                       ir::ValueId values);
+// (N, 1, 1, 1), or the values themselves without a reduction.
+ir::ValueId reduced_loss(Emission& e, const CNNLossDescriptor& d, ir::ValueId values,
+                         ir::ValueId share);
+
+}  // namespace traingraph::mps

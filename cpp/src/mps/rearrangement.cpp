@@ -1,0 +1,331 @@
+#include <traingraph/mps/rearrangement.h>
+
+#include <algorithm>
+
+#include <traingraph/errors.h>
+
+#include "mps/differentiable.h"
+
+namespace traingraph::mps {
+namespace {
+
+using ir::ValueId;
+
+std::int64_t elements(const ImageDescriptor& d) { return d.width * d.height * d.feature_channels; }
+
+ValueId slice(Emission& e, ValueId x, int axis, std::int64_t start, std::int64_t extent) {
+  if (start == 0 && extent == e.graph.type(x).shape[static_cast<std::size_t>(axis)]) return x;
+  return ops::apply1(e.graph, ir::Op::slice, ir::SliceAttributes{axis, start, extent}, {x});
+}
+
+ValueId joined(Emission& e, int axis, std::vector<ValueId> parts) {
+  if (parts.size() == 1) return parts[0];
+  return ops::apply1(e.graph, ir::Op::concatenate, ir::AxisAttributes{axis}, std::move(parts));
+}
+
+ValueId reshaped(Emission& e, ValueId x, const Shape& result) {
+  return ops::reshape(e.graph, x, result);
+}
+
+// One axis of a padded image.
+class Margin {
+ public:
+  Margin(Emission& e_in, ValueId x_in, int axis_in, EdgeMode mode_in, float fill_value)
+      : e_(e_in), x_(x_in), axis_(axis_in), mode_(mode_in), fill_value_(fill_value) {}
+
+  ValueId padded(std::int64_t before, std::int64_t after) const {
+    std::vector<ValueId> parts;
+    if (before < 0 || after < 0) e_.fail("expected padding sizes of 0 or more");
+    add(parts, before, true);
+    parts.push_back(x_);
+    add(parts, after, false);
+    return joined(e_, axis_, std::move(parts));
+  }
+
+ private:
+  void add(std::vector<ValueId>& parts, std::int64_t size, bool in_front) const {
+    if (size == 0) return;
+    ir::Type type = e_.graph.type(x_);
+    std::int64_t& extent = type.shape[static_cast<std::size_t>(axis_)];
+    const std::int64_t count = extent;
+    extent = size;
+    if (mode_ == EdgeMode::kZero || mode_ == EdgeMode::kConstant) {
+      const double number = mode_ == EdgeMode::kZero ? 0 : static_cast<double>(fill_value_);
+      parts.push_back(ops::filled(e_.graph, type, number));
+      return;
+    }
+    if (mode_ == EdgeMode::kClamp) {
+      const ValueId edge = slice(e_, x_, axis_, in_front ? 0 : count - 1, 1);
+      parts.push_back(ops::broadcast(e_.graph, edge, type));
+      return;
+    }
+    const std::int64_t skipped = mode_ == EdgeMode::kMirror ? 1 : 0;
+    if (size + skipped > count) {
+      e_.fail("expected padding of at most " + std::to_string(count - skipped) +
+              " elements to mirror but got " + std::to_string(size));
+    }
+    for (std::int64_t k = 0; k < size; ++k) {
+      const std::int64_t distance = in_front ? size - 1 - k : k;
+      const std::int64_t at = in_front ? skipped + distance : count - 1 - skipped - distance;
+      parts.push_back(slice(e_, x_, axis_, at, 1));
+    }
+  }
+
+  Emission& e_;
+  ValueId x_;
+  int axis_;
+  EdgeMode mode_;
+  float fill_value_;
+};
+
+struct Padding {
+  Offset before;
+  EdgeMode mode = EdgeMode::kZero;
+  float fill_value = 0;
+  std::vector<float> fill_values;
+};
+
+ValueId pad_spatially(Emission& e, const Padding& p, float fill, ValueId x, const Shape& result) {
+  const std::int64_t before[2] = {p.before.y, p.before.x};
+  for (int axis = 2; axis < 4; ++axis) {
+    const auto at = static_cast<std::size_t>(axis);
+    const std::int64_t first = before[axis - 2];
+    const std::int64_t after = result[at] - first - e.graph.type(x).shape[at];
+    x = Margin(e, x, axis, p.mode, fill).padded(first, after);
+  }
+  return x;
+}
+
+// The size after follows from that of the result.
+ValueId pad(Emission& e, const Padding& p, ValueId x, const Shape& result) {
+  const std::int64_t channels = e.graph.type(x).shape[1];
+  const std::int64_t after = result[1] - p.before.z - channels;
+  if (p.mode != EdgeMode::kConstant || p.fill_values.empty()) {
+    x = Margin(e, x, 1, p.mode, p.fill_value).padded(p.before.z, after);
+    return pad_spatially(e, p, p.fill_value, x, result);
+  }
+  // One value per result channel.
+  ir::Type plane = e.graph.type(x);
+  plane.shape[1] = 1;
+  std::vector<ValueId> parts;
+  for (std::int64_t c = 0; c < result[1]; ++c) {
+    const float fill = p.fill_values[static_cast<std::size_t>(c)];
+    const std::int64_t own = c - p.before.z;
+    const ValueId channel = own >= 0 && own < channels
+                                ? slice(e, x, 1, own, 1)
+                                : ops::filled(e.graph, plane, static_cast<double>(fill));
+    parts.push_back(pad_spatially(e, p, fill, channel, result));
+  }
+  return joined(e, 1, std::move(parts));
+}
+
+Form form_of(Padding padding) {
+  return [padding = std::move(padding)](Emission& e, ValueId x, const Shape& result) {
+    return pad(e, padding, x, result);
+  };
+}
+
+Offset negated(const Offset& o) { return {-o.x, -o.y, -o.z}; }
+
+void check_padding(const Offset& size, const std::string& who) {
+  if (size.x >= 0 && size.y >= 0 && size.z >= 0) return;
+  throw InvalidArgument("[" + who + "] expected padding sizes of 0 or more but got (" +
+                        std::to_string(size.x) + ", " + std::to_string(size.y) + ", " +
+                        std::to_string(size.z) + ")");
+}
+
+// x, … → y
+class ConcatenationOperation final : public Operation {
+ public:
+  using Operation::Operation;
+  void emit(Emission& e) const override { e.set(0, joined(e, 1, e.inputs)); }
+};
+
+}  // namespace
+
+// --- reshape -------------------------------------------------------------------------------------
+
+void NNReshape::set_reshaped(std::int64_t width, std::int64_t height,
+                             std::int64_t feature_channels) {
+  if (width < 1 || height < 1 || feature_channels < 1) {
+    refuse("expected a width, height and channels of 1 or more but got " + std::to_string(width) +
+           ", " + std::to_string(height) + " and " + std::to_string(feature_channels));
+  }
+  width_ = width;
+  height_ = height;
+  channels_ = feature_channels;
+}
+OperationPtr NNReshape::make_operation() const {
+  return forward_operation(description(), reshaped);
+}
+ImageDescriptor NNReshape::result_of(const ImageDescriptor& source) const {
+  if (width_ == 0) return source;
+  ImageDescriptor result = source;
+  result.width = width_;
+  result.height = height_;
+  result.feature_channels = channels_;
+  if (elements(result) == elements(source)) return result;
+  refuse_shape("expected as many elements as source images " + to_string(source) +
+               " have but got " + to_string(result));
+}
+void NNReshape::check_destinations(const ImageBatch& sources,
+                                   const ImageBatch& destinations) const {
+  check_batch(destinations, "destination images");
+  const ImageDescriptor& source = sources[0]->descriptor();
+  const ImageDescriptor& result = destinations[0]->descriptor();
+  if (elements(source) == elements(result) && destinations.size() <= sources.size()) return;
+  refuse_shape("expected destination images of " + std::to_string(elements(source)) +
+               " elements, as source images " + to_string(source) + " have, but got " +
+               destinations[0]->description());
+}
+
+OperationPtr NNReshapeGradient::make_operation() const {
+  return gradient_operation(description(), reshaped);
+}
+void NNReshapeGradient::check_gradient(const ImageDescriptor& gradient,
+                                       const ImageDescriptor& source) const {
+  if (elements(gradient) == elements(source)) return;
+  refuse_shape("expected source gradients of " + std::to_string(elements(source)) +
+               " elements but got " + to_string(gradient));
+}
+
+// --- padding -------------------------------------------------------------------------------------
+
+NNPad::NNPad(const Device& device, const Offset& before, const Offset& after,
+             std::vector<float> fill_values)
+    : CNNKernel(device), after_(after), fill_values_(std::move(fill_values)) {
+  check_padding(before, kind());
+  check_padding(after, kind());
+  window_.offset = negated(before);
+  if (!fill_values_.empty()) window_.edge_mode = EdgeMode::kConstant;
+}
+Offset NNPad::padding_size_before() const { return negated(window_.offset); }
+void NNPad::set_padding_size_before(const Offset& value) {
+  check_padding(value, description());
+  set_offset(negated(value));
+}
+void NNPad::set_padding_size_after(const Offset& value) {
+  check_padding(value, description());
+  set(after_, value);
+}
+void NNPad::check_source(const ImageDescriptor& source) const {
+  const ImageDescriptor result = result_of(source);
+  if (fill_values_.empty() ||
+      static_cast<std::int64_t>(fill_values_.size()) == result.feature_channels) {
+    return;
+  }
+  refuse_shape("expected one fill value per result channel, " +
+               std::to_string(result.feature_channels) + ", but got " +
+               std::to_string(fill_values_.size()));
+}
+ImageDescriptor NNPad::result_of(const ImageDescriptor& source) const {
+  ImageDescriptor result = source;
+  result.width += after_.x - window_.offset.x;
+  result.height += after_.y - window_.offset.y;
+  result.feature_channels += after_.z - window_.offset.z;
+  return result;
+}
+OperationPtr NNPad::make_operation() const {
+  return forward_operation(description(), form_of({negated(window_.offset), window_.edge_mode,
+                                                   fill_value_, fill_values_}));
+}
+
+OperationPtr NNPadGradient::make_operation() const {
+  return gradient_operation(description(), form_of({primary_offset_, window_.edge_mode, 0, {}}));
+}
+void NNPadGradient::configure(const GradientState& state) {
+  set_primary_offset(negated(state.window().offset));
+  set_secondary_edge_mode(state.window().edge_mode);
+}
+void NNPadGradient::check_gradient(const ImageDescriptor& gradient,
+                                   const ImageDescriptor& source) const {
+  if (gradient.width >= source.width && gradient.height >= source.height &&
+      gradient.feature_channels >= source.feature_channels) {
+    return;
+  }
+  refuse_shape("expected source gradients as large as the source images " + to_string(source) +
+               " but got " + to_string(gradient));
+}
+
+// --- slice and concatenation ---------------------------------------------------------------------
+
+void NNSlice::set_source_feature_channel_offset(std::int64_t value) {
+  if (value < 0) refuse("expected a channel offset of 0 or more but got " + std::to_string(value));
+  set(first_, value);
+}
+void NNSlice::set_source_feature_channel_max_count(std::int64_t value) {
+  if (value < 1) refuse("expected 1 channel or more but got " + std::to_string(value));
+  set(count_, value);
+}
+std::int64_t NNSlice::result_channels(const ImageDescriptor& source) const {
+  return std::min(count_, source.feature_channels - first_);
+}
+void NNSlice::check_source(const ImageDescriptor& source) const {
+  if (first_ < source.feature_channels) return;
+  refuse_shape("expected source images of more than " + std::to_string(first_) +
+               " channels but got " + to_string(source));
+}
+OperationPtr NNSlice::make_operation() const {
+  const std::int64_t first = first_;
+  return forward_operation(description(), [first](Emission& e, ValueId x, const Shape& result) {
+    return slice(e, x, 1, first, result[1]);
+  });
+}
+
+OperationPtr NNConcatenation::make_operation() const {
+  return std::make_shared<ConcatenationOperation>(description());
+}
+
+ImageDescriptor NNConcatenation::destination_image_descriptor(
+    const std::vector<ImageBatch>& sources) const {
+  if (sources.empty()) refuse("expected one or more sources but got none");
+  ImageDescriptor result;
+  for (const ImageBatch& source : sources) {
+    check_batch(source, "source images");
+    ImageDescriptor one = source[0]->descriptor();
+    one.number_of_images *= static_cast<std::int64_t>(source.size());
+    if (&source == &sources[0]) {
+      result = one;
+      continue;
+    }
+    ImageDescriptor expected = result;
+    expected.feature_channels = one.feature_channels;
+    expected.channel_format = one.channel_format;
+    if (!(one == expected)) {
+      refuse_shape("expected sources of one size, " + to_string(expected) + ", but got " +
+                   to_string(one));
+    }
+    result.feature_channels += one.feature_channels;
+  }
+  return result;
+}
+
+ImageBatch NNConcatenation::encode_batch(CommandBuffer& buffer,
+                                         const std::vector<ImageBatch>& sources) {
+  recording(buffer);
+  ImageBatch images =
+      make_images(buffer, destination_image_descriptor(sources), makes_temporary_images);
+  encode_batch(buffer, sources, images);
+  return images;
+}
+
+void NNConcatenation::encode_batch(CommandBuffer& buffer, const std::vector<ImageBatch>& sources,
+                                   const ImageBatch& destinations) {
+  Recording& recording = this->recording(buffer);
+  ImageDescriptor expected = destination_image_descriptor(sources);
+  check_batch(destinations, "destination images");
+  ImageDescriptor got = destinations[0]->descriptor();
+  got.number_of_images *= static_cast<std::int64_t>(destinations.size());
+  expected.channel_format = got.channel_format;
+  if (!(got == expected)) {
+    refuse_shape("expected destination images " + to_string(expected) + " but got " +
+                 to_string(got));
+  }
+  recording.begin(operation());
+  for (const ImageBatch& source : sources) recording.input(source);
+  recording.result(destinations);
+  recording.end();
+  for (const ImageBatch& source : sources) read(source);
+}
+
+}  // namespace traingraph::mps

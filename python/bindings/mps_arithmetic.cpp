@@ -1,0 +1,292 @@
+#include "mps_bindings.h"
+#include "mps_encoding.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::BroadcastStrides;
+using mps::CNNArithmetic;
+using mps::CNNArithmeticGradient;
+using mps::CNNArithmeticGradientState;
+using mps::CNNArithmeticOperation;
+using mps::CNNArithmeticParameters;
+using mps::CNNBinaryKernel;
+using mps::CNNDropout;
+using mps::CNNDropoutGradient;
+using mps::CNNDropoutGradientState;
+using mps::DropoutParameters;
+using mps::StatePtr;
+
+// One Python class each for what is one class of the core with an operation.
+template <CNNArithmeticOperation kOperation>
+struct ArithmeticOf final : CNNArithmetic {
+  explicit ArithmeticOf(const mps::Device& device) : CNNArithmetic(device, kOperation) {}
+};
+template <CNNArithmeticOperation kOperation>
+struct ArithmeticGradientOf final : CNNArithmeticGradient {
+  ArithmeticGradientOf(const mps::Device& device, bool is_secondary_source_filter)
+      : CNNArithmeticGradient(device, kOperation, is_secondary_source_filter) {}
+};
+
+py::object encode_binary(CNNBinaryKernel& self, const Arguments& arguments, bool batch) {
+  mps::CommandBuffer& buffer = command_buffer(arguments);
+  const auto primaries = images(arguments, batch ? "primary_images" : "primary_image", batch);
+  const auto secondaries = images(arguments, batch ? "secondary_images" : "secondary_image", batch);
+  const char* const destination = batch ? "destination_images" : "destination_image";
+  mps::StateBatch states;
+  if (arguments.given(destination)) {
+    const char* const name = batch ? "destination_states" : "destination_state";
+    if (arguments.given(name)) {
+      states = batch ? arguments.get<mps::StateBatch>(name)
+                     : mps::StateBatch{arguments.get<StatePtr>(name)};
+    }
+    self.encode_batch(buffer, primaries, secondaries, states,
+                      images(arguments, destination, batch));
+    return py::none();
+  }
+  if (!arguments.given("destination_state_is_temporary")) {
+    return result_images(self.encode_batch(buffer, primaries, secondaries), batch);
+  }
+  const bool temporary = arguments.get<bool>("destination_state_is_temporary");
+  const auto results = self.encode_batch(buffer, primaries, secondaries, states, temporary);
+  return py::make_tuple(result_images(results, batch),
+                        batch ? py::cast(states) : py::cast(states[0]));
+}
+
+py::object result_states(const CNNBinaryKernel& self, const Arguments& arguments, bool batch,
+                         bool temporary) {
+  const char* const primary =
+      arguments.given("for_primary_image") ? "for_primary_image" : "primary_image";
+  const mps::CommandBuffer* on = temporary ? &command_buffer(arguments) : nullptr;
+  const mps::StateBatch states = self.result_state_batch(
+      images(arguments, primary, batch), images(arguments, "secondary_image", batch), on);
+  return batch ? py::cast(states) : py::cast(states[0]);
+}
+
+// The forms of encode() and encode_batch(), with the names of one image or of several.
+std::vector<std::string> encode_forms(bool batch) {
+  const std::string end = batch ? "s" : "";
+  const std::string image = batch ? "list[MPSImage]" : "MPSImage";
+  const std::string state = batch ? "list[MPSState]" : "MPSState";
+  const std::string sources = "command_buffer: MTLCommandBuffer, primary_image" + end + ": " +
+                              image + ", secondary_image" + end + ": " + image;
+  return {sources + ", destination_image" + end + ": " + image,
+          sources + ", destination_state" + end + ": " + state + ", destination_image" + end +
+              ": " + image,
+          sources, sources + ", destination_state_is_temporary: bool"};
+}
+
+void bind_binary(py::module_& module) {
+  using Self = CNNBinaryKernel;
+  auto cls = py::class_<Self, mps::Kernel, std::shared_ptr<Self>>(
+      module, "MPSCNNBinaryKernel", "Two source images, one result image.");
+  def_allocator(cls);
+  cls.def("is_result_state_reused_across_batch", &Self::is_result_state_reused_across_batch,
+          "Whether one state serves all images of a batch.");
+  cls.def("append_batch_barrier", &Self::append_batch_barrier,
+          "Whether the whole batch must be done before anybody reads a result.");
+  def_method(cls, "encode", "typing.Any", encode_forms(false),
+             "Encodes one pair. Without a destination it returns a new image; with "
+             "destination_state_is_temporary the image and its state.",
+             [](Self& self, const Arguments& a) { return encode_binary(self, a, false); });
+  def_method(cls, "encode_batch", "typing.Any", encode_forms(true),
+             "Encodes as many pairs as there are images.",
+             [](Self& self, const Arguments& a) { return encode_binary(self, a, true); });
+  const std::string one =
+      "for_primary_image: MPSImage, secondary_image: MPSImage, source_states: list[MPSState] | "
+      "None = None, destination_image: MPSImage | None = None";
+  const std::string several =
+      "for_primary_image: list[MPSImage], secondary_image: list[MPSImage], source_states: "
+      "list[list[MPSState]] | None = None, destination_image: list[MPSImage] | None = None";
+  const std::string on = "command_buffer: MTLCommandBuffer, ";
+  def_method(cls, "result_state", "MPSState", {one}, "A new permanent state.",
+             [](Self& self, const Arguments& a) { return result_states(self, a, false, false); });
+  def_method(cls, "result_state_batch", "list[MPSState]", {several}, "New permanent states.",
+             [](Self& self, const Arguments& a) { return result_states(self, a, true, false); });
+  def_method(cls, "temporary_result_state", "MPSState", {on + one.substr(4)},
+             "A new state that lives on the command buffer, with a read count of 1.",
+             [](Self& self, const Arguments& a) { return result_states(self, a, false, true); });
+  def_method(cls, "temporary_result_state_batch", "list[MPSState]", {on + several.substr(4)},
+             "New states that live on the command buffer, each with a read count of 1.",
+             [](Self& self, const Arguments& a) { return result_states(self, a, true, true); });
+  def_method(cls, "destination_image_descriptor", "MPSImageDescriptor",
+             {"for_source_images: list[MPSImage], source_states: list[MPSState] | None = None"},
+             "The size of a result.", [](Self& self, const Arguments& a) {
+               const auto sources = a.get<mps::ImageBatch>("for_source_images");
+               if (sources.size() != 2) {
+                 throw InvalidArgument("[MPSCNNBinaryKernel] expected two source images but got " +
+                                       std::to_string(sources.size()));
+               }
+               return self.destination_image_descriptor(sources[0]->descriptor(),
+                                                        sources[1]->descriptor());
+             });
+}
+
+template <typename Class, typename T>
+void def_parameter(Class& cls, const char* name, T CNNArithmeticParameters::* member,
+                   const char* doc) {
+  using Self = typename Class::type;
+  cls.def_property(
+      name, [member](const Self& self) { return self.parameters().*member; },
+      [member](Self& self, T value) {
+        CNNArithmeticParameters changed = self.parameters();
+        changed.*member = value;
+        self.set_parameters(changed);
+      },
+      doc);
+}
+
+template <typename Class>
+void def_strides(Class& cls, const std::string& prefix,
+                 BroadcastStrides CNNArithmeticParameters::* strides) {
+  using Self = typename Class::type;
+  const auto add = [&](const char* name, std::int64_t BroadcastStrides::* member) {
+    cls.def_property((prefix + name).c_str(),
+                     [=](const Self& self) { return self.parameters().*strides.*member; },
+                     [=](Self& self, std::int64_t value) {
+                       CNNArithmeticParameters changed = self.parameters();
+                       changed.*strides.*member = value;
+                       self.set_parameters(changed);
+                     },
+                     "1, or 0: the first element stands for all.");
+  };
+  add("_stride_in_pixels_x", &BroadcastStrides::x);
+  add("_stride_in_pixels_y", &BroadcastStrides::y);
+  add("_stride_in_feature_channels", &BroadcastStrides::feature_channels);
+}
+
+template <typename Class>
+void def_parameters(Class& cls) {
+  using P = CNNArithmeticParameters;
+  def_parameter(cls, "primary_scale", &P::primary_scale, "A factor of the primary image.");
+  def_parameter(cls, "secondary_scale", &P::secondary_scale, "A factor of the secondary image.");
+  def_parameter(cls, "bias", &P::bias, "Added to the result; a gradient kernel ignores it.");
+  def_parameter(cls, "minimum_value", &P::minimum_value,
+                "The least result; a gradient kernel takes its state's mask instead.");
+  def_parameter(cls, "maximum_value", &P::maximum_value,
+                "The largest result; a gradient kernel takes its state's mask instead.");
+  def_strides(cls, "secondary", &P::secondary_strides);
+}
+
+template <CNNArithmeticOperation kOperation>
+void bind_operation(py::module_& module, const std::string& name, const char* doc) {
+  using Forward = ArithmeticOf<kOperation>;
+  auto forward =
+      py::class_<Forward, CNNArithmetic, std::shared_ptr<Forward>>(module, name.c_str(), doc);
+  def_init(forward, {"device: MTLDevice | MLCDevice | str"},
+           "Shapes: two of one size, or strides of 0 where the first element stands for all.",
+           [](const Arguments& arguments) {
+             return std::make_shared<Forward>(to_mps_device(arguments["device"]));
+           });
+  if constexpr (kOperation != CNNArithmeticOperation::kDivide) {
+    using Gradient = ArithmeticGradientOf<kOperation>;
+    auto gradient = py::class_<Gradient, CNNArithmeticGradient, std::shared_ptr<Gradient>>(
+        module, (name + "Gradient").c_str(), "The gradient of one of the two sources.");
+    def_init(gradient, {"device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool"},
+             "The source image is the other one of the two. With a destination the scales stay as "
+             "they are: the gradient of a subtrahend then needs primary_scale = -1.",
+             [](const Arguments& arguments) {
+               return std::make_shared<Gradient>(to_mps_device(arguments["device"]),
+                                                 arguments.get<bool>("is_secondary_source_filter"));
+             });
+  }
+}
+
+void bind_arithmetic_kernels(py::module_& module) {
+  py::class_<CNNArithmeticGradientState, mps::GradientState,
+             std::shared_ptr<CNNArithmeticGradientState>>(
+      module, "MPSCNNArithmeticGradientState",
+      "Sizes, scales and strides of one pair, and where the result was not clamped.");
+  auto forward = py::class_<CNNArithmetic, CNNBinaryKernel, std::shared_ptr<CNNArithmetic>>(
+      module, "MPSCNNArithmetic",
+      "clamp((primary_scale a) op (secondary_scale b) + bias, minimum_value, maximum_value).");
+  def_parameters(forward);
+  def_strides(forward, "primary", &CNNArithmeticParameters::primary_strides);
+  auto gradient = py::class_<CNNArithmeticGradient, mps::CNNGradientKernel,
+                             std::shared_ptr<CNNArithmeticGradient>>(
+      module, "MPSCNNArithmeticGradient",
+      "Sums over every axis along which the source was broadcast; nothing flows where the result "
+      "was clamped.");
+  def_parameters(gradient);
+  gradient.def_property_readonly("is_secondary_source_filter",
+                                 &CNNArithmeticGradient::is_secondary_source_filter,
+                                 "Whether it is the gradient of the secondary image.");
+  bind_operation<CNNArithmeticOperation::kAdd>(module, "MPSCNNAdd", "The sum.");
+  bind_operation<CNNArithmeticOperation::kSubtract>(module, "MPSCNNSubtract", "The difference.");
+  bind_operation<CNNArithmeticOperation::kMultiply>(module, "MPSCNNMultiply", "The product.");
+  bind_operation<CNNArithmeticOperation::kDivide>(module, "MPSCNNDivide",
+                                                  "The quotient; it has no gradient kernel.");
+}
+
+constexpr const char* kDropoutForm =
+    "device: MTLDevice | MLCDevice | str, keep_probability: float, seed: int, "
+    "mask_stride_in_pixels: tuple[int, int, int] = (1, 1, 1)";
+
+DropoutParameters dropout_parameters(const Arguments& arguments) {
+  DropoutParameters p;
+  p.keep_probability = arguments.get<float>("keep_probability");
+  p.seed = static_cast<std::uint64_t>(arguments.get<std::int64_t>("seed"));
+  const auto strides = convert_list<std::int64_t>(arguments["mask_stride_in_pixels"],
+                                                  arguments.where("mask_stride_in_pixels"));
+  if (strides.size() != 3) {
+    throw InvalidArgument(
+        "[MPSCNNDropout] expected mask_stride_in_pixels (width, height, depth) but got " +
+        std::to_string(strides.size()) + " numbers");
+  }
+  p.mask_stride_x = strides[0];
+  p.mask_stride_y = strides[1];
+  p.mask_stride_channels = strides[2];
+  return p;
+}
+
+template <typename T, typename Base>
+void bind_dropout_kernel(py::module_& module, const char* name, const char* doc,
+                         const char* detail) {
+  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  def_init(cls, {kDropoutForm}, detail, [](const Arguments& arguments) {
+    return std::make_shared<T>(to_mps_device(arguments["device"]), dropout_parameters(arguments));
+  });
+  cls.def_property_readonly(
+      "keep_probability", [](const T& self) { return self.parameters().keep_probability; },
+      "Above 0 and below 1.");
+  cls.def_property_readonly(
+      "seed", [](const T& self) { return self.parameters().seed; }, "Of the masks.");
+  cls.def_property_readonly(
+      "mask_stride_in_pixels",
+      [](const T& self) {
+        const DropoutParameters& p = self.parameters();
+        return py::make_tuple(p.mask_stride_x, p.mask_stride_y, p.mask_stride_channels);
+      },
+      "(width, height, depth): 1, or 0: one decision for all elements along the axis.");
+}
+
+void bind_dropout(py::module_& module) {
+  using State = CNNDropoutGradientState;
+  auto state = py::class_<State, mps::GradientState, std::shared_ptr<State>>(
+      module, "MPSCNNDropoutGradientState", "Which mask an image got.");
+  state.def(
+      "mask_data",
+      [](const State& self) {
+        const std::vector<std::uint8_t> mask = self.mask_data();
+        return py::bytes(reinterpret_cast<const char*>(mask.data()), mask.size());
+      },
+      "One byte per element of the mask, 1 where it keeps. Shapes: (rows, columns, channels). "
+      "Errors: before the state was encoded.");
+  bind_dropout_kernel<CNNDropout, mps::CNNKernel>(
+      module, "MPSCNNDropout", "x / keep_probability with that probability, else 0.",
+      "Masks are a function of the seed, of how often the kernel was encoded, and of the element: "
+      "not those of Apple's kernel, which are not documented.");
+  bind_dropout_kernel<CNNDropoutGradient, mps::CNNGradientKernel>(
+      module, "MPSCNNDropoutGradient", "dx = dy mask / keep_probability.",
+      "The mask is the state's. Errors: states that were not encoded together, in their order.");
+}
+
+}  // namespace
+
+void bind_mps_arithmetic(py::module_& module) {
+  bind_binary(module);
+  bind_arithmetic_kernels(module);
+  bind_dropout(module);
+}
+
+}  // namespace traingraph::python

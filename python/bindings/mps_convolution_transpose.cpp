@@ -1,0 +1,171 @@
+#include "mps_bindings.h"
+#include "mps_encoding.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::CNNConvolutionTranspose;
+using mps::CNNConvolutionTransposeGradient;
+using mps::CNNConvolutionTransposeGradientState;
+using mps::CNNConvolutionWeightsAndBiasesState;
+using mps::CNNKernel;
+using mps::GradientState;
+using mps::StatePtr;
+
+// What every kernel with weights has.
+template <typename T, typename Base>
+py::class_<T, Base, std::shared_ptr<T>> bind_weighted(py::module_& module, const char* name,
+                                                      const char* doc, const char* detail) {
+  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  def_init(cls, {"device: MTLDevice | MLCDevice | str, weights: typing.Any"}, detail,
+           [](const Arguments& arguments) {
+             return std::make_shared<T>(idle(to_mps_device(arguments["device"])),
+                                        to_convolution_source(arguments["weights"]));
+           });
+  cls.def(
+      "reload_weights_and_biases_from_data_source",
+      [](T& self) {
+        idle(self.device());
+        self.reload_weights_and_biases_from_data_source();
+      },
+      "Reads the data source again, when all runs that were committed are done.");
+  def_method(cls, "reload_weights_and_biases", "None",
+             {"command_buffer: MTLCommandBuffer, state: MPSCNNConvolutionWeightsAndBiasesState"},
+             "Encodes the replacement of the weights by the state's.",
+             [](T& self, const Arguments& arguments) {
+               self.reload_weights_and_biases(
+                   command_buffer(arguments),
+                   *arguments.get<std::shared_ptr<CNNConvolutionWeightsAndBiasesState>>("state"));
+             });
+  cls.def_property_readonly(
+      "groups", [](const T& self) { return self.descriptor().groups; }, "Of channels.");
+  cls.def_property_readonly(
+      "data_source", [](const T& self) { return from_convolution_source(*self.data_source()); },
+      "Where the weights came from.");
+  return cls;
+}
+
+// The forms with a convolution's state take its size and offset back; the others are inherited.
+py::object encode(CNNConvolutionTranspose& self, const Arguments& a, bool batch) {
+  const char* const name = batch ? "convolution_gradient_states" : "convolution_gradient_state";
+  const char* const source = batch ? "source_images" : "source_image";
+  const char* const destination = batch ? "destination_images" : "destination_image";
+  mps::CommandBuffer& buffer = command_buffer(a);
+  if (!a.given(name)) {
+    py::dict others;
+    for (const char* argument :
+         {source, destination, batch ? "destination_states" : "destination_state",
+          "destination_state_is_temporary"}) {
+      if (a.given(argument)) others[argument] = a[argument];
+    }
+    return py::type::of<CNNKernel>().attr(batch ? "encode_batch" : "encode")(
+        py::cast(&self), a["command_buffer"], **others);
+  }
+  const StatePtr chained = batch ? a.get<mps::StateBatch>(name).at(0) : a.get<StatePtr>(name);
+  const auto* convolution = dynamic_cast<const GradientState*>(chained.get());
+  if (convolution == nullptr) {
+    throw InvalidArgument("[MPSCNNConvolutionTranspose] expected a convolution's state but got " +
+                          chained->description());
+  }
+  const mps::ImageBatch sources = images(a, source, batch);
+  if (a.given(destination)) {
+    self.encode_batch(buffer, sources, images(a, destination, batch));
+    return py::none();
+  }
+  if (!a.given("destination_state_is_temporary")) {
+    return result_images(self.encode_batch(buffer, sources, *convolution, nullptr, false), batch);
+  }
+  mps::StateBatch states;
+  const auto results = self.encode_batch(buffer, sources, *convolution, &states,
+                                         a.get<bool>("destination_state_is_temporary"));
+  return py::make_tuple(result_images(results, batch),
+                        batch ? py::cast(states) : py::cast(states[0]));
+}
+
+std::vector<std::string> forms(bool batch) {
+  const std::string end = batch ? "s" : "";
+  const std::string image = batch ? "list[MPSImage]" : "MPSImage";
+  const std::string state = batch ? "list[MPSState]" : "MPSState";
+  const std::string source = "command_buffer: MTLCommandBuffer, source_image" + end + ": " + image;
+  const std::string chained = ", convolution_gradient_state" + end + ": " + state;
+  const std::string to = ", destination_image" + end + ": " + image;
+  const std::string flag = ", destination_state_is_temporary: bool";
+  return {source + chained,
+          source + chained + to,
+          source + chained + flag,
+          source + to,
+          source + ", destination_state" + end + ": " + state + to,
+          source,
+          source + flag};
+}
+
+void bind_forward(py::module_& module) {
+  using Self = CNNConvolutionTranspose;
+  auto cls = bind_weighted<Self, CNNKernel>(
+      module, "MPSCNNConvolutionTranspose",
+      "Zeros between the pixels, then a convolution with the weights as they are.",
+      "Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q): the source of the convolution "
+      "whose "
+      "state is given, or of one with the padding policy.");
+  cls.def_property_readonly(
+      "input_feature_channels",
+      [](const Self& self) { return self.descriptor().input_feature_channels; }, "Of the source.");
+  cls.def_property_readonly(
+      "output_feature_channels",
+      [](const Self& self) { return self.descriptor().output_feature_channels; }, "Of the result.");
+  cls.def_property("kernel_offset_x", &Self::kernel_offset_x, &Self::set_kernel_offset_x,
+                   "In the source with zeros between its pixels.");
+  cls.def_property("kernel_offset_y", &Self::kernel_offset_y, &Self::set_kernel_offset_y,
+                   "In the source with zeros between its pixels.");
+  def_method(cls, "encode", "typing.Any", forms(false),
+             "Encodes one image. The forms without a destination set the kernel offset.",
+             [](Self& self, const Arguments& a) { return encode(self, a, false); });
+  def_method(cls, "encode_batch", "typing.Any", forms(true),
+             "Encodes a batch. The forms without a destination set the kernel offset.",
+             [](Self& self, const Arguments& a) { return encode(self, a, true); });
+  def_method(cls, "export_weights_and_biases", "MPSCNNConvolutionWeightsAndBiasesState",
+             {"command_buffer: MTLCommandBuffer, result_state_can_be_temporary: bool = False"},
+             "Encodes a copy of the weights into a new permanent state.",
+             [](Self& self, const Arguments& arguments) {
+               return self.export_weights_and_biases(command_buffer(arguments));
+             });
+}
+
+}  // namespace
+
+void bind_mps_convolution_transpose(py::module_& module) {
+  bind_forward(module);
+  using State = CNNConvolutionTransposeGradientState;
+  auto state = py::class_<State, GradientState, std::shared_ptr<State>>(
+      module, "MPSCNNConvolutionTransposeGradientState",
+      "The gradients of one batch; one for all images.");
+  state.def_property_readonly(
+      "gradient_for_weights", &State::gradient_for_weights,
+      "(O, kernel_height, kernel_width, I / groups), summed over the batch.");
+  state.def_property_readonly("gradient_for_biases", &State::gradient_for_biases,
+                              "(O), summed over the batch.");
+  state.def_property_readonly(
+      "convolution_transpose",
+      [](const State& self) {
+        return std::const_pointer_cast<CNNConvolutionTranspose>(self.convolution_transpose());
+      },
+      "The forward kernel.");
+
+  using Gradient = CNNConvolutionTransposeGradient;
+  auto gradient = bind_weighted<Gradient, mps::CNNGradientKernel>(
+      module, "MPSCNNConvolutionTransposeGradient",
+      "Gradients by data, and by weights and biases into the state.",
+      "Loads the weights, which must equal the forward kernel's.");
+  gradient.def_property_readonly(
+      "source_gradient_feature_channels",
+      [](const Gradient& self) { return self.descriptor().output_feature_channels; },
+      "Of the gradient that comes in.");
+  gradient.def_property_readonly(
+      "source_image_feature_channels",
+      [](const Gradient& self) { return self.descriptor().input_feature_channels; },
+      "Of the forward source.");
+  gradient.def_property("gradient_option", &Gradient::gradient_option,
+                        &Gradient::set_gradient_option, "Which gradients are computed.");
+}
+
+}  // namespace traingraph::python

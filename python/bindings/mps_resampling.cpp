@@ -1,0 +1,306 @@
+#include "mps_bindings.h"
+#include "mps_encoding.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::CNNGradientKernel;
+using mps::CNNKernel;
+using mps::CNNUpsampling;
+using mps::CNNUpsamplingGradient;
+using mps::NNConcatenation;
+using mps::NNGramMatrixCalculation;
+using mps::NNGramMatrixCalculationGradient;
+using mps::NNPad;
+using mps::NNPadGradient;
+using mps::NNReduceAxis;
+using mps::NNReduceUnary;
+using mps::NNReshape;
+using mps::NNSlice;
+using mps::Upsampling;
+
+constexpr const char* kDevice = "device: MTLDevice | MLCDevice | str";
+
+template <bool kBilinear, typename Base>
+struct UpsamplingOf final : Base {
+  UpsamplingOf(const mps::Device& device, const Upsampling& upsampling)
+      : Base(device, upsampling) {}
+};
+template <NNReduceAxis kAxis, bool kMean>
+struct ReduceOf final : NNReduceUnary {
+  explicit ReduceOf(const mps::Device& device) : NNReduceUnary(device, kAxis, kMean) {}
+};
+
+// A kernel that is made of its device alone.
+template <typename T, typename Base>
+py::class_<T, Base, std::shared_ptr<T>> bind_plain(py::module_& module, const char* name,
+                                                   const char* doc, const char* detail) {
+  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  def_init(cls, {kDevice}, detail, [](const Arguments& arguments) {
+    return std::make_shared<T>(to_mps_device(arguments["device"]));
+  });
+  return cls;
+}
+
+// --- upsampling ----------------------------------------------------------------------------------
+
+template <bool kBilinear, typename Base>
+void bind_upsampling_kernel(py::module_& module, const char* name, const char* doc,
+                            const char* detail, bool has_corners) {
+  using T = UpsamplingOf<kBilinear, Base>;
+  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  const std::string form =
+      std::string(kDevice) + ", integer_scale_factor_x: int, integer_scale_factor_y: int";
+  const std::string corners = has_corners ? ", align_corners: bool = False" : "";
+  def_init(cls, {form + corners}, detail, [has_corners](const Arguments& arguments) {
+    Upsampling upsampling;
+    upsampling.bilinear = kBilinear;
+    upsampling.scale_x = arguments.get<std::int64_t>("integer_scale_factor_x");
+    upsampling.scale_y = arguments.get<std::int64_t>("integer_scale_factor_y");
+    upsampling.align_corners = has_corners && arguments.get<bool>("align_corners");
+    return std::make_shared<T>(to_mps_device(arguments["device"]), upsampling);
+  });
+}
+
+template <typename Class>
+void def_scales(Class& cls) {
+  using Self = typename Class::type;
+  cls.def_property_readonly(
+      "scale_factor_x",
+      [](const Self& self) { return static_cast<double>(self.upsampling().scale_x); },
+      "Result columns per source column.");
+  cls.def_property_readonly(
+      "scale_factor_y",
+      [](const Self& self) { return static_cast<double>(self.upsampling().scale_y); },
+      "Result rows per source row.");
+}
+
+void bind_upsampling(py::module_& module) {
+  auto forward = py::class_<CNNUpsampling, CNNKernel, std::shared_ptr<CNNUpsampling>>(
+      module, "MPSCNNUpsampling", "A larger image by whole factors.");
+  def_scales(forward);
+  forward.def_property_readonly(
+      "align_corners", [](const CNNUpsampling& self) { return self.upsampling().align_corners; },
+      "Whether first and last pixels of source and result coincide.");
+  auto gradient =
+      py::class_<CNNUpsamplingGradient, CNNGradientKernel, std::shared_ptr<CNNUpsamplingGradient>>(
+          module, "MPSCNNUpsamplingGradient", "The sum over the pixels that read a source pixel.");
+  def_scales(gradient);
+  gradient.def_property(
+      "align_corners",
+      [](const CNNUpsamplingGradient& self) { return self.upsampling().align_corners; },
+      &CNNUpsamplingGradient::set_align_corners,
+      "Of the forward kernel; the form that returns an image takes it from the state. An addition "
+      "of traingraph.");
+  bind_upsampling_kernel<false, CNNUpsampling>(
+      module, "MPSCNNUpsamplingNearest", "Every pixel as a block.",
+      "Shapes: (N, C, H, W) to (N, C, sy H, sx W).", false);
+  bind_upsampling_kernel<true, CNNUpsampling>(
+      module, "MPSCNNUpsamplingBilinear", "Pixels between their neighbours.",
+      "Without align_corners pixel i of the result lies at (i + 1/2) / scale - 1/2 of the source, "
+      "and the edge goes on beyond it.",
+      true);
+  bind_upsampling_kernel<false, CNNUpsamplingGradient>(module, "MPSCNNUpsamplingNearestGradient",
+                                                       "The sum of each block.",
+                                                       "The forward kernel's factors.", false);
+  bind_upsampling_kernel<true, CNNUpsamplingGradient>(module, "MPSCNNUpsamplingBilinearGradient",
+                                                      "The interpolation transposed.",
+                                                      "The forward kernel's factors.", false);
+}
+
+// --- reshape, padding, slice, concatenation ------------------------------------------------------
+
+// Sets the size and goes on as the base class does.
+py::object encode_reshape(NNReshape& self, const Arguments& arguments, const char* method) {
+  if (arguments.given("reshaped_width")) {
+    self.set_reshaped(arguments.get<std::int64_t>("reshaped_width"),
+                      arguments.get<std::int64_t>("reshaped_height"),
+                      arguments.get<std::int64_t>("reshaped_feature_channels"));
+  }
+  py::dict others;
+  for (const char* name :
+       {"source_image", "source_images", "destination_image", "destination_images",
+        "destination_state", "destination_states", "destination_state_is_temporary"}) {
+    if (arguments.given(name)) others[name] = arguments[name];
+  }
+  return py::type::of<CNNKernel>().attr(method)(py::cast(&self), arguments["command_buffer"],
+                                                **others);
+}
+
+std::vector<std::string> reshape_forms(bool batch) {
+  const std::string end = batch ? "s" : "";
+  const std::string image = batch ? "list[MPSImage]" : "MPSImage";
+  const std::string state = batch ? "list[MPSState]" : "MPSState";
+  const std::string source = "command_buffer: MTLCommandBuffer, source_image" + end + ": " + image;
+  const std::string to = ", destination_image" + end + ": " + image;
+  const std::string size =
+      ", reshaped_width: int, reshaped_height: int, reshaped_feature_channels: int";
+  return {source + size, source + ", destination_state_is_temporary: bool" + size, source + to,
+          source + ", destination_state" + end + ": " + state + to};
+}
+
+void bind_reshape(py::module_& module) {
+  auto cls = bind_plain<NNReshape, CNNKernel>(
+      module, "MPSNNReshape", "The same elements as an image of another size.",
+      "Elements are counted by channels, then rows, then columns.");
+  def_method(cls, "encode", "typing.Any", reshape_forms(false),
+             "Encodes one image. Errors: another number of elements.",
+             [](NNReshape& self, const Arguments& a) { return encode_reshape(self, a, "encode"); });
+  def_method(
+      cls, "encode_batch", "typing.Any", reshape_forms(true),
+      "Encodes a batch. Errors: another number of elements.",
+      [](NNReshape& self, const Arguments& a) { return encode_reshape(self, a, "encode_batch"); });
+  bind_plain<mps::NNReshapeGradient, CNNGradientKernel>(
+      module, "MPSNNReshapeGradient", "The gradient in the source's size.",
+      "Reads the size of the forward source alone.");
+}
+
+mps::Offset to_coordinate(const py::object& value, const Where& where) {
+  const auto numbers = convert_list<std::int64_t>(value, where);
+  if (numbers.size() != 3) refuse(where, value);
+  return {numbers[0], numbers[1], numbers[2]};
+}
+py::object from_coordinate(const mps::Offset& o) { return py::make_tuple(o.x, o.y, o.z); }
+
+void bind_pad(py::module_& module) {
+  auto cls = py::class_<NNPad, CNNKernel, std::shared_ptr<NNPad>>(
+      module, "MPSNNPad", "Pixels and channels around an image, by edge mode.");
+  def_init(
+      cls,
+      {std::string(kDevice) +
+       ", padding_size_before: tuple[int, int, int] = (0, 0, 0), padding_size_after: "
+       "tuple[int, int, int] = (0, 0, 0), fill_value_array: collections.abc.Iterable[float] | "
+       "None = None"},
+      "Sizes (x, y, channel). A fill value per result channel makes the edge mode CONSTANT.",
+      [](const Arguments& arguments) {
+        std::vector<float> fill;
+        if (!arguments["fill_value_array"].is_none()) {
+          fill = convert_list<float>(arguments["fill_value_array"],
+                                     arguments.where("fill_value_array"));
+        }
+        return std::make_shared<NNPad>(
+            to_mps_device(arguments["device"]),
+            to_coordinate(arguments["padding_size_before"], arguments.where("padding_size_before")),
+            to_coordinate(arguments["padding_size_after"], arguments.where("padding_size_after")),
+            std::move(fill));
+      });
+  const Where where{"MPSNNPad", "padding size", "(x, y, channel)"};
+  cls.def_property(
+      "padding_size_before",
+      [](const NNPad& self) { return from_coordinate(self.padding_size_before()); },
+      [where](NNPad& self, const py::object& value) {
+        self.set_padding_size_before(to_coordinate(value, where));
+      },
+      "(x, y, channel) to the left, above and in front.");
+  cls.def_property(
+      "padding_size_after",
+      [](const NNPad& self) { return from_coordinate(self.padding_size_after()); },
+      [where](NNPad& self, const py::object& value) {
+        self.set_padding_size_after(to_coordinate(value, where));
+      },
+      "(x, y, channel) to the right, below and behind.");
+  cls.def_property("fill_value", &NNPad::fill_value, &NNPad::set_fill_value,
+                   "What edge mode CONSTANT fills with.");
+  bind_plain<NNPadGradient, CNNGradientKernel>(
+      module, "MPSNNPadGradient",
+      "The image's part; a clamped or mirrored margin's is added to what it was copied from.",
+      "primary_offset is the size before, secondary_edge_mode that of the forward kernel.");
+}
+
+void bind_channels(py::module_& module) {
+  auto slice = bind_plain<NNSlice, CNNKernel>(module, "MPSNNSlice", "Some of the channels.",
+                                              "All channels until the properties say otherwise.");
+  slice.def_property("source_feature_channel_offset", &NNSlice::source_feature_channel_offset,
+                     &NNSlice::set_source_feature_channel_offset, "The first channel.");
+  slice.def_property("source_feature_channel_max_count", &NNSlice::source_feature_channel_max_count,
+                     &NNSlice::set_source_feature_channel_max_count, "How many at most.");
+
+  auto concatenation = py::class_<NNConcatenation, mps::Kernel, std::shared_ptr<NNConcatenation>>(
+      module, "MPSNNConcatenation", "The sources' channels one after another.");
+  def_init(concatenation, {kDevice}, "Not a class of Apple's, whose graphs alone join images.",
+           [](const Arguments& arguments) {
+             return std::make_shared<NNConcatenation>(to_mps_device(arguments["device"]));
+           });
+  def_allocator(concatenation);
+  const std::string sources =
+      "command_buffer: MTLCommandBuffer, source_images: list[list[MPSImage]]";
+  def_method(
+      concatenation, "encode_batch", "list[MPSImage] | None",
+      {sources, sources + ", destination_images: list[MPSImage]"},
+      "One batch per source. Gradient: one MPSNNSlice per source.",
+      [](NNConcatenation& self, const Arguments& arguments) -> py::object {
+        std::vector<mps::ImageBatch> batches;
+        for (const py::object& batch :
+             to_items(arguments["source_images"], arguments.where("source_images"))) {
+          batches.push_back(convert<mps::ImageBatch>(batch, arguments.where("source_images")));
+        }
+        mps::CommandBuffer& buffer = command_buffer(arguments);
+        if (!arguments.given("destination_images")) {
+          return py::cast(self.encode_batch(buffer, batches));
+        }
+        self.encode_batch(buffer, batches, images(arguments, "destination_images", true));
+        return py::none();
+      });
+}
+
+// --- reductions ----------------------------------------------------------------------------------
+
+template <NNReduceAxis kAxis, bool kMean>
+auto bind_reduce(py::module_& module, const char* name, const char* doc) {
+  return bind_plain<ReduceOf<kAxis, kMean>, NNReduceUnary>(
+      module, name, doc, "The reduced axis stays with one element.");
+}
+
+template <typename T, typename Base>
+void bind_gram(py::module_& module, const char* name, const char* doc, const char* detail) {
+  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  def_init(cls, {std::string(kDevice) + ", alpha: float = 1.0"}, detail,
+           [](const Arguments& arguments) {
+             return std::make_shared<T>(to_mps_device(arguments["device"]),
+                                        arguments.get<float>("alpha"));
+           });
+  cls.def_property("alpha", &T::alpha, &T::set_alpha, "A factor.");
+}
+
+void bind_reductions(py::module_& module) {
+  py::class_<NNReduceUnary, CNNKernel, std::shared_ptr<NNReduceUnary>>(
+      module, "MPSNNReduceUnary", "Joins the elements along one axis.");
+  bind_reduce<NNReduceAxis::kRow, false>(module, "MPSNNReduceRowSum", "The sum of each row.");
+  bind_reduce<NNReduceAxis::kRow, true>(module, "MPSNNReduceRowMean", "The mean of each row.");
+  bind_reduce<NNReduceAxis::kColumn, false>(module, "MPSNNReduceColumnSum",
+                                            "The sum of each column.");
+  bind_reduce<NNReduceAxis::kColumn, true>(module, "MPSNNReduceColumnMean",
+                                           "The mean of each column.");
+  bind_reduce<NNReduceAxis::kFeatureChannels, false>(module, "MPSNNReduceFeatureChannelsSum",
+                                                     "The weighted sum over the channels.")
+      .def_property(
+          "weight", [](const NNReduceUnary& self) { return self.weight(); },
+          [](NNReduceUnary& self, float value) { self.set_weight(value); }, "A factor.");
+  bind_reduce<NNReduceAxis::kFeatureChannels, true>(module, "MPSNNReduceFeatureChannelsMean",
+                                                    "The mean over the channels.");
+  bind_plain<mps::NNReductionSpatialMean, CNNKernel>(
+      module, "MPSNNReductionSpatialMean", "The mean over rows and columns.",
+      "Not a class of Apple's, whose graphs chain a row's and a column's mean.");
+  bind_plain<mps::NNReductionSpatialMeanGradient, CNNGradientKernel>(
+      module, "MPSNNReductionSpatialMeanGradient", "dx = dy / (rows columns).",
+      "Not a class of Apple's, whose graphs alone have this gradient.");
+  bind_gram<NNGramMatrixCalculation, CNNKernel>(module, "MPSNNGramMatrixCalculation",
+                                                "y[f, c] = alpha sum of x_f x_c over the pixels.",
+                                                "Shapes: (N, C, H, W) to (N, C, 1, C).");
+  bind_gram<NNGramMatrixCalculationGradient, CNNGradientKernel>(
+      module, "MPSNNGramMatrixCalculationGradient",
+      "dx_f = alpha sum over c of (dy[f, c] + dy[c, f]) x_c.",
+      "The form that returns an image takes alpha from the state.");
+}
+
+}  // namespace
+
+void bind_mps_resampling(py::module_& module) {
+  bind_upsampling(module);
+  bind_reshape(module);
+  bind_pad(module);
+  bind_channels(module);
+  bind_reductions(module);
+}
+
+}  // namespace traingraph::python

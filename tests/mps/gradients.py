@@ -1,0 +1,86 @@
+"""Kernels in float64 on the reference loops, and their gradients by central differences."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from kernels import array, batch, commands, run
+
+from traingraph import mps
+
+DEVICE = "reference"
+
+
+def device(name: str = DEVICE) -> Any:
+    return mps.MTLDevice(device=name)
+
+
+def random(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def execute(encode: Callable[[Any], Any], on: Any = None) -> Any:
+    """What `encode` returns, after its command buffer has run."""
+    buffer = commands(device() if on is None else on)
+    result = encode(buffer)
+    run(buffer)
+    return result
+
+
+def forward(kernel: Any, *sources: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+    """The result and the states of a kernel with one or two sources."""
+    kernel.makes_temporary_images = False
+    on = kernel.device
+    given = {"source_images": batch(on, sources[0])}
+    if len(sources) == 2:
+        given = {
+            "primary_images": batch(on, sources[0]),
+            "secondary_images": batch(on, sources[1]),
+        }
+    result, states = execute(
+        lambda buffer: kernel.encode_batch(buffer, **given, destination_state_is_temporary=False),
+        on,
+    )
+    return array(result), states
+
+
+def backward(kernel: Any, dy: np.ndarray, x: np.ndarray, states: list[Any]) -> np.ndarray:
+    """The gradient of the form without a destination, which sets the kernel's properties."""
+    kernel.makes_temporary_images = False
+    on = kernel.device
+    return array(
+        execute(
+            lambda buffer: kernel.encode_batch(
+                buffer,
+                source_gradients=batch(on, dy),
+                source_images=batch(on, x),
+                gradient_states=states,
+            ),
+            on,
+        )
+    )
+
+
+def differences(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray, dy: np.ndarray,
+                step: float = 1e-5) -> np.ndarray:  # fmt: skip
+    """The derivative of sum(dy * f) by central differences."""
+    result = np.zeros_like(at)
+    for index in np.ndindex(at.shape):
+        moved = at.copy()
+        moved[index] += step
+        above = f(moved)
+        moved[index] -= 2 * step
+        result[index] = np.sum(dy * (above - f(moved))) / (2 * step)
+    return result
+
+
+def check(kernel: Any, gradient_kernel: Any, x: np.ndarray, expected: Any = None) -> None:
+    """A kernel of one source against NumPy, and its gradient against central differences."""
+    y, states = forward(kernel, x)
+    if expected is not None:
+        np.testing.assert_allclose(y, expected, rtol=1e-7, atol=1e-9)
+    dy = random(99, *y.shape)
+    dx = backward(gradient_kernel, dy, x, states)
+    assert np.abs(dx).max() > 0
+    found = differences(lambda moved: forward(kernel, moved)[0], x, dy)
+    np.testing.assert_allclose(dx, found, rtol=1e-6, atol=1e-7)
