@@ -47,6 +47,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "suites",
     [
         ["tests/graph"],
+        ["tests/mps"],
         ["tests/train", "tests/checkpoint"],
         ["tests/runtime/test_cuda.py", "tests/passes/test_memory_plan.py", "-k", OF_A_GPU],
     ],
