@@ -105,34 +105,6 @@ class ConvolutionGradientOperation final : public Operation {
   int option_;
 };
 
-// state → weights, biases of a kernel, or the other way round
-class CopyOperation final : public Operation {
- public:
-  using Operation::Operation;
-  void emit(Emission& e) const override {
-    for (std::size_t k = 0; k < e.results.size(); ++k) {
-      e.set(k, ops::cast(e.graph, e.inputs[k], e.results[k].data_type));
-    }
-  }
-};
-
-void encode_reload(Recording& recording, const std::string& who, const ConvolutionWeights& weights,
-                   const CNNConvolutionWeightsAndBiasesState& state) {
-  weights.check(state, who);
-  static const auto operation = std::make_shared<CopyOperation>("reload of weights and biases");
-  recording.begin(operation);
-  recording.input(state.weights()->storage());
-  if (state.biases() != nullptr) recording.input(state.biases()->storage());
-  recording.result(weights.weights);
-  if (state.biases() != nullptr) recording.result(weights.biases);
-  recording.end();
-}
-
-std::shared_ptr<Buffer> buffer_over(StoragePtr storage, std::uint64_t owner) {
-  storage->owner = owner;
-  return std::make_shared<Buffer>(std::move(storage));
-}
-
 }  // namespace
 
 CNNConvolutionGradientState::CNNConvolutionGradientState(const CNNConvolution& convolution,
@@ -140,11 +112,10 @@ CNNConvolutionGradientState::CNNConvolutionGradientState(const CNNConvolution& c
                                                          const CommandBuffer* temporary_on)
     : GradientState(convolution.window(), source, temporary_on),
       convolution_(convolution.shared_from_this()) {
-  const std::uint64_t owner = temporary_on == nullptr ? 0 : temporary_on->number();
   const DataType type = convolution.data_type();
   const Device& device = convolution.device();
-  weights_ = buffer_over(weights_storage(device, convolution.descriptor(), type), owner);
-  biases_ = buffer_over(biases_storage(device, convolution.descriptor(), type), owner);
+  weights_ = buffer_over(weights_storage(device, convolution.descriptor(), type), temporary_on);
+  biases_ = buffer_over(biases_storage(device, convolution.descriptor(), type), temporary_on);
 }
 
 // --- forward -------------------------------------------------------------------------------------
@@ -186,17 +157,7 @@ void CNNConvolution::reload_weights_and_biases(CommandBuffer& buffer,
 
 std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolution::export_weights_and_biases(
     CommandBuffer& buffer) {
-  auto state = std::make_shared<CNNConvolutionWeightsAndBiasesState>(device(), weights_.descriptor,
-                                                                     weights_.data_type);
-  Recording& recording = this->recording(buffer);
-  static const auto operation = std::make_shared<CopyOperation>("export of weights and biases");
-  recording.begin(operation);
-  recording.input(weights_.weights);
-  recording.input(weights_.biases);
-  recording.result(state->weights()->storage());
-  recording.result(state->biases()->storage());
-  recording.end();
-  return state;
+  return encode_export(recording(buffer), weights_);
 }
 
 CNNFullyConnected::CNNFullyConnected(const Device& device, CNNConvolutionDataSourcePtr weights)
@@ -272,15 +233,8 @@ bool CNNConvolutionGradient::takes(const State& state) const {
 
 void CNNConvolutionGradient::check_gradient(const ImageDescriptor& gradient,
                                             const ImageDescriptor& source) const {
-  const CNNConvolutionDescriptor& d = weights_.descriptor;
-  if (gradient.feature_channels != d.output_feature_channels) {
-    refuse_shape("expected source gradients of " + std::to_string(d.output_feature_channels) +
-                 " channels but got " + to_string(gradient));
-  }
-  if (source.feature_channels != d.input_feature_channels) {
-    refuse_shape("expected source images of " + std::to_string(d.input_feature_channels) +
-                 " channels but got " + to_string(source));
-  }
+  const std::string wrong = wrong_channels(weights_.descriptor, gradient, source);
+  if (!wrong.empty()) refuse_shape(wrong);
 }
 
 void CNNConvolutionGradient::add_operands(Recording& recording, const StateBatch& states) {

@@ -111,33 +111,6 @@ class TransposeGradientOperation final : public Operation {
   int option_;
 };
 
-// Each input as a result.
-class CopyOperation final : public Operation {
- public:
-  using Operation::Operation;
-  void emit(Emission& e) const override {
-    for (std::size_t k = 0; k < e.results.size(); ++k) {
-      e.set(k, ops::cast(e.graph, e.inputs[k], e.results[k].data_type));
-    }
-  }
-};
-
-void encode_reload(Recording& recording, const ConvolutionWeights& weights,
-                   const CNNConvolutionWeightsAndBiasesState& state) {
-  static const auto operation = std::make_shared<CopyOperation>("reload of weights and biases");
-  recording.begin(operation);
-  recording.input(state.weights()->storage());
-  if (state.biases() != nullptr) recording.input(state.biases()->storage());
-  recording.result(weights.weights);
-  if (state.biases() != nullptr) recording.result(weights.biases);
-  recording.end();
-}
-
-std::shared_ptr<Buffer> buffer_over(StoragePtr storage, const CommandBuffer* temporary_on) {
-  storage->owner = temporary_on == nullptr ? 0 : temporary_on->number();
-  return std::make_shared<Buffer>(std::move(storage));
-}
-
 std::int64_t extent_of(std::int64_t kernel, std::int64_t dilation) {
   return (kernel - 1) * dilation + 1;
 }
@@ -293,23 +266,12 @@ void CNNConvolutionTranspose::record(CommandBuffer& buffer, const ImageBatch& so
 void CNNConvolutionTranspose::reload_weights_and_biases(
     CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state) {
   check_state(state, buffer);
-  weights_.check(state, description());
-  encode_reload(recording(buffer), weights_, state);
+  encode_reload(recording(buffer), description(), weights_, state);
 }
 
 std::shared_ptr<CNNConvolutionWeightsAndBiasesState>
 CNNConvolutionTranspose::export_weights_and_biases(CommandBuffer& buffer) {
-  auto state = std::make_shared<CNNConvolutionWeightsAndBiasesState>(device(), weights_.descriptor,
-                                                                     weights_.data_type);
-  Recording& recording = this->recording(buffer);
-  static const auto operation = std::make_shared<CopyOperation>("export of weights and biases");
-  recording.begin(operation);
-  recording.input(weights_.weights);
-  recording.input(weights_.biases);
-  recording.result(state->weights()->storage());
-  recording.result(state->biases()->storage());
-  recording.end();
-  return state;
+  return encode_export(recording(buffer), weights_);
 }
 
 // --- gradient ------------------------------------------------------------------------------------
@@ -357,15 +319,8 @@ bool CNNConvolutionTransposeGradient::takes(const State& state) const {
 
 void CNNConvolutionTransposeGradient::check_gradient(const ImageDescriptor& gradient,
                                                      const ImageDescriptor& source) const {
-  const CNNConvolutionDescriptor& d = weights_.descriptor;
-  if (gradient.feature_channels != d.output_feature_channels) {
-    refuse_shape("expected source gradients of " + std::to_string(d.output_feature_channels) +
-                 " channels but got " + to_string(gradient));
-  }
-  if (source.feature_channels != d.input_feature_channels) {
-    refuse_shape("expected source images of " + std::to_string(d.input_feature_channels) +
-                 " channels but got " + to_string(source));
-  }
+  const std::string wrong = wrong_channels(weights_.descriptor, gradient, source);
+  if (!wrong.empty()) refuse_shape(wrong);
 }
 
 void CNNConvolutionTransposeGradient::add_operands(Recording& recording, const StateBatch& states) {
@@ -380,8 +335,7 @@ void CNNConvolutionTransposeGradient::add_operands(Recording& recording, const S
 void CNNConvolutionTransposeGradient::reload_weights_and_biases(
     CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state) {
   check_state(state, buffer);
-  weights_.check(state, description());
-  encode_reload(recording(buffer), weights_, state);
+  encode_reload(recording(buffer), description(), weights_, state);
 }
 
 }  // namespace traingraph::mps

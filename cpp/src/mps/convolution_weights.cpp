@@ -3,8 +3,23 @@
 #include <traingraph/errors.h>
 
 #include "mps/forms.h"
+#include "ops/emit.h"
 
 namespace traingraph::mps {
+namespace {
+
+// Each input as a result.
+class CopyOperation final : public Operation {
+ public:
+  using Operation::Operation;
+  void emit(Emission& e) const override {
+    for (std::size_t k = 0; k < e.results.size(); ++k) {
+      e.set(k, ops::cast(e.graph, e.inputs[k], e.results[k].data_type));
+    }
+  }
+};
+
+}  // namespace
 
 Shape weights_shape(const CNNConvolutionDescriptor& d) {
   return {d.output_feature_channels, d.input_feature_channels / d.groups, d.kernel_height,
@@ -123,6 +138,50 @@ void ConvolutionWeights::check(const CNNConvolutionWeightsAndBiasesState& state,
   };
   expect("weights", *state.weights(), *weights);
   if (state.biases() != nullptr) expect("biases", *state.biases(), *biases);
+}
+
+void encode_reload(Recording& recording, const std::string& who, const ConvolutionWeights& weights,
+                   const CNNConvolutionWeightsAndBiasesState& state) {
+  weights.check(state, who);
+  static const auto operation = std::make_shared<CopyOperation>("reload of weights and biases");
+  recording.begin(operation);
+  recording.input(state.weights()->storage());
+  if (state.biases() != nullptr) recording.input(state.biases()->storage());
+  recording.result(weights.weights);
+  if (state.biases() != nullptr) recording.result(weights.biases);
+  recording.end();
+}
+
+std::shared_ptr<CNNConvolutionWeightsAndBiasesState> encode_export(
+    Recording& recording, const ConvolutionWeights& weights) {
+  auto state = std::make_shared<CNNConvolutionWeightsAndBiasesState>(
+      weights.device, weights.descriptor, weights.data_type);
+  static const auto operation = std::make_shared<CopyOperation>("export of weights and biases");
+  recording.begin(operation);
+  recording.input(weights.weights);
+  recording.input(weights.biases);
+  recording.result(state->weights()->storage());
+  recording.result(state->biases()->storage());
+  recording.end();
+  return state;
+}
+
+std::shared_ptr<Buffer> buffer_over(StoragePtr storage, const CommandBuffer* temporary_on) {
+  storage->owner = temporary_on == nullptr ? 0 : temporary_on->number();
+  return std::make_shared<Buffer>(std::move(storage));
+}
+
+std::string wrong_channels(const CNNConvolutionDescriptor& descriptor,
+                           const ImageDescriptor& gradient, const ImageDescriptor& source) {
+  if (gradient.feature_channels != descriptor.output_feature_channels) {
+    return "expected source gradients of " + std::to_string(descriptor.output_feature_channels) +
+           " channels but got " + to_string(gradient);
+  }
+  if (source.feature_channels != descriptor.input_feature_channels) {
+    return "expected source images of " + std::to_string(descriptor.input_feature_channels) +
+           " channels but got " + to_string(source);
+  }
+  return {};
 }
 
 }  // namespace traingraph::mps

@@ -4,6 +4,7 @@
 
 #include <traingraph/mps/convolution.h>
 
+#include "mps/recording.h"
 #include "mps/storage.h"
 
 namespace traingraph::mps {
@@ -15,6 +16,16 @@ StoragePtr weights_storage(const Device& device, const CNNConvolutionDescriptor&
                            DataType type);
 StoragePtr biases_storage(const Device& device, const CNNConvolutionDescriptor& descriptor,
                           DataType type);
+// The weights and biases of a kernel from a state, and into a new one.
+void encode_reload(Recording& recording, const std::string& who, const ConvolutionWeights& weights,
+                   const CNNConvolutionWeightsAndBiasesState& state);
+std::shared_ptr<CNNConvolutionWeightsAndBiasesState> encode_export(
+    Recording& recording, const ConvolutionWeights& weights);
+// A buffer over this storage, which lives on a command buffer unless that is null.
+std::shared_ptr<Buffer> buffer_over(StoragePtr storage, const CommandBuffer* temporary_on);
+// What is wrong with the channels of a gradient kernel's images; empty where nothing is.
+std::string wrong_channels(const CNNConvolutionDescriptor& descriptor,
+                           const ImageDescriptor& gradient, const ImageDescriptor& source);
 // Raises InvalidArgument naming what cannot be.
 void check(const CNNConvolutionDescriptor& descriptor, const std::string& who);
 
