@@ -176,6 +176,9 @@ void bind_mps(py::module_& module) {
   bind_mps_batch_normalization(module);
   bind_mps_loss(module);
   bind_mps_optimizer(module);
+  bind_mps_nodes(module);
+  bind_mps_filter_nodes(module);
+  bind_mps_graph(module);
 }
 
 }  // namespace traingraph::python
