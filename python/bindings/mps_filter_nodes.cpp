@@ -134,6 +134,21 @@ void bind_neuron_nodes(py::module_& module) {
                                       "x times the normal distribution at x.");
   bind_neuron_node<NeuronType::kELU>(module, "MPSCNNNeuronELUNode", ", a: float = 1.0",
                                      "Below 0: a (e^x - 1).");
+  bind_neuron_node<NeuronType::kHardSigmoid>(module, "MPSCNNNeuronHardSigmoidNode",
+                                             ", a: float = 0.2, b: float = 0.5",
+                                             "a x + b between 0 and 1.");
+  bind_neuron_node<NeuronType::kSoftPlus>(module, "MPSCNNNeuronSoftPlusNode",
+                                          ", a: float = 1.0, b: float = 1.0",
+                                          "a log(1 + e^(b x)).");
+  bind_neuron_node<NeuronType::kReLUN>(module, "MPSCNNNeuronReLUNNode", ", a: float, b: float",
+                                       "ReLU with slope a below 0, at most b.");
+  const char* const abc = ", a: float = 1.0, b: float = 0.0, c: float = 1.0";
+  bind_neuron_node<NeuronType::kPower>(module, "MPSCNNNeuronPowerNode", abc, "(a x + b)^c.");
+  const char* const natural = ", a: float = 1.0, b: float = 0.0, c: float = -1.0";
+  bind_neuron_node<NeuronType::kExponential>(module, "MPSCNNNeuronExponentialNode", natural,
+                                             "c^(a x + b); c = -1: base e.");
+  bind_neuron_node<NeuronType::kLogarithm>(module, "MPSCNNNeuronLogarithmNode", natural,
+                                           "log of a x + b to base c; c = -1: base e.");
   bind_neuron_node<NeuronType::kPReLU>(module, "MPSCNNNeuronPReLUNode", ", a_data: list[float]",
                                        "ReLU with one slope per channel.");
   using Gradient = mps::CNNNeuronGradientNode;

@@ -47,10 +47,10 @@ py::object encode_graph(NNGraph& self, const Arguments& a, bool batch) {
   return result_images(results.images, batch);
 }
 
-py::list handles(const std::vector<mps::HandlePtr>& of) {
-  py::list list;
-  for (const mps::HandlePtr& handle : of) list.append(from_handle(handle));
-  return list;
+std::vector<py::object> handles(const std::vector<mps::HandlePtr>& of) {
+  std::vector<py::object> objects;
+  for (const mps::HandlePtr& handle : of) objects.push_back(from_handle(handle));
+  return objects;
 }
 
 }  // namespace

@@ -151,14 +151,20 @@ __all__: list[str] = [
     "MPSCNNNeuron",
     "MPSCNNNeuronAbsoluteNode",
     "MPSCNNNeuronELUNode",
+    "MPSCNNNeuronExponentialNode",
     "MPSCNNNeuronGeLUNode",
     "MPSCNNNeuronGradient",
     "MPSCNNNeuronGradientNode",
+    "MPSCNNNeuronHardSigmoidNode",
     "MPSCNNNeuronLinearNode",
+    "MPSCNNNeuronLogarithmNode",
     "MPSCNNNeuronNode",
     "MPSCNNNeuronPReLUNode",
+    "MPSCNNNeuronPowerNode",
+    "MPSCNNNeuronReLUNNode",
     "MPSCNNNeuronReLUNode",
     "MPSCNNNeuronSigmoidNode",
+    "MPSCNNNeuronSoftPlusNode",
     "MPSCNNNeuronSoftSignNode",
     "MPSCNNNeuronTanHNode",
     "MPSCNNNeuronType",
@@ -6795,6 +6801,72 @@ class MPSCNNNeuronELUNode(MPSCNNNeuronNode):
         The parameters are those of MPSNNNeuronDescriptor.
         """
 
+class MPSCNNNeuronHardSigmoidNode(MPSCNNNeuronNode):
+    """
+    a x + b between 0 and 1.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, a: float = 0.2, b: float = 0.5) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronSoftPlusNode(MPSCNNNeuronNode):
+    """
+    a log(1 + e^(b x)).
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, a: float = 1.0, b: float = 1.0) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronReLUNNode(MPSCNNNeuronNode):
+    """
+    ReLU with slope a below 0, at most b.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, a: float, b: float) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronPowerNode(MPSCNNNeuronNode):
+    """
+    (a x + b)^c.
+    """
+
+    def __init__(
+        self, *, source: MPSNNImageNode, a: float = 1.0, b: float = 0.0, c: float = 1.0
+    ) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronExponentialNode(MPSCNNNeuronNode):
+    """
+    c^(a x + b); c = -1: base e.
+    """
+
+    def __init__(
+        self, *, source: MPSNNImageNode, a: float = 1.0, b: float = 0.0, c: float = -1.0
+    ) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronLogarithmNode(MPSCNNNeuronNode):
+    """
+    log of a x + b to base c; c = -1: base e.
+    """
+
+    def __init__(
+        self, *, source: MPSNNImageNode, a: float = 1.0, b: float = 0.0, c: float = -1.0
+    ) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
 class MPSCNNNeuronPReLUNode(MPSCNNNeuronNode):
     """
     ReLU with one slope per channel.
@@ -7304,7 +7376,7 @@ class MPSNNGraph(MPSKernel):
     @format.setter
     def format(self, arg1: MPSImageFeatureChannelFormat) -> None: ...
     @property
-    def intermediate_image_handles(self) -> list:
+    def intermediate_image_handles(self) -> list[typing.Any]:
         """
         Needed results after the first, then exported images.
         """
@@ -7338,19 +7410,19 @@ class MPSNNGraph(MPSKernel):
         """
 
     @property
-    def result_state_handles(self) -> list:
+    def result_state_handles(self) -> list[typing.Any]:
         """
         Of exported states.
         """
 
     @property
-    def source_image_handles(self) -> list:
+    def source_image_handles(self) -> list[typing.Any]:
         """
         In the order in which an encoding takes them.
         """
 
     @property
-    def source_state_handles(self) -> list:
+    def source_state_handles(self) -> list[typing.Any]:
         """
         In the order in which an encoding takes them.
         """

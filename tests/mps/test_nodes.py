@@ -167,6 +167,13 @@ MADE = [
     (mps.MPSCNNLogSoftMaxNode, {}, mps.MPSCNNLogSoftMaxGradientNode),
     (mps.MPSCNNNeuronSigmoidNode, {}, mps.MPSCNNNeuronGradientNode),
     (mps.MPSCNNNeuronELUNode, {"a": 0.5}, mps.MPSCNNNeuronGradientNode),
+    (mps.MPSCNNNeuronPReLUNode, {"a_data": [0.1, 0.2, 0.3]}, mps.MPSCNNNeuronGradientNode),
+    (mps.MPSCNNNeuronReLUNNode, {"a": 0.1, "b": 1.504}, mps.MPSCNNNeuronGradientNode),
+    (mps.MPSCNNNeuronHardSigmoidNode, {}, mps.MPSCNNNeuronGradientNode),
+    (mps.MPSCNNNeuronSoftPlusNode, {"b": 0.5}, mps.MPSCNNNeuronGradientNode),
+    (mps.MPSCNNNeuronPowerNode, {"b": 4.0, "c": 1.5}, mps.MPSCNNNeuronGradientNode),
+    (mps.MPSCNNNeuronExponentialNode, {}, mps.MPSCNNNeuronGradientNode),
+    (mps.MPSCNNNeuronLogarithmNode, {"b": 4.0}, mps.MPSCNNNeuronGradientNode),
 ]  # fmt: skip
 
 
@@ -268,7 +275,7 @@ class Given(Weights):
         return self.state
 
 
-def test_updates_by_another_state_and_by_none():
+def test_row_16_updates_by_another_state_and_by_none():
     on = mps.MTLDevice(device="cpu")
     weights = Given(np.ones((1, 1, 1, 1), np.float32))
     graph = line(on, weights)
@@ -378,3 +385,52 @@ def test_a_temporary_source_is_read_once():
     assert x[0].read_count == 0
     run(buffer)
     assert array(result).ravel() == [4]
+
+
+class NormalizedOnTheCPU(Normalization):
+    seen = None
+
+    def update_gamma_and_beta_with_batch_normalization_state(self, state):
+        self.seen = [np.array(state.gradient_for_gamma()), np.array(state.gradient_for_beta())]
+        self.arrays = (np.zeros(1), np.full(1, 6.0))
+        return True
+
+    def update_mean_and_variance_with_batch_normalization_state(self, state):
+        return None
+
+
+def test_batch_normalization_updated_by_the_cpu():
+    on = mps.MTLDevice(device="cpu")
+    values = NormalizedOnTheCPU(np.ones(1), np.zeros(1))
+    node = mps.MPSCNNBatchNormalizationNode(
+        source=mps.MPSNNImageNode(handle="x"), data_source=values
+    )
+    node.training_style = "update_device_cpu"
+    node.result_state.export_from_graph = True
+    loss = mps.MPSCNNLossNode(source=node.result_image,
+                              loss_descriptor=loss_descriptor("mean_squared_error"))  # fmt: skip
+    (last,) = loss.training_graph()
+    graph = mps.MPSNNGraph(device=on, result_image=last.result_image, result_image_is_needed=False)
+    x = np.arange(4, dtype=np.float32).reshape(4, 1, 1, 1)
+    normal = (x.ravel() - 1.5) / np.sqrt(1.25 + 1e-3)
+
+    def step():
+        losses, states = empty(on, (4, 1, 1, 1), "float32"), []
+        truth = batch(on, np.full((4, 1, 1, 1), 6, np.float32))
+        labels = [
+            mps.MPSCNNLossLabels(loss_image=a, labels_image=b)
+            for a, b in zip(losses, truth, strict=True)
+        ]
+        buffer = commands(on)
+        graph.encode_batch(
+            buffer, source_images=[batch(on, x)], source_states=[labels], destination_states=states
+        )
+        run(buffer)
+        return float(array(losses)[0, 0, 0, 0]), states
+
+    first, ((state, *_),) = step()
+    assert first == pytest.approx(np.mean((normal - 6) ** 2), rel=1e-5)
+    g = 2 * (normal - 6) / 4
+    np.testing.assert_allclose(values.seen, [[(g * normal).sum()], [g.sum()]], rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(state.mean()), [1.5])
+    assert step()[0] == pytest.approx(0, abs=1e-10)

@@ -31,6 +31,12 @@ GraphPlan::GraphPlan(const Device& device_in, const std::vector<NNImageNodePtr>&
     }
     visit(image->producer()->shared_from_this());
   }
+  for (std::size_t place = 0; place < states.size(); ++place) {
+    if (!states[place].node->export_from_graph || states[place].node->is_source()) continue;
+    states[place].is_read = true;
+    ++states[place].reads;
+    exported_states.push_back(place);
+  }
   for (const auto& step : steps) step->count_reads(*this);
   for (std::size_t k = 0; k < results.size(); ++k) {
     if (!needed[k]) continue;
@@ -48,12 +54,6 @@ GraphPlan::GraphPlan(const Device& device_in, const std::vector<NNImageNodePtr>&
     if (!node.export_from_graph || node.producer() == nullptr) continue;
     ++images[place].handed_out;
     intermediate_images.push_back(place);
-  }
-  for (std::size_t place = 0; place < states.size(); ++place) {
-    if (!states[place].node->export_from_graph || states[place].node->is_source()) continue;
-    states[place].is_read = true;
-    ++states[place].reads;
-    exported_states.push_back(place);
   }
 }
 
