@@ -21,9 +21,13 @@ using mps::NeuronDescriptor;
 // A data source that the user wrote: any object with the methods it has to have.
 class PythonSource final : public CNNBatchNormalizationDataSource {
  public:
+  using GammaAndBeta = std::shared_ptr<CNNNormalizationGammaAndBetaState>;
+  using MeanAndVariance = std::shared_ptr<CNNNormalizationMeanAndVarianceState>;
   explicit PythonSource(const py::object& object) : kept_(share(object)), object_(object) {}
 
+  // Graphs call after the run too, on its thread: each method takes the GIL.
   std::int64_t number_of_feature_channels() const override {
+    const py::gil_scoped_acquire acquire;
     return to_integer(object_.attr("number_of_feature_channels")(),
                       {"MPSCNNBatchNormalizationDataSource", "number_of_feature_channels", "int"});
   }
@@ -31,25 +35,62 @@ class PythonSource final : public CNNBatchNormalizationDataSource {
   const float* beta() const override { return array("beta"); }
   const float* mean() const override { return array("mean"); }
   const float* variance() const override { return array("variance"); }
-  bool load() override { return !has("load") || py::cast<bool>(object_.attr("load")()); }
+  bool load() override {
+    const py::gil_scoped_acquire acquire;
+    return !has("load") || py::cast<bool>(object_.attr("load")());
+  }
   void purge() override {
+    const py::gil_scoped_acquire acquire;
     arrays_.clear();
     if (has("purge")) object_.attr("purge")();
   }
   std::string label() const override {
+    const py::gil_scoped_acquire acquire;
     const py::object value = has("label") ? object_.attr("label")() : py::none();
     return value.is_none() ? "" : py::cast<std::string>(py::str(value));
   }
   float epsilon() const override {
+    const py::gil_scoped_acquire acquire;
     if (!has("epsilon")) return CNNBatchNormalizationDataSource::epsilon();
     return static_cast<float>(to_number(
         object_.attr("epsilon")(), {"MPSCNNBatchNormalizationDataSource", "epsilon", "float"}));
   }
+  GammaAndBeta update_gamma_and_beta(mps::CommandBuffer& buffer, const BatchState& state) override {
+    return updated<GammaAndBeta>("update_gamma_and_beta", buffer, state);
+  }
+  MeanAndVariance update_mean_and_variance(mps::CommandBuffer& buffer,
+                                           const BatchState& state) override {
+    return updated<MeanAndVariance>("update_mean_and_variance", buffer, state);
+  }
+  bool update_gamma_and_beta(const BatchState& state) override {
+    return has_updated("update_gamma_and_beta_with_batch_normalization_state", state);
+  }
+  bool update_mean_and_variance(const BatchState& state) override {
+    return has_updated("update_mean_and_variance_with_batch_normalization_state", state);
+  }
   py::object object() const { return py::reinterpret_borrow<py::object>(object_); }
 
  private:
+  template <class Values>
+  Values updated(const char* name, mps::CommandBuffer& buffer, const BatchState& state) {
+    const py::gil_scoped_acquire acquire;
+    if (!has(name)) return nullptr;
+    const py::object result = object_.attr(name)(buffer.shared_from_this(), state);
+    if (result.is_none()) return nullptr;
+    return convert<Values>(result, {std::string("MPSCNNBatchNormalizationDataSource.") + name,
+                                    "result", "a state of new values, or None"});
+  }
+  bool has_updated(const char* name, const BatchState& state) {
+    const py::gil_scoped_acquire acquire;
+    if (!has(name)) return false;
+    const py::object result = object_.attr(name)(state);
+    return !result.is_none() &&
+           to_bool(result, {std::string("MPSCNNBatchNormalizationDataSource.") + name, "result",
+                            "bool | None"});
+  }
   bool has(const char* name) const { return py::hasattr(object_, name); }
   const float* array(const char* name) const {
+    const py::gil_scoped_acquire acquire;
     const py::object value = has(name) ? object_.attr(name)() : py::none();
     if (value.is_none()) return nullptr;
     return static_cast<const float*>(
@@ -141,7 +182,7 @@ void bind_normalization(py::module_& module) {
             "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None"},
            "Loads gamma, beta, mean and variance.", [](const Arguments& arguments) {
              return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
-                                           std::make_shared<PythonSource>(arguments["data_source"]),
+                                           batch_normalization_source(arguments["data_source"]),
                                            fused_neuron(arguments));
            });
   cls.def_property_readonly("number_of_feature_channels", &Self::number_of_feature_channels,
@@ -322,6 +363,10 @@ void bind_gradients(py::module_& module) {
 }
 
 }  // namespace
+
+mps::CNNBatchNormalizationDataSourcePtr batch_normalization_source(const py::object& object) {
+  return std::make_shared<PythonSource>(object);
+}
 
 void bind_mps_batch_normalization(py::module_& module) {
   bind_normalization(module);

@@ -29,6 +29,9 @@ void bind_mps_resampling(py::module_& module);
 void bind_mps_normalization(py::module_& module);
 void bind_mps_forward_loss(py::module_& module);
 void bind_mps_convolution_transpose(py::module_& module);
+void bind_mps_nodes(py::module_& module);
+void bind_mps_filter_nodes(py::module_& module);
+void bind_mps_graph(py::module_& module);
 
 #define TRAINGRAPH_MPS_ENUM(type, text_)                               \
   template <>                                                          \
@@ -44,6 +47,8 @@ TRAINGRAPH_MPS_ENUM(NeuronType, "MPSCNNNeuronType");
 TRAINGRAPH_MPS_ENUM(CNNConvolutionGradientOption, "MPSCNNConvolutionGradientOption");
 TRAINGRAPH_MPS_ENUM(CNNLossType, "MPSCNNLossType");
 TRAINGRAPH_MPS_ENUM(CNNReductionType, "MPSCNNReductionType");
+TRAINGRAPH_MPS_ENUM(NNTrainingStyle, "MPSNNTrainingStyle");
+TRAINGRAPH_MPS_ENUM(CNNBatchNormalizationFlags, "MPSCNNBatchNormalizationFlags");
 #undef TRAINGRAPH_MPS_ENUM
 
 // A device from one, from an MTLDevice's name as text, or from an MLCDevice.
@@ -60,6 +65,11 @@ py::object from_convolution_source(const mps::CNNConvolutionDataSource& source);
 // MPSDataType by member, name or raw value.
 DataType from_mps_data_type(py::handle value);
 py::object to_mps_data_type(DataType type);
+
+// Data sources over the user's objects.
+mps::CNNBatchNormalizationDataSourcePtr batch_normalization_source(const py::object& object);
+// The user's object for a handle, or None.
+py::object from_handle(const mps::HandlePtr& handle);
 
 // Elements of a NumPy array or anything that offers one, in this type and as many; held by
 // `keeper`.

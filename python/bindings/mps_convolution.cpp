@@ -24,12 +24,17 @@ constexpr long kMpsFloat16 = 268435472;
 // A data source that the user wrote: any object with the methods it has to have.
 class PythonSource final : public CNNConvolutionDataSource {
  public:
+  using Gradient = std::shared_ptr<CNNConvolutionGradientState>;
+  using Weights = std::shared_ptr<CNNConvolutionWeightsAndBiasesState>;
   explicit PythonSource(const py::object& object) : kept_(share(object)), object_(object) {}
 
+  // Graphs call after the run too, on its thread: each method takes the GIL.
   DataType data_type() const override {
+    const py::gil_scoped_acquire acquire;
     return has("data_type") ? from_mps_data_type(object_.attr("data_type")()) : DataType::kFloat32;
   }
   CNNConvolutionDescriptor descriptor() const override {
+    const py::gil_scoped_acquire acquire;
     const py::object value = object_.attr("descriptor")();
     if (!py::isinstance<CNNConvolutionDescriptor>(value)) {
       refuse({"MPSCNNConvolutionDataSource.descriptor", "result", "MPSCNNConvolutionDescriptor"},
@@ -38,6 +43,7 @@ class PythonSource final : public CNNConvolutionDataSource {
     return py::cast<CNNConvolutionDescriptor>(value);
   }
   const void* weights() const override {
+    const py::gil_scoped_acquire acquire;
     const CNNConvolutionDescriptor d = descriptor();
     const std::int64_t count = d.output_feature_channels * d.kernel_height * d.kernel_width *
                                (d.input_feature_channels / d.groups);
@@ -45,19 +51,42 @@ class PythonSource final : public CNNConvolutionDataSource {
                        "MPSCNNConvolutionDataSource.weights", "weights", arrays_);
   }
   const void* bias_terms() const override {
+    const py::gil_scoped_acquire acquire;
     const py::object value = has("bias_terms") ? object_.attr("bias_terms")() : py::none();
     if (value.is_none()) return nullptr;
     return elements_of(value, data_type(), descriptor().output_feature_channels,
                        "MPSCNNConvolutionDataSource.bias_terms", "bias_terms", arrays_);
   }
-  bool load() override { return !has("load") || py::cast<bool>(object_.attr("load")()); }
+  bool load() override {
+    const py::gil_scoped_acquire acquire;
+    return !has("load") || py::cast<bool>(object_.attr("load")());
+  }
   void purge() override {
+    const py::gil_scoped_acquire acquire;
     arrays_.clear();
     if (has("purge")) object_.attr("purge")();
   }
   std::string label() const override {
+    const py::gil_scoped_acquire acquire;
     const py::object value = has("label") ? object_.attr("label")() : py::none();
     return value.is_none() ? "" : py::cast<std::string>(py::str(value));
+  }
+  Weights update(mps::CommandBuffer& buffer, const Gradient& gradient,
+                 const Weights& source) override {
+    const py::gil_scoped_acquire acquire;
+    if (!has("update")) return nullptr;
+    const py::object result = object_.attr("update")(buffer.shared_from_this(), gradient, source);
+    if (result.is_none()) return nullptr;
+    return convert<Weights>(result, {"MPSCNNConvolutionDataSource.update", "result",
+                                     "MPSCNNConvolutionWeightsAndBiasesState | None"});
+  }
+  bool update(const Gradient& gradient, const Weights& source) override {
+    const py::gil_scoped_acquire acquire;
+    if (!has("update_with_gradient_state")) return false;
+    const py::object result = object_.attr("update_with_gradient_state")(gradient, source);
+    return !result.is_none() &&
+           to_bool(result, {"MPSCNNConvolutionDataSource.update_with_gradient_state", "result",
+                            "bool | None"});
   }
   py::object object() const { return py::reinterpret_borrow<py::object>(object_); }
 

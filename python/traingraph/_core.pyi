@@ -118,7 +118,10 @@ __all__: list[str] = [
     "MPSCNNArithmeticGradient",
     "MPSCNNArithmeticGradientState",
     "MPSCNNBatchNormalization",
+    "MPSCNNBatchNormalizationFlags",
     "MPSCNNBatchNormalizationGradient",
+    "MPSCNNBatchNormalizationGradientNode",
+    "MPSCNNBatchNormalizationNode",
     "MPSCNNBatchNormalizationState",
     "MPSCNNBatchNormalizationStatistics",
     "MPSCNNBatchNormalizationStatisticsGradient",
@@ -126,8 +129,11 @@ __all__: list[str] = [
     "MPSCNNConvolution",
     "MPSCNNConvolutionDescriptor",
     "MPSCNNConvolutionGradient",
+    "MPSCNNConvolutionGradientNode",
     "MPSCNNConvolutionGradientOption",
     "MPSCNNConvolutionGradientState",
+    "MPSCNNConvolutionGradientStateNode",
+    "MPSCNNConvolutionNode",
     "MPSCNNConvolutionTranspose",
     "MPSCNNConvolutionTransposeGradient",
     "MPSCNNConvolutionTransposeGradientState",
@@ -136,12 +142,16 @@ __all__: list[str] = [
     "MPSCNNCrossChannelNormalizationGradient",
     "MPSCNNDilatedPoolingMax",
     "MPSCNNDilatedPoolingMaxGradient",
+    "MPSCNNDilatedPoolingMaxGradientNode",
+    "MPSCNNDilatedPoolingMaxNode",
     "MPSCNNDivide",
     "MPSCNNDropout",
     "MPSCNNDropoutGradient",
     "MPSCNNDropoutGradientState",
     "MPSCNNFullyConnected",
     "MPSCNNFullyConnectedGradient",
+    "MPSCNNFullyConnectedGradientNode",
+    "MPSCNNFullyConnectedNode",
     "MPSCNNGradientKernel",
     "MPSCNNGroupNormalization",
     "MPSCNNGroupNormalizationGradient",
@@ -154,28 +164,58 @@ __all__: list[str] = [
     "MPSCNNLocalContrastNormalizationGradient",
     "MPSCNNLogSoftMax",
     "MPSCNNLogSoftMaxGradient",
+    "MPSCNNLogSoftMaxGradientNode",
+    "MPSCNNLogSoftMaxNode",
     "MPSCNNLoss",
     "MPSCNNLossDescriptor",
     "MPSCNNLossLabels",
+    "MPSCNNLossNode",
     "MPSCNNLossType",
     "MPSCNNMultiply",
     "MPSCNNMultiplyGradient",
     "MPSCNNNeuron",
+    "MPSCNNNeuronAbsoluteNode",
+    "MPSCNNNeuronELUNode",
+    "MPSCNNNeuronExponentialNode",
+    "MPSCNNNeuronGeLUNode",
     "MPSCNNNeuronGradient",
+    "MPSCNNNeuronGradientNode",
+    "MPSCNNNeuronHardSigmoidNode",
+    "MPSCNNNeuronLinearNode",
+    "MPSCNNNeuronLogarithmNode",
+    "MPSCNNNeuronNode",
+    "MPSCNNNeuronPReLUNode",
+    "MPSCNNNeuronPowerNode",
+    "MPSCNNNeuronReLUNNode",
+    "MPSCNNNeuronReLUNode",
+    "MPSCNNNeuronSigmoidNode",
+    "MPSCNNNeuronSoftPlusNode",
+    "MPSCNNNeuronSoftSignNode",
+    "MPSCNNNeuronTanHNode",
     "MPSCNNNeuronType",
     "MPSCNNNormalizationGammaAndBetaState",
     "MPSCNNNormalizationMeanAndVarianceState",
     "MPSCNNPooling",
     "MPSCNNPoolingAverage",
     "MPSCNNPoolingAverageGradient",
+    "MPSCNNPoolingAverageGradientNode",
+    "MPSCNNPoolingAverageNode",
     "MPSCNNPoolingGradient",
+    "MPSCNNPoolingGradientNode",
     "MPSCNNPoolingL2Norm",
     "MPSCNNPoolingL2NormGradient",
+    "MPSCNNPoolingL2NormGradientNode",
+    "MPSCNNPoolingL2NormNode",
     "MPSCNNPoolingMax",
     "MPSCNNPoolingMaxGradient",
+    "MPSCNNPoolingMaxGradientNode",
+    "MPSCNNPoolingMaxNode",
+    "MPSCNNPoolingNode",
     "MPSCNNReductionType",
     "MPSCNNSoftMax",
     "MPSCNNSoftMaxGradient",
+    "MPSCNNSoftMaxGradientNode",
+    "MPSCNNSoftMaxNode",
     "MPSCNNSpatialNormalization",
     "MPSCNNSpatialNormalizationGradient",
     "MPSCNNSubtract",
@@ -193,12 +233,20 @@ __all__: list[str] = [
     "MPSImageEdgeMode",
     "MPSImageFeatureChannelFormat",
     "MPSKernel",
+    "MPSNNAdditionGradientNode",
+    "MPSNNAdditionNode",
     "MPSNNConcatenation",
+    "MPSNNFilterNode",
     "MPSNNForwardLoss",
+    "MPSNNGradientFilterNode",
     "MPSNNGradientState",
+    "MPSNNGradientStateNode",
     "MPSNNGramMatrixCalculation",
     "MPSNNGramMatrixCalculationGradient",
+    "MPSNNGraph",
+    "MPSNNImageNode",
     "MPSNNInitialGradient",
+    "MPSNNLabelsNode",
     "MPSNNLossGradient",
     "MPSNNNeuronDescriptor",
     "MPSNNOptimizer",
@@ -222,6 +270,8 @@ __all__: list[str] = [
     "MPSNNReshape",
     "MPSNNReshapeGradient",
     "MPSNNSlice",
+    "MPSNNStateNode",
+    "MPSNNTrainingStyle",
     "MPSState",
     "MPSTemporaryImage",
     "MPSVector",
@@ -716,6 +766,25 @@ class MPSNNPaddingMethod(enum.IntFlag):
     SIZE_SAME = 16
     SIZE_FULL = 32
     EXCLUDE_EDGES = 32768
+
+class MPSNNTrainingStyle(enum.IntEnum):
+    """
+    Where a graph's trainable node calls its data source for an update.
+    """
+
+    UPDATE_DEVICE_NONE = 0
+    UPDATE_DEVICE_CPU = 1
+    UPDATE_DEVICE_GPU = 2
+
+class MPSCNNBatchNormalizationFlags(enum.IntEnum):
+    """
+    When a node normalizes with the statistics of the batch.
+    """
+
+    DEFAULT = 0
+    CALCULATE_STATISTICS_AUTOMATIC = 0
+    CALCULATE_STATISTICS_ALWAYS = 1
+    CALCULATE_STATISTICS_NEVER = 2
 
 class MPSNNRegularizationType(enum.IntEnum):
     """
@@ -8368,6 +8437,984 @@ class MPSCNNConvolutionTransposeGradient(MPSCNNGradientKernel):
     def source_image_feature_channels(self) -> int:
         """
         Of the forward source.
+        """
+
+class MPSNNImageNode:
+    """
+    A place of an image: a graph's source, or what a node makes.
+    """
+
+    @staticmethod
+    def exported_node(with_handle: typing.Any) -> MPSNNImageNode:
+        """
+        One that an encoding hands out.
+        """
+
+    def __init__(self, *, handle: typing.Any = None) -> None:
+        """
+        A source of a graph.
+        """
+
+    def __repr__(self) -> str: ...
+    @property
+    def export_from_graph(self) -> bool:
+        """
+        Whether an encoding hands it out.
+        """
+
+    @export_from_graph.setter
+    def export_from_graph(self, arg0: bool) -> None: ...
+    @property
+    def format(self) -> MPSImageFeatureChannelFormat:
+        """
+        What its elements are; NONE: as the graph says.
+        """
+
+    @format.setter
+    def format(self, arg1: MPSImageFeatureChannelFormat) -> None: ...
+    @property
+    def handle(self) -> typing.Any:
+        """
+        What the program knows it by: text, or an object with label().
+        """
+
+    @handle.setter
+    def handle(self, arg1: typing.Any) -> None: ...
+    @property
+    def makes_temporary_images(self) -> bool:
+        """
+        Whether what is exported is temporary, as at the beginning; an addition of traingraph in place of image_allocator.
+        """
+
+    @makes_temporary_images.setter
+    def makes_temporary_images(self, arg0: bool) -> None: ...
+    @property
+    def stop_gradient(self) -> bool:
+        """
+        Whether a training graph ends here.
+        """
+
+    @stop_gradient.setter
+    def stop_gradient(self, arg0: bool) -> None: ...
+
+class MPSNNStateNode:
+    """
+    A place of states, one per image or one for all.
+    """
+
+    @property
+    def export_from_graph(self) -> bool:
+        """
+        Whether an encoding hands it out.
+        """
+
+    @export_from_graph.setter
+    def export_from_graph(self, arg0: bool) -> None: ...
+    @property
+    def handle(self) -> typing.Any:
+        """
+        What the program knows it by: text, or an object with label().
+        """
+
+    @handle.setter
+    def handle(self, arg1: typing.Any) -> None: ...
+
+class MPSNNGradientStateNode(MPSNNStateNode):
+    """
+    What a gradient node needs to know of the forward one.
+    """
+
+class MPSCNNConvolutionGradientStateNode(MPSNNGradientStateNode):
+    """
+    The same of a convolution.
+    """
+
+class MPSNNLabelsNode(MPSNNStateNode):
+    """
+    The labels of a loss.
+    """
+
+class MPSNNFilterNode:
+    """
+    Images and states in, one image and perhaps a state out.
+    """
+
+    def __repr__(self) -> str: ...
+    @typing.overload
+    def gradient_filter(self, with_source: MPSNNImageNode) -> MPSNNGradientFilterNode: ...
+    @typing.overload
+    def gradient_filter(self, with_sources: list[MPSNNImageNode]) -> MPSNNGradientFilterNode:
+        """
+        The node that makes the gradient of the source, given that of the result. Errors: a node without a gradient, or with several sources.
+        """
+
+    @typing.overload
+    def gradient_filters(self, with_source: MPSNNImageNode) -> list[MPSNNGradientFilterNode]: ...
+    @typing.overload
+    def gradient_filters(self, with_sources: list[MPSNNImageNode]) -> list[MPSNNGradientFilterNode]:
+        """
+        One node for each source, in their order. Errors: a node without a gradient.
+        """
+
+    def training_graph(
+        self,
+        with_source_gradient: MPSNNImageNode | None = None,
+        *,
+        node_handler: collections.abc.Callable[..., typing.Any] | None = None,
+    ) -> list[MPSNNFilterNode]:
+        """
+        Nodes for the gradients of everything before this one, with additions where an image has several readers; those whose results nobody reads. The handler is called with each new node, the node whose gradient it is (None for an addition), the image whose gradient it makes and the gradient it reads.
+        """
+
+    @property
+    def label(self) -> str:
+        """
+        A name for messages.
+        """
+
+    @label.setter
+    def label(self, arg0: str) -> None: ...
+    @property
+    def padding_policy(self) -> typing.Any:
+        """
+        How the result's size follows from the source's.
+        """
+
+    @padding_policy.setter
+    def padding_policy(self, arg1: typing.Any) -> None: ...
+    @property
+    def result_image(self) -> MPSNNImageNode:
+        """
+        What it makes.
+        """
+
+    @property
+    def result_state(self) -> MPSNNStateNode:
+        """
+        What its gradient node needs, or None.
+        """
+
+    @property
+    def result_states(self) -> list[MPSNNStateNode]:
+        """
+        As a list.
+        """
+
+class MPSNNGradientFilterNode(MPSNNFilterNode):
+    """
+    The incoming gradient, the forward source and the forward node's state in.
+    """
+
+class MPSCNNConvolutionNode(MPSNNFilterNode):
+    """
+    MPSCNNConvolution in a graph.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, weights: typing.Any) -> None:
+        """
+        The weights are a data source.
+        """
+
+    @property
+    def convolution_gradient_state(self) -> MPSCNNConvolutionGradientStateNode:
+        """
+        What the gradient node needs.
+        """
+
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
+class MPSCNNFullyConnectedNode(MPSCNNConvolutionNode):
+    """
+    MPSCNNFullyConnected in a graph.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, weights: typing.Any) -> None:
+        """
+        The weights are a data source.
+        """
+
+class MPSCNNConvolutionGradientNode(MPSNNGradientFilterNode):
+    """
+    Gradients by data and weights; calls the data source for an update.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        convolution_gradient_state: MPSNNStateNode,
+        weights: typing.Any,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
+class MPSCNNFullyConnectedGradientNode(MPSCNNConvolutionGradientNode):
+    """
+    The same for MPSCNNFullyConnectedNode.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        convolution_gradient_state: MPSNNStateNode,
+        weights: typing.Any,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+class MPSCNNNeuronNode(MPSNNFilterNode):
+    """
+    y = f(x).
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, descriptor: MPSNNNeuronDescriptor) -> None:
+        """
+        Any function.
+        """
+
+    @property
+    def a(self) -> float:
+        """
+        The first parameter.
+        """
+
+    @property
+    def b(self) -> float:
+        """
+        The second parameter.
+        """
+
+    @property
+    def c(self) -> float:
+        """
+        The third parameter.
+        """
+
+class MPSCNNNeuronReLUNode(MPSCNNNeuronNode):
+    """
+    Below 0: a x.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, a: float = 0.0) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronSigmoidNode(MPSCNNNeuronNode):
+    """
+    1 / (1 + e^-x).
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronTanHNode(MPSCNNNeuronNode):
+    """
+    a tanh(b x).
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, a: float = 1.0, b: float = 1.0) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronLinearNode(MPSCNNNeuronNode):
+    """
+    a x + b.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, a: float = 1.0, b: float = 0.0) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronAbsoluteNode(MPSCNNNeuronNode):
+    """
+    |x|.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronSoftSignNode(MPSCNNNeuronNode):
+    """
+    x / (1 + |x|).
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronGeLUNode(MPSCNNNeuronNode):
+    """
+    x times the normal distribution at x.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronELUNode(MPSCNNNeuronNode):
+    """
+    Below 0: a (e^x - 1).
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, a: float = 1.0) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronHardSigmoidNode(MPSCNNNeuronNode):
+    """
+    a x + b between 0 and 1.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, a: float = 0.2, b: float = 0.5) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronSoftPlusNode(MPSCNNNeuronNode):
+    """
+    a log(1 + e^(b x)).
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, a: float = 1.0, b: float = 1.0) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronReLUNNode(MPSCNNNeuronNode):
+    """
+    ReLU with slope a below 0, at most b.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, a: float, b: float) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronPowerNode(MPSCNNNeuronNode):
+    """
+    (a x + b)^c.
+    """
+
+    def __init__(
+        self, *, source: MPSNNImageNode, a: float = 1.0, b: float = 0.0, c: float = 1.0
+    ) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronExponentialNode(MPSCNNNeuronNode):
+    """
+    c^(a x + b); c = -1: base e.
+    """
+
+    def __init__(
+        self, *, source: MPSNNImageNode, a: float = 1.0, b: float = 0.0, c: float = -1.0
+    ) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronLogarithmNode(MPSCNNNeuronNode):
+    """
+    log of a x + b to base c; c = -1: base e.
+    """
+
+    def __init__(
+        self, *, source: MPSNNImageNode, a: float = 1.0, b: float = 0.0, c: float = -1.0
+    ) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronPReLUNode(MPSCNNNeuronNode):
+    """
+    ReLU with one slope per channel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, a_data: list[float]) -> None:
+        """
+        The parameters are those of MPSNNNeuronDescriptor.
+        """
+
+class MPSCNNNeuronGradientNode(MPSNNGradientFilterNode):
+    """
+    dx = dy f'(x).
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        descriptor: MPSNNNeuronDescriptor,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+    @property
+    def descriptor(self) -> MPSNNNeuronDescriptor:
+        """
+        The function.
+        """
+
+class MPSCNNPoolingNode(MPSNNFilterNode):
+    """
+    Joins the pixels of each window.
+    """
+
+    @property
+    def kernel_height(self) -> int:
+        """
+        In pixels.
+        """
+
+    @property
+    def kernel_width(self) -> int:
+        """
+        In pixels.
+        """
+
+    @property
+    def stride_in_pixels_x(self) -> int:
+        """
+        In pixels.
+        """
+
+    @property
+    def stride_in_pixels_y(self) -> int:
+        """
+        In pixels.
+        """
+
+class MPSCNNPoolingGradientNode(MPSNNGradientFilterNode):
+    """
+    Spreads each gradient over its window.
+    """
+
+    @property
+    def kernel_height(self) -> int:
+        """
+        In pixels.
+        """
+
+    @property
+    def kernel_width(self) -> int:
+        """
+        In pixels.
+        """
+
+    @property
+    def stride_in_pixels_x(self) -> int:
+        """
+        In pixels.
+        """
+
+    @property
+    def stride_in_pixels_y(self) -> int:
+        """
+        In pixels.
+        """
+
+class MPSCNNPoolingMaxNode(MPSCNNPoolingNode):
+    """
+    The kernel in a graph.
+    """
+
+    @typing.overload
+    def __init__(
+        self, *, source: MPSNNImageNode, filter_size: int, stride: int | None = None
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        kernel_width: int,
+        kernel_height: int,
+        stride_in_pixels_x: int,
+        stride_in_pixels_y: int,
+    ) -> None:
+        """
+        Without a stride windows lie beside each other.
+        """
+
+class MPSCNNPoolingMaxGradientNode(MPSCNNPoolingGradientNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        kernel_width: int,
+        kernel_height: int,
+        stride_in_pixels_x: int,
+        stride_in_pixels_y: int,
+        padding_policy: typing.Any = None,
+    ) -> None:
+        """
+        The window is the forward node's; so is the padding, whatever the policy says.
+        """
+
+class MPSCNNPoolingAverageNode(MPSCNNPoolingNode):
+    """
+    The kernel in a graph.
+    """
+
+    @typing.overload
+    def __init__(
+        self, *, source: MPSNNImageNode, filter_size: int, stride: int | None = None
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        kernel_width: int,
+        kernel_height: int,
+        stride_in_pixels_x: int,
+        stride_in_pixels_y: int,
+    ) -> None:
+        """
+        Without a stride windows lie beside each other.
+        """
+
+class MPSCNNPoolingAverageGradientNode(MPSCNNPoolingGradientNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        kernel_width: int,
+        kernel_height: int,
+        stride_in_pixels_x: int,
+        stride_in_pixels_y: int,
+        padding_policy: typing.Any = None,
+    ) -> None:
+        """
+        The window is the forward node's; so is the padding, whatever the policy says.
+        """
+
+class MPSCNNPoolingL2NormNode(MPSCNNPoolingNode):
+    """
+    The kernel in a graph.
+    """
+
+    @typing.overload
+    def __init__(
+        self, *, source: MPSNNImageNode, filter_size: int, stride: int | None = None
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        kernel_width: int,
+        kernel_height: int,
+        stride_in_pixels_x: int,
+        stride_in_pixels_y: int,
+    ) -> None:
+        """
+        Without a stride windows lie beside each other.
+        """
+
+class MPSCNNPoolingL2NormGradientNode(MPSCNNPoolingGradientNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        kernel_width: int,
+        kernel_height: int,
+        stride_in_pixels_x: int,
+        stride_in_pixels_y: int,
+        padding_policy: typing.Any = None,
+    ) -> None:
+        """
+        The window is the forward node's; so is the padding, whatever the policy says.
+        """
+
+class MPSCNNDilatedPoolingMaxNode(MPSCNNPoolingNode):
+    """
+    The kernel in a graph.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        filter_size: int,
+        stride: int | None = None,
+        dilation_rate: int | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        kernel_width: int,
+        kernel_height: int,
+        stride_in_pixels_x: int,
+        stride_in_pixels_y: int,
+        dilation_rate_x: int,
+        dilation_rate_y: int,
+    ) -> None:
+        """
+        Without a stride windows lie beside each other.
+        """
+
+    @property
+    def dilation_rate_x(self) -> int:
+        """
+        In pixels.
+        """
+
+    @property
+    def dilation_rate_y(self) -> int:
+        """
+        In pixels.
+        """
+
+class MPSCNNDilatedPoolingMaxGradientNode(MPSCNNPoolingGradientNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        kernel_width: int,
+        kernel_height: int,
+        stride_in_pixels_x: int,
+        stride_in_pixels_y: int,
+        dilation_rate_x: int,
+        dilation_rate_y: int,
+        padding_policy: typing.Any = None,
+    ) -> None:
+        """
+        The window is the forward node's; so is the padding, whatever the policy says.
+        """
+
+    @property
+    def dilation_rate_x(self) -> int:
+        """
+        In pixels.
+        """
+
+    @property
+    def dilation_rate_y(self) -> int:
+        """
+        In pixels.
+        """
+
+class MPSCNNBatchNormalizationNode(MPSNNFilterNode):
+    """
+    Normalizes by the batch where it is trained.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, data_source: typing.Any) -> None:
+        """
+        Gamma, beta and statistics.
+        """
+
+    @property
+    def flags(self) -> MPSCNNBatchNormalizationFlags:
+        """
+        When the statistics of the batch are used.
+        """
+
+    @flags.setter
+    def flags(self, arg1: MPSCNNBatchNormalizationFlags) -> None: ...
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
+class MPSCNNBatchNormalizationGradientNode(MPSNNGradientFilterNode):
+    """
+    Both gradient kernels; calls the data source for an update.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
+class MPSCNNSoftMaxNode(MPSNNFilterNode):
+    """
+    Over the channels of each pixel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        Shapes: any to the same.
+        """
+
+class MPSCNNSoftMaxGradientNode(MPSNNGradientFilterNode):
+    """
+    The source image is the forward node's result.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+class MPSCNNLogSoftMaxNode(MPSNNFilterNode):
+    """
+    Over the channels of each pixel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        Shapes: any to the same.
+        """
+
+class MPSCNNLogSoftMaxGradientNode(MPSNNGradientFilterNode):
+    """
+    The source image is the forward node's result.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+class MPSCNNLossNode(MPSNNFilterNode):
+    """
+    Its result is the gradient of its source.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, loss_descriptor: MPSCNNLossDescriptor) -> None:
+        """
+        The loss goes into the labels.
+        """
+
+    @property
+    def input_labels(self) -> MPSNNLabelsNode:
+        """
+        Where encodings bring MPSCNNLossLabels.
+        """
+
+class MPSNNAdditionNode(MPSNNFilterNode):
+    """
+    Left plus right, images of one size.
+    """
+
+    @typing.overload
+    def __init__(self, *, left_source: MPSNNImageNode, right_source: MPSNNImageNode) -> None: ...
+    @typing.overload
+    def __init__(self, *, sources: list[MPSNNImageNode]) -> None:
+        """
+        Two sources.
+        """
+
+class MPSNNAdditionGradientNode(MPSNNGradientFilterNode):
+    """
+    The incoming gradient itself.
+    """
+
+    @property
+    def is_secondary_source_filter(self) -> bool:
+        """
+        Whether it belongs to the right source.
+        """
+
+class MPSNNGraph(MPSKernel):
+    """
+    All nodes that results need, as kernels that are made once.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        result_image: MPSNNImageNode,
+        result_image_is_needed: bool = True,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        result_images: list[MPSNNImageNode],
+        results_are_needed: list[bool],
+    ) -> None:
+        """
+        The first result is returned, the others are intermediate images. Errors: a result that no node makes.
+        """
+
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[MPSImage],
+        source_states: list[MPSState] | None = None,
+        intermediate_images: list[MPSImage] | None = None,
+        destination_states: list[MPSState] | None = None,
+    ) -> MPSImage | None:
+        """
+        Encodes one image per source handle; the result, or None when it is not needed. What is exported is appended to the two lists.
+        """
+
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[list[MPSImage]],
+        source_states: collections.abc.Sequence[collections.abc.Sequence[MPSState]] | None = None,
+        intermediate_images: list[list[MPSImage]] | None = None,
+        destination_states: list[list[MPSState]] | None = None,
+    ) -> list[MPSImage] | None:
+        """
+        Encodes one batch per source handle; the results, or None when they are not needed. Errors: another number of batches, images of another device, a source too small.
+        """
+
+    def reload_from_data_sources(self) -> None:
+        """
+        Loads weights, gamma, beta and statistics anew; waits for what was committed.
+        """
+
+    @property
+    def format(self) -> MPSImageFeatureChannelFormat:
+        """
+        Of images between nodes that have none of their own: float32 at the beginning.
+        """
+
+    @format.setter
+    def format(self, arg1: MPSImageFeatureChannelFormat) -> None: ...
+    @property
+    def intermediate_image_handles(self) -> list[typing.Any]:
+        """
+        Needed results after the first, then exported images.
+        """
+
+    @property
+    def makes_temporary_images(self) -> bool:
+        """
+        Whether the forms that return images make temporary ones, as at the beginning; an addition of traingraph in place of destination_image_allocator.
+        """
+
+    @makes_temporary_images.setter
+    def makes_temporary_images(self, arg1: bool) -> None: ...
+    @property
+    def output_state_is_temporary(self) -> bool:
+        """
+        Whether exported states are temporary.
+        """
+
+    @output_state_is_temporary.setter
+    def output_state_is_temporary(self, arg0: bool) -> None: ...
+    @property
+    def result_handle(self) -> typing.Any:
+        """
+        Of the first result, or None.
+        """
+
+    @property
+    def result_image_is_needed(self) -> bool:
+        """
+        Whether the first result is made.
+        """
+
+    @property
+    def result_state_handles(self) -> list[typing.Any]:
+        """
+        Of exported states.
+        """
+
+    @property
+    def source_image_handles(self) -> list[typing.Any]:
+        """
+        In the order in which an encoding takes them.
+        """
+
+    @property
+    def source_state_handles(self) -> list[typing.Any]:
+        """
+        In the order in which an encoding takes them.
         """
 
 def backends() -> list[str]:

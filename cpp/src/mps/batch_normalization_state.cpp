@@ -19,6 +19,16 @@ std::shared_ptr<Buffer> channel_buffer(const Device& device, std::int64_t channe
 
 CNNBatchNormalizationDataSource::~CNNBatchNormalizationDataSource() = default;
 float CNNBatchNormalizationDataSource::epsilon() const { return std::numeric_limits<float>::min(); }
+std::shared_ptr<CNNNormalizationGammaAndBetaState>
+CNNBatchNormalizationDataSource::update_gamma_and_beta(CommandBuffer&, const BatchState&) {
+  return nullptr;
+}
+std::shared_ptr<CNNNormalizationMeanAndVarianceState>
+CNNBatchNormalizationDataSource::update_mean_and_variance(CommandBuffer&, const BatchState&) {
+  return nullptr;
+}
+bool CNNBatchNormalizationDataSource::update_gamma_and_beta(const BatchState&) { return false; }
+bool CNNBatchNormalizationDataSource::update_mean_and_variance(const BatchState&) { return false; }
 
 CNNNormalizationGammaAndBetaState::CNNNormalizationGammaAndBetaState(std::shared_ptr<Buffer> gamma,
                                                                      std::shared_ptr<Buffer> beta)

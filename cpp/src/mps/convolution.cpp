@@ -160,6 +160,11 @@ std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolution::export_weig
   return encode_export(recording(buffer), weights_);
 }
 
+std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolution::weights_state() const {
+  return std::make_shared<CNNConvolutionWeightsAndBiasesState>(
+      std::make_shared<Buffer>(weights_.weights), std::make_shared<Buffer>(weights_.biases));
+}
+
 CNNFullyConnected::CNNFullyConnected(const Device& device, CNNConvolutionDataSourcePtr weights)
     : CNNConvolution(device, std::move(weights), "MPSCNNFullyConnected") {
   padding_method_ = PaddingMethod::kSizeValidOnly;
@@ -188,6 +193,12 @@ CNNConvolutionGradient::CNNConvolutionGradient(const Device& device,
     : CNNGradientKernel(device), weights_(device, std::move(weights), kind) {
   window_ = window_of(weights_.descriptor);
   label = weights_.source->label();
+}
+
+void CNNConvolutionGradient::share_weights(const CNNConvolution& forward) {
+  weights_.check(*forward.weights_state(), description());
+  weights_.weights = forward.weights_.weights;
+  weights_.biases = forward.weights_.biases;
 }
 
 void CNNConvolutionGradient::set_gradient_option(CNNConvolutionGradientOption value) {

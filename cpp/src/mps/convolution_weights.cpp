@@ -64,6 +64,16 @@ void check(const CNNConvolutionDescriptor& d, const std::string& who) {
 
 CNNConvolutionDataSource::~CNNConvolutionDataSource() = default;
 
+std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolutionDataSource::update(
+    CommandBuffer&, const std::shared_ptr<CNNConvolutionGradientState>&,
+    const std::shared_ptr<CNNConvolutionWeightsAndBiasesState>&) {
+  return nullptr;
+}
+bool CNNConvolutionDataSource::update(const std::shared_ptr<CNNConvolutionGradientState>&,
+                                      const std::shared_ptr<CNNConvolutionWeightsAndBiasesState>&) {
+  return false;
+}
+
 CNNConvolutionWeightsAndBiasesState::CNNConvolutionWeightsAndBiasesState(
     const Device& device, const CNNConvolutionDescriptor& descriptor, DataType data_type)
     : State(nullptr) {

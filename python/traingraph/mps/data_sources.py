@@ -35,6 +35,20 @@ class MPSCNNConvolutionDataSource:
         """A name for messages."""
         return None
 
+    def update(self, command_buffer: Any, gradient_state: Any, source_state: Any) -> Any:
+        """Called by a graph that trains on the device: encodes the update.
+
+        Returns the state with the new weights, which may be source_state, or None: unchanged.
+        """
+        return None
+
+    def update_with_gradient_state(self, gradient_state: Any, source_state: Any) -> bool:
+        """Called by a graph that trains on the CPU, after the run.
+
+        Returns whether the graph shall load this source anew.
+        """
+        return False
+
 
 class MPSCNNBatchNormalizationDataSource:
     """Gamma, beta and the statistics of inference, one number per channel."""
@@ -73,6 +87,22 @@ class MPSCNNBatchNormalizationDataSource:
     def epsilon(self) -> float:
         """What is added to variances: the smallest normal number."""
         return 1.1754943508222875e-38
+
+    def update_gamma_and_beta(self, command_buffer: Any, batch_normalization_state: Any) -> Any:
+        """Encodes an update on the device; the state with new values, or None: unchanged."""
+        return None
+
+    def update_mean_and_variance(self, command_buffer: Any, batch_normalization_state: Any) -> Any:
+        """Encodes an update on the device; the state with new values, or None: unchanged."""
+        return None
+
+    def update_gamma_and_beta_with_batch_normalization_state(self, state: Any) -> bool:
+        """Called after the run; whether the graph shall load gamma and beta anew."""
+        return False
+
+    def update_mean_and_variance_with_batch_normalization_state(self, state: Any) -> bool:
+        """Called after the run; whether the graph shall load the statistics anew."""
+        return False
 
 
 class MPSCNNInstanceNormalizationDataSource:

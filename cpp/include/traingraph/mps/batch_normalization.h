@@ -7,6 +7,10 @@
 
 namespace traingraph::mps {
 
+class CNNBatchNormalizationState;
+class CNNNormalizationGammaAndBetaState;
+class CNNNormalizationMeanAndVarianceState;
+
 // Where gamma, beta and the statistics of inference come from; arrays of (C).
 class TRAINGRAPH_API CNNBatchNormalizationDataSource {
  public:
@@ -21,6 +25,15 @@ class TRAINGRAPH_API CNNBatchNormalizationDataSource {
   virtual std::string label() const { return ""; }
   // The smallest normal number unless the source says otherwise.
   virtual float epsilon() const;
+  // Called by a graph that trains. On the device: each encodes its update; the new values, or null
+  // for unchanged ones. On the CPU, after the run: whether the graph shall load them anew.
+  using BatchState = std::shared_ptr<CNNBatchNormalizationState>;
+  virtual std::shared_ptr<CNNNormalizationGammaAndBetaState> update_gamma_and_beta(
+      CommandBuffer& buffer, const BatchState& state);
+  virtual std::shared_ptr<CNNNormalizationMeanAndVarianceState> update_mean_and_variance(
+      CommandBuffer& buffer, const BatchState& state);
+  virtual bool update_gamma_and_beta(const BatchState& state);
+  virtual bool update_mean_and_variance(const BatchState& state);
 };
 using CNNBatchNormalizationDataSourcePtr = std::shared_ptr<CNNBatchNormalizationDataSource>;
 

@@ -20,6 +20,9 @@ struct TRAINGRAPH_API CNNConvolutionDescriptor {
   NeuronDescriptor fused_neuron_descriptor;
 };
 
+class CNNConvolutionGradientState;
+class CNNConvolutionWeightsAndBiasesState;
+
 // Where a convolution's weights come from. load() is called before anything is read, purge() after.
 class TRAINGRAPH_API CNNConvolutionDataSource {
  public:
@@ -34,6 +37,14 @@ class TRAINGRAPH_API CNNConvolutionDataSource {
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
+  // Called by a graph that trains the weights. On the device: encodes the update; the new weights,
+  // which may be `source` itself, or null for unchanged ones. On the CPU, after the run: whether
+  // the graph shall load the source anew.
+  virtual std::shared_ptr<CNNConvolutionWeightsAndBiasesState> update(
+      CommandBuffer& buffer, const std::shared_ptr<CNNConvolutionGradientState>& gradient,
+      const std::shared_ptr<CNNConvolutionWeightsAndBiasesState>& source);
+  virtual bool update(const std::shared_ptr<CNNConvolutionGradientState>& gradient,
+                      const std::shared_ptr<CNNConvolutionWeightsAndBiasesState>& source);
 };
 using CNNConvolutionDataSourcePtr = std::shared_ptr<CNNConvolutionDataSource>;
 
@@ -106,9 +117,12 @@ class TRAINGRAPH_API CNNConvolution : public CNNKernel,
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> export_weights_and_biases(
       CommandBuffer& buffer);
+  // The weights themselves, not a copy: what is encoded into its buffers is in force at once.
+  std::shared_ptr<CNNConvolutionWeightsAndBiasesState> weights_state() const;
   bool is_result_state_reused_across_batch() const override { return true; }
 
  protected:
+  friend class CNNConvolutionGradient;
   CNNConvolution(const Device& device, CNNConvolutionDataSourcePtr weights, const char* kind);
   OperationPtr make_operation() const override;
   void check_source(const ImageDescriptor& source) const override;
@@ -143,6 +157,8 @@ class TRAINGRAPH_API CNNConvolutionGradient : public CNNGradientKernel {
   CNNConvolutionGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
       : CNNConvolutionGradient(device, std::move(weights), "MPSCNNConvolutionGradient") {}
   const char* kind() const override { return "MPSCNNConvolutionGradient"; }
+  // From now on with the forward kernel's weights, which must have the sizes of these.
+  void share_weights(const CNNConvolution& forward);
   const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
   CNNConvolutionGradientOption gradient_option() const { return option_; }

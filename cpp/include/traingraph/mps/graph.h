@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <traingraph/mps/kernel.h>
+#include <traingraph/mps/nodes.h>
+
+namespace traingraph::mps {
+
+// Everything that results need, as kernels that are made once. Encodings of one graph record the
+// same, so that all but the first find their program.
+//
+// The gradient nodes among them train: after their encoding, data sources of style GPU are asked to
+// encode an update, in the order of the gradient nodes; those of style CPU are called when the
+// command buffer is done, and what they raise is raised by the next encoding.
+class TRAINGRAPH_API NNGraph final : public Kernel {
+ public:
+  // Raises InvalidArgument, naming the node, for a result that no node makes and for one that is
+  // given twice.
+  NNGraph(const Device& device, const std::vector<NNImageNodePtr>& results,
+          const std::vector<bool>& results_are_needed);
+  ~NNGraph() override;
+  const char* kind() const override { return "MPSNNGraph"; }
+
+  // In the order in which an encoding takes them.
+  std::vector<HandlePtr> source_image_handles() const;
+  std::vector<HandlePtr> source_state_handles() const;
+  // In the order in which an encoding gives them: needed results after the first, then exported
+  // images.
+  std::vector<HandlePtr> intermediate_image_handles() const;
+  std::vector<HandlePtr> result_state_handles() const;
+  HandlePtr result_handle() const;
+  bool result_image_is_needed() const;
+  // Of the images between the nodes that have none of their own.
+  ChannelFormat format = ChannelFormat::kFloat32;
+  // Of the results.
+  bool makes_temporary_images = true;
+  // Of exported states.
+  bool output_state_is_temporary = false;
+
+  // Weights, gamma, beta and statistics anew.
+  void reload_from_data_sources();
+
+  struct Results {
+    ImageBatch images;  // empty when not needed
+    std::vector<ImageBatch> intermediate_images;
+    std::vector<StateBatch> states;
+  };
+  // One batch for each source handle. A temporary source is read once, whoever reads it. What is
+  // refused leaves the buffer as it was.
+  Results encode_batch(CommandBuffer& buffer, const std::vector<ImageBatch>& source_images,
+                       const std::vector<StateBatch>& source_states = {});
+
+ protected:
+  OperationPtr make_operation() const override;
+
+ private:
+  struct Failure;
+  void check_sources(const std::vector<ImageBatch>& images,
+                     const std::vector<StateBatch>& states) const;
+
+  std::unique_ptr<GraphPlan> plan_;
+  std::shared_ptr<Failure> failure_;
+};
+
+}  // namespace traingraph::mps

@@ -1,0 +1,178 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <traingraph/mps/image.h>
+
+// Networks written down before anything is encoded: filters, and the images and states between
+// them. An NNGraph encodes them.
+namespace traingraph::mps {
+
+class NNFilterNode;
+class GraphStep;
+class GraphPlan;
+using NNFilterNodePtr = std::shared_ptr<NNFilterNode>;
+
+// Something of the program's own by which it knows an image or a state again.
+struct TRAINGRAPH_API Handle {
+  std::string label;
+  std::shared_ptr<const void> object;  // kept alive
+};
+using HandlePtr = std::shared_ptr<const Handle>;
+
+// Whose encoding in a graph of the trainable nodes calls the data source.
+enum class NNTrainingStyle : int {
+  kUpdateDeviceNone = 0,
+  kUpdateDeviceCPU = 1,
+  kUpdateDeviceGPU = 2,
+};
+
+// A place of an image: a source of the graph, or what a filter makes.
+class TRAINGRAPH_API NNImageNode {
+ public:
+  explicit NNImageNode(HandlePtr handle_in = nullptr) : handle(std::move(handle_in)) {}
+  NNImageNode(const NNImageNode&) = delete;
+  NNImageNode& operator=(const NNImageNode&) = delete;
+
+  HandlePtr handle;
+  // kNone: the graph's.
+  ChannelFormat format = ChannelFormat::kNone;
+  // Whether an encoding hands it out, and then as a temporary image or a permanent one.
+  bool export_from_graph = false;
+  bool makes_temporary_images = true;
+  // Whether a training graph ends here.
+  bool stop_gradient = false;
+  // Null for a source of the graph.
+  NNFilterNode* producer() const { return producer_; }
+  // "image 'x'", "result of MPSCNNConvolutionNode 'conv1'"
+  std::string description() const;
+
+ private:
+  friend class NNFilterNode;
+  NNFilterNode* producer_ = nullptr;
+};
+// That of a result keeps its filter.
+using NNImageNodePtr = std::shared_ptr<NNImageNode>;
+
+// A place of states, one per image or one for all.
+class TRAINGRAPH_API NNStateNode {
+ public:
+  virtual ~NNStateNode();
+  NNStateNode(const NNStateNode&) = delete;
+  NNStateNode& operator=(const NNStateNode&) = delete;
+  virtual const char* kind() const { return "MPSNNStateNode"; }
+  HandlePtr handle;
+  // Whether an encoding hands it out.
+  bool export_from_graph = false;
+  NNFilterNode* owner() const { return owner_; }
+  // Whether the program brings it.
+  virtual bool is_source() const { return false; }
+
+ protected:
+  NNStateNode() = default;
+
+ private:
+  friend class NNFilterNode;
+  NNFilterNode* owner_ = nullptr;
+};
+using NNStateNodePtr = std::shared_ptr<NNStateNode>;
+
+class TRAINGRAPH_API NNGradientStateNode : public NNStateNode {
+ public:
+  const char* kind() const override { return "MPSNNGradientStateNode"; }
+};
+
+class TRAINGRAPH_API CNNConvolutionGradientStateNode final : public NNGradientStateNode {
+ public:
+  const char* kind() const override { return "MPSCNNConvolutionGradientStateNode"; }
+};
+
+// The labels of a loss: CNNLossLabels.
+class TRAINGRAPH_API NNLabelsNode final : public NNStateNode {
+ public:
+  const char* kind() const override { return "MPSNNLabelsNode"; }
+  bool is_source() const override { return true; }
+};
+
+// Called for every node of a training graph as it is made: the new node; the node whose gradient it
+// is, null for an addition; the image whose gradient it makes; the gradient it reads.
+using NNGradientHandler = std::function<void(
+    const NNFilterNodePtr& gradient, const NNFilterNodePtr& inference,
+    const NNImageNodePtr& inference_source, const NNImageNodePtr& gradient_source)>;
+
+// Images and states in, one image and perhaps a state out.
+class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilterNode> {
+ public:
+  virtual ~NNFilterNode();
+  NNFilterNode(const NNFilterNode&) = delete;
+  NNFilterNode& operator=(const NNFilterNode&) = delete;
+
+  virtual const char* kind() const = 0;
+  std::string label;
+  std::string description() const;  // "MPSCNNConvolutionNode 'conv1'"
+
+  NNImageNodePtr result_image();
+  NNStateNodePtr result_state();  // null where there is none
+  std::vector<NNStateNodePtr> result_states();
+  const std::vector<NNImageNodePtr>& sources() const { return sources_; }
+  const std::vector<NNStateNodePtr>& source_states() const { return source_states_; }
+
+  // What the program brings beside images; null for all but losses.
+  virtual NNStateNodePtr input_state() { return nullptr; }
+
+  // Apple's raw values of MPSNNPaddingMethod.
+  int padding_method() const { return padding_method_; }
+  void set_padding_method(int value) { padding_method_ = value; }
+
+  // The one node that makes the gradient of the source, given that of the result; what else it
+  // needs is taken from this node. Raises Unsupported where there is none and InvalidArgument where
+  // there are several.
+  NNFilterNodePtr gradient_filter(const NNImageNodePtr& source_gradient);
+  // One for each source, in their order.
+  std::vector<NNFilterNodePtr> gradient_filters(const NNImageNodePtr& source_gradient);
+  // As many gradients as results, which is one.
+  NNFilterNodePtr gradient_filter(const std::vector<NNImageNodePtr>& source_gradients);
+  std::vector<NNFilterNodePtr> gradient_filters(
+      const std::vector<NNImageNodePtr>& source_gradients);
+
+  // Nodes for the gradients of everything this node's result was made of, and additions where an
+  // image has several readers. Without a source gradient it begins with this node's result. The
+  // nodes whose results nobody reads; raises InvalidArgument when there are none.
+  std::vector<NNFilterNodePtr> training_graph(const NNImageNodePtr& source_gradient = nullptr,
+                                              const NNGradientHandler& handler = nullptr);
+
+  // Whether the result is already the gradient of the source.
+  virtual bool is_loss() const { return false; }
+  // What a graph encodes for it.
+  virtual std::unique_ptr<GraphStep> make_step(GraphPlan& plan) = 0;
+
+ protected:
+  explicit NNFilterNode(std::vector<NNImageNodePtr> sources,
+                        std::vector<NNStateNodePtr> source_states = {});
+  // Raises Unsupported.
+  virtual std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient);
+  void own(NNStateNode& state) { state.owner_ = this; }
+  void add_state(std::unique_ptr<NNStateNode> state);
+  // Raises InvalidArgument unless there are images.
+  void check_sources(const char* kind) const;
+  [[noreturn]] void refuse(const std::string& text) const;
+
+ private:
+  std::vector<NNImageNodePtr> sources_;
+  std::vector<NNStateNodePtr> source_states_;
+  NNImageNode result_;
+  std::unique_ptr<NNStateNode> state_;
+  int padding_method_ = 16;  // PaddingMethod::kSizeSame
+};
+
+// The incoming gradient, the forward source and the forward node's state. Has no gradient itself.
+class TRAINGRAPH_API NNGradientFilterNode : public NNFilterNode {
+ protected:
+  using NNFilterNode::NNFilterNode;
+  std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr&) override;
+};
+
+}  // namespace traingraph::mps

@@ -1,0 +1,149 @@
+#include <traingraph/mps/graph.h>
+
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include <traingraph/errors.h>
+
+#include "mps/graph_plan.h"
+#include "mps/recording.h"
+
+namespace traingraph::mps {
+namespace {
+
+std::vector<HandlePtr> image_handles(const GraphPlan& plan, const std::vector<std::size_t>& of) {
+  std::vector<HandlePtr> handles;
+  for (std::size_t place : of) handles.push_back(plan.images[place].node->handle);
+  return handles;
+}
+std::vector<HandlePtr> state_handles(const GraphPlan& plan, const std::vector<std::size_t>& of) {
+  std::vector<HandlePtr> handles;
+  for (std::size_t place : of) handles.push_back(plan.states[place].node->handle);
+  return handles;
+}
+
+}  // namespace
+
+// Calls to data sources after a run: what they raise waits for the next encoding.
+struct NNGraph::Failure {
+  std::mutex mutex;
+  std::exception_ptr error;
+
+  void set(std::exception_ptr with) {
+    const std::lock_guard lock(mutex);
+    if (error == nullptr) error = std::move(with);
+  }
+  void raise() {
+    std::exception_ptr now;
+    {
+      const std::lock_guard lock(mutex);
+      std::swap(now, error);
+    }
+    if (now != nullptr) std::rethrow_exception(now);
+  }
+};
+
+NNGraph::NNGraph(const Device& device, const std::vector<NNImageNodePtr>& results,
+                 const std::vector<bool>& results_are_needed)
+    : Kernel(device),
+      plan_(std::make_unique<GraphPlan>(device, results, results_are_needed)),
+      failure_(std::make_shared<Failure>()) {}
+NNGraph::~NNGraph() = default;
+
+OperationPtr NNGraph::make_operation() const { return nullptr; }  // its nodes' kernels have theirs
+
+std::vector<HandlePtr> NNGraph::source_image_handles() const {
+  return image_handles(*plan_, plan_->source_images);
+}
+std::vector<HandlePtr> NNGraph::source_state_handles() const {
+  return state_handles(*plan_, plan_->source_states);
+}
+std::vector<HandlePtr> NNGraph::intermediate_image_handles() const {
+  return image_handles(*plan_, plan_->intermediate_images);
+}
+std::vector<HandlePtr> NNGraph::result_state_handles() const {
+  return state_handles(*plan_, plan_->exported_states);
+}
+HandlePtr NNGraph::result_handle() const {
+  return plan_->result == GraphPlan::kNone ? nullptr : plan_->images[plan_->result].node->handle;
+}
+bool NNGraph::result_image_is_needed() const { return plan_->result != GraphPlan::kNone; }
+
+void NNGraph::reload_from_data_sources() {
+  for (const auto& step : plan_->steps) step->reload();
+}
+
+// What can be said before the first kernel is encoded.
+void NNGraph::check_sources(const std::vector<ImageBatch>& images,
+                            const std::vector<StateBatch>& states) const {
+  const std::vector<std::size_t>& expected = plan_->source_images;
+  if (images.size() != expected.size()) {
+    std::string names;
+    for (std::size_t place : expected) names += " " + plan_->images[place].name + ",";
+    refuse("expected a batch for each of" + names + " but got " + std::to_string(images.size()));
+  }
+  if (states.size() != plan_->source_states.size()) {
+    std::string names;
+    for (std::size_t place : plan_->source_states) {
+      names += " the labels of " + plan_->states[place].node->owner()->description() + ",";
+    }
+    refuse((names.empty() ? "expected no states" : "expected a batch for each of" + names) +
+           " but got " + std::to_string(states.size()));
+  }
+  for (std::size_t k = 0; k < images.size(); ++k) {
+    check_batch(images[k], ("source images for " + plan_->images[expected[k]].name).c_str());
+    if (images[k].size() == images[0].size()) continue;
+    refuse_shape("expected " + std::to_string(images[0].size()) + " source images for " +
+                 plan_->images[expected[k]].name + " but got " + std::to_string(images[k].size()));
+  }
+}
+
+NNGraph::Results NNGraph::encode_batch(CommandBuffer& buffer,
+                                       const std::vector<ImageBatch>& source_images,
+                                       const std::vector<StateBatch>& source_states) {
+  Recording& recording = this->recording(buffer);
+  failure_->raise();
+  check_sources(source_images, source_states);
+  GraphEncoding e(*this, *plan_, buffer);
+  for (std::size_t k = 0; k < source_images.size(); ++k) {
+    const std::size_t place = plan_->source_images[k];
+    e.images[place] = source_images[k];
+    // However often the nodes read it, it counts once.
+    const std::int64_t more = plan_->images[place].reads - 1;
+    if (more > 0) increment_read_count(source_images[k], more);
+  }
+  for (std::size_t k = 0; k < source_states.size(); ++k) {
+    e.states[plan_->source_states[k]] = source_states[k];
+  }
+  const Recording before = recording;
+  try {
+    for (const auto& step : plan_->steps) step->encode(e);
+    for (const auto& update : e.updates) update();
+  } catch (...) {
+    recording = before;
+    throw;
+  }
+  if (!e.completed.empty()) {
+    buffer.add_completed_handler(
+        [calls = std::move(e.completed), failure = failure_](const CommandBufferPtr& done) {
+          if (done->status() == CommandBufferStatus::kError) return;
+          for (const auto& call : calls) {
+            try {
+              call();
+            } catch (...) {
+              failure->set(std::current_exception());
+            }
+          }
+        });
+  }
+  Results results;
+  if (plan_->result != GraphPlan::kNone) results.images = e.images[plan_->result];
+  for (std::size_t place : plan_->intermediate_images) {
+    results.intermediate_images.push_back(e.images[place]);
+  }
+  for (std::size_t place : plan_->exported_states) results.states.push_back(e.states[place]);
+  return results;
+}
+
+}  // namespace traingraph::mps

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <traingraph/mps/graph.h>
+
+namespace traingraph::mps {
+
+class GraphPlan;
+
+// One encoding of a graph: what each place holds so far, and what is left to do.
+class GraphEncoding {
+ public:
+  GraphEncoding(const NNGraph& graph, const GraphPlan& plan, CommandBuffer& buffer);
+
+  const NNGraph& graph;
+  const GraphPlan& plan;
+  CommandBuffer& buffer;
+  std::vector<ImageBatch> images;  // by place
+  std::vector<StateBatch> states;  // by place
+  // After all steps: encodings of updates.
+  std::vector<std::function<void()>> updates;
+  // After the run.
+  std::vector<std::function<void()>> completed;
+
+  // New images like `like`, as many as in the batch, in the place's own format.
+  const ImageBatch& make(std::size_t place, ImageDescriptor like, const ImageBatch& batch);
+  // Where the states of a place live: null for permanent ones.
+  CommandBuffer* owner_of_states(std::size_t place) const;
+  // Gives the states of a place the readings that the graph will make.
+  void set_state_reads(std::size_t place);
+};
+
+// What a graph encodes for one node; its kernel is made once.
+class GraphStep {
+ public:
+  virtual ~GraphStep();
+  // When all steps are made: how often this one reads what.
+  virtual void count_reads(GraphPlan& plan) = 0;
+  virtual void encode(GraphEncoding& e) = 0;
+  virtual void reload() {}
+};
+
+// The nodes that results need, in an order in which each follows what it reads, and the places of
+// the images and states between them.
+class GraphPlan {
+ public:
+  GraphPlan(const Device& device, const std::vector<NNImageNodePtr>& results,
+            const std::vector<bool>& needed);
+
+  struct ImagePlace {
+    const NNImageNode* node;
+    std::string name;
+    std::int64_t reads = 0;
+    std::int64_t handed_out = 0;
+    bool is_result = false;
+  };
+  struct StatePlace {
+    const NNStateNode* node;
+    std::int64_t reads = 0;
+    bool is_read = false;
+    bool is_permanent = false;
+  };
+  const Device device;
+  std::vector<ImagePlace> images;
+  std::vector<StatePlace> states;
+  std::vector<std::shared_ptr<GraphStep>> steps;
+  std::vector<std::size_t> source_images, source_states;  // places
+  // What encodings hand out; kNone for a first result that is not needed.
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::size_t result = kNone;
+  std::vector<std::size_t> intermediate_images, exported_states;
+
+  // For nodes that make their steps.
+  std::size_t image(const NNImageNode& node) const { return image_places_.at(&node); }
+  std::size_t state(const NNStateNode& node) const { return state_places_.at(&node); }
+  // Lets the image of one node be that of another.
+  void join(const NNImageNode& node, const NNImageNode& with);
+  GraphStep* step(const NNFilterNode* node) const;
+
+ private:
+  void visit(const NNFilterNodePtr& node);
+  std::size_t add(const NNImageNode& node);
+
+  std::vector<NNImageNodePtr> kept_;  // they keep all nodes
+  std::map<const NNImageNode*, std::size_t> image_places_;
+  std::map<const NNStateNode*, std::size_t> state_places_;
+  std::map<const NNFilterNode*, GraphStep*> step_of_;
+};
+
+}  // namespace traingraph::mps

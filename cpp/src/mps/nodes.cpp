@@ -1,0 +1,96 @@
+#include <traingraph/mps/nodes.h>
+
+#include <traingraph/errors.h>
+
+#include "mps/graph_plan.h"
+
+namespace traingraph::mps {
+
+NNStateNode::~NNStateNode() = default;
+NNFilterNode::~NNFilterNode() = default;
+
+std::string NNImageNode::description() const {
+  const std::string name =
+      handle == nullptr || handle->label.empty() ? "" : "image '" + handle->label + "'";
+  if (!name.empty()) return name;
+  return producer_ == nullptr ? "an image without a handle"
+                              : "the result of " + producer_->description();
+}
+
+NNFilterNode::NNFilterNode(std::vector<NNImageNodePtr> sources,
+                           std::vector<NNStateNodePtr> source_states)
+    : sources_(std::move(sources)), source_states_(std::move(source_states)) {
+  result_.producer_ = this;
+}
+
+std::string NNFilterNode::description() const {
+  return std::string(kind()) + (label.empty() ? "" : " '" + label + "'");
+}
+
+void NNFilterNode::refuse(const std::string& text) const {
+  throw InvalidArgument("[" + description() + "] " + text);
+}
+
+void NNFilterNode::check_sources(const char* kind) const {
+  for (const NNImageNodePtr& source : sources_) {
+    if (source != nullptr) continue;
+    throw InvalidArgument("[" + std::string(kind) + "] expected a source image node but got none");
+  }
+}
+
+void NNFilterNode::add_state(std::unique_ptr<NNStateNode> state) {
+  state_ = std::move(state);
+  own(*state_);
+}
+
+// Results are parts of their node, and keep it.
+NNImageNodePtr NNFilterNode::result_image() { return {shared_from_this(), &result_}; }
+NNStateNodePtr NNFilterNode::result_state() {
+  if (state_ == nullptr) return nullptr;
+  return {shared_from_this(), state_.get()};
+}
+std::vector<NNStateNodePtr> NNFilterNode::result_states() {
+  if (state_ == nullptr) return {};
+  return {result_state()};
+}
+
+std::vector<NNFilterNodePtr> NNFilterNode::make_gradients(const NNImageNodePtr&) {
+  throw Unsupported("[" + description() + "] expected a node with a gradient; " +
+                    (is_loss() ? "the result of a loss is already the gradient of its source"
+                               : "this one has none"));
+}
+
+std::vector<NNFilterNodePtr> NNGradientFilterNode::make_gradients(const NNImageNodePtr&) {
+  throw Unsupported("[" + description() + "] there are no gradients of gradient nodes");
+}
+
+std::vector<NNFilterNodePtr> NNFilterNode::gradient_filters(const NNImageNodePtr& source_gradient) {
+  if (source_gradient == nullptr) refuse("expected a gradient but got none");
+  return make_gradients(source_gradient);
+}
+
+std::vector<NNFilterNodePtr> NNFilterNode::gradient_filters(
+    const std::vector<NNImageNodePtr>& source_gradients) {
+  if (source_gradients.size() != 1) {
+    refuse("expected one gradient, for the one result, but got " +
+           std::to_string(source_gradients.size()));
+  }
+  return gradient_filters(source_gradients[0]);
+}
+
+NNFilterNodePtr NNFilterNode::gradient_filter(const NNImageNodePtr& source_gradient) {
+  std::vector<NNFilterNodePtr> made = gradient_filters(source_gradient);
+  if (made.size() == 1) return made[0];
+  refuse("expected a node with one source but this one has " + std::to_string(made.size()) +
+         "; use gradient_filters()");
+}
+
+NNFilterNodePtr NNFilterNode::gradient_filter(const std::vector<NNImageNodePtr>& source_gradients) {
+  if (source_gradients.size() != 1) {
+    refuse("expected one gradient, for the one result, but got " +
+           std::to_string(source_gradients.size()));
+  }
+  return gradient_filter(source_gradients[0]);
+}
+
+}  // namespace traingraph::mps

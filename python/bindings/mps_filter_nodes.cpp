@@ -1,0 +1,327 @@
+#include "mps_bindings.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::CNNPoolingType;
+using mps::NeuronType;
+using mps::NNFilterNode;
+using mps::NNGradientFilterNode;
+using mps::NNImageNodePtr;
+using mps::NNStateNodePtr;
+
+const std::string kSource = "source: MPSNNImageNode";
+const std::string kGradientSources =
+    "source_gradient: MPSNNImageNode, source_image: MPSNNImageNode, ";
+const std::string kGradientForm = kGradientSources + "gradient_state: MPSNNStateNode";
+
+NNImageNodePtr source(const Arguments& a) { return a.get<NNImageNodePtr>("source"); }
+
+template <typename T, typename Base>
+auto bind_class(py::module_& module, const char* name, const char* doc) {
+  return py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+}
+
+template <typename Class>
+void def_training_style(Class& cls) {
+  using Self = typename Class::type;
+  cls.def_property(
+      "training_style", [](const Self& self) { return self.training_style; },
+      [](Self& self, mps::NNTrainingStyle value) { self.training_style = value; },
+      "Where the data source is called for an update; a gradient node has its forward node's.");
+}
+
+// A gradient node made of two images and a state alone.
+template <typename T>
+auto bind_gradient(py::module_& module, const char* name, const char* doc) {
+  auto cls = bind_class<T, NNGradientFilterNode>(module, name, doc);
+  def_init(cls, {kGradientForm}, "Errors: the state of another kind of node.",
+           [](const Arguments& a) {
+             return std::make_shared<T>(a.get<NNImageNodePtr>("source_gradient"),
+                                        a.get<NNImageNodePtr>("source_image"),
+                                        a.get<NNStateNodePtr>("gradient_state"));
+           });
+  return cls;
+}
+
+template <typename T, typename Base>
+auto bind_convolution_node(py::module_& module, const char* name, const char* doc) {
+  auto cls = bind_class<T, Base>(module, name, doc);
+  def_init(cls, {kSource + ", weights: typing.Any"}, "The weights are a data source.",
+           [](const Arguments& a) {
+             return std::make_shared<T>(source(a), to_convolution_source(a["weights"]));
+           });
+  return cls;
+}
+
+template <typename T, typename Base>
+auto bind_convolution_gradient_node(py::module_& module, const char* name, const char* doc) {
+  auto cls = bind_class<T, Base>(module, name, doc);
+  const char* const state = "convolution_gradient_state";
+  def_init(cls, {kGradientSources + state + ": MPSNNStateNode, weights: typing.Any"},
+           "Errors: the state of another kind of node.", [state](const Arguments& a) {
+             return std::make_shared<T>(
+                 a.get<NNImageNodePtr>("source_gradient"), a.get<NNImageNodePtr>("source_image"),
+                 a.get<NNStateNodePtr>(state), to_convolution_source(a["weights"]));
+           });
+  return cls;
+}
+
+void bind_convolution_nodes(py::module_& module) {
+  using Node = mps::CNNConvolutionNode;
+  auto forward = bind_convolution_node<Node, NNFilterNode>(module, "MPSCNNConvolutionNode",
+                                                           "MPSCNNConvolution in a graph.");
+  def_training_style(forward);
+  forward.def_property_readonly("convolution_gradient_state", &Node::convolution_gradient_state,
+                                "What the gradient node needs.");
+  bind_convolution_node<mps::CNNFullyConnectedNode, Node>(module, "MPSCNNFullyConnectedNode",
+                                                          "MPSCNNFullyConnected in a graph.");
+  using Gradient = mps::CNNConvolutionGradientNode;
+  auto gradient = bind_convolution_gradient_node<Gradient, NNGradientFilterNode>(
+      module, "MPSCNNConvolutionGradientNode",
+      "Gradients by data and weights; calls the data source for an update.");
+  def_training_style(gradient);
+  bind_convolution_gradient_node<mps::CNNFullyConnectedGradientNode, Gradient>(
+      module, "MPSCNNFullyConnectedGradientNode", "The same for MPSCNNFullyConnectedNode.");
+}
+
+template <NeuronType kType>
+struct NeuronNodeOf final : mps::CNNNeuronNode {
+  NeuronNodeOf(NNImageNodePtr from, mps::NeuronDescriptor descriptor, const char* name)
+      : CNNNeuronNode(std::move(from), std::move(descriptor), name) {}
+};
+
+template <NeuronType kType>
+void bind_neuron_node(py::module_& module, const char* name, const char* parameters,
+                      const char* doc) {
+  using T = NeuronNodeOf<kType>;
+  auto cls = bind_class<T, mps::CNNNeuronNode>(module, name, doc);
+  def_init(cls, {kSource + parameters}, "The parameters are those of MPSNNNeuronDescriptor.",
+           [name](const Arguments& a) {
+             mps::NeuronDescriptor descriptor;
+             descriptor.type = kType;
+             descriptor.a = a.optional<float>("a").value_or(descriptor.a);
+             descriptor.b = a.optional<float>("b").value_or(descriptor.b);
+             descriptor.c = a.optional<float>("c").value_or(descriptor.c);
+             descriptor.data = a.optional<std::vector<float>>("a_data").value_or(descriptor.data);
+             return std::make_shared<T>(source(a), descriptor, name);
+           });
+}
+
+void bind_neuron_nodes(py::module_& module) {
+  using Node = mps::CNNNeuronNode;
+  auto forward = bind_class<Node, NNFilterNode>(module, "MPSCNNNeuronNode", "y = f(x).");
+  def_init(forward, {kSource + ", descriptor: MPSNNNeuronDescriptor"}, "Any function.",
+           [](const Arguments& a) {
+             return std::make_shared<Node>(source(a), a.get<mps::NeuronDescriptor>("descriptor"));
+           });
+  forward.def_property_readonly(
+      "a", [](const Node& self) { return self.descriptor().a; }, "The first parameter.");
+  forward.def_property_readonly(
+      "b", [](const Node& self) { return self.descriptor().b; }, "The second parameter.");
+  forward.def_property_readonly(
+      "c", [](const Node& self) { return self.descriptor().c; }, "The third parameter.");
+  const char* const a = ", a: float = 0.0";
+  bind_neuron_node<NeuronType::kReLU>(module, "MPSCNNNeuronReLUNode", a, "Below 0: a x.");
+  bind_neuron_node<NeuronType::kSigmoid>(module, "MPSCNNNeuronSigmoidNode", "", "1 / (1 + e^-x).");
+  bind_neuron_node<NeuronType::kTanH>(module, "MPSCNNNeuronTanHNode",
+                                      ", a: float = 1.0, b: float = 1.0", "a tanh(b x).");
+  bind_neuron_node<NeuronType::kLinear>(module, "MPSCNNNeuronLinearNode",
+                                        ", a: float = 1.0, b: float = 0.0", "a x + b.");
+  bind_neuron_node<NeuronType::kAbsolute>(module, "MPSCNNNeuronAbsoluteNode", "", "|x|.");
+  bind_neuron_node<NeuronType::kSoftSign>(module, "MPSCNNNeuronSoftSignNode", "", "x / (1 + |x|).");
+  bind_neuron_node<NeuronType::kGeLU>(module, "MPSCNNNeuronGeLUNode", "",
+                                      "x times the normal distribution at x.");
+  bind_neuron_node<NeuronType::kELU>(module, "MPSCNNNeuronELUNode", ", a: float = 1.0",
+                                     "Below 0: a (e^x - 1).");
+  bind_neuron_node<NeuronType::kHardSigmoid>(module, "MPSCNNNeuronHardSigmoidNode",
+                                             ", a: float = 0.2, b: float = 0.5",
+                                             "a x + b between 0 and 1.");
+  bind_neuron_node<NeuronType::kSoftPlus>(module, "MPSCNNNeuronSoftPlusNode",
+                                          ", a: float = 1.0, b: float = 1.0",
+                                          "a log(1 + e^(b x)).");
+  bind_neuron_node<NeuronType::kReLUN>(module, "MPSCNNNeuronReLUNNode", ", a: float, b: float",
+                                       "ReLU with slope a below 0, at most b.");
+  const char* const abc = ", a: float = 1.0, b: float = 0.0, c: float = 1.0";
+  bind_neuron_node<NeuronType::kPower>(module, "MPSCNNNeuronPowerNode", abc, "(a x + b)^c.");
+  const char* const natural = ", a: float = 1.0, b: float = 0.0, c: float = -1.0";
+  bind_neuron_node<NeuronType::kExponential>(module, "MPSCNNNeuronExponentialNode", natural,
+                                             "c^(a x + b); c = -1: base e.");
+  bind_neuron_node<NeuronType::kLogarithm>(module, "MPSCNNNeuronLogarithmNode", natural,
+                                           "log of a x + b to base c; c = -1: base e.");
+  bind_neuron_node<NeuronType::kPReLU>(module, "MPSCNNNeuronPReLUNode", ", a_data: list[float]",
+                                       "ReLU with one slope per channel.");
+  using Gradient = mps::CNNNeuronGradientNode;
+  auto gradient = bind_class<Gradient, NNGradientFilterNode>(module, "MPSCNNNeuronGradientNode",
+                                                             "dx = dy f'(x).");
+  def_init(gradient, {kGradientForm + ", descriptor: MPSNNNeuronDescriptor"},
+           "Errors: the state of another kind of node.", [](const Arguments& arguments) {
+             return std::make_shared<Gradient>(arguments.get<NNImageNodePtr>("source_gradient"),
+                                               arguments.get<NNImageNodePtr>("source_image"),
+                                               arguments.get<NNStateNodePtr>("gradient_state"),
+                                               arguments.get<mps::NeuronDescriptor>("descriptor"));
+           });
+  gradient.def_property_readonly("descriptor", &Gradient::descriptor, "The function.");
+}
+
+template <typename Class>
+void def_pooling_window(Class& cls) {
+  using Self = typename Class::type;
+  const auto add = [&cls](const char* name, std::int64_t mps::KernelWindow::* member) {
+    cls.def_property_readonly(
+        name, [member](const Self& self) { return self.window().*member; }, "In pixels.");
+  };
+  add("kernel_width", &mps::KernelWindow::kernel_width);
+  add("kernel_height", &mps::KernelWindow::kernel_height);
+  add("stride_in_pixels_x", &mps::KernelWindow::stride_x);
+  add("stride_in_pixels_y", &mps::KernelWindow::stride_y);
+}
+
+template <typename Class>
+void def_dilation(Class& cls) {
+  using Self = typename Class::type;
+  cls.def_property_readonly(
+      "dilation_rate_x", [](const Self& self) { return self.window().dilation_x; }, "In pixels.");
+  cls.def_property_readonly(
+      "dilation_rate_y", [](const Self& self) { return self.window().dilation_y; }, "In pixels.");
+}
+
+mps::KernelWindow window_of(const Arguments& a) {
+  mps::KernelWindow w;
+  if (a.given("filter_size")) {
+    w.kernel_width = w.kernel_height = a.get<std::int64_t>("filter_size");
+    // Windows beside each other unless the stride says otherwise.
+    w.stride_x = w.stride_y = a.optional<std::int64_t>("stride").value_or(w.kernel_width);
+    w.dilation_x = w.dilation_y = a.optional<std::int64_t>("dilation_rate").value_or(1);
+    return w;
+  }
+  w.kernel_width = a.get<std::int64_t>("kernel_width");
+  w.kernel_height = a.get<std::int64_t>("kernel_height");
+  w.stride_x = a.get<std::int64_t>("stride_in_pixels_x");
+  w.stride_y = a.get<std::int64_t>("stride_in_pixels_y");
+  w.dilation_x = a.optional<std::int64_t>("dilation_rate_x").value_or(1);
+  w.dilation_y = a.optional<std::int64_t>("dilation_rate_y").value_or(1);
+  return w;
+}
+
+template <CNNPoolingType kType, typename Base>
+void bind_pooling_pair(py::module_& module, const std::string& name) {
+  constexpr bool dilated = kType == CNNPoolingType::kDilatedMax;
+  using Forward = mps::CNNPoolingNodeOf<kType>;
+  using Gradient = mps::CNNPoolingGradientNodeOf<kType>;
+  const std::string sizes = std::string(
+                                "kernel_width: int, kernel_height: int, stride_in_pixels_x: int, "
+                                "stride_in_pixels_y: int") +
+                            (dilated ? ", dilation_rate_x: int, dilation_rate_y: int" : "");
+  const std::string rate = dilated ? ", dilation_rate: int | None = None" : "";
+  auto forward =
+      bind_class<Forward, Base>(module, (name + "Node").c_str(), "The kernel in a graph.");
+  def_init(
+      forward,
+      {kSource + ", filter_size: int, stride: int | None = None" + rate, kSource + ", " + sizes},
+      "Without a stride windows lie beside each other.",
+      [](const Arguments& a) { return std::make_shared<Forward>(source(a), window_of(a)); });
+  auto gradient = bind_class<Gradient, mps::CNNPoolingGradientNode>(
+      module, (name + "GradientNode").c_str(), "The gradient kernel in a graph.");
+  def_init(gradient, {kGradientForm + ", " + sizes + ", padding_policy: typing.Any = None"},
+           "The window is the forward node's; so is the padding, whatever the policy says.",
+           [](const Arguments& a) {
+             return std::make_shared<Gradient>(
+                 a.get<NNImageNodePtr>("source_gradient"), a.get<NNImageNodePtr>("source_image"),
+                 a.get<NNStateNodePtr>("gradient_state"), window_of(a));
+           });
+  if constexpr (dilated) {
+    def_dilation(forward);
+    def_dilation(gradient);
+  }
+}
+
+void bind_pooling_nodes(py::module_& module) {
+  using Node = mps::CNNPoolingNode;
+  auto forward = bind_class<Node, NNFilterNode>(module, "MPSCNNPoolingNode",
+                                                "Joins the pixels of each window.");
+  def_pooling_window(forward);
+  auto gradient = bind_class<mps::CNNPoolingGradientNode, NNGradientFilterNode>(
+      module, "MPSCNNPoolingGradientNode", "Spreads each gradient over its window.");
+  def_pooling_window(gradient);
+  bind_pooling_pair<CNNPoolingType::kMax, Node>(module, "MPSCNNPoolingMax");
+  bind_pooling_pair<CNNPoolingType::kAverage, Node>(module, "MPSCNNPoolingAverage");
+  bind_pooling_pair<CNNPoolingType::kL2Norm, Node>(module, "MPSCNNPoolingL2Norm");
+  bind_pooling_pair<CNNPoolingType::kDilatedMax, Node>(module, "MPSCNNDilatedPoolingMax");
+}
+
+void bind_normalization_nodes(py::module_& module) {
+  using Node = mps::CNNBatchNormalizationNode;
+  auto forward = bind_class<Node, NNFilterNode>(module, "MPSCNNBatchNormalizationNode",
+                                                "Normalizes by the batch where it is trained.");
+  def_init(forward, {kSource + ", data_source: typing.Any"}, "Gamma, beta and statistics.",
+           [](const Arguments& a) {
+             return std::make_shared<Node>(source(a), batch_normalization_source(a["data_source"]));
+           });
+  def_training_style(forward);
+  forward.def_property(
+      "flags", [](const Node& self) { return self.flags; },
+      [](Node& self, mps::CNNBatchNormalizationFlags value) { self.flags = value; },
+      "When the statistics of the batch are used.");
+  auto gradient = bind_gradient<mps::CNNBatchNormalizationGradientNode>(
+      module, "MPSCNNBatchNormalizationGradientNode",
+      "Both gradient kernels; calls the data source for an update.");
+  def_training_style(gradient);
+}
+
+template <typename Forward, typename Gradient>
+void bind_softmax_nodes(py::module_& module, const std::string& name) {
+  auto forward = bind_class<Forward, NNFilterNode>(module, (name + "Node").c_str(),
+                                                   "Over the channels of each pixel.");
+  def_init(forward, {kSource}, "Shapes: any to the same.",
+           [](const Arguments& a) { return std::make_shared<Forward>(source(a)); });
+  bind_gradient<Gradient>(module, (name + "GradientNode").c_str(),
+                          "The source image is the forward node's result.");
+}
+
+}  // namespace
+
+void bind_mps_filter_nodes(py::module_& module) {
+  bind_convolution_nodes(module);
+  bind_neuron_nodes(module);
+  bind_pooling_nodes(module);
+  bind_normalization_nodes(module);
+  bind_softmax_nodes<mps::CNNSoftMaxNode, mps::CNNSoftMaxGradientNode>(module, "MPSCNNSoftMax");
+  bind_softmax_nodes<mps::CNNLogSoftMaxNode, mps::CNNLogSoftMaxGradientNode>(module,
+                                                                             "MPSCNNLogSoftMax");
+  auto loss = bind_class<mps::CNNLossNode, NNFilterNode>(
+      module, "MPSCNNLossNode", "Its result is the gradient of its source.");
+  def_init(loss, {kSource + ", loss_descriptor: MPSCNNLossDescriptor"},
+           "The loss goes into the labels.", [](const Arguments& a) {
+             return std::make_shared<mps::CNNLossNode>(
+                 source(a), a.get<mps::CNNLossDescriptor>("loss_descriptor"));
+           });
+  loss.def_property_readonly("input_labels", &mps::CNNLossNode::input_labels,
+                             "Where encodings bring MPSCNNLossLabels.");
+  using Addition = mps::NNAdditionNode;
+  auto addition = bind_class<Addition, NNFilterNode>(module, "MPSNNAdditionNode",
+                                                     "Left plus right, images of one size.");
+  def_init(addition,
+           {"left_source: MPSNNImageNode, right_source: MPSNNImageNode",
+            "sources: list[MPSNNImageNode]"},
+           "Two sources.", [](const Arguments& a) {
+             if (a.given("left_source")) {
+               return std::make_shared<Addition>(a.get<NNImageNodePtr>("left_source"),
+                                                 a.get<NNImageNodePtr>("right_source"));
+             }
+             const auto sources = a.get<std::vector<NNImageNodePtr>>("sources");
+             if (sources.size() != 2) {
+               throw InvalidArgument("[MPSNNAdditionNode] expected two sources but got " +
+                                     std::to_string(sources.size()));
+             }
+             return std::make_shared<Addition>(sources[0], sources[1]);
+           });
+  using AdditionGradient = mps::NNAdditionGradientNode;
+  auto gradient = bind_class<AdditionGradient, NNGradientFilterNode>(
+      module, "MPSNNAdditionGradientNode", "The incoming gradient itself.");
+  gradient.def_property_readonly("is_secondary_source_filter",
+                                 &AdditionGradient::is_secondary_source_filter,
+                                 "Whether it belongs to the right source.");
+}
+
+}  // namespace traingraph::python

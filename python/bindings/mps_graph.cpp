@@ -1,0 +1,118 @@
+#include "mps_bindings.h"
+#include "mps_encoding.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::NNGraph;
+using mps::NNImageNodePtr;
+
+std::shared_ptr<NNGraph> make_graph(const Arguments& a) {
+  const mps::Device device = idle(to_mps_device(a["device"]));
+  if (a.given("result_images")) {
+    return std::make_shared<NNGraph>(device, a.get<std::vector<NNImageNodePtr>>("result_images"),
+                                     a.get<std::vector<bool>>("results_are_needed"));
+  }
+  return std::make_shared<NNGraph>(device, std::vector{a.get<NNImageNodePtr>("result_image")},
+                                   std::vector<bool>{a.get<bool>("result_image_is_needed")});
+}
+
+// Adds to the caller's list, which may be None.
+template <class Batches>
+void append(const py::object& list, const Batches& batches, bool batch) {
+  if (list.is_none()) return;
+  for (const auto& one : batches) {
+    list.attr("append")(batch ? py::cast(one) : py::cast(one.at(0)));
+  }
+}
+
+py::object encode_graph(NNGraph& self, const Arguments& a, bool batch) {
+  std::vector<mps::ImageBatch> images;
+  std::vector<mps::StateBatch> states;
+  if (batch) {
+    images = a.get<std::vector<mps::ImageBatch>>("source_images");
+    states = a.optional<std::vector<mps::StateBatch>>("source_states")
+                 .value_or(std::vector<mps::StateBatch>{});
+  } else {
+    for (const auto& image : a.get<mps::ImageBatch>("source_images")) images.push_back({image});
+    for (const auto& state :
+         a.optional<mps::StateBatch>("source_states").value_or(mps::StateBatch{})) {
+      states.push_back({state});
+    }
+  }
+  const NNGraph::Results results = self.encode_batch(command_buffer(a), images, states);
+  append(a["intermediate_images"], results.intermediate_images, batch);
+  append(a["destination_states"], results.states, batch);
+  if (results.images.empty()) return py::none();
+  return result_images(results.images, batch);
+}
+
+std::vector<py::object> handles(const std::vector<mps::HandlePtr>& of) {
+  std::vector<py::object> objects;
+  for (const mps::HandlePtr& handle : of) objects.push_back(from_handle(handle));
+  return objects;
+}
+
+}  // namespace
+
+void bind_mps_graph(py::module_& module) {
+  auto cls = py::class_<NNGraph, mps::Kernel, std::shared_ptr<NNGraph>>(
+      module, "MPSNNGraph", "All nodes that results need, as kernels that are made once.");
+  const std::string device = "device: MTLDevice | MLCDevice | str, ";
+  def_init(cls,
+           {device + "result_image: MPSNNImageNode, result_image_is_needed: bool = True",
+            device + "result_images: list[MPSNNImageNode], results_are_needed: list[bool]"},
+           "The first result is returned, the others are intermediate images. Errors: a result "
+           "that no node makes.",
+           make_graph);
+  const auto list = [&cls](const char* name, std::vector<mps::HandlePtr> (NNGraph::*get)() const,
+                           const char* doc) {
+    cls.def_property_readonly(
+        name, [get](const NNGraph& self) { return handles((self.*get)()); }, doc);
+  };
+  list("source_image_handles", &NNGraph::source_image_handles,
+       "In the order in which an encoding takes them.");
+  list("source_state_handles", &NNGraph::source_state_handles,
+       "In the order in which an encoding takes them.");
+  list("intermediate_image_handles", &NNGraph::intermediate_image_handles,
+       "Needed results after the first, then exported images.");
+  list("result_state_handles", &NNGraph::result_state_handles, "Of exported states.");
+  cls.def_property_readonly(
+      "result_handle", [](const NNGraph& self) { return from_handle(self.result_handle()); },
+      "Of the first result, or None.");
+  cls.def_property_readonly("result_image_is_needed", &NNGraph::result_image_is_needed,
+                            "Whether the first result is made.");
+  cls.def_property(
+      "format", [](const NNGraph& self) { return self.format; },
+      [](NNGraph& self, mps::ChannelFormat value) { self.format = value; },
+      "Of images between nodes that have none of their own: float32 at the beginning.");
+  def_allocator(cls);
+  cls.def_readwrite("output_state_is_temporary", &NNGraph::output_state_is_temporary,
+                    "Whether exported states are temporary.");
+  cls.def(
+      "reload_from_data_sources",
+      [](NNGraph& self) {
+        idle(self.device());
+        self.reload_from_data_sources();
+      },
+      "Loads weights, gamma, beta and statistics anew; waits for what was committed.");
+  def_method(cls, "encode", "MPSImage | None",
+             {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
+              "source_states: list[MPSState] | None = None, "
+              "intermediate_images: list[MPSImage] | None = None, "
+              "destination_states: list[MPSState] | None = None"},
+             "Encodes one image per source handle; the result, or None when it is not needed. "
+             "What is exported is appended to the two lists.",
+             [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, false); });
+  def_method(cls, "encode_batch", "list[MPSImage] | None",
+             {"command_buffer: MTLCommandBuffer, source_images: list[list[MPSImage]], "
+              "source_states: collections.abc.Sequence[collections.abc.Sequence[MPSState]] | None "
+              "= None, "
+              "intermediate_images: list[list[MPSImage]] | None = None, "
+              "destination_states: list[list[MPSState]] | None = None"},
+             "Encodes one batch per source handle; the results, or None when they are not needed. "
+             "Errors: another number of batches, images of another device, a source too small.",
+             [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, true); });
+}
+
+}  // namespace traingraph::python
