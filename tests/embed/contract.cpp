@@ -248,6 +248,63 @@ void encoded_kernels() {
   check(near(weight, 2) && near(bias, 5), "encoded kernels");
 }
 
+// The weights of a node of a graph, which calls for their update.
+class Trained final : public tg::mps::CNNConvolutionDataSource {
+ public:
+  using State = std::shared_ptr<tg::mps::CNNConvolutionWeightsAndBiasesState>;
+  explicit Trained(const tg::mps::Device& device) : optimizer_(device, 0, false, rate()) {}
+  tg::mps::CNNConvolutionDescriptor descriptor() const override { return {}; }
+  const void* weights() const override { return &zero_; }
+  using CNNConvolutionDataSource::update;
+  State update(tg::mps::CommandBuffer& buffer,
+               const std::shared_ptr<tg::mps::CNNConvolutionGradientState>& gradient,
+               const State& source) override {
+    optimizer_.encode(buffer, *gradient, *source, {}, *source);
+    now = source;
+    return source;
+  }
+  State now;
+
+ private:
+  static tg::OptimizerDescriptor rate() {
+    tg::OptimizerDescriptor descriptor;
+    descriptor.learning_rate = 0.05f;
+    return descriptor;
+  }
+  float zero_ = 0;
+  tg::mps::NNOptimizerStochasticGradientDescent optimizer_;
+};
+
+// The same line by nodes and the graph that trains them.
+void graph_of_nodes() {
+  namespace mps = tg::mps;
+  const mps::Device device = mps::Device::named("cpu");
+  const auto source = std::make_shared<Trained>(device);
+  const auto full =
+      std::make_shared<mps::CNNFullyConnectedNode>(std::make_shared<mps::NNImageNode>(), source);
+  mps::CNNLossDescriptor descriptor;
+  descriptor.reduction_type = mps::CNNReductionType::kMean;
+  const auto loss = std::make_shared<mps::CNNLossNode>(full->result_image(), descriptor);
+  mps::NNGraph graph(device, {loss->training_graph().at(0)->result_image()}, {false});
+  const mps::ImageBatch x = images(device, {0, 1, 2, 3}), y = images(device, {5, 7, 9, 11});
+  const mps::ImageBatch losses = images(device, {0, 0, 0, 0});
+  mps::StateBatch labels;
+  for (std::size_t k = 0; k < 4; ++k) {
+    labels.push_back(std::make_shared<mps::CNNLossLabels>(losses[k], y[k], nullptr));
+  }
+  mps::CommandBufferPtr buffer;
+  for (int step = 0; step < 200; ++step) {
+    buffer = device.make_command_queue()->make_command_buffer();
+    graph.encode_batch(*buffer, {x}, {labels});
+    buffer->commit();
+  }
+  buffer->wait_until_completed();
+  float weight = 0, bias = 0;
+  source->now->weights()->read(&weight, sizeof(float));
+  source->now->biases()->read(&bias, sizeof(float));
+  check(near(weight, 2) && near(bias, 5), "graph of nodes");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -259,4 +316,5 @@ int main(int argc, char** argv) {
   guard_and_profile();
   micro_batches_and_fit(argv[1]);
   encoded_kernels();
+  graph_of_nodes();
 }
