@@ -90,8 +90,8 @@ def work(workload: w.Workload) -> Work:
     return total
 
 
-def traffic(workload: w.Workload, cache: int) -> float:
-    """Bytes that must cross to memory: none where everything a step touches stays in the cache.
+def crossings(workload: w.Workload, element_bytes: int = 4) -> float:
+    """Bytes that cross to memory where nothing stays in a cache; activations of element_bytes.
 
     A parameter is read and written with what its optimizer keeps, and its gradient read. A
     convolution's result crosses nine times: written; read and written by normalization; read by
@@ -99,11 +99,17 @@ def traffic(workload: w.Workload, cache: int) -> float:
     normalization's gradient, written; read by the convolution's.
     """
     total = work(workload)
-    adam = workload.optimizer.name == "adam"
-    kept = 4 if adam else 3  # parameter, gradient, moments
+    updates = 7 if workload.optimizer.name == "adam" else 5
+    return 4.0 * updates * total.parameters + 9.0 * element_bytes * total.activations
+
+
+def traffic(workload: w.Workload, cache: int) -> float:
+    """Bytes that must cross to memory: none where everything a step touches stays in the cache."""
+    total = work(workload)
+    kept = 4 if workload.optimizer.name == "adam" else 3  # parameter, gradient, moments
     if 4 * (kept * total.parameters + 2 * total.activations) <= cache:
         return 0
-    return 4.0 * ((7 if adam else 5) * total.parameters + 9 * total.activations)
+    return crossings(workload)
 
 
 def milliseconds(workload: w.Workload, m: Machine) -> float:

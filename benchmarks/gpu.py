@@ -21,7 +21,7 @@ import traingraph as tg
 
 from . import ours
 from . import workloads as w
-from .bound import work
+from .bound import crossings, work
 from .runner import quantiles
 
 ROUNDS = 5
@@ -79,13 +79,10 @@ def _samples(session: Any, seconds: float) -> list[float]:
 
 
 def floor_ms(workload: w.Workload, precision: str, bandwidth: float, rate: float) -> float:
-    """The larger of arithmetic and traffic: parameters, and activations as in bound.traffic."""
-    total = work(workload)
-    adam = workload.optimizer.name == "adam"
-    activations = 9.0 * ELEMENT_BYTES[precision] * total.activations
-    parameters = (7 if adam else 5) * 4.0 * total.parameters
-    moved = parameters + activations if parameters + activations > L2_BYTES else 0.0
-    return max(total.operations / rate, moved / bandwidth) * 1e3
+    """The larger of arithmetic and traffic; none where all that crosses would fit in the cache."""
+    crossing = crossings(workload, ELEMENT_BYTES[precision])
+    moved = crossing if crossing > L2_BYTES else 0.0
+    return max(work(workload).operations / rate, moved / bandwidth) * 1e3
 
 
 def measure(workload: w.Workload, precision: str, modes: list[str], seconds: float) -> list[Any]:
