@@ -123,25 +123,15 @@ CNNBatchNormalization::CNNBatchNormalization(const Device& device,
 
 void CNNBatchNormalization::reload_gamma_and_beta_from_data_source() {
   if (!source_->load()) refuse("expected the data source to load but its load() said no");
-  const std::vector<float> ones(static_cast<std::size_t>(channels_), 1);
-  const std::vector<float> zeros(static_cast<std::size_t>(channels_), 0);
-  const float* gamma = source_->gamma();
-  const float* beta = source_->beta();
-  const std::size_t bytes = buffers_.gamma->bytes();
-  write_storage(*buffers_.gamma, 0, gamma == nullptr ? ones.data() : gamma, bytes);
-  write_storage(*buffers_.beta, 0, beta == nullptr ? zeros.data() : beta, bytes);
+  write_channels(*buffers_.gamma, source_->gamma(), 1);
+  write_channels(*buffers_.beta, source_->beta(), 0);
   source_->purge();
 }
 
 void CNNBatchNormalization::reload_mean_and_variance_from_data_source() {
   if (!source_->load()) refuse("expected the data source to load but its load() said no");
-  const std::vector<float> ones(static_cast<std::size_t>(channels_), 1);
-  const std::vector<float> zeros(static_cast<std::size_t>(channels_), 0);
-  const float* mean = source_->mean();
-  const float* variance = source_->variance();
-  const std::size_t bytes = buffers_.mean->bytes();
-  write_storage(*buffers_.mean, 0, mean == nullptr ? zeros.data() : mean, bytes);
-  write_storage(*buffers_.variance, 0, variance == nullptr ? ones.data() : variance, bytes);
+  write_channels(*buffers_.mean, source_->mean(), 0);
+  write_channels(*buffers_.variance, source_->variance(), 1);
   source_->purge();
 }
 
