@@ -82,23 +82,41 @@ class TRAINGRAPH_API ConvolutionWeights {
   std::shared_ptr<Storage> biases;  // zeros where the source has none
 };
 
+// The gradients of one batch of a kernel with weights; one object for all images.
+class TRAINGRAPH_API WeightGradientState : public GradientState {
+ public:
+  // float32, or the weights' float64: (O, kernel_height, kernel_width, I / groups) and (O), sums
+  // over the batch.
+  const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
+  const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }
+
+ protected:
+  // `kernel` is the forward one.
+  template <class Kernel>
+  WeightGradientState(const Kernel& kernel, ImageDescriptor source,
+                      const CommandBuffer* temporary_on)
+      : GradientState(kernel.window(), source, temporary_on) {
+    allocate(kernel.device(), kernel.descriptor(), kernel.data_type(), temporary_on);
+  }
+
+ private:
+  void allocate(const Device& device, const CNNConvolutionDescriptor& descriptor, DataType type,
+                const CommandBuffer* temporary_on);
+  std::shared_ptr<Buffer> weights_;
+  std::shared_ptr<Buffer> biases_;
+};
+
 class CNNConvolution;
 
-// One object for a whole batch.
-class TRAINGRAPH_API CNNConvolutionGradientState final : public GradientState {
+class TRAINGRAPH_API CNNConvolutionGradientState final : public WeightGradientState {
  public:
   CNNConvolutionGradientState(const CNNConvolution& convolution, ImageDescriptor source,
                               const CommandBuffer* temporary_on);
   const char* kind() const override { return "MPSCNNConvolutionGradientState"; }
-  // float32 (O, kernel_height, kernel_width, I / groups) and (O): sums over the batch.
-  const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
-  const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }
   const std::shared_ptr<const CNNConvolution>& convolution() const { return convolution_; }
 
  private:
   std::shared_ptr<const CNNConvolution> convolution_;
-  std::shared_ptr<Buffer> weights_;
-  std::shared_ptr<Buffer> biases_;
 };
 
 // The window begins at offset - floor(extent / 2) + stride i, extent = (kernel - 1) dilation + 1;
@@ -150,15 +168,9 @@ class TRAINGRAPH_API CNNFullyConnected final : public CNNConvolution {
 // Which gradients a convolution's gradient kernel computes; joined by |.
 enum class CNNConvolutionGradientOption : int { kData = 1, kWeightsAndBias = 2, kAll = 3 };
 
-// dx by the kernel offset, dweights by the secondary offset; weights and biases gradients are sums
-// over the batch that overwrite those of the state. Does not read the forward result.
-class TRAINGRAPH_API CNNConvolutionGradient : public CNNGradientKernel {
+// Weights and biases gradients are sums over the batch that overwrite those of the state.
+class TRAINGRAPH_API WeightGradientKernel : public CNNGradientKernel {
  public:
-  CNNConvolutionGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
-      : CNNConvolutionGradient(device, std::move(weights), "MPSCNNConvolutionGradient") {}
-  const char* kind() const override { return "MPSCNNConvolutionGradient"; }
-  // From now on with the forward kernel's weights, which must have the sizes of these.
-  void share_weights(const CNNConvolution& forward);
   const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
   CNNConvolutionGradientOption gradient_option() const { return option_; }
@@ -168,17 +180,29 @@ class TRAINGRAPH_API CNNConvolutionGradient : public CNNGradientKernel {
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
 
  protected:
-  CNNConvolutionGradient(const Device& device, CNNConvolutionDataSourcePtr weights,
-                         const char* kind);
-  OperationPtr make_operation() const override;
-  void configure(const GradientState& state) override;
-  bool takes(const State& state) const override;
+  WeightGradientKernel(const Device& device, CNNConvolutionDataSourcePtr weights, const char* kind);
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
   void add_operands(Recording& recording, const StateBatch& states) override;
-  virtual bool is_full() const { return false; }
 
   ConvolutionWeights weights_;
   CNNConvolutionGradientOption option_ = CNNConvolutionGradientOption::kAll;
+};
+
+// dx by the kernel offset, dweights by the secondary offset. Does not read the forward result.
+class TRAINGRAPH_API CNNConvolutionGradient : public WeightGradientKernel {
+ public:
+  CNNConvolutionGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
+      : CNNConvolutionGradient(device, std::move(weights), "MPSCNNConvolutionGradient") {}
+  const char* kind() const override { return "MPSCNNConvolutionGradient"; }
+  // From now on with the forward kernel's weights, which must have the sizes of these.
+  void share_weights(const CNNConvolution& forward);
+
+ protected:
+  using WeightGradientKernel::WeightGradientKernel;
+  OperationPtr make_operation() const override;
+  void configure(const GradientState& state) override;
+  bool takes(const State& state) const override;
+  virtual bool is_full() const { return false; }
 };
 
 class TRAINGRAPH_API CNNFullyConnectedGradient final : public CNNConvolutionGradient {

@@ -8,14 +8,11 @@ namespace traingraph::mps {
 
 class CNNConvolutionTranspose;
 
-// One object for a whole batch. float32, or the weights' float64: sums over the batch.
-class TRAINGRAPH_API CNNConvolutionTransposeGradientState final : public GradientState {
+class TRAINGRAPH_API CNNConvolutionTransposeGradientState final : public WeightGradientState {
  public:
   CNNConvolutionTransposeGradientState(const CNNConvolutionTranspose& kernel,
                                        ImageDescriptor source, const CommandBuffer* temporary_on);
   const char* kind() const override { return "MPSCNNConvolutionTransposeGradientState"; }
-  const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
-  const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }
   const std::shared_ptr<const CNNConvolutionTranspose>& convolution_transpose() const {
     return kernel_;
   }
@@ -24,7 +21,6 @@ class TRAINGRAPH_API CNNConvolutionTransposeGradientState final : public Gradien
  private:
   friend class CNNConvolutionTranspose;
   std::shared_ptr<const CNNConvolutionTranspose> kernel_;
-  std::shared_ptr<Buffer> weights_, biases_;
   Offset kernel_offset_;
 };
 
@@ -80,28 +76,16 @@ class TRAINGRAPH_API CNNConvolutionTranspose final
 };
 
 // The secondary and the kernel offset are the forward kernel's two.
-class TRAINGRAPH_API CNNConvolutionTransposeGradient final : public CNNGradientKernel {
+class TRAINGRAPH_API CNNConvolutionTransposeGradient final : public WeightGradientKernel {
  public:
-  CNNConvolutionTransposeGradient(const Device& device, CNNConvolutionDataSourcePtr weights);
+  CNNConvolutionTransposeGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
+      : WeightGradientKernel(device, std::move(weights), "MPSCNNConvolutionTransposeGradient") {}
   const char* kind() const override { return "MPSCNNConvolutionTransposeGradient"; }
-  const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
-  const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
-  CNNConvolutionGradientOption gradient_option() const { return option_; }
-  void set_gradient_option(CNNConvolutionGradientOption value);
-
-  void reload_weights_and_biases_from_data_source() { weights_.load(); }
-  void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
 
  protected:
   OperationPtr make_operation() const override;
   void configure(const GradientState& state) override;
   bool takes(const State& state) const override;
-  void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
-  void add_operands(Recording& recording, const StateBatch& states) override;
-
- private:
-  ConvolutionWeights weights_;
-  CNNConvolutionGradientOption option_ = CNNConvolutionGradientOption::kAll;
 };
 
 }  // namespace traingraph::mps
