@@ -226,6 +226,7 @@ __all__: list[str] = [
     "MPSCNNUpsamplingGradient",
     "MPSCNNUpsamplingNearest",
     "MPSCNNUpsamplingNearestGradient",
+    "MPSCommandBuffer",
     "MPSDataLayout",
     "MPSDataType",
     "MPSImage",
@@ -4215,6 +4216,41 @@ class MTLCommandBuffer:
     def status(self) -> MTLCommandBufferStatus:
         """
         How far it is.
+        """
+
+class MPSCommandBuffer(MTLCommandBuffer):
+    """
+    A command buffer that can be committed in parts.
+    """
+
+    @typing.overload
+    def __init__(self, *, command_buffer: MTLCommandBuffer) -> None: ...
+    @typing.overload
+    def __init__(self, *, from_command_queue: MTLCommandQueue) -> None:
+        """
+        Goes on in this buffer, or in a new one. Two over one MPSCommandBuffer go on together.
+        """
+
+    def commit_and_continue(self) -> None:
+        """
+        Commits what was recorded, and goes on in a new buffer. Temporary images and states that are still to be read live on. Errors: as commit; after that it goes on no more.
+        """
+
+    def prefetch_heap(self, for_workload_size: int) -> None:
+        """
+        Makes the memory that programs work in at least this large now. Units: bytes.
+        """
+
+    @property
+    def command_buffer(self) -> MTLCommandBuffer:
+        """
+        The MPSCommandBuffer that it was made of; else as root_command_buffer.
+        """
+
+    @property
+    def root_command_buffer(self) -> MTLCommandBuffer:
+        """
+        The part that is committed next; keep it to wait for it after commit_and_continue.
         """
 
 class MPSImageDescriptor:

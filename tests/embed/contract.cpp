@@ -305,6 +305,38 @@ void graph_of_nodes() {
   check(near(weight, 2) && near(bias, 5), "graph of nodes");
 }
 
+// A temporary image of a committed part, read by the next one.
+void commit_and_continue() {
+  namespace mps = tg::mps;
+  const mps::Device device = mps::Device::named("cpu");
+  const auto twice = std::make_shared<mps::CNNNeuron>(
+      device, mps::NeuronDescriptor{mps::NeuronType::kLinear, 2, 0, 1, {}});
+  const auto buffer = std::make_shared<mps::ContinuingCommandBuffer>(*device.make_command_queue());
+  int parts = 0;
+  const auto count = [&](const mps::CommandBufferPtr&) { ++parts; };
+  const mps::ImageBatch middle = twice->encode_batch(*buffer, images(device, {1, 2}));
+  buffer->add_completed_handler(count);
+  const mps::CommandBufferPtr first = buffer->root_command_buffer();
+  buffer->commit_and_continue();
+  first->wait_until_completed();
+  check(parts == 1 && buffer->status() == mps::CommandBufferStatus::kNotEnqueued, "first part");
+  const mps::ImageBatch result = images(device, {0, 0});
+  twice->encode_batch(*buffer, middle, result);
+  buffer->add_completed_handler(count);
+  buffer->commit();
+  buffer->wait_until_completed();
+  float last = 0;
+  result[1]->read_bytes(&last, sizeof(float), mps::DataLayout::kChannelsHeightWidth, 0);
+  check(parts == 2 && near(last, 8), "commit and continue");
+  bool refused = false;
+  try {
+    buffer->commit_and_continue();
+  } catch (const tg::InvalidArgument&) {
+    refused = true;
+  }
+  check(refused, "commit and continue after commit");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -317,4 +349,5 @@ int main(int argc, char** argv) {
   micro_batches_and_fit(argv[1]);
   encoded_kernels();
   graph_of_nodes();
+  commit_and_continue();
 }

@@ -61,7 +61,7 @@ void Recording::add(const StoragePtr& storage) {
 }
 
 void Recording::check_written(const StoragePtr& storage, const std::string& what) {
-  if (!storage->transient()) return;
+  if (!storage->temporary()) return;
   const std::string subject = "[" + operations_.back()->subject + "] ";
   if (storage->owner != owner_) {
     const std::string text =
@@ -96,8 +96,8 @@ void Recording::no_input() {
 void Recording::result(const ImageBatch& images) {
   for (const ImagePtr& image : images) {
     Storage& storage = *image->storage();
-    if (storage.transient() && storage.owner != owner_) check_written(image->storage(), "an image");
-    if (storage.transient() && !storage.written) {
+    if (storage.temporary() && storage.owner != owner_) check_written(image->storage(), "an image");
+    if (storage.temporary() && !storage.written) {
       storage.written = true;
       newly_written_.push_back(image->storage());
     }
@@ -106,7 +106,7 @@ void Recording::result(const ImageBatch& images) {
 }
 
 void Recording::result(const StoragePtr& storage) {
-  if (storage->transient() && !storage->written) {
+  if (storage->temporary() && !storage->written) {
     storage->written = true;
     newly_written_.push_back(storage);
   }

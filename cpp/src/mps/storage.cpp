@@ -24,7 +24,7 @@ StoragePtr make_storage(const std::shared_ptr<DeviceState>& device, DataType typ
 namespace {
 
 void check_range(const Storage& storage, std::size_t offset, std::size_t bytes) {
-  if (storage.transient()) {
+  if (storage.temporary()) {
     throw InvalidArgument(
         "[MPS] expected what outlives its command buffer but got something temporary, which has no "
         "bytes of its own");
