@@ -81,6 +81,7 @@ void bind_binary(py::module_& module) {
   auto cls = py::class_<Self, mps::Kernel, std::shared_ptr<Self>>(
       module, "MPSCNNBinaryKernel", "Two source images, one result image.");
   def_allocator(cls);
+  def_two_sources(cls);
   cls.def("is_result_state_reused_across_batch", &Self::is_result_state_reused_across_batch,
           "Whether one state serves all images of a batch.");
   cls.def("append_batch_barrier", &Self::append_batch_barrier,

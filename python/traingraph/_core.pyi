@@ -4628,6 +4628,24 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @property
+    def clip_rect(self) -> typing.Any:
+        """
+        MTLRegion of the destination that is written, as far as it is there; the rest stays as it is. The forms that return images set it to everything.
+        """
+
+    @clip_rect.setter
+    def clip_rect(self, arg1: typing.Any) -> None: ...
+    @property
+    def destination_feature_channel_offset(self) -> int:
+        """
+        The first channel of the destination that is written. Errors: no multiple of 4.
+        """
+
+    @destination_feature_channel_offset.setter
+    def destination_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
     def dilation_rate_x(self) -> int:
         """
         In pixels.
@@ -4683,6 +4701,26 @@ class MPSCNNKernel(MPSKernel):
 
     @padding.setter
     def padding(self, arg1: typing.Any) -> None: ...
+    @property
+    def source_feature_channel_max_count(self) -> int:
+        """
+        The most channels that are read.
+        """
+
+    @source_feature_channel_max_count.setter
+    def source_feature_channel_max_count(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def source_feature_channel_offset(self) -> int:
+        """
+        The first channel that is read. Errors: no multiple of 4.
+        """
+
+    @source_feature_channel_offset.setter
+    def source_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
     @property
     def stride_in_pixels_x(self) -> int:
         """
@@ -4754,6 +4792,24 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @property
+    def clip_rect(self) -> typing.Any:
+        """
+        MTLRegion of the destination that is written, as far as it is there; the rest stays as it is. The forms that return images set it to everything.
+        """
+
+    @clip_rect.setter
+    def clip_rect(self, arg1: typing.Any) -> None: ...
+    @property
+    def destination_feature_channel_offset(self) -> int:
+        """
+        The first channel of the destination that is written. Errors: no multiple of 4.
+        """
+
+    @destination_feature_channel_offset.setter
+    def destination_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
     def kernel_offset_x(self) -> int:
         """
         In the gradient with zeros between.
@@ -4785,6 +4841,26 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @primary_offset.setter
     def primary_offset(self, arg1: typing.Any) -> None: ...
+    @property
+    def primary_source_feature_channel_max_count(self) -> int:
+        """
+        The most channels that are read.
+        """
+
+    @primary_source_feature_channel_max_count.setter
+    def primary_source_feature_channel_max_count(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def primary_source_feature_channel_offset(self) -> int:
+        """
+        The first channel that is read. Errors: no multiple of 4.
+        """
+
+    @primary_source_feature_channel_offset.setter
+    def primary_source_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
     @property
     def secondary_dilation_rate_x(self) -> int:
         """
@@ -4825,6 +4901,26 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @secondary_offset.setter
     def secondary_offset(self, arg1: typing.Any) -> None: ...
+    @property
+    def secondary_source_feature_channel_max_count(self) -> int:
+        """
+        The most channels that are read.
+        """
+
+    @secondary_source_feature_channel_max_count.setter
+    def secondary_source_feature_channel_max_count(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_source_feature_channel_offset(self) -> int:
+        """
+        The first channel that is read. Errors: no multiple of 4.
+        """
+
+    @secondary_source_feature_channel_offset.setter
+    def secondary_source_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
         """
@@ -6696,6 +6792,24 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     @property
+    def clip_rect(self) -> typing.Any:
+        """
+        MTLRegion of the destination that is written, as far as it is there; the rest stays as it is. The forms that return images set it to everything.
+        """
+
+    @clip_rect.setter
+    def clip_rect(self, arg1: typing.Any) -> None: ...
+    @property
+    def destination_feature_channel_offset(self) -> int:
+        """
+        The first channel of the destination that is written. Errors: no multiple of 4.
+        """
+
+    @destination_feature_channel_offset.setter
+    def destination_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
     def makes_temporary_images(self) -> bool:
         """
         Whether the forms that return images make temporary ones, as at the beginning; an addition of traingraph in place of destination_image_allocator.
@@ -6703,6 +6817,46 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @makes_temporary_images.setter
     def makes_temporary_images(self, arg1: bool) -> None: ...
+    @property
+    def primary_source_feature_channel_max_count(self) -> int:
+        """
+        The most channels that are read.
+        """
+
+    @primary_source_feature_channel_max_count.setter
+    def primary_source_feature_channel_max_count(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def primary_source_feature_channel_offset(self) -> int:
+        """
+        The first channel that is read. Errors: no multiple of 4.
+        """
+
+    @primary_source_feature_channel_offset.setter
+    def primary_source_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_source_feature_channel_max_count(self) -> int:
+        """
+        The most channels that are read.
+        """
+
+    @secondary_source_feature_channel_max_count.setter
+    def secondary_source_feature_channel_max_count(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_source_feature_channel_offset(self) -> int:
+        """
+        The first channel that is read. Errors: no multiple of 4.
+        """
+
+    @secondary_source_feature_channel_offset.setter
+    def secondary_source_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
 
 class MPSCNNArithmeticGradientState(MPSNNGradientState):
     """

@@ -193,6 +193,7 @@ void CNNBatchNormalization::record(CommandBuffer& buffer, const ImageBatch& sour
                                    const StateBatch& states, const ImageBatch& destinations) {
   CNNBatchNormalizationState* state = nullptr;
   if (!states.empty()) {
+    refuse_parts();  // the statistics are those of whole images
     state = dynamic_cast<CNNBatchNormalizationState*>(states[0].get());
     if (state == nullptr) {
       refuse("expected an MPSCNNBatchNormalizationState but got " + states[0]->description());
@@ -202,7 +203,7 @@ void CNNBatchNormalization::record(CommandBuffer& buffer, const ImageBatch& sour
   }
   Recording& recording = this->recording(buffer);
   recording.begin(operation());
-  recording.input(sources);
+  add_source(recording, sources);
   recording.input(buffers_.gamma);
   recording.input(buffers_.beta);
   if (state != nullptr) {
@@ -211,7 +212,7 @@ void CNNBatchNormalization::record(CommandBuffer& buffer, const ImageBatch& sour
     recording.input(buffers_.mean);
     recording.input(buffers_.variance);
   }
-  recording.result(destinations);
+  add_destination(recording, sources, destinations);
   recording.end();
   if (state == nullptr) return;
   Steps::normalize(*state);
@@ -316,6 +317,7 @@ void CNNBatchNormalizationGradient::encode_batch(CommandBuffer& buffer, const Im
                                                  CNNBatchNormalizationState& state,
                                                  const ImageBatch& destinations) {
   Recording& recording = this->recording(buffer);
+  refuse_parts();
   check_batch(gradients, "source gradients");
   check_batch(sources, "source images");
   check_batch(destinations, "destination gradients");

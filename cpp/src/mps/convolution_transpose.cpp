@@ -170,8 +170,10 @@ OperationPtr CNNConvolutionTranspose::make_operation() const {
 }
 
 ImageDescriptor CNNConvolutionTranspose::destination_image_descriptor(
-    const ImageDescriptor& source) {
+    const ImageDescriptor& image) {
+  const ImageDescriptor source = seen(image, source_channels_);
   check_source(source);
+  write_everything();
   if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
     refuse_use("padding policies that are not centered: this version has none");
   }
@@ -193,9 +195,11 @@ ImageDescriptor CNNConvolutionTranspose::destination_image_descriptor(
   return result;
 }
 
-ImageDescriptor CNNConvolutionTranspose::mirror(const ImageDescriptor& source,
+ImageDescriptor CNNConvolutionTranspose::mirror(const ImageDescriptor& image,
                                                 const GradientState& convolution) {
+  const ImageDescriptor source = seen(image, source_channels_);
   check_source(source);
+  write_everything();
   const KernelWindow& forward = convolution.window();
   KernelWindow expected = window_;
   expected.offset = forward.offset;

@@ -79,6 +79,8 @@ class Emission {
   void write();
   ir::ValueId load(const std::vector<Range>& ranges);
   void store(const std::vector<Range>& ranges, ir::ValueId value);
+  // As load(), with zeros where nothing was written.
+  ir::ValueId load_previous(const std::vector<Range>& ranges);
   template <class F>
   void for_atoms(const Range& range, const F& f);
   void write_results();

@@ -18,6 +18,7 @@ void Recording::begin(const OperationPtr& operation) {
   operations_.push_back(operation);
   first_number_ = numbers_.size();
   constants_.clear();
+  parts_.clear();
   operands_.clear();
   newly_written_.clear();
   operand_count_ = input_count_ = 0;
@@ -60,6 +61,14 @@ void Recording::add(const StoragePtr& storage) {
   ++operand_count_;
 }
 
+void Recording::add(const ImagePart& part) {
+  parts_.push_back(operand_count_);
+  for (std::int64_t word : part.first) parts_.push_back(static_cast<std::uint64_t>(word));
+  for (std::int64_t word : part.extent) parts_.push_back(static_cast<std::uint64_t>(word));
+  for (std::int64_t word : part.size) parts_.push_back(static_cast<std::uint64_t>(word));
+  for (std::int64_t word : part.place) parts_.push_back(static_cast<std::uint64_t>(word));
+}
+
 void Recording::check_written(const StoragePtr& storage, const std::string& what) {
   if (!storage->temporary()) return;
   const std::string subject = "[" + operations_.back()->subject + "] ";
@@ -80,6 +89,11 @@ void Recording::input(const ImageBatch& images) {
   for (const ImagePtr& image : images) check_written(image->storage(), image->description());
   add(images);
   input_count_ = operand_count_;
+}
+
+void Recording::input(const ImageBatch& images, const ImagePart& part) {
+  add(part);
+  input(images);
 }
 
 void Recording::input(const StoragePtr& storage) {
@@ -103,6 +117,11 @@ void Recording::result(const ImageBatch& images) {
     }
   }
   add(images);
+}
+
+void Recording::result(const ImageBatch& images, const ImagePart& part) {
+  add(part);
+  result(images);
 }
 
 void Recording::result(const StoragePtr& storage) {
@@ -144,9 +163,11 @@ void Recording::end() {
       }
     }
   }
-  words_.insert(words_.end(), {operations_.back()->number, operand_count_, input_count_,
-                               constants_.size(), numbers_.size() - first_number_});
+  words_.insert(words_.end(),
+                {operations_.back()->number, operand_count_, input_count_, constants_.size(),
+                 numbers_.size() - first_number_, parts_.size() / (1 + kPartWords)});
   words_.insert(words_.end(), constants_.begin(), constants_.end());
+  words_.insert(words_.end(), parts_.begin(), parts_.end());
   words_.insert(words_.end(), operands_.begin(), operands_.end());
 }
 

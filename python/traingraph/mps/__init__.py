@@ -184,6 +184,7 @@ from traingraph.mps.data_sources import (
     MPSCNNGroupNormalizationDataSource,
     MPSCNNInstanceNormalizationDataSource,
 )
+from traingraph.mps.regions import MTLOrigin, MTLRegion, MTLSize
 
 __all__ = [
     "MPSCNNAdd",
@@ -358,6 +359,9 @@ __all__ = [
     "MTLCommandBufferStatus",
     "MTLCommandQueue",
     "MTLDevice",
+    "MTLOrigin",
+    "MTLRegion",
+    "MTLSize",
     "NSKeyedArchiver",
     "create_system_default_device",
 ]
