@@ -126,18 +126,20 @@ void bind_normalization(py::module_& module) {
   auto cls = py::class_<Self, mps::CNNKernel, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalization",
       "y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.");
-  def_init(cls,
-           {"device: MTLDevice | MLCDevice | str, "
-            "data_source: typing.Any, "
-            "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None"},
-           "Loads gamma, beta, mean and variance.", [](const Arguments& arguments) {
-             return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
-                                           batch_normalization_source(arguments["data_source"]),
-                                           fused_neuron(arguments));
-           });
+  def_kernel(cls,
+             {"device: MTLDevice | MLCDevice | str, "
+              "data_source: typing.Any, "
+              "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None"},
+             "Loads gamma, beta, mean and variance.", [](const Arguments& arguments) {
+               return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
+                                             batch_normalization_source(arguments["data_source"]),
+                                             fused_neuron(arguments));
+             });
   cls.def_property_readonly("number_of_feature_channels", &Self::number_of_feature_channels,
                             "Channels.");
   cls.def_property("epsilon", &Self::epsilon, &Self::set_epsilon, "Added to the variance.");
+  cls.def_property_readonly("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
+                            "What is applied to the result.");
   cls.def_property_readonly(
       "data_source",
       [](const Self& self) {
@@ -192,10 +194,10 @@ void bind_statistics(py::module_& module) {
   using Self = CNNBatchNormalizationStatistics;
   auto cls = py::class_<Self, mps::Kernel, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalizationStatistics", "Mean and variance of a batch, part by part.");
-  def_init(cls, {"device: MTLDevice | MLCDevice | str"}, "Without properties.",
-           [](const Arguments& arguments) {
-             return std::make_shared<Self>(to_mps_device(arguments["device"]));
-           });
+  def_kernel(cls, {"device: MTLDevice | MLCDevice | str"}, "Without properties.",
+             [](const Arguments& arguments) {
+               return std::make_shared<Self>(to_mps_device(arguments["device"]));
+             });
   def_method(cls, "encode_batch", "None",
              {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
               "batch_normalization_state: MPSCNNBatchNormalizationState"},
@@ -210,6 +212,11 @@ void bind_statistics(py::module_& module) {
   cls.def("append_batch_barrier", &Self::append_batch_barrier, "True.");
 }
 
+template <typename T>
+std::shared_ptr<T> make_gradient(const Arguments& arguments) {
+  return std::make_shared<T>(to_mps_device(arguments["device"]), fused_neuron(arguments));
+}
+
 void bind_gradients(py::module_& module) {
   const char* const form =
       "device: MTLDevice | MLCDevice | str, "
@@ -218,11 +225,10 @@ void bind_gradients(py::module_& module) {
   auto statistics = py::class_<Statistics, mps::Kernel, std::shared_ptr<Statistics>>(
       module, "MPSCNNBatchNormalizationStatisticsGradient",
       "Gradients of gamma and beta into the state, part by part.");
-  def_init(
-      statistics, {form, kCoderForm},
+  def_kernel(
+      statistics, {form},
       "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.",
-      make_kernel<Statistics>);
-  def_coding(statistics);
+      make_gradient<Statistics>);
   def_method(statistics, "encode_batch", "None",
              {"command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
               "source_images: list[MPSImage], "
@@ -244,11 +250,10 @@ void bind_gradients(py::module_& module) {
   using Self = CNNBatchNormalizationGradient;
   auto cls = py::class_<Self, mps::CNNGradientKernel, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalizationGradient", "The gradient by data.");
-  def_init(
-      cls, {form, kCoderForm},
+  def_kernel(
+      cls, {form},
       "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.",
-      make_kernel<Self>);
-  def_coding(cls);
+      make_gradient<Self>);
   cls.def_property_readonly("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
                             "The forward kernel's neuron.");
   const auto encode = [](Self& self, const Arguments& arguments, bool batch) -> py::object {

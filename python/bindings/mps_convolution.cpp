@@ -77,6 +77,19 @@ void bind_descriptor(py::module_& module) {
                 d.output_feature_channels = arguments.get<std::int64_t>("output_feature_channels");
                 return d;
               });
+  def_init(cls, {"coder: typing.Any"}, "What was encoded. Errors: something else was.",
+           [](const Arguments& arguments) {
+             return py::cast<Self>(
+                 kernel_coding("decoded_descriptor")(py::type::of<Self>(), arguments["coder"]));
+           });
+  cls.def(
+      "encode_with_coder",
+      [](const Self& self, const py::object& coder) {
+        kernel_coding("encode_descriptor")(self, coder);
+      },
+      py::arg("coder"), "Writes all properties into a coder, such as NSKeyedArchiver.");
+  cls.def_property_readonly_static(
+      "supports_secure_coding", [](const py::object&) { return true; }, "True.");
   cls.def_readwrite("kernel_width", &Self::kernel_width, "Columns.");
   cls.def_readwrite("kernel_height", &Self::kernel_height, "Rows.");
   cls.def_readwrite("input_feature_channels", &Self::input_feature_channels, "Of the source.");

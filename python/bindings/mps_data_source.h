@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mps_bindings.h"
+#include "mps_coding.h"
 #include "mps_encoding.h"
 #include "release.h"
 
@@ -144,11 +145,11 @@ void def_gamma_and_beta(Class& cls) {
 template <typename Class>
 void def_weights_init(Class& cls, const char* doc) {
   using Self = typename Class::type;
-  def_init(cls, {"device: MTLDevice | MLCDevice | str, weights: typing.Any"}, doc,
-           [](const Arguments& arguments) {
-             return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
-                                           to_convolution_source(arguments["weights"]));
-           });
+  def_kernel(cls, {"device: MTLDevice | MLCDevice | str, weights: typing.Any"}, doc,
+             [](const Arguments& arguments) {
+               return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
+                                             to_convolution_source(arguments["weights"]));
+             });
 }
 
 // Of every kernel with weights.

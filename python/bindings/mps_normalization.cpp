@@ -1,3 +1,4 @@
+#include "mps_coding.h"
 #include "mps_data_source.h"
 
 namespace traingraph::python {
@@ -58,13 +59,13 @@ py::class_<LocalOf<kType, Base>, Registered, std::shared_ptr<LocalOf<kType, Base
   using T = LocalOf<kType, Base>;
   constexpr bool across = kType == LocalNormalizationType::kCrossChannel;
   auto cls = py::class_<T, Registered, std::shared_ptr<T>>(module, name, doc);
-  def_init(cls,
-           {std::string(kDevice) +
-            (across ? ", kernel_size: int" : ", kernel_width: int, kernel_height: int")},
-           detail, [](const Arguments& arguments) {
-             return std::make_shared<T>(to_mps_device(arguments["device"]),
-                                        parameters_of(kType, arguments));
-           });
+  def_kernel(cls,
+             {std::string(kDevice) +
+              (across ? ", kernel_size: int" : ", kernel_width: int, kernel_height: int")},
+             detail, [](const Arguments& arguments) {
+               return std::make_shared<T>(to_mps_device(arguments["device"]),
+                                          parameters_of(kType, arguments));
+             });
   def_number(cls, "alpha", &LocalNormalization::alpha, "The weight of the window.");
   def_number(cls, "beta", &LocalNormalization::beta, "The divisor's power.");
   def_number(cls, "delta", &LocalNormalization::delta, "The least divisor before its power.");
@@ -125,12 +126,12 @@ class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDa
 template <typename T>
 auto bind_kernel(py::module_& module, const char* name, const char* protocol, const char* doc) {
   auto cls = py::class_<T, CNNKernel, std::shared_ptr<T>>(module, name, doc);
-  def_init(cls, {std::string(kDevice) + ", data_source: typing.Any"}, "Loads gamma and beta.",
-           [protocol](const Arguments& arguments) {
-             return std::make_shared<T>(
-                 idle(to_mps_device(arguments["device"])),
-                 std::make_shared<GroupSource>(arguments["data_source"], protocol));
-           });
+  def_kernel(cls, {std::string(kDevice) + ", data_source: typing.Any"}, "Loads gamma and beta.",
+             [protocol](const Arguments& arguments) {
+               return std::make_shared<T>(
+                   idle(to_mps_device(arguments["device"])),
+                   std::make_shared<GroupSource>(arguments["data_source"], protocol));
+             });
   cls.def_property(
       "epsilon", [](const T& self) { return self.epsilon(); },
       [](T& self, float value) { self.set_epsilon(value); }, "Added to the variance.");
@@ -163,10 +164,10 @@ template <typename T>
 void bind_gradient(py::module_& module, const char* name) {
   auto cls = py::class_<T, CNNGradientKernel, std::shared_ptr<T>>(
       module, name, "The gradient by data, and by gamma and beta into the states.");
-  def_init(cls, {kDevice}, "Gamma and epsilon are those of the state's kernel.",
-           [](const Arguments& arguments) {
-             return std::make_shared<T>(to_mps_device(arguments["device"]));
-           });
+  def_kernel(cls, {kDevice}, "Gamma and epsilon are those of the state's kernel.",
+             [](const Arguments& arguments) {
+               return std::make_shared<T>(to_mps_device(arguments["device"]));
+             });
 }
 
 void bind_instances(py::module_& module) {

@@ -4480,6 +4480,16 @@ class MPSKernel:
     """
 
     def __repr__(self) -> str: ...
+    def copy(self, device: MTLDevice | MLCDevice | str | None = None) -> typing.Self:
+        """
+        An independent kernel with the same properties, on this device or another one. A data source is copied by its copy(device=) or __copy__, or shared when it has neither.
+        """
+
+    def encode_with_coder(self, coder: typing.Any) -> None:
+        """
+        Writes all properties into a coder, such as NSKeyedArchiver; of a data source what it gives now.
+        """
+
     @property
     def device(self) -> MTLDevice:
         """
@@ -5017,8 +5027,13 @@ class MPSCNNNeuron(MPSCNNKernel):
     y = f(x), element by element.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Shapes: any to the same.
@@ -5059,8 +5074,13 @@ class MPSCNNNeuronGradient(MPSCNNGradientKernel):
     dx = dy f'(x), the exact derivative.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Gradient: reads the forward source.
@@ -5111,6 +5131,7 @@ class MPSCNNPoolingMax(MPSCNNPooling):
     The largest pixel; edge mode CLAMP at the beginning.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5119,6 +5140,10 @@ class MPSCNNPoolingMax(MPSCNNPooling):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The window at position i begins at offset - floor(extent / 2) + stride i.
@@ -5129,6 +5154,7 @@ class MPSCNNPoolingMaxGradient(MPSCNNPoolingGradient):
     dy goes to the first largest pixel of its window.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5137,6 +5163,10 @@ class MPSCNNPoolingMaxGradient(MPSCNNPoolingGradient):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The secondary offset is the forward kernel's offset.
@@ -5147,6 +5177,7 @@ class MPSCNNPoolingAverage(MPSCNNPooling):
     The mean: over the whole window with edge mode ZERO, over the image's part with CLAMP.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5155,6 +5186,10 @@ class MPSCNNPoolingAverage(MPSCNNPooling):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The window at position i begins at offset - floor(extent / 2) + stride i.
@@ -5165,6 +5200,7 @@ class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
     dy over the count, to each pixel of its window.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5173,6 +5209,10 @@ class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The secondary offset is the forward kernel's offset.
@@ -5183,6 +5223,7 @@ class MPSCNNPoolingL2Norm(MPSCNNPooling):
     The root of the sum of squares.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5191,6 +5232,10 @@ class MPSCNNPoolingL2Norm(MPSCNNPooling):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The window at position i begins at offset - floor(extent / 2) + stride i.
@@ -5201,6 +5246,7 @@ class MPSCNNPoolingL2NormGradient(MPSCNNPoolingGradient):
     dy x / y, and 0 where y is 0.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5209,6 +5255,10 @@ class MPSCNNPoolingL2NormGradient(MPSCNNPoolingGradient):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The secondary offset is the forward kernel's offset.
@@ -5219,6 +5269,7 @@ class MPSCNNDilatedPoolingMax(MPSCNNPooling):
     The largest pixel of a window with gaps.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5229,6 +5280,10 @@ class MPSCNNDilatedPoolingMax(MPSCNNPooling):
         dilation_rate_y: int = 1,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The window at position i begins at offset - floor(extent / 2) + stride i.
@@ -5239,6 +5294,7 @@ class MPSCNNDilatedPoolingMaxGradient(MPSCNNPoolingGradient):
     dy goes to the first largest pixel of its window.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5249,6 +5305,10 @@ class MPSCNNDilatedPoolingMaxGradient(MPSCNNPoolingGradient):
         dilation_rate_y: int = 1,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The secondary offset is the forward kernel's offset.
@@ -5259,7 +5319,12 @@ class MPSCNNSoftMax(MPSCNNKernel):
     Over the channels of each pixel.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: any to the same.
         """
@@ -5269,7 +5334,12 @@ class MPSCNNSoftMaxGradient(MPSCNNGradientKernel):
     dx = y (dy - sum of dy y).
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The secondary image is the forward result y, not its source.
         """
@@ -5279,7 +5349,12 @@ class MPSCNNLogSoftMax(MPSCNNKernel):
     Over the channels of each pixel.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: any to the same.
         """
@@ -5289,7 +5364,12 @@ class MPSCNNLogSoftMaxGradient(MPSCNNGradientKernel):
     dx = dy - exp(y) sum of dy.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The secondary image is the forward result y, not its source.
         """
@@ -5298,6 +5378,8 @@ class MPSCNNConvolutionDescriptor:
     """
     The sizes of a convolution.
     """
+
+    supports_secure_coding: typing.ClassVar[bool] = True
 
     @staticmethod
     def cnn_convolution_descriptor(
@@ -5321,9 +5403,19 @@ class MPSCNNConvolutionDescriptor:
         An independent object with the same values.
         """
 
+    def __init__(self, *, coder: typing.Any) -> None:
+        """
+        What was encoded. Errors: something else was.
+        """
+
     def copy(self) -> MPSCNNConvolutionDescriptor:
         """
         An independent object with the same values.
+        """
+
+    def encode_with_coder(self, coder: typing.Any) -> None:
+        """
+        Writes all properties into a coder, such as NSKeyedArchiver.
         """
 
     @property
@@ -5412,7 +5504,12 @@ class MPSCNNConvolution(MPSCNNKernel):
     Windows times weights, plus biases; zeros beyond the image.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q) by the padding policy.
         """
@@ -5471,7 +5568,12 @@ class MPSCNNFullyConnected(MPSCNNConvolution):
     A convolution whose kernel covers the image.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights. Shapes: (N, I, H, W) to (N, O, 1, 1).
         """
@@ -5481,7 +5583,12 @@ class MPSCNNConvolutionGradient(MPSCNNGradientKernel):
     Gradients by data, and by weights and biases into the state.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights, which must equal the forward kernel's.
         """
@@ -5535,7 +5642,12 @@ class MPSCNNFullyConnectedGradient(MPSCNNConvolutionGradient):
     The same for MPSCNNFullyConnected.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights, which must equal the forward kernel's.
         """
@@ -5598,12 +5710,17 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
     y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
         device: MTLDevice | MLCDevice | str,
         data_source: typing.Any,
         fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Loads gamma, beta, mean and variance.
@@ -5703,6 +5820,12 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
 
     @epsilon.setter
     def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def fused_neuron_descriptor(self) -> MPSNNNeuronDescriptor:
+        """
+        What is applied to the result.
+        """
+
     @property
     def number_of_feature_channels(self) -> int:
         """
@@ -5804,7 +5927,12 @@ class MPSCNNBatchNormalizationStatistics(MPSKernel):
     Mean and variance of a batch, part by part.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Without properties.
         """
@@ -5855,13 +5983,6 @@ class MPSCNNBatchNormalizationStatisticsGradient(MPSKernel):
         True.
         """
 
-    def copy(
-        self, device: MTLDevice | MLCDevice | str | None = None
-    ) -> MPSCNNBatchNormalizationStatisticsGradient:
-        """
-        An independent kernel with the same properties, on this device or another one.
-        """
-
     def encode(self, *args: typing.Any, **kwargs: typing.Any) -> typing.NoReturn:
         """
         Errors: always; the gradient of one image alone: only encode_batch with a batch_normalization_state.
@@ -5877,11 +5998,6 @@ class MPSCNNBatchNormalizationStatisticsGradient(MPSKernel):
     ) -> None:
         """
         Adds these images' share. Gradient: beta sum g, gamma sum g x^. Errors: more images than the statistics were made of; another fused neuron.
-        """
-
-    def encode_with_coder(self, coder: typing.Any) -> None:
-        """
-        Writes the properties into a coder, such as NSKeyedArchiver.
         """
 
     @property
@@ -5908,13 +6024,6 @@ class MPSCNNBatchNormalizationGradient(MPSCNNGradientKernel):
     ) -> None:
         """
         The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.
-        """
-
-    def copy(
-        self, device: MTLDevice | MLCDevice | str | None = None
-    ) -> MPSCNNBatchNormalizationGradient:
-        """
-        An independent kernel with the same properties, on this device or another one.
         """
 
     @typing.overload
@@ -5961,11 +6070,6 @@ class MPSCNNBatchNormalizationGradient(MPSCNNGradientKernel):
     ) -> list[MPSImage] | None:
         """
         Gradient: gamma / sqrt(variance + epsilon) (g - dbeta / M - x^ dgamma / M). Errors: before the state's gradients are complete.
-        """
-
-    def encode_with_coder(self, coder: typing.Any) -> None:
-        """
-        Writes the properties into a coder, such as NSKeyedArchiver.
         """
 
     @property
@@ -6109,8 +6213,13 @@ class MPSCNNLoss(MPSKernel):
     The loss into the labels; its result is the loss's gradient.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Errors: COSINE_DISTANCE, which this version does not have.
@@ -6436,6 +6545,10 @@ class MPSNNOptimizerStochasticGradientDescent(MPSNNOptimizer):
         momentum_scale: float,
         use_nesterov_momentum: bool,
         optimizer_descriptor: MPSNNOptimizerDescriptor,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Vectors: one of momentum unless momentum_scale is 0.
@@ -6501,6 +6614,10 @@ class MPSNNOptimizerRMSProp(MPSNNOptimizer):
         decay: float,
         epsilon: float,
         optimizer_descriptor: MPSNNOptimizerDescriptor,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Without a descriptor decay is 0.9 and epsilon 1e-8.
@@ -6568,6 +6685,10 @@ class MPSNNOptimizerAdam(MPSNNOptimizer):
         epsilon: float,
         time_step: int,
         optimizer_descriptor: MPSNNOptimizerDescriptor,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Without a descriptor beta1 is 0.9, beta2 0.999, epsilon 1e-8 and time_step 0. Each encoding first raises the time step by one.
@@ -7056,7 +7177,12 @@ class MPSCNNAdd(MPSCNNArithmetic):
     The sum.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: two of one size, or strides of 0 where the first element stands for all.
         """
@@ -7066,8 +7192,13 @@ class MPSCNNAddGradient(MPSCNNArithmeticGradient):
     The gradient of one of the two sources.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The source image is the other one of the two. With a destination the scales stay as they are: the gradient of a subtrahend then needs primary_scale = -1.
@@ -7078,7 +7209,12 @@ class MPSCNNSubtract(MPSCNNArithmetic):
     The difference.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: two of one size, or strides of 0 where the first element stands for all.
         """
@@ -7088,8 +7224,13 @@ class MPSCNNSubtractGradient(MPSCNNArithmeticGradient):
     The gradient of one of the two sources.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The source image is the other one of the two. With a destination the scales stay as they are: the gradient of a subtrahend then needs primary_scale = -1.
@@ -7100,7 +7241,12 @@ class MPSCNNMultiply(MPSCNNArithmetic):
     The product.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: two of one size, or strides of 0 where the first element stands for all.
         """
@@ -7110,8 +7256,13 @@ class MPSCNNMultiplyGradient(MPSCNNArithmeticGradient):
     The gradient of one of the two sources.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The source image is the other one of the two. With a destination the scales stay as they are: the gradient of a subtrahend then needs primary_scale = -1.
@@ -7122,7 +7273,12 @@ class MPSCNNDivide(MPSCNNArithmetic):
     The quotient; it has no gradient kernel.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: two of one size, or strides of 0 where the first element stands for all.
         """
@@ -7142,6 +7298,7 @@ class MPSCNNDropout(MPSCNNKernel):
     x / keep_probability with that probability, else 0.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -7149,6 +7306,10 @@ class MPSCNNDropout(MPSCNNKernel):
         keep_probability: float,
         seed: int,
         mask_stride_in_pixels: tuple[int, int, int] = (1, 1, 1),
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Masks are a function of the seed, of how often the kernel was encoded, and of the element: not those of Apple's kernel, which are not documented.
@@ -7177,6 +7338,7 @@ class MPSCNNDropoutGradient(MPSCNNGradientKernel):
     dx = dy mask / keep_probability.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -7184,6 +7346,10 @@ class MPSCNNDropoutGradient(MPSCNNGradientKernel):
         keep_probability: float,
         seed: int,
         mask_stride_in_pixels: tuple[int, int, int] = (1, 1, 1),
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The mask is the state's. Errors: states that were not encoded together, in their order.
@@ -7260,12 +7426,17 @@ class MPSCNNUpsamplingNearest(MPSCNNUpsampling):
     Every pixel as a block.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
         device: MTLDevice | MLCDevice | str,
         integer_scale_factor_x: int,
         integer_scale_factor_y: int,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Shapes: (N, C, H, W) to (N, C, sy H, sx W).
@@ -7276,6 +7447,7 @@ class MPSCNNUpsamplingBilinear(MPSCNNUpsampling):
     Pixels between their neighbours.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -7283,6 +7455,10 @@ class MPSCNNUpsamplingBilinear(MPSCNNUpsampling):
         integer_scale_factor_x: int,
         integer_scale_factor_y: int,
         align_corners: bool = False,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Without align_corners pixel i of the result lies at (i + 1/2) / scale - 1/2 of the source, and the edge goes on beyond it.
@@ -7293,12 +7469,17 @@ class MPSCNNUpsamplingNearestGradient(MPSCNNUpsamplingGradient):
     The sum of each block.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
         device: MTLDevice | MLCDevice | str,
         integer_scale_factor_x: int,
         integer_scale_factor_y: int,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The forward kernel's factors.
@@ -7309,12 +7490,17 @@ class MPSCNNUpsamplingBilinearGradient(MPSCNNUpsamplingGradient):
     The interpolation transposed.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
         device: MTLDevice | MLCDevice | str,
         integer_scale_factor_x: int,
         integer_scale_factor_y: int,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The forward kernel's factors.
@@ -7325,7 +7511,12 @@ class MPSNNReshape(MPSCNNKernel):
     The same elements as an image of another size.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Elements are counted by channels, then rows, then columns.
         """
@@ -7419,7 +7610,12 @@ class MPSNNReshapeGradient(MPSCNNGradientKernel):
     The gradient in the source's size.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Reads the size of the forward source alone.
         """
@@ -7429,6 +7625,7 @@ class MPSNNPad(MPSCNNKernel):
     Pixels and channels around an image, by edge mode.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -7436,6 +7633,10 @@ class MPSNNPad(MPSCNNKernel):
         padding_size_before: tuple[int, int, int] = (0, 0, 0),
         padding_size_after: tuple[int, int, int] = (0, 0, 0),
         fill_value_array: collections.abc.Iterable[float] | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Sizes (x, y, channel). A fill value per result channel makes the edge mode CONSTANT.
@@ -7471,7 +7672,12 @@ class MPSNNPadGradient(MPSCNNGradientKernel):
     The image's part; a clamped or mirrored margin's is added to what it was copied from.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         primary_offset is the size before, secondary_edge_mode that of the forward kernel.
         """
@@ -7481,7 +7687,12 @@ class MPSNNSlice(MPSCNNKernel):
     Some of the channels.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         All channels until the properties say otherwise.
         """
@@ -7512,7 +7723,12 @@ class MPSNNConcatenation(MPSKernel):
     The sources' channels one after another.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Not a class of Apple's, whose graphs alone join images.
         """
@@ -7552,7 +7768,12 @@ class MPSNNReduceRowSum(MPSNNReduceUnary):
     The sum of each row.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7562,7 +7783,12 @@ class MPSNNReduceRowMean(MPSNNReduceUnary):
     The mean of each row.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7572,7 +7798,12 @@ class MPSNNReduceColumnSum(MPSNNReduceUnary):
     The sum of each column.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7582,7 +7813,12 @@ class MPSNNReduceColumnMean(MPSNNReduceUnary):
     The mean of each column.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7592,7 +7828,12 @@ class MPSNNReduceFeatureChannelsSum(MPSNNReduceUnary):
     The weighted sum over the channels.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7611,7 +7852,12 @@ class MPSNNReduceFeatureChannelsMean(MPSNNReduceUnary):
     The mean over the channels.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7621,7 +7867,12 @@ class MPSNNReductionSpatialMean(MPSCNNKernel):
     The mean over rows and columns.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Not a class of Apple's, whose graphs chain a row's and a column's mean.
         """
@@ -7631,7 +7882,12 @@ class MPSNNReductionSpatialMeanGradient(MPSCNNGradientKernel):
     dx = dy / (rows columns).
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Not a class of Apple's, whose graphs alone have this gradient.
         """
@@ -7641,7 +7897,12 @@ class MPSNNGramMatrixCalculation(MPSCNNKernel):
     y[f, c] = alpha sum of x_f x_c over the pixels.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, alpha: float = 1.0) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, alpha: float = 1.0) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: (N, C, H, W) to (N, C, 1, C).
         """
@@ -7660,7 +7921,12 @@ class MPSNNGramMatrixCalculationGradient(MPSCNNGradientKernel):
     dx_f = alpha sum over c of (dy[f, c] + dy[c, f]) x_c.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, alpha: float = 1.0) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, alpha: float = 1.0) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The form that returns an image takes alpha from the state.
         """
@@ -7679,7 +7945,12 @@ class MPSCNNCrossChannelNormalization(MPSCNNKernel):
     x / (delta + alpha mean(x^2)) ^ beta, the mean over neighbouring channels.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, kernel_size: int) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, kernel_size: int) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         A window reaches floor(k / 2) before its middle and floor((k - 1) / 2) behind it; beyond the image are zeros, and the mean is over the whole window.
         """
@@ -7719,7 +7990,12 @@ class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
     The exact derivative, which Apple's text is not; parameters as in the forward kernel.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, kernel_size: int) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, kernel_size: int) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         dy / L^beta - 2 alpha beta / N x sum over the mirrored window of dy x / L^(beta + 1).
         """
@@ -7767,8 +8043,13 @@ class MPSCNNSpatialNormalization(MPSCNNKernel):
     x / (delta + alpha mean(x^2)) ^ beta, the mean over neighbouring pixels.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         A window reaches floor(k / 2) before its middle and floor((k - 1) / 2) behind it; beyond the image are zeros, and the mean is over the whole window.
@@ -7804,8 +8085,13 @@ class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
     The exact derivative, which Apple's text is not; parameters as in the forward kernel.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         dy / T^beta - 2 alpha beta / N x sum over the mirrored window of dy x / T^(beta + 1).
@@ -7849,8 +8135,13 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
     pm + ps (x - p0 mean(x)) / (delta + alpha variance(x)) ^ beta.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         A window reaches floor(k / 2) before its middle and floor((k - 1) / 2) behind it; beyond the image are zeros, and the mean is over the whole window.
@@ -7910,8 +8201,13 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
     The exact derivative, which Apple's text is not; parameters as in the forward kernel.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The derivative by every pixel that a window reads.
@@ -7979,7 +8275,12 @@ class MPSCNNInstanceNormalization(MPSCNNKernel):
     gamma (x - mean) / sqrt(variance + epsilon) + beta over each channel of each image.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, data_source: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, data_source: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads gamma and beta.
         """
@@ -8024,7 +8325,12 @@ class MPSCNNGroupNormalization(MPSCNNKernel):
     gamma (x - mean) / sqrt(variance + epsilon) + beta over groups of channels of each image.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, data_source: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, data_source: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads gamma and beta.
         """
@@ -8134,7 +8440,12 @@ class MPSCNNInstanceNormalizationGradient(MPSCNNGradientKernel):
     The gradient by data, and by gamma and beta into the states.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Gamma and epsilon are those of the state's kernel.
         """
@@ -8144,7 +8455,12 @@ class MPSCNNGroupNormalizationGradient(MPSCNNGradientKernel):
     The gradient by data, and by gamma and beta into the states.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Gamma and epsilon are those of the state's kernel.
         """
@@ -8154,8 +8470,13 @@ class MPSNNForwardLoss(MPSCNNKernel):
     A loss as an image; its gradient is MPSNNLossGradient's.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Shapes: (N, C, H, W) to (N, 1, 1, 1), or without a reduction per element.
@@ -8258,8 +8579,13 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
     The loss's derivative times the gradient that comes in, by predictions or by labels.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The forward kernel's descriptor.
@@ -8362,7 +8688,12 @@ class MPSNNInitialGradient(MPSCNNKernel):
     Ones, of the source's size: where a gradient begins.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Without properties.
         """
@@ -8372,7 +8703,12 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
     Zeros between the pixels, then a convolution with the weights as they are.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q): the source of the convolution whose state is given, or of one with the padding policy.
         """
@@ -8580,7 +8916,12 @@ class MPSCNNConvolutionTransposeGradient(MPSCNNGradientKernel):
     Gradients by data, and by weights and biases into the state.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights, which must equal the forward kernel's.
         """
