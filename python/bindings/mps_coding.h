@@ -41,6 +41,11 @@ void def_coding(Class& cls) {
       py::arg("coder"),
       "Writes all properties into a coder, such as NSKeyedArchiver; of a data source what it gives "
       "now.");
+  const auto copy = [](Self& self) { return kernel_coding("copied")(py::cast(&self), py::none()); };
+  cls.def("__copy__", copy, "As copy().");
+  cls.def(
+      "__deepcopy__", [copy](Self& self, const py::object&) { return copy(self); }, py::arg("memo"),
+      "As copy().");
   def_method(
       cls, "copy", "typing.Self", {"device: MTLDevice | MLCDevice | str | None = None"},
       "An independent kernel with the same properties, on this device or another one. A data "

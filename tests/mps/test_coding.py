@@ -1,5 +1,6 @@
 """Copies and bytes of every kernel class: no property is lost, and the same bits are computed."""
 
+import copy
 import inspect
 import json
 
@@ -64,10 +65,10 @@ def test_nothing_is_lost(name):
     cls = type(kernel)
     others = [
         unarchived(kernel, data), cls(coder=coder), cls(coder=coder, device="reference"),
-        kernel.copy(), kernel.copy(device="cpu"),
+        kernel.copy(), kernel.copy(device="cpu"), copy.copy(kernel),
         unarchived(kernel, archived(unarchived(kernel, data))),
     ]  # fmt: skip
-    devices = ["reference", "cpu", "reference", "reference", "cpu", "reference"]
+    devices = ["reference", "cpu", "reference", "reference", "cpu", "reference", "reference"]
     for other, device in zip(others, devices, strict=True):
         assert other is not kernel
         assert type(other) is cls

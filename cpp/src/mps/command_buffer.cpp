@@ -207,19 +207,20 @@ void CommandBuffer::commit() {
 }
 
 void CommandBuffer::wait_until_completed() {
+  const std::shared_ptr<State> state = this->state();
   std::shared_ptr<Task> task;
   {
-    const std::lock_guard lock(state()->mutex);
-    task = state()->task;
+    const std::lock_guard lock(state->mutex);
+    task = state->task;
   }
-  if (task == nullptr && status() == CommandBufferStatus::kNotEnqueued) {
+  if (task == nullptr && state->status == static_cast<int>(CommandBufferStatus::kNotEnqueued)) {
     throw InvalidArgument("[MTLCommandBuffer] expected a committed buffer to wait for");
   }
-  if (task != nullptr) state()->device.state()->stream->wait(task);
-  const std::lock_guard lock(state()->mutex);
-  if (state()->error == nullptr || state()->raised) return;
-  state()->raised = true;
-  std::rethrow_exception(state()->error);
+  if (task != nullptr) state->device.state()->stream->wait(task);
+  const std::lock_guard lock(state->mutex);
+  if (state->error == nullptr || state->raised) return;
+  state->raised = true;
+  std::rethrow_exception(state->error);
 }
 
 std::exception_ptr CommandBuffer::error() const { return state()->failure(); }

@@ -207,6 +207,12 @@ void CNNKernel::check_parts_have_gradient(const ImageDescriptor& source) const {
 void CNNKernel::set_parts(const ImageBatch& sources, const StateBatch& states,
                           const ImageBatch& destinations) const {
   if (states.empty()) return;
+  if (!is_partial()) {
+    const auto* first = dynamic_cast<const GradientState*>(states[0].get());
+    const bool none =
+        first == nullptr || (first->parts().source.whole() && first->parts().clip_width == 0);
+    if (none) return;
+  }
   ImageParts parts;
   if (is_partial()) {
     const ImagePart part = written_part(sources[0]->descriptor(), destinations[0]->descriptor());

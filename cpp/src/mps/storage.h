@@ -43,10 +43,10 @@ struct Storage {
   Shape shape;
   ir::Layout layout;
   bool divisible = false;
-  std::uint64_t owner = 0;      // the number of the command buffer it lives on; 0: permanent
-  bool written = false;         // while recording, for what lives on one
-  bool kept = false;            // it outlives a committed part of its buffer, and has bytes
-  std::int64_t reads_left = 0;  // of its images, if temporary
+  std::uint64_t owner = 0;  // the number of the command buffer it lives on; 0: permanent
+  bool written = false;     // while recording, for what lives on one
+  bool kept = false;        // it outlives a committed part of its buffer, and has bytes
+  std::atomic<std::int64_t> reads_left{0};  // of its images, if temporary
   std::shared_ptr<std::byte> memory;
   std::atomic<int> in_flight{0};  // runs that use it and are not done
 
