@@ -4479,6 +4479,16 @@ class MPSKernel:
     Something that can be encoded.
     """
 
+    def __copy__(self) -> typing.Any:
+        """
+        As copy().
+        """
+
+    def __deepcopy__(self, memo: typing.Any) -> typing.Any:
+        """
+        As copy().
+        """
+
     def __repr__(self) -> str: ...
     def copy(self, device: MTLDevice | MLCDevice | str | None = None) -> typing.Self:
         """
