@@ -265,9 +265,9 @@ class BatchNormRows final : public NodeKernel {
       : NodeKernel(graph, node), operands_(graph, node) {
     const Shape& shape = graph.type(node.inputs[0]).shape;
     const std::int64_t rows = shape[1] == 0 ? 0 : element_count(shape) / shape[1];
-    plan_ = Rows(rows, shape[1], Pack<S>::kElements,
-                 std::get<ir::BatchNormAttributes>(node.attributes).epsilon,
-                 context.cluster_blocks > 1);
+    plan_ =
+        Rows(rows, shape[1], sizeof(S), std::get<ir::BatchNormAttributes>(node.attributes).epsilon,
+             context.multiprocessors, context.cluster_blocks > 1);
   }
 
   std::size_t workspace_bytes() const override {

@@ -125,10 +125,12 @@ struct Rows {
   std::int64_t groups, parts = 1;  // of channels and of rows, a block each
   int cluster = 1;                 // parts that are added before they are written
   std::int64_t partial;            // numbers between the launches
+  std::int64_t blocks;             // that the device has room for
 
   Rows() = default;
-  Rows(std::int64_t rows, std::int64_t channels, int elements_of_pack, double epsilon,
-       bool clusters);
+  // For elements of `bytes`, on a device of so many multiprocessors.
+  Rows(std::int64_t rows, std::int64_t channels, std::size_t bytes, double epsilon,
+       int multiprocessors, bool clusters);
 };
 
 template <class S>

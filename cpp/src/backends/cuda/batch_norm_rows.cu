@@ -7,7 +7,7 @@ namespace {
 // Of x minus the channel's first element, so that a mean far from 0 costs no digits: sum and sum of
 // squares.
 template <class S, int kPack>
-__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     moments(const __grid_constant__ Rows plan, const S* x, Compute<S>* partial) {
   using T = Compute<S>;
   constexpr int kRows = 4;
@@ -42,28 +42,32 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
 constexpr int rows_at_once(int ending) { return (ending & kAdds) != 0 ? 2 : 4; }
 
 template <class S, int kPack, int kEnding>
-__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     normalize(const __grid_constant__ Rows plan, Normalized<S> a, const Compute<S>* partial) {
   using T = Compute<S>;
   constexpr int kRows = rows_at_once(kEnding);
   const Place<kPack> place(plan);
   const double* const sums = sums_of<T, kPack>(plan, partial);
+  const auto* const numbers =
+      per_channel<T, kPack, 4>(plan, [&](int c, std::int64_t channel, T* to) {
+        const Moments found(sums + c * 2, static_cast<double>(widen(a.x[channel])), plan.rows,
+                            plan.epsilon);
+        if (blockIdx.y == 0) found.write(a, channel);
+        const auto beta = static_cast<double>(a.beta[channel]);
+        to[0] = static_cast<T>(found.mean);
+        to[1] = static_cast<T>(found.mean - static_cast<double>(to[0]));
+        to[2] = static_cast<T>(found.inverse_deviation * static_cast<double>(a.gamma[channel]));
+        to[3] = static_cast<T>(kShort<S> ? beta - found.mean * static_cast<double>(to[2]) : beta);
+      });
   if (!place.there) return;
   T high[kPack], low[kPack], scale[kPack], beta[kPack];
 #pragma unroll
   for (int v = 0; v < kPack; ++v) {
-    const std::int64_t c = place.channel + v;
-    const Moments found(sums + (place.lane * kPack + v) * 2, static_cast<double>(widen(a.x[c])),
-                        plan.rows, plan.epsilon);
-    if (blockIdx.y == 0 && place.row == 0) found.write(a, c);
-    high[v] = static_cast<T>(found.mean);
-    low[v] = static_cast<T>(found.mean - static_cast<double>(high[v]));
-    scale[v] = static_cast<T>(found.inverse_deviation * static_cast<double>(a.gamma[c]));
-    beta[v] = a.beta[c];
-    if constexpr (kShort<S>) {
-      beta[v] =
-          static_cast<T>(static_cast<double>(beta[v]) - found.mean * static_cast<double>(scale[v]));
-    }
+    const T* const of = numbers[place.lane * kPack + v];
+    high[v] = of[0];
+    low[v] = of[1];
+    scale[v] = of[2];
+    beta[v] = of[3];
   }
   for_each_tile<kRows, false>(plan, place.step, place.row, [&](std::int64_t row) {
     Pack<S, kPack> x[kRows] = {}, added[kRows] = {};
@@ -96,19 +100,19 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
 
 }  // namespace
 
-Rows::Rows(std::int64_t rows_in, std::int64_t channels_in, int elements_of_pack, double epsilon_in,
-           bool clusters)
-    : rows(rows_in),
-      channels(channels_in),
-      epsilon(epsilon_in),
-      packs(channels_in % elements_of_pack == 0) {
+Rows::Rows(std::int64_t rows_in, std::int64_t channels_in, std::size_t bytes, double epsilon_in,
+           int multiprocessors, bool clusters)
+    : rows(rows_in), channels(channels_in), epsilon(epsilon_in) {
+  const int elements_of_pack = 16 / static_cast<int>(bytes);
+  packs = channels % elements_of_pack == 0;
+  blocks = multiprocessors * (bytes == 2 ? kBlocksAtOnce<__half> : kBlocksAtOnce<float>);
   // A row's share of a block is one line of 128 bytes where there are as many channels.
   const int pack = packs ? elements_of_pack : 1;
   const int most = packs ? 8 : kMostLanes;
   while (lanes < most && static_cast<std::int64_t>(lanes) * pack < channels) lanes *= 2;
   groups = (channels + static_cast<std::int64_t>(lanes) * pack - 1) / (lanes * pack);
   const std::int64_t tile = static_cast<std::int64_t>(kThreads / lanes) * 4;
-  parts = std::clamp<std::int64_t>(kBlocksWanted / std::max<std::int64_t>(1, groups), 1,
+  parts = std::clamp<std::int64_t>(blocks / std::max<std::int64_t>(1, groups), 1,
                                    std::max<std::int64_t>(1, (rows + tile - 1) / tile));
   while (clusters && cluster < 8 && cluster * 2 <= parts) cluster *= 2;
   parts = parts / cluster * cluster;

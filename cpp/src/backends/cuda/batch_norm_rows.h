@@ -13,9 +13,11 @@
 // cache. For .cu files only.
 namespace traingraph::cuda {
 
-constexpr int kBlocksAtOnce = 4;  // of kThreads on one multiprocessor: registers allow no more
+// Of kThreads on one multiprocessor. With more, registers do not hold the numbers per channel, of
+// which a thread has eight channels where elements have 16 bits, and four or two otherwise.
+template <class S>
+constexpr int kBlocksAtOnce = sizeof(S) == 2 ? 2 : 3;
 constexpr int kMostLanes = 32;
-constexpr std::int64_t kBlocksWanted = 132 * kBlocksAtOnce;
 
 // A thread's place: which channels, and which of the rows its block reads at once.
 template <int kPack>
@@ -122,6 +124,20 @@ __device__ const double* sums_of(const Rows& plan, const T* partial) {
   return sums;
 }
 
+constexpr int kMostChannels = 64;  // of a block
+
+// Numbers that a block needs of each of its channels: one thread works a channel's out by
+// f(channel of the block, channel, numbers), for all.
+template <class T, int kPack, int kNumbers, class F>
+__device__ const T (*per_channel(const Rows& plan, F&& f)) [kNumbers] {
+  __shared__ T numbers[kMostChannels][kNumbers];
+  const int c = static_cast<int>(threadIdx.x), channels = plan.lanes * kPack;
+  const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * channels + c;
+  if (c < channels && channel < plan.channels) f(c, channel, numbers[c]);
+  __syncthreads();
+  return numbers;
+}
+
 // Calls f with the first of this thread's rows of every tile, kRows rows `place.step` apart each.
 template <int kRows, bool kDescending, class F>
 __device__ void for_each_tile(const Rows& plan, int step, int row, F&& f) {
@@ -199,7 +215,7 @@ void enqueue_sums(const Rows& plan, cudaStream_t stream, K kernel, A... argument
 inline dim3 apply_blocks(const Rows& plan, int rows_at_once) {
   const std::int64_t tile = static_cast<std::int64_t>(kThreads / plan.lanes) * rows_at_once;
   const std::int64_t most = (plan.rows + tile - 1) / tile;
-  const std::int64_t wanted = std::max<std::int64_t>(1, kBlocksWanted / plan.groups);
+  const std::int64_t wanted = std::max<std::int64_t>(1, plan.blocks / plan.groups);
   return dim3(static_cast<unsigned>(plan.groups), static_cast<unsigned>(std::min(wanted, most)));
 }
 

@@ -28,7 +28,7 @@ struct Pairs {
 };
 
 template <class S, int kPack, bool kMasked>
-__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     gradient_sums(const __grid_constant__ Rows plan, Gradients<S> a, Compute<S>* partial) {
   using T = Compute<S>;
   constexpr int kRows = 2;
@@ -57,32 +57,39 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
 }
 
 template <class S, int kPack, bool kMasked>
-__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     gradient_apply(const __grid_constant__ Rows plan, Gradients<S> a, const Compute<S>* partial) {
   using T = Compute<S>;
   constexpr int kRows = 2;
   const Place<kPack> place(plan);
   const double* const sums = sums_of<T, kPack>(plan, partial);
-  if (!place.there) return;
   // dx = scale (dy - dbeta / M - (x - mean) inverse_deviation dgamma / M)
+  const auto* const numbers =
+      per_channel<T, kPack, 4>(plan, [&](int c, std::int64_t channel, T* to) {
+        const double* const sum = sums + c * 2;
+        if (blockIdx.y == 0) {
+          a.dbeta[channel] = static_cast<T>(sum[0]);
+          a.dgamma[channel] = static_cast<T>(sum[1]);
+        }
+        const auto count = static_cast<double>(plan.rows);
+        to[0] = a.mean[channel];
+        to[1] = a.gamma[channel] * a.inverse_deviation[channel];
+        to[2] = static_cast<T>(sum[0] / count);
+        to[3] = static_cast<T>(sum[1] / count) * a.inverse_deviation[channel];
+        if constexpr (kShort<S>) {  // dx = scale dy + slope x + dbeta
+          to[2] = to[1] * (to[0] * to[3] - to[2]);
+          to[3] *= -to[1];
+        }
+      });
+  if (!place.there) return;
   T mean[kPack], scale[kPack], dbeta[kPack], slope[kPack];
-  const double count = static_cast<double>(plan.rows);
 #pragma unroll
   for (int v = 0; v < kPack; ++v) {
-    const std::int64_t c = place.channel + v;
-    const double* const sum = sums + (place.lane * kPack + v) * 2;
-    if (blockIdx.y == 0 && place.row == 0) {
-      a.dbeta[c] = static_cast<T>(sum[0]);
-      a.dgamma[c] = static_cast<T>(sum[1]);
-    }
-    mean[v] = a.mean[c];
-    scale[v] = a.gamma[c] * a.inverse_deviation[c];
-    dbeta[v] = static_cast<T>(sum[0] / count);
-    slope[v] = static_cast<T>(sum[1] / count) * a.inverse_deviation[c];
-    if constexpr (kShort<S>) {  // dx = scale dy + slope x + dbeta
-      dbeta[v] = scale[v] * (mean[v] * slope[v] - dbeta[v]);
-      slope[v] *= -scale[v];
-    }
+    const T* const of = numbers[place.lane * kPack + v];
+    mean[v] = of[0];
+    scale[v] = of[1];
+    dbeta[v] = of[2];
+    slope[v] = of[3];
   }
   for_each_tile<kRows, false>(plan, place.step, place.row, [&](std::int64_t row) {
     Pairs<S, kPack, kRows, kMasked> pairs(plan, a, row, place.step, place.channel);
