@@ -136,14 +136,9 @@ void bind_forward(py::module_& module) {
 void bind_mps_convolution_transpose(py::module_& module) {
   bind_forward(module);
   using State = CNNConvolutionTransposeGradientState;
-  auto state = py::class_<State, GradientState, std::shared_ptr<State>>(
+  auto state = py::class_<State, mps::CNNConvolutionGradientState, std::shared_ptr<State>>(
       module, "MPSCNNConvolutionTransposeGradientState",
       "The gradients of one batch; one for all images.");
-  state.def_property_readonly(
-      "gradient_for_weights", &State::gradient_for_weights,
-      "(O, kernel_height, kernel_width, I / groups), summed over the batch.");
-  state.def_property_readonly("gradient_for_biases", &State::gradient_for_biases,
-                              "(O), summed over the batch.");
   state.def_property_readonly(
       "convolution_transpose",
       [](const State& self) {

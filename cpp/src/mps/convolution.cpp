@@ -110,13 +110,18 @@ class ConvolutionGradientOperation final : public Operation {
 CNNConvolutionGradientState::CNNConvolutionGradientState(const CNNConvolution& convolution,
                                                          ImageDescriptor source,
                                                          const CommandBuffer* temporary_on)
-    : GradientState(convolution.window(), source, temporary_on),
-      convolution_(convolution.shared_from_this()) {
-  const DataType type = convolution.data_type();
-  const Device& device = convolution.device();
-  weights_ = buffer_over(weights_storage(device, convolution.descriptor(), type), temporary_on);
-  biases_ = buffer_over(biases_storage(device, convolution.descriptor(), type), temporary_on);
+    : CNNConvolutionGradientState(convolution.device(), convolution.descriptor(),
+                                  convolution.data_type(), convolution.window(), source,
+                                  temporary_on) {
+  convolution_ = convolution.shared_from_this();
 }
+
+CNNConvolutionGradientState::CNNConvolutionGradientState(
+    const Device& device, const CNNConvolutionDescriptor& descriptor, DataType data_type,
+    const KernelWindow& window, ImageDescriptor source, const CommandBuffer* temporary_on)
+    : GradientState(window, source, temporary_on),
+      weights_(buffer_over(weights_storage(device, descriptor, data_type), temporary_on)),
+      biases_(buffer_over(biases_storage(device, descriptor, data_type), temporary_on)) {}
 
 // --- forward -------------------------------------------------------------------------------------
 
@@ -238,7 +243,7 @@ OperationPtr CNNConvolutionGradient::make_operation() const {
 
 bool CNNConvolutionGradient::takes(const State& state) const {
   const auto* own = dynamic_cast<const CNNConvolutionGradientState*>(&state);
-  return own != nullptr &&
+  return own != nullptr && own->convolution() != nullptr &&
          weights_shape(own->convolution()->descriptor()) == weights_shape(weights_.descriptor);
 }
 

@@ -144,15 +144,10 @@ std::int64_t kernel_offset_for(std::int64_t offset, std::int64_t extent) {
 CNNConvolutionTransposeGradientState::CNNConvolutionTransposeGradientState(
     const CNNConvolutionTranspose& kernel, ImageDescriptor source,
     const CommandBuffer* temporary_on)
-    : GradientState(kernel.window(), source, temporary_on),
+    : CNNConvolutionGradientState(kernel.device(), kernel.descriptor(), kernel.data_type(),
+                                  kernel.window(), source, temporary_on),
       kernel_(kernel.shared_from_this()),
-      kernel_offset_{kernel.kernel_offset_x(), kernel.kernel_offset_y(), 0} {
-  const Device& device = kernel.device();
-  weights_ =
-      buffer_over(weights_storage(device, kernel.descriptor(), kernel.data_type()), temporary_on);
-  biases_ =
-      buffer_over(biases_storage(device, kernel.descriptor(), kernel.data_type()), temporary_on);
-}
+      kernel_offset_{kernel.kernel_offset_x(), kernel.kernel_offset_y(), 0} {}
 
 // --- forward -------------------------------------------------------------------------------------
 
@@ -274,6 +269,12 @@ CNNConvolutionTranspose::export_weights_and_biases(CommandBuffer& buffer) {
   return encode_export(recording(buffer), weights_);
 }
 
+std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolutionTranspose::weights_state()
+    const {
+  return std::make_shared<CNNConvolutionWeightsAndBiasesState>(
+      std::make_shared<Buffer>(weights_.weights), std::make_shared<Buffer>(weights_.biases));
+}
+
 // --- gradient ------------------------------------------------------------------------------------
 
 CNNConvolutionTransposeGradient::CNNConvolutionTransposeGradient(
@@ -288,6 +289,12 @@ CNNConvolutionTransposeGradient::CNNConvolutionTransposeGradient(
   window_.dilation_x = d.dilation_rate_x;
   window_.dilation_y = d.dilation_rate_y;
   label = weights_.source->label();
+}
+
+void CNNConvolutionTransposeGradient::share_weights(const CNNConvolutionTranspose& forward) {
+  weights_.check(*forward.weights_state(), description());
+  weights_.weights = forward.weights_.weights;
+  weights_.biases = forward.weights_.biases;
 }
 
 void CNNConvolutionTransposeGradient::set_gradient_option(CNNConvolutionGradientOption value) {

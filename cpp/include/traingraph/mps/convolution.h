@@ -85,7 +85,7 @@ class TRAINGRAPH_API ConvolutionWeights {
 class CNNConvolution;
 
 // One object for a whole batch.
-class TRAINGRAPH_API CNNConvolutionGradientState final : public GradientState {
+class TRAINGRAPH_API CNNConvolutionGradientState : public GradientState {
  public:
   CNNConvolutionGradientState(const CNNConvolution& convolution, ImageDescriptor source,
                               const CommandBuffer* temporary_on);
@@ -93,7 +93,13 @@ class TRAINGRAPH_API CNNConvolutionGradientState final : public GradientState {
   // float32 (O, kernel_height, kernel_width, I / groups) and (O): sums over the batch.
   const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
   const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }
+  // Null for that of a transposed one.
   const std::shared_ptr<const CNNConvolution>& convolution() const { return convolution_; }
+
+ protected:
+  CNNConvolutionGradientState(const Device& device, const CNNConvolutionDescriptor& descriptor,
+                              DataType data_type, const KernelWindow& window,
+                              ImageDescriptor source, const CommandBuffer* temporary_on);
 
  private:
   std::shared_ptr<const CNNConvolution> convolution_;
