@@ -21,6 +21,8 @@ using mps::LocalNormalization;
 using mps::LocalNormalizationType;
 
 constexpr const char* kDevice = "device: MTLDevice | MLCDevice | str";
+constexpr const char* kInstanceSource = "MPSCNNInstanceNormalizationDataSource";
+constexpr const char* kGroupSource = "MPSCNNGroupNormalizationDataSource";
 
 // --- local normalizations ------------------------------------------------------------------------
 
@@ -121,28 +123,55 @@ void bind_locals(py::module_& module) {
 // A data source that the user wrote: any object with the members it has to have.
 class PythonSource final : public CNNGroupNormalizationDataSource {
  public:
-  PythonSource(const py::object& object, const char* protocol)
-      : kept_(share(object)), object_(object), protocol_(protocol) {}
+  using GammaAndBeta = std::shared_ptr<mps::CNNNormalizationGammaAndBetaState>;
+  PythonSource(const py::object& object, std::string protocol)
+      : kept_(share(object)), object_(object), protocol_(std::move(protocol)) {}
 
+  // Graphs call after the run too, on its thread: each method takes the GIL.
   std::int64_t number_of_feature_channels() const override {
     return integer("number_of_feature_channels");
   }
   std::int64_t number_of_groups() const override { return integer("number_of_groups"); }
   const float* gamma() const override { return array("gamma"); }
   const float* beta() const override { return array("beta"); }
-  bool load() override { return !has("load") || py::cast<bool>(object_.attr("load")()); }
+  bool load() override {
+    const py::gil_scoped_acquire acquire;
+    return !has("load") || py::cast<bool>(object_.attr("load")());
+  }
   void purge() override {
+    const py::gil_scoped_acquire acquire;
     arrays_.clear();
     if (has("purge")) object_.attr("purge")();
   }
   std::string label() const override {
+    const py::gil_scoped_acquire acquire;
     const py::object value = has("label") ? object_.attr("label")() : py::none();
     return value.is_none() ? "" : py::cast<std::string>(py::str(value));
   }
   float epsilon() const override {
+    const py::gil_scoped_acquire acquire;
     if (!has("epsilon")) return CNNGroupNormalizationDataSource::epsilon();
     return static_cast<float>(
         to_number(object_.attr("epsilon")(), {protocol_, "epsilon", "float"}));
+  }
+  GammaAndBeta update_gamma_and_beta(mps::CommandBuffer& buffer,
+                                     const mps::StateBatch& states) override {
+    const py::gil_scoped_acquire acquire;
+    const char* const name = "update_gamma_and_beta";
+    if (!has(name)) return nullptr;
+    const py::object result = object_.attr(name)(buffer.shared_from_this(), states);
+    if (result.is_none()) return nullptr;
+    return convert<GammaAndBeta>(
+        result, {protocol_ + "." + name, "result", "MPSCNNNormalizationGammaAndBetaState | None"});
+  }
+  bool update_gamma_and_beta(const mps::StateBatch& states) override {
+    const py::gil_scoped_acquire acquire;
+    const std::string name = protocol_ == kGroupSource
+                                 ? "update_gamma_and_beta_with_group_normalization_state_batch"
+                                 : "update_gamma_and_beta_with_instance_normalization_state_batch";
+    if (!has(name.c_str())) return false;
+    const py::object result = object_.attr(name.c_str())(states);
+    return !result.is_none() && to_bool(result, {protocol_ + "." + name, "result", "bool | None"});
   }
   py::object object() const { return py::reinterpret_borrow<py::object>(object_); }
 
@@ -150,20 +179,22 @@ class PythonSource final : public CNNGroupNormalizationDataSource {
   bool has(const char* name) const { return py::hasattr(object_, name); }
   // Properties in Apple's protocol; a method of the name does as well.
   std::int64_t integer(const char* name) const {
+    const py::gil_scoped_acquire acquire;
     py::object value = object_.attr(name);
     if (PyCallable_Check(value.ptr()) != 0) value = value();
     return to_integer(value, {protocol_, name, "int"});
   }
   const float* array(const char* name) const {
+    const py::gil_scoped_acquire acquire;
     const py::object value = has(name) ? object_.attr(name)() : py::none();
     if (value.is_none()) return nullptr;
     return static_cast<const float*>(elements_of(
-        value, DataType::kFloat32, number_of_feature_channels(), protocol_, name, arrays_));
+        value, DataType::kFloat32, number_of_feature_channels(), protocol_.c_str(), name, arrays_));
   }
 
   std::shared_ptr<const void> kept_;
   py::handle object_;
-  const char* protocol_;
+  std::string protocol_;
   mutable std::vector<py::object> arrays_;  // while they are read
 };
 
@@ -231,19 +262,18 @@ void bind_gradient(py::module_& module, const char* name) {
 }
 
 void bind_instances(py::module_& module) {
-  constexpr const char* kInstanceSource = "MPSCNNInstanceNormalizationDataSource";
   auto instance = bind_kernel<CNNInstanceNormalization>(
       module, "MPSCNNInstanceNormalization", kInstanceSource,
       "gamma (x - mean) / sqrt(variance + epsilon) + beta over each channel of each image.");
   def_method(instance, "reload_data_source", "None", {"data_source: typing.Any"},
              "Another data source. Errors: another number of channels.",
-             [kInstanceSource](CNNInstanceNormalization& self, const Arguments& arguments) {
+             [](CNNInstanceNormalization& self, const Arguments& arguments) {
                idle(self.device());
                self.reload_data_source(
                    std::make_shared<PythonSource>(arguments["data_source"], kInstanceSource));
              });
   bind_kernel<CNNGroupNormalization>(
-      module, "MPSCNNGroupNormalization", "MPSCNNGroupNormalizationDataSource",
+      module, "MPSCNNGroupNormalization", kGroupSource,
       "gamma (x - mean) / sqrt(variance + epsilon) + beta over groups of channels of each image.");
   bind_state<CNNInstanceNormalizationGradientState, CNNInstanceNormalization>(
       module, "MPSCNNInstanceNormalizationGradientState", "instance_normalization");
@@ -254,6 +284,11 @@ void bind_instances(py::module_& module) {
 }
 
 }  // namespace
+
+mps::CNNGroupNormalizationDataSourcePtr image_normalization_source(const py::object& object,
+                                                                   const std::string& protocol) {
+  return std::make_shared<PythonSource>(object, protocol);
+}
 
 void bind_mps_normalization(py::module_& module) {
   bind_locals(module);

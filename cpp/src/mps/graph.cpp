@@ -119,7 +119,6 @@ NNGraph::Results NNGraph::encode_batch(CommandBuffer& buffer,
   const Recording before = recording;
   try {
     for (const auto& step : plan_->steps) step->encode(e);
-    for (const auto& update : e.updates) update();
   } catch (...) {
     recording = before;
     throw;

@@ -89,7 +89,7 @@ void GraphPlan::visit(const NNFilterNodePtr& node) {
     states[this->state(*state)].is_read = true;
   }
   add(*node->result_image());
-  if (const NNStateNodePtr state = node->result_state()) add_state(*state);
+  for (const NNStateNodePtr& state : node->result_states()) add_state(*state);
   if (const NNStateNodePtr labels = node->input_state()) {
     source_states.push_back(add_state(*labels));
   }

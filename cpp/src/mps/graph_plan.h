@@ -23,8 +23,6 @@ class GraphEncoding {
   CommandBuffer& buffer;
   std::vector<ImageBatch> images;  // by place
   std::vector<StateBatch> states;  // by place
-  // After all steps: encodings of updates.
-  std::vector<std::function<void()>> updates;
   // After the run.
   std::vector<std::function<void()>> completed;
 
