@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from gradients import random
-from graphs import differences, encode, evaluate, graph_of, source
+from graphs import assert_same, differences, encode, evaluate, graph_of, source
 from kernels import array, batch, commands, empty, run
 from test_nodes import loss_descriptor
 
@@ -83,7 +83,7 @@ def test_arithmetic_has_the_bits_of_encoded_kernels(name, setting, device):
     given = {"a": a, "b": b, "dy": dy}
     found = evaluate(on, given, node.result_image, *(one.result_image for one in made))
     for got, want in zip(found, [y, *expected], strict=True):
-        np.testing.assert_array_equal(got, array(want))
+        assert_same(got, array(want), device)
 
 
 def test_gradient_nodes_of_arithmetic_by_their_initialisers():
@@ -187,6 +187,35 @@ def test_an_addition_that_hands_its_gradient_on_is_still_an_image():
     np.testing.assert_allclose(db, expected, rtol=1e-5)
 
 
+def test_an_incoming_gradient_may_be_a_result():
+    on = mps.MTLDevice(device="cpu")
+    total = mps.MPSNNAdditionNode(left_source=source("a"), right_source=source("b"))
+    left, right = total.gradient_filters(with_source=source("dy"))
+    tanh = mps.MPSCNNNeuronTanHNode(source=left.result_image)
+    graph = mps.MPSNNGraph(
+        device=on, result_images=[right.result_image, tanh.result_image],
+        results_are_needed=[True, True],
+    )  # fmt: skip
+    x = random(1, 2, 3, 2, 2).astype(np.float32)
+    buffer, images = commands(on), []
+    # A temporary gradient: read once inside, and once more by whoever has the result.
+    seed = mps.MPSCNNNeuronTanHNode(source=source("x"))
+    given = mps.MPSNNGraph(device=on, result_image=seed.result_image).encode_batch(
+        buffer, source_images=[batch(on, x)]
+    )
+    others = [batch(on, x) for name in graph.source_image_handles if name != "dy"]
+    assert graph.source_image_handles[0] == "dy"
+    result = graph.encode_batch(buffer, source_images=[given, *others], intermediate_images=images)
+    kept = [empty(on, x.shape, "float32") for _ in range(2)]
+    for source_images, to in zip([result, images[0]], kept, strict=True):
+        mps.MPSNNSlice(device=on).encode_batch(
+            buffer, source_images=source_images, destination_images=to
+        )
+    run(buffer)
+    np.testing.assert_allclose(array(kept[0]), np.tanh(x), rtol=1e-6)
+    np.testing.assert_allclose(array(kept[1]), np.tanh(np.tanh(x)), rtol=1e-6)
+
+
 # --- concatenation -------------------------------------------------------------------------------
 
 
@@ -232,6 +261,17 @@ def test_concatenation_slices_bit_for_bit(device):
         state.export_from_graph = True
     _, exported = encode(graph_of(on, node.result_image, dtype="float32"), given)
     assert [len(one) for one in exported] == [2] * 4
+    # Stopped inside: what is in front of the tanh has no gradient.
+    node, _ = concatenation()
+    seen = []
+
+    def handler(gradient, inference, inference_source, gradient_source):
+        seen.append(gradient)
+        gradient.result_image.stop_gradient = len(seen) == 2
+
+    node.training_graph(with_source_gradient=source("dy"), node_handler=handler)
+    kinds = [type(one).__name__ for one in seen]
+    assert kinds == ["MPSNNConcatenationGradientNode"] * 4 + ["MPSNNAdditionNode"]
 
 
 def test_bad_concatenations_are_refused():

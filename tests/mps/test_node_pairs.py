@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from gradients import backward, forward, random
-from graphs import differences, encode, evaluate, graph_of, source
+from graphs import assert_same, differences, encode, evaluate, graph_of, source
 from kernels import array, batch, commands, run
 
 from traingraph import InvalidArgument, Unsupported, _core, mps
@@ -104,8 +104,8 @@ def test_the_bits_of_encoded_kernels(name, device):
     dy = random(2, *y.shape).astype(np.float32)
     dx = backward(PAIRS[name][4](on), dy, x, states)
     found = evaluate(on, {"x": x, "dy": dy}, node.result_image, made.result_image)
-    np.testing.assert_array_equal(found[0], y)
-    np.testing.assert_array_equal(found[1], dx)
+    assert_same(found[0], y, device)
+    assert_same(found[1], dx, device)
 
 
 def test_reshape_keeps_the_order():
@@ -119,8 +119,9 @@ def test_reshape_keeps_the_order():
     np.testing.assert_array_equal(dx, given["dy"].reshape(SHAPE))
 
 
-def test_dropout_masks_are_the_kernels():
-    on = mps.MTLDevice(device="cpu")
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_dropout_masks_are_the_kernels(device):
+    on = mps.MTLDevice(device=device)
     given = {"keep_probability": 0.7, "seed": 11, "mask_stride_in_pixels": (1, 0, 1)}
     node = mps.MPSCNNDropoutNode(source=source("x"), **given)
     assert (node.seed, node.mask_stride_in_pixels) == (11, (1, 0, 1))
@@ -133,7 +134,7 @@ def test_dropout_masks_are_the_kernels():
     masks = []
     for _ in range(2):
         (y, dx), (states,) = encode(graph, {"x": x, "dy": dy})
-        np.testing.assert_array_equal(y, forward(hand, x)[0])
+        assert_same(y, forward(hand, x)[0], device)
         bits = np.stack([np.frombuffer(one.mask_data(), np.uint8) for one in states])
         mask = bits.reshape(2, 1, 5, 3).transpose(0, 3, 1, 2)
         np.testing.assert_allclose(dx, dy * mask / np.float32(0.7), rtol=1e-6)
@@ -307,3 +308,33 @@ def test_exported_images_of_a_chain_may_be_read_once():
     mps.MPSNNSlice(device=on).encode_batch(buffer, source_images=images[0], destination_images=kept)
     run(buffer)
     assert (array(kept) == 1).all()
+
+
+# --- formats -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_graphs_of_sixteen_bits(device):
+    """Every pair in one chain, in images of 16 bits and of 32."""
+    on = mps.MTLDevice(device=device)
+    node = mps.MPSCNNNeuronTanHNode(source=source("x"))
+    for name in ("bilinear", "spatial", "pad", "cross-channel", "reshape", "nearest"):
+        if name == "reshape":
+            node = mps.MPSNNReshapeNode(source=node.result_image, result_width=66,
+                                        result_height=14, result_feature_channels=1)  # fmt: skip
+            continue
+        node = node_of(name, node.result_image)
+    node = mps.MPSNNReductionSpatialMeanNode(source=node.result_image)
+    both = mps.MPSNNConcatenationNode(sources=[node.result_image, node.result_image])
+    product = mps.MPSNNMultiplicationNode(sources=[both.result_image, both.result_image])
+    product.maximum_value = 10.0
+    (last,) = product.training_graph(with_source_gradient=source("dy"))
+    found = []
+    for dtype in (np.float16, np.float32):
+        given = {"x": random(1, *SHAPE).astype(np.float16).astype(dtype),
+                 "dy": random(2, 2, 2, 1, 1).astype(np.float16).astype(dtype)}  # fmt: skip
+        found.append(evaluate(on, given, last.result_image)[0])
+    assert found[0].dtype == np.float16
+    assert np.abs(found[1]).max() > 1e-4
+    scale = np.abs(found[1]).max()
+    np.testing.assert_allclose(found[0], found[1], rtol=0.02, atol=0.02 * scale)

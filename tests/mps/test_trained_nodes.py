@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from gradients import backward, forward, random
-from graphs import differences, encode, evaluate, graph_of, source
+from graphs import assert_same, differences, encode, evaluate, graph_of, source
 from kernels import Weights, array, batch, commands, run
 from test_nodes import TrainedWeights, loss_descriptor
 
@@ -86,13 +86,12 @@ def test_normalizations_have_the_bits_of_encoded_kernels(kind, device):
     node.result_state.export_from_graph = True
     graph = graph_of(on, node.result_image, made.result_image, dtype="float32")
     found, (exported,) = encode(graph, {"x": x, "dy": dy})
-    np.testing.assert_array_equal(found[0], y)
-    np.testing.assert_array_equal(found[1], dx)
+    assert_same(found[0], y, device)
+    assert_same(found[1], dx, device)
     for got, want in zip(exported, states, strict=True):
         for name in ("gradient_for_gamma", "gradient_for_beta"):
-            np.testing.assert_array_equal(
-                floats(getattr(got, name), np.float32), floats(getattr(want, name), np.float32)
-            )
+            pair = [floats(getattr(one, name), np.float32) for one in (got, want)]
+            assert_same(*pair, device)
 
 
 class OnTheDevice(Affine):
@@ -140,9 +139,10 @@ class OnTheCPU(Affine):
     update_gamma_and_beta_with_group_normalization_state_batch = step
 
 
+@pytest.mark.parametrize("device", ["cpu"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_updates_of_normalizations_on_the_device_and_on_the_cpu(kind):
-    on = mps.MTLDevice(device="cpu")
+def test_updates_of_normalizations_on_the_device_and_on_the_cpu(kind, device):
+    on = mps.MTLDevice(device=device)
     given = {"x": random(1, *SHAPE), "dy": random(2, *SHAPE)}
     given = {name: x.astype(np.float32) for name, x in given.items()}
     results = []
@@ -254,13 +254,14 @@ def test_a_transposed_convolution_mirrors_the_convolution_of_a_state(device):
     expected = backward(
         mps.MPSCNNConvolutionGradient(device=on, weights=narrow), inner_gradient, x, states
     )
-    np.testing.assert_array_equal(y, array(result))
-    np.testing.assert_array_equal(dx, expected)
+    assert_same(y, array(result), device)
+    assert_same(dx, expected, device)
 
 
+@pytest.mark.parametrize("device", ["cpu"])
 @pytest.mark.parametrize("style", ["gpu", "cpu"])
-def test_a_transposed_convolution_is_trained(style):
-    on = mps.MTLDevice(device="cpu")
+def test_a_transposed_convolution_is_trained(style, device):
+    on = mps.MTLDevice(device=device)
     weights = TrainedWeights(np.ones((1, 1, 1, 1), np.float32), np.zeros(1, np.float32))
     weights.train(on, "sgd", [1, 1])
 

@@ -44,13 +44,12 @@ class ArithmeticStep final : public GraphStep {
     const ImageBatch &a = e.images[left_], &b = e.images[right_];
     const ImageDescriptor result =
         kernel_.destination_image_descriptor(a[0]->descriptor(), b[0]->descriptor());
-    StateBatch states;
     // Gradients that are the incoming ones read no state.
     if (state_ != GraphPlan::kNone && e.plan.states[state_].reads > 0) {
-      e.states[state_] = states = kernel_.result_state_batch(a, b, e.owner_of_states(state_));
+      e.states[state_] = kernel_.result_state_batch(a, b, e.owner_of_states(state_));
       e.set_state_reads(state_);
     }
-    kernel_.encode_batch(e.buffer, a, b, states, e.make(result_, result, a));
+    kernel_.encode_batch(e.buffer, a, b, e.states_at(state_), e.make(result_, result, a));
   }
 
  private:

@@ -107,6 +107,15 @@ GraphEncoding::GraphEncoding(const NNGraph& graph_in, const GraphPlan& plan_in,
       images(plan_in.images.size()),
       states(plan_in.states.size()) {}
 
+const ImageBatch& GraphEncoding::images_at(std::size_t place) const {
+  static const ImageBatch none;
+  return place == GraphPlan::kNone ? none : images[place];
+}
+const StateBatch& GraphEncoding::states_at(std::size_t place) const {
+  static const StateBatch none;
+  return place == GraphPlan::kNone ? none : states[place];
+}
+
 const ImageBatch& GraphEncoding::make(std::size_t place, ImageDescriptor like,
                                       const ImageBatch& batch) {
   const GraphPlan::ImagePlace& at = plan.images[place];

@@ -26,6 +26,9 @@ class GraphEncoding {
   // After the run.
   std::vector<std::function<void()>> completed;
 
+  // Nothing for kNone.
+  const ImageBatch& images_at(std::size_t place) const;
+  const StateBatch& states_at(std::size_t place) const;
   // New images like `like`, as many as in the batch, in the place's own format.
   const ImageBatch& make(std::size_t place, ImageDescriptor like, const ImageBatch& batch);
   // Where the states of a place live: null for permanent ones.

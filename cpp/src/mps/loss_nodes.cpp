@@ -18,15 +18,17 @@ class ForwardLossStep final : public ForwardStep {
  public:
   ForwardLossStep(GraphPlan& plan, NNForwardLossNode& node,
                   const std::shared_ptr<NNForwardLoss>& loss)
-      : ForwardStep(plan, node, loss), loss_(*loss), callback_(node.property_callback) {
-    for (std::size_t k = 1; k < node.sources().size(); ++k) {
-      more_.push_back(plan.image(*node.sources()[k]));
-    }
+      : ForwardStep(plan, node, loss),
+        loss_(*loss),
+        callback_(node.property_callback),
+        labels_(plan.image(*node.sources()[1])) {
+    if (node.sources().size() > 2) weights_ = plan.image(*node.sources()[2]);
   }
 
   void count_reads(GraphPlan& plan) override {
     ForwardStep::count_reads(plan);
-    for (std::size_t place : more_) ++plan.images[place].reads;
+    ++plan.images[labels_].reads;
+    if (weights_ != GraphPlan::kNone) ++plan.images[weights_].reads;
   }
 
   void encode(GraphEncoding& e) override {
@@ -37,14 +39,14 @@ class ForwardLossStep final : public ForwardStep {
       loss_.set_descriptor(weighted(loss_.descriptor(), callback_, x, y));
     }
     make_states(e);
-    loss_.encode_batch(e.buffer, x, e.images[more_[0]],
-                       more_.size() > 1 ? e.images[more_[1]] : ImageBatch{}, e.states[state_], y);
+    loss_.encode_batch(e.buffer, x, e.images[labels_], e.images_at(weights_), e.states[state_], y);
   }
 
  private:
   NNForwardLoss& loss_;
   NNNumberCallback callback_;
-  std::vector<std::size_t> more_;  // labels, weights
+  std::size_t labels_;
+  std::size_t weights_ = GraphPlan::kNone;
 };
 
 class LossGradientStep final : public GraphStep {
@@ -52,10 +54,13 @@ class LossGradientStep final : public GraphStep {
   LossGradientStep(GraphPlan& plan, NNLossGradientNode& node)
       : kernel_(plan.device, node.descriptor()),
         callback_(node.property_callback),
+        gradient_(plan.image(*node.sources()[0])),
+        source_(plan.image(*node.sources()[1])),
+        labels_(plan.image(*node.sources()[2])),
         result_(plan.image(*node.result_image())) {
     kernel_.label = node.label;
     kernel_.set_compute_label_gradients(node.is_labels_gradient_filter());
-    for (const NNImageNodePtr& source : node.sources()) sources_.push_back(plan.image(*source));
+    if (node.sources().size() > 3) weights_ = plan.image(*node.sources()[3]);
     if (node.source_states().empty()) return;
     const NNStateNodePtr& state = node.source_states()[0];
     state_ = plan.state(*state);
@@ -64,27 +69,27 @@ class LossGradientStep final : public GraphStep {
   }
 
   void count_reads(GraphPlan& plan) override {
-    for (std::size_t source : sources_) ++plan.images[source].reads;
+    for (std::size_t source : {gradient_, source_, labels_}) ++plan.images[source].reads;
+    if (weights_ != GraphPlan::kNone) ++plan.images[weights_].reads;
     if (state_ != GraphPlan::kNone) ++plan.states[state_].reads;
   }
 
   void encode(GraphEncoding& e) override {
-    const ImageBatch& x = e.images[sources_[1]];
+    const ImageBatch& x = e.images[source_];
     const ImageBatch& dx = e.make(result_, x[0]->descriptor(), x);
     if (callback_.call != nullptr) {
       kernel_.set_descriptor(weighted(kernel_.descriptor(), callback_, x, dx));
     }
-    kernel_.encode_batch(e.buffer, e.images[sources_[0]], x, e.images[sources_[2]],
-                         sources_.size() > 3 ? e.images[sources_[3]] : ImageBatch{},
-                         state_ == GraphPlan::kNone ? StateBatch{} : e.states[state_], dx);
+    kernel_.encode_batch(e.buffer, e.images[gradient_], x, e.images[labels_], e.images_at(weights_),
+                         e.states_at(state_), dx);
   }
 
  private:
   NNLossGradient kernel_;
   NNNumberCallback callback_;
-  std::vector<std::size_t> sources_;  // gradient, predictions, labels, weights
+  std::size_t gradient_, source_, labels_, result_;
+  std::size_t weights_ = GraphPlan::kNone;
   std::size_t state_ = GraphPlan::kNone;
-  std::size_t result_;
 };
 
 void check_count(const char* kind, std::size_t count, std::size_t least, const char* names) {

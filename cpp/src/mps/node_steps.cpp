@@ -34,8 +34,7 @@ void ForwardStep::encode(GraphEncoding& e) {
   const ImageBatch& y = e.make(result_, result, x);
   prepare(x, y);
   make_states(e);
-  kernel->encode_batch(e.buffer, x, state_ == GraphPlan::kNone ? StateBatch{} : e.states[state_],
-                       y);
+  kernel->encode_batch(e.buffer, x, e.states_at(state_), y);
 }
 
 // --- gradient ------------------------------------------------------------------------------------
