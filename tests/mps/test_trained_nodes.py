@@ -386,7 +386,7 @@ def test_an_update_is_asked_for_as_soon_as_its_gradient_is_encoded():
 
 def test_two_nodes_over_one_data_source_have_weights_and_updates_of_their_own():
     on = mps.MTLDevice(device="cpu")
-    weights = Weights(np.full((1, 1, 1, 1), 2, np.float32))
+    weights = Weights(np.full((1, 1, 1, 1), 2, np.float32), np.zeros(1, np.float32))
     gradients, states = [], []
 
     def update(command_buffer, gradient_state, source_state):

@@ -19,7 +19,7 @@ constexpr Names kNames[] = {
     {"MPSNNAdditionNode", "MPSNNAdditionGradientNode"},
     {"MPSNNSubtractionNode", "MPSNNSubtractionGradientNode"},
     {"MPSNNMultiplicationNode", "MPSNNMultiplicationGradientNode"},
-    {"MPSNNDivisionNode", "none"},
+    {"MPSNNDivisionNode", nullptr},
 };
 const Names& names_of(Arithmetic operation) { return kNames[static_cast<int>(operation)]; }
 

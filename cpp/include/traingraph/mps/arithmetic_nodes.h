@@ -63,6 +63,8 @@ using NNDivisionNode = NNArithmeticNodeOf<CNNArithmeticOperation::kDivide>;
 
 template <CNNArithmeticOperation kOperation>
 class TRAINGRAPH_API NNArithmeticGradientNodeOf final : public NNArithmeticGradientNode {
+  static_assert(kOperation != CNNArithmeticOperation::kDivide, "a division has no gradient");
+
  public:
   NNArithmeticGradientNodeOf(NNImageNodePtr source_gradient, NNImageNodePtr source_image,
                              NNStateNodePtr gradient_state, bool is_secondary_source_filter)
