@@ -131,7 +131,11 @@ void bind_states(py::module_& module) {
   using Gradient = CNNConvolutionGradientState;
   auto gradient = py::class_<Gradient, mps::GradientState, std::shared_ptr<Gradient>>(
       module, "MPSCNNConvolutionGradientState", "The gradients of one batch; one for all images.");
-  def_weight_gradients(gradient);
+  gradient.def_property_readonly(
+      "gradient_for_weights", &Gradient::gradient_for_weights,
+      "(O, kernel_height, kernel_width, I / groups), summed over the batch.");
+  gradient.def_property_readonly("gradient_for_biases", &Gradient::gradient_for_biases,
+                                 "(O), summed over the batch.");
   gradient.def_property_readonly(
       "convolution",
       [](const Gradient& self) {

@@ -91,10 +91,9 @@ void bind_forward(py::module_& module) {
 void bind_mps_convolution_transpose(py::module_& module) {
   bind_forward(module);
   using State = CNNConvolutionTransposeGradientState;
-  auto state = py::class_<State, GradientState, std::shared_ptr<State>>(
+  auto state = py::class_<State, mps::CNNConvolutionGradientState, std::shared_ptr<State>>(
       module, "MPSCNNConvolutionTransposeGradientState",
       "The gradients of one batch; one for all images.");
-  def_weight_gradients(state);
   state.def_property_readonly(
       "convolution_transpose",
       [](const State& self) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mps_bindings.h"
@@ -17,8 +18,8 @@ namespace traingraph::python {
 template <class Base>
 class UserSource : public Base {
  public:
-  UserSource(const py::object& object, const char* protocol)
-      : kept_(share(object)), object_(object), protocol_(protocol) {}
+  UserSource(const py::object& object, std::string protocol)
+      : kept_(share(object)), object_(object), protocol_(std::move(protocol)) {}
 
   bool load() override {
     const py::gil_scoped_acquire acquire;
@@ -62,14 +63,14 @@ class UserSource : public Base {
     if (value.is_none()) return nullptr;
     return elements_of(value, type, count, method(name).c_str(), name, arrays_);
   }
-  std::string method(const char* name) const { return std::string(protocol_) + "." + name; }
+  std::string method(const char* name) const { return protocol_ + "." + name; }
   Where where(const char* name, const char* argument, const char* type) const {
     return {method(name), argument, type};
   }
 
   std::shared_ptr<const void> kept_;
   py::handle object_;
-  const char* protocol_;
+  std::string protocol_;
   mutable std::vector<py::object> arrays_;  // while they are read
 };
 
@@ -208,18 +209,6 @@ void def_gradient_weights(Class& cls) {
       "gradient_option", [](const Self& self) { return self.gradient_option(); },
       [](Self& self, mps::CNNConvolutionGradientOption value) { self.set_gradient_option(value); },
       "Which gradients are computed.");
-}
-
-// Of a state of weights' gradients.
-template <typename Class>
-void def_weight_gradients(Class& cls) {
-  using Self = typename Class::type;
-  cls.def_property_readonly(
-      "gradient_for_weights", [](const Self& self) { return self.gradient_for_weights(); },
-      "(O, kernel_height, kernel_width, I / groups), summed over the batch.");
-  cls.def_property_readonly(
-      "gradient_for_biases", [](const Self& self) { return self.gradient_for_biases(); },
-      "(O), summed over the batch.");
 }
 
 }  // namespace traingraph::python

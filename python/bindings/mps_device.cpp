@@ -216,6 +216,8 @@ void bind_mps(py::module_& module) {
   bind_mps_convolution_transpose(module);
   bind_mps_nodes(module);
   bind_mps_filter_nodes(module);
+  bind_mps_unary_nodes(module);
+  bind_mps_joining_nodes(module);
   bind_mps_graph(module);
 }
 

@@ -20,6 +20,8 @@ using mps::LocalNormalization;
 using mps::LocalNormalizationType;
 
 constexpr const char* kDevice = "device: MTLDevice | MLCDevice | str";
+constexpr const char* kInstanceSource = "MPSCNNInstanceNormalizationDataSource";
+constexpr const char* kGroupSource = "MPSCNNGroupNormalizationDataSource";
 
 // --- local normalizations ------------------------------------------------------------------------
 
@@ -119,8 +121,23 @@ void bind_locals(py::module_& module) {
 
 class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDataSource> {
  public:
+  using GammaAndBeta = std::shared_ptr<mps::CNNNormalizationGammaAndBetaState>;
   using UserNormalizationSource::UserNormalizationSource;
   std::int64_t number_of_groups() const override { return integer("number_of_groups"); }
+  GammaAndBeta update_gamma_and_beta(mps::CommandBuffer& buffer,
+                                     const mps::StateBatch& states) override {
+    const py::gil_scoped_acquire acquire;
+    return new_state<GammaAndBeta>("update_gamma_and_beta",
+                                   "MPSCNNNormalizationGammaAndBetaState | None",
+                                   buffer.shared_from_this(), states);
+  }
+  bool update_gamma_and_beta(const mps::StateBatch& states) override {
+    const py::gil_scoped_acquire acquire;
+    return says_yes(protocol_ == kGroupSource
+                        ? "update_gamma_and_beta_with_group_normalization_state_batch"
+                        : "update_gamma_and_beta_with_instance_normalization_state_batch",
+                    states);
+  }
 };
 
 template <typename T>
@@ -171,19 +188,18 @@ void bind_gradient(py::module_& module, const char* name) {
 }
 
 void bind_instances(py::module_& module) {
-  constexpr const char* kInstanceSource = "MPSCNNInstanceNormalizationDataSource";
   auto instance = bind_kernel<CNNInstanceNormalization>(
       module, "MPSCNNInstanceNormalization", kInstanceSource,
       "gamma (x - mean) / sqrt(variance + epsilon) + beta over each channel of each image.");
   def_method(instance, "reload_data_source", "None", {"data_source: typing.Any"},
              "Another data source. Errors: another number of channels.",
-             [kInstanceSource](CNNInstanceNormalization& self, const Arguments& arguments) {
+             [](CNNInstanceNormalization& self, const Arguments& arguments) {
                idle(self.device());
                self.reload_data_source(
                    std::make_shared<GroupSource>(arguments["data_source"], kInstanceSource));
              });
   bind_kernel<CNNGroupNormalization>(
-      module, "MPSCNNGroupNormalization", "MPSCNNGroupNormalizationDataSource",
+      module, "MPSCNNGroupNormalization", kGroupSource,
       "gamma (x - mean) / sqrt(variance + epsilon) + beta over groups of channels of each image.");
   bind_state<CNNInstanceNormalizationGradientState, CNNInstanceNormalization>(
       module, "MPSCNNInstanceNormalizationGradientState", "instance_normalization");
@@ -194,6 +210,11 @@ void bind_instances(py::module_& module) {
 }
 
 }  // namespace
+
+mps::CNNGroupNormalizationDataSourcePtr image_normalization_source(const py::object& object,
+                                                                   const std::string& protocol) {
+  return std::make_shared<GroupSource>(object, protocol);
+}
 
 void bind_mps_normalization(py::module_& module) {
   bind_locals(module);

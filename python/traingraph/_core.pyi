@@ -136,10 +136,15 @@ __all__: list[str] = [
     "MPSCNNConvolutionNode",
     "MPSCNNConvolutionTranspose",
     "MPSCNNConvolutionTransposeGradient",
+    "MPSCNNConvolutionTransposeGradientNode",
     "MPSCNNConvolutionTransposeGradientState",
+    "MPSCNNConvolutionTransposeGradientStateNode",
+    "MPSCNNConvolutionTransposeNode",
     "MPSCNNConvolutionWeightsAndBiasesState",
     "MPSCNNCrossChannelNormalization",
     "MPSCNNCrossChannelNormalizationGradient",
+    "MPSCNNCrossChannelNormalizationGradientNode",
+    "MPSCNNCrossChannelNormalizationNode",
     "MPSCNNDilatedPoolingMax",
     "MPSCNNDilatedPoolingMaxGradient",
     "MPSCNNDilatedPoolingMaxGradientNode",
@@ -147,7 +152,9 @@ __all__: list[str] = [
     "MPSCNNDivide",
     "MPSCNNDropout",
     "MPSCNNDropoutGradient",
+    "MPSCNNDropoutGradientNode",
     "MPSCNNDropoutGradientState",
+    "MPSCNNDropoutNode",
     "MPSCNNFullyConnected",
     "MPSCNNFullyConnectedGradient",
     "MPSCNNFullyConnectedGradientNode",
@@ -155,13 +162,19 @@ __all__: list[str] = [
     "MPSCNNGradientKernel",
     "MPSCNNGroupNormalization",
     "MPSCNNGroupNormalizationGradient",
+    "MPSCNNGroupNormalizationGradientNode",
     "MPSCNNGroupNormalizationGradientState",
+    "MPSCNNGroupNormalizationNode",
     "MPSCNNInstanceNormalization",
     "MPSCNNInstanceNormalizationGradient",
+    "MPSCNNInstanceNormalizationGradientNode",
     "MPSCNNInstanceNormalizationGradientState",
+    "MPSCNNInstanceNormalizationNode",
     "MPSCNNKernel",
     "MPSCNNLocalContrastNormalization",
     "MPSCNNLocalContrastNormalizationGradient",
+    "MPSCNNLocalContrastNormalizationGradientNode",
+    "MPSCNNLocalContrastNormalizationNode",
     "MPSCNNLogSoftMax",
     "MPSCNNLogSoftMaxGradient",
     "MPSCNNLogSoftMaxGradientNode",
@@ -195,6 +208,7 @@ __all__: list[str] = [
     "MPSCNNNeuronType",
     "MPSCNNNormalizationGammaAndBetaState",
     "MPSCNNNormalizationMeanAndVarianceState",
+    "MPSCNNNormalizationNode",
     "MPSCNNPooling",
     "MPSCNNPoolingAverage",
     "MPSCNNPoolingAverageGradient",
@@ -218,14 +232,20 @@ __all__: list[str] = [
     "MPSCNNSoftMaxNode",
     "MPSCNNSpatialNormalization",
     "MPSCNNSpatialNormalizationGradient",
+    "MPSCNNSpatialNormalizationGradientNode",
+    "MPSCNNSpatialNormalizationNode",
     "MPSCNNSubtract",
     "MPSCNNSubtractGradient",
     "MPSCNNUpsampling",
     "MPSCNNUpsamplingBilinear",
     "MPSCNNUpsamplingBilinearGradient",
+    "MPSCNNUpsamplingBilinearGradientNode",
+    "MPSCNNUpsamplingBilinearNode",
     "MPSCNNUpsamplingGradient",
     "MPSCNNUpsamplingNearest",
     "MPSCNNUpsamplingNearestGradient",
+    "MPSCNNUpsamplingNearestGradientNode",
+    "MPSCNNUpsamplingNearestNode",
     "MPSCommandBuffer",
     "MPSDataLayout",
     "MPSDataType",
@@ -236,19 +256,33 @@ __all__: list[str] = [
     "MPSKernel",
     "MPSNNAdditionGradientNode",
     "MPSNNAdditionNode",
+    "MPSNNArithmeticGradientNode",
+    "MPSNNArithmeticGradientStateNode",
+    "MPSNNBinaryArithmeticNode",
+    "MPSNNBinaryGradientStateNode",
     "MPSNNConcatenation",
+    "MPSNNConcatenationGradientNode",
+    "MPSNNConcatenationNode",
+    "MPSNNDivisionNode",
     "MPSNNFilterNode",
     "MPSNNForwardLoss",
+    "MPSNNForwardLossNode",
     "MPSNNGradientFilterNode",
     "MPSNNGradientState",
     "MPSNNGradientStateNode",
     "MPSNNGramMatrixCalculation",
     "MPSNNGramMatrixCalculationGradient",
+    "MPSNNGramMatrixCalculationGradientNode",
+    "MPSNNGramMatrixCalculationNode",
     "MPSNNGraph",
     "MPSNNImageNode",
     "MPSNNInitialGradient",
+    "MPSNNInitialGradientNode",
     "MPSNNLabelsNode",
     "MPSNNLossGradient",
+    "MPSNNLossGradientNode",
+    "MPSNNMultiplicationGradientNode",
+    "MPSNNMultiplicationNode",
     "MPSNNNeuronDescriptor",
     "MPSNNOptimizer",
     "MPSNNOptimizerAdam",
@@ -257,6 +291,8 @@ __all__: list[str] = [
     "MPSNNOptimizerStochasticGradientDescent",
     "MPSNNPad",
     "MPSNNPadGradient",
+    "MPSNNPadGradientNode",
+    "MPSNNPadNode",
     "MPSNNPaddingMethod",
     "MPSNNReduceColumnMean",
     "MPSNNReduceColumnSum",
@@ -265,14 +301,27 @@ __all__: list[str] = [
     "MPSNNReduceRowMean",
     "MPSNNReduceRowSum",
     "MPSNNReduceUnary",
+    "MPSNNReductionColumnMeanNode",
+    "MPSNNReductionColumnSumNode",
+    "MPSNNReductionFeatureChannelsMeanNode",
+    "MPSNNReductionFeatureChannelsSumNode",
+    "MPSNNReductionRowMeanNode",
+    "MPSNNReductionRowSumNode",
     "MPSNNReductionSpatialMean",
     "MPSNNReductionSpatialMeanGradient",
+    "MPSNNReductionSpatialMeanGradientNode",
+    "MPSNNReductionSpatialMeanNode",
     "MPSNNRegularizationType",
     "MPSNNReshape",
     "MPSNNReshapeGradient",
+    "MPSNNReshapeGradientNode",
+    "MPSNNReshapeNode",
     "MPSNNSlice",
     "MPSNNStateNode",
+    "MPSNNSubtractionGradientNode",
+    "MPSNNSubtractionNode",
     "MPSNNTrainingStyle",
+    "MPSNNUnaryReductionNode",
     "MPSState",
     "MPSTemporaryImage",
     "MPSVector",
@@ -8898,7 +8947,7 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         Of the result.
         """
 
-class MPSCNNConvolutionTransposeGradientState(MPSNNGradientState):
+class MPSCNNConvolutionTransposeGradientState(MPSCNNConvolutionGradientState):
     """
     The gradients of one batch; one for all images.
     """
@@ -8907,18 +8956,6 @@ class MPSCNNConvolutionTransposeGradientState(MPSNNGradientState):
     def convolution_transpose(self) -> MPSCNNConvolutionTranspose:
         """
         The forward kernel.
-        """
-
-    @property
-    def gradient_for_biases(self) -> MTLBuffer:
-        """
-        (O), summed over the batch.
-        """
-
-    @property
-    def gradient_for_weights(self) -> MTLBuffer:
-        """
-        (O, kernel_height, kernel_width, I / groups), summed over the batch.
         """
 
 class MPSCNNConvolutionTransposeGradient(MPSCNNGradientKernel):
@@ -9070,6 +9107,21 @@ class MPSCNNConvolutionGradientStateNode(MPSNNGradientStateNode):
     The same of a convolution.
     """
 
+class MPSCNNConvolutionTransposeGradientStateNode(MPSCNNConvolutionGradientStateNode):
+    """
+    The same of a transposed one.
+    """
+
+class MPSNNBinaryGradientStateNode(MPSNNStateNode):
+    """
+    The same of a node with two sources.
+    """
+
+class MPSNNArithmeticGradientStateNode(MPSNNBinaryGradientStateNode):
+    """
+    The same of arithmetic.
+    """
+
 class MPSNNLabelsNode(MPSNNStateNode):
     """
     The labels of a loss.
@@ -9086,7 +9138,7 @@ class MPSNNFilterNode:
     @typing.overload
     def gradient_filter(self, with_sources: list[MPSNNImageNode]) -> MPSNNGradientFilterNode:
         """
-        The node that makes the gradient of the source, given that of the result. Errors: a node without a gradient, or with several sources.
+        The node that makes the gradient of the source, given that of the result; of a loss that by the predictions. Errors: a node without a gradient, or with several sources.
         """
 
     @typing.overload
@@ -9138,7 +9190,7 @@ class MPSNNFilterNode:
     @property
     def result_states(self) -> list[MPSNNStateNode]:
         """
-        As a list.
+        As a list: a concatenation has one for each source.
         """
 
 class MPSNNGradientFilterNode(MPSNNFilterNode):
@@ -9192,10 +9244,10 @@ class MPSCNNConvolutionGradientNode(MPSNNGradientFilterNode):
         source_gradient: MPSNNImageNode,
         source_image: MPSNNImageNode,
         convolution_gradient_state: MPSNNStateNode,
-        weights: typing.Any,
+        weights: typing.Any = None,
     ) -> None:
         """
-        Errors: the state of another kind of node.
+        Without weights: the forward node's. Errors: the state of another kind of node.
         """
 
     @property
@@ -9218,10 +9270,10 @@ class MPSCNNFullyConnectedGradientNode(MPSCNNConvolutionGradientNode):
         source_gradient: MPSNNImageNode,
         source_image: MPSNNImageNode,
         convolution_gradient_state: MPSNNStateNode,
-        weights: typing.Any,
+        weights: typing.Any = None,
     ) -> None:
         """
-        Errors: the state of another kind of node.
+        Without weights: the forward node's. Errors: the state of another kind of node.
         """
 
 class MPSCNNNeuronNode(MPSNNFilterNode):
@@ -9750,6 +9802,94 @@ class MPSCNNBatchNormalizationGradientNode(MPSNNGradientFilterNode):
     @training_style.setter
     def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
 
+class MPSCNNInstanceNormalizationNode(MPSNNFilterNode):
+    """
+    The kernel in a graph.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, data_source: typing.Any) -> None:
+        """
+        Gamma and beta.
+        """
+
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
+class MPSCNNInstanceNormalizationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph; calls the data source for an update.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
+class MPSCNNGroupNormalizationNode(MPSNNFilterNode):
+    """
+    The kernel in a graph.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, data_source: typing.Any) -> None:
+        """
+        Gamma and beta.
+        """
+
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
+class MPSCNNGroupNormalizationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph; calls the data source for an update.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
 class MPSCNNSoftMaxNode(MPSNNFilterNode):
     """
     Over the channels of each pixel.
@@ -9818,9 +9958,996 @@ class MPSCNNLossNode(MPSNNFilterNode):
         Where encodings bring MPSCNNLossLabels.
         """
 
-class MPSNNAdditionNode(MPSNNFilterNode):
+class MPSCNNNormalizationNode(MPSNNFilterNode):
     """
-    Left plus right, images of one size.
+    Divides by a window around each element.
+    """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNCrossChannelNormalizationNode(MPSCNNNormalizationNode):
+    """
+    MPSCNNCrossChannelNormalization in a graph.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, kernel_size: int = 5) -> None:
+        """
+        Windows as wide as high.
+        """
+
+    @property
+    def kernel_size_in_feature_channels(self) -> int:
+        """
+        Channels of the window.
+        """
+
+    @kernel_size_in_feature_channels.setter
+    def kernel_size_in_feature_channels(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+
+class MPSCNNCrossChannelNormalizationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        kernel_size: int,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def kernel_size(self) -> int:
+        """
+        Channels of the window.
+        """
+
+class MPSCNNSpatialNormalizationNode(MPSCNNNormalizationNode):
+    """
+    MPSCNNSpatialNormalization in a graph.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, kernel_size: int = 5) -> None:
+        """
+        Windows as wide as high.
+        """
+
+    @property
+    def kernel_height(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_height.setter
+    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_width(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_width.setter
+    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+
+class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        kernel_size: int,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_height(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_height.setter
+    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_width(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_width.setter
+    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+
+class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
+    """
+    MPSCNNLocalContrastNormalization in a graph; alpha begins with 1.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, kernel_size: int = 5) -> None:
+        """
+        Windows as wide as high.
+        """
+
+    @property
+    def kernel_height(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_height.setter
+    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_width(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_width.setter
+    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def p0(self) -> float:
+        """
+        How much of the mean is taken away.
+        """
+
+    @p0.setter
+    def p0(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def pm(self) -> float:
+        """
+        Added to the result.
+        """
+
+    @pm.setter
+    def pm(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def ps(self) -> float:
+        """
+        A factor of the result.
+        """
+
+    @ps.setter
+    def ps(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        kernel_width: int,
+        kernel_height: int,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_height(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_height.setter
+    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_width(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_width.setter
+    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def p0(self) -> float:
+        """
+        How much of the mean is taken away.
+        """
+
+    @p0.setter
+    def p0(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def pm(self) -> float:
+        """
+        Added to the result.
+        """
+
+    @pm.setter
+    def pm(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def ps(self) -> float:
+        """
+        A factor of the result.
+        """
+
+    @ps.setter
+    def ps(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNUpsamplingNearestNode(MPSNNFilterNode):
+    """
+    Every pixel as a block.
+    """
+
+    def __init__(
+        self, *, source: MPSNNImageNode, integer_scale_factor_x: int, integer_scale_factor_y: int
+    ) -> None:
+        """
+        Whole factors of 1 or more.
+        """
+
+    @property
+    def scale_factor_x(self) -> float:
+        """
+        Result columns per source column.
+        """
+
+    @property
+    def scale_factor_y(self) -> float:
+        """
+        Result rows per source row.
+        """
+
+class MPSCNNUpsamplingNearestGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        scale_factor_x: float,
+        scale_factor_y: float,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def scale_factor_x(self) -> float:
+        """
+        Result columns per source column.
+        """
+
+    @property
+    def scale_factor_y(self) -> float:
+        """
+        Result rows per source row.
+        """
+
+class MPSCNNUpsamplingBilinearNode(MPSNNFilterNode):
+    """
+    Pixels between their neighbours.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        integer_scale_factor_x: int,
+        integer_scale_factor_y: int,
+        align_corners: bool = False,
+    ) -> None:
+        """
+        Whole factors of 1 or more.
+        """
+
+    @property
+    def align_corners(self) -> bool:
+        """
+        Whether first and last pixels of source and result coincide.
+        """
+
+    @property
+    def scale_factor_x(self) -> float:
+        """
+        Result columns per source column.
+        """
+
+    @property
+    def scale_factor_y(self) -> float:
+        """
+        Result rows per source row.
+        """
+
+class MPSCNNUpsamplingBilinearGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        scale_factor_x: float,
+        scale_factor_y: float,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def scale_factor_x(self) -> float:
+        """
+        Result columns per source column.
+        """
+
+    @property
+    def scale_factor_y(self) -> float:
+        """
+        Result rows per source row.
+        """
+
+class MPSCNNDropoutNode(MPSNNFilterNode):
+    """
+    MPSCNNDropout in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        keep_probability: float = 0.5,
+        seed: int = 0,
+        mask_stride_in_pixels: tuple[int, int, int] = (1, 1, 1),
+    ) -> None:
+        """
+        Each encoding has another mask.
+        """
+
+    @property
+    def keep_probability(self) -> float:
+        """
+        Above 0 and below 1.
+        """
+
+    @property
+    def mask_stride_in_pixels(self) -> tuple[int, int, int]:
+        """
+        (width, height, depth): 1, or 0: one decision for all elements along the axis.
+        """
+
+    @property
+    def seed(self) -> int:
+        """
+        Of the masks.
+        """
+
+class MPSCNNDropoutGradientNode(MPSNNGradientFilterNode):
+    """
+    dy where the mask of the forward node keeps, / keep_probability.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        keep_probability: float,
+        seed: int,
+        mask_stride_in_pixels: tuple[int, int, int],
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def keep_probability(self) -> float:
+        """
+        Above 0 and below 1.
+        """
+
+    @property
+    def mask_stride_in_pixels(self) -> tuple[int, int, int]:
+        """
+        (width, height, depth): 1, or 0: one decision for all elements along the axis.
+        """
+
+    @property
+    def seed(self) -> int:
+        """
+        Of the masks.
+        """
+
+class MPSNNReshapeNode(MPSNNFilterNode):
+    """
+    The same elements as an image of another size.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        result_width: int,
+        result_height: int,
+        result_feature_channels: int,
+    ) -> None:
+        """
+        Elements are counted by channels, then rows, then columns.
+        """
+
+class MPSNNReshapeGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient in the source's size.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+class MPSNNPadNode(MPSNNFilterNode):
+    """
+    Pixels and channels around an image, by edge mode.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        padding_size_before: tuple[int, int, int],
+        padding_size_after: tuple[int, int, int],
+        edge_mode: MPSImageEdgeMode | str,
+    ) -> None:
+        """
+        Sizes (x, y, channel).
+        """
+
+    @property
+    def fill_value(self) -> float:
+        """
+        Of edge mode CONSTANT.
+        """
+
+    @fill_value.setter
+    def fill_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSNNPadGradientNode(MPSNNGradientFilterNode):
+    """
+    The image's part; a copied margin's part is added to where it was copied from.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+class MPSNNGramMatrixCalculationNode(MPSNNFilterNode):
+    """
+    Products of all pairs of channels, summed over the pixels.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, alpha: float = 1.0) -> None:
+        """
+        Shapes: (N, C, H, W) to (N, C, 1, C).
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        A factor of the result.
+        """
+
+    @property
+    def property_call_back(self) -> typing.Any:
+        """
+        Gives alpha at each encoding; another one than before compiles anew.
+        """
+
+    @property_call_back.setter
+    def property_call_back(self, arg1: typing.Any) -> None: ...
+
+class MPSNNGramMatrixCalculationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient; alpha comes by the state.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        alpha: float,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        A factor of the result.
+        """
+
+class MPSNNUnaryReductionNode(MPSNNFilterNode):
+    """
+    Joins the elements along an axis; only MPSNNReductionSpatialMeanNode has a gradient.
+    """
+
+class MPSNNReductionRowSumNode(MPSNNUnaryReductionNode):
+    """
+    The sum over the columns of each row.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionRowMeanNode(MPSNNUnaryReductionNode):
+    """
+    The mean over the columns of each row.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionColumnSumNode(MPSNNUnaryReductionNode):
+    """
+    The sum over the rows of each column.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionColumnMeanNode(MPSNNUnaryReductionNode):
+    """
+    The mean over the rows of each column.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionFeatureChannelsSumNode(MPSNNUnaryReductionNode):
+    """
+    The sum over the channels of each pixel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+    @property
+    def weight(self) -> float:
+        """
+        A factor of the result.
+        """
+
+    @weight.setter
+    def weight(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSNNReductionFeatureChannelsMeanNode(MPSNNUnaryReductionNode):
+    """
+    The mean over the channels of each pixel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionSpatialMeanNode(MPSNNUnaryReductionNode):
+    """
+    The mean over the pixels of each channel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionSpatialMeanGradientNode(MPSNNGradientFilterNode):
+    """
+    dy / (rows columns), at each pixel.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
+    """
+    One image of two.
+    """
+
+    def gradient_class(self) -> typing.Any:
+        """
+        The class of its gradient nodes, or None.
+        """
+
+    @property
+    def bias(self) -> float:
+        """
+        Added to the result; a gradient does not read it.
+        """
+
+    @bias.setter
+    def bias(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def maximum_value(self) -> float:
+        """
+        The result's largest value; a gradient has it of the state.
+        """
+
+    @maximum_value.setter
+    def maximum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def minimum_value(self) -> float:
+        """
+        The result's least value; a gradient has it of the state.
+        """
+
+    @minimum_value.setter
+    def minimum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def primary_scale(self) -> float:
+        """
+        A factor of the first source.
+        """
+
+    @primary_scale.setter
+    def primary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def primary_stride_in_feature_channels(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @primary_stride_in_feature_channels.setter
+    def primary_stride_in_feature_channels(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def primary_stride_in_pixels_x(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @primary_stride_in_pixels_x.setter
+    def primary_stride_in_pixels_x(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def primary_stride_in_pixels_y(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @primary_stride_in_pixels_y.setter
+    def primary_stride_in_pixels_y(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_scale(self) -> float:
+        """
+        A factor of the second source.
+        """
+
+    @secondary_scale.setter
+    def secondary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def secondary_stride_in_feature_channels(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_feature_channels.setter
+    def secondary_stride_in_feature_channels(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_x(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_pixels_x.setter
+    def secondary_stride_in_pixels_x(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_y(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_pixels_y.setter
+    def secondary_stride_in_pixels_y(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+
+class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient of one of two sources. Scales and strides are the forward node's, the own source's first, until they are set.
+    """
+
+    @property
+    def bias(self) -> float:
+        """
+        Added to the result; a gradient does not read it.
+        """
+
+    @bias.setter
+    def bias(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def is_secondary_source_filter(self) -> bool:
+        """
+        Whether it belongs to the right source.
+        """
+
+    @property
+    def maximum_value(self) -> float:
+        """
+        The result's largest value; a gradient has it of the state.
+        """
+
+    @maximum_value.setter
+    def maximum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def minimum_value(self) -> float:
+        """
+        The result's least value; a gradient has it of the state.
+        """
+
+    @minimum_value.setter
+    def minimum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def primary_scale(self) -> float:
+        """
+        A factor of the first source.
+        """
+
+    @primary_scale.setter
+    def primary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def secondary_scale(self) -> float:
+        """
+        A factor of the second source.
+        """
+
+    @secondary_scale.setter
+    def secondary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def secondary_stride_in_feature_channels(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_feature_channels.setter
+    def secondary_stride_in_feature_channels(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_x(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_pixels_x.setter
+    def secondary_stride_in_pixels_x(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_y(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_pixels_y.setter
+    def secondary_stride_in_pixels_y(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+
+class MPSNNAdditionGradientNode(MPSNNArithmeticGradientNode):
+    """
+    The incoming gradient itself.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        is_secondary_source_filter: bool,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        gradient_images: list[MPSNNImageNode],
+        forward_filter: MPSNNFilterNode,
+        is_secondary_source_filter: bool,
+    ) -> None:
+        """
+        The source image is the other source. Errors: the state of another kind of node.
+        """
+
+class MPSNNSubtractionGradientNode(MPSNNArithmeticGradientNode):
+    """
+    The incoming gradient, or less than nothing of it.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        is_secondary_source_filter: bool,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        gradient_images: list[MPSNNImageNode],
+        forward_filter: MPSNNFilterNode,
+        is_secondary_source_filter: bool,
+    ) -> None:
+        """
+        The source image is the other source. Errors: the state of another kind of node.
+        """
+
+class MPSNNMultiplicationGradientNode(MPSNNArithmeticGradientNode):
+    """
+    The incoming gradient times the other source.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        is_secondary_source_filter: bool,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        gradient_images: list[MPSNNImageNode],
+        forward_filter: MPSNNFilterNode,
+        is_secondary_source_filter: bool,
+    ) -> None:
+        """
+        The source image is the other source. Errors: the state of another kind of node.
+        """
+
+class MPSNNAdditionNode(MPSNNBinaryArithmeticNode):
+    """
+    Left plus right.
     """
 
     @typing.overload
@@ -9831,15 +10958,288 @@ class MPSNNAdditionNode(MPSNNFilterNode):
         Two sources.
         """
 
-class MPSNNAdditionGradientNode(MPSNNGradientFilterNode):
+class MPSNNSubtractionNode(MPSNNBinaryArithmeticNode):
     """
-    The incoming gradient itself.
+    Left minus right.
     """
 
-    @property
-    def is_secondary_source_filter(self) -> bool:
+    @typing.overload
+    def __init__(self, *, left_source: MPSNNImageNode, right_source: MPSNNImageNode) -> None: ...
+    @typing.overload
+    def __init__(self, *, sources: list[MPSNNImageNode]) -> None:
         """
-        Whether it belongs to the right source.
+        Two sources.
+        """
+
+class MPSNNMultiplicationNode(MPSNNBinaryArithmeticNode):
+    """
+    Left times right.
+    """
+
+    @typing.overload
+    def __init__(self, *, left_source: MPSNNImageNode, right_source: MPSNNImageNode) -> None: ...
+    @typing.overload
+    def __init__(self, *, sources: list[MPSNNImageNode]) -> None:
+        """
+        Two sources.
+        """
+
+class MPSNNDivisionNode(MPSNNBinaryArithmeticNode):
+    """
+    Left over right; it has no gradient.
+    """
+
+    @typing.overload
+    def __init__(self, *, left_source: MPSNNImageNode, right_source: MPSNNImageNode) -> None: ...
+    @typing.overload
+    def __init__(self, *, sources: list[MPSNNImageNode]) -> None:
+        """
+        Two sources.
+        """
+
+class MPSNNConcatenationNode(MPSNNFilterNode):
+    """
+    The sources' channels one after another.
+    """
+
+    def __init__(self, *, sources: list[MPSNNImageNode]) -> None:
+        """
+        Images alike but for their channels.
+        """
+
+class MPSNNConcatenationGradientNode(MPSNNGradientFilterNode):
+    """
+    The channels of the source whose state, of result_states, it has.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+class MPSNNForwardLossNode(MPSNNFilterNode):
+    """
+    The loss as an image; gradient_filters gives the gradients by source and by labels.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        labels: MPSNNImageNode,
+        weights: MPSNNImageNode | None = None,
+        loss_descriptor: MPSCNNLossDescriptor,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, sources: list[MPSNNImageNode], loss_descriptor: MPSCNNLossDescriptor
+    ) -> None:
+        """
+        Sources: predictions, labels and perhaps weights.
+        """
+
+    @property
+    def delta(self) -> float:
+        """
+        HUBER's.
+        """
+
+    @property
+    def epsilon(self) -> float:
+        """
+        Inside of LOG's logarithms.
+        """
+
+    @property
+    def label_smoothing(self) -> float:
+        """
+        From 0 to below 1.
+        """
+
+    @property
+    def loss_type(self) -> MPSCNNLossType:
+        """
+        The function.
+        """
+
+    @property
+    def number_of_classes(self) -> int:
+        """
+        For label smoothing.
+        """
+
+    @property
+    def property_call_back(self) -> typing.Any:
+        """
+        Gives the weight at each encoding; another one than before compiles anew. A gradient node without one has its forward node's.
+        """
+
+    @property_call_back.setter
+    def property_call_back(self, arg1: typing.Any) -> None: ...
+    @property
+    def reduce_across_batch(self) -> bool:
+        """
+        Whether images are joined.
+        """
+
+    @property
+    def reduction_type(self) -> MPSCNNReductionType:
+        """
+        What joins the values.
+        """
+
+    @property
+    def weight(self) -> float:
+        """
+        A factor of every value.
+        """
+
+class MPSNNLossGradientNode(MPSNNGradientFilterNode):
+    """
+    The loss's derivative times the gradient that comes in, by predictions or by labels.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        labels: MPSNNImageNode,
+        weights: MPSNNImageNode | None = None,
+        gradient_state: MPSNNStateNode | None,
+        loss_descriptor: MPSCNNLossDescriptor,
+        is_labels_gradient_filter: bool,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        sources: list[MPSNNImageNode],
+        gradient_state: MPSNNStateNode | None,
+        loss_descriptor: MPSCNNLossDescriptor,
+        is_labels_gradient_filter: bool,
+    ) -> None:
+        """
+        Sources: the gradient, predictions, labels and perhaps weights. Errors: another descriptor than that of the state's node.
+        """
+
+    @property
+    def delta(self) -> float:
+        """
+        HUBER's.
+        """
+
+    @property
+    def epsilon(self) -> float:
+        """
+        Inside of LOG's logarithms.
+        """
+
+    @property
+    def is_labels_gradient_filter(self) -> bool:
+        """
+        Whether it is by the labels.
+        """
+
+    @property
+    def label_smoothing(self) -> float:
+        """
+        From 0 to below 1.
+        """
+
+    @property
+    def loss_type(self) -> MPSCNNLossType:
+        """
+        The function.
+        """
+
+    @property
+    def number_of_classes(self) -> int:
+        """
+        For label smoothing.
+        """
+
+    @property
+    def property_call_back(self) -> typing.Any:
+        """
+        Gives the weight at each encoding; another one than before compiles anew. A gradient node without one has its forward node's.
+        """
+
+    @property_call_back.setter
+    def property_call_back(self, arg1: typing.Any) -> None: ...
+    @property
+    def reduce_across_batch(self) -> bool:
+        """
+        Whether images are joined.
+        """
+
+    @property
+    def reduction_type(self) -> MPSCNNReductionType:
+        """
+        What joins the values.
+        """
+
+    @property
+    def weight(self) -> float:
+        """
+        A factor of every value.
+        """
+
+class MPSNNInitialGradientNode(MPSNNFilterNode):
+    """
+    Ones, of the source's size; its training_graph goes back from the source.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        Behind the node that is differentiated.
+        """
+
+class MPSCNNConvolutionTransposeNode(MPSCNNConvolutionNode):
+    """
+    MPSCNNConvolutionTranspose in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        convolution_gradient_state: MPSNNStateNode | None = None,
+        weights: typing.Any,
+    ) -> None:
+        """
+        Mirrors the convolution of that state, or one with the padding policy.
+        """
+
+    @property
+    def convolution_gradient_state(self) -> typing.Any:
+        """
+        Errors: always; result_state is what the gradient node needs.
+        """
+
+class MPSCNNConvolutionTransposeGradientNode(MPSCNNConvolutionGradientNode):
+    """
+    Gradients by data and weights; calls the data source for an update.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        convolution_transpose_gradient_state: MPSNNStateNode,
+        weights: typing.Any = None,
+    ) -> None:
+        """
+        Without weights: the forward node's. Errors: the state of another kind of node.
         """
 
 class MPSNNGraph(MPSKernel):

@@ -1,6 +1,7 @@
 #include <traingraph/mps/arithmetic.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <traingraph/errors.h>
 
@@ -133,6 +134,16 @@ bool CNNArithmeticParameters::clamps() const {
   return minimum_value > -kMost || maximum_value < kMost;
 }
 
+CNNArithmeticParameters gradient_parameters(CNNArithmeticOperation operation,
+                                            CNNArithmeticParameters forward,
+                                            bool is_secondary_source_filter) {
+  if (!is_secondary_source_filter) return forward;
+  std::swap(forward.primary_scale, forward.secondary_scale);
+  std::swap(forward.primary_strides, forward.secondary_strides);
+  if (operation == CNNArithmeticOperation::kSubtract) forward.primary_scale *= -1;
+  return forward;
+}
+
 CNNArithmeticGradientState::CNNArithmeticGradientState(CNNArithmeticOperation operation,
                                                        const CNNArithmeticParameters& parameters,
                                                        const ImageDescriptor& primary,
@@ -172,6 +183,7 @@ void CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& prim
   const ImageDescriptor result = result_of(primaries, secondaries);
   ImageDescriptor got = destinations[0]->descriptor();
   got.channel_format = result.channel_format;
+  got.number_of_images = result.number_of_images;  // counted together below
   const bool whole = !ClippedKernel::is_partial();
   if ((whole && !(got == result)) || images_in(destinations) != images_in(primaries)) {
     refuse_shape("expected " + std::to_string(primaries.size()) + " destination images " +
@@ -187,7 +199,7 @@ void CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& prim
     check_state(*state, buffer);
   }
   if (!states.empty()) refuse_parts();
-  const ImagePart to = destination_part(got, result, false, {});
+  const ImagePart to = destination_part(destinations[0]->descriptor(), result, false, {});
   recording.begin(operation());
   const auto input = [&recording, this](const ImageBatch& sources, const ChannelRange& channels) {
     if (channels.whole()) return recording.input(sources);
@@ -328,15 +340,13 @@ bool CNNArithmeticGradient::takes(const State& state) const {
 }
 
 void CNNArithmeticGradient::configure(const GradientState& state) {
-  const auto& forward = static_cast<const CNNArithmeticGradientState&>(state).parameters();
-  CNNArithmeticParameters p = parameters_;
-  p.primary_scale = secondary_ ? forward.secondary_scale : forward.primary_scale;
-  p.secondary_scale = secondary_ ? forward.primary_scale : forward.secondary_scale;
-  if (secondary_ && operation_ == CNNArithmeticOperation::kSubtract) {
-    p.primary_scale = -p.primary_scale;
-  }
-  p.secondary_strides = secondary_ ? forward.primary_strides : forward.secondary_strides;
-  set_parameters(p);
+  const auto p = gradient_parameters(
+      operation_, static_cast<const CNNArithmeticGradientState&>(state).parameters(), secondary_);
+  CNNArithmeticParameters changed = parameters_;
+  changed.primary_scale = p.primary_scale;
+  changed.secondary_scale = p.secondary_scale;
+  changed.secondary_strides = p.secondary_strides;
+  set_parameters(changed);
 }
 
 ImageDescriptor CNNArithmeticGradient::secondary_of(const GradientState& state) const {

@@ -99,8 +99,18 @@ class ConvolutionGradientOperation final : public Operation {
 CNNConvolutionGradientState::CNNConvolutionGradientState(const CNNConvolution& convolution,
                                                          ImageDescriptor source,
                                                          const CommandBuffer* temporary_on)
-    : WeightGradientState(convolution, source, temporary_on),
-      convolution_(convolution.shared_from_this()) {}
+    : CNNConvolutionGradientState(convolution.device(), convolution.descriptor(),
+                                  convolution.data_type(), convolution.window(), source,
+                                  temporary_on) {
+  convolution_ = convolution.shared_from_this();
+}
+
+CNNConvolutionGradientState::CNNConvolutionGradientState(
+    const Device& device, const CNNConvolutionDescriptor& descriptor, DataType data_type,
+    const KernelWindow& window, ImageDescriptor source, const CommandBuffer* temporary_on)
+    : GradientState(window, source, temporary_on),
+      weights_(buffer_over(weights_storage(device, descriptor, data_type), temporary_on)),
+      biases_(buffer_over(biases_storage(device, descriptor, data_type), temporary_on)) {}
 
 // --- forward -------------------------------------------------------------------------------------
 
@@ -172,9 +182,7 @@ OperationPtr CNNFullyConnected::make_operation() const {
 // --- gradient ------------------------------------------------------------------------------------
 
 void CNNConvolutionGradient::share_weights(const CNNConvolution& forward) {
-  weights_.check(*forward.weights_state(), description());
-  weights_.weights = forward.weights_.weights;
-  weights_.biases = forward.weights_.biases;
+  share(*forward.weights_state());
 }
 
 // Offsets of one axis: of data in the gradient with zeros between its pixels, and of the weights'
@@ -206,7 +214,7 @@ OperationPtr CNNConvolutionGradient::make_operation() const {
 
 bool CNNConvolutionGradient::takes(const State& state) const {
   const auto* own = dynamic_cast<const CNNConvolutionGradientState*>(&state);
-  return own != nullptr &&
+  return own != nullptr && own->convolution() != nullptr &&
          weights_shape(own->convolution()->descriptor()) == weights_shape(weights_.descriptor);
 }
 

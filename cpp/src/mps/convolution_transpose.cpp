@@ -144,7 +144,8 @@ std::int64_t kernel_offset_for(std::int64_t offset, std::int64_t extent) {
 CNNConvolutionTransposeGradientState::CNNConvolutionTransposeGradientState(
     const CNNConvolutionTranspose& kernel, ImageDescriptor source,
     const CommandBuffer* temporary_on)
-    : WeightGradientState(kernel, source, temporary_on),
+    : CNNConvolutionGradientState(kernel.device(), kernel.descriptor(), kernel.data_type(),
+                                  kernel.window(), source, temporary_on),
       kernel_(kernel.shared_from_this()),
       kernel_offset_{kernel.kernel_offset_x(), kernel.kernel_offset_y(), 0} {}
 
@@ -266,7 +267,17 @@ CNNConvolutionTranspose::export_weights_and_biases(CommandBuffer& buffer) {
   return encode_export(recording(buffer), weights_);
 }
 
+std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolutionTranspose::weights_state()
+    const {
+  return std::make_shared<CNNConvolutionWeightsAndBiasesState>(
+      std::make_shared<Buffer>(weights_.weights), std::make_shared<Buffer>(weights_.biases));
+}
+
 // --- gradient ------------------------------------------------------------------------------------
+
+void CNNConvolutionTransposeGradient::share_weights(const CNNConvolutionTranspose& forward) {
+  share(*forward.weights_state());
+}
 
 OperationPtr CNNConvolutionTransposeGradient::make_operation() const {
   return std::make_shared<TransposeGradientOperation>(

@@ -194,12 +194,6 @@ KernelWindow window_of(const CNNConvolutionDescriptor& d) {
 
 // --- gradients -----------------------------------------------------------------------------------
 
-void WeightGradientState::allocate(const Device& device, const CNNConvolutionDescriptor& d,
-                                   DataType type, const CommandBuffer* temporary_on) {
-  weights_ = buffer_over(weights_storage(device, d, type), temporary_on);
-  biases_ = buffer_over(biases_storage(device, d, type), temporary_on);
-}
-
 WeightGradientKernel::WeightGradientKernel(const Device& device,
                                            CNNConvolutionDataSourcePtr weights, const char* kind)
     : CNNGradientKernel(device), weights_(device, std::move(weights), kind) {
@@ -228,11 +222,17 @@ void WeightGradientKernel::check_gradient(const ImageDescriptor& gradient,
   }
 }
 
+void WeightGradientKernel::share(const CNNConvolutionWeightsAndBiasesState& weights) {
+  weights_.check(weights, description());
+  weights_.weights = weights.weights()->storage();
+  weights_.biases = weights.biases()->storage();
+}
+
 void WeightGradientKernel::add_operands(Recording& recording, const StateBatch& states) {
   recording.input(weights_.weights);
   recording.input(weights_.biases);
   if ((static_cast<int>(option_) & 2) == 0) return;
-  const auto& state = static_cast<const WeightGradientState&>(*states[0]);
+  const auto& state = static_cast<const CNNConvolutionGradientState&>(*states[0]);
   recording.result(state.gradient_for_weights()->storage());
   recording.result(state.gradient_for_biases()->storage());
 }

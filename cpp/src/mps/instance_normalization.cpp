@@ -148,6 +148,11 @@ CNNInstanceNormalizationDataSource::~CNNInstanceNormalizationDataSource() = defa
 float CNNInstanceNormalizationDataSource::epsilon() const {
   return std::numeric_limits<float>::min();
 }
+std::shared_ptr<CNNNormalizationGammaAndBetaState>
+CNNInstanceNormalizationDataSource::update_gamma_and_beta(CommandBuffer&, const StateBatch&) {
+  return nullptr;
+}
+bool CNNInstanceNormalizationDataSource::update_gamma_and_beta(const StateBatch&) { return false; }
 
 CNNInstanceNormalizationGradientState::CNNInstanceNormalizationGradientState(
     const CNNInstanceNormalization& kernel, ImageDescriptor source,

@@ -108,9 +108,25 @@ class MPSCNNInstanceNormalizationDataSource(_NormalizationDataSource):
     #: How many channels; a subclass sets it.
     number_of_feature_channels: int
 
+    def update_gamma_and_beta(self, command_buffer: Any, state_batch: Any) -> Any:
+        """Called by a graph that trains on the device, with a state per image: encodes the update.
+
+        The gradients of the images are the source's to add up. Returns the state with new values,
+        or None: unchanged.
+        """
+        return None
+
+    def update_gamma_and_beta_with_instance_normalization_state_batch(self, states: Any) -> bool:
+        """Called after the run, with a state per image; whether the graph shall load anew."""
+        return False
+
 
 class MPSCNNGroupNormalizationDataSource(MPSCNNInstanceNormalizationDataSource):
     """The same, with groups of neighbouring channels that have their statistics in common."""
 
     #: How many groups; they divide the channels.
     number_of_groups: int
+
+    def update_gamma_and_beta_with_group_normalization_state_batch(self, states: Any) -> bool:
+        """Called after the run, with a state per image; whether the graph shall load anew."""
+        return False

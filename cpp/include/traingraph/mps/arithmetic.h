@@ -29,6 +29,12 @@ struct TRAINGRAPH_API CNNArithmeticParameters {
   bool clamps() const;
 };
 
+// What the gradient kernel of one source has of the forward kernel's: its own source's scale first,
+// negated for a subtrahend, and the strides of the other one.
+TRAINGRAPH_API CNNArithmeticParameters gradient_parameters(CNNArithmeticOperation operation,
+                                                           CNNArithmeticParameters forward,
+                                                           bool is_secondary_source_filter);
+
 // Made by a forward kernel for one pair of images. Where the result was clamped it holds where not.
 class TRAINGRAPH_API CNNArithmeticGradientState final : public GradientState {
  public:

@@ -82,41 +82,29 @@ class TRAINGRAPH_API ConvolutionWeights {
   std::shared_ptr<Storage> biases;  // zeros where the source has none
 };
 
-// The gradients of one batch of a kernel with weights; one object for all images.
-class TRAINGRAPH_API WeightGradientState : public GradientState {
- public:
-  // float32, or the weights' float64: (O, kernel_height, kernel_width, I / groups) and (O), sums
-  // over the batch.
-  const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
-  const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }
-
- protected:
-  // `kernel` is the forward one.
-  template <class Kernel>
-  WeightGradientState(const Kernel& kernel, ImageDescriptor source,
-                      const CommandBuffer* temporary_on)
-      : GradientState(kernel.window(), source, temporary_on) {
-    allocate(kernel.device(), kernel.descriptor(), kernel.data_type(), temporary_on);
-  }
-
- private:
-  void allocate(const Device& device, const CNNConvolutionDescriptor& descriptor, DataType type,
-                const CommandBuffer* temporary_on);
-  std::shared_ptr<Buffer> weights_;
-  std::shared_ptr<Buffer> biases_;
-};
-
 class CNNConvolution;
 
-class TRAINGRAPH_API CNNConvolutionGradientState final : public WeightGradientState {
+// One object for a whole batch.
+class TRAINGRAPH_API CNNConvolutionGradientState : public GradientState {
  public:
   CNNConvolutionGradientState(const CNNConvolution& convolution, ImageDescriptor source,
                               const CommandBuffer* temporary_on);
   const char* kind() const override { return "MPSCNNConvolutionGradientState"; }
+  // float32 (O, kernel_height, kernel_width, I / groups) and (O): sums over the batch.
+  const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
+  const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }
+  // Null for that of a transposed one.
   const std::shared_ptr<const CNNConvolution>& convolution() const { return convolution_; }
+
+ protected:
+  CNNConvolutionGradientState(const Device& device, const CNNConvolutionDescriptor& descriptor,
+                              DataType data_type, const KernelWindow& window,
+                              ImageDescriptor source, const CommandBuffer* temporary_on);
 
  private:
   std::shared_ptr<const CNNConvolution> convolution_;
+  std::shared_ptr<Buffer> weights_;
+  std::shared_ptr<Buffer> biases_;
 };
 
 // The window begins at offset - floor(extent / 2) + stride i, extent = (kernel - 1) dilation + 1;
@@ -184,6 +172,8 @@ class TRAINGRAPH_API WeightGradientKernel : public CNNGradientKernel {
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
   void add_operands(Recording& recording, const StateBatch& states) override;
   bool has_window() const override { return true; }
+  // From now on with these, which must have the sizes of its own.
+  void share(const CNNConvolutionWeightsAndBiasesState& weights);
 
   ConvolutionWeights weights_;
   CNNConvolutionGradientOption option_ = CNNConvolutionGradientOption::kAll;

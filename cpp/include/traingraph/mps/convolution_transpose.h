@@ -8,7 +8,8 @@ namespace traingraph::mps {
 
 class CNNConvolutionTranspose;
 
-class TRAINGRAPH_API CNNConvolutionTransposeGradientState final : public WeightGradientState {
+class TRAINGRAPH_API CNNConvolutionTransposeGradientState final
+    : public CNNConvolutionGradientState {
  public:
   CNNConvolutionTransposeGradientState(const CNNConvolutionTranspose& kernel,
                                        ImageDescriptor source, const CommandBuffer* temporary_on);
@@ -56,9 +57,12 @@ class TRAINGRAPH_API CNNConvolutionTranspose final
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> export_weights_and_biases(
       CommandBuffer& buffer);
+  // The weights themselves, not a copy: what is encoded into its buffers is in force at once.
+  std::shared_ptr<CNNConvolutionWeightsAndBiasesState> weights_state() const;
   bool is_result_state_reused_across_batch() const override { return true; }
 
  protected:
+  friend class CNNConvolutionTransposeGradient;
   OperationPtr make_operation() const override;
   void check_source(const ImageDescriptor& source) const override;
   std::int64_t result_channels(const ImageDescriptor&) const override {
@@ -81,6 +85,8 @@ class TRAINGRAPH_API CNNConvolutionTransposeGradient final : public WeightGradie
   CNNConvolutionTransposeGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
       : WeightGradientKernel(device, std::move(weights), "MPSCNNConvolutionTransposeGradient") {}
   const char* kind() const override { return "MPSCNNConvolutionTransposeGradient"; }
+  // From now on with the forward kernel's weights, which must have the sizes of these.
+  void share_weights(const CNNConvolutionTranspose& forward);
 
  protected:
   OperationPtr make_operation() const override;
