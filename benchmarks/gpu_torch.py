@@ -4,17 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import workloads as w
-from .peer_torch import functional, module, torch
+from .peer_torch import criterion_of, model_of, optimizer_of, torch
 
 MODES = ("eager", "captured", "compiled")
-
-
-def _optimizer(o: w.Optimizer, parameters: Any) -> Any:
-    if o.name == "adam":
-        return torch.optim.Adam(parameters, lr=o.rate, fused=True, capturable=True)
-    return torch.optim.SGD(
-        parameters, lr=o.rate, momentum=o.momentum, weight_decay=o.decay, fused=True
-    )
 
 
 class Session:
@@ -28,17 +20,14 @@ class Session:
         for library in (torch.backends.cuda.matmul, torch.backends.cudnn):
             library.allow_tf32 = precision != "float32"
         torch.backends.cudnn.benchmark = True
-        model = module(workload.layers)
-        with torch.no_grad():
-            for parameter, start in zip(model.parameters(), w.parameters(workload), strict=True):
-                parameter.copy_(torch.from_numpy(start))
-        model = model.cuda()
+        model = model_of(workload).cuda()
         x, y = (torch.from_numpy(array).cuda() for array in w.data(workload))
         if workload.images and precision != "float32":
             model, x = (z.to(memory_format=torch.channels_last) for z in (model, x))
-        optimizer = _optimizer(workload.optimizer, model.parameters())
+        capturable = {"capturable": True} if workload.optimizer.name == "adam" else {}
+        optimizer = optimizer_of(workload.optimizer, model.parameters(), fused=True, **capturable)
         label = y.long() if workload.classes else y
-        criterion = functional.cross_entropy if workload.classes else functional.mse_loss
+        criterion = criterion_of(workload)
         forward = torch.compile(model, mode="reduce-overhead") if mode == "compiled" else model
         types = {"mixed_bfloat16": torch.bfloat16, "mixed_float16": torch.float16}
         mixed = {"dtype": types[precision]} if precision in types else {"enabled": False}

@@ -47,28 +47,40 @@ def _layer(layer: w.Layer) -> Any:
             return Block(module(body), module(shortcut) if shortcut else nn.Identity())
 
 
-def optimizer_of(o: w.Optimizer, parameters: Any, fused: bool) -> Any:
-    kind = {"fused": True} if fused else {}  # without: what the library chooses
+def model_of(workload: w.Workload) -> Any:
+    """With the parameters that every library starts from."""
+    model = module(workload.layers)
+    with torch.no_grad():
+        for parameter, start in zip(model.parameters(), w.parameters(workload), strict=True):
+            parameter.copy_(torch.from_numpy(start))
+    return model
+
+
+def optimizer_of(o: w.Optimizer, parameters: Any, **keywords: bool) -> Any:
     if o.name == "adam":
-        return torch.optim.Adam(parameters, lr=o.rate, **kind)
-    return torch.optim.SGD(parameters, lr=o.rate, momentum=o.momentum, weight_decay=o.decay, **kind)
+        return torch.optim.Adam(parameters, lr=o.rate, **keywords)
+    return torch.optim.SGD(
+        parameters, lr=o.rate, momentum=o.momentum, weight_decay=o.decay, **keywords
+    )
+
+
+def criterion_of(workload: w.Workload) -> Any:
+    return functional.cross_entropy if workload.classes else functional.mse_loss
 
 
 def _stepper(workload: w.Workload, variant: str) -> Callable[[], Any]:
     wanted = set(variant.split("+")) - {""}
     if unknown := wanted - {"channels_last", "fused", "compile"}:
         raise ValueError(f"no torch variant {sorted(unknown)}")
-    model = module(workload.layers)
-    with torch.no_grad():
-        for parameter, start in zip(model.parameters(), w.parameters(workload), strict=True):
-            parameter.copy_(torch.from_numpy(start))
+    model = model_of(workload)
     x, y = (torch.from_numpy(array) for array in w.data(workload))
     if "channels_last" in wanted:
         model, x = (z.to(memory_format=torch.channels_last) for z in (model, x))
-    optimizer = optimizer_of(workload.optimizer, model.parameters(), "fused" in wanted)
+    kind = {"fused": True} if "fused" in wanted else {}  # without: what the library chooses
+    optimizer = optimizer_of(workload.optimizer, model.parameters(), **kind)
     update = optimizer.step
     label = y.long() if workload.classes else y
-    criterion = functional.cross_entropy if workload.classes else functional.mse_loss
+    criterion = criterion_of(workload)
 
     def forward(x: Any, label: Any) -> Any:
         return criterion(model(x), label)

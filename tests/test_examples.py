@@ -166,3 +166,20 @@ def test_a_file_with_one_array(tmp_path: Path) -> None:
 )
 def test_wrong_options_end_in_one_line(arguments: list[str], expected: str) -> None:
     refuses(expected, *arguments)
+
+
+# --- the MPS layer -------------------------------------------------------------------------------
+
+CLASSIFIER = DIGITS.with_name("mps_classifier.py")
+
+
+def test_a_classifier_is_trained_in_three_ways() -> None:
+    printed = []
+    for way in ("training_graph", "gradient_filters", "by_hand"):
+        done = subprocess.run(
+            [sys.executable, str(CLASSIFIER), way], capture_output=True, text=True, timeout=600
+        )
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout.splitlines())
+    assert printed[0] == printed[1] == printed[2]
+    assert float(printed[0][-1].removeprefix("test accuracy ")) >= 0.96

@@ -6,13 +6,14 @@
 namespace traingraph::cuda {
 namespace {
 
-constexpr std::int64_t kMostChannels = 16;  // C'
+// C', of the elements under a stride, and of all taps.
+constexpr std::int64_t kMostChannels = 16, kMostUnfolded = 32;
 
 // The same as numbers for kernels.
 struct Plan {
   int c, h, w, o, kh, kw;  // of the plain operands
   int cs, rows, columns;   // C', and H', W' or kh', kw'
-  int stride, top, left;
+  int stride, taps_down, taps_across, top, left;
   std::int64_t count;  // threads
   Divider by_columns, by_rows;
 
@@ -27,6 +28,8 @@ struct Plan {
         rows(static_cast<int>(packed[2])),
         columns(static_cast<int>(packed[3])),
         stride(static_cast<int>(from.stride)),
+        taps_down(static_cast<int>(from.taps[0])),
+        taps_across(static_cast<int>(from.taps[1])),
         top(static_cast<int>(from.top)),
         left(static_cast<int>(from.left)),
         count(threads),
@@ -39,7 +42,17 @@ struct Tap {
   int channel, row, column;
 
   __device__ Tap(const Plan& plan, int k)
-      : channel(k % plan.c), row(k / plan.c / plan.stride), column(k / plan.c % plan.stride) {}
+      : channel(k % plan.c),
+        row(k / plan.c / plan.taps_across),
+        column(k / plan.c % plan.taps_across) {}
+
+  __device__ void next(const Plan& plan) {
+    if (++channel < plan.c) return;
+    channel = 0;
+    if (++column < plan.taps_across) return;
+    column = 0;
+    ++row;
+  }
 };
 
 // A thread per packed position: all of its channels, 16 bytes at a time.
@@ -52,14 +65,14 @@ __global__ void __launch_bounds__(kThreads)
   std::int64_t n = number;
   const int first_column = static_cast<int>(plan.by_columns.split(n)) * plan.stride - plan.left;
   const int first_row = static_cast<int>(plan.by_rows.split(n)) * plan.stride - plan.top;
+  Tap tap(plan, 0);
   for (int k = 0; k < plan.cs; k += kPack) {
     Pack<T> pack = {};
 #pragma unroll
-    for (int v = 0; v < kPack; ++v) {
-      const Tap tap(plan, k + v);
+    for (int v = 0; v < kPack; ++v, tap.next(plan)) {
       const int row = first_row + tap.row, column = first_column + tap.column;
       const bool inside =
-          tap.row < plan.stride && row >= 0 && row < plan.h && column >= 0 && column < plan.w;
+          tap.row < plan.taps_down && row >= 0 && row < plan.h && column >= 0 && column < plan.w;
       if (inside) {
         pack.element[v] =
             x[((n * plan.c + tap.channel) * plan.h + row) * static_cast<std::int64_t>(plan.w) +
@@ -81,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
   std::int64_t o = number / plan.cs;
   const int column = static_cast<int>(plan.by_columns.split(o)) * plan.stride + tap.column;
   const int row = static_cast<int>(plan.by_rows.split(o)) * plan.stride + tap.row;
-  const bool there = tap.row < plan.stride && row < plan.kh && column < plan.kw;
+  const bool there = tap.row < plan.taps_down && row < plan.kh && column < plan.kw;
   const std::int64_t at = ((o * plan.c + tap.channel) * plan.kh + row) * plan.kw + column;
   if constexpr (kBack) {
     if (there) to[at] = from[number];
@@ -99,6 +112,11 @@ void with_word(std::size_t bytes, F&& f) {
   }
 }
 
+// Whether all taps become channels.
+bool unfolds(const ir::Window& w, std::int64_t channels) {
+  return channels * w.kernel[0] * w.kernel[1] <= kMostUnfolded;
+}
+
 }  // namespace
 
 bool has_few_channels(const ir::Graph& graph, const ir::Node& node) {
@@ -108,7 +126,7 @@ bool has_few_channels(const ir::Graph& graph, const ir::Node& node) {
   const std::int64_t s = w.stride[0];
   const std::int64_t channels = ConvolutionShapes(graph, node).x[1];
   return a.groups == 1 && w.stride[1] == s && w.dilation[0] == 1 && w.dilation[1] == 1 &&
-         channels < 8 && channels * s * s <= kMostChannels;
+         channels < 8 && (unfolds(w, channels) || channels * s * s <= kMostChannels);
 }
 
 FewChannels few_channels(const ir::Graph& graph, const ir::Node& node) {
@@ -121,10 +139,16 @@ FewChannels few_channels(const ir::Graph& graph, const ir::Node& node) {
   plan.top = w.padding_before[0];
   plan.left = w.padding_before[1];
   const std::int64_t at_once = ir::is_half(graph.type(node.inputs[0]).data_type) ? 8 : 4;
-  const std::int64_t channels = shapes.x[1] * plan.stride * plan.stride;
+  std::int64_t rows = 1, columns = 1;  // of the taps that are left
+  if (unfolds(w, shapes.x[1])) {
+    std::copy(w.kernel, w.kernel + 2, plan.taps);
+  } else {
+    std::fill(plan.taps, plan.taps + 2, plan.stride);
+    rows = (shapes.weights[2] - 1) / plan.stride + 1;
+    columns = (shapes.weights[3] - 1) / plan.stride + 1;
+  }
+  const std::int64_t channels = shapes.x[1] * plan.taps[0] * plan.taps[1];
   const std::int64_t packed = (channels + at_once - 1) / at_once * at_once;
-  const std::int64_t rows = (shapes.weights[2] - 1) / plan.stride + 1;
-  const std::int64_t columns = (shapes.weights[3] - 1) / plan.stride + 1;
   plan.source = {shapes.x[0], packed, shapes.y[2] + rows - 1, shapes.y[3] + columns - 1};
   plan.weights = {shapes.weights[0], packed, rows, columns};
   return plan;
