@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gradients import random
 from graphs import differences, encode, graph_of, source
-from kernels import Normalization, Weights
+from kernels import Normalization, Weights, array, batch, commands, run
 from test_nodes import TrainedNormalization, TrainedWeights, loss_descriptor
 from test_trained_nodes import OnTheDevice
 
@@ -102,3 +102,25 @@ def test_it_learns_and_compiles_once(device):
     losses += [encode(graph, data)[0][0][0].item() for _ in range(30)]
     assert on.compilations == before
     assert losses[-1] < 0.2 * losses[0]
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_steps_in_one_buffer_are_steps_one_after_another(device):
+    """What is encoded behind an update reads what it has made, and nothing before does."""
+    on = mps.MTLDevice(device=device)
+    data = given(np.float32)
+    found = []
+    for together in (False, True):
+        network = Network(on, True, np.float32)
+        (last,) = network.ones.training_graph()
+        graph = graph_of(on, network.loss.result_image, last.result_image, dtype="float32")
+        buffers = [commands(on)] * 3 if together else [commands(on) for _ in range(3)]
+        losses = []
+        for buffer in buffers:
+            sources = [batch(on, data[name]) for name in graph.source_image_handles]
+            losses.append(graph.encode_batch(buffer, source_images=sources))
+        for buffer in dict.fromkeys(buffers):
+            run(buffer)
+        found.append([array(one)[0].item() for one in losses])
+    assert found[0][2] < found[0][1] < found[0][0]
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)

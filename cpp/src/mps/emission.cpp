@@ -215,8 +215,23 @@ void Emission::fail(const std::string& text) const {
   throw ShapeError("[" + operation_->subject + "] " + text);
 }
 
-// Every encoding in order. Once an operation updates bytes that others read, what follows belongs
-// to the update phase too: it may read what was updated.
+// What updates bytes that others read belongs to the update phase, and so does what reads those;
+// the gradients that are encoded between updates do not.
+void Emission::set_phase(std::size_t first_node) {
+  bool late = operation_->updates();
+  for (std::size_t n = first_node; n < graph.nodes.size(); ++n) {
+    for (ValueId input : graph.nodes[n].inputs) {
+      const ir::NodeId producer = graph.value(input).producer;
+      if (producer == kNone || static_cast<std::size_t>(producer) >= first_node) continue;
+      late = late || graph.node(producer).phase == ir::Phase::update;
+    }
+  }
+  for (std::size_t n = first_node; n < graph.nodes.size(); ++n) {
+    graph.nodes[n].phase = late ? ir::Phase::update : ir::Phase::forward;
+  }
+}
+
+// Every encoding in order.
 void Emission::write() {
   number_values_.assign(recording_.numbers().size(), kNone);
   wide_.assign(recording_.numbers().size(), false);
@@ -224,8 +239,6 @@ void Emission::write() {
     operation_ = recording_.operations()[k].get();
     graph.layers.push_back("'" + operation_->subject + "'");
     graph.layer = static_cast<int>(graph.layers.size()) - 1;
-    if (operation_->updates()) graph.phase = ir::Phase::update;
-    const ir::Phase phase = graph.phase;
     const std::size_t first_node = graph.nodes.size();
     const auto part_of = [&](std::size_t operand) {
       const auto found = encoding.parts.find(operand);
@@ -265,7 +278,7 @@ void Emission::write() {
       }
       store(ranges, values_[n]);
     }
-    for (std::size_t n = first_node; n < graph.nodes.size(); ++n) graph.nodes[n].phase = phase;
+    set_phase(first_node);
     first_number_ += number_count_;
   });
   operation_ = nullptr;

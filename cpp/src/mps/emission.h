@@ -76,6 +76,8 @@ class Emission {
   };
 
   void cut();
+  // Of the nodes from this one on, which are those of the operation.
+  void set_phase(std::size_t first_node);
   void write();
   ir::ValueId load(const std::vector<Range>& ranges);
   void store(const std::vector<Range>& ranges, ir::ValueId value);
