@@ -1,4 +1,5 @@
 #include "mps_bindings.h"
+#include "mps_coding.h"
 #include "mps_encoding.h"
 
 namespace traingraph::python {
@@ -81,6 +82,7 @@ void bind_binary(py::module_& module) {
   auto cls = py::class_<Self, mps::Kernel, std::shared_ptr<Self>>(
       module, "MPSCNNBinaryKernel", "Two source images, one result image.");
   def_allocator(cls);
+  def_two_sources(cls);
   cls.def("is_result_state_reused_across_batch", &Self::is_result_state_reused_across_batch,
           "Whether one state serves all images of a batch.");
   cls.def("append_batch_barrier", &Self::append_batch_barrier,
@@ -173,22 +175,23 @@ void bind_operation(py::module_& module, const std::string& name, const char* do
   using Forward = ArithmeticOf<kOperation>;
   auto forward =
       py::class_<Forward, CNNArithmetic, std::shared_ptr<Forward>>(module, name.c_str(), doc);
-  def_init(forward, {"device: MTLDevice | MLCDevice | str"},
-           "Shapes: two of one size, or strides of 0 where the first element stands for all.",
-           [](const Arguments& arguments) {
-             return std::make_shared<Forward>(to_mps_device(arguments["device"]));
-           });
+  def_kernel(forward, {"device: MTLDevice | MLCDevice | str"},
+             "Shapes: two of one size, or strides of 0 where the first element stands for all.",
+             [](const Arguments& arguments) {
+               return std::make_shared<Forward>(to_mps_device(arguments["device"]));
+             });
   if constexpr (kOperation != CNNArithmeticOperation::kDivide) {
     using Gradient = ArithmeticGradientOf<kOperation>;
     auto gradient = py::class_<Gradient, CNNArithmeticGradient, std::shared_ptr<Gradient>>(
         module, (name + "Gradient").c_str(), "The gradient of one of the two sources.");
-    def_init(gradient, {"device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool"},
-             "The source image is the other one of the two. With a destination the scales stay as "
-             "they are: the gradient of a subtrahend then needs primary_scale = -1.",
-             [](const Arguments& arguments) {
-               return std::make_shared<Gradient>(to_mps_device(arguments["device"]),
-                                                 arguments.get<bool>("is_secondary_source_filter"));
-             });
+    def_kernel(
+        gradient, {"device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool"},
+        "The source image is the other one of the two. With a destination the scales stay as "
+        "they are: the gradient of a subtrahend then needs primary_scale = -1.",
+        [](const Arguments& arguments) {
+          return std::make_shared<Gradient>(to_mps_device(arguments["device"]),
+                                            arguments.get<bool>("is_secondary_source_filter"));
+        });
   }
 }
 
@@ -243,7 +246,7 @@ template <typename T, typename Base>
 void bind_dropout_kernel(py::module_& module, const char* name, const char* doc,
                          const char* detail) {
   auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
-  def_init(cls, {kDropoutForm}, detail, [](const Arguments& arguments) {
+  def_kernel(cls, {kDropoutForm}, detail, [](const Arguments& arguments) {
     return std::make_shared<T>(to_mps_device(arguments["device"]), dropout_parameters(arguments));
   });
   cls.def_property_readonly(

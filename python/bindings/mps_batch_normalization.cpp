@@ -1,9 +1,7 @@
 #include <pybind11/numpy.h>
 
-#include "mps_bindings.h"
 #include "mps_coding.h"
-#include "mps_encoding.h"
-#include "release.h"
+#include "mps_data_source.h"
 
 namespace traingraph::python {
 namespace {
@@ -18,43 +16,16 @@ using mps::CNNNormalizationGammaAndBetaState;
 using mps::CNNNormalizationMeanAndVarianceState;
 using mps::NeuronDescriptor;
 
-// A data source that the user wrote: any object with the methods it has to have.
-class PythonSource final : public CNNBatchNormalizationDataSource {
+class BatchNormalizationSource final
+    : public UserNormalizationSource<CNNBatchNormalizationDataSource> {
  public:
   using GammaAndBeta = std::shared_ptr<CNNNormalizationGammaAndBetaState>;
   using MeanAndVariance = std::shared_ptr<CNNNormalizationMeanAndVarianceState>;
-  explicit PythonSource(const py::object& object) : kept_(share(object)), object_(object) {}
+  explicit BatchNormalizationSource(const py::object& object)
+      : UserNormalizationSource(object, "MPSCNNBatchNormalizationDataSource") {}
 
-  // Graphs call after the run too, on its thread: each method takes the GIL.
-  std::int64_t number_of_feature_channels() const override {
-    const py::gil_scoped_acquire acquire;
-    return to_integer(object_.attr("number_of_feature_channels")(),
-                      {"MPSCNNBatchNormalizationDataSource", "number_of_feature_channels", "int"});
-  }
-  const float* gamma() const override { return array("gamma"); }
-  const float* beta() const override { return array("beta"); }
-  const float* mean() const override { return array("mean"); }
-  const float* variance() const override { return array("variance"); }
-  bool load() override {
-    const py::gil_scoped_acquire acquire;
-    return !has("load") || py::cast<bool>(object_.attr("load")());
-  }
-  void purge() override {
-    const py::gil_scoped_acquire acquire;
-    arrays_.clear();
-    if (has("purge")) object_.attr("purge")();
-  }
-  std::string label() const override {
-    const py::gil_scoped_acquire acquire;
-    const py::object value = has("label") ? object_.attr("label")() : py::none();
-    return value.is_none() ? "" : py::cast<std::string>(py::str(value));
-  }
-  float epsilon() const override {
-    const py::gil_scoped_acquire acquire;
-    if (!has("epsilon")) return CNNBatchNormalizationDataSource::epsilon();
-    return static_cast<float>(to_number(
-        object_.attr("epsilon")(), {"MPSCNNBatchNormalizationDataSource", "epsilon", "float"}));
-  }
+  const float* mean() const override { return channels("mean"); }
+  const float* variance() const override { return channels("variance"); }
   GammaAndBeta update_gamma_and_beta(mps::CommandBuffer& buffer, const BatchState& state) override {
     return updated<GammaAndBeta>("update_gamma_and_beta", buffer, state);
   }
@@ -68,39 +39,18 @@ class PythonSource final : public CNNBatchNormalizationDataSource {
   bool update_mean_and_variance(const BatchState& state) override {
     return has_updated("update_mean_and_variance_with_batch_normalization_state", state);
   }
-  py::object object() const { return py::reinterpret_borrow<py::object>(object_); }
 
  private:
   template <class Values>
   Values updated(const char* name, mps::CommandBuffer& buffer, const BatchState& state) {
     const py::gil_scoped_acquire acquire;
-    if (!has(name)) return nullptr;
-    const py::object result = object_.attr(name)(buffer.shared_from_this(), state);
-    if (result.is_none()) return nullptr;
-    return convert<Values>(result, {std::string("MPSCNNBatchNormalizationDataSource.") + name,
-                                    "result", "a state of new values, or None"});
+    return new_state<Values>(name, "a state of new values, or None", buffer.shared_from_this(),
+                             state);
   }
   bool has_updated(const char* name, const BatchState& state) {
     const py::gil_scoped_acquire acquire;
-    if (!has(name)) return false;
-    const py::object result = object_.attr(name)(state);
-    return !result.is_none() &&
-           to_bool(result, {std::string("MPSCNNBatchNormalizationDataSource.") + name, "result",
-                            "bool | None"});
+    return says_yes(name, state);
   }
-  bool has(const char* name) const { return py::hasattr(object_, name); }
-  const float* array(const char* name) const {
-    const py::gil_scoped_acquire acquire;
-    const py::object value = has(name) ? object_.attr(name)() : py::none();
-    if (value.is_none()) return nullptr;
-    return static_cast<const float*>(
-        elements_of(value, DataType::kFloat32, number_of_feature_channels(),
-                    "MPSCNNBatchNormalizationDataSource", name, arrays_));
-  }
-
-  std::shared_ptr<const void> kept_;
-  py::handle object_;
-  mutable std::vector<py::object> arrays_;  // while they are read
 };
 
 CNNBatchNormalizationState& state_of(const Arguments& arguments) {
@@ -176,22 +126,24 @@ void bind_normalization(py::module_& module) {
   auto cls = py::class_<Self, mps::CNNKernel, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalization",
       "y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.");
-  def_init(cls,
-           {"device: MTLDevice | MLCDevice | str, "
-            "data_source: typing.Any, "
-            "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None"},
-           "Loads gamma, beta, mean and variance.", [](const Arguments& arguments) {
-             return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
-                                           batch_normalization_source(arguments["data_source"]),
-                                           fused_neuron(arguments));
-           });
+  def_kernel(cls,
+             {"device: MTLDevice | MLCDevice | str, "
+              "data_source: typing.Any, "
+              "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None"},
+             "Loads gamma, beta, mean and variance.", [](const Arguments& arguments) {
+               return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
+                                             batch_normalization_source(arguments["data_source"]),
+                                             fused_neuron(arguments));
+             });
   cls.def_property_readonly("number_of_feature_channels", &Self::number_of_feature_channels,
                             "Channels.");
   cls.def_property("epsilon", &Self::epsilon, &Self::set_epsilon, "Added to the variance.");
+  cls.def_property_readonly("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
+                            "What is applied to the result.");
   cls.def_property_readonly(
       "data_source",
       [](const Self& self) {
-        return static_cast<const PythonSource&>(*self.data_source()).object();
+        return static_cast<const BatchNormalizationSource&>(*self.data_source()).object();
       },
       "Where the numbers came from.");
   const auto encode = [](Self& self, const Arguments& arguments, bool batch) -> py::object {
@@ -229,50 +181,23 @@ void bind_normalization(py::module_& module) {
              "With a state by its statistics, without one by the kernel's own. Errors: a state "
              "without statistics.",
              [encode](Self& self, const Arguments& a) { return encode(self, a, true); });
-  cls.def(
-      "reload_gamma_and_beta_from_data_source",
-      [](Self& self) {
-        idle(self.device());
-        self.reload_gamma_and_beta_from_data_source();
-      },
-      "Reads the data source again, when all runs that were committed are done.");
-  cls.def(
-      "reload_mean_and_variance_from_data_source",
-      [](Self& self) {
-        idle(self.device());
-        self.reload_mean_and_variance_from_data_source();
-      },
-      "Reads the data source again, when all runs that were committed are done.");
-  def_method(cls, "reload_gamma_and_beta", "None",
-             {"command_buffer: MTLCommandBuffer, "
-              "gamma_and_beta_state: MPSCNNNormalizationGammaAndBetaState"},
-             "Encodes the replacement of gamma and beta by the state's.",
-             [](Self& self, const Arguments& arguments) {
-               self.reload_gamma_and_beta(
-                   command_buffer(arguments),
-                   *arguments.get<std::shared_ptr<CNNNormalizationGammaAndBetaState>>(
-                       "gamma_and_beta_state"));
-             });
-  def_method(cls, "reload_mean_and_variance", "None",
-             {"command_buffer: MTLCommandBuffer, "
-              "mean_and_variance_state: MPSCNNNormalizationMeanAndVarianceState"},
-             "Encodes the replacement of mean and variance by the state's.",
-             [](Self& self, const Arguments& arguments) {
-               self.reload_mean_and_variance(
-                   command_buffer(arguments),
-                   *arguments.get<std::shared_ptr<CNNNormalizationMeanAndVarianceState>>(
-                       "mean_and_variance_state"));
-             });
+  def_gamma_and_beta(cls);
+  def_reload<&Self::reload_mean_and_variance_from_data_source>(
+      cls, "reload_mean_and_variance_from_data_source");
+  def_reload_by_state<CNNNormalizationMeanAndVarianceState, &Self::reload_mean_and_variance>(
+      cls, "reload_mean_and_variance", "mean_and_variance_state",
+      "MPSCNNNormalizationMeanAndVarianceState",
+      "Encodes the replacement of mean and variance by the state's.");
 }
 
 void bind_statistics(py::module_& module) {
   using Self = CNNBatchNormalizationStatistics;
   auto cls = py::class_<Self, mps::Kernel, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalizationStatistics", "Mean and variance of a batch, part by part.");
-  def_init(cls, {"device: MTLDevice | MLCDevice | str"}, "Without properties.",
-           [](const Arguments& arguments) {
-             return std::make_shared<Self>(to_mps_device(arguments["device"]));
-           });
+  def_kernel(cls, {"device: MTLDevice | MLCDevice | str"}, "Without properties.",
+             [](const Arguments& arguments) {
+               return std::make_shared<Self>(to_mps_device(arguments["device"]));
+             });
   def_method(cls, "encode_batch", "None",
              {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
               "batch_normalization_state: MPSCNNBatchNormalizationState"},
@@ -287,6 +212,11 @@ void bind_statistics(py::module_& module) {
   cls.def("append_batch_barrier", &Self::append_batch_barrier, "True.");
 }
 
+template <typename T>
+std::shared_ptr<T> make_gradient(const Arguments& arguments) {
+  return std::make_shared<T>(to_mps_device(arguments["device"]), fused_neuron(arguments));
+}
+
 void bind_gradients(py::module_& module) {
   const char* const form =
       "device: MTLDevice | MLCDevice | str, "
@@ -295,11 +225,10 @@ void bind_gradients(py::module_& module) {
   auto statistics = py::class_<Statistics, mps::Kernel, std::shared_ptr<Statistics>>(
       module, "MPSCNNBatchNormalizationStatisticsGradient",
       "Gradients of gamma and beta into the state, part by part.");
-  def_init(
-      statistics, {form, kCoderForm},
+  def_kernel(
+      statistics, {form},
       "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.",
-      make_kernel<Statistics>);
-  def_coding(statistics);
+      make_gradient<Statistics>);
   def_method(statistics, "encode_batch", "None",
              {"command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
               "source_images: list[MPSImage], "
@@ -321,11 +250,10 @@ void bind_gradients(py::module_& module) {
   using Self = CNNBatchNormalizationGradient;
   auto cls = py::class_<Self, mps::CNNGradientKernel, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalizationGradient", "The gradient by data.");
-  def_init(
-      cls, {form, kCoderForm},
+  def_kernel(
+      cls, {form},
       "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.",
-      make_kernel<Self>);
-  def_coding(cls);
+      make_gradient<Self>);
   cls.def_property_readonly("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
                             "The forward kernel's neuron.");
   const auto encode = [](Self& self, const Arguments& arguments, bool batch) -> py::object {
@@ -365,7 +293,7 @@ void bind_gradients(py::module_& module) {
 }  // namespace
 
 mps::CNNBatchNormalizationDataSourcePtr batch_normalization_source(const py::object& object) {
-  return std::make_shared<PythonSource>(object);
+  return std::make_shared<BatchNormalizationSource>(object);
 }
 
 void bind_mps_batch_normalization(py::module_& module) {

@@ -31,6 +31,8 @@ void bind_mps_forward_loss(py::module_& module);
 void bind_mps_convolution_transpose(py::module_& module);
 void bind_mps_nodes(py::module_& module);
 void bind_mps_filter_nodes(py::module_& module);
+void bind_mps_unary_nodes(py::module_& module);
+void bind_mps_joining_nodes(py::module_& module);
 void bind_mps_graph(py::module_& module);
 
 #define TRAINGRAPH_MPS_ENUM(type, text_)                               \
@@ -62,12 +64,18 @@ inline mps::Device idle(const mps::Device& device) {
 // An object of the user's, with the methods of MPSCNNConvolutionDataSource, and back.
 mps::CNNConvolutionDataSourcePtr to_convolution_source(const py::object& value);
 py::object from_convolution_source(const mps::CNNConvolutionDataSource& source);
+inline mps::CNNConvolutionDataSourcePtr nullable_convolution_source(const py::object& value) {
+  return value.is_none() ? nullptr : to_convolution_source(value);
+}
 // MPSDataType by member, name or raw value.
 DataType from_mps_data_type(py::handle value);
 py::object to_mps_data_type(DataType type);
 
 // Data sources over the user's objects.
 mps::CNNBatchNormalizationDataSourcePtr batch_normalization_source(const py::object& object);
+// Of instance or of group normalization, by the name of Apple's protocol.
+mps::CNNGroupNormalizationDataSourcePtr image_normalization_source(const py::object& object,
+                                                                   const std::string& protocol);
 // The user's object for a handle, or None.
 py::object from_handle(const mps::HandlePtr& handle);
 

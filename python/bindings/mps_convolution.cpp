@@ -1,9 +1,7 @@
 #include <pybind11/numpy.h>
 
 #include "data.h"
-#include "mps_bindings.h"
-#include "mps_encoding.h"
-#include "release.h"
+#include "mps_data_source.h"
 
 namespace traingraph::python {
 namespace {
@@ -21,24 +19,22 @@ constexpr long kMpsFloat32 = 268435488;
 constexpr long kMpsFloat64 = 268435520;
 constexpr long kMpsFloat16 = 268435472;
 
-// A data source that the user wrote: any object with the methods it has to have.
-class PythonSource final : public CNNConvolutionDataSource {
+class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
  public:
   using Gradient = std::shared_ptr<CNNConvolutionGradientState>;
   using Weights = std::shared_ptr<CNNConvolutionWeightsAndBiasesState>;
-  explicit PythonSource(const py::object& object) : kept_(share(object)), object_(object) {}
+  explicit ConvolutionSource(const py::object& object)
+      : UserSource(object, "MPSCNNConvolutionDataSource") {}
 
-  // Graphs call after the run too, on its thread: each method takes the GIL.
   DataType data_type() const override {
     const py::gil_scoped_acquire acquire;
-    return has("data_type") ? from_mps_data_type(object_.attr("data_type")()) : DataType::kFloat32;
+    return has("data_type") ? from_mps_data_type(answer("data_type")) : DataType::kFloat32;
   }
   CNNConvolutionDescriptor descriptor() const override {
     const py::gil_scoped_acquire acquire;
     const py::object value = object_.attr("descriptor")();
     if (!py::isinstance<CNNConvolutionDescriptor>(value)) {
-      refuse({"MPSCNNConvolutionDataSource.descriptor", "result", "MPSCNNConvolutionDescriptor"},
-             value);
+      refuse(where("descriptor", "result", "MPSCNNConvolutionDescriptor"), value);
     }
     return py::cast<CNNConvolutionDescriptor>(value);
   }
@@ -47,60 +43,24 @@ class PythonSource final : public CNNConvolutionDataSource {
     const CNNConvolutionDescriptor d = descriptor();
     const std::int64_t count = d.output_feature_channels * d.kernel_height * d.kernel_width *
                                (d.input_feature_channels / d.groups);
-    return elements_of(object_.attr("weights")(), data_type(), count,
-                       "MPSCNNConvolutionDataSource.weights", "weights", arrays_);
+    return elements_of(object_.attr("weights")(), data_type(), count, method("weights").c_str(),
+                       "weights", arrays_);
   }
   const void* bias_terms() const override {
     const py::gil_scoped_acquire acquire;
-    const py::object value = has("bias_terms") ? object_.attr("bias_terms")() : py::none();
-    if (value.is_none()) return nullptr;
-    return elements_of(value, data_type(), descriptor().output_feature_channels,
-                       "MPSCNNConvolutionDataSource.bias_terms", "bias_terms", arrays_);
-  }
-  bool load() override {
-    const py::gil_scoped_acquire acquire;
-    return !has("load") || py::cast<bool>(object_.attr("load")());
-  }
-  void purge() override {
-    const py::gil_scoped_acquire acquire;
-    arrays_.clear();
-    if (has("purge")) object_.attr("purge")();
-  }
-  std::string label() const override {
-    const py::gil_scoped_acquire acquire;
-    const py::object value = has("label") ? object_.attr("label")() : py::none();
-    return value.is_none() ? "" : py::cast<std::string>(py::str(value));
+    return elements("bias_terms", data_type(), descriptor().output_feature_channels);
   }
   Weights update(mps::CommandBuffer& buffer, const Gradient& gradient,
                  const Weights& source) override {
     const py::gil_scoped_acquire acquire;
-    if (!has("update")) return nullptr;
-    const py::object result = object_.attr("update")(buffer.shared_from_this(), gradient, source);
-    if (result.is_none()) return nullptr;
-    return convert<Weights>(result, {"MPSCNNConvolutionDataSource.update", "result",
-                                     "MPSCNNConvolutionWeightsAndBiasesState | None"});
+    return new_state<Weights>("update", "MPSCNNConvolutionWeightsAndBiasesState | None",
+                              buffer.shared_from_this(), gradient, source);
   }
   bool update(const Gradient& gradient, const Weights& source) override {
     const py::gil_scoped_acquire acquire;
-    if (!has("update_with_gradient_state")) return false;
-    const py::object result = object_.attr("update_with_gradient_state")(gradient, source);
-    return !result.is_none() &&
-           to_bool(result, {"MPSCNNConvolutionDataSource.update_with_gradient_state", "result",
-                            "bool | None"});
+    return says_yes("update_with_gradient_state", gradient, source);
   }
-  py::object object() const { return py::reinterpret_borrow<py::object>(object_); }
-
- private:
-  bool has(const char* name) const { return py::hasattr(object_, name); }
-
-  std::shared_ptr<const void> kept_;
-  py::handle object_;
-  mutable std::vector<py::object> arrays_;  // while they are read
 };
-
-std::shared_ptr<CNNConvolutionDataSource> source_of(const Arguments& arguments) {
-  return to_convolution_source(arguments["weights"]);
-}
 
 void bind_descriptor(py::module_& module) {
   using Self = CNNConvolutionDescriptor;
@@ -117,6 +77,19 @@ void bind_descriptor(py::module_& module) {
                 d.output_feature_channels = arguments.get<std::int64_t>("output_feature_channels");
                 return d;
               });
+  def_init(cls, {"coder: typing.Any"}, "What was encoded. Errors: something else was.",
+           [](const Arguments& arguments) {
+             return py::cast<Self>(
+                 kernel_coding("decoded_descriptor")(py::type::of<Self>(), arguments["coder"]));
+           });
+  cls.def(
+      "encode_with_coder",
+      [](const Self& self, const py::object& coder) {
+        kernel_coding("encode_descriptor")(self, coder);
+      },
+      py::arg("coder"), "Writes all properties into a coder, such as NSKeyedArchiver.");
+  cls.def_property_readonly_static(
+      "supports_secure_coding", [](const py::object&) { return true; }, "True.");
   cls.def_readwrite("kernel_width", &Self::kernel_width, "Columns.");
   cls.def_readwrite("kernel_height", &Self::kernel_height, "Rows.");
   cls.def_readwrite("input_feature_channels", &Self::input_feature_channels, "Of the source.");
@@ -171,102 +144,38 @@ void bind_states(py::module_& module) {
       "The forward kernel.");
 }
 
-template <typename Class>
-void def_weights(Class& cls) {
-  using Self = typename Class::type;
-  cls.def(
-      "reload_weights_and_biases_from_data_source",
-      [](Self& self) {
-        idle(self.device());
-        self.reload_weights_and_biases_from_data_source();
-      },
-      "Reads the data source again, when all runs that were committed are done.");
-  def_method(cls, "reload_weights_and_biases", "None",
-             {"command_buffer: MTLCommandBuffer, state: MPSCNNConvolutionWeightsAndBiasesState"},
-             "Encodes the replacement of the weights by the state's.",
-             [](Self& self, const Arguments& arguments) {
-               self.reload_weights_and_biases(
-                   command_buffer(arguments),
-                   *arguments.get<std::shared_ptr<CNNConvolutionWeightsAndBiasesState>>("state"));
-             });
-  cls.def_property_readonly(
-      "groups", [](const Self& self) { return self.descriptor().groups; }, "Of channels.");
-  cls.def_property_readonly(
-      "data_source", [](const Self& self) { return from_convolution_source(*self.data_source()); },
-      "Where the weights came from.");
-}
-
-constexpr const char* kForm = "device: MTLDevice | MLCDevice | str, weights: typing.Any";
-
-template <typename T, typename Class>
-void def_constructor(Class& cls, const char* doc) {
-  def_init(cls, {kForm}, doc, [](const Arguments& arguments) {
-    return std::make_shared<T>(idle(to_mps_device(arguments["device"])), source_of(arguments));
-  });
-}
-
 void bind_kernels(py::module_& module) {
   auto forward = py::class_<CNNConvolution, mps::CNNKernel, std::shared_ptr<CNNConvolution>>(
       module, "MPSCNNConvolution", "Windows times weights, plus biases; zeros beyond the image.");
-  def_constructor<CNNConvolution>(
+  def_forward_weights(
       forward, "Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q) by the padding policy.");
-  def_weights(forward);
-  forward.def_property_readonly(
-      "input_feature_channels",
-      [](const CNNConvolution& self) { return self.descriptor().input_feature_channels; },
-      "Of the source.");
-  forward.def_property_readonly(
-      "output_feature_channels",
-      [](const CNNConvolution& self) { return self.descriptor().output_feature_channels; },
-      "Of the result.");
   forward.def_property_readonly(
       "fused_neuron_descriptor",
       [](const CNNConvolution& self) { return self.descriptor().fused_neuron_descriptor; },
       "What is applied to the result.");
-  def_method(forward, "export_weights_and_biases", "MPSCNNConvolutionWeightsAndBiasesState",
-             {"command_buffer: MTLCommandBuffer, result_state_can_be_temporary: bool = False"},
-             "Encodes a copy of the weights into a new permanent state.",
-             [](CNNConvolution& self, const Arguments& arguments) {
-               return self.export_weights_and_biases(command_buffer(arguments));
-             });
   auto full = py::class_<CNNFullyConnected, CNNConvolution, std::shared_ptr<CNNFullyConnected>>(
       module, "MPSCNNFullyConnected", "A convolution whose kernel covers the image.");
-  def_constructor<CNNFullyConnected>(full,
-                                     "Loads the weights. Shapes: (N, I, H, W) to (N, O, 1, 1).");
+  def_weights_init(full, "Loads the weights. Shapes: (N, I, H, W) to (N, O, 1, 1).");
 
   auto gradient = py::class_<CNNConvolutionGradient, mps::CNNGradientKernel,
                              std::shared_ptr<CNNConvolutionGradient>>(
       module, "MPSCNNConvolutionGradient",
       "Gradients by data, and by weights and biases into the state.");
-  def_constructor<CNNConvolutionGradient>(
-      gradient, "Loads the weights, which must equal the forward kernel's.");
-  def_weights(gradient);
-  gradient.def_property_readonly(
-      "source_gradient_feature_channels",
-      [](const CNNConvolutionGradient& self) { return self.descriptor().output_feature_channels; },
-      "Of the gradient that comes in.");
-  gradient.def_property_readonly(
-      "source_image_feature_channels",
-      [](const CNNConvolutionGradient& self) { return self.descriptor().input_feature_channels; },
-      "Of the forward source.");
-  gradient.def_property("gradient_option", &CNNConvolutionGradient::gradient_option,
-                        &CNNConvolutionGradient::set_gradient_option,
-                        "Which gradients are computed.");
+  def_gradient_weights(gradient);
   auto full_gradient = py::class_<CNNFullyConnectedGradient, CNNConvolutionGradient,
                                   std::shared_ptr<CNNFullyConnectedGradient>>(
       module, "MPSCNNFullyConnectedGradient", "The same for MPSCNNFullyConnected.");
-  def_constructor<CNNFullyConnectedGradient>(
-      full_gradient, "Loads the weights, which must equal the forward kernel's.");
+  def_weights_init(full_gradient, kGradientWeights);
 }
 
 }  // namespace
 
 mps::CNNConvolutionDataSourcePtr to_convolution_source(const py::object& value) {
-  return std::make_shared<PythonSource>(value);
+  return std::make_shared<ConvolutionSource>(value);
 }
 
 py::object from_convolution_source(const mps::CNNConvolutionDataSource& source) {
-  return static_cast<const PythonSource&>(source).object();
+  return static_cast<const ConvolutionSource&>(source).object();
 }
 
 DataType from_mps_data_type(py::handle value) {

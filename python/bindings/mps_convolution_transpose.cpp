@@ -1,5 +1,4 @@
-#include "mps_bindings.h"
-#include "mps_encoding.h"
+#include "mps_data_source.h"
 
 namespace traingraph::python {
 namespace {
@@ -7,43 +6,9 @@ namespace {
 using mps::CNNConvolutionTranspose;
 using mps::CNNConvolutionTransposeGradient;
 using mps::CNNConvolutionTransposeGradientState;
-using mps::CNNConvolutionWeightsAndBiasesState;
 using mps::CNNKernel;
 using mps::GradientState;
 using mps::StatePtr;
-
-// What every kernel with weights has.
-template <typename T, typename Base>
-py::class_<T, Base, std::shared_ptr<T>> bind_weighted(py::module_& module, const char* name,
-                                                      const char* doc, const char* detail) {
-  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
-  def_init(cls, {"device: MTLDevice | MLCDevice | str, weights: typing.Any"}, detail,
-           [](const Arguments& arguments) {
-             return std::make_shared<T>(idle(to_mps_device(arguments["device"])),
-                                        to_convolution_source(arguments["weights"]));
-           });
-  cls.def(
-      "reload_weights_and_biases_from_data_source",
-      [](T& self) {
-        idle(self.device());
-        self.reload_weights_and_biases_from_data_source();
-      },
-      "Reads the data source again, when all runs that were committed are done.");
-  def_method(cls, "reload_weights_and_biases", "None",
-             {"command_buffer: MTLCommandBuffer, state: MPSCNNConvolutionWeightsAndBiasesState"},
-             "Encodes the replacement of the weights by the state's.",
-             [](T& self, const Arguments& arguments) {
-               self.reload_weights_and_biases(
-                   command_buffer(arguments),
-                   *arguments.get<std::shared_ptr<CNNConvolutionWeightsAndBiasesState>>("state"));
-             });
-  cls.def_property_readonly(
-      "groups", [](const T& self) { return self.descriptor().groups; }, "Of channels.");
-  cls.def_property_readonly(
-      "data_source", [](const T& self) { return from_convolution_source(*self.data_source()); },
-      "Where the weights came from.");
-  return cls;
-}
 
 // The forms with a convolution's state take its size and offset back; the others are inherited.
 py::object encode(CNNConvolutionTranspose& self, const Arguments& a, bool batch) {
@@ -101,18 +66,14 @@ std::vector<std::string> forms(bool batch) {
 
 void bind_forward(py::module_& module) {
   using Self = CNNConvolutionTranspose;
-  auto cls = bind_weighted<Self, CNNKernel>(
+  auto cls = py::class_<Self, CNNKernel, std::shared_ptr<Self>>(
       module, "MPSCNNConvolutionTranspose",
-      "Zeros between the pixels, then a convolution with the weights as they are.",
+      "Zeros between the pixels, then a convolution with the weights as they are.");
+  def_forward_weights(
+      cls,
       "Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q): the source of the convolution "
       "whose "
       "state is given, or of one with the padding policy.");
-  cls.def_property_readonly(
-      "input_feature_channels",
-      [](const Self& self) { return self.descriptor().input_feature_channels; }, "Of the source.");
-  cls.def_property_readonly(
-      "output_feature_channels",
-      [](const Self& self) { return self.descriptor().output_feature_channels; }, "Of the result.");
   cls.def_property("kernel_offset_x", &Self::kernel_offset_x, &Self::set_kernel_offset_x,
                    "In the source with zeros between its pixels.");
   cls.def_property("kernel_offset_y", &Self::kernel_offset_y, &Self::set_kernel_offset_y,
@@ -123,12 +84,6 @@ void bind_forward(py::module_& module) {
   def_method(cls, "encode_batch", "typing.Any", forms(true),
              "Encodes a batch. The forms without a destination set the kernel offset.",
              [](Self& self, const Arguments& a) { return encode(self, a, true); });
-  def_method(cls, "export_weights_and_biases", "MPSCNNConvolutionWeightsAndBiasesState",
-             {"command_buffer: MTLCommandBuffer, result_state_can_be_temporary: bool = False"},
-             "Encodes a copy of the weights into a new permanent state.",
-             [](Self& self, const Arguments& arguments) {
-               return self.export_weights_and_biases(command_buffer(arguments));
-             });
 }
 
 }  // namespace
@@ -136,14 +91,9 @@ void bind_forward(py::module_& module) {
 void bind_mps_convolution_transpose(py::module_& module) {
   bind_forward(module);
   using State = CNNConvolutionTransposeGradientState;
-  auto state = py::class_<State, GradientState, std::shared_ptr<State>>(
+  auto state = py::class_<State, mps::CNNConvolutionGradientState, std::shared_ptr<State>>(
       module, "MPSCNNConvolutionTransposeGradientState",
       "The gradients of one batch; one for all images.");
-  state.def_property_readonly(
-      "gradient_for_weights", &State::gradient_for_weights,
-      "(O, kernel_height, kernel_width, I / groups), summed over the batch.");
-  state.def_property_readonly("gradient_for_biases", &State::gradient_for_biases,
-                              "(O), summed over the batch.");
   state.def_property_readonly(
       "convolution_transpose",
       [](const State& self) {
@@ -152,20 +102,10 @@ void bind_mps_convolution_transpose(py::module_& module) {
       "The forward kernel.");
 
   using Gradient = CNNConvolutionTransposeGradient;
-  auto gradient = bind_weighted<Gradient, mps::CNNGradientKernel>(
+  auto gradient = py::class_<Gradient, mps::CNNGradientKernel, std::shared_ptr<Gradient>>(
       module, "MPSCNNConvolutionTransposeGradient",
-      "Gradients by data, and by weights and biases into the state.",
-      "Loads the weights, which must equal the forward kernel's.");
-  gradient.def_property_readonly(
-      "source_gradient_feature_channels",
-      [](const Gradient& self) { return self.descriptor().output_feature_channels; },
-      "Of the gradient that comes in.");
-  gradient.def_property_readonly(
-      "source_image_feature_channels",
-      [](const Gradient& self) { return self.descriptor().input_feature_channels; },
-      "Of the forward source.");
-  gradient.def_property("gradient_option", &Gradient::gradient_option,
-                        &Gradient::set_gradient_option, "Which gradients are computed.");
+      "Gradients by data, and by weights and biases into the state.");
+  def_gradient_weights(gradient);
 }
 
 }  // namespace traingraph::python

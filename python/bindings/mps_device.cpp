@@ -69,6 +69,38 @@ std::shared_ptr<Buffer> make_buffer(const Arguments& arguments) {
   return std::make_shared<Buffer>(device, data.bytes, data.length);
 }
 
+void bind_continuing(py::module_& module) {
+  using Self = mps::ContinuingCommandBuffer;
+  auto cls = py::class_<Self, CommandBuffer, std::shared_ptr<Self>>(
+      module, "MPSCommandBuffer", "A command buffer that can be committed in parts.");
+  def_init(cls, {"command_buffer: MTLCommandBuffer", "from_command_queue: MTLCommandQueue"},
+           "Goes on in this buffer, or in a new one. Two over one MPSCommandBuffer go on together.",
+           [](const Arguments& arguments) {
+             if (arguments.given("command_buffer")) {
+               return std::make_shared<Self>(arguments.get<CommandBufferPtr>("command_buffer"));
+             }
+             return std::make_shared<Self>(
+                 *arguments.get<std::shared_ptr<CommandQueue>>("from_command_queue"));
+           });
+  cls.def_property_readonly(
+      "command_buffer", &Self::command_buffer,
+      "The MPSCommandBuffer that it was made of; else as root_command_buffer.");
+  cls.def_property_readonly(
+      "root_command_buffer", &Self::root_command_buffer,
+      "The part that is committed next; keep it to wait for it after commit_and_continue.");
+  cls.def(
+      "commit_and_continue", &Self::commit_and_continue, py::call_guard<py::gil_scoped_release>(),
+      "Commits what was recorded, and goes on in a new buffer. Temporary images and states that "
+      "are still to be read live on. Errors: as commit; after that it goes on no more.");
+  def_method(cls, "prefetch_heap", "None", {"for_workload_size: int"},
+             "Makes the memory that programs work in at least this large now. Units: bytes.",
+             [](Self& self, const Arguments& arguments) {
+               const auto bytes = arguments.get<std::size_t>("for_workload_size");
+               const py::gil_scoped_release release;
+               self.prefetch_heap(bytes);
+             });
+}
+
 }  // namespace
 
 mps::Device to_mps_device(py::handle value) {
@@ -165,6 +197,7 @@ void bind_mps_device(py::module_& module) {
                                  "Units: seconds; 0 before the run.");
   commands.def_property_readonly("gpu_end_time", &CommandBuffer::gpu_end_time,
                                  "Units: seconds; 0 before the run.");
+  bind_continuing(module);
 }
 
 void bind_mps(py::module_& module) {
@@ -183,6 +216,8 @@ void bind_mps(py::module_& module) {
   bind_mps_convolution_transpose(module);
   bind_mps_nodes(module);
   bind_mps_filter_nodes(module);
+  bind_mps_unary_nodes(module);
+  bind_mps_joining_nodes(module);
   bind_mps_graph(module);
 }
 

@@ -20,6 +20,58 @@ inline py::object result_images(const mps::ImageBatch& results, bool batch) {
   return batch ? py::cast(results) : py::cast(results[0]);
 }
 
+// (x, y) or (x, y, z).
+mps::Offset to_offset(py::handle value, const char* subject);
+// MTLRegion, or (x, y[, z]), (width, height[, depth]).
+mps::Region to_region(py::handle value, const char* subject);
+py::object from_region(const mps::Region& region);
+
+// The two that every kernel has which writes an image.
+template <typename Class>
+void def_clip(Class& cls) {
+  using Self = typename Class::type;
+  cls.def_property(
+      "clip_rect", [](const Self& self) { return from_region(self.clip_rect()); },
+      [](Self& self, const py::object& value) {
+        self.set_clip_rect(to_region(value, "MPSKernel.clip_rect"));
+      },
+      "MTLRegion of the destination that is written, as far as it is there; the rest stays as it "
+      "is. The forms that return images set it to everything.");
+  cls.def_property(
+      "destination_feature_channel_offset",
+      [](const Self& self) { return self.destination_feature_channel_offset(); },
+      [](Self& self, std::int64_t value) { self.set_destination_feature_channel_offset(value); },
+      "The first channel of the destination that is written. Errors: no multiple of 4.");
+}
+
+// Which channels of a source are read.
+template <typename Class, typename Get, typename Offset, typename Count>
+void def_channels(Class& cls, const std::string& source, Get get, Offset set_offset,
+                  Count set_count) {
+  using Self = typename Class::type;
+  cls.def_property((source + "_feature_channel_offset").c_str(),
+                   [get](const Self& self) { return (self.*get)().offset; },
+                   [set_offset](Self& self, std::int64_t value) { (self.*set_offset)(value); },
+                   "The first channel that is read. Errors: no multiple of 4.");
+  cls.def_property((source + "_feature_channel_max_count").c_str(),
+                   [get](const Self& self) { return (self.*get)().max_count; },
+                   [set_count](Self& self, std::int64_t value) { (self.*set_count)(value); },
+                   "The most channels that are read.");
+}
+
+// Of kernels with two sources.
+template <typename Class>
+void def_two_sources(Class& cls) {
+  using Self = typename Class::type;
+  def_clip(cls);
+  def_channels(cls, "primary_source", &Self::primary_channels,
+               &Self::set_primary_source_feature_channel_offset,
+               &Self::set_primary_source_feature_channel_max_count);
+  def_channels(cls, "secondary_source", &Self::secondary_channels,
+               &Self::set_secondary_source_feature_channel_offset,
+               &Self::set_secondary_source_feature_channel_max_count);
+}
+
 // Whether returned images are temporary: an addition of traingraph in place of an allocator object.
 template <typename Class>
 void def_allocator(Class& cls) {

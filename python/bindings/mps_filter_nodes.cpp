@@ -1,4 +1,4 @@
-#include "mps_bindings.h"
+#include "mps_node_bindings.h"
 
 namespace traingraph::python {
 namespace {
@@ -10,59 +10,26 @@ using mps::NNGradientFilterNode;
 using mps::NNImageNodePtr;
 using mps::NNStateNodePtr;
 
-const std::string kSource = "source: MPSNNImageNode";
-const std::string kGradientSources =
-    "source_gradient: MPSNNImageNode, source_image: MPSNNImageNode, ";
-const std::string kGradientForm = kGradientSources + "gradient_state: MPSNNStateNode";
-
-NNImageNodePtr source(const Arguments& a) { return a.get<NNImageNodePtr>("source"); }
-
-template <typename T, typename Base>
-auto bind_class(py::module_& module, const char* name, const char* doc) {
-  return py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
-}
-
-template <typename Class>
-void def_training_style(Class& cls) {
-  using Self = typename Class::type;
-  cls.def_property(
-      "training_style", [](const Self& self) { return self.training_style; },
-      [](Self& self, mps::NNTrainingStyle value) { self.training_style = value; },
-      "Where the data source is called for an update; a gradient node has its forward node's.");
-}
-
-// A gradient node made of two images and a state alone.
-template <typename T>
-auto bind_gradient(py::module_& module, const char* name, const char* doc) {
-  auto cls = bind_class<T, NNGradientFilterNode>(module, name, doc);
-  def_init(cls, {kGradientForm}, "Errors: the state of another kind of node.",
-           [](const Arguments& a) {
-             return std::make_shared<T>(a.get<NNImageNodePtr>("source_gradient"),
-                                        a.get<NNImageNodePtr>("source_image"),
-                                        a.get<NNStateNodePtr>("gradient_state"));
-           });
-  return cls;
-}
-
 template <typename T, typename Base>
 auto bind_convolution_node(py::module_& module, const char* name, const char* doc) {
-  auto cls = bind_class<T, Base>(module, name, doc);
-  def_init(cls, {kSource + ", weights: typing.Any"}, "The weights are a data source.",
+  auto cls = bind_node<T, Base>(module, name, doc);
+  def_init(cls, {kNodeSource + ", weights: typing.Any"}, "The weights are a data source.",
            [](const Arguments& a) {
-             return std::make_shared<T>(source(a), to_convolution_source(a["weights"]));
+             return std::make_shared<T>(source_node(a), to_convolution_source(a["weights"]));
            });
   return cls;
 }
 
 template <typename T, typename Base>
 auto bind_convolution_gradient_node(py::module_& module, const char* name, const char* doc) {
-  auto cls = bind_class<T, Base>(module, name, doc);
+  auto cls = bind_node<T, Base>(module, name, doc);
   const char* const state = "convolution_gradient_state";
-  def_init(cls, {kGradientSources + state + ": MPSNNStateNode, weights: typing.Any"},
-           "Errors: the state of another kind of node.", [state](const Arguments& a) {
+  def_init(cls, {kNodeGradientSources + state + ": MPSNNStateNode, weights: typing.Any = None"},
+           "Without weights: the forward node's. Errors: the state of another kind of node.",
+           [state](const Arguments& a) {
              return std::make_shared<T>(
                  a.get<NNImageNodePtr>("source_gradient"), a.get<NNImageNodePtr>("source_image"),
-                 a.get<NNStateNodePtr>(state), to_convolution_source(a["weights"]));
+                 a.get<NNStateNodePtr>(state), nullable_convolution_source(a["weights"]));
            });
   return cls;
 }
@@ -95,8 +62,8 @@ template <NeuronType kType>
 void bind_neuron_node(py::module_& module, const char* name, const char* parameters,
                       const char* doc) {
   using T = NeuronNodeOf<kType>;
-  auto cls = bind_class<T, mps::CNNNeuronNode>(module, name, doc);
-  def_init(cls, {kSource + parameters}, "The parameters are those of MPSNNNeuronDescriptor.",
+  auto cls = bind_node<T, mps::CNNNeuronNode>(module, name, doc);
+  def_init(cls, {kNodeSource + parameters}, "The parameters are those of MPSNNNeuronDescriptor.",
            [name](const Arguments& a) {
              mps::NeuronDescriptor descriptor;
              descriptor.type = kType;
@@ -104,16 +71,17 @@ void bind_neuron_node(py::module_& module, const char* name, const char* paramet
              descriptor.b = a.optional<float>("b").value_or(descriptor.b);
              descriptor.c = a.optional<float>("c").value_or(descriptor.c);
              descriptor.data = a.optional<std::vector<float>>("a_data").value_or(descriptor.data);
-             return std::make_shared<T>(source(a), descriptor, name);
+             return std::make_shared<T>(source_node(a), descriptor, name);
            });
 }
 
 void bind_neuron_nodes(py::module_& module) {
   using Node = mps::CNNNeuronNode;
-  auto forward = bind_class<Node, NNFilterNode>(module, "MPSCNNNeuronNode", "y = f(x).");
-  def_init(forward, {kSource + ", descriptor: MPSNNNeuronDescriptor"}, "Any function.",
+  auto forward = bind_node<Node, NNFilterNode>(module, "MPSCNNNeuronNode", "y = f(x).");
+  def_init(forward, {kNodeSource + ", descriptor: MPSNNNeuronDescriptor"}, "Any function.",
            [](const Arguments& a) {
-             return std::make_shared<Node>(source(a), a.get<mps::NeuronDescriptor>("descriptor"));
+             return std::make_shared<Node>(source_node(a),
+                                           a.get<mps::NeuronDescriptor>("descriptor"));
            });
   forward.def_property_readonly(
       "a", [](const Node& self) { return self.descriptor().a; }, "The first parameter.");
@@ -152,9 +120,9 @@ void bind_neuron_nodes(py::module_& module) {
   bind_neuron_node<NeuronType::kPReLU>(module, "MPSCNNNeuronPReLUNode", ", a_data: list[float]",
                                        "ReLU with one slope per channel.");
   using Gradient = mps::CNNNeuronGradientNode;
-  auto gradient = bind_class<Gradient, NNGradientFilterNode>(module, "MPSCNNNeuronGradientNode",
-                                                             "dx = dy f'(x).");
-  def_init(gradient, {kGradientForm + ", descriptor: MPSNNNeuronDescriptor"},
+  auto gradient = bind_node<Gradient, NNGradientFilterNode>(module, "MPSCNNNeuronGradientNode",
+                                                            "dx = dy f'(x).");
+  def_init(gradient, {kNodeGradientForm + ", descriptor: MPSNNNeuronDescriptor"},
            "Errors: the state of another kind of node.", [](const Arguments& arguments) {
              return std::make_shared<Gradient>(arguments.get<NNImageNodePtr>("source_gradient"),
                                                arguments.get<NNImageNodePtr>("source_image"),
@@ -215,15 +183,16 @@ void bind_pooling_pair(py::module_& module, const std::string& name) {
                             (dilated ? ", dilation_rate_x: int, dilation_rate_y: int" : "");
   const std::string rate = dilated ? ", dilation_rate: int | None = None" : "";
   auto forward =
-      bind_class<Forward, Base>(module, (name + "Node").c_str(), "The kernel in a graph.");
-  def_init(
-      forward,
-      {kSource + ", filter_size: int, stride: int | None = None" + rate, kSource + ", " + sizes},
-      "Without a stride windows lie beside each other.",
-      [](const Arguments& a) { return std::make_shared<Forward>(source(a), window_of(a)); });
-  auto gradient = bind_class<Gradient, mps::CNNPoolingGradientNode>(
+      bind_node<Forward, Base>(module, (name + "Node").c_str(), "The kernel in a graph.");
+  def_init(forward,
+           {kNodeSource + ", filter_size: int, stride: int | None = None" + rate,
+            kNodeSource + ", " + sizes},
+           "Without a stride windows lie beside each other.", [](const Arguments& a) {
+             return std::make_shared<Forward>(source_node(a), window_of(a));
+           });
+  auto gradient = bind_node<Gradient, mps::CNNPoolingGradientNode>(
       module, (name + "GradientNode").c_str(), "The gradient kernel in a graph.");
-  def_init(gradient, {kGradientForm + ", " + sizes + ", padding_policy: typing.Any = None"},
+  def_init(gradient, {kNodeGradientForm + ", " + sizes + ", padding_policy: typing.Any = None"},
            "The window is the forward node's; so is the padding, whatever the policy says.",
            [](const Arguments& a) {
              return std::make_shared<Gradient>(
@@ -238,10 +207,10 @@ void bind_pooling_pair(py::module_& module, const std::string& name) {
 
 void bind_pooling_nodes(py::module_& module) {
   using Node = mps::CNNPoolingNode;
-  auto forward = bind_class<Node, NNFilterNode>(module, "MPSCNNPoolingNode",
-                                                "Joins the pixels of each window.");
+  auto forward = bind_node<Node, NNFilterNode>(module, "MPSCNNPoolingNode",
+                                               "Joins the pixels of each window.");
   def_pooling_window(forward);
-  auto gradient = bind_class<mps::CNNPoolingGradientNode, NNGradientFilterNode>(
+  auto gradient = bind_node<mps::CNNPoolingGradientNode, NNGradientFilterNode>(
       module, "MPSCNNPoolingGradientNode", "Spreads each gradient over its window.");
   def_pooling_window(gradient);
   bind_pooling_pair<CNNPoolingType::kMax, Node>(module, "MPSCNNPoolingMax");
@@ -252,31 +221,50 @@ void bind_pooling_nodes(py::module_& module) {
 
 void bind_normalization_nodes(py::module_& module) {
   using Node = mps::CNNBatchNormalizationNode;
-  auto forward = bind_class<Node, NNFilterNode>(module, "MPSCNNBatchNormalizationNode",
-                                                "Normalizes by the batch where it is trained.");
-  def_init(forward, {kSource + ", data_source: typing.Any"}, "Gamma, beta and statistics.",
+  auto forward = bind_node<Node, NNFilterNode>(module, "MPSCNNBatchNormalizationNode",
+                                               "Normalizes by the batch where it is trained.");
+  def_init(forward, {kNodeSource + ", data_source: typing.Any"}, "Gamma, beta and statistics.",
            [](const Arguments& a) {
-             return std::make_shared<Node>(source(a), batch_normalization_source(a["data_source"]));
+             return std::make_shared<Node>(source_node(a),
+                                           batch_normalization_source(a["data_source"]));
            });
   def_training_style(forward);
   forward.def_property(
       "flags", [](const Node& self) { return self.flags; },
       [](Node& self, mps::CNNBatchNormalizationFlags value) { self.flags = value; },
       "When the statistics of the batch are used.");
-  auto gradient = bind_gradient<mps::CNNBatchNormalizationGradientNode>(
+  auto gradient = bind_gradient_node<mps::CNNBatchNormalizationGradientNode>(
       module, "MPSCNNBatchNormalizationGradientNode",
       "Both gradient kernels; calls the data source for an update.");
   def_training_style(gradient);
 }
 
+// Instance or group normalization.
+template <typename Forward, typename Gradient>
+void bind_image_normalization_nodes(py::module_& module, const std::string& name) {
+  auto forward =
+      bind_node<Forward, NNFilterNode>(module, (name + "Node").c_str(), "The kernel in a graph.");
+  const std::string protocol = name + "DataSource";
+  def_init(forward, {kNodeSource + ", data_source: typing.Any"}, "Gamma and beta.",
+           [protocol](const Arguments& a) {
+             return std::make_shared<Forward>(
+                 source_node(a), image_normalization_source(a["data_source"], protocol));
+           });
+  def_training_style(forward);
+  auto gradient = bind_gradient_node<Gradient>(
+      module, (name + "GradientNode").c_str(),
+      "The gradient kernel in a graph; calls the data source for an update.");
+  def_training_style(gradient);
+}
+
 template <typename Forward, typename Gradient>
 void bind_softmax_nodes(py::module_& module, const std::string& name) {
-  auto forward = bind_class<Forward, NNFilterNode>(module, (name + "Node").c_str(),
-                                                   "Over the channels of each pixel.");
-  def_init(forward, {kSource}, "Shapes: any to the same.",
-           [](const Arguments& a) { return std::make_shared<Forward>(source(a)); });
-  bind_gradient<Gradient>(module, (name + "GradientNode").c_str(),
-                          "The source image is the forward node's result.");
+  auto forward = bind_node<Forward, NNFilterNode>(module, (name + "Node").c_str(),
+                                                  "Over the channels of each pixel.");
+  def_init(forward, {kNodeSource}, "Shapes: any to the same.",
+           [](const Arguments& a) { return std::make_shared<Forward>(source_node(a)); });
+  bind_gradient_node<Gradient>(module, (name + "GradientNode").c_str(),
+                               "The source image is the forward node's result.");
 }
 
 }  // namespace
@@ -286,42 +274,24 @@ void bind_mps_filter_nodes(py::module_& module) {
   bind_neuron_nodes(module);
   bind_pooling_nodes(module);
   bind_normalization_nodes(module);
+  bind_image_normalization_nodes<mps::CNNInstanceNormalizationNode,
+                                 mps::CNNInstanceNormalizationGradientNode>(
+      module, "MPSCNNInstanceNormalization");
+  bind_image_normalization_nodes<mps::CNNGroupNormalizationNode,
+                                 mps::CNNGroupNormalizationGradientNode>(
+      module, "MPSCNNGroupNormalization");
   bind_softmax_nodes<mps::CNNSoftMaxNode, mps::CNNSoftMaxGradientNode>(module, "MPSCNNSoftMax");
   bind_softmax_nodes<mps::CNNLogSoftMaxNode, mps::CNNLogSoftMaxGradientNode>(module,
                                                                              "MPSCNNLogSoftMax");
-  auto loss = bind_class<mps::CNNLossNode, NNFilterNode>(
+  auto loss = bind_node<mps::CNNLossNode, NNFilterNode>(
       module, "MPSCNNLossNode", "Its result is the gradient of its source.");
-  def_init(loss, {kSource + ", loss_descriptor: MPSCNNLossDescriptor"},
+  def_init(loss, {kNodeSource + ", loss_descriptor: MPSCNNLossDescriptor"},
            "The loss goes into the labels.", [](const Arguments& a) {
              return std::make_shared<mps::CNNLossNode>(
-                 source(a), a.get<mps::CNNLossDescriptor>("loss_descriptor"));
+                 source_node(a), a.get<mps::CNNLossDescriptor>("loss_descriptor"));
            });
   loss.def_property_readonly("input_labels", &mps::CNNLossNode::input_labels,
                              "Where encodings bring MPSCNNLossLabels.");
-  using Addition = mps::NNAdditionNode;
-  auto addition = bind_class<Addition, NNFilterNode>(module, "MPSNNAdditionNode",
-                                                     "Left plus right, images of one size.");
-  def_init(addition,
-           {"left_source: MPSNNImageNode, right_source: MPSNNImageNode",
-            "sources: list[MPSNNImageNode]"},
-           "Two sources.", [](const Arguments& a) {
-             if (a.given("left_source")) {
-               return std::make_shared<Addition>(a.get<NNImageNodePtr>("left_source"),
-                                                 a.get<NNImageNodePtr>("right_source"));
-             }
-             const auto sources = a.get<std::vector<NNImageNodePtr>>("sources");
-             if (sources.size() != 2) {
-               throw InvalidArgument("[MPSNNAdditionNode] expected two sources but got " +
-                                     std::to_string(sources.size()));
-             }
-             return std::make_shared<Addition>(sources[0], sources[1]);
-           });
-  using AdditionGradient = mps::NNAdditionGradientNode;
-  auto gradient = bind_class<AdditionGradient, NNGradientFilterNode>(
-      module, "MPSNNAdditionGradientNode", "The incoming gradient itself.");
-  gradient.def_property_readonly("is_secondary_source_filter",
-                                 &AdditionGradient::is_secondary_source_filter,
-                                 "Whether it belongs to the right source.");
 }
 
 }  // namespace traingraph::python

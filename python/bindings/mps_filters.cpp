@@ -1,4 +1,5 @@
 #include "mps_bindings.h"
+#include "mps_coding.h"
 #include "mps_encoding.h"
 
 namespace traingraph::python {
@@ -76,17 +77,19 @@ void bind_neuron(py::module_& module) {
       "device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor";
   auto neuron = py::class_<CNNNeuron, CNNKernel, std::shared_ptr<CNNNeuron>>(
       module, "MPSCNNNeuron", "y = f(x), element by element.");
-  def_init(neuron, {form}, "Shapes: any to the same.", [](const Arguments& arguments) {
+  def_kernel(neuron, {form}, "Shapes: any to the same.", [](const Arguments& arguments) {
     return std::make_shared<CNNNeuron>(to_mps_device(arguments["device"]),
                                        arguments.get<NeuronDescriptor>("neuron_descriptor"));
   });
   auto gradient =
       py::class_<CNNNeuronGradient, CNNGradientKernel, std::shared_ptr<CNNNeuronGradient>>(
           module, "MPSCNNNeuronGradient", "dx = dy f'(x), the exact derivative.");
-  def_init(gradient, {form}, "Gradient: reads the forward source.", [](const Arguments& arguments) {
-    return std::make_shared<CNNNeuronGradient>(
-        to_mps_device(arguments["device"]), arguments.get<NeuronDescriptor>("neuron_descriptor"));
-  });
+  def_kernel(gradient, {form}, "Gradient: reads the forward source.",
+             [](const Arguments& arguments) {
+               return std::make_shared<CNNNeuronGradient>(
+                   to_mps_device(arguments["device"]),
+                   arguments.get<NeuronDescriptor>("neuron_descriptor"));
+             });
   const auto properties = [](auto& cls) {
     using Self = typename std::remove_reference_t<decltype(cls)>::type;
     cls.def_property_readonly(
@@ -126,7 +129,7 @@ void bind_pool(py::module_& module, const char* name, const char* doc, const cha
                                "kernel_height: int") +
                            (dilated ? ", dilation_rate_x: int = 1, dilation_rate_y: int = 1" : "") +
                            ", stride_in_pixels_x: int = 1, stride_in_pixels_y: int = 1";
-  def_init(cls, {form}, detail, [dilated](const Arguments& arguments) {
+  def_kernel(cls, {form}, detail, [dilated](const Arguments& arguments) {
     return std::make_shared<T>(to_mps_device(arguments["device"]), window_of(arguments, dilated));
   });
 }
@@ -170,17 +173,17 @@ void bind_softmax_pair(py::module_& module, const char* name, const char* gradie
   using Gradient = SoftMaxGradientOf<logarithm>;
   auto forward = py::class_<Forward, CNNKernel, std::shared_ptr<Forward>>(
       module, name, "Over the channels of each pixel.");
-  def_init(forward, {"device: MTLDevice | MLCDevice | str"}, "Shapes: any to the same.",
-           [](const Arguments& arguments) {
-             return std::make_shared<Forward>(to_mps_device(arguments["device"]));
-           });
+  def_kernel(forward, {"device: MTLDevice | MLCDevice | str"}, "Shapes: any to the same.",
+             [](const Arguments& arguments) {
+               return std::make_shared<Forward>(to_mps_device(arguments["device"]));
+             });
   auto gradient = py::class_<Gradient, CNNGradientKernel, std::shared_ptr<Gradient>>(
       module, gradient_name, gradient_doc);
-  def_init(gradient, {"device: MTLDevice | MLCDevice | str"},
-           "The secondary image is the forward result y, not its source.",
-           [](const Arguments& arguments) {
-             return std::make_shared<Gradient>(to_mps_device(arguments["device"]));
-           });
+  def_kernel(gradient, {"device: MTLDevice | MLCDevice | str"},
+             "The secondary image is the forward result y, not its source.",
+             [](const Arguments& arguments) {
+               return std::make_shared<Gradient>(to_mps_device(arguments["device"]));
+             });
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "mps_bindings.h"
+#include "mps_coding.h"
 #include "mps_encoding.h"
 
 namespace traingraph::python {
@@ -51,12 +52,12 @@ void bind_forward(py::module_& module) {
   using Self = NNForwardLoss;
   auto cls = py::class_<Self, mps::CNNKernel, std::shared_ptr<Self>>(
       module, "MPSNNForwardLoss", "A loss as an image; its gradient is MPSNNLossGradient's.");
-  def_init(cls, {kForm},
-           "Shapes: (N, C, H, W) to (N, 1, 1, 1), or without a reduction per element.",
-           [](const Arguments& arguments) {
-             return std::make_shared<Self>(to_mps_device(arguments["device"]),
-                                           arguments.get<CNNLossDescriptor>("loss_descriptor"));
-           });
+  def_kernel(cls, {kForm},
+             "Shapes: (N, C, H, W) to (N, 1, 1, 1), or without a reduction per element.",
+             [](const Arguments& arguments) {
+               return std::make_shared<Self>(to_mps_device(arguments["device"]),
+                                             arguments.get<CNNLossDescriptor>("loss_descriptor"));
+             });
   def_descriptor(cls);
   const std::string sources =
       "command_buffer: MTLCommandBuffer, source_images: list[MPSImage], labels: list[MPSImage], "
@@ -90,7 +91,7 @@ void bind_gradient(py::module_& module) {
   auto cls = py::class_<Self, mps::CNNBinaryKernel, std::shared_ptr<Self>>(
       module, "MPSNNLossGradient",
       "The loss's derivative times the gradient that comes in, by predictions or by labels.");
-  def_init(cls, {kForm}, "The forward kernel's descriptor.", [](const Arguments& arguments) {
+  def_kernel(cls, {kForm}, "The forward kernel's descriptor.", [](const Arguments& arguments) {
     return std::make_shared<Self>(to_mps_device(arguments["device"]),
                                   arguments.get<CNNLossDescriptor>("loss_descriptor"));
   });
@@ -130,10 +131,10 @@ void bind_mps_forward_loss(py::module_& module) {
   bind_gradient(module);
   auto initial = py::class_<NNInitialGradient, mps::CNNKernel, std::shared_ptr<NNInitialGradient>>(
       module, "MPSNNInitialGradient", "Ones, of the source's size: where a gradient begins.");
-  def_init(initial, {"device: MTLDevice | MLCDevice | str"}, "Without properties.",
-           [](const Arguments& arguments) {
-             return std::make_shared<NNInitialGradient>(to_mps_device(arguments["device"]));
-           });
+  def_kernel(initial, {"device: MTLDevice | MLCDevice | str"}, "Without properties.",
+             [](const Arguments& arguments) {
+               return std::make_shared<NNInitialGradient>(to_mps_device(arguments["device"]));
+             });
 }
 
 }  // namespace traingraph::python

@@ -1,4 +1,5 @@
 #include "mps_bindings.h"
+#include "mps_coding.h"
 #include "mps_encoding.h"
 
 namespace traingraph::python {
@@ -12,18 +13,6 @@ using mps::State;
 using mps::StatePtr;
 
 py::object offset_class;
-
-mps::Offset to_offset(py::handle value) {
-  mps::Offset offset;
-  const py::tuple items = py::tuple(py::reinterpret_borrow<py::object>(value));
-  if (items.size() != 2 && items.size() != 3) {
-    refuse({"MPSCNNKernel.offset", "offset", "(x, y) or (x, y, z)"}, value);
-  }
-  offset.x = to_integer(items[0], {"MPSCNNKernel.offset", "x", "int"});
-  offset.y = to_integer(items[1], {"MPSCNNKernel.offset", "y", "int"});
-  if (items.size() == 3) offset.z = to_integer(items[2], {"MPSCNNKernel.offset", "z", "int"});
-  return offset;
-}
 
 py::object from_offset(const mps::Offset& offset) {
   return offset_class(offset.x, offset.y, offset.z);
@@ -113,7 +102,9 @@ void bind_forward(py::module_& module) {
       module, "MPSCNNKernel", "One source image, one result image.");
   cls.def_property(
       "offset", [](const CNNKernel& self) { return from_offset(self.offset()); },
-      [](CNNKernel& self, const py::object& value) { self.set_offset(to_offset(value)); },
+      [](CNNKernel& self, const py::object& value) {
+        self.set_offset(to_offset(value, "MPSCNNKernel.offset"));
+      },
       "(x, y, z): the source pixel at the middle of the first window.");
   cls.def_property("edge_mode", &CNNKernel::edge_mode, &CNNKernel::set_edge_mode,
                    "What lies beyond the image.");
@@ -130,6 +121,10 @@ void bind_forward(py::module_& module) {
       "The policy by which the forms that return images size them and set the offset.");
   def_allocator(cls);
   def_window(cls);
+  def_clip(cls);
+  def_channels(cls, "source", &CNNKernel::source_channels,
+               &CNNKernel::set_source_feature_channel_offset,
+               &CNNKernel::set_source_feature_channel_max_count);
   cls.def("is_result_state_reused_across_batch", &CNNKernel::is_result_state_reused_across_batch,
           "Whether one state serves all images of a batch.");
   cls.def("append_batch_barrier", &CNNKernel::append_batch_barrier,
@@ -194,7 +189,9 @@ void bind_gradient(py::module_& module) {
                              void (CNNGradientKernel::*put)(const mps::Offset&), const char* doc) {
     cls.def_property(
         name, [get](const CNNGradientKernel& self) { return from_offset((self.*get)()); },
-        [put](CNNGradientKernel& self, const py::object& value) { (self.*put)(to_offset(value)); },
+        [put](CNNGradientKernel& self, const py::object& value) {
+          (self.*put)(to_offset(value, "MPSCNNKernel.offset"));
+        },
         doc);
   };
   offset("primary_offset", &CNNGradientKernel::primary_offset,
@@ -208,6 +205,7 @@ void bind_gradient(py::module_& module) {
   cls.def_property("secondary_edge_mode", &CNNGradientKernel::secondary_edge_mode,
                    &CNNGradientKernel::set_secondary_edge_mode, "Beyond the forward source.");
   def_allocator(cls);
+  def_two_sources(cls);
   const auto window = [&cls](const char* name, std::int64_t mps::KernelWindow::* member) {
     cls.def_property_readonly(
         name, [member](const CNNGradientKernel& self) { return self.window().*member; },
@@ -256,6 +254,41 @@ void bind_gradient(py::module_& module) {
 
 }  // namespace
 
+mps::Offset to_offset(py::handle value, const char* subject) {
+  mps::Offset offset;
+  if (!py::isinstance<py::sequence>(value))
+    refuse({subject, "value", "(x, y) or (x, y, z)"}, value);
+  const py::tuple items = py::tuple(py::reinterpret_borrow<py::object>(value));
+  if (items.size() != 2 && items.size() != 3) {
+    refuse({subject, "value", "(x, y) or (x, y, z)"}, value);
+  }
+  offset.x = to_integer(items[0], {subject, "x", "int"});
+  offset.y = to_integer(items[1], {subject, "y", "int"});
+  if (items.size() == 3) offset.z = to_integer(items[2], {subject, "z", "int"});
+  return offset;
+}
+
+mps::Region to_region(py::handle value, const char* subject) {
+  const char* const expected = "MTLRegion or (x, y), (width, height)";
+  if (!py::isinstance<py::sequence>(value)) refuse({subject, "value", expected}, value);
+  const py::tuple items = py::tuple(py::reinterpret_borrow<py::object>(value));
+  if (items.size() != 2) refuse({subject, "value", expected}, value);
+  const mps::Offset size = to_offset(items[1], subject);
+  mps::Region region;
+  region.origin = to_offset(items[0], subject);
+  region.width = size.x;
+  region.height = size.y;
+  if (py::len(items[1]) == 3) region.depth = size.z;
+  return region;
+}
+
+py::object from_region(const mps::Region& region) {
+  const py::module_ mps = py::module_::import("traingraph.mps");
+  const mps::Offset& at = region.origin;
+  return mps.attr("MTLRegion")(mps.attr("MTLOrigin")(at.x, at.y, at.z),
+                               mps.attr("MTLSize")(region.width, region.height, region.depth));
+}
+
 void bind_mps_kernel(py::module_& module) {
   const py::object named = py::module_::import("collections").attr("namedtuple");
   offset_class = named("MPSOffset", "x y z", py::arg("defaults") = py::make_tuple(0),
@@ -267,6 +300,7 @@ void bind_mps_kernel(py::module_& module) {
                                                             "Something that can be encoded.");
   kernel.def_property_readonly("device", &Kernel::device, "Where it runs.");
   kernel.def_readwrite("label", &Kernel::label, "A name for messages.");
+  def_coding(kernel);
   kernel.def("__repr__", [](const Kernel& self) { return "<" + self.description() + ">"; });
   bind_forward(module);
   bind_gradient(module);

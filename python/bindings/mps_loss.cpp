@@ -1,4 +1,5 @@
 #include "mps_bindings.h"
+#include "mps_coding.h"
 #include "mps_encoding.h"
 
 namespace traingraph::python {
@@ -97,12 +98,12 @@ void bind_mps_loss(py::module_& module) {
 
   auto loss = py::class_<CNNLoss, mps::Kernel, std::shared_ptr<CNNLoss>>(
       module, "MPSCNNLoss", "The loss into the labels; its result is the loss's gradient.");
-  def_init(loss, {"device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor"},
-           "Errors: COSINE_DISTANCE, which this version does not have.",
-           [](const Arguments& arguments) {
-             return std::make_shared<CNNLoss>(to_mps_device(arguments["device"]),
-                                              arguments.get<Descriptor>("loss_descriptor"));
-           });
+  def_kernel(loss, {"device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor"},
+             "Errors: COSINE_DISTANCE, which this version does not have.",
+             [](const Arguments& arguments) {
+               return std::make_shared<CNNLoss>(to_mps_device(arguments["device"]),
+                                                arguments.get<Descriptor>("loss_descriptor"));
+             });
   def_allocator(loss);
   loss.def_property_readonly(
       "loss_type", [](const CNNLoss& self) { return self.descriptor().loss_type; },

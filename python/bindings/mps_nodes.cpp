@@ -74,6 +74,15 @@ void bind_states(py::module_& module) {
   using Convolution = mps::CNNConvolutionGradientStateNode;
   py::class_<Convolution, Gradient, std::shared_ptr<Convolution>>(
       module, "MPSCNNConvolutionGradientStateNode", "The same of a convolution.");
+  using Transpose = mps::CNNConvolutionTransposeGradientStateNode;
+  py::class_<Transpose, Convolution, std::shared_ptr<Transpose>>(
+      module, "MPSCNNConvolutionTransposeGradientStateNode", "The same of a transposed one.");
+  using Binary = mps::NNBinaryGradientStateNode;
+  py::class_<Binary, NNStateNode, std::shared_ptr<Binary>>(module, "MPSNNBinaryGradientStateNode",
+                                                           "The same of a node with two sources.");
+  using Arithmetic = mps::NNArithmeticGradientStateNode;
+  py::class_<Arithmetic, Binary, std::shared_ptr<Arithmetic>>(
+      module, "MPSNNArithmeticGradientStateNode", "The same of arithmetic.");
   using Labels = mps::NNLabelsNode;
   py::class_<Labels, NNStateNode, std::shared_ptr<Labels>>(module, "MPSNNLabelsNode",
                                                            "The labels of a loss.");
@@ -95,7 +104,8 @@ void bind_filter(py::module_& module) {
   cls.def_property_readonly("result_image", &NNFilterNode::result_image, "What it makes.");
   cls.def_property_readonly("result_state", &NNFilterNode::result_state,
                             "What its gradient node needs, or None.");
-  cls.def_property_readonly("result_states", &NNFilterNode::result_states, "As a list.");
+  cls.def_property_readonly("result_states", &NNFilterNode::result_states,
+                            "As a list: a concatenation has one for each source.");
   cls.def_readwrite("label", &NNFilterNode::label, "A name for messages.");
   cls.def_property(
       "padding_policy",
@@ -109,8 +119,8 @@ void bind_filter(py::module_& module) {
   const std::vector<std::string> forms = {"with_source: MPSNNImageNode",
                                           "with_sources: list[MPSNNImageNode]"};
   def_method(cls, "gradient_filter", "MPSNNGradientFilterNode", forms,
-             "The node that makes the gradient of the source, given that of the result. Errors: "
-             "a node without a gradient, or with several sources.",
+             "The node that makes the gradient of the source, given that of the result; of a loss "
+             "that by the predictions. Errors: a node without a gradient, or with several sources.",
              [](NNFilterNode& self, const Arguments& a) {
                if (a.given("with_source"))
                  return self.gradient_filter(a.get<NNImageNodePtr>("with_source"));

@@ -1,6 +1,5 @@
-#include "mps_bindings.h"
-#include "mps_encoding.h"
-#include "release.h"
+#include "mps_coding.h"
+#include "mps_data_source.h"
 
 namespace traingraph::python {
 namespace {
@@ -21,6 +20,8 @@ using mps::LocalNormalization;
 using mps::LocalNormalizationType;
 
 constexpr const char* kDevice = "device: MTLDevice | MLCDevice | str";
+constexpr const char* kInstanceSource = "MPSCNNInstanceNormalizationDataSource";
+constexpr const char* kGroupSource = "MPSCNNGroupNormalizationDataSource";
 
 // --- local normalizations ------------------------------------------------------------------------
 
@@ -60,13 +61,13 @@ py::class_<LocalOf<kType, Base>, Registered, std::shared_ptr<LocalOf<kType, Base
   using T = LocalOf<kType, Base>;
   constexpr bool across = kType == LocalNormalizationType::kCrossChannel;
   auto cls = py::class_<T, Registered, std::shared_ptr<T>>(module, name, doc);
-  def_init(cls,
-           {std::string(kDevice) +
-            (across ? ", kernel_size: int" : ", kernel_width: int, kernel_height: int")},
-           detail, [](const Arguments& arguments) {
-             return std::make_shared<T>(to_mps_device(arguments["device"]),
-                                        parameters_of(kType, arguments));
-           });
+  def_kernel(cls,
+             {std::string(kDevice) +
+              (across ? ", kernel_size: int" : ", kernel_width: int, kernel_height: int")},
+             detail, [](const Arguments& arguments) {
+               return std::make_shared<T>(to_mps_device(arguments["device"]),
+                                          parameters_of(kType, arguments));
+             });
   def_number(cls, "alpha", &LocalNormalization::alpha, "The weight of the window.");
   def_number(cls, "beta", &LocalNormalization::beta, "The divisor's power.");
   def_number(cls, "delta", &LocalNormalization::delta, "The least divisor before its power.");
@@ -118,88 +119,44 @@ void bind_locals(py::module_& module) {
 
 // --- instance and group normalization ------------------------------------------------------------
 
-// A data source that the user wrote: any object with the members it has to have.
-class PythonSource final : public CNNGroupNormalizationDataSource {
+class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDataSource> {
  public:
-  PythonSource(const py::object& object, const char* protocol)
-      : kept_(share(object)), object_(object), protocol_(protocol) {}
-
-  std::int64_t number_of_feature_channels() const override {
-    return integer("number_of_feature_channels");
-  }
+  using GammaAndBeta = std::shared_ptr<mps::CNNNormalizationGammaAndBetaState>;
+  using UserNormalizationSource::UserNormalizationSource;
   std::int64_t number_of_groups() const override { return integer("number_of_groups"); }
-  const float* gamma() const override { return array("gamma"); }
-  const float* beta() const override { return array("beta"); }
-  bool load() override { return !has("load") || py::cast<bool>(object_.attr("load")()); }
-  void purge() override {
-    arrays_.clear();
-    if (has("purge")) object_.attr("purge")();
+  GammaAndBeta update_gamma_and_beta(mps::CommandBuffer& buffer,
+                                     const mps::StateBatch& states) override {
+    const py::gil_scoped_acquire acquire;
+    return new_state<GammaAndBeta>("update_gamma_and_beta",
+                                   "MPSCNNNormalizationGammaAndBetaState | None",
+                                   buffer.shared_from_this(), states);
   }
-  std::string label() const override {
-    const py::object value = has("label") ? object_.attr("label")() : py::none();
-    return value.is_none() ? "" : py::cast<std::string>(py::str(value));
+  bool update_gamma_and_beta(const mps::StateBatch& states) override {
+    const py::gil_scoped_acquire acquire;
+    return says_yes(protocol_ == kGroupSource
+                        ? "update_gamma_and_beta_with_group_normalization_state_batch"
+                        : "update_gamma_and_beta_with_instance_normalization_state_batch",
+                    states);
   }
-  float epsilon() const override {
-    if (!has("epsilon")) return CNNGroupNormalizationDataSource::epsilon();
-    return static_cast<float>(
-        to_number(object_.attr("epsilon")(), {protocol_, "epsilon", "float"}));
-  }
-  py::object object() const { return py::reinterpret_borrow<py::object>(object_); }
-
- private:
-  bool has(const char* name) const { return py::hasattr(object_, name); }
-  // Properties in Apple's protocol; a method of the name does as well.
-  std::int64_t integer(const char* name) const {
-    py::object value = object_.attr(name);
-    if (PyCallable_Check(value.ptr()) != 0) value = value();
-    return to_integer(value, {protocol_, name, "int"});
-  }
-  const float* array(const char* name) const {
-    const py::object value = has(name) ? object_.attr(name)() : py::none();
-    if (value.is_none()) return nullptr;
-    return static_cast<const float*>(elements_of(
-        value, DataType::kFloat32, number_of_feature_channels(), protocol_, name, arrays_));
-  }
-
-  std::shared_ptr<const void> kept_;
-  py::handle object_;
-  const char* protocol_;
-  mutable std::vector<py::object> arrays_;  // while they are read
 };
 
 template <typename T>
 auto bind_kernel(py::module_& module, const char* name, const char* protocol, const char* doc) {
   auto cls = py::class_<T, CNNKernel, std::shared_ptr<T>>(module, name, doc);
-  def_init(cls, {std::string(kDevice) + ", data_source: typing.Any"}, "Loads gamma and beta.",
-           [protocol](const Arguments& arguments) {
-             return std::make_shared<T>(
-                 idle(to_mps_device(arguments["device"])),
-                 std::make_shared<PythonSource>(arguments["data_source"], protocol));
-           });
+  def_kernel(cls, {std::string(kDevice) + ", data_source: typing.Any"}, "Loads gamma and beta.",
+             [protocol](const Arguments& arguments) {
+               return std::make_shared<T>(
+                   idle(to_mps_device(arguments["device"])),
+                   std::make_shared<GroupSource>(arguments["data_source"], protocol));
+             });
   cls.def_property(
       "epsilon", [](const T& self) { return self.epsilon(); },
       [](T& self, float value) { self.set_epsilon(value); }, "Added to the variance.");
   cls.def_property_readonly(
       "data_source",
-      [](const T& self) { return static_cast<const PythonSource&>(*self.data_source()).object(); },
+      [](const T& self) { return static_cast<const GroupSource&>(*self.data_source()).object(); },
       "Where gamma and beta came from.");
-  cls.def(
-      "reload_gamma_and_beta_from_data_source",
-      [](T& self) {
-        idle(self.device());
-        self.reload_gamma_and_beta_from_data_source();
-      },
-      "Reads the data source again, when all runs that were committed are done.");
-  def_method(cls, "reload_gamma_and_beta", "None",
-             {"command_buffer: MTLCommandBuffer, "
-              "gamma_and_beta_state: MPSCNNNormalizationGammaAndBetaState"},
-             "Encodes the replacement of gamma and beta by the state's.",
-             [](T& self, const Arguments& arguments) {
-               self.reload_gamma_and_beta(
-                   command_buffer(arguments),
-                   *arguments.get<std::shared_ptr<mps::CNNNormalizationGammaAndBetaState>>(
-                       "gamma_and_beta_state"));
-             });
+  def_gamma_and_beta(cls);
   return cls;
 }
 
@@ -224,26 +181,25 @@ template <typename T>
 void bind_gradient(py::module_& module, const char* name) {
   auto cls = py::class_<T, CNNGradientKernel, std::shared_ptr<T>>(
       module, name, "The gradient by data, and by gamma and beta into the states.");
-  def_init(cls, {kDevice}, "Gamma and epsilon are those of the state's kernel.",
-           [](const Arguments& arguments) {
-             return std::make_shared<T>(to_mps_device(arguments["device"]));
-           });
+  def_kernel(cls, {kDevice}, "Gamma and epsilon are those of the state's kernel.",
+             [](const Arguments& arguments) {
+               return std::make_shared<T>(to_mps_device(arguments["device"]));
+             });
 }
 
 void bind_instances(py::module_& module) {
-  constexpr const char* kInstanceSource = "MPSCNNInstanceNormalizationDataSource";
   auto instance = bind_kernel<CNNInstanceNormalization>(
       module, "MPSCNNInstanceNormalization", kInstanceSource,
       "gamma (x - mean) / sqrt(variance + epsilon) + beta over each channel of each image.");
   def_method(instance, "reload_data_source", "None", {"data_source: typing.Any"},
              "Another data source. Errors: another number of channels.",
-             [kInstanceSource](CNNInstanceNormalization& self, const Arguments& arguments) {
+             [](CNNInstanceNormalization& self, const Arguments& arguments) {
                idle(self.device());
                self.reload_data_source(
-                   std::make_shared<PythonSource>(arguments["data_source"], kInstanceSource));
+                   std::make_shared<GroupSource>(arguments["data_source"], kInstanceSource));
              });
   bind_kernel<CNNGroupNormalization>(
-      module, "MPSCNNGroupNormalization", "MPSCNNGroupNormalizationDataSource",
+      module, "MPSCNNGroupNormalization", kGroupSource,
       "gamma (x - mean) / sqrt(variance + epsilon) + beta over groups of channels of each image.");
   bind_state<CNNInstanceNormalizationGradientState, CNNInstanceNormalization>(
       module, "MPSCNNInstanceNormalizationGradientState", "instance_normalization");
@@ -254,6 +210,11 @@ void bind_instances(py::module_& module) {
 }
 
 }  // namespace
+
+mps::CNNGroupNormalizationDataSourcePtr image_normalization_source(const py::object& object,
+                                                                   const std::string& protocol) {
+  return std::make_shared<GroupSource>(object, protocol);
+}
 
 void bind_mps_normalization(py::module_& module) {
   bind_locals(module);

@@ -1,4 +1,5 @@
 #include "mps_bindings.h"
+#include "mps_coding.h"
 #include "mps_encoding.h"
 
 namespace traingraph::python {
@@ -236,15 +237,15 @@ void bind_mps_optimizer(py::module_& module) {
   auto sgd = py::class_<Sgd, NNOptimizer, std::shared_ptr<Sgd>>(
       module, "MPSNNOptimizerStochasticGradientDescent",
       "m = momentum m + lr g, w -= m; Nesterov: m = momentum m + g, w -= lr (g + momentum m).");
-  def_init(sgd,
-           {plain, device + "momentum_scale: float, use_nesterov_momentum: bool, " + described},
-           "Vectors: one of momentum unless momentum_scale is 0.", [](const Arguments& arguments) {
-             const bool full = arguments.given("momentum_scale");
-             return std::make_shared<Sgd>(to_mps_device(arguments["device"]),
-                                          full ? arguments.get<float>("momentum_scale") : 0.0f,
-                                          full && arguments.get<bool>("use_nesterov_momentum"),
-                                          descriptor_of(arguments));
-           });
+  def_kernel(
+      sgd, {plain, device + "momentum_scale: float, use_nesterov_momentum: bool, " + described},
+      "Vectors: one of momentum unless momentum_scale is 0.", [](const Arguments& arguments) {
+        const bool full = arguments.given("momentum_scale");
+        return std::make_shared<Sgd>(to_mps_device(arguments["device"]),
+                                     full ? arguments.get<float>("momentum_scale") : 0.0f,
+                                     full && arguments.get<bool>("use_nesterov_momentum"),
+                                     descriptor_of(arguments));
+      });
   sgd.def_property_readonly("momentum_scale", &Sgd::momentum_scale, "What stays of the momentum.");
   sgd.def_property_readonly("use_nesterov_momentum", &Sgd::use_nesterov_momentum, "Which form.");
   def_encode(sgd, {"input_momentum"});
@@ -253,13 +254,13 @@ void bind_mps_optimizer(py::module_& module) {
   auto rms_prop = py::class_<RmsProp, NNOptimizer, std::shared_ptr<RmsProp>>(
       module, "MPSNNOptimizerRMSProp",
       "s = decay s + (1 - decay) g^2, w -= lr g / (sqrt(s) + epsilon).");
-  def_init(rms_prop, {plain, device + "decay: float, epsilon: float, " + described},
-           "Without a descriptor decay is 0.9 and epsilon 1e-8.", [](const Arguments& arguments) {
-             const bool full = arguments.given("decay");
-             return std::make_shared<RmsProp>(
-                 to_mps_device(arguments["device"]), full ? arguments.get<double>("decay") : 0.9,
-                 full ? arguments.get<float>("epsilon") : 1e-8f, descriptor_of(arguments));
-           });
+  def_kernel(rms_prop, {plain, device + "decay: float, epsilon: float, " + described},
+             "Without a descriptor decay is 0.9 and epsilon 1e-8.", [](const Arguments& arguments) {
+               const bool full = arguments.given("decay");
+               return std::make_shared<RmsProp>(
+                   to_mps_device(arguments["device"]), full ? arguments.get<double>("decay") : 0.9,
+                   full ? arguments.get<float>("epsilon") : 1e-8f, descriptor_of(arguments));
+             });
   rms_prop.def_property_readonly("decay", &RmsProp::decay, "What stays of the sum of squares.");
   rms_prop.def_property_readonly("epsilon", &RmsProp::epsilon, "Added to the root.");
   def_encode(rms_prop, {"input_sum_of_squares"});
@@ -268,7 +269,7 @@ void bind_mps_optimizer(py::module_& module) {
   auto adam = py::class_<Adam, NNOptimizer, std::shared_ptr<Adam>>(
       module, "MPSNNOptimizerAdam",
       "w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon).");
-  def_init(
+  def_kernel(
       adam,
       {plain, device + "beta1: float, beta2: float, epsilon: float, time_step: int, " + described},
       "Without a descriptor beta1 is 0.9, beta2 0.999, epsilon 1e-8 and time_step 0. Each "

@@ -1,4 +1,5 @@
 #include "mps_bindings.h"
+#include "mps_coding.h"
 #include "mps_encoding.h"
 
 namespace traingraph::python {
@@ -36,7 +37,7 @@ template <typename T, typename Base>
 py::class_<T, Base, std::shared_ptr<T>> bind_plain(py::module_& module, const char* name,
                                                    const char* doc, const char* detail) {
   auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
-  def_init(cls, {kDevice}, detail, [](const Arguments& arguments) {
+  def_kernel(cls, {kDevice}, detail, [](const Arguments& arguments) {
     return std::make_shared<T>(to_mps_device(arguments["device"]));
   });
   return cls;
@@ -52,7 +53,7 @@ void bind_upsampling_kernel(py::module_& module, const char* name, const char* d
   const std::string form =
       std::string(kDevice) + ", integer_scale_factor_x: int, integer_scale_factor_y: int";
   const std::string corners = has_corners ? ", align_corners: bool = False" : "";
-  def_init(cls, {form + corners}, detail, [has_corners](const Arguments& arguments) {
+  def_kernel(cls, {form + corners}, detail, [has_corners](const Arguments& arguments) {
     Upsampling upsampling;
     upsampling.bilinear = kBilinear;
     upsampling.scale_x = arguments.get<std::int64_t>("integer_scale_factor_x");
@@ -165,7 +166,7 @@ py::object from_coordinate(const mps::Offset& o) { return py::make_tuple(o.x, o.
 void bind_pad(py::module_& module) {
   auto cls = py::class_<NNPad, CNNKernel, std::shared_ptr<NNPad>>(
       module, "MPSNNPad", "Pixels and channels around an image, by edge mode.");
-  def_init(
+  def_kernel(
       cls,
       {std::string(kDevice) +
        ", padding_size_before: tuple[int, int, int] = (0, 0, 0), padding_size_after: "
@@ -199,6 +200,12 @@ void bind_pad(py::module_& module) {
         self.set_padding_size_after(to_coordinate(value, where));
       },
       "(x, y, channel) to the right, below and behind.");
+  cls.def_property_readonly(
+      "_fill_value_array",
+      [](const NNPad& self) -> py::object {
+        return self.fill_values().empty() ? py::none() : py::cast(self.fill_values());
+      },
+      "One per result channel, or None.");
   cls.def_property("fill_value", &NNPad::fill_value, &NNPad::set_fill_value,
                    "What edge mode CONSTANT fills with.");
   bind_plain<NNPadGradient, CNNGradientKernel>(
@@ -217,10 +224,10 @@ void bind_channels(py::module_& module) {
 
   auto concatenation = py::class_<NNConcatenation, mps::Kernel, std::shared_ptr<NNConcatenation>>(
       module, "MPSNNConcatenation", "The sources' channels one after another.");
-  def_init(concatenation, {kDevice}, "Not a class of Apple's, whose graphs alone join images.",
-           [](const Arguments& arguments) {
-             return std::make_shared<NNConcatenation>(to_mps_device(arguments["device"]));
-           });
+  def_kernel(concatenation, {kDevice}, "Not a class of Apple's, whose graphs alone join images.",
+             [](const Arguments& arguments) {
+               return std::make_shared<NNConcatenation>(to_mps_device(arguments["device"]));
+             });
   def_allocator(concatenation);
   const std::string sources =
       "command_buffer: MTLCommandBuffer, source_images: list[list[MPSImage]]";
@@ -254,11 +261,11 @@ auto bind_reduce(py::module_& module, const char* name, const char* doc) {
 template <typename T, typename Base>
 void bind_gram(py::module_& module, const char* name, const char* doc, const char* detail) {
   auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
-  def_init(cls, {std::string(kDevice) + ", alpha: float = 1.0"}, detail,
-           [](const Arguments& arguments) {
-             return std::make_shared<T>(to_mps_device(arguments["device"]),
-                                        arguments.get<float>("alpha"));
-           });
+  def_kernel(cls, {std::string(kDevice) + ", alpha: float = 1.0"}, detail,
+             [](const Arguments& arguments) {
+               return std::make_shared<T>(to_mps_device(arguments["device"]),
+                                          arguments.get<float>("alpha"));
+             });
   cls.def_property("alpha", &T::alpha, &T::set_alpha, "A factor.");
 }
 

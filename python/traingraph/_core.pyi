@@ -136,10 +136,15 @@ __all__: list[str] = [
     "MPSCNNConvolutionNode",
     "MPSCNNConvolutionTranspose",
     "MPSCNNConvolutionTransposeGradient",
+    "MPSCNNConvolutionTransposeGradientNode",
     "MPSCNNConvolutionTransposeGradientState",
+    "MPSCNNConvolutionTransposeGradientStateNode",
+    "MPSCNNConvolutionTransposeNode",
     "MPSCNNConvolutionWeightsAndBiasesState",
     "MPSCNNCrossChannelNormalization",
     "MPSCNNCrossChannelNormalizationGradient",
+    "MPSCNNCrossChannelNormalizationGradientNode",
+    "MPSCNNCrossChannelNormalizationNode",
     "MPSCNNDilatedPoolingMax",
     "MPSCNNDilatedPoolingMaxGradient",
     "MPSCNNDilatedPoolingMaxGradientNode",
@@ -147,7 +152,9 @@ __all__: list[str] = [
     "MPSCNNDivide",
     "MPSCNNDropout",
     "MPSCNNDropoutGradient",
+    "MPSCNNDropoutGradientNode",
     "MPSCNNDropoutGradientState",
+    "MPSCNNDropoutNode",
     "MPSCNNFullyConnected",
     "MPSCNNFullyConnectedGradient",
     "MPSCNNFullyConnectedGradientNode",
@@ -155,13 +162,19 @@ __all__: list[str] = [
     "MPSCNNGradientKernel",
     "MPSCNNGroupNormalization",
     "MPSCNNGroupNormalizationGradient",
+    "MPSCNNGroupNormalizationGradientNode",
     "MPSCNNGroupNormalizationGradientState",
+    "MPSCNNGroupNormalizationNode",
     "MPSCNNInstanceNormalization",
     "MPSCNNInstanceNormalizationGradient",
+    "MPSCNNInstanceNormalizationGradientNode",
     "MPSCNNInstanceNormalizationGradientState",
+    "MPSCNNInstanceNormalizationNode",
     "MPSCNNKernel",
     "MPSCNNLocalContrastNormalization",
     "MPSCNNLocalContrastNormalizationGradient",
+    "MPSCNNLocalContrastNormalizationGradientNode",
+    "MPSCNNLocalContrastNormalizationNode",
     "MPSCNNLogSoftMax",
     "MPSCNNLogSoftMaxGradient",
     "MPSCNNLogSoftMaxGradientNode",
@@ -195,6 +208,7 @@ __all__: list[str] = [
     "MPSCNNNeuronType",
     "MPSCNNNormalizationGammaAndBetaState",
     "MPSCNNNormalizationMeanAndVarianceState",
+    "MPSCNNNormalizationNode",
     "MPSCNNPooling",
     "MPSCNNPoolingAverage",
     "MPSCNNPoolingAverageGradient",
@@ -218,14 +232,21 @@ __all__: list[str] = [
     "MPSCNNSoftMaxNode",
     "MPSCNNSpatialNormalization",
     "MPSCNNSpatialNormalizationGradient",
+    "MPSCNNSpatialNormalizationGradientNode",
+    "MPSCNNSpatialNormalizationNode",
     "MPSCNNSubtract",
     "MPSCNNSubtractGradient",
     "MPSCNNUpsampling",
     "MPSCNNUpsamplingBilinear",
     "MPSCNNUpsamplingBilinearGradient",
+    "MPSCNNUpsamplingBilinearGradientNode",
+    "MPSCNNUpsamplingBilinearNode",
     "MPSCNNUpsamplingGradient",
     "MPSCNNUpsamplingNearest",
     "MPSCNNUpsamplingNearestGradient",
+    "MPSCNNUpsamplingNearestGradientNode",
+    "MPSCNNUpsamplingNearestNode",
+    "MPSCommandBuffer",
     "MPSDataLayout",
     "MPSDataType",
     "MPSImage",
@@ -235,19 +256,33 @@ __all__: list[str] = [
     "MPSKernel",
     "MPSNNAdditionGradientNode",
     "MPSNNAdditionNode",
+    "MPSNNArithmeticGradientNode",
+    "MPSNNArithmeticGradientStateNode",
+    "MPSNNBinaryArithmeticNode",
+    "MPSNNBinaryGradientStateNode",
     "MPSNNConcatenation",
+    "MPSNNConcatenationGradientNode",
+    "MPSNNConcatenationNode",
+    "MPSNNDivisionNode",
     "MPSNNFilterNode",
     "MPSNNForwardLoss",
+    "MPSNNForwardLossNode",
     "MPSNNGradientFilterNode",
     "MPSNNGradientState",
     "MPSNNGradientStateNode",
     "MPSNNGramMatrixCalculation",
     "MPSNNGramMatrixCalculationGradient",
+    "MPSNNGramMatrixCalculationGradientNode",
+    "MPSNNGramMatrixCalculationNode",
     "MPSNNGraph",
     "MPSNNImageNode",
     "MPSNNInitialGradient",
+    "MPSNNInitialGradientNode",
     "MPSNNLabelsNode",
     "MPSNNLossGradient",
+    "MPSNNLossGradientNode",
+    "MPSNNMultiplicationGradientNode",
+    "MPSNNMultiplicationNode",
     "MPSNNNeuronDescriptor",
     "MPSNNOptimizer",
     "MPSNNOptimizerAdam",
@@ -256,6 +291,8 @@ __all__: list[str] = [
     "MPSNNOptimizerStochasticGradientDescent",
     "MPSNNPad",
     "MPSNNPadGradient",
+    "MPSNNPadGradientNode",
+    "MPSNNPadNode",
     "MPSNNPaddingMethod",
     "MPSNNReduceColumnMean",
     "MPSNNReduceColumnSum",
@@ -264,14 +301,27 @@ __all__: list[str] = [
     "MPSNNReduceRowMean",
     "MPSNNReduceRowSum",
     "MPSNNReduceUnary",
+    "MPSNNReductionColumnMeanNode",
+    "MPSNNReductionColumnSumNode",
+    "MPSNNReductionFeatureChannelsMeanNode",
+    "MPSNNReductionFeatureChannelsSumNode",
+    "MPSNNReductionRowMeanNode",
+    "MPSNNReductionRowSumNode",
     "MPSNNReductionSpatialMean",
     "MPSNNReductionSpatialMeanGradient",
+    "MPSNNReductionSpatialMeanGradientNode",
+    "MPSNNReductionSpatialMeanNode",
     "MPSNNRegularizationType",
     "MPSNNReshape",
     "MPSNNReshapeGradient",
+    "MPSNNReshapeGradientNode",
+    "MPSNNReshapeNode",
     "MPSNNSlice",
     "MPSNNStateNode",
+    "MPSNNSubtractionGradientNode",
+    "MPSNNSubtractionNode",
     "MPSNNTrainingStyle",
+    "MPSNNUnaryReductionNode",
     "MPSState",
     "MPSTemporaryImage",
     "MPSVector",
@@ -4217,6 +4267,41 @@ class MTLCommandBuffer:
         How far it is.
         """
 
+class MPSCommandBuffer(MTLCommandBuffer):
+    """
+    A command buffer that can be committed in parts.
+    """
+
+    @typing.overload
+    def __init__(self, *, command_buffer: MTLCommandBuffer) -> None: ...
+    @typing.overload
+    def __init__(self, *, from_command_queue: MTLCommandQueue) -> None:
+        """
+        Goes on in this buffer, or in a new one. Two over one MPSCommandBuffer go on together.
+        """
+
+    def commit_and_continue(self) -> None:
+        """
+        Commits what was recorded, and goes on in a new buffer. Temporary images and states that are still to be read live on. Errors: as commit; after that it goes on no more.
+        """
+
+    def prefetch_heap(self, for_workload_size: int) -> None:
+        """
+        Makes the memory that programs work in at least this large now. Units: bytes.
+        """
+
+    @property
+    def command_buffer(self) -> MTLCommandBuffer:
+        """
+        The MPSCommandBuffer that it was made of; else as root_command_buffer.
+        """
+
+    @property
+    def root_command_buffer(self) -> MTLCommandBuffer:
+        """
+        The part that is committed next; keep it to wait for it after commit_and_continue.
+        """
+
 class MPSImageDescriptor:
     """
     The format and size of images.
@@ -4443,7 +4528,27 @@ class MPSKernel:
     Something that can be encoded.
     """
 
+    def __copy__(self) -> typing.Any:
+        """
+        As copy().
+        """
+
+    def __deepcopy__(self, memo: typing.Any) -> typing.Any:
+        """
+        As copy().
+        """
+
     def __repr__(self) -> str: ...
+    def copy(self, device: MTLDevice | MLCDevice | str | None = None) -> typing.Self:
+        """
+        An independent kernel with the same properties, on this device or another one. A data source is copied by its copy(device=) or __copy__, or shared when it has neither.
+        """
+
+    def encode_with_coder(self, coder: typing.Any) -> None:
+        """
+        Writes all properties into a coder, such as NSKeyedArchiver; of a data source what it gives now.
+        """
+
     @property
     def device(self) -> MTLDevice:
         """
@@ -4592,6 +4697,24 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @property
+    def clip_rect(self) -> typing.Any:
+        """
+        MTLRegion of the destination that is written, as far as it is there; the rest stays as it is. The forms that return images set it to everything.
+        """
+
+    @clip_rect.setter
+    def clip_rect(self, arg1: typing.Any) -> None: ...
+    @property
+    def destination_feature_channel_offset(self) -> int:
+        """
+        The first channel of the destination that is written. Errors: no multiple of 4.
+        """
+
+    @destination_feature_channel_offset.setter
+    def destination_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
     def dilation_rate_x(self) -> int:
         """
         In pixels.
@@ -4647,6 +4770,26 @@ class MPSCNNKernel(MPSKernel):
 
     @padding.setter
     def padding(self, arg1: typing.Any) -> None: ...
+    @property
+    def source_feature_channel_max_count(self) -> int:
+        """
+        The most channels that are read.
+        """
+
+    @source_feature_channel_max_count.setter
+    def source_feature_channel_max_count(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def source_feature_channel_offset(self) -> int:
+        """
+        The first channel that is read. Errors: no multiple of 4.
+        """
+
+    @source_feature_channel_offset.setter
+    def source_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
     @property
     def stride_in_pixels_x(self) -> int:
         """
@@ -4718,6 +4861,24 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @property
+    def clip_rect(self) -> typing.Any:
+        """
+        MTLRegion of the destination that is written, as far as it is there; the rest stays as it is. The forms that return images set it to everything.
+        """
+
+    @clip_rect.setter
+    def clip_rect(self, arg1: typing.Any) -> None: ...
+    @property
+    def destination_feature_channel_offset(self) -> int:
+        """
+        The first channel of the destination that is written. Errors: no multiple of 4.
+        """
+
+    @destination_feature_channel_offset.setter
+    def destination_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
     def kernel_offset_x(self) -> int:
         """
         In the gradient with zeros between.
@@ -4749,6 +4910,26 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @primary_offset.setter
     def primary_offset(self, arg1: typing.Any) -> None: ...
+    @property
+    def primary_source_feature_channel_max_count(self) -> int:
+        """
+        The most channels that are read.
+        """
+
+    @primary_source_feature_channel_max_count.setter
+    def primary_source_feature_channel_max_count(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def primary_source_feature_channel_offset(self) -> int:
+        """
+        The first channel that is read. Errors: no multiple of 4.
+        """
+
+    @primary_source_feature_channel_offset.setter
+    def primary_source_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
     @property
     def secondary_dilation_rate_x(self) -> int:
         """
@@ -4789,6 +4970,26 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @secondary_offset.setter
     def secondary_offset(self, arg1: typing.Any) -> None: ...
+    @property
+    def secondary_source_feature_channel_max_count(self) -> int:
+        """
+        The most channels that are read.
+        """
+
+    @secondary_source_feature_channel_max_count.setter
+    def secondary_source_feature_channel_max_count(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_source_feature_channel_offset(self) -> int:
+        """
+        The first channel that is read. Errors: no multiple of 4.
+        """
+
+    @secondary_source_feature_channel_offset.setter
+    def secondary_source_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
         """
@@ -4885,8 +5086,13 @@ class MPSCNNNeuron(MPSCNNKernel):
     y = f(x), element by element.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Shapes: any to the same.
@@ -4927,8 +5133,13 @@ class MPSCNNNeuronGradient(MPSCNNGradientKernel):
     dx = dy f'(x), the exact derivative.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Gradient: reads the forward source.
@@ -4979,6 +5190,7 @@ class MPSCNNPoolingMax(MPSCNNPooling):
     The largest pixel; edge mode CLAMP at the beginning.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -4987,6 +5199,10 @@ class MPSCNNPoolingMax(MPSCNNPooling):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The window at position i begins at offset - floor(extent / 2) + stride i.
@@ -4997,6 +5213,7 @@ class MPSCNNPoolingMaxGradient(MPSCNNPoolingGradient):
     dy goes to the first largest pixel of its window.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5005,6 +5222,10 @@ class MPSCNNPoolingMaxGradient(MPSCNNPoolingGradient):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The secondary offset is the forward kernel's offset.
@@ -5015,6 +5236,7 @@ class MPSCNNPoolingAverage(MPSCNNPooling):
     The mean: over the whole window with edge mode ZERO, over the image's part with CLAMP.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5023,6 +5245,10 @@ class MPSCNNPoolingAverage(MPSCNNPooling):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The window at position i begins at offset - floor(extent / 2) + stride i.
@@ -5033,6 +5259,7 @@ class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
     dy over the count, to each pixel of its window.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5041,6 +5268,10 @@ class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The secondary offset is the forward kernel's offset.
@@ -5051,6 +5282,7 @@ class MPSCNNPoolingL2Norm(MPSCNNPooling):
     The root of the sum of squares.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5059,6 +5291,10 @@ class MPSCNNPoolingL2Norm(MPSCNNPooling):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The window at position i begins at offset - floor(extent / 2) + stride i.
@@ -5069,6 +5305,7 @@ class MPSCNNPoolingL2NormGradient(MPSCNNPoolingGradient):
     dy x / y, and 0 where y is 0.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5077,6 +5314,10 @@ class MPSCNNPoolingL2NormGradient(MPSCNNPoolingGradient):
         kernel_height: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The secondary offset is the forward kernel's offset.
@@ -5087,6 +5328,7 @@ class MPSCNNDilatedPoolingMax(MPSCNNPooling):
     The largest pixel of a window with gaps.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5097,6 +5339,10 @@ class MPSCNNDilatedPoolingMax(MPSCNNPooling):
         dilation_rate_y: int = 1,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The window at position i begins at offset - floor(extent / 2) + stride i.
@@ -5107,6 +5353,7 @@ class MPSCNNDilatedPoolingMaxGradient(MPSCNNPoolingGradient):
     dy goes to the first largest pixel of its window.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -5117,6 +5364,10 @@ class MPSCNNDilatedPoolingMaxGradient(MPSCNNPoolingGradient):
         dilation_rate_y: int = 1,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The secondary offset is the forward kernel's offset.
@@ -5127,7 +5378,12 @@ class MPSCNNSoftMax(MPSCNNKernel):
     Over the channels of each pixel.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: any to the same.
         """
@@ -5137,7 +5393,12 @@ class MPSCNNSoftMaxGradient(MPSCNNGradientKernel):
     dx = y (dy - sum of dy y).
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The secondary image is the forward result y, not its source.
         """
@@ -5147,7 +5408,12 @@ class MPSCNNLogSoftMax(MPSCNNKernel):
     Over the channels of each pixel.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: any to the same.
         """
@@ -5157,7 +5423,12 @@ class MPSCNNLogSoftMaxGradient(MPSCNNGradientKernel):
     dx = dy - exp(y) sum of dy.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The secondary image is the forward result y, not its source.
         """
@@ -5166,6 +5437,8 @@ class MPSCNNConvolutionDescriptor:
     """
     The sizes of a convolution.
     """
+
+    supports_secure_coding: typing.ClassVar[bool] = True
 
     @staticmethod
     def cnn_convolution_descriptor(
@@ -5189,9 +5462,19 @@ class MPSCNNConvolutionDescriptor:
         An independent object with the same values.
         """
 
+    def __init__(self, *, coder: typing.Any) -> None:
+        """
+        What was encoded. Errors: something else was.
+        """
+
     def copy(self) -> MPSCNNConvolutionDescriptor:
         """
         An independent object with the same values.
+        """
+
+    def encode_with_coder(self, coder: typing.Any) -> None:
+        """
+        Writes all properties into a coder, such as NSKeyedArchiver.
         """
 
     @property
@@ -5280,7 +5563,12 @@ class MPSCNNConvolution(MPSCNNKernel):
     Windows times weights, plus biases; zeros beyond the image.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q) by the padding policy.
         """
@@ -5339,7 +5627,12 @@ class MPSCNNFullyConnected(MPSCNNConvolution):
     A convolution whose kernel covers the image.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights. Shapes: (N, I, H, W) to (N, O, 1, 1).
         """
@@ -5349,7 +5642,12 @@ class MPSCNNConvolutionGradient(MPSCNNGradientKernel):
     Gradients by data, and by weights and biases into the state.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights, which must equal the forward kernel's.
         """
@@ -5403,7 +5701,12 @@ class MPSCNNFullyConnectedGradient(MPSCNNConvolutionGradient):
     The same for MPSCNNFullyConnected.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights, which must equal the forward kernel's.
         """
@@ -5466,12 +5769,17 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
     y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
         device: MTLDevice | MLCDevice | str,
         data_source: typing.Any,
         fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Loads gamma, beta, mean and variance.
@@ -5571,6 +5879,12 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
 
     @epsilon.setter
     def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def fused_neuron_descriptor(self) -> MPSNNNeuronDescriptor:
+        """
+        What is applied to the result.
+        """
+
     @property
     def number_of_feature_channels(self) -> int:
         """
@@ -5672,7 +5986,12 @@ class MPSCNNBatchNormalizationStatistics(MPSKernel):
     Mean and variance of a batch, part by part.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Without properties.
         """
@@ -5723,13 +6042,6 @@ class MPSCNNBatchNormalizationStatisticsGradient(MPSKernel):
         True.
         """
 
-    def copy(
-        self, device: MTLDevice | MLCDevice | str | None = None
-    ) -> MPSCNNBatchNormalizationStatisticsGradient:
-        """
-        An independent kernel with the same properties, on this device or another one.
-        """
-
     def encode(self, *args: typing.Any, **kwargs: typing.Any) -> typing.NoReturn:
         """
         Errors: always; the gradient of one image alone: only encode_batch with a batch_normalization_state.
@@ -5745,11 +6057,6 @@ class MPSCNNBatchNormalizationStatisticsGradient(MPSKernel):
     ) -> None:
         """
         Adds these images' share. Gradient: beta sum g, gamma sum g x^. Errors: more images than the statistics were made of; another fused neuron.
-        """
-
-    def encode_with_coder(self, coder: typing.Any) -> None:
-        """
-        Writes the properties into a coder, such as NSKeyedArchiver.
         """
 
     @property
@@ -5776,13 +6083,6 @@ class MPSCNNBatchNormalizationGradient(MPSCNNGradientKernel):
     ) -> None:
         """
         The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.
-        """
-
-    def copy(
-        self, device: MTLDevice | MLCDevice | str | None = None
-    ) -> MPSCNNBatchNormalizationGradient:
-        """
-        An independent kernel with the same properties, on this device or another one.
         """
 
     @typing.overload
@@ -5829,11 +6129,6 @@ class MPSCNNBatchNormalizationGradient(MPSCNNGradientKernel):
     ) -> list[MPSImage] | None:
         """
         Gradient: gamma / sqrt(variance + epsilon) (g - dbeta / M - x^ dgamma / M). Errors: before the state's gradients are complete.
-        """
-
-    def encode_with_coder(self, coder: typing.Any) -> None:
-        """
-        Writes the properties into a coder, such as NSKeyedArchiver.
         """
 
     @property
@@ -5977,8 +6272,13 @@ class MPSCNNLoss(MPSKernel):
     The loss into the labels; its result is the loss's gradient.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Errors: COSINE_DISTANCE, which this version does not have.
@@ -6304,6 +6604,10 @@ class MPSNNOptimizerStochasticGradientDescent(MPSNNOptimizer):
         momentum_scale: float,
         use_nesterov_momentum: bool,
         optimizer_descriptor: MPSNNOptimizerDescriptor,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Vectors: one of momentum unless momentum_scale is 0.
@@ -6369,6 +6673,10 @@ class MPSNNOptimizerRMSProp(MPSNNOptimizer):
         decay: float,
         epsilon: float,
         optimizer_descriptor: MPSNNOptimizerDescriptor,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Without a descriptor decay is 0.9 and epsilon 1e-8.
@@ -6436,6 +6744,10 @@ class MPSNNOptimizerAdam(MPSNNOptimizer):
         epsilon: float,
         time_step: int,
         optimizer_descriptor: MPSNNOptimizerDescriptor,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Without a descriptor beta1 is 0.9, beta2 0.999, epsilon 1e-8 and time_step 0. Each encoding first raises the time step by one.
@@ -6660,6 +6972,24 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     @property
+    def clip_rect(self) -> typing.Any:
+        """
+        MTLRegion of the destination that is written, as far as it is there; the rest stays as it is. The forms that return images set it to everything.
+        """
+
+    @clip_rect.setter
+    def clip_rect(self, arg1: typing.Any) -> None: ...
+    @property
+    def destination_feature_channel_offset(self) -> int:
+        """
+        The first channel of the destination that is written. Errors: no multiple of 4.
+        """
+
+    @destination_feature_channel_offset.setter
+    def destination_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
     def makes_temporary_images(self) -> bool:
         """
         Whether the forms that return images make temporary ones, as at the beginning; an addition of traingraph in place of destination_image_allocator.
@@ -6667,6 +6997,46 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @makes_temporary_images.setter
     def makes_temporary_images(self, arg1: bool) -> None: ...
+    @property
+    def primary_source_feature_channel_max_count(self) -> int:
+        """
+        The most channels that are read.
+        """
+
+    @primary_source_feature_channel_max_count.setter
+    def primary_source_feature_channel_max_count(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def primary_source_feature_channel_offset(self) -> int:
+        """
+        The first channel that is read. Errors: no multiple of 4.
+        """
+
+    @primary_source_feature_channel_offset.setter
+    def primary_source_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_source_feature_channel_max_count(self) -> int:
+        """
+        The most channels that are read.
+        """
+
+    @secondary_source_feature_channel_max_count.setter
+    def secondary_source_feature_channel_max_count(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_source_feature_channel_offset(self) -> int:
+        """
+        The first channel that is read. Errors: no multiple of 4.
+        """
+
+    @secondary_source_feature_channel_offset.setter
+    def secondary_source_feature_channel_offset(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
 
 class MPSCNNArithmeticGradientState(MPSNNGradientState):
     """
@@ -6866,7 +7236,12 @@ class MPSCNNAdd(MPSCNNArithmetic):
     The sum.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: two of one size, or strides of 0 where the first element stands for all.
         """
@@ -6876,8 +7251,13 @@ class MPSCNNAddGradient(MPSCNNArithmeticGradient):
     The gradient of one of the two sources.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The source image is the other one of the two. With a destination the scales stay as they are: the gradient of a subtrahend then needs primary_scale = -1.
@@ -6888,7 +7268,12 @@ class MPSCNNSubtract(MPSCNNArithmetic):
     The difference.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: two of one size, or strides of 0 where the first element stands for all.
         """
@@ -6898,8 +7283,13 @@ class MPSCNNSubtractGradient(MPSCNNArithmeticGradient):
     The gradient of one of the two sources.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The source image is the other one of the two. With a destination the scales stay as they are: the gradient of a subtrahend then needs primary_scale = -1.
@@ -6910,7 +7300,12 @@ class MPSCNNMultiply(MPSCNNArithmetic):
     The product.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: two of one size, or strides of 0 where the first element stands for all.
         """
@@ -6920,8 +7315,13 @@ class MPSCNNMultiplyGradient(MPSCNNArithmeticGradient):
     The gradient of one of the two sources.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The source image is the other one of the two. With a destination the scales stay as they are: the gradient of a subtrahend then needs primary_scale = -1.
@@ -6932,7 +7332,12 @@ class MPSCNNDivide(MPSCNNArithmetic):
     The quotient; it has no gradient kernel.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: two of one size, or strides of 0 where the first element stands for all.
         """
@@ -6952,6 +7357,7 @@ class MPSCNNDropout(MPSCNNKernel):
     x / keep_probability with that probability, else 0.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -6959,6 +7365,10 @@ class MPSCNNDropout(MPSCNNKernel):
         keep_probability: float,
         seed: int,
         mask_stride_in_pixels: tuple[int, int, int] = (1, 1, 1),
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Masks are a function of the seed, of how often the kernel was encoded, and of the element: not those of Apple's kernel, which are not documented.
@@ -6987,6 +7397,7 @@ class MPSCNNDropoutGradient(MPSCNNGradientKernel):
     dx = dy mask / keep_probability.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -6994,6 +7405,10 @@ class MPSCNNDropoutGradient(MPSCNNGradientKernel):
         keep_probability: float,
         seed: int,
         mask_stride_in_pixels: tuple[int, int, int] = (1, 1, 1),
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The mask is the state's. Errors: states that were not encoded together, in their order.
@@ -7070,12 +7485,17 @@ class MPSCNNUpsamplingNearest(MPSCNNUpsampling):
     Every pixel as a block.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
         device: MTLDevice | MLCDevice | str,
         integer_scale_factor_x: int,
         integer_scale_factor_y: int,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Shapes: (N, C, H, W) to (N, C, sy H, sx W).
@@ -7086,6 +7506,7 @@ class MPSCNNUpsamplingBilinear(MPSCNNUpsampling):
     Pixels between their neighbours.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -7093,6 +7514,10 @@ class MPSCNNUpsamplingBilinear(MPSCNNUpsampling):
         integer_scale_factor_x: int,
         integer_scale_factor_y: int,
         align_corners: bool = False,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Without align_corners pixel i of the result lies at (i + 1/2) / scale - 1/2 of the source, and the edge goes on beyond it.
@@ -7103,12 +7528,17 @@ class MPSCNNUpsamplingNearestGradient(MPSCNNUpsamplingGradient):
     The sum of each block.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
         device: MTLDevice | MLCDevice | str,
         integer_scale_factor_x: int,
         integer_scale_factor_y: int,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The forward kernel's factors.
@@ -7119,12 +7549,17 @@ class MPSCNNUpsamplingBilinearGradient(MPSCNNUpsamplingGradient):
     The interpolation transposed.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
         device: MTLDevice | MLCDevice | str,
         integer_scale_factor_x: int,
         integer_scale_factor_y: int,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The forward kernel's factors.
@@ -7135,7 +7570,12 @@ class MPSNNReshape(MPSCNNKernel):
     The same elements as an image of another size.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Elements are counted by channels, then rows, then columns.
         """
@@ -7229,7 +7669,12 @@ class MPSNNReshapeGradient(MPSCNNGradientKernel):
     The gradient in the source's size.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Reads the size of the forward source alone.
         """
@@ -7239,6 +7684,7 @@ class MPSNNPad(MPSCNNKernel):
     Pixels and channels around an image, by edge mode.
     """
 
+    @typing.overload
     def __init__(
         self,
         *,
@@ -7246,6 +7692,10 @@ class MPSNNPad(MPSCNNKernel):
         padding_size_before: tuple[int, int, int] = (0, 0, 0),
         padding_size_after: tuple[int, int, int] = (0, 0, 0),
         fill_value_array: collections.abc.Iterable[float] | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Sizes (x, y, channel). A fill value per result channel makes the edge mode CONSTANT.
@@ -7281,7 +7731,12 @@ class MPSNNPadGradient(MPSCNNGradientKernel):
     The image's part; a clamped or mirrored margin's is added to what it was copied from.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         primary_offset is the size before, secondary_edge_mode that of the forward kernel.
         """
@@ -7291,7 +7746,12 @@ class MPSNNSlice(MPSCNNKernel):
     Some of the channels.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         All channels until the properties say otherwise.
         """
@@ -7322,7 +7782,12 @@ class MPSNNConcatenation(MPSKernel):
     The sources' channels one after another.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Not a class of Apple's, whose graphs alone join images.
         """
@@ -7362,7 +7827,12 @@ class MPSNNReduceRowSum(MPSNNReduceUnary):
     The sum of each row.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7372,7 +7842,12 @@ class MPSNNReduceRowMean(MPSNNReduceUnary):
     The mean of each row.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7382,7 +7857,12 @@ class MPSNNReduceColumnSum(MPSNNReduceUnary):
     The sum of each column.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7392,7 +7872,12 @@ class MPSNNReduceColumnMean(MPSNNReduceUnary):
     The mean of each column.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7402,7 +7887,12 @@ class MPSNNReduceFeatureChannelsSum(MPSNNReduceUnary):
     The weighted sum over the channels.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7421,7 +7911,12 @@ class MPSNNReduceFeatureChannelsMean(MPSNNReduceUnary):
     The mean over the channels.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The reduced axis stays with one element.
         """
@@ -7431,7 +7926,12 @@ class MPSNNReductionSpatialMean(MPSCNNKernel):
     The mean over rows and columns.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Not a class of Apple's, whose graphs chain a row's and a column's mean.
         """
@@ -7441,7 +7941,12 @@ class MPSNNReductionSpatialMeanGradient(MPSCNNGradientKernel):
     dx = dy / (rows columns).
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Not a class of Apple's, whose graphs alone have this gradient.
         """
@@ -7451,7 +7956,12 @@ class MPSNNGramMatrixCalculation(MPSCNNKernel):
     y[f, c] = alpha sum of x_f x_c over the pixels.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, alpha: float = 1.0) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, alpha: float = 1.0) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Shapes: (N, C, H, W) to (N, C, 1, C).
         """
@@ -7470,7 +7980,12 @@ class MPSNNGramMatrixCalculationGradient(MPSCNNGradientKernel):
     dx_f = alpha sum over c of (dy[f, c] + dy[c, f]) x_c.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, alpha: float = 1.0) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, alpha: float = 1.0) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         The form that returns an image takes alpha from the state.
         """
@@ -7489,7 +8004,12 @@ class MPSCNNCrossChannelNormalization(MPSCNNKernel):
     x / (delta + alpha mean(x^2)) ^ beta, the mean over neighbouring channels.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, kernel_size: int) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, kernel_size: int) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         A window reaches floor(k / 2) before its middle and floor((k - 1) / 2) behind it; beyond the image are zeros, and the mean is over the whole window.
         """
@@ -7529,7 +8049,12 @@ class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
     The exact derivative, which Apple's text is not; parameters as in the forward kernel.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, kernel_size: int) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, kernel_size: int) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         dy / L^beta - 2 alpha beta / N x sum over the mirrored window of dy x / L^(beta + 1).
         """
@@ -7577,8 +8102,13 @@ class MPSCNNSpatialNormalization(MPSCNNKernel):
     x / (delta + alpha mean(x^2)) ^ beta, the mean over neighbouring pixels.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         A window reaches floor(k / 2) before its middle and floor((k - 1) / 2) behind it; beyond the image are zeros, and the mean is over the whole window.
@@ -7614,8 +8144,13 @@ class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
     The exact derivative, which Apple's text is not; parameters as in the forward kernel.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         dy / T^beta - 2 alpha beta / N x sum over the mirrored window of dy x / T^(beta + 1).
@@ -7659,8 +8194,13 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
     pm + ps (x - p0 mean(x)) / (delta + alpha variance(x)) ^ beta.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         A window reaches floor(k / 2) before its middle and floor((k - 1) / 2) behind it; beyond the image are zeros, and the mean is over the whole window.
@@ -7720,8 +8260,13 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
     The exact derivative, which Apple's text is not; parameters as in the forward kernel.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, kernel_width: int, kernel_height: int
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The derivative by every pixel that a window reads.
@@ -7789,7 +8334,12 @@ class MPSCNNInstanceNormalization(MPSCNNKernel):
     gamma (x - mean) / sqrt(variance + epsilon) + beta over each channel of each image.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, data_source: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, data_source: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads gamma and beta.
         """
@@ -7834,7 +8384,12 @@ class MPSCNNGroupNormalization(MPSCNNKernel):
     gamma (x - mean) / sqrt(variance + epsilon) + beta over groups of channels of each image.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, data_source: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, data_source: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads gamma and beta.
         """
@@ -7944,7 +8499,12 @@ class MPSCNNInstanceNormalizationGradient(MPSCNNGradientKernel):
     The gradient by data, and by gamma and beta into the states.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Gamma and epsilon are those of the state's kernel.
         """
@@ -7954,7 +8514,12 @@ class MPSCNNGroupNormalizationGradient(MPSCNNGradientKernel):
     The gradient by data, and by gamma and beta into the states.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Gamma and epsilon are those of the state's kernel.
         """
@@ -7964,8 +8529,13 @@ class MPSNNForwardLoss(MPSCNNKernel):
     A loss as an image; its gradient is MPSNNLossGradient's.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         Shapes: (N, C, H, W) to (N, 1, 1, 1), or without a reduction per element.
@@ -8068,8 +8638,13 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
     The loss's derivative times the gradient that comes in, by predictions or by labels.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The forward kernel's descriptor.
@@ -8172,7 +8747,12 @@ class MPSNNInitialGradient(MPSCNNKernel):
     Ones, of the source's size: where a gradient begins.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Without properties.
         """
@@ -8182,7 +8762,12 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
     Zeros between the pixels, then a convolution with the weights as they are.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q): the source of the convolution whose state is given, or of one with the padding policy.
         """
@@ -8362,7 +8947,7 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         Of the result.
         """
 
-class MPSCNNConvolutionTransposeGradientState(MPSNNGradientState):
+class MPSCNNConvolutionTransposeGradientState(MPSCNNConvolutionGradientState):
     """
     The gradients of one batch; one for all images.
     """
@@ -8373,24 +8958,17 @@ class MPSCNNConvolutionTransposeGradientState(MPSNNGradientState):
         The forward kernel.
         """
 
-    @property
-    def gradient_for_biases(self) -> MTLBuffer:
-        """
-        (O), summed over the batch.
-        """
-
-    @property
-    def gradient_for_weights(self) -> MTLBuffer:
-        """
-        (O, kernel_height, kernel_width, I / groups), summed over the batch.
-        """
-
 class MPSCNNConvolutionTransposeGradient(MPSCNNGradientKernel):
     """
     Gradients by data, and by weights and biases into the state.
     """
 
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None:
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
         """
         Loads the weights, which must equal the forward kernel's.
         """
@@ -8529,6 +9107,21 @@ class MPSCNNConvolutionGradientStateNode(MPSNNGradientStateNode):
     The same of a convolution.
     """
 
+class MPSCNNConvolutionTransposeGradientStateNode(MPSCNNConvolutionGradientStateNode):
+    """
+    The same of a transposed one.
+    """
+
+class MPSNNBinaryGradientStateNode(MPSNNStateNode):
+    """
+    The same of a node with two sources.
+    """
+
+class MPSNNArithmeticGradientStateNode(MPSNNBinaryGradientStateNode):
+    """
+    The same of arithmetic.
+    """
+
 class MPSNNLabelsNode(MPSNNStateNode):
     """
     The labels of a loss.
@@ -8545,7 +9138,7 @@ class MPSNNFilterNode:
     @typing.overload
     def gradient_filter(self, with_sources: list[MPSNNImageNode]) -> MPSNNGradientFilterNode:
         """
-        The node that makes the gradient of the source, given that of the result. Errors: a node without a gradient, or with several sources.
+        The node that makes the gradient of the source, given that of the result; of a loss that by the predictions. Errors: a node without a gradient, or with several sources.
         """
 
     @typing.overload
@@ -8597,7 +9190,7 @@ class MPSNNFilterNode:
     @property
     def result_states(self) -> list[MPSNNStateNode]:
         """
-        As a list.
+        As a list: a concatenation has one for each source.
         """
 
 class MPSNNGradientFilterNode(MPSNNFilterNode):
@@ -8651,10 +9244,10 @@ class MPSCNNConvolutionGradientNode(MPSNNGradientFilterNode):
         source_gradient: MPSNNImageNode,
         source_image: MPSNNImageNode,
         convolution_gradient_state: MPSNNStateNode,
-        weights: typing.Any,
+        weights: typing.Any = None,
     ) -> None:
         """
-        Errors: the state of another kind of node.
+        Without weights: the forward node's. Errors: the state of another kind of node.
         """
 
     @property
@@ -8677,10 +9270,10 @@ class MPSCNNFullyConnectedGradientNode(MPSCNNConvolutionGradientNode):
         source_gradient: MPSNNImageNode,
         source_image: MPSNNImageNode,
         convolution_gradient_state: MPSNNStateNode,
-        weights: typing.Any,
+        weights: typing.Any = None,
     ) -> None:
         """
-        Errors: the state of another kind of node.
+        Without weights: the forward node's. Errors: the state of another kind of node.
         """
 
 class MPSCNNNeuronNode(MPSNNFilterNode):
@@ -9209,6 +9802,94 @@ class MPSCNNBatchNormalizationGradientNode(MPSNNGradientFilterNode):
     @training_style.setter
     def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
 
+class MPSCNNInstanceNormalizationNode(MPSNNFilterNode):
+    """
+    The kernel in a graph.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, data_source: typing.Any) -> None:
+        """
+        Gamma and beta.
+        """
+
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
+class MPSCNNInstanceNormalizationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph; calls the data source for an update.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
+class MPSCNNGroupNormalizationNode(MPSNNFilterNode):
+    """
+    The kernel in a graph.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, data_source: typing.Any) -> None:
+        """
+        Gamma and beta.
+        """
+
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
+class MPSCNNGroupNormalizationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph; calls the data source for an update.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+    @property
+    def training_style(self) -> MPSNNTrainingStyle:
+        """
+        Where the data source is called for an update; a gradient node has its forward node's.
+        """
+
+    @training_style.setter
+    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+
 class MPSCNNSoftMaxNode(MPSNNFilterNode):
     """
     Over the channels of each pixel.
@@ -9277,9 +9958,996 @@ class MPSCNNLossNode(MPSNNFilterNode):
         Where encodings bring MPSCNNLossLabels.
         """
 
-class MPSNNAdditionNode(MPSNNFilterNode):
+class MPSCNNNormalizationNode(MPSNNFilterNode):
     """
-    Left plus right, images of one size.
+    Divides by a window around each element.
+    """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNCrossChannelNormalizationNode(MPSCNNNormalizationNode):
+    """
+    MPSCNNCrossChannelNormalization in a graph.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, kernel_size: int = 5) -> None:
+        """
+        Windows as wide as high.
+        """
+
+    @property
+    def kernel_size_in_feature_channels(self) -> int:
+        """
+        Channels of the window.
+        """
+
+    @kernel_size_in_feature_channels.setter
+    def kernel_size_in_feature_channels(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+
+class MPSCNNCrossChannelNormalizationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        kernel_size: int,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def kernel_size(self) -> int:
+        """
+        Channels of the window.
+        """
+
+class MPSCNNSpatialNormalizationNode(MPSCNNNormalizationNode):
+    """
+    MPSCNNSpatialNormalization in a graph.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, kernel_size: int = 5) -> None:
+        """
+        Windows as wide as high.
+        """
+
+    @property
+    def kernel_height(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_height.setter
+    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_width(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_width.setter
+    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+
+class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        kernel_size: int,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_height(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_height.setter
+    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_width(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_width.setter
+    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+
+class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
+    """
+    MPSCNNLocalContrastNormalization in a graph; alpha begins with 1.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, kernel_size: int = 5) -> None:
+        """
+        Windows as wide as high.
+        """
+
+    @property
+    def kernel_height(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_height.setter
+    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_width(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_width.setter
+    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def p0(self) -> float:
+        """
+        How much of the mean is taken away.
+        """
+
+    @p0.setter
+    def p0(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def pm(self) -> float:
+        """
+        Added to the result.
+        """
+
+    @pm.setter
+    def pm(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def ps(self) -> float:
+        """
+        A factor of the result.
+        """
+
+    @ps.setter
+    def ps(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        kernel_width: int,
+        kernel_height: int,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        The weight of the window.
+        """
+
+    @alpha.setter
+    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def beta(self) -> float:
+        """
+        The divisor's power.
+        """
+
+    @beta.setter
+    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def delta(self) -> float:
+        """
+        The least divisor before its power.
+        """
+
+    @delta.setter
+    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_height(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_height.setter
+    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def kernel_width(self) -> int:
+        """
+        In pixels.
+        """
+
+    @kernel_width.setter
+    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def p0(self) -> float:
+        """
+        How much of the mean is taken away.
+        """
+
+    @p0.setter
+    def p0(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def pm(self) -> float:
+        """
+        Added to the result.
+        """
+
+    @pm.setter
+    def pm(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def ps(self) -> float:
+        """
+        A factor of the result.
+        """
+
+    @ps.setter
+    def ps(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSCNNUpsamplingNearestNode(MPSNNFilterNode):
+    """
+    Every pixel as a block.
+    """
+
+    def __init__(
+        self, *, source: MPSNNImageNode, integer_scale_factor_x: int, integer_scale_factor_y: int
+    ) -> None:
+        """
+        Whole factors of 1 or more.
+        """
+
+    @property
+    def scale_factor_x(self) -> float:
+        """
+        Result columns per source column.
+        """
+
+    @property
+    def scale_factor_y(self) -> float:
+        """
+        Result rows per source row.
+        """
+
+class MPSCNNUpsamplingNearestGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        scale_factor_x: float,
+        scale_factor_y: float,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def scale_factor_x(self) -> float:
+        """
+        Result columns per source column.
+        """
+
+    @property
+    def scale_factor_y(self) -> float:
+        """
+        Result rows per source row.
+        """
+
+class MPSCNNUpsamplingBilinearNode(MPSNNFilterNode):
+    """
+    Pixels between their neighbours.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        integer_scale_factor_x: int,
+        integer_scale_factor_y: int,
+        align_corners: bool = False,
+    ) -> None:
+        """
+        Whole factors of 1 or more.
+        """
+
+    @property
+    def align_corners(self) -> bool:
+        """
+        Whether first and last pixels of source and result coincide.
+        """
+
+    @property
+    def scale_factor_x(self) -> float:
+        """
+        Result columns per source column.
+        """
+
+    @property
+    def scale_factor_y(self) -> float:
+        """
+        Result rows per source row.
+        """
+
+class MPSCNNUpsamplingBilinearGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient kernel in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        scale_factor_x: float,
+        scale_factor_y: float,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def scale_factor_x(self) -> float:
+        """
+        Result columns per source column.
+        """
+
+    @property
+    def scale_factor_y(self) -> float:
+        """
+        Result rows per source row.
+        """
+
+class MPSCNNDropoutNode(MPSNNFilterNode):
+    """
+    MPSCNNDropout in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        keep_probability: float = 0.5,
+        seed: int = 0,
+        mask_stride_in_pixels: tuple[int, int, int] = (1, 1, 1),
+    ) -> None:
+        """
+        Each encoding has another mask.
+        """
+
+    @property
+    def keep_probability(self) -> float:
+        """
+        Above 0 and below 1.
+        """
+
+    @property
+    def mask_stride_in_pixels(self) -> tuple[int, int, int]:
+        """
+        (width, height, depth): 1, or 0: one decision for all elements along the axis.
+        """
+
+    @property
+    def seed(self) -> int:
+        """
+        Of the masks.
+        """
+
+class MPSCNNDropoutGradientNode(MPSNNGradientFilterNode):
+    """
+    dy where the mask of the forward node keeps, / keep_probability.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        keep_probability: float,
+        seed: int,
+        mask_stride_in_pixels: tuple[int, int, int],
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def keep_probability(self) -> float:
+        """
+        Above 0 and below 1.
+        """
+
+    @property
+    def mask_stride_in_pixels(self) -> tuple[int, int, int]:
+        """
+        (width, height, depth): 1, or 0: one decision for all elements along the axis.
+        """
+
+    @property
+    def seed(self) -> int:
+        """
+        Of the masks.
+        """
+
+class MPSNNReshapeNode(MPSNNFilterNode):
+    """
+    The same elements as an image of another size.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        result_width: int,
+        result_height: int,
+        result_feature_channels: int,
+    ) -> None:
+        """
+        Elements are counted by channels, then rows, then columns.
+        """
+
+class MPSNNReshapeGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient in the source's size.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+class MPSNNPadNode(MPSNNFilterNode):
+    """
+    Pixels and channels around an image, by edge mode.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        padding_size_before: tuple[int, int, int],
+        padding_size_after: tuple[int, int, int],
+        edge_mode: MPSImageEdgeMode | str,
+    ) -> None:
+        """
+        Sizes (x, y, channel).
+        """
+
+    @property
+    def fill_value(self) -> float:
+        """
+        Of edge mode CONSTANT.
+        """
+
+    @fill_value.setter
+    def fill_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSNNPadGradientNode(MPSNNGradientFilterNode):
+    """
+    The image's part; a copied margin's part is added to where it was copied from.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+class MPSNNGramMatrixCalculationNode(MPSNNFilterNode):
+    """
+    Products of all pairs of channels, summed over the pixels.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode, alpha: float = 1.0) -> None:
+        """
+        Shapes: (N, C, H, W) to (N, C, 1, C).
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        A factor of the result.
+        """
+
+    @property
+    def property_call_back(self) -> typing.Any:
+        """
+        Gives alpha at each encoding; another one than before compiles anew.
+        """
+
+    @property_call_back.setter
+    def property_call_back(self, arg1: typing.Any) -> None: ...
+
+class MPSNNGramMatrixCalculationGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient; alpha comes by the state.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        alpha: float,
+    ) -> None:
+        """
+        Errors: the state of another kind of node, and other numbers than its own.
+        """
+
+    @property
+    def alpha(self) -> float:
+        """
+        A factor of the result.
+        """
+
+class MPSNNUnaryReductionNode(MPSNNFilterNode):
+    """
+    Joins the elements along an axis; only MPSNNReductionSpatialMeanNode has a gradient.
+    """
+
+class MPSNNReductionRowSumNode(MPSNNUnaryReductionNode):
+    """
+    The sum over the columns of each row.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionRowMeanNode(MPSNNUnaryReductionNode):
+    """
+    The mean over the columns of each row.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionColumnSumNode(MPSNNUnaryReductionNode):
+    """
+    The sum over the rows of each column.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionColumnMeanNode(MPSNNUnaryReductionNode):
+    """
+    The mean over the rows of each column.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionFeatureChannelsSumNode(MPSNNUnaryReductionNode):
+    """
+    The sum over the channels of each pixel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+    @property
+    def weight(self) -> float:
+        """
+        A factor of the result.
+        """
+
+    @weight.setter
+    def weight(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
+class MPSNNReductionFeatureChannelsMeanNode(MPSNNUnaryReductionNode):
+    """
+    The mean over the channels of each pixel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionSpatialMeanNode(MPSNNUnaryReductionNode):
+    """
+    The mean over the pixels of each channel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionSpatialMeanGradientNode(MPSNNGradientFilterNode):
+    """
+    dy / (rows columns), at each pixel.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
+    """
+    One image of two.
+    """
+
+    def gradient_class(self) -> typing.Any:
+        """
+        The class of its gradient nodes, or None.
+        """
+
+    @property
+    def bias(self) -> float:
+        """
+        Added to the result; a gradient does not read it.
+        """
+
+    @bias.setter
+    def bias(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def maximum_value(self) -> float:
+        """
+        The result's largest value; a gradient has it of the state.
+        """
+
+    @maximum_value.setter
+    def maximum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def minimum_value(self) -> float:
+        """
+        The result's least value; a gradient has it of the state.
+        """
+
+    @minimum_value.setter
+    def minimum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def primary_scale(self) -> float:
+        """
+        A factor of the first source.
+        """
+
+    @primary_scale.setter
+    def primary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def primary_stride_in_feature_channels(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @primary_stride_in_feature_channels.setter
+    def primary_stride_in_feature_channels(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def primary_stride_in_pixels_x(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @primary_stride_in_pixels_x.setter
+    def primary_stride_in_pixels_x(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def primary_stride_in_pixels_y(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @primary_stride_in_pixels_y.setter
+    def primary_stride_in_pixels_y(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_scale(self) -> float:
+        """
+        A factor of the second source.
+        """
+
+    @secondary_scale.setter
+    def secondary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def secondary_stride_in_feature_channels(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_feature_channels.setter
+    def secondary_stride_in_feature_channels(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_x(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_pixels_x.setter
+    def secondary_stride_in_pixels_x(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_y(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_pixels_y.setter
+    def secondary_stride_in_pixels_y(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+
+class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
+    """
+    The gradient of one of two sources. Scales and strides are the forward node's, the own source's first, until they are set.
+    """
+
+    @property
+    def bias(self) -> float:
+        """
+        Added to the result; a gradient does not read it.
+        """
+
+    @bias.setter
+    def bias(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def is_secondary_source_filter(self) -> bool:
+        """
+        Whether it belongs to the right source.
+        """
+
+    @property
+    def maximum_value(self) -> float:
+        """
+        The result's largest value; a gradient has it of the state.
+        """
+
+    @maximum_value.setter
+    def maximum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def minimum_value(self) -> float:
+        """
+        The result's least value; a gradient has it of the state.
+        """
+
+    @minimum_value.setter
+    def minimum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def primary_scale(self) -> float:
+        """
+        A factor of the first source.
+        """
+
+    @primary_scale.setter
+    def primary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def secondary_scale(self) -> float:
+        """
+        A factor of the second source.
+        """
+
+    @secondary_scale.setter
+    def secondary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def secondary_stride_in_feature_channels(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_feature_channels.setter
+    def secondary_stride_in_feature_channels(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_x(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_pixels_x.setter
+    def secondary_stride_in_pixels_x(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def secondary_stride_in_pixels_y(self) -> int:
+        """
+        1, or 0: the source's first element stands for all along the axis.
+        """
+
+    @secondary_stride_in_pixels_y.setter
+    def secondary_stride_in_pixels_y(
+        self, arg1: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+
+class MPSNNAdditionGradientNode(MPSNNArithmeticGradientNode):
+    """
+    The incoming gradient itself.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        is_secondary_source_filter: bool,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        gradient_images: list[MPSNNImageNode],
+        forward_filter: MPSNNFilterNode,
+        is_secondary_source_filter: bool,
+    ) -> None:
+        """
+        The source image is the other source. Errors: the state of another kind of node.
+        """
+
+class MPSNNSubtractionGradientNode(MPSNNArithmeticGradientNode):
+    """
+    The incoming gradient, or less than nothing of it.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        is_secondary_source_filter: bool,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        gradient_images: list[MPSNNImageNode],
+        forward_filter: MPSNNFilterNode,
+        is_secondary_source_filter: bool,
+    ) -> None:
+        """
+        The source image is the other source. Errors: the state of another kind of node.
+        """
+
+class MPSNNMultiplicationGradientNode(MPSNNArithmeticGradientNode):
+    """
+    The incoming gradient times the other source.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+        is_secondary_source_filter: bool,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        gradient_images: list[MPSNNImageNode],
+        forward_filter: MPSNNFilterNode,
+        is_secondary_source_filter: bool,
+    ) -> None:
+        """
+        The source image is the other source. Errors: the state of another kind of node.
+        """
+
+class MPSNNAdditionNode(MPSNNBinaryArithmeticNode):
+    """
+    Left plus right.
     """
 
     @typing.overload
@@ -9290,15 +10958,288 @@ class MPSNNAdditionNode(MPSNNFilterNode):
         Two sources.
         """
 
-class MPSNNAdditionGradientNode(MPSNNGradientFilterNode):
+class MPSNNSubtractionNode(MPSNNBinaryArithmeticNode):
     """
-    The incoming gradient itself.
+    Left minus right.
     """
 
-    @property
-    def is_secondary_source_filter(self) -> bool:
+    @typing.overload
+    def __init__(self, *, left_source: MPSNNImageNode, right_source: MPSNNImageNode) -> None: ...
+    @typing.overload
+    def __init__(self, *, sources: list[MPSNNImageNode]) -> None:
         """
-        Whether it belongs to the right source.
+        Two sources.
+        """
+
+class MPSNNMultiplicationNode(MPSNNBinaryArithmeticNode):
+    """
+    Left times right.
+    """
+
+    @typing.overload
+    def __init__(self, *, left_source: MPSNNImageNode, right_source: MPSNNImageNode) -> None: ...
+    @typing.overload
+    def __init__(self, *, sources: list[MPSNNImageNode]) -> None:
+        """
+        Two sources.
+        """
+
+class MPSNNDivisionNode(MPSNNBinaryArithmeticNode):
+    """
+    Left over right; it has no gradient.
+    """
+
+    @typing.overload
+    def __init__(self, *, left_source: MPSNNImageNode, right_source: MPSNNImageNode) -> None: ...
+    @typing.overload
+    def __init__(self, *, sources: list[MPSNNImageNode]) -> None:
+        """
+        Two sources.
+        """
+
+class MPSNNConcatenationNode(MPSNNFilterNode):
+    """
+    The sources' channels one after another.
+    """
+
+    def __init__(self, *, sources: list[MPSNNImageNode]) -> None:
+        """
+        Images alike but for their channels.
+        """
+
+class MPSNNConcatenationGradientNode(MPSNNGradientFilterNode):
+    """
+    The channels of the source whose state, of result_states, it has.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        gradient_state: MPSNNStateNode,
+    ) -> None:
+        """
+        Errors: the state of another kind of node.
+        """
+
+class MPSNNForwardLossNode(MPSNNFilterNode):
+    """
+    The loss as an image; gradient_filters gives the gradients by source and by labels.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        labels: MPSNNImageNode,
+        weights: MPSNNImageNode | None = None,
+        loss_descriptor: MPSCNNLossDescriptor,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, sources: list[MPSNNImageNode], loss_descriptor: MPSCNNLossDescriptor
+    ) -> None:
+        """
+        Sources: predictions, labels and perhaps weights.
+        """
+
+    @property
+    def delta(self) -> float:
+        """
+        HUBER's.
+        """
+
+    @property
+    def epsilon(self) -> float:
+        """
+        Inside of LOG's logarithms.
+        """
+
+    @property
+    def label_smoothing(self) -> float:
+        """
+        From 0 to below 1.
+        """
+
+    @property
+    def loss_type(self) -> MPSCNNLossType:
+        """
+        The function.
+        """
+
+    @property
+    def number_of_classes(self) -> int:
+        """
+        For label smoothing.
+        """
+
+    @property
+    def property_call_back(self) -> typing.Any:
+        """
+        Gives the weight at each encoding; another one than before compiles anew. A gradient node without one has its forward node's.
+        """
+
+    @property_call_back.setter
+    def property_call_back(self, arg1: typing.Any) -> None: ...
+    @property
+    def reduce_across_batch(self) -> bool:
+        """
+        Whether images are joined.
+        """
+
+    @property
+    def reduction_type(self) -> MPSCNNReductionType:
+        """
+        What joins the values.
+        """
+
+    @property
+    def weight(self) -> float:
+        """
+        A factor of every value.
+        """
+
+class MPSNNLossGradientNode(MPSNNGradientFilterNode):
+    """
+    The loss's derivative times the gradient that comes in, by predictions or by labels.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        labels: MPSNNImageNode,
+        weights: MPSNNImageNode | None = None,
+        gradient_state: MPSNNStateNode | None,
+        loss_descriptor: MPSCNNLossDescriptor,
+        is_labels_gradient_filter: bool,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        sources: list[MPSNNImageNode],
+        gradient_state: MPSNNStateNode | None,
+        loss_descriptor: MPSCNNLossDescriptor,
+        is_labels_gradient_filter: bool,
+    ) -> None:
+        """
+        Sources: the gradient, predictions, labels and perhaps weights. Errors: another descriptor than that of the state's node.
+        """
+
+    @property
+    def delta(self) -> float:
+        """
+        HUBER's.
+        """
+
+    @property
+    def epsilon(self) -> float:
+        """
+        Inside of LOG's logarithms.
+        """
+
+    @property
+    def is_labels_gradient_filter(self) -> bool:
+        """
+        Whether it is by the labels.
+        """
+
+    @property
+    def label_smoothing(self) -> float:
+        """
+        From 0 to below 1.
+        """
+
+    @property
+    def loss_type(self) -> MPSCNNLossType:
+        """
+        The function.
+        """
+
+    @property
+    def number_of_classes(self) -> int:
+        """
+        For label smoothing.
+        """
+
+    @property
+    def property_call_back(self) -> typing.Any:
+        """
+        Gives the weight at each encoding; another one than before compiles anew. A gradient node without one has its forward node's.
+        """
+
+    @property_call_back.setter
+    def property_call_back(self, arg1: typing.Any) -> None: ...
+    @property
+    def reduce_across_batch(self) -> bool:
+        """
+        Whether images are joined.
+        """
+
+    @property
+    def reduction_type(self) -> MPSCNNReductionType:
+        """
+        What joins the values.
+        """
+
+    @property
+    def weight(self) -> float:
+        """
+        A factor of every value.
+        """
+
+class MPSNNInitialGradientNode(MPSNNFilterNode):
+    """
+    Ones, of the source's size; its training_graph goes back from the source.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        Behind the node that is differentiated.
+        """
+
+class MPSCNNConvolutionTransposeNode(MPSCNNConvolutionNode):
+    """
+    MPSCNNConvolutionTranspose in a graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        convolution_gradient_state: MPSNNStateNode | None = None,
+        weights: typing.Any,
+    ) -> None:
+        """
+        Mirrors the convolution of that state, or one with the padding policy.
+        """
+
+    @property
+    def convolution_gradient_state(self) -> typing.Any:
+        """
+        Errors: always; result_state is what the gradient node needs.
+        """
+
+class MPSCNNConvolutionTransposeGradientNode(MPSCNNConvolutionGradientNode):
+    """
+    Gradients by data and weights; calls the data source for an update.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_gradient: MPSNNImageNode,
+        source_image: MPSNNImageNode,
+        convolution_transpose_gradient_state: MPSNNStateNode,
+        weights: typing.Any = None,
+    ) -> None:
+        """
+        Without weights: the forward node's. Errors: the state of another kind of node.
         """
 
 class MPSNNGraph(MPSKernel):

@@ -305,6 +305,77 @@ void graph_of_nodes() {
   check(near(weight, 2) && near(bias, 5), "graph of nodes");
 }
 
+// A temporary image of a committed part, read by the next one.
+void commit_and_continue() {
+  namespace mps = tg::mps;
+  const mps::Device device = mps::Device::named("cpu");
+  const auto twice = std::make_shared<mps::CNNNeuron>(
+      device, mps::NeuronDescriptor{mps::NeuronType::kLinear, 2, 0, 1, {}});
+  const auto buffer = std::make_shared<mps::ContinuingCommandBuffer>(*device.make_command_queue());
+  int parts = 0;
+  const auto count = [&](const mps::CommandBufferPtr&) { ++parts; };
+  const mps::ImageBatch middle = twice->encode_batch(*buffer, images(device, {1, 2}));
+  buffer->add_completed_handler(count);
+  const mps::CommandBufferPtr first = buffer->root_command_buffer();
+  buffer->commit_and_continue();
+  first->wait_until_completed();
+  check(parts == 1 && buffer->status() == mps::CommandBufferStatus::kNotEnqueued, "first part");
+  const mps::ImageBatch result = images(device, {0, 0});
+  twice->encode_batch(*buffer, middle, result);
+  buffer->add_completed_handler(count);
+  buffer->commit();
+  buffer->wait_until_completed();
+  float last = 0;
+  result[1]->read_bytes(&last, sizeof(float), mps::DataLayout::kChannelsHeightWidth, 0);
+  check(parts == 2 && near(last, 8), "commit and continue");
+  bool refused = false;
+  try {
+    buffer->commit_and_continue();
+  } catch (const tg::InvalidArgument&) {
+    refused = true;
+  }
+  check(refused, "commit and continue after commit");
+}
+
+// The gradient of x^4 + x^2, through nodes of several sources, of one, and of a loss.
+void nodes_without_weights() {
+  namespace mps = tg::mps;
+  const mps::Device device = mps::Device::named("cpu");
+  const auto x = std::make_shared<mps::NNImageNode>();
+  const auto labels = std::make_shared<mps::NNImageNode>();
+  const auto square = std::make_shared<mps::NNMultiplicationNode>(x, x);
+  const auto both = std::make_shared<mps::NNConcatenationNode>(
+      std::vector<mps::NNImageNodePtr>{square->result_image(), x});
+  mps::Upsampling twice;
+  twice.scale_x = twice.scale_y = 2;
+  const auto large = std::make_shared<mps::CNNUpsamplingNearestNode>(both->result_image(), twice);
+  const auto mean = std::make_shared<mps::NNReductionSpatialMeanNode>(large->result_image());
+  mps::CNNLossDescriptor descriptor;
+  descriptor.reduction_type = mps::CNNReductionType::kSum;
+  const auto loss = std::make_shared<mps::NNForwardLossNode>(
+      std::vector<mps::NNImageNodePtr>{mean->result_image(), labels}, descriptor);
+  const auto ones = std::make_shared<mps::NNInitialGradientNode>(loss->result_image());
+  const std::vector<mps::NNFilterNodePtr> last = ones->training_graph();
+  check(last.size() == 1, "one image is differentiated");
+  mps::NNGraph graph(device, {last[0]->result_image()}, {true});
+  graph.makes_temporary_images = false;
+  mps::ImageDescriptor size;
+  size.feature_channels = 2;
+  size.number_of_images = 4;
+  const auto zeros = mps::Image::create(device, size)->batch_representation();
+  const auto buffer = device.make_command_queue()->make_command_buffer();
+  const mps::ImageBatch given = images(device, {0, 1, 2, 3});
+  const auto found = graph.encode_batch(*buffer, {given, zeros}).images;
+  buffer->commit();
+  buffer->wait_until_completed();
+  for (std::size_t k = 0; k < 4; ++k) {
+    const auto value = static_cast<float>(k);
+    float gradient = 0;
+    found[k]->read_bytes(&gradient, sizeof(float), mps::DataLayout::kChannelsHeightWidth, 0);
+    check(near(gradient, 4 * value * value * value + 2 * value), "nodes without weights");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -317,4 +388,6 @@ int main(int argc, char** argv) {
   micro_batches_and_fit(argv[1]);
   encoded_kernels();
   graph_of_nodes();
+  commit_and_continue();
+  nodes_without_weights();
 }

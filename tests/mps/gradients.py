@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import kernels
 import numpy as np
 from kernels import array, batch, commands, run
 
@@ -64,14 +65,7 @@ def backward(kernel: Any, dy: np.ndarray, x: np.ndarray, states: list[Any]) -> n
 def differences(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray, dy: np.ndarray,
                 step: float = 1e-5) -> np.ndarray:  # fmt: skip
     """The derivative of sum(dy * f) by central differences."""
-    result = np.zeros_like(at)
-    for index in np.ndindex(at.shape):
-        moved = at.copy()
-        moved[index] += step
-        above = f(moved)
-        moved[index] -= 2 * step
-        result[index] = np.sum(dy * (above - f(moved))) / (2 * step)
-    return result
+    return kernels.differences(lambda moved: float(np.sum(dy * f(moved))), at.copy(), step)
 
 
 def check(kernel: Any, gradient_kernel: Any, x: np.ndarray, expected: Any = None) -> None:

@@ -42,6 +42,14 @@ def array(images: list[Any]) -> np.ndarray:
     return np.stack(rows)
 
 
+def vector(device: Any, numbers: Any) -> Any:
+    """An MPSVector of float32."""
+    numbers = np.asarray(numbers, np.float32)
+    d = mps.MPSVectorDescriptor.vector_descriptor(with_length=numbers.size)
+    data = mps.MTLBuffer(device=device, bytes=numbers.tobytes())
+    return mps.MPSVector(buffer=data, descriptor=d)
+
+
 def commands(device: Any) -> Any:
     return device.make_command_queue().make_command_buffer()
 

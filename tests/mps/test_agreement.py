@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernels import Normalization, Weights, array, batch, commands, empty
+from kernels import Normalization, Weights, array, batch, commands, empty, vector
 
 import traingraph as tg
 from traingraph import mps
@@ -86,7 +86,9 @@ class Trained:
         arrays = (source.weights(), source.bias_terms())
         weights, biases = (mps.MTLBuffer(device=on, bytes=a.tobytes()) for a in arrays)
         self.state = mps.MPSCNNConvolutionWeightsAndBiasesState(weights=weights, biases=biases)
-        self.slots = {f"{name}_vectors": [vector(on, a.size) for a in arrays] for name in slots}
+        self.slots = {
+            f"{name}_vectors": [vector(on, np.zeros(a.size)) for a in arrays] for name in slots
+        }
 
     def update(self, buffer, optimizer, gradients):
         optimizer.encode(
@@ -95,11 +97,6 @@ class Trained:
         )  # fmt: skip
         for kernel in (self.forward, self.gradient):
             kernel.reload_weights_and_biases(buffer, state=self.state)
-
-
-def vector(on, length):
-    d = mps.MPSVectorDescriptor.vector_descriptor(with_length=length)
-    return mps.MPSVector(device=on, descriptor=d)
 
 
 class ByHand:
@@ -128,7 +125,9 @@ class ByHand:
             mps.MTLBuffer(device=on, bytes=a.tobytes()) for a in (start.gamma, start.beta)
         )
         self.norm_state = mps.MPSCNNNormalizationGammaAndBetaState(gamma=gamma, beta=beta)
-        self.norm_slots = {f"{name}_vectors": [vector(on, 4), vector(on, 4)] for name in slots}
+        self.norm_slots = {
+            f"{name}_vectors": [vector(on, np.zeros(4)) for _ in range(2)] for name in slots
+        }
         self.statistics = mps.MPSCNNBatchNormalizationStatistics(device=on)
         self.statistics_gradient = mps.MPSCNNBatchNormalizationStatisticsGradient(device=on)
         self.norm_gradient = mps.MPSCNNBatchNormalizationGradient(device=on)

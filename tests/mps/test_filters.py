@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from gradients import device
 from kernels import array, batch, commands, differences, empty, run
 
 from traingraph import mps
@@ -14,10 +15,6 @@ NEURONS = {
     "exponential": {"a": 0.5, "b": 0.1, "c": 2.0}, "logarithm": {"a": 0.5, "b": 4.0, "c": -1.0},
     "gelu": {},
 }  # fmt: skip
-
-
-def device(name="reference"):
-    return mps.MTLDevice(device=name)
 
 
 def forward_and_gradient(forward, gradient, x, seed, on, result_secondary=False):

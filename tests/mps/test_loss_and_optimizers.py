@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernels import array, batch, commands, differences, empty, image, run
+from kernels import array, batch, commands, differences, empty, image, run, vector
 
 from traingraph import mps
 
@@ -128,12 +128,6 @@ def test_bad_losses():
 
 
 # --- optimizers ----------------------------------------------------------------------------------
-
-
-def vector(device, numbers):
-    d = mps.MPSVectorDescriptor.vector_descriptor(with_length=len(numbers))
-    data = mps.MTLBuffer(device=device, bytes=np.asarray(numbers, np.float32).tobytes())
-    return mps.MPSVector(buffer=data, descriptor=d)
 
 
 def descriptor(**options):

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from kernels import Normalization, Weights, array, batch, commands, empty, run
-from test_agreement import STEPS, N, Start, ml_compute, vector
+from kernels import Normalization, Weights, array, batch, commands, empty, run, vector
+from test_agreement import STEPS, N, Start, ml_compute
 
 from traingraph import InvalidArgument, ShapeError, Unsupported, mps
 
@@ -14,7 +14,7 @@ class Updated:
     def train(self, on, kind, sizes):
         d = mps.MPSNNOptimizerDescriptor(learning_rate=0.05)
         slots = {"sgd": [], "adam": ["input_momentum", "input_velocity"]}[kind]
-        self.slots = {f"{name}_vectors": [vector(on, n) for n in sizes] for name in slots}
+        self.slots = {f"{name}_vectors": [vector(on, np.zeros(n)) for n in sizes] for name in slots}
         self.optimizer = (
             mps.MPSNNOptimizerAdam(device=on, beta1=0.9, beta2=0.999, epsilon=1e-8, time_step=0,
                                    optimizer_descriptor=d)

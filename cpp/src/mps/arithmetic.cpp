@@ -1,10 +1,12 @@
 #include <traingraph/mps/arithmetic.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <traingraph/errors.h>
 
 #include "mps/emission.h"
+#include "mps/image_parts.h"
 
 namespace traingraph::mps {
 namespace {
@@ -125,15 +127,21 @@ class ArithmeticGradientOperation final : public Operation {
   CNNArithmeticParameters p_;
 };
 
-std::int64_t images_in(const ImageBatch& batch) {
-  return static_cast<std::int64_t>(batch.size()) * batch[0]->descriptor().number_of_images;
-}
-
 }  // namespace
 
 bool CNNArithmeticParameters::clamps() const {
   constexpr float kMost = std::numeric_limits<float>::max();
   return minimum_value > -kMost || maximum_value < kMost;
+}
+
+CNNArithmeticParameters gradient_parameters(CNNArithmeticOperation operation,
+                                            CNNArithmeticParameters forward,
+                                            bool is_secondary_source_filter) {
+  if (!is_secondary_source_filter) return forward;
+  std::swap(forward.primary_scale, forward.secondary_scale);
+  std::swap(forward.primary_strides, forward.secondary_strides);
+  if (operation == CNNArithmeticOperation::kSubtract) forward.primary_scale *= -1;
+  return forward;
 }
 
 CNNArithmeticGradientState::CNNArithmeticGradientState(CNNArithmeticOperation operation,
@@ -172,11 +180,12 @@ void CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& prim
                  std::to_string(images_in(primaries)) + ", but got " +
                  std::to_string(images_in(secondaries)));
   }
-  const ImageDescriptor result =
-      destination_image_descriptor(primaries[0]->descriptor(), secondaries[0]->descriptor());
+  const ImageDescriptor result = result_of(primaries, secondaries);
   ImageDescriptor got = destinations[0]->descriptor();
   got.channel_format = result.channel_format;
-  if (!(got == result) || images_in(destinations) != images_in(primaries)) {
+  got.number_of_images = result.number_of_images;  // counted together below
+  const bool whole = !ClippedKernel::is_partial();
+  if ((whole && !(got == result)) || images_in(destinations) != images_in(primaries)) {
     refuse_shape("expected " + std::to_string(primaries.size()) + " destination images " +
                  to_string(result) + " but got " + std::to_string(destinations.size()) + ", " +
                  destinations[0]->description());
@@ -189,14 +198,38 @@ void CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& prim
     if (state == nullptr) refuse("expected a state but got none");
     check_state(*state, buffer);
   }
+  if (!states.empty()) refuse_parts();
+  const ImagePart to = destination_part(destinations[0]->descriptor(), result, false, {});
   recording.begin(operation());
-  recording.input(primaries);
-  recording.input(secondaries);
-  recording.result(destinations);
+  const auto input = [&recording, this](const ImageBatch& sources, const ChannelRange& channels) {
+    if (channels.whole()) return recording.input(sources);
+    recording.input(sources, channels_of(seen(sources[0]->descriptor(), channels), channels));
+  };
+  input(primaries, primary_channels_);
+  input(secondaries, secondary_channels_);
+  if (whole) {
+    recording.result(destinations);
+  } else {
+    recording.result(destinations, to);
+  }
   add_results(buffer, recording, states, result);
   recording.end();
   read(primaries);
   read(secondaries);
+}
+
+ImageDescriptor CNNBinaryKernel::result_of(const ImageBatch& primaries,
+                                           const ImageBatch& secondaries) const {
+  return destination_image_descriptor(seen(primaries[0]->descriptor(), primary_channels_),
+                                      seen(secondaries[0]->descriptor(), secondary_channels_));
+}
+
+ImageBatch CNNBinaryKernel::returned_images(CommandBuffer& buffer, const ImageBatch& primaries,
+                                            const ImageBatch& secondaries) {
+  write_everything();
+  ImageDescriptor result = result_of(primaries, secondaries);
+  result.number_of_images = images_in(primaries);
+  return make_images(buffer, result, makes_temporary_images);
 }
 
 ImageBatch CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& primaries,
@@ -204,10 +237,7 @@ ImageBatch CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch
   recording(buffer);
   check_batch(primaries, "primary images");
   check_batch(secondaries, "secondary images");
-  ImageDescriptor result =
-      destination_image_descriptor(primaries[0]->descriptor(), secondaries[0]->descriptor());
-  result.number_of_images = images_in(primaries);
-  ImageBatch images = make_images(buffer, result, makes_temporary_images);
+  ImageBatch images = returned_images(buffer, primaries, secondaries);
   encode_batch(buffer, primaries, secondaries, StateBatch{}, images);
   return images;
 }
@@ -217,10 +247,7 @@ ImageBatch CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch
                                          bool temporary_states) {
   recording(buffer);
   states = result_state_batch(primaries, secondaries, temporary_states ? &buffer : nullptr);
-  ImageDescriptor result =
-      destination_image_descriptor(primaries[0]->descriptor(), secondaries[0]->descriptor());
-  result.number_of_images = images_in(primaries);
-  ImageBatch images = make_images(buffer, result, makes_temporary_images);
+  ImageBatch images = returned_images(buffer, primaries, secondaries);
   encode_batch(buffer, primaries, secondaries, states, images);
   return images;
 }
@@ -313,15 +340,13 @@ bool CNNArithmeticGradient::takes(const State& state) const {
 }
 
 void CNNArithmeticGradient::configure(const GradientState& state) {
-  const auto& forward = static_cast<const CNNArithmeticGradientState&>(state).parameters();
-  CNNArithmeticParameters p = parameters_;
-  p.primary_scale = secondary_ ? forward.secondary_scale : forward.primary_scale;
-  p.secondary_scale = secondary_ ? forward.primary_scale : forward.secondary_scale;
-  if (secondary_ && operation_ == CNNArithmeticOperation::kSubtract) {
-    p.primary_scale = -p.primary_scale;
-  }
-  p.secondary_strides = secondary_ ? forward.primary_strides : forward.secondary_strides;
-  set_parameters(p);
+  const auto p = gradient_parameters(
+      operation_, static_cast<const CNNArithmeticGradientState&>(state).parameters(), secondary_);
+  CNNArithmeticParameters changed = parameters_;
+  changed.primary_scale = p.primary_scale;
+  changed.secondary_scale = p.secondary_scale;
+  changed.secondary_strides = p.secondary_strides;
+  set_parameters(changed);
 }
 
 ImageDescriptor CNNArithmeticGradient::secondary_of(const GradientState& state) const {

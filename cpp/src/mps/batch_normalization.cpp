@@ -123,25 +123,15 @@ CNNBatchNormalization::CNNBatchNormalization(const Device& device,
 
 void CNNBatchNormalization::reload_gamma_and_beta_from_data_source() {
   if (!source_->load()) refuse("expected the data source to load but its load() said no");
-  const std::vector<float> ones(static_cast<std::size_t>(channels_), 1);
-  const std::vector<float> zeros(static_cast<std::size_t>(channels_), 0);
-  const float* gamma = source_->gamma();
-  const float* beta = source_->beta();
-  const std::size_t bytes = buffers_.gamma->bytes();
-  write_storage(*buffers_.gamma, 0, gamma == nullptr ? ones.data() : gamma, bytes);
-  write_storage(*buffers_.beta, 0, beta == nullptr ? zeros.data() : beta, bytes);
+  write_channels(*buffers_.gamma, source_->gamma(), 1);
+  write_channels(*buffers_.beta, source_->beta(), 0);
   source_->purge();
 }
 
 void CNNBatchNormalization::reload_mean_and_variance_from_data_source() {
   if (!source_->load()) refuse("expected the data source to load but its load() said no");
-  const std::vector<float> ones(static_cast<std::size_t>(channels_), 1);
-  const std::vector<float> zeros(static_cast<std::size_t>(channels_), 0);
-  const float* mean = source_->mean();
-  const float* variance = source_->variance();
-  const std::size_t bytes = buffers_.mean->bytes();
-  write_storage(*buffers_.mean, 0, mean == nullptr ? zeros.data() : mean, bytes);
-  write_storage(*buffers_.variance, 0, variance == nullptr ? ones.data() : variance, bytes);
+  write_channels(*buffers_.mean, source_->mean(), 0);
+  write_channels(*buffers_.variance, source_->variance(), 1);
   source_->purge();
 }
 
@@ -203,6 +193,7 @@ void CNNBatchNormalization::record(CommandBuffer& buffer, const ImageBatch& sour
                                    const StateBatch& states, const ImageBatch& destinations) {
   CNNBatchNormalizationState* state = nullptr;
   if (!states.empty()) {
+    refuse_parts();  // the statistics are those of whole images
     state = dynamic_cast<CNNBatchNormalizationState*>(states[0].get());
     if (state == nullptr) {
       refuse("expected an MPSCNNBatchNormalizationState but got " + states[0]->description());
@@ -212,7 +203,7 @@ void CNNBatchNormalization::record(CommandBuffer& buffer, const ImageBatch& sour
   }
   Recording& recording = this->recording(buffer);
   recording.begin(operation());
-  recording.input(sources);
+  add_source(recording, sources);
   recording.input(buffers_.gamma);
   recording.input(buffers_.beta);
   if (state != nullptr) {
@@ -221,7 +212,7 @@ void CNNBatchNormalization::record(CommandBuffer& buffer, const ImageBatch& sour
     recording.input(buffers_.mean);
     recording.input(buffers_.variance);
   }
-  recording.result(destinations);
+  add_destination(recording, sources, destinations);
   recording.end();
   if (state == nullptr) return;
   Steps::normalize(*state);
@@ -326,6 +317,7 @@ void CNNBatchNormalizationGradient::encode_batch(CommandBuffer& buffer, const Im
                                                  CNNBatchNormalizationState& state,
                                                  const ImageBatch& destinations) {
   Recording& recording = this->recording(buffer);
+  refuse_parts();
   check_batch(gradients, "source gradients");
   check_batch(sources, "source images");
   check_batch(destinations, "destination gradients");

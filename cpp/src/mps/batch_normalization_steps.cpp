@@ -85,14 +85,12 @@ class BatchNormalizationGradientStep final : public GradientStep {
     GradientStep::encode(e);
     const CNNBatchNormalizationDataSourcePtr& source = forward_->data_source();
     if (style_ == NNTrainingStyle::kUpdateDeviceGPU) {
-      e.updates.push_back([this, &e, source, state] {
-        if (const auto updated = source->update_gamma_and_beta(e.buffer, state)) {
-          forward_->reload_gamma_and_beta(e.buffer, *updated);
-        }
-        if (const auto updated = source->update_mean_and_variance(e.buffer, state)) {
-          forward_->reload_mean_and_variance(e.buffer, *updated);
-        }
-      });
+      if (const auto updated = source->update_gamma_and_beta(e.buffer, state)) {
+        forward_->reload_gamma_and_beta(e.buffer, *updated);
+      }
+      if (const auto updated = source->update_mean_and_variance(e.buffer, state)) {
+        forward_->reload_mean_and_variance(e.buffer, *updated);
+      }
     }
     if (style_ == NNTrainingStyle::kUpdateDeviceCPU) {
       e.completed.push_back([forward = forward_, source, state] {

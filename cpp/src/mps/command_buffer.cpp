@@ -59,14 +59,18 @@ std::shared_ptr<CompiledRecording> compiled(DeviceState& device, const Recording
   return result;
 }
 
+// On the stream.
+void grow_arena(DeviceState& device, std::size_t bytes) {
+  if (bytes <= device.arena_bytes) return;
+  device.arena = device.backend.allocate(bytes);
+  device.arena_bytes = bytes;
+}
+
 // On the stream: every address, the numbers, the run.
 void run(DeviceState& device, CompiledRecording& compiled, const std::vector<StoragePtr>& storages,
          const std::vector<double>& numbers) {
   Program& program = *compiled.program;
-  if (program.arena_bytes() > device.arena_bytes) {
-    device.arena = device.backend.allocate(program.arena_bytes());
-    device.arena_bytes = program.arena_bytes();
-  }
+  grow_arena(device, program.arena_bytes());
   if (compiled.arena != device.arena.get()) {
     program.bind_arena(device.arena.get());
     compiled.arena = device.arena.get();
@@ -96,9 +100,15 @@ void run(DeviceState& device, CompiledRecording& compiled, const std::vector<Sto
 struct CommandBuffer::State {
   explicit State(const Device& device_in)
       : device(device_in), number(next_buffer++), recording(number) {}
+  explicit State(const std::shared_ptr<State>& before_in)
+      : device(before_in->device),
+        number(before_in->number),
+        before(before_in),
+        recording(number) {}
 
   const Device device;
   const std::uint64_t number;
+  std::shared_ptr<State> before;  // the part that this one goes on from, until it has run
   Recording recording;
   std::vector<Handler> handlers;
   std::atomic<int> status{static_cast<int>(CommandBufferStatus::kNotEnqueued)};
@@ -109,6 +119,11 @@ struct CommandBuffer::State {
   double end = 0;
   std::shared_ptr<Task> task;
 
+  // What went wrong so far, or null.
+  std::exception_ptr failure() {
+    const std::lock_guard lock(mutex);
+    return error;
+  }
   void fail(std::exception_ptr with) {
     const std::lock_guard lock(mutex);
     error = std::move(with);
@@ -119,15 +134,15 @@ struct CommandBuffer::State {
 CommandBuffer::CommandBuffer(const Device& device) : state_(std::make_shared<State>(device)) {}
 CommandBuffer::~CommandBuffer() = default;
 
-const Device& CommandBuffer::device() const { return state_->device; }
-std::uint64_t CommandBuffer::number() const { return state_->number; }
+const Device& CommandBuffer::device() const { return state()->device; }
+std::uint64_t CommandBuffer::number() const { return state()->number; }
 
 CommandBufferStatus CommandBuffer::status() const {
-  return static_cast<CommandBufferStatus>(state_->status.load());
+  return static_cast<CommandBufferStatus>(state()->status.load());
 }
 
 Recording& CommandBuffer::recording(const std::string& who) {
-  if (status() == CommandBufferStatus::kNotEnqueued) return state_->recording;
+  if (status() == CommandBufferStatus::kNotEnqueued) return state()->recording;
   throw InvalidArgument("[" + who +
                         "] expected a command buffer to encode to but got one that was committed");
 }
@@ -137,14 +152,14 @@ void CommandBuffer::add_completed_handler(Handler handler) {
     throw InvalidArgument(
         "[MTLCommandBuffer] expected a handler before commit but the buffer was committed");
   }
-  state_->handlers.push_back(std::move(handler));
+  state()->handlers.push_back(std::move(handler));
 }
 
 void CommandBuffer::commit() {
   if (status() != CommandBufferStatus::kNotEnqueued) {
     throw InvalidArgument("[MTLCommandBuffer] expected one commit but the buffer was committed");
   }
-  const std::shared_ptr<State> state = state_;
+  const std::shared_ptr<State> state = this->state();
   state->status = static_cast<int>(CommandBufferStatus::kCommitted);
   const std::shared_ptr<DeviceState>& device = state->device.state();
   std::shared_ptr<CompiledRecording> program;
@@ -160,6 +175,10 @@ void CommandBuffer::commit() {
     state->status = static_cast<int>(CommandBufferStatus::kScheduled);
     const double start = now();
     try {
+      if (state->before != nullptr) {
+        const std::exception_ptr failed = state->before->failure();
+        if (failed != nullptr) std::rethrow_exception(failed);
+      }
       if (program != nullptr) {
         run(*device, *program, state->recording.storages(), state->recording.numbers());
       }
@@ -175,6 +194,7 @@ void CommandBuffer::commit() {
     }
     for (const Handler& handler : state->handlers) handler(self);
     state->handlers.clear();
+    state->before = nullptr;
     // Images and kernels may go.
     state->recording = Recording(state->number);
     return nullptr;
@@ -187,34 +207,85 @@ void CommandBuffer::commit() {
 }
 
 void CommandBuffer::wait_until_completed() {
+  const std::shared_ptr<State> state = this->state();
   std::shared_ptr<Task> task;
   {
-    const std::lock_guard lock(state_->mutex);
-    task = state_->task;
+    const std::lock_guard lock(state->mutex);
+    task = state->task;
   }
-  if (task == nullptr && status() == CommandBufferStatus::kNotEnqueued) {
+  if (task == nullptr && state->status == static_cast<int>(CommandBufferStatus::kNotEnqueued)) {
     throw InvalidArgument("[MTLCommandBuffer] expected a committed buffer to wait for");
   }
-  if (task != nullptr) state_->device.state()->stream->wait(task);
-  const std::lock_guard lock(state_->mutex);
-  if (state_->error == nullptr || state_->raised) return;
-  state_->raised = true;
-  std::rethrow_exception(state_->error);
+  if (task != nullptr) state->device.state()->stream->wait(task);
+  const std::lock_guard lock(state->mutex);
+  if (state->error == nullptr || state->raised) return;
+  state->raised = true;
+  std::rethrow_exception(state->error);
 }
 
-std::exception_ptr CommandBuffer::error() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->error;
-}
+std::exception_ptr CommandBuffer::error() const { return state()->failure(); }
 
 double CommandBuffer::gpu_start_time() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->start;
+  const std::lock_guard lock(state()->mutex);
+  return state()->start;
 }
 
 double CommandBuffer::gpu_end_time() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->end;
+  const std::lock_guard lock(state()->mutex);
+  return state()->end;
+}
+
+// --- parts ---------------------------------------------------------------------------------------
+
+CommandBufferPtr CommandBuffer::next_part(const std::shared_ptr<State>& before) {
+  // What is still to be read outlives its part: it gets bytes.
+  for (const StoragePtr& storage : before->recording.storages()) {
+    if (!storage->temporary()) continue;
+    const bool is_read = storage->divisible ? storage->reads_left > 0 : storage.use_count() > 1;
+    if (is_read) storage->kept = true;
+  }
+  return CommandBufferPtr(new CommandBuffer(std::make_shared<State>(before)));
+}
+
+ContinuingCommandBuffer::ContinuingCommandBuffer(CommandBufferPtr buffer)
+    : CommandBuffer(std::shared_ptr<State>()) {
+  if (buffer == nullptr) {
+    throw InvalidArgument("[MPSCommandBuffer] expected a command buffer but got none");
+  }
+  if (const auto* other = dynamic_cast<const ContinuingCommandBuffer*>(buffer.get())) {
+    chain_ = other->chain_;
+    wrapped_ = std::move(buffer);
+    return;
+  }
+  chain_ = std::make_shared<Chain>(Chain{std::move(buffer)});
+}
+
+ContinuingCommandBuffer::ContinuingCommandBuffer(const CommandQueue& queue)
+    : ContinuingCommandBuffer(queue.make_command_buffer()) {}
+
+const CommandBufferPtr& ContinuingCommandBuffer::command_buffer() const {
+  return wrapped_ != nullptr ? wrapped_ : chain_->root;
+}
+
+void ContinuingCommandBuffer::commit_and_continue() {
+  recording("MPSCommandBuffer.commit_and_continue");  // raises after commit
+  CommandBufferPtr next = next_part(state());
+  next->label = chain_->root->label;
+  chain_->root->commit();
+  chain_->root = std::move(next);
+}
+
+void ContinuingCommandBuffer::prefetch_heap(std::size_t bytes) {
+  DeviceState& device = *this->device().state();
+  std::exception_ptr failed;
+  device.stream->run([&] {
+    try {
+      grow_arena(device, bytes);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+  });
+  if (failed != nullptr) std::rethrow_exception(failed);
 }
 
 }  // namespace traingraph::mps

@@ -10,17 +10,6 @@ namespace {
 
 using ir::ValueId;
 
-KernelWindow window_of(const CNNConvolutionDescriptor& d) {
-  KernelWindow w;
-  w.kernel_width = d.kernel_width;
-  w.kernel_height = d.kernel_height;
-  w.stride_x = d.stride_in_pixels_x;
-  w.stride_y = d.stride_in_pixels_y;
-  w.dilation_x = d.dilation_rate_x;
-  w.dilation_y = d.dilation_rate_y;
-  return w;
-}
-
 // How a convolution of these sizes is written, whatever reads or differentiates it.
 struct ConvolutionForm {
   KernelWindow window;
@@ -110,13 +99,18 @@ class ConvolutionGradientOperation final : public Operation {
 CNNConvolutionGradientState::CNNConvolutionGradientState(const CNNConvolution& convolution,
                                                          ImageDescriptor source,
                                                          const CommandBuffer* temporary_on)
-    : GradientState(convolution.window(), source, temporary_on),
-      convolution_(convolution.shared_from_this()) {
-  const DataType type = convolution.data_type();
-  const Device& device = convolution.device();
-  weights_ = buffer_over(weights_storage(device, convolution.descriptor(), type), temporary_on);
-  biases_ = buffer_over(biases_storage(device, convolution.descriptor(), type), temporary_on);
+    : CNNConvolutionGradientState(convolution.device(), convolution.descriptor(),
+                                  convolution.data_type(), convolution.window(), source,
+                                  temporary_on) {
+  convolution_ = convolution.shared_from_this();
 }
+
+CNNConvolutionGradientState::CNNConvolutionGradientState(
+    const Device& device, const CNNConvolutionDescriptor& descriptor, DataType data_type,
+    const KernelWindow& window, ImageDescriptor source, const CommandBuffer* temporary_on)
+    : GradientState(window, source, temporary_on),
+      weights_(buffer_over(weights_storage(device, descriptor, data_type), temporary_on)),
+      biases_(buffer_over(biases_storage(device, descriptor, data_type), temporary_on)) {}
 
 // --- forward -------------------------------------------------------------------------------------
 
@@ -187,26 +181,8 @@ OperationPtr CNNFullyConnected::make_operation() const {
 
 // --- gradient ------------------------------------------------------------------------------------
 
-CNNConvolutionGradient::CNNConvolutionGradient(const Device& device,
-                                               CNNConvolutionDataSourcePtr weights,
-                                               const char* kind)
-    : CNNGradientKernel(device), weights_(device, std::move(weights), kind) {
-  window_ = window_of(weights_.descriptor);
-  label = weights_.source->label();
-}
-
 void CNNConvolutionGradient::share_weights(const CNNConvolution& forward) {
-  weights_.check(*forward.weights_state(), description());
-  weights_.weights = forward.weights_.weights;
-  weights_.biases = forward.weights_.biases;
-}
-
-void CNNConvolutionGradient::set_gradient_option(CNNConvolutionGradientOption value) {
-  const int raw = static_cast<int>(value);
-  if (raw < 1 || raw > 3) {
-    refuse("expected gradient option 1, 2 or 3 but got " + std::to_string(raw));
-  }
-  set(option_, value);
+  share(*forward.weights_state());
 }
 
 // Offsets of one axis: of data in the gradient with zeros between its pixels, and of the weights'
@@ -238,29 +214,8 @@ OperationPtr CNNConvolutionGradient::make_operation() const {
 
 bool CNNConvolutionGradient::takes(const State& state) const {
   const auto* own = dynamic_cast<const CNNConvolutionGradientState*>(&state);
-  return own != nullptr &&
+  return own != nullptr && own->convolution() != nullptr &&
          weights_shape(own->convolution()->descriptor()) == weights_shape(weights_.descriptor);
-}
-
-void CNNConvolutionGradient::check_gradient(const ImageDescriptor& gradient,
-                                            const ImageDescriptor& source) const {
-  const std::string wrong = wrong_channels(weights_.descriptor, gradient, source);
-  if (!wrong.empty()) refuse_shape(wrong);
-}
-
-void CNNConvolutionGradient::add_operands(Recording& recording, const StateBatch& states) {
-  recording.input(weights_.weights);
-  recording.input(weights_.biases);
-  if ((static_cast<int>(option_) & 2) == 0) return;
-  const auto& state = static_cast<const CNNConvolutionGradientState&>(*states[0]);
-  recording.result(state.gradient_for_weights()->storage());
-  recording.result(state.gradient_for_biases()->storage());
-}
-
-void CNNConvolutionGradient::reload_weights_and_biases(CommandBuffer& buffer,
-                                                       CNNConvolutionWeightsAndBiasesState& state) {
-  check_state(state, buffer);
-  encode_reload(recording(buffer), description(), weights_, state);
 }
 
 }  // namespace traingraph::mps

@@ -144,28 +144,17 @@ std::int64_t kernel_offset_for(std::int64_t offset, std::int64_t extent) {
 CNNConvolutionTransposeGradientState::CNNConvolutionTransposeGradientState(
     const CNNConvolutionTranspose& kernel, ImageDescriptor source,
     const CommandBuffer* temporary_on)
-    : GradientState(kernel.window(), source, temporary_on),
+    : CNNConvolutionGradientState(kernel.device(), kernel.descriptor(), kernel.data_type(),
+                                  kernel.window(), source, temporary_on),
       kernel_(kernel.shared_from_this()),
-      kernel_offset_{kernel.kernel_offset_x(), kernel.kernel_offset_y(), 0} {
-  const Device& device = kernel.device();
-  weights_ =
-      buffer_over(weights_storage(device, kernel.descriptor(), kernel.data_type()), temporary_on);
-  biases_ =
-      buffer_over(biases_storage(device, kernel.descriptor(), kernel.data_type()), temporary_on);
-}
+      kernel_offset_{kernel.kernel_offset_x(), kernel.kernel_offset_y(), 0} {}
 
 // --- forward -------------------------------------------------------------------------------------
 
 CNNConvolutionTranspose::CNNConvolutionTranspose(const Device& device,
                                                  CNNConvolutionDataSourcePtr weights)
     : CNNKernel(device), weights_(device, std::move(weights), "MPSCNNConvolutionTranspose") {
-  const CNNConvolutionDescriptor& d = weights_.descriptor;
-  window_.kernel_width = d.kernel_width;
-  window_.kernel_height = d.kernel_height;
-  window_.stride_x = d.stride_in_pixels_x;
-  window_.stride_y = d.stride_in_pixels_y;
-  window_.dilation_x = d.dilation_rate_x;
-  window_.dilation_y = d.dilation_rate_y;
+  window_ = window_of(weights_.descriptor);
   label = weights_.source->label();
 }
 
@@ -182,8 +171,10 @@ OperationPtr CNNConvolutionTranspose::make_operation() const {
 }
 
 ImageDescriptor CNNConvolutionTranspose::destination_image_descriptor(
-    const ImageDescriptor& source) {
+    const ImageDescriptor& image) {
+  const ImageDescriptor source = seen(image, source_channels_);
   check_source(source);
+  write_everything();
   if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
     refuse_use("padding policies that are not centered: this version has none");
   }
@@ -205,9 +196,11 @@ ImageDescriptor CNNConvolutionTranspose::destination_image_descriptor(
   return result;
 }
 
-ImageDescriptor CNNConvolutionTranspose::mirror(const ImageDescriptor& source,
+ImageDescriptor CNNConvolutionTranspose::mirror(const ImageDescriptor& image,
                                                 const GradientState& convolution) {
+  const ImageDescriptor source = seen(image, source_channels_);
   check_source(source);
+  write_everything();
   const KernelWindow& forward = convolution.window();
   KernelWindow expected = window_;
   expected.offset = forward.offset;
@@ -274,28 +267,16 @@ CNNConvolutionTranspose::export_weights_and_biases(CommandBuffer& buffer) {
   return encode_export(recording(buffer), weights_);
 }
 
-// --- gradient ------------------------------------------------------------------------------------
-
-CNNConvolutionTransposeGradient::CNNConvolutionTransposeGradient(
-    const Device& device, CNNConvolutionDataSourcePtr weights)
-    : CNNGradientKernel(device),
-      weights_(device, std::move(weights), "MPSCNNConvolutionTransposeGradient") {
-  const CNNConvolutionDescriptor& d = weights_.descriptor;
-  window_.kernel_width = d.kernel_width;
-  window_.kernel_height = d.kernel_height;
-  window_.stride_x = d.stride_in_pixels_x;
-  window_.stride_y = d.stride_in_pixels_y;
-  window_.dilation_x = d.dilation_rate_x;
-  window_.dilation_y = d.dilation_rate_y;
-  label = weights_.source->label();
+std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolutionTranspose::weights_state()
+    const {
+  return std::make_shared<CNNConvolutionWeightsAndBiasesState>(
+      std::make_shared<Buffer>(weights_.weights), std::make_shared<Buffer>(weights_.biases));
 }
 
-void CNNConvolutionTransposeGradient::set_gradient_option(CNNConvolutionGradientOption value) {
-  const int raw = static_cast<int>(value);
-  if (raw < 1 || raw > 3) {
-    refuse("expected gradient option 1, 2 or 3 but got " + std::to_string(raw));
-  }
-  set(option_, value);
+// --- gradient ------------------------------------------------------------------------------------
+
+void CNNConvolutionTransposeGradient::share_weights(const CNNConvolutionTranspose& forward) {
+  share(*forward.weights_state());
 }
 
 OperationPtr CNNConvolutionTransposeGradient::make_operation() const {
@@ -315,27 +296,6 @@ bool CNNConvolutionTransposeGradient::takes(const State& state) const {
   const auto* own = dynamic_cast<const CNNConvolutionTransposeGradientState*>(&state);
   return own != nullptr && weights_shape(own->convolution_transpose()->descriptor()) ==
                                weights_shape(weights_.descriptor);
-}
-
-void CNNConvolutionTransposeGradient::check_gradient(const ImageDescriptor& gradient,
-                                                     const ImageDescriptor& source) const {
-  const std::string wrong = wrong_channels(weights_.descriptor, gradient, source);
-  if (!wrong.empty()) refuse_shape(wrong);
-}
-
-void CNNConvolutionTransposeGradient::add_operands(Recording& recording, const StateBatch& states) {
-  recording.input(weights_.weights);
-  recording.input(weights_.biases);
-  if ((static_cast<int>(option_) & 2) == 0) return;
-  const auto& state = static_cast<const CNNConvolutionTransposeGradientState&>(*states[0]);
-  recording.result(state.gradient_for_weights()->storage());
-  recording.result(state.gradient_for_biases()->storage());
-}
-
-void CNNConvolutionTransposeGradient::reload_weights_and_biases(
-    CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state) {
-  check_state(state, buffer);
-  encode_reload(recording(buffer), description(), weights_, state);
 }
 
 }  // namespace traingraph::mps

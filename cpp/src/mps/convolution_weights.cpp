@@ -181,17 +181,66 @@ std::shared_ptr<Buffer> buffer_over(StoragePtr storage, const CommandBuffer* tem
   return std::make_shared<Buffer>(std::move(storage));
 }
 
-std::string wrong_channels(const CNNConvolutionDescriptor& descriptor,
-                           const ImageDescriptor& gradient, const ImageDescriptor& source) {
-  if (gradient.feature_channels != descriptor.output_feature_channels) {
-    return "expected source gradients of " + std::to_string(descriptor.output_feature_channels) +
-           " channels but got " + to_string(gradient);
+KernelWindow window_of(const CNNConvolutionDescriptor& d) {
+  KernelWindow w;
+  w.kernel_width = d.kernel_width;
+  w.kernel_height = d.kernel_height;
+  w.stride_x = d.stride_in_pixels_x;
+  w.stride_y = d.stride_in_pixels_y;
+  w.dilation_x = d.dilation_rate_x;
+  w.dilation_y = d.dilation_rate_y;
+  return w;
+}
+
+// --- gradients -----------------------------------------------------------------------------------
+
+WeightGradientKernel::WeightGradientKernel(const Device& device,
+                                           CNNConvolutionDataSourcePtr weights, const char* kind)
+    : CNNGradientKernel(device), weights_(device, std::move(weights), kind) {
+  window_ = window_of(weights_.descriptor);
+  label = weights_.source->label();
+}
+
+void WeightGradientKernel::set_gradient_option(CNNConvolutionGradientOption value) {
+  const int raw = static_cast<int>(value);
+  if (raw < 1 || raw > 3) {
+    refuse("expected gradient option 1, 2 or 3 but got " + std::to_string(raw));
   }
-  if (source.feature_channels != descriptor.input_feature_channels) {
-    return "expected source images of " + std::to_string(descriptor.input_feature_channels) +
-           " channels but got " + to_string(source);
+  set(option_, value);
+}
+
+void WeightGradientKernel::check_gradient(const ImageDescriptor& gradient,
+                                          const ImageDescriptor& source) const {
+  const CNNConvolutionDescriptor& d = weights_.descriptor;
+  if (gradient.feature_channels != d.output_feature_channels) {
+    refuse_shape("expected source gradients of " + std::to_string(d.output_feature_channels) +
+                 " channels but got " + to_string(gradient));
   }
-  return {};
+  if (source.feature_channels != d.input_feature_channels) {
+    refuse_shape("expected source images of " + std::to_string(d.input_feature_channels) +
+                 " channels but got " + to_string(source));
+  }
+}
+
+void WeightGradientKernel::share(const CNNConvolutionWeightsAndBiasesState& weights) {
+  weights_.check(weights, description());
+  weights_.weights = weights.weights()->storage();
+  weights_.biases = weights.biases()->storage();
+}
+
+void WeightGradientKernel::add_operands(Recording& recording, const StateBatch& states) {
+  recording.input(weights_.weights);
+  recording.input(weights_.biases);
+  if ((static_cast<int>(option_) & 2) == 0) return;
+  const auto& state = static_cast<const CNNConvolutionGradientState&>(*states[0]);
+  recording.result(state.gradient_for_weights()->storage());
+  recording.result(state.gradient_for_biases()->storage());
+}
+
+void WeightGradientKernel::reload_weights_and_biases(CommandBuffer& buffer,
+                                                     CNNConvolutionWeightsAndBiasesState& state) {
+  check_state(state, buffer);
+  encode_reload(recording(buffer), description(), weights_, state);
 }
 
 }  // namespace traingraph::mps

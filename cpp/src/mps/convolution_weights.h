@@ -23,9 +23,8 @@ std::shared_ptr<CNNConvolutionWeightsAndBiasesState> encode_export(
     Recording& recording, const ConvolutionWeights& weights);
 // A buffer over this storage, which lives on a command buffer unless that is null.
 std::shared_ptr<Buffer> buffer_over(StoragePtr storage, const CommandBuffer* temporary_on);
-// What is wrong with the channels of a gradient kernel's images; empty where nothing is.
-std::string wrong_channels(const CNNConvolutionDescriptor& descriptor,
-                           const ImageDescriptor& gradient, const ImageDescriptor& source);
+// Sizes, strides and dilations; offset 0.
+KernelWindow window_of(const CNNConvolutionDescriptor& descriptor);
 // Raises InvalidArgument naming what cannot be.
 void check(const CNNConvolutionDescriptor& descriptor, const std::string& who);
 

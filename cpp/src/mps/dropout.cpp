@@ -138,12 +138,13 @@ void CNNDropout::record(CommandBuffer& buffer, const ImageBatch& sources, const 
   }
   Recording& recording = this->recording(buffer);
   recording.begin(operation());
-  recording.input(sources);
-  recording.result(destinations);
+  add_source(recording, sources);
+  add_destination(recording, sources, destinations);
   add_step(recording, steps_);
   recording.end();
   for (std::size_t k = 0; k < states.size(); ++k) {
     auto& state = static_cast<CNNDropoutGradientState&>(*states[k]);
+    state.update(window_);
     state.step_ = steps_;
     state.image_ = static_cast<std::int64_t>(k) * each;
     state.images_ = static_cast<std::int64_t>(sources.size()) * each;

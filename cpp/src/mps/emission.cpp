@@ -5,6 +5,7 @@
 
 #include <traingraph/errors.h>
 
+#include "mps/image_parts.h"
 #include "passes/passes.h"
 
 namespace traingraph::mps {
@@ -28,20 +29,43 @@ std::vector<Range> read_ranges(const std::vector<std::uint64_t>& words, std::siz
   return ranges;
 }
 
-// Calls f(encoding's number, position of its constants, counts as in Recording) for each encoding.
+// The words of one encoding.
+struct Encoding {
+  std::vector<std::vector<Range>> operands;
+  std::size_t input_count = 0;
+  std::vector<std::uint64_t> constants;
+  std::size_t number_count = 0;
+  std::map<std::size_t, ImagePart> parts;  // by operand
+};
+
+ImagePart read_part(const std::uint64_t* words) {
+  ImagePart part;
+  const auto fill = [&words](auto& numbers) {
+    for (std::int64_t& number : numbers) number = static_cast<std::int64_t>(*words++);
+  };
+  fill(part.first);
+  fill(part.extent);
+  fill(part.size);
+  fill(part.place);
+  return part;
+}
+
+// Calls f(number of the encoding, Encoding) for each.
 template <class F>
 void for_encodings(const std::vector<std::uint64_t>& words, const F& f) {
   std::size_t at = 0;
   for (std::size_t k = 0; at < words.size(); ++k) {
     const std::uint64_t* head = &words[at];
-    std::size_t position = at + 5 + head[3];
-    std::vector<std::vector<Range>> operands;
-    for (std::uint64_t n = 0; n < head[1]; ++n) operands.push_back(read_ranges(words, position));
-    f(k, operands, static_cast<std::size_t>(head[2]),
-      std::vector<std::uint64_t>(words.begin() + static_cast<std::ptrdiff_t>(at) + 5,
-                                 words.begin() + static_cast<std::ptrdiff_t>(at + 5 + head[3])),
-      static_cast<std::size_t>(head[4]));
-    at = position;
+    Encoding one;
+    one.input_count = static_cast<std::size_t>(head[2]);
+    one.constants.assign(head + 6, head + 6 + head[3]);
+    one.number_count = static_cast<std::size_t>(head[4]);
+    at += 6 + head[3];
+    for (std::uint64_t n = 0; n < head[5]; ++n, at += 1 + kPartWords) {
+      one.parts[words[at]] = read_part(&words[at + 1]);
+    }
+    for (std::uint64_t n = 0; n < head[1]; ++n) one.operands.push_back(read_ranges(words, at));
+    f(k, one);
   }
 }
 
@@ -52,9 +76,8 @@ Emission::Emission(const Recording& recording) : graph(lowering.graph), recordin
 // Storages fall into the parts that the encodings tell apart.
 void Emission::cut() {
   std::vector<std::set<std::int64_t>> cuts(recording_.storages().size());
-  for_encodings(recording_.words(), [&](std::size_t, const auto& operands, std::size_t, const auto&,
-                                        std::size_t) {
-    for (const std::vector<Range>& ranges : operands) {
+  for_encodings(recording_.words(), [&](std::size_t, const Encoding& encoding) {
+    for (const std::vector<Range>& ranges : encoding.operands) {
       for (const Range& range : ranges) {
         cuts[range.storage].insert(static_cast<std::int64_t>(range.first));
         cuts[range.storage].insert(static_cast<std::int64_t>(range.first + range.count));
@@ -111,6 +134,19 @@ ValueId Emission::load(const std::vector<Range>& ranges) {
   }
   const DataType type = graph.type(value).data_type;
   return is_floating_point(type) ? ops::cast(graph, value, computed_in(type)) : value;
+}
+
+ValueId Emission::load_previous(const std::vector<Range>& ranges) {
+  for (const Range& range : ranges) {
+    for_atoms(range, [&](Atom& atom) {
+      const Storage& storage = *recording_.storages()[atom.storage];
+      if (atom.current != kNone || !storage.transient()) return;
+      ir::Type type = storage.type();
+      type.shape[0] = atom.count;
+      atom.current = ops::filled(graph, type, 0);
+    });
+  }
+  return load(ranges);
 }
 
 void Emission::store(const std::vector<Range>& ranges, ValueId value) {
@@ -179,47 +215,72 @@ void Emission::fail(const std::string& text) const {
   throw ShapeError("[" + operation_->subject + "] " + text);
 }
 
-// Every encoding in order. Once an operation updates bytes that others read, what follows belongs
-// to the update phase too: it may read what was updated.
+// What updates bytes that others read belongs to the update phase, and so does what reads those;
+// the gradients that are encoded between updates do not.
+void Emission::set_phase(std::size_t first_node) {
+  bool late = operation_->updates();
+  for (std::size_t n = first_node; n < graph.nodes.size(); ++n) {
+    for (ValueId input : graph.nodes[n].inputs) {
+      const ir::NodeId producer = graph.value(input).producer;
+      if (producer == kNone || static_cast<std::size_t>(producer) >= first_node) continue;
+      late = late || graph.node(producer).phase == ir::Phase::update;
+    }
+  }
+  for (std::size_t n = first_node; n < graph.nodes.size(); ++n) {
+    graph.nodes[n].phase = late ? ir::Phase::update : ir::Phase::forward;
+  }
+}
+
+// Every encoding in order.
 void Emission::write() {
   number_values_.assign(recording_.numbers().size(), kNone);
   wide_.assign(recording_.numbers().size(), false);
-  for_encodings(recording_.words(),
-                [&](std::size_t k, const auto& operands, std::size_t input_count,
-                    const auto& own_constants, std::size_t own_numbers) {
-                  operation_ = recording_.operations()[k].get();
-                  graph.layers.push_back("'" + operation_->subject + "'");
-                  graph.layer = static_cast<int>(graph.layers.size()) - 1;
-                  if (operation_->updates()) graph.phase = ir::Phase::update;
-                  const ir::Phase phase = graph.phase;
-                  const std::size_t first_node = graph.nodes.size();
-                  inputs.clear();
-                  results.clear();
-                  constants = own_constants;
-                  number_count_ = own_numbers;
-                  for (std::size_t n = 0; n < input_count; ++n) inputs.push_back(load(operands[n]));
-                  const std::vector<std::vector<Range>> ranges(
-                      operands.begin() + static_cast<std::ptrdiff_t>(input_count), operands.end());
-                  for (const std::vector<Range>& list : ranges) {
-                    const Storage& storage = *recording_.storages()[list[0].storage];
-                    ir::Type type = storage.type();
-                    type.data_type = computed_in(type.data_type);
-                    if (storage.divisible) {
-                      type.shape[0] = 0;
-                      for (const Range& range : list)
-                        type.shape[0] += static_cast<std::int64_t>(range.count);
-                    }
-                    results.push_back(std::move(type));
-                  }
-                  values_.assign(ranges.size(), kNone);
-                  operation_->emit(*this);
-                  for (std::size_t n = 0; n < ranges.size(); ++n) {
-                    if (values_[n] != kNone) store(ranges[n], values_[n]);
-                  }
-                  for (std::size_t n = first_node; n < graph.nodes.size(); ++n)
-                    graph.nodes[n].phase = phase;
-                  first_number_ += number_count_;
-                });
+  for_encodings(recording_.words(), [&](std::size_t k, const Encoding& encoding) {
+    operation_ = recording_.operations()[k].get();
+    graph.layers.push_back("'" + operation_->subject + "'");
+    graph.layer = static_cast<int>(graph.layers.size()) - 1;
+    const std::size_t first_node = graph.nodes.size();
+    const auto part_of = [&](std::size_t operand) {
+      const auto found = encoding.parts.find(operand);
+      return found == encoding.parts.end() ? nullptr : &found->second;
+    };
+    inputs.clear();
+    results.clear();
+    constants = encoding.constants;
+    number_count_ = encoding.number_count;
+    for (std::size_t n = 0; n < encoding.input_count; ++n) {
+      const ImagePart* part = part_of(n);
+      const ValueId whole = load(encoding.operands[n]);
+      inputs.push_back(part == nullptr ? whole : read_part(graph, whole, *part));
+    }
+    const std::size_t result_count = encoding.operands.size() - encoding.input_count;
+    for (std::size_t n = 0; n < result_count; ++n) {
+      const std::vector<Range>& list = encoding.operands[encoding.input_count + n];
+      const Storage& storage = *recording_.storages()[list[0].storage];
+      ir::Type type = storage.type();
+      type.data_type = computed_in(type.data_type);
+      if (storage.divisible) {
+        type.shape[0] = 0;
+        for (const Range& range : list) type.shape[0] += static_cast<std::int64_t>(range.count);
+      }
+      if (const ImagePart* part = part_of(encoding.input_count + n)) {
+        type.shape = {type.shape[0], part->extent[0], part->size[0], part->size[1]};
+      }
+      results.push_back(std::move(type));
+    }
+    values_.assign(result_count, kNone);
+    operation_->emit(*this);
+    for (std::size_t n = 0; n < result_count; ++n) {
+      if (values_[n] == kNone) continue;
+      const std::vector<Range>& ranges = encoding.operands[encoding.input_count + n];
+      if (const ImagePart* part = part_of(encoding.input_count + n)) {
+        values_[n] = write_part(graph, load_previous(ranges), values_[n], *part);
+      }
+      store(ranges, values_[n]);
+    }
+    set_phase(first_node);
+    first_number_ += number_count_;
+  });
   operation_ = nullptr;
 }
 

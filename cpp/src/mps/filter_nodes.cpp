@@ -1,24 +1,13 @@
 #include <traingraph/mps/filter_nodes.h>
 
 #include <traingraph/errors.h>
-#include <traingraph/mps/softmax.h>
+#include <traingraph/mps/convolution_transpose_nodes.h>
 
 #include "mps/graph_plan.h"
+#include "mps/node_support.h"
 
 namespace traingraph::mps {
 namespace {
-
-// The forward node that a state belongs to. Raises InvalidArgument for that of another kind.
-template <class Node>
-Node& forward_of(const NNStateNodePtr& state, const char* kind, const char* expected) {
-  if (state == nullptr) {
-    throw InvalidArgument("[" + std::string(kind) + "] expected a state of " + expected +
-                          " but got none");
-  }
-  if (auto* node = dynamic_cast<Node*>(state->owner())) return *node;
-  throw InvalidArgument("[" + std::string(kind) + "] expected a state of " + expected +
-                        " but got that of " + state->owner()->description());
-}
 
 struct PoolingNames {
   CNNPoolingType type;
@@ -45,13 +34,20 @@ const PoolingNames& names_of(CNNPoolingType type) {
 // --- convolution ---------------------------------------------------------------------------------
 
 CNNConvolutionNode::CNNConvolutionNode(NNImageNodePtr source, CNNConvolutionDataSourcePtr weights)
-    : NNFilterNode({std::move(source)}), weights_(std::move(weights)) {
-  check_sources("MPSCNNConvolutionNode");
+    : CNNConvolutionNode("MPSCNNConvolutionNode", std::move(source), std::move(weights),
+                         std::make_unique<CNNConvolutionGradientStateNode>()) {}
+
+CNNConvolutionNode::CNNConvolutionNode(const char* kind, NNImageNodePtr source,
+                                       CNNConvolutionDataSourcePtr weights,
+                                       std::unique_ptr<NNStateNode> state,
+                                       std::vector<NNStateNodePtr> source_states)
+    : NNFilterNode({std::move(source)}, std::move(source_states)), weights_(std::move(weights)) {
+  check_sources(kind);
   if (weights_ == nullptr) {
-    throw InvalidArgument("[MPSCNNConvolutionNode] expected a data source but got none");
+    throw InvalidArgument("[" + std::string(kind) + "] expected a data source but got none");
   }
   label = weights_->label();
-  add_state(std::make_unique<CNNConvolutionGradientStateNode>());
+  add_state(std::move(state));
 }
 
 std::shared_ptr<CNNConvolutionGradientStateNode> CNNConvolutionNode::convolution_gradient_state() {
@@ -78,17 +74,28 @@ CNNConvolutionGradientNode::CNNConvolutionGradientNode(NNImageNodePtr source_gra
                                                        NNImageNodePtr source_image,
                                                        NNStateNodePtr gradient_state,
                                                        CNNConvolutionDataSourcePtr weights)
+    : CNNConvolutionGradientNode(
+          "MPSCNNConvolutionGradientNode", std::move(source_gradient), std::move(source_image),
+          gradient_state,
+          forward_of<CNNConvolutionNode>(gradient_state, "MPSCNNConvolutionGradientNode",
+                                         "MPSCNNConvolutionNode"),
+          std::move(weights)) {
+  if (dynamic_cast<CNNConvolutionTransposeNode*>(gradient_state->owner()) == nullptr) return;
+  refuse("expected a state of MPSCNNConvolutionNode but got that of " +
+         gradient_state->owner()->description());
+}
+
+CNNConvolutionGradientNode::CNNConvolutionGradientNode(const char* kind,
+                                                       NNImageNodePtr source_gradient,
+                                                       NNImageNodePtr source_image,
+                                                       const NNStateNodePtr& gradient_state,
+                                                       const CNNConvolutionNode& forward,
+                                                       CNNConvolutionDataSourcePtr weights)
     : NNGradientFilterNode({std::move(source_gradient), std::move(source_image)}, {gradient_state}),
-      weights_(std::move(weights)) {
-  constexpr const char* kKind = "MPSCNNConvolutionGradientNode";
-  check_sources(kKind);
-  const auto& forward =
-      forward_of<CNNConvolutionNode>(gradient_state, kKind, "MPSCNNConvolutionNode");
-  training_style = forward.training_style;
+      training_style(forward.training_style),
+      weights_(weights == nullptr ? forward.data_source() : std::move(weights)) {
+  check_sources(kind);
   label = forward.label;
-  if (weights_ == nullptr) {
-    throw InvalidArgument("[" + std::string(kKind) + "] expected a data source but got none");
-  }
 }
 
 // --- neuron --------------------------------------------------------------------------------------
@@ -221,7 +228,7 @@ CNNSoftMaxGradientNode::CNNSoftMaxGradientNode(NNImageNodePtr source_gradient,
          forward.description());
 }
 
-// --- loss and addition ---------------------------------------------------------------------------
+// --- loss ------------------------------------------------------------------------------------
 
 CNNLossNode::CNNLossNode(NNImageNodePtr source, CNNLossDescriptor descriptor)
     : NNFilterNode({std::move(source)}), descriptor_(descriptor) {
@@ -230,21 +237,5 @@ CNNLossNode::CNNLossNode(NNImageNodePtr source, CNNLossDescriptor descriptor)
 }
 
 std::shared_ptr<NNLabelsNode> CNNLossNode::input_labels() { return {shared_from_this(), &labels_}; }
-
-NNAdditionNode::NNAdditionNode(NNImageNodePtr left, NNImageNodePtr right)
-    : NNFilterNode({std::move(left), std::move(right)}) {
-  check_sources("MPSNNAdditionNode");
-}
-
-std::vector<NNFilterNodePtr> NNAdditionNode::make_gradients(const NNImageNodePtr& gradient) {
-  return {std::make_shared<NNAdditionGradientNode>(gradient, false),
-          std::make_shared<NNAdditionGradientNode>(gradient, true)};
-}
-
-NNAdditionGradientNode::NNAdditionGradientNode(NNImageNodePtr source_gradient,
-                                               bool is_secondary_source_filter)
-    : NNGradientFilterNode({std::move(source_gradient)}), secondary_(is_secondary_source_filter) {
-  check_sources("MPSNNAdditionGradientNode");
-}
 
 }  // namespace traingraph::mps

@@ -113,6 +113,7 @@ void NNForwardLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& predic
                                  const ImageBatch& labels, const ImageBatch& weights,
                                  const StateBatch& states, const ImageBatch& destinations) {
   Recording& recording = this->recording(buffer);
+  refuse_parts();
   check_batch(predictions, "source images");
   check_batch(labels, "labels images");
   check_batch(destinations, "destination images");
@@ -188,6 +189,7 @@ void NNLossGradient::encode_batch(CommandBuffer& buffer, const ImageBatch& gradi
                                   const ImageBatch& weights, const StateBatch& states,
                                   const ImageBatch& destinations) {
   Recording& recording = this->recording(buffer);
+  refuse_parts();
   check_batch(gradients, "source gradients");
   check_batch(predictions, "source images");
   check_batch(labels, "labels images");

@@ -109,8 +109,9 @@ NNGraph::Results NNGraph::encode_batch(CommandBuffer& buffer,
   for (std::size_t k = 0; k < source_images.size(); ++k) {
     const std::size_t place = plan_->source_images[k];
     e.images[place] = source_images[k];
-    // However often the nodes read it, it counts once.
-    const std::int64_t more = plan_->images[place].reads - 1;
+    // However often the nodes read it, it counts once. An incoming gradient may be a result as
+    // well.
+    const std::int64_t more = plan_->images[place].reads + plan_->images[place].handed_out - 1;
     if (more > 0) increment_read_count(source_images[k], more);
   }
   for (std::size_t k = 0; k < source_states.size(); ++k) {
@@ -119,7 +120,6 @@ NNGraph::Results NNGraph::encode_batch(CommandBuffer& buffer,
   const Recording before = recording;
   try {
     for (const auto& step : plan_->steps) step->encode(e);
-    for (const auto& update : e.updates) update();
   } catch (...) {
     recording = before;
     throw;

@@ -89,7 +89,7 @@ void GraphPlan::visit(const NNFilterNodePtr& node) {
     states[this->state(*state)].is_read = true;
   }
   add(*node->result_image());
-  if (const NNStateNodePtr state = node->result_state()) add_state(*state);
+  for (const NNStateNodePtr& state : node->result_states()) add_state(*state);
   if (const NNStateNodePtr labels = node->input_state()) {
     source_states.push_back(add_state(*labels));
   }
@@ -106,6 +106,15 @@ GraphEncoding::GraphEncoding(const NNGraph& graph_in, const GraphPlan& plan_in,
       buffer(buffer_in),
       images(plan_in.images.size()),
       states(plan_in.states.size()) {}
+
+const ImageBatch& GraphEncoding::images_at(std::size_t place) const {
+  static const ImageBatch none;
+  return place == GraphPlan::kNone ? none : images[place];
+}
+const StateBatch& GraphEncoding::states_at(std::size_t place) const {
+  static const StateBatch none;
+  return place == GraphPlan::kNone ? none : states[place];
+}
 
 const ImageBatch& GraphEncoding::make(std::size_t place, ImageDescriptor like,
                                       const ImageBatch& batch) {

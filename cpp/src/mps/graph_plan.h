@@ -23,11 +23,12 @@ class GraphEncoding {
   CommandBuffer& buffer;
   std::vector<ImageBatch> images;  // by place
   std::vector<StateBatch> states;  // by place
-  // After all steps: encodings of updates.
-  std::vector<std::function<void()>> updates;
   // After the run.
   std::vector<std::function<void()>> completed;
 
+  // Nothing for kNone.
+  const ImageBatch& images_at(std::size_t place) const;
+  const StateBatch& states_at(std::size_t place) const;
   // New images like `like`, as many as in the batch, in the place's own format.
   const ImageBatch& make(std::size_t place, ImageDescriptor like, const ImageBatch& batch);
   // Where the states of a place live: null for permanent ones.

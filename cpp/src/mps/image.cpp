@@ -66,6 +66,7 @@ void ReadCount::set(std::int64_t value, const std::string& who) {
                           (value < 0 ? "of 0 or more" : "that has not run out") + " but got " +
                           std::to_string(value));
   }
+  if (together != nullptr) *together += value - count;
   count = value;
 }
 
@@ -76,16 +77,19 @@ void ReadCount::read(const std::string& reader, const std::string& who) {
                           " but it has run out; raise read_count before the last reading");
   }
   --count;
+  if (together != nullptr) --*together;
 }
 
 Image::Image(const Device& device, const ImageDescriptor& descriptor,
              std::shared_ptr<Storage> storage, std::int64_t first, bool is_temporary)
     : device_(device), descriptor_(descriptor), storage_(std::move(storage)), first_(first) {
   reads_.temporary = is_temporary;
+  reads_.together = &storage_->reads_left;
   reads_.count = is_temporary ? 1 : 0;
+  storage_->reads_left += reads_.count;
 }
 
-Image::~Image() = default;
+Image::~Image() { storage_->reads_left -= reads_.count; }
 TemporaryImage::~TemporaryImage() = default;
 
 ImagePtr Image::create(const Device& device, const ImageDescriptor& descriptor) {

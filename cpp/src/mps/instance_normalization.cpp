@@ -148,6 +148,11 @@ CNNInstanceNormalizationDataSource::~CNNInstanceNormalizationDataSource() = defa
 float CNNInstanceNormalizationDataSource::epsilon() const {
   return std::numeric_limits<float>::min();
 }
+std::shared_ptr<CNNNormalizationGammaAndBetaState>
+CNNInstanceNormalizationDataSource::update_gamma_and_beta(CommandBuffer&, const StateBatch&) {
+  return nullptr;
+}
+bool CNNInstanceNormalizationDataSource::update_gamma_and_beta(const StateBatch&) { return false; }
 
 CNNInstanceNormalizationGradientState::CNNInstanceNormalizationGradientState(
     const CNNInstanceNormalization& kernel, ImageDescriptor source,
@@ -196,13 +201,8 @@ void CNNInstanceNormalization::reload_gamma_and_beta_from_data_source() {
     throw InvalidArgument("[" + std::string(kind()) +
                           "] expected the data source to load but its load() said no");
   }
-  const std::vector<float> ones(static_cast<std::size_t>(channels_), 1);
-  const std::vector<float> zeros(static_cast<std::size_t>(channels_), 0);
-  const float* gamma = source_->gamma();
-  const float* beta = source_->beta();
-  const std::size_t bytes = buffers_.gamma->bytes();
-  write_storage(*buffers_.gamma, 0, gamma == nullptr ? ones.data() : gamma, bytes);
-  write_storage(*buffers_.beta, 0, beta == nullptr ? zeros.data() : beta, bytes);
+  write_channels(*buffers_.gamma, source_->gamma(), 1);
+  write_channels(*buffers_.beta, source_->beta(), 0);
   source_->purge();
 }
 

@@ -5,6 +5,7 @@
 
 #include <traingraph/errors.h>
 
+#include "mps/image_parts.h"
 #include "mps/recording.h"
 
 namespace traingraph::mps {
@@ -96,16 +97,6 @@ ImageBatch Kernel::make_images(CommandBuffer& buffer, const ImageDescriptor& des
 
 namespace {
 
-// Images in a batch of images.
-std::int64_t images_in(const ImageBatch& batch) {
-  return static_cast<std::int64_t>(batch.size()) * batch[0]->descriptor().number_of_images;
-}
-
-ImageDescriptor for_batch(ImageDescriptor descriptor, const ImageBatch& batch) {
-  descriptor.number_of_images = images_in(batch);
-  return descriptor;
-}
-
 std::int64_t extent_of(std::int64_t kernel, std::int64_t dilation) {
   return (kernel - 1) * dilation + 1;
 }
@@ -148,8 +139,10 @@ ImageDescriptor CNNKernel::result_of(const ImageDescriptor& source) const {
   return result;
 }
 
-ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& source) {
+ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& image) {
+  const ImageDescriptor source = seen(image, source_channels_);
   check_source(source);
+  write_everything();
   ImageDescriptor result = result_of(source);
   if (!has_window()) return result;
   if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
@@ -175,7 +168,7 @@ StatePtr CNNKernel::make_state(const ImageDescriptor& source, const CommandBuffe
 StateBatch CNNKernel::result_state_batch(const ImageBatch& sources,
                                          const CommandBuffer* temporary_on) const {
   check_batch(sources, "source images");
-  check_source(sources[0]->descriptor());
+  check_source(seen(sources[0]->descriptor(), source_channels_));
   if (is_result_state_reused_across_batch()) {
     const ImageDescriptor source = for_batch(sources[0]->descriptor(), sources);
     return StateBatch(sources.size(), make_state(source, temporary_on));
@@ -195,6 +188,7 @@ void CNNKernel::check_destinations(const ImageBatch& sources,
                  std::to_string(images_in(destinations)) + ", but got " +
                  std::to_string(images_in(sources)));
   }
+  if (is_partial()) return;  // checked where it is recorded
   const ImageDescriptor expected = result_of(sources[0]->descriptor());
   const ImageDescriptor& result = destinations[0]->descriptor();
   const bool size_fits =
@@ -210,9 +204,9 @@ void CNNKernel::record(CommandBuffer& buffer, const ImageBatch& sources, const S
                        const ImageBatch& destinations) {
   Recording& recording = this->recording(buffer);
   recording.begin(operation());
-  recording.input(sources);
+  add_source(recording, sources);
   add_operands(recording);
-  recording.result(destinations);
+  add_destination(recording, sources, destinations);
   recording.end();
   for (const StatePtr& state : states) {
     if (auto* gradient_state = dynamic_cast<GradientState*>(state.get())) {
@@ -225,22 +219,25 @@ void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
                              const StateBatch& states, const ImageBatch& destinations) {
   recording(buffer);
   check_batch(sources, "source images");
-  check_source(sources[0]->descriptor());
+  check_source(seen(sources[0]->descriptor(), source_channels_));
   check_destinations(sources, destinations);
   for (const StatePtr& state : states) {
     if (state == nullptr) refuse("expected a state but got none");
     check_state(*state, buffer);
   }
+  if (!states.empty() && is_partial()) check_parts_have_gradient(sources[0]->descriptor());
   // A source array may be longer than the batch.
   const std::int64_t each = sources[0]->descriptor().number_of_images;
   const auto used = static_cast<std::size_t>(images_in(destinations) / each);
   if (used == sources.size()) {
     record(buffer, sources, states, destinations);
+    set_parts(sources, states, destinations);
     read(sources);
     return;
   }
   const ImageBatch front(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(used));
   record(buffer, front, states, destinations);
+  set_parts(front, states, destinations);
   read(front);
 }
 
@@ -267,115 +264,6 @@ ImageBatch CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sour
   ImageBatch images = make_images(buffer, for_batch(result, sources), makes_temporary_images);
   encode_batch(buffer, sources, states, images);
   return images;
-}
-
-// --- gradient kernels ----------------------------------------------------------------------------
-
-bool CNNGradientKernel::takes(const State& state) const {
-  return dynamic_cast<const GradientState*>(&state) != nullptr;
-}
-
-void CNNGradientKernel::configure(const GradientState& state) {
-  KernelWindow window = window_;
-  window.offset = state.window().offset;
-  window.edge_mode = state.window().edge_mode;
-  set(window_, window);
-}
-
-void CNNGradientKernel::check_gradient(const ImageDescriptor& gradient,
-                                       const ImageDescriptor& source) const {
-  if (gradient.height == source.height && gradient.width == source.width &&
-      gradient.feature_channels == source.feature_channels) {
-    return;
-  }
-  refuse_shape("expected source gradients " + to_string(source) + " but got " +
-               to_string(gradient));
-}
-
-void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients,
-                              const ImageBatch& sources, const StateBatch& states) const {
-  recording(buffer);
-  check_batch(gradients, "source gradients");
-  check_batch(sources, "source images");
-  if (images_in(gradients) != images_in(sources)) {
-    refuse_shape("expected as many source images as source gradients, " +
-                 std::to_string(images_in(gradients)) + ", but got " +
-                 std::to_string(images_in(sources)));
-  }
-  check_gradient(gradients[0]->descriptor(), sources[0]->descriptor());
-  if (states.empty()) refuse("expected a gradient state but got none");
-  for (const StatePtr& state : states) {
-    if (state == nullptr || !takes(*state)) {
-      refuse("expected a state of the forward kernel but got " +
-             (state == nullptr ? "none" : state->description()));
-    }
-    check_state(*state, buffer);
-    const ImageDescriptor made_for = secondary_of(static_cast<const GradientState&>(*state));
-    const ImageDescriptor& source = sources[0]->descriptor();
-    const bool shared = states.size() == 1 || states[0] == states.back();
-    if (made_for.height == source.height && made_for.width == source.width &&
-        made_for.feature_channels == source.feature_channels &&
-        (!shared || made_for.number_of_images == images_in(sources))) {
-      continue;
-    }
-    refuse("expected " + state->description() + ", made for " + to_string(made_for) +
-           ", with the batch it was made for but got " + to_string(for_batch(source, sources)));
-  }
-  if (states.size() != 1 && states.size() != sources.size()) {
-    refuse("expected one state per image, " + std::to_string(sources.size()) + ", but got " +
-           std::to_string(states.size()));
-  }
-}
-
-ImageDescriptor CNNGradientKernel::destination_image_descriptor(const ImageBatch& gradients,
-                                                                const ImageBatch& sources,
-                                                                const StateBatch& states) {
-  check_batch(gradients, "source gradients");
-  check_batch(sources, "source images");
-  if (states.empty() || states[0] == nullptr || !takes(*states[0])) {
-    refuse("expected a state of the forward kernel but got none");
-  }
-  const auto& state = static_cast<const GradientState&>(*states[0]);
-  configure(state);
-  ImageDescriptor result = result_of(state);
-  result.channel_format = sources[0]->descriptor().channel_format;
-  result.number_of_images = images_in(sources);
-  return result;
-}
-
-ImageBatch CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
-                                           const ImageBatch& sources, const StateBatch& states) {
-  check(buffer, gradients, sources, states);
-  const ImageDescriptor result = destination_image_descriptor(gradients, sources, states);
-  ImageBatch images = make_images(buffer, result, makes_temporary_images);
-  encode_batch(buffer, gradients, sources, states, images);
-  return images;
-}
-
-void CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
-                                     const ImageBatch& sources, const StateBatch& states,
-                                     const ImageBatch& destinations) {
-  check(buffer, gradients, sources, states);
-  check_batch(destinations, "destination gradients");
-  ImageDescriptor expected = result_of(static_cast<const GradientState&>(*states[0]));
-  expected.channel_format = sources[0]->descriptor().channel_format;
-  expected.number_of_images = images_in(sources);
-  ImageDescriptor got = for_batch(destinations[0]->descriptor(), destinations);
-  got.channel_format = expected.channel_format;
-  if (!(got == expected)) {
-    refuse_shape("expected destination gradients " + to_string(expected) + " but got " +
-                 to_string(got));
-  }
-  Recording& recording = this->recording(buffer);
-  recording.begin(operation());
-  recording.input(gradients);
-  recording.input(sources);
-  add_operands(recording, states);
-  recording.result(destinations);
-  recording.end();
-  read(gradients);
-  read(sources);
-  read(states);
 }
 
 }  // namespace traingraph::mps

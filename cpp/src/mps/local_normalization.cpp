@@ -117,6 +117,13 @@ class HeaderOperation final : public Operation {
   LocalNormalization p_;
 };
 
+// The window in pixels; that of a cross-channel normalization is none.
+void set_window(KernelWindow& window, const LocalNormalization& p) {
+  if (p.type == Type::kCrossChannel) return;
+  window.kernel_width = p.kernel_width;
+  window.kernel_height = p.kernel_height;
+}
+
 }  // namespace
 
 LocalNormalization LocalNormalization::cross_channel(std::int64_t kernel_size) {
@@ -147,6 +154,7 @@ CNNLocalNormalization::CNNLocalNormalization(const Device& device,
                                              const LocalNormalization& parameters)
     : CNNKernel(device), parameters_(parameters) {
   check_parameters(parameters_, "MPSCNNNormalization");
+  set_window(window_, parameters_);
 }
 const char* CNNLocalNormalization::kind() const {
   return kKinds[static_cast<int>(parameters_.type)];
@@ -154,6 +162,7 @@ const char* CNNLocalNormalization::kind() const {
 void CNNLocalNormalization::set_parameters(const LocalNormalization& value) {
   check_parameters(value, kind());
   set(parameters_, value);
+  set_window(window_, value);
 }
 OperationPtr CNNLocalNormalization::make_operation() const {
   return std::make_shared<ForwardOperation>(description(), parameters_);
@@ -163,6 +172,7 @@ CNNLocalNormalizationGradient::CNNLocalNormalizationGradient(const Device& devic
                                                              const LocalNormalization& parameters)
     : CNNGradientKernel(device), parameters_(parameters) {
   check_parameters(parameters_, "MPSCNNNormalizationGradient");
+  set_window(window_, parameters_);
 }
 const char* CNNLocalNormalizationGradient::kind() const {
   return kGradientKinds[static_cast<int>(parameters_.type)];
@@ -170,6 +180,7 @@ const char* CNNLocalNormalizationGradient::kind() const {
 void CNNLocalNormalizationGradient::set_parameters(const LocalNormalization& value) {
   check_parameters(value, kind());
   set(parameters_, value);
+  set_window(window_, value);
 }
 void CNNLocalNormalizationGradient::set_header_formula(bool value) {
   if (value && parameters_.type == Type::kLocalContrast) {

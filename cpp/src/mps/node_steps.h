@@ -18,7 +18,12 @@ class ForwardStep : public GraphStep {
   const std::shared_ptr<CNNKernel> kernel;
 
  protected:
-  std::size_t source_, result_, state_;  // places
+  // What the kernel is told at each encoding.
+  virtual void prepare(const ImageBatch& sources, const ImageBatch& results);
+  void make_states(GraphEncoding& e);
+
+  std::size_t source_, result_;           // places
+  std::size_t state_ = GraphPlan::kNone;  // where there is one
 };
 
 // A gradient kernel; configured from the state at each encoding.
@@ -32,6 +37,13 @@ class GradientStep : public GraphStep {
 
  protected:
   std::size_t state_, gradient_, source_, result_;  // places
+};
+
+// Nothing is encoded: one image under two names.
+class NoStep final : public GraphStep {
+ public:
+  void count_reads(GraphPlan&) override {}
+  void encode(GraphEncoding&) override {}
 };
 
 }  // namespace traingraph::mps

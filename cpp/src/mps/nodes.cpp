@@ -39,25 +39,26 @@ void NNFilterNode::check_sources(const char* kind) const {
 }
 
 void NNFilterNode::add_state(std::unique_ptr<NNStateNode> state) {
-  state_ = std::move(state);
-  own(*state_);
+  own(*state);
+  states_.push_back(std::move(state));
 }
 
 // Results are parts of their node, and keep it.
 NNImageNodePtr NNFilterNode::result_image() { return {shared_from_this(), &result_}; }
 NNStateNodePtr NNFilterNode::result_state() {
-  if (state_ == nullptr) return nullptr;
-  return {shared_from_this(), state_.get()};
+  if (states_.empty()) return nullptr;
+  return {shared_from_this(), states_[0].get()};
 }
 std::vector<NNStateNodePtr> NNFilterNode::result_states() {
-  if (state_ == nullptr) return {};
-  return {result_state()};
+  std::vector<NNStateNodePtr> states;
+  for (const auto& state : states_) states.push_back({shared_from_this(), state.get()});
+  return states;
 }
 
 std::vector<NNFilterNodePtr> NNFilterNode::make_gradients(const NNImageNodePtr&) {
   throw Unsupported("[" + description() + "] expected a node with a gradient; " +
-                    (is_loss() ? "the result of a loss is already the gradient of its source"
-                               : "this one has none"));
+                    (begins_gradients() ? "its result is already the gradient of its source"
+                                        : "this one has none"));
 }
 
 std::vector<NNFilterNodePtr> NNGradientFilterNode::make_gradients(const NNImageNodePtr&) {
@@ -80,7 +81,7 @@ std::vector<NNFilterNodePtr> NNFilterNode::gradient_filters(
 
 NNFilterNodePtr NNFilterNode::gradient_filter(const NNImageNodePtr& source_gradient) {
   std::vector<NNFilterNodePtr> made = gradient_filters(source_gradient);
-  if (made.size() == 1) return made[0];
+  if (made.size() == 1 || has_main_gradient()) return made[0];
   refuse("expected a node with one source but this one has " + std::to_string(made.size()) +
          "; use gradient_filters()");
 }

@@ -170,6 +170,7 @@ ImageDescriptor NNReshape::result_of(const ImageDescriptor& source) const {
 }
 void NNReshape::check_destinations(const ImageBatch& sources,
                                    const ImageBatch& destinations) const {
+  refuse_parts();
   check_batch(destinations, "destination images");
   const ImageDescriptor& source = sources[0]->descriptor();
   const ImageDescriptor& result = destinations[0]->descriptor();

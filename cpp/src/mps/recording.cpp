@@ -18,6 +18,7 @@ void Recording::begin(const OperationPtr& operation) {
   operations_.push_back(operation);
   first_number_ = numbers_.size();
   constants_.clear();
+  parts_.clear();
   operands_.clear();
   newly_written_.clear();
   operand_count_ = input_count_ = 0;
@@ -60,8 +61,16 @@ void Recording::add(const StoragePtr& storage) {
   ++operand_count_;
 }
 
+void Recording::add(const ImagePart& part) {
+  parts_.push_back(operand_count_);
+  for (std::int64_t word : part.first) parts_.push_back(static_cast<std::uint64_t>(word));
+  for (std::int64_t word : part.extent) parts_.push_back(static_cast<std::uint64_t>(word));
+  for (std::int64_t word : part.size) parts_.push_back(static_cast<std::uint64_t>(word));
+  for (std::int64_t word : part.place) parts_.push_back(static_cast<std::uint64_t>(word));
+}
+
 void Recording::check_written(const StoragePtr& storage, const std::string& what) {
-  if (!storage->transient()) return;
+  if (!storage->temporary()) return;
   const std::string subject = "[" + operations_.back()->subject + "] ";
   if (storage->owner != owner_) {
     const std::string text =
@@ -82,6 +91,11 @@ void Recording::input(const ImageBatch& images) {
   input_count_ = operand_count_;
 }
 
+void Recording::input(const ImageBatch& images, const ImagePart& part) {
+  add(part);
+  input(images);
+}
+
 void Recording::input(const StoragePtr& storage) {
   check_written(storage, "a state");
   add(storage);
@@ -96,8 +110,8 @@ void Recording::no_input() {
 void Recording::result(const ImageBatch& images) {
   for (const ImagePtr& image : images) {
     Storage& storage = *image->storage();
-    if (storage.transient() && storage.owner != owner_) check_written(image->storage(), "an image");
-    if (storage.transient() && !storage.written) {
+    if (storage.temporary() && storage.owner != owner_) check_written(image->storage(), "an image");
+    if (storage.temporary() && !storage.written) {
       storage.written = true;
       newly_written_.push_back(image->storage());
     }
@@ -105,8 +119,13 @@ void Recording::result(const ImageBatch& images) {
   add(images);
 }
 
+void Recording::result(const ImageBatch& images, const ImagePart& part) {
+  add(part);
+  result(images);
+}
+
 void Recording::result(const StoragePtr& storage) {
-  if (storage->transient() && !storage->written) {
+  if (storage->temporary() && !storage->written) {
     storage->written = true;
     newly_written_.push_back(storage);
   }
@@ -144,9 +163,11 @@ void Recording::end() {
       }
     }
   }
-  words_.insert(words_.end(), {operations_.back()->number, operand_count_, input_count_,
-                               constants_.size(), numbers_.size() - first_number_});
+  words_.insert(words_.end(),
+                {operations_.back()->number, operand_count_, input_count_, constants_.size(),
+                 numbers_.size() - first_number_, parts_.size() / (1 + kPartWords)});
   words_.insert(words_.end(), constants_.begin(), constants_.end());
+  words_.insert(words_.end(), parts_.begin(), parts_.end());
   words_.insert(words_.end(), operands_.begin(), operands_.end());
 }
 

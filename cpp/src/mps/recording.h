@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -36,12 +38,23 @@ struct Range {
   std::uint64_t count;
 };
 
+// A part of each image of an operand, and how an operation sees it. Of a source: channels, rows and
+// columns from `first` on, lying at `place` in rows and columns of `size` that are else zero. Of a
+// result: what is cut out at `place` and written from `first` on, over what was there.
+struct ImagePart {
+  std::array<std::int64_t, 3> first{};   // channel, row, column
+  std::array<std::int64_t, 3> extent{};  // channels, rows, columns
+  std::array<std::int64_t, 2> size{};    // rows, columns
+  std::array<std::int64_t, 2> place{};   // row, column
+};
+inline constexpr std::size_t kPartWords = 10;
+
 // The encodings of a command buffer as one row of words, which is also the key under which its
 // program is found again. Nothing is formatted here.
 //
 // An encoding: its operation's number, how many operands, how many of those are inputs, how many
-// constants, how many numbers; the constants; then each operand: how many ranges, and three words
-// for each.
+// constants, how many numbers, how many parts; the constants; for each part its operand and the
+// words of an ImagePart; then each operand: how many ranges, and three words for each.
 class Recording {
  public:
   explicit Recording(std::uint64_t owner) : owner_(owner) {}
@@ -49,9 +62,11 @@ class Recording {
   void begin(const OperationPtr& operation);
   // Inputs come before results.
   void input(const ImageBatch& images);
+  void input(const ImageBatch& images, const ImagePart& part);
   void input(const StoragePtr& storage);
   void no_input();
   void result(const ImageBatch& images);
+  void result(const ImageBatch& images, const ImagePart& part);
   void result(const StoragePtr& storage);
   // Changes the program.
   void constant(std::uint64_t value);
@@ -75,6 +90,7 @@ class Recording {
   std::uint64_t index(const StoragePtr& storage);
   void add(const ImageBatch& images);
   void add(const StoragePtr& storage);
+  void add(const ImagePart& part);
   void check_written(const StoragePtr& storage, const std::string& what);
 
   std::uint64_t owner_;
@@ -86,6 +102,7 @@ class Recording {
   // Of the encoding being written.
   std::size_t first_number_ = 0;
   std::vector<std::uint64_t> constants_;
+  std::vector<std::uint64_t> parts_;
   std::vector<std::uint64_t> operands_;
   std::uint64_t operand_count_ = 0;
   std::uint64_t input_count_ = 0;

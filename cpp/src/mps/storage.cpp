@@ -1,5 +1,7 @@
 #include "mps/storage.h"
 
+#include <vector>
+
 #include <traingraph/errors.h>
 
 namespace traingraph::mps {
@@ -22,7 +24,7 @@ StoragePtr make_storage(const std::shared_ptr<DeviceState>& device, DataType typ
 namespace {
 
 void check_range(const Storage& storage, std::size_t offset, std::size_t bytes) {
-  if (storage.transient()) {
+  if (storage.temporary()) {
     throw InvalidArgument(
         "[MPS] expected what outlives its command buffer but got something temporary, which has no "
         "bytes of its own");
@@ -56,6 +58,15 @@ void write_storage(Storage& storage, std::size_t offset, const void* from, std::
   } else {
     storage.device->stream->run(write);
   }
+}
+
+void write_channels(Storage& storage, const float* values, float otherwise) {
+  if (values != nullptr) {
+    write_storage(storage, 0, values, storage.bytes());
+    return;
+  }
+  const std::vector<float> same(storage.bytes() / sizeof(float), otherwise);
+  write_storage(storage, 0, same.data(), storage.bytes());
 }
 
 }  // namespace traingraph::mps

@@ -45,10 +45,14 @@ struct Storage {
   bool divisible = false;
   std::uint64_t owner = 0;  // the number of the command buffer it lives on; 0: permanent
   bool written = false;     // while recording, for what lives on one
+  bool kept = false;        // it outlives a committed part of its buffer, and has bytes
+  std::atomic<std::int64_t> reads_left{0};  // of its images, if temporary
   std::shared_ptr<std::byte> memory;
   std::atomic<int> in_flight{0};  // runs that use it and are not done
 
-  bool transient() const { return owner != 0; }
+  bool temporary() const { return owner != 0; }
+  // A value without bytes.
+  bool transient() const { return temporary() && !kept; }
   ir::Type type() const { return {data_type, shape, false}; }
   std::size_t bytes() const { return ir::storage_bytes(type(), layout); }
   // Allocates zeros at the first use.
@@ -62,5 +66,7 @@ StoragePtr make_storage(const std::shared_ptr<DeviceState>& device, DataType typ
 // Part of the bytes, behind all work that was committed before.
 void read_storage(Storage& storage, std::size_t offset, void* to, std::size_t bytes);
 void write_storage(Storage& storage, std::size_t offset, const void* from, std::size_t bytes);
+// All of a float32 storage: these values, or where there are none the same one everywhere.
+void write_channels(Storage& storage, const float* values, float otherwise);
 
 }  // namespace traingraph::mps

@@ -3,7 +3,8 @@
 #include <set>
 
 #include <traingraph/errors.h>
-#include <traingraph/mps/filter_nodes.h>
+#include <traingraph/mps/arithmetic_nodes.h>
+#include <traingraph/mps/loss_nodes.h>
 
 namespace traingraph::mps {
 namespace {
@@ -49,6 +50,10 @@ class TrainingGraph {
     if (gradient == nullptr || (result->stop_gradient && gradient != result)) return;
     const std::vector<NNFilterNodePtr> made = node->gradient_filters(gradient);
     for (std::size_t k = 0; k < made.size(); ++k) {
+      // Labels that the program brings need no gradient.
+      const auto* of_loss = dynamic_cast<const NNLossGradientNode*>(made[k].get());
+      const bool by_labels = of_loss != nullptr && of_loss->is_labels_gradient_filter();
+      if (by_labels && node->sources()[k]->producer() == nullptr) continue;
       announce(made[k], node, node->sources()[k], gradient);
       if (made[k]->result_image()->stop_gradient) continue;  // the handler said so
       add(node->sources()[k], made[k]->result_image());
@@ -99,7 +104,7 @@ std::vector<NNFilterNodePtr> NNFilterNode::training_graph(const NNImageNodePtr& 
   collect(this, seen, order);
   TrainingGraph graph(handler);
   const NNImageNodePtr begin = source_gradient == nullptr ? result_image() : source_gradient;
-  if (is_loss()) {
+  if (begins_gradients()) {
     graph.add(sources()[0], begin);
     order.pop_back();
   } else {

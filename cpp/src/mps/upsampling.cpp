@@ -124,9 +124,9 @@ void CNNUpsampling::record(CommandBuffer& buffer, const ImageBatch& sources, con
                            const ImageBatch& destinations) {
   Recording& recording = this->recording(buffer);
   recording.begin(operation());
-  recording.input(sources);
+  add_source(recording, sources);
   add_matrices(recording, matrices_, device(), upsampling_, sources[0]->descriptor());
-  recording.result(destinations);
+  add_destination(recording, sources, destinations);
   recording.end();
 }
 

@@ -18,7 +18,7 @@ class NSKeyedArchiver:
         self._values: dict[str, Any] = {}
 
     def encode(self, value: Any, *, for_key: str) -> None:
-        """Keeps a number, a text, None or a list of these."""
+        """Keeps a number, a text, None, or a list or dictionary of these."""
         self._values[for_key] = value
 
     @staticmethod
@@ -42,7 +42,7 @@ class MPSKeyedUnarchiver:
         try:
             content = json.loads(for_reading_from)
             self._class, self._values = str(content["class"]), dict(content["values"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             text = f"expected an archive but got {len(for_reading_from)} other bytes"
             raise InvalidArgument(f"[MPSKeyedUnarchiver] {text}") from error
 

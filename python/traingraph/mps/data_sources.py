@@ -5,7 +5,38 @@ from typing import Any
 from traingraph._core import MPSCNNConvolutionDescriptor, MPSDataType
 
 
-class MPSCNNConvolutionDataSource:
+class _DataSource:
+    """What every data source has."""
+
+    def load(self) -> bool:
+        """Called before anything is read; False refuses."""
+        return True
+
+    def purge(self) -> None:
+        """Called when everything was read."""
+
+    def label(self) -> str | None:
+        """A name for messages."""
+        return None
+
+
+class _NormalizationDataSource(_DataSource):
+    """Gamma, beta and epsilon of a normalization."""
+
+    def gamma(self) -> Any:
+        """Factors, or None for ones."""
+        return None
+
+    def beta(self) -> Any:
+        """Terms, or None for zeros."""
+        return None
+
+    def epsilon(self) -> float:
+        """What is added to variances: the smallest normal number."""
+        return 1.1754943508222875e-38
+
+
+class MPSCNNConvolutionDataSource(_DataSource):
     """Weights (O, kernel_height, kernel_width, I / groups) and biases (O) of a convolution."""
 
     def data_type(self) -> MPSDataType:
@@ -24,17 +55,6 @@ class MPSCNNConvolutionDataSource:
         """An array of the biases, or None."""
         return None
 
-    def load(self) -> bool:
-        """Called before anything is read; False refuses."""
-        return True
-
-    def purge(self) -> None:
-        """Called when everything was read."""
-
-    def label(self) -> str | None:
-        """A name for messages."""
-        return None
-
     def update(self, command_buffer: Any, gradient_state: Any, source_state: Any) -> Any:
         """Called by a graph that trains on the device: encodes the update.
 
@@ -50,20 +70,12 @@ class MPSCNNConvolutionDataSource:
         return False
 
 
-class MPSCNNBatchNormalizationDataSource:
+class MPSCNNBatchNormalizationDataSource(_NormalizationDataSource):
     """Gamma, beta and the statistics of inference, one number per channel."""
 
     def number_of_feature_channels(self) -> int:
         """How many channels."""
         raise NotImplementedError(f"{type(self).__name__} has no number_of_feature_channels()")
-
-    def gamma(self) -> Any:
-        """Factors, or None for ones."""
-        return None
-
-    def beta(self) -> Any:
-        """Terms, or None for zeros."""
-        return None
 
     def mean(self) -> Any:
         """Means of inference, or None for zeros."""
@@ -72,21 +84,6 @@ class MPSCNNBatchNormalizationDataSource:
     def variance(self) -> Any:
         """Variances of inference, or None for ones."""
         return None
-
-    def load(self) -> bool:
-        """Called before anything is read; False refuses."""
-        return True
-
-    def purge(self) -> None:
-        """Called when everything was read."""
-
-    def label(self) -> str | None:
-        """A name for messages."""
-        return None
-
-    def epsilon(self) -> float:
-        """What is added to variances: the smallest normal number."""
-        return 1.1754943508222875e-38
 
     def update_gamma_and_beta(self, command_buffer: Any, batch_normalization_state: Any) -> Any:
         """Encodes an update on the device; the state with new values, or None: unchanged."""
@@ -105,34 +102,23 @@ class MPSCNNBatchNormalizationDataSource:
         return False
 
 
-class MPSCNNInstanceNormalizationDataSource:
+class MPSCNNInstanceNormalizationDataSource(_NormalizationDataSource):
     """Gamma and beta, one number per channel."""
 
     #: How many channels; a subclass sets it.
     number_of_feature_channels: int
 
-    def gamma(self) -> Any:
-        """Factors, or None for ones."""
+    def update_gamma_and_beta(self, command_buffer: Any, state_batch: Any) -> Any:
+        """Called by a graph that trains on the device, with a state per image: encodes the update.
+
+        The gradients of the images are the source's to add up. Returns the state with new values,
+        or None: unchanged.
+        """
         return None
 
-    def beta(self) -> Any:
-        """Terms, or None for zeros."""
-        return None
-
-    def load(self) -> bool:
-        """Called before anything is read; False refuses."""
-        return True
-
-    def purge(self) -> None:
-        """Called when everything was read."""
-
-    def label(self) -> str | None:
-        """A name for messages."""
-        return None
-
-    def epsilon(self) -> float:
-        """What is added to variances: the smallest normal number."""
-        return 1.1754943508222875e-38
+    def update_gamma_and_beta_with_instance_normalization_state_batch(self, states: Any) -> bool:
+        """Called after the run, with a state per image; whether the graph shall load anew."""
+        return False
 
 
 class MPSCNNGroupNormalizationDataSource(MPSCNNInstanceNormalizationDataSource):
@@ -140,3 +126,7 @@ class MPSCNNGroupNormalizationDataSource(MPSCNNInstanceNormalizationDataSource):
 
     #: How many groups; they divide the channels.
     number_of_groups: int
+
+    def update_gamma_and_beta_with_group_normalization_state_batch(self, states: Any) -> bool:
+        """Called after the run, with a state per image; whether the graph shall load anew."""
+        return False

@@ -29,6 +29,12 @@ struct TRAINGRAPH_API CNNArithmeticParameters {
   bool clamps() const;
 };
 
+// What the gradient kernel of one source has of the forward kernel's: its own source's scale first,
+// negated for a subtrahend, and the strides of the other one.
+TRAINGRAPH_API CNNArithmeticParameters gradient_parameters(CNNArithmeticOperation operation,
+                                                           CNNArithmeticParameters forward,
+                                                           bool is_secondary_source_filter);
+
 // Made by a forward kernel for one pair of images. Where the result was clamped it holds where not.
 class TRAINGRAPH_API CNNArithmeticGradientState final : public GradientState {
  public:
@@ -52,8 +58,8 @@ class TRAINGRAPH_API CNNArithmeticGradientState final : public GradientState {
   ImagePtr mask_;
 };
 
-// Two source images, one result image.
-class TRAINGRAPH_API CNNBinaryKernel : public Kernel {
+// Two source images, one result image. Parts of images only without states.
+class TRAINGRAPH_API CNNBinaryKernel : public TwoSourceKernel {
  public:
   bool makes_temporary_images = true;
 
@@ -73,12 +79,19 @@ class TRAINGRAPH_API CNNBinaryKernel : public Kernel {
                                                        const ImageDescriptor& secondary) const = 0;
 
  protected:
-  explicit CNNBinaryKernel(const Device& device) : Kernel(device) {}
+  explicit CNNBinaryKernel(const Device& device) : TwoSourceKernel(device) {}
   virtual StatePtr make_state(const ImageDescriptor& primary, const ImageDescriptor& secondary,
                               const CommandBuffer* on) const = 0;
   // What the states get beside the result.
   virtual void add_results(CommandBuffer&, Recording&, const StateBatch&,
                            const ImageDescriptor&) const {}
+
+ private:
+  // Of the channels that are read.
+  ImageDescriptor result_of(const ImageBatch& primaries, const ImageBatch& secondaries) const;
+  // Of the whole batch. Sets what is written to everything.
+  ImageBatch returned_images(CommandBuffer& buffer, const ImageBatch& primaries,
+                             const ImageBatch& secondaries);
 };
 
 // y = clamp((primary_scale a) op (secondary_scale b) + bias, minimum_value, maximum_value)
@@ -127,6 +140,7 @@ class TRAINGRAPH_API CNNArithmeticGradient : public CNNGradientKernel {
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override {}
   ImageDescriptor secondary_of(const GradientState& state) const override;
   ImageDescriptor result_of(const GradientState& state) const override;
+  bool takes_parts() const override { return false; }
   void add_operands(Recording& recording, const StateBatch& states) override;
 
  private:

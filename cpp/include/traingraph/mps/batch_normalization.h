@@ -192,6 +192,7 @@ class TRAINGRAPH_API CNNBatchNormalizationGradient final : public CNNGradientKer
  protected:
   OperationPtr make_operation() const override;
   bool takes(const State& state) const override;
+  bool takes_parts() const override { return false; }
 
  private:
   NeuronDescriptor neuron_;

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <traingraph/mps/device.h>
 
@@ -28,7 +31,7 @@ class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<Command
   using Handler = std::function<void(const std::shared_ptr<CommandBuffer>&)>;
 
   explicit CommandBuffer(const Device& device);
-  ~CommandBuffer();
+  virtual ~CommandBuffer();
   CommandBuffer(const CommandBuffer&) = delete;
   CommandBuffer& operator=(const CommandBuffer&) = delete;
 
@@ -38,7 +41,7 @@ class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<Command
   // Compiles what was recorded, unless the same was recorded before, and queues it. What cannot be
   // compiled raises here; the buffer then has status kError. Raises InvalidArgument the second
   // time.
-  void commit();
+  virtual void commit();
   // Raises what made the run fail.
   void wait_until_completed();
   // Called with the buffer after its run, in the order of the runs, on the thread that made it.
@@ -52,11 +55,19 @@ class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<Command
 
   // Where encodings go. `who` is named in the error that is raised after commit.
   Recording& recording(const std::string& who);
-  // Tells buffers apart.
+  // Tells buffers apart; one for all parts of a ContinuingCommandBuffer.
   std::uint64_t number() const;
 
- private:
+ protected:
   struct State;
+  explicit CommandBuffer(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  virtual const std::shared_ptr<State>& state() const { return state_; }
+  static const std::shared_ptr<State>& state_of(const CommandBuffer& buffer) {
+    return buffer.state();
+  }
+  static std::shared_ptr<CommandBuffer> next_part(const std::shared_ptr<State>& before);
+
+ private:
   std::shared_ptr<State> state_;
 };
 
@@ -71,6 +82,37 @@ class TRAINGRAPH_API CommandQueue {
 
  private:
   Device device_;
+};
+
+// MPSCommandBuffer: a command buffer that can be committed in parts, each a buffer with a status
+// and handlers of its own. Temporary images and states live on all parts.
+class TRAINGRAPH_API ContinuingCommandBuffer final : public CommandBuffer {
+ public:
+  // Goes on in `buffer`; one that continues itself is shared, so that both go on together. Raises
+  // InvalidArgument for none.
+  explicit ContinuingCommandBuffer(CommandBufferPtr buffer);
+  explicit ContinuingCommandBuffer(const CommandQueue& queue);
+
+  // What it was made of, or where encodings go now when that was no ContinuingCommandBuffer.
+  const CommandBufferPtr& command_buffer() const;
+  // The part that encodings go to, status() and wait_until_completed() speak of, and that is
+  // committed next.
+  const CommandBufferPtr& root_command_buffer() const { return chain_->root; }
+  void commit() override { chain_->root->commit(); }
+  // Commits the part, and begins another one. What is temporary and still to be read is kept; a
+  // part whose predecessor failed fails as well. Raises as commit() does, and goes on no more.
+  void commit_and_continue();
+  // Makes the memory that programs work in at least this large now. Waits for what was committed.
+  void prefetch_heap(std::size_t bytes);
+
+ private:
+  struct Chain {
+    CommandBufferPtr root;
+  };
+  const std::shared_ptr<State>& state() const override { return state_of(*chain_->root); }
+
+  CommandBufferPtr wrapped_;  // null unless it continues itself
+  std::shared_ptr<Chain> chain_;
 };
 
 }  // namespace traingraph::mps

@@ -85,7 +85,7 @@ class TRAINGRAPH_API ConvolutionWeights {
 class CNNConvolution;
 
 // One object for a whole batch.
-class TRAINGRAPH_API CNNConvolutionGradientState final : public GradientState {
+class TRAINGRAPH_API CNNConvolutionGradientState : public GradientState {
  public:
   CNNConvolutionGradientState(const CNNConvolution& convolution, ImageDescriptor source,
                               const CommandBuffer* temporary_on);
@@ -93,7 +93,13 @@ class TRAINGRAPH_API CNNConvolutionGradientState final : public GradientState {
   // float32 (O, kernel_height, kernel_width, I / groups) and (O): sums over the batch.
   const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
   const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }
+  // Null for that of a transposed one.
   const std::shared_ptr<const CNNConvolution>& convolution() const { return convolution_; }
+
+ protected:
+  CNNConvolutionGradientState(const Device& device, const CNNConvolutionDescriptor& descriptor,
+                              DataType data_type, const KernelWindow& window,
+                              ImageDescriptor source, const CommandBuffer* temporary_on);
 
  private:
   std::shared_ptr<const CNNConvolution> convolution_;
@@ -150,15 +156,9 @@ class TRAINGRAPH_API CNNFullyConnected final : public CNNConvolution {
 // Which gradients a convolution's gradient kernel computes; joined by |.
 enum class CNNConvolutionGradientOption : int { kData = 1, kWeightsAndBias = 2, kAll = 3 };
 
-// dx by the kernel offset, dweights by the secondary offset; weights and biases gradients are sums
-// over the batch that overwrite those of the state. Does not read the forward result.
-class TRAINGRAPH_API CNNConvolutionGradient : public CNNGradientKernel {
+// Weights and biases gradients are sums over the batch that overwrite those of the state.
+class TRAINGRAPH_API WeightGradientKernel : public CNNGradientKernel {
  public:
-  CNNConvolutionGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
-      : CNNConvolutionGradient(device, std::move(weights), "MPSCNNConvolutionGradient") {}
-  const char* kind() const override { return "MPSCNNConvolutionGradient"; }
-  // From now on with the forward kernel's weights, which must have the sizes of these.
-  void share_weights(const CNNConvolution& forward);
   const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
   CNNConvolutionGradientOption gradient_option() const { return option_; }
@@ -168,17 +168,32 @@ class TRAINGRAPH_API CNNConvolutionGradient : public CNNGradientKernel {
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
 
  protected:
-  CNNConvolutionGradient(const Device& device, CNNConvolutionDataSourcePtr weights,
-                         const char* kind);
-  OperationPtr make_operation() const override;
-  void configure(const GradientState& state) override;
-  bool takes(const State& state) const override;
+  WeightGradientKernel(const Device& device, CNNConvolutionDataSourcePtr weights, const char* kind);
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
   void add_operands(Recording& recording, const StateBatch& states) override;
-  virtual bool is_full() const { return false; }
+  bool has_window() const override { return true; }
+  // From now on with these, which must have the sizes of its own.
+  void share(const CNNConvolutionWeightsAndBiasesState& weights);
 
   ConvolutionWeights weights_;
   CNNConvolutionGradientOption option_ = CNNConvolutionGradientOption::kAll;
+};
+
+// dx by the kernel offset, dweights by the secondary offset. Does not read the forward result.
+class TRAINGRAPH_API CNNConvolutionGradient : public WeightGradientKernel {
+ public:
+  CNNConvolutionGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
+      : CNNConvolutionGradient(device, std::move(weights), "MPSCNNConvolutionGradient") {}
+  const char* kind() const override { return "MPSCNNConvolutionGradient"; }
+  // From now on with the forward kernel's weights, which must have the sizes of these.
+  void share_weights(const CNNConvolution& forward);
+
+ protected:
+  using WeightGradientKernel::WeightGradientKernel;
+  OperationPtr make_operation() const override;
+  void configure(const GradientState& state) override;
+  bool takes(const State& state) const override;
+  virtual bool is_full() const { return false; }
 };
 
 class TRAINGRAPH_API CNNFullyConnectedGradient final : public CNNConvolutionGradient {

@@ -8,14 +8,12 @@ namespace traingraph::mps {
 
 class CNNConvolutionTranspose;
 
-// One object for a whole batch. float32, or the weights' float64: sums over the batch.
-class TRAINGRAPH_API CNNConvolutionTransposeGradientState final : public GradientState {
+class TRAINGRAPH_API CNNConvolutionTransposeGradientState final
+    : public CNNConvolutionGradientState {
  public:
   CNNConvolutionTransposeGradientState(const CNNConvolutionTranspose& kernel,
                                        ImageDescriptor source, const CommandBuffer* temporary_on);
   const char* kind() const override { return "MPSCNNConvolutionTransposeGradientState"; }
-  const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
-  const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }
   const std::shared_ptr<const CNNConvolutionTranspose>& convolution_transpose() const {
     return kernel_;
   }
@@ -24,7 +22,6 @@ class TRAINGRAPH_API CNNConvolutionTransposeGradientState final : public Gradien
  private:
   friend class CNNConvolutionTranspose;
   std::shared_ptr<const CNNConvolutionTranspose> kernel_;
-  std::shared_ptr<Buffer> weights_, biases_;
   Offset kernel_offset_;
 };
 
@@ -60,9 +57,12 @@ class TRAINGRAPH_API CNNConvolutionTranspose final
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> export_weights_and_biases(
       CommandBuffer& buffer);
+  // The weights themselves, not a copy: what is encoded into its buffers is in force at once.
+  std::shared_ptr<CNNConvolutionWeightsAndBiasesState> weights_state() const;
   bool is_result_state_reused_across_batch() const override { return true; }
 
  protected:
+  friend class CNNConvolutionTransposeGradient;
   OperationPtr make_operation() const override;
   void check_source(const ImageDescriptor& source) const override;
   std::int64_t result_channels(const ImageDescriptor&) const override {
@@ -80,28 +80,18 @@ class TRAINGRAPH_API CNNConvolutionTranspose final
 };
 
 // The secondary and the kernel offset are the forward kernel's two.
-class TRAINGRAPH_API CNNConvolutionTransposeGradient final : public CNNGradientKernel {
+class TRAINGRAPH_API CNNConvolutionTransposeGradient final : public WeightGradientKernel {
  public:
-  CNNConvolutionTransposeGradient(const Device& device, CNNConvolutionDataSourcePtr weights);
+  CNNConvolutionTransposeGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
+      : WeightGradientKernel(device, std::move(weights), "MPSCNNConvolutionTransposeGradient") {}
   const char* kind() const override { return "MPSCNNConvolutionTransposeGradient"; }
-  const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
-  const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
-  CNNConvolutionGradientOption gradient_option() const { return option_; }
-  void set_gradient_option(CNNConvolutionGradientOption value);
-
-  void reload_weights_and_biases_from_data_source() { weights_.load(); }
-  void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
+  // From now on with the forward kernel's weights, which must have the sizes of these.
+  void share_weights(const CNNConvolutionTranspose& forward);
 
  protected:
   OperationPtr make_operation() const override;
   void configure(const GradientState& state) override;
   bool takes(const State& state) const override;
-  void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
-  void add_operands(Recording& recording, const StateBatch& states) override;
-
- private:
-  ConvolutionWeights weights_;
-  CNNConvolutionGradientOption option_ = CNNConvolutionGradientOption::kAll;
 };
 
 }  // namespace traingraph::mps

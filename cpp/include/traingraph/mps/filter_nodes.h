@@ -9,8 +9,9 @@
 #include <traingraph/mps/nodes.h>
 #include <traingraph/mps/pooling.h>
 
-// One node for each kernel. Gradient nodes take the state of the forward node whose gradient they
-// make, and raise InvalidArgument for that of another.
+// Nodes of kernels that networks are mostly made of. Gradient nodes, here and in the headers beside
+// this one, take the state of the forward node whose gradient they make, and raise InvalidArgument
+// for that of another kind.
 namespace traingraph::mps {
 
 // The data source is asked for an update when its gradient node is part of a graph.
@@ -25,6 +26,9 @@ class TRAINGRAPH_API CNNConvolutionNode : public NNFilterNode {
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  protected:
+  CNNConvolutionNode(const char* kind, NNImageNodePtr source, CNNConvolutionDataSourcePtr weights,
+                     std::unique_ptr<NNStateNode> state,
+                     std::vector<NNStateNodePtr> source_states = {});
   std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient) override;
 
  private:
@@ -41,13 +45,21 @@ class TRAINGRAPH_API CNNFullyConnectedNode final : public CNNConvolutionNode {
   std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient) override;
 };
 
+// Without weights: the forward node's.
 class TRAINGRAPH_API CNNConvolutionGradientNode : public NNGradientFilterNode {
  public:
   CNNConvolutionGradientNode(NNImageNodePtr source_gradient, NNImageNodePtr source_image,
                              NNStateNodePtr gradient_state, CNNConvolutionDataSourcePtr weights);
   const char* kind() const override { return "MPSCNNConvolutionGradientNode"; }
   NNTrainingStyle training_style;
+  const CNNConvolutionDataSourcePtr& data_source() const { return weights_; }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
+
+ protected:
+  CNNConvolutionGradientNode(const char* kind, NNImageNodePtr source_gradient,
+                             NNImageNodePtr source_image, const NNStateNodePtr& gradient_state,
+                             const CNNConvolutionNode& forward,
+                             CNNConvolutionDataSourcePtr weights);
 
  private:
   CNNConvolutionDataSourcePtr weights_;
@@ -224,36 +236,13 @@ class TRAINGRAPH_API CNNLossNode final : public NNFilterNode {
   const char* kind() const override { return "MPSCNNLossNode"; }
   std::shared_ptr<NNLabelsNode> input_labels();
   NNStateNodePtr input_state() override { return input_labels(); }
-  bool is_loss() const override { return true; }
+  bool begins_gradients() const override { return true; }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
   const CNNLossDescriptor& descriptor() const { return descriptor_; }
 
  private:
   CNNLossDescriptor descriptor_;
   NNLabelsNode labels_;
-};
-
-// Left plus right, images of one size.
-class TRAINGRAPH_API NNAdditionNode final : public NNFilterNode {
- public:
-  NNAdditionNode(NNImageNodePtr left, NNImageNodePtr right);
-  const char* kind() const override { return "MPSNNAdditionNode"; }
-  std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
-
- protected:
-  std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient) override;
-};
-
-// The incoming gradient itself, once for each source; nothing is encoded.
-class TRAINGRAPH_API NNAdditionGradientNode final : public NNGradientFilterNode {
- public:
-  NNAdditionGradientNode(NNImageNodePtr source_gradient, bool is_secondary_source_filter);
-  const char* kind() const override { return "MPSNNAdditionGradientNode"; }
-  bool is_secondary_source_filter() const { return secondary_; }
-  std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
-
- private:
-  bool secondary_;
 };
 
 }  // namespace traingraph::mps

@@ -12,9 +12,9 @@ namespace traingraph::mps {
 // Everything that results need, as kernels that are made once. Encodings of one graph record the
 // same, so that all but the first find their program.
 //
-// The gradient nodes among them train: after their encoding, data sources of style GPU are asked to
-// encode an update, in the order of the gradient nodes; those of style CPU are called when the
-// command buffer is done, and what they raise is raised by the next encoding.
+// The gradient nodes among them train: a data source of style GPU is asked to encode an update as
+// soon as its gradient is encoded; those of style CPU are called when the command buffer is done,
+// and what they raise is raised by the next encoding.
 class TRAINGRAPH_API NNGraph final : public Kernel {
  public:
   // Raises InvalidArgument, naming the node, for a result that no node makes and for one that is

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -32,6 +33,8 @@ TRAINGRAPH_API std::string to_string(const ImageDescriptor& descriptor);
 struct TRAINGRAPH_API ReadCount {
   bool temporary = false;
   std::int64_t count = 0;
+  // All readings left of what it shares memory with; may be null. Images may go on any thread.
+  std::atomic<std::int64_t>* together = nullptr;
   // Raises InvalidArgument for a number below 0 and when it would bring back what has run out.
   void set(std::int64_t value, const std::string& who);
   // One reading. Raises InvalidArgument when none is left.

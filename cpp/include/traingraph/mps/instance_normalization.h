@@ -19,6 +19,12 @@ class TRAINGRAPH_API CNNInstanceNormalizationDataSource {
   virtual std::string label() const { return ""; }
   // The smallest normal number unless the source says otherwise.
   virtual float epsilon() const;
+  // Called by a graph that trains, with the state of each image, whose gradients it adds up. On the
+  // device: encodes the update; the new values, or null for unchanged ones. On the CPU, after the
+  // run: whether the graph shall load them anew.
+  virtual std::shared_ptr<CNNNormalizationGammaAndBetaState> update_gamma_and_beta(
+      CommandBuffer& buffer, const StateBatch& states);
+  virtual bool update_gamma_and_beta(const StateBatch& states);
 };
 using CNNInstanceNormalizationDataSourcePtr = std::shared_ptr<CNNInstanceNormalizationDataSource>;
 

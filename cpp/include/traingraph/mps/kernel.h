@@ -8,6 +8,7 @@
 namespace traingraph::mps {
 
 class Operation;
+struct ImagePart;
 using OperationPtr = std::shared_ptr<const Operation>;
 
 // Something that writes itself into a command buffer. Properties may change at any time; what was
@@ -50,9 +51,61 @@ class TRAINGRAPH_API Kernel {
   ImageBatch make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor,
                          bool temporary) const;
 
+  // Raise unless they may be set.
+  void check_channel_offset(std::int64_t offset) const;
+  void check_channel_count(std::int64_t count) const;
+  // The image as it is when only these channels are there. Raises ShapeError where none is.
+  ImageDescriptor seen(const ImageDescriptor& image, const ChannelRange& channels) const;
+
  private:
   Device device_;
   OperationPtr operation_;
+};
+
+// Writes an image, or a part of it.
+class TRAINGRAPH_API ClippedKernel : public Kernel {
+ public:
+  // What of the destination is written, as far as it is there; the rest stays as it is. A source's
+  // offset is that of the rectangle's first pixel. The forms that return images set both anew.
+  const Region& clip_rect() const { return clip_; }
+  void set_clip_rect(const Region& value);
+  // Offsets of channels are multiples of 4.
+  std::int64_t destination_feature_channel_offset() const { return destination_channel_; }
+  void set_destination_feature_channel_offset(std::int64_t value);
+
+ protected:
+  explicit ClippedKernel(const Device& device) : Kernel(device) {}
+  virtual bool is_partial() const { return !clip_.whole() || destination_channel_ != 0; }
+  // Raises Unsupported where only whole images can be.
+  void refuse_parts() const;
+  void write_everything();
+  // Where a result goes. One of a moving window fills the clip rectangle, any other is cut out of
+  // `result` at `place`. Raises ShapeError when it reaches beyond its destination or the result.
+  ImagePart destination_part(const ImageDescriptor& destination, const ImageDescriptor& result,
+                             bool has_window, const Offset& place) const;
+
+  Region clip_;
+  std::int64_t destination_channel_ = 0;
+};
+
+// Reads two images, or channels of them.
+class TRAINGRAPH_API TwoSourceKernel : public ClippedKernel {
+ public:
+  const ChannelRange& primary_channels() const { return primary_channels_; }
+  void set_primary_source_feature_channel_offset(std::int64_t value);
+  void set_primary_source_feature_channel_max_count(std::int64_t value);
+  const ChannelRange& secondary_channels() const { return secondary_channels_; }
+  void set_secondary_source_feature_channel_offset(std::int64_t value);
+  void set_secondary_source_feature_channel_max_count(std::int64_t value);
+
+ protected:
+  using ClippedKernel::ClippedKernel;
+  bool is_partial() const override {
+    return ClippedKernel::is_partial() || !primary_channels_.whole() ||
+           !secondary_channels_.whole();
+  }
+
+  ChannelRange primary_channels_, secondary_channels_;
 };
 
 // Apple's raw values of MPSNNPaddingMethod, joined by |.
@@ -69,7 +122,7 @@ struct PaddingMethod {
 
 // One source, one result. The forms that return images size them by the padding policy, set the
 // offset by it, and make temporary images unless `makes_temporary_images` is false.
-class TRAINGRAPH_API CNNKernel : public Kernel {
+class TRAINGRAPH_API CNNKernel : public ClippedKernel {
  public:
   const Offset& offset() const { return window_.offset; }
   void set_offset(const Offset& value) { set(window_.offset, value); }
@@ -78,6 +131,10 @@ class TRAINGRAPH_API CNNKernel : public Kernel {
   const KernelWindow& window() const { return window_; }
   int padding_method() const { return padding_method_; }
   void set_padding_method(int value) { padding_method_ = value; }
+  // The channels of the source that are read; offsets are multiples of 4.
+  const ChannelRange& source_channels() const { return source_channels_; }
+  void set_source_feature_channel_offset(std::int64_t value);
+  void set_source_feature_channel_max_count(std::int64_t value);
   bool makes_temporary_images = true;
 
   void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
@@ -97,7 +154,7 @@ class TRAINGRAPH_API CNNKernel : public Kernel {
   virtual ImageDescriptor destination_image_descriptor(const ImageDescriptor& source);
 
  protected:
-  explicit CNNKernel(const Device& device) : Kernel(device) {}
+  explicit CNNKernel(const Device& device) : ClippedKernel(device) {}
 
   virtual void check_source(const ImageDescriptor& source) const;
   virtual std::int64_t result_channels(const ImageDescriptor& source) const {
@@ -113,15 +170,30 @@ class TRAINGRAPH_API CNNKernel : public Kernel {
   virtual void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
                       const ImageBatch& destinations);
   virtual void check_destinations(const ImageBatch& sources, const ImageBatch& destinations) const;
+  // Source and destination images, or their parts, as operands.
+  void add_source(Recording& recording, const ImageBatch& sources) const;
+  void add_destination(Recording& recording, const ImageBatch& sources,
+                       const ImageBatch& destinations) const;
+  bool is_partial() const override {
+    return ClippedKernel::is_partial() || !source_channels_.whole();
+  }
+  virtual bool has_gradient_of_parts() const { return true; }
 
   KernelWindow window_;
   int padding_method_ = PaddingMethod::kSizeSame;
+  ChannelRange source_channels_;
+
+ private:
+  ImagePart written_part(const ImageDescriptor& source, const ImageDescriptor& destination) const;
+  void check_parts_have_gradient(const ImageDescriptor& source) const;
+  void set_parts(const ImageBatch& sources, const StateBatch& states,
+                 const ImageBatch& destinations) const;
 };
 
 // Primary: the gradient that comes in; secondary: the forward source. The forms that return images
 // set the secondary properties and the kernel offset from the state; those with a destination use
 // the properties as they are.
-class TRAINGRAPH_API CNNGradientKernel : public Kernel {
+class TRAINGRAPH_API CNNGradientKernel : public TwoSourceKernel {
  public:
   const Offset& primary_offset() const { return primary_offset_; }
   void set_primary_offset(const Offset& value) { set(primary_offset_, value); }
@@ -145,7 +217,7 @@ class TRAINGRAPH_API CNNGradientKernel : public Kernel {
                                                const ImageBatch& sources, const StateBatch& states);
 
  protected:
-  explicit CNNGradientKernel(const Device& device) : Kernel(device) {}
+  explicit CNNGradientKernel(const Device& device) : TwoSourceKernel(device) {}
 
   virtual void configure(const GradientState& state);
   // Whether this kernel's forward kernel makes such states.
@@ -156,12 +228,22 @@ class TRAINGRAPH_API CNNGradientKernel : public Kernel {
   virtual ImageDescriptor result_of(const GradientState& state) const { return state.source(); }
   // Buffers beside the two images, read and written.
   virtual void add_operands(Recording&, const StateBatch&) {}
+  // Whether the forward kernel moves a window; else its clip rectangle is a part of its result.
+  virtual bool has_window() const { return false; }
+  virtual bool takes_parts() const { return true; }
   void check(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,
              const StateBatch& states) const;
 
   KernelWindow window_;
   Offset primary_offset_;
   Offset kernel_offset_;
+
+ private:
+  void configure_parts(const GradientState& state);
+  ImagePart gradient_part(const ImageDescriptor& gradient, const ImageDescriptor& source,
+                          const GradientState& state) const;
+  // The result by the state, of the source's channels that are read.
+  ImageDescriptor written(const GradientState& state, const ImageDescriptor& source) const;
 };
 
 }  // namespace traingraph::mps

@@ -85,9 +85,26 @@ class TRAINGRAPH_API NNGradientStateNode : public NNStateNode {
   const char* kind() const override { return "MPSNNGradientStateNode"; }
 };
 
-class TRAINGRAPH_API CNNConvolutionGradientStateNode final : public NNGradientStateNode {
+class TRAINGRAPH_API CNNConvolutionGradientStateNode : public NNGradientStateNode {
  public:
   const char* kind() const override { return "MPSCNNConvolutionGradientStateNode"; }
+};
+
+class TRAINGRAPH_API CNNConvolutionTransposeGradientStateNode final
+    : public CNNConvolutionGradientStateNode {
+ public:
+  const char* kind() const override { return "MPSCNNConvolutionTransposeGradientStateNode"; }
+};
+
+// The same of a filter with two sources.
+class TRAINGRAPH_API NNBinaryGradientStateNode : public NNStateNode {
+ public:
+  const char* kind() const override { return "MPSNNBinaryGradientStateNode"; }
+};
+
+class TRAINGRAPH_API NNArithmeticGradientStateNode final : public NNBinaryGradientStateNode {
+ public:
+  const char* kind() const override { return "MPSNNArithmeticGradientStateNode"; }
 };
 
 // The labels of a loss: CNNLossLabels.
@@ -103,7 +120,13 @@ using NNGradientHandler = std::function<void(
     const NNFilterNodePtr& gradient, const NNFilterNodePtr& inference,
     const NNImageNodePtr& inference_source, const NNImageNodePtr& gradient_source)>;
 
-// Images and states in, one image and perhaps a state out.
+// Asked for a number at each encoding, given one of the source images and one of the destinations.
+struct TRAINGRAPH_API NNNumberCallback {
+  std::function<float(const ImagePtr& source, const ImagePtr& destination)> call;
+  std::shared_ptr<const void> object;  // the program's own, kept alive
+};
+
+// Images and states in, one image and perhaps states out.
 class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilterNode> {
  public:
   virtual ~NNFilterNode();
@@ -115,7 +138,7 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
   std::string description() const;  // "MPSCNNConvolutionNode 'conv1'"
 
   NNImageNodePtr result_image();
-  NNStateNodePtr result_state();  // null where there is none
+  NNStateNodePtr result_state();  // the first; null where there is none
   std::vector<NNStateNodePtr> result_states();
   const std::vector<NNImageNodePtr>& sources() const { return sources_; }
   const std::vector<NNStateNodePtr>& source_states() const { return source_states_; }
@@ -128,8 +151,8 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
   void set_padding_method(int value) { padding_method_ = value; }
 
   // The one node that makes the gradient of the source, given that of the result; what else it
-  // needs is taken from this node. Raises Unsupported where there is none and InvalidArgument where
-  // there are several.
+  // needs is taken from this node. Raises Unsupported where there is none, and InvalidArgument
+  // where there are several and none of them is the main one.
   NNFilterNodePtr gradient_filter(const NNImageNodePtr& source_gradient);
   // One for each source, in their order.
   std::vector<NNFilterNodePtr> gradient_filters(const NNImageNodePtr& source_gradient);
@@ -144,8 +167,9 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
   std::vector<NNFilterNodePtr> training_graph(const NNImageNodePtr& source_gradient = nullptr,
                                               const NNGradientHandler& handler = nullptr);
 
-  // Whether the result is already the gradient of the source.
-  virtual bool is_loss() const { return false; }
+  // Whether the result is already the gradient of the source, so that a training graph begins with
+  // it.
+  virtual bool begins_gradients() const { return false; }
   // What a graph encodes for it.
   virtual std::unique_ptr<GraphStep> make_step(GraphPlan& plan) = 0;
 
@@ -154,6 +178,8 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
                         std::vector<NNStateNodePtr> source_states = {});
   // Raises Unsupported.
   virtual std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient);
+  // Whether gradient_filter() gives the first of several.
+  virtual bool has_main_gradient() const { return false; }
   void own(NNStateNode& state) { state.owner_ = this; }
   void add_state(std::unique_ptr<NNStateNode> state);
   // Raises InvalidArgument unless there are images.
@@ -164,7 +190,7 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
   std::vector<NNImageNodePtr> sources_;
   std::vector<NNStateNodePtr> source_states_;
   NNImageNode result_;
-  std::unique_ptr<NNStateNode> state_;
+  std::vector<std::unique_ptr<NNStateNode>> states_;
   int padding_method_ = 16;  // PaddingMethod::kSizeSame
 };
 

@@ -34,6 +34,7 @@ class TRAINGRAPH_API CNNPoolingGradient : public CNNGradientKernel {
  protected:
   OperationPtr make_operation() const override;
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
+  bool has_window() const override { return true; }
 
  private:
   CNNPoolingType type_;

@@ -32,6 +32,7 @@ class TRAINGRAPH_API NNReshapeGradient final : public CNNGradientKernel {
  protected:
   OperationPtr make_operation() const override;
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
+  bool takes_parts() const override { return false; }
 };
 
 // Pixels and channels around the image, by edge mode: zeros, the fill values (kConstant), the edge

@@ -13,6 +13,7 @@ class TRAINGRAPH_API CNNSoftMax : public CNNKernel {
 
  protected:
   OperationPtr make_operation() const override;
+  bool has_gradient_of_parts() const override { return false; }
 
  private:
   bool logarithm_;
@@ -30,6 +31,7 @@ class TRAINGRAPH_API CNNSoftMaxGradient : public CNNGradientKernel {
 
  protected:
   OperationPtr make_operation() const override;
+  bool takes_parts() const override { return false; }
 
  private:
   bool logarithm_;

@@ -44,6 +44,31 @@ struct Offset {
   bool operator==(const Offset&) const = default;
 };
 
+// Pixels of a destination, from `origin` to its end unless there is a size.
+struct TRAINGRAPH_API Region {
+  Offset origin;
+  std::int64_t width = INT64_MAX;
+  std::int64_t height = INT64_MAX;
+  std::int64_t depth = INT64_MAX;  // images
+  bool operator==(const Region&) const = default;
+  bool whole() const { return *this == Region{}; }
+};
+
+// Channels of an image, from `offset` to its end unless there are fewer.
+struct TRAINGRAPH_API ChannelRange {
+  std::int64_t offset = 0;
+  std::int64_t max_count = INT64_MAX;
+  bool operator==(const ChannelRange&) const = default;
+  bool whole() const { return *this == ChannelRange{}; }
+};
+
+// What a forward kernel has read and written, if not all of its images.
+struct TRAINGRAPH_API ImageParts {
+  ChannelRange source;
+  std::int64_t clip_width = 0;  // of what was written; 0: no clip rectangle
+  std::int64_t clip_height = 0;
+};
+
 // Padding alone has the last three.
 enum class EdgeMode : int {
   kZero = 0,
@@ -76,9 +101,12 @@ class TRAINGRAPH_API GradientState : public State {
   // `number_of_images` counts those the state was made for.
   const ImageDescriptor& source() const { return source_; }
   void update(const KernelWindow& window) { window_ = window; }
+  const ImageParts& parts() const { return parts_; }
+  void set_parts(const ImageParts& parts) { parts_ = parts; }
 
  private:
   KernelWindow window_;
+  ImageParts parts_;
   ImageDescriptor source_;
 };
 

@@ -1,0 +1,270 @@
+#include <traingraph/mps/arithmetic_nodes.h>
+
+#include <traingraph/mps/rearrangement.h>
+
+#include "mps/node_steps.h"
+#include "mps/node_support.h"
+
+namespace traingraph::mps {
+namespace {
+
+using Arithmetic = CNNArithmeticOperation;
+
+struct Names {
+  const char* forward;
+  const char* gradient;
+};
+// In the order of the operations.
+constexpr Names kNames[] = {
+    {"MPSNNAdditionNode", "MPSNNAdditionGradientNode"},
+    {"MPSNNSubtractionNode", "MPSNNSubtractionGradientNode"},
+    {"MPSNNMultiplicationNode", "MPSNNMultiplicationGradientNode"},
+    {"MPSNNDivisionNode", nullptr},
+};
+const Names& names_of(Arithmetic operation) { return kNames[static_cast<int>(operation)]; }
+
+class ArithmeticStep final : public GraphStep {
+ public:
+  ArithmeticStep(GraphPlan& plan, NNBinaryArithmeticNode& node)
+      : kernel_(plan.device, node.operation()),
+        left_(plan.image(*node.sources()[0])),
+        right_(plan.image(*node.sources()[1])),
+        result_(plan.image(*node.result_image())) {
+    kernel_.label = node.label;
+    kernel_.set_parameters(node.parameters);
+    if (const NNStateNodePtr state = node.result_state()) state_ = plan.state(*state);
+  }
+
+  void count_reads(GraphPlan& plan) override {
+    ++plan.images[left_].reads;
+    ++plan.images[right_].reads;
+  }
+
+  void encode(GraphEncoding& e) override {
+    const ImageBatch &a = e.images[left_], &b = e.images[right_];
+    const ImageDescriptor result =
+        kernel_.destination_image_descriptor(a[0]->descriptor(), b[0]->descriptor());
+    // Gradients that are the incoming ones read no state.
+    if (state_ != GraphPlan::kNone && e.plan.states[state_].reads > 0) {
+      e.states[state_] = kernel_.result_state_batch(a, b, e.owner_of_states(state_));
+      e.set_state_reads(state_);
+    }
+    kernel_.encode_batch(e.buffer, a, b, e.states_at(state_), e.make(result_, result, a));
+  }
+
+ private:
+  CNNArithmetic kernel_;
+  std::size_t left_, right_, result_;
+  std::size_t state_ = GraphPlan::kNone;
+};
+
+class ArithmeticGradientStep final : public GradientStep {
+ public:
+  ArithmeticGradientStep(GraphPlan& plan, NNArithmeticGradientNode& node,
+                         const std::shared_ptr<CNNArithmeticGradient>& gradient)
+      : GradientStep(plan, node, gradient), secondary_(node.is_secondary_source_filter()) {
+    gradient->set_parameters(node.parameters());
+  }
+
+  void encode(GraphEncoding& e) override {
+    const ImageBatch &dy = e.images[gradient_], &other = e.images[source_];
+    const StateBatch& states = e.states[state_];
+    const auto& state = static_cast<const CNNArithmeticGradientState&>(*states[0]);
+    const ImageBatch& dx = e.make(result_, secondary_ ? state.secondary() : state.primary(), other);
+    kernel->encode_batch(e.buffer, dy, other, states, dx);
+  }
+
+ private:
+  bool secondary_;
+};
+
+class ConcatenationStep final : public GraphStep {
+ public:
+  ConcatenationStep(GraphPlan& plan, NNConcatenationNode& node)
+      : kernel_(plan.device), result_(plan.image(*node.result_image())) {
+    kernel_.label = node.label;
+    for (const NNImageNodePtr& source : node.sources()) sources_.push_back(plan.image(*source));
+    for (const NNStateNodePtr& state : node.result_states()) states_.push_back(plan.state(*state));
+  }
+
+  void count_reads(GraphPlan& plan) override {
+    for (std::size_t source : sources_) ++plan.images[source].reads;
+  }
+
+  void encode(GraphEncoding& e) override {
+    std::vector<ImageBatch> sources;
+    KernelWindow first;  // where a source's channels begin
+    for (std::size_t k = 0; k < sources_.size(); ++k) {
+      const ImageBatch& source = e.images[sources_[k]];
+      sources.push_back(source);
+      if (e.plan.states[states_[k]].is_read) {
+        e.states[states_[k]] = StateBatch(
+            source.size(), std::make_shared<GradientState>(first, source[0]->descriptor(),
+                                                           e.owner_of_states(states_[k])));
+        e.set_state_reads(states_[k]);
+      }
+      first.offset.z += source[0]->descriptor().feature_channels;
+    }
+    const ImageDescriptor result = kernel_.destination_image_descriptor(sources);
+    kernel_.encode_batch(e.buffer, sources, e.make(result_, result, sources[0]));
+  }
+
+ private:
+  NNConcatenation kernel_;
+  std::vector<std::size_t> sources_, states_;
+  std::size_t result_;
+};
+
+class ConcatenationGradientStep final : public GraphStep {
+ public:
+  ConcatenationGradientStep(GraphPlan& plan, NNConcatenationGradientNode& node)
+      : kernel_(plan.device),
+        gradient_(plan.image(*node.sources()[0])),
+        state_(plan.state(*node.source_states()[0])),
+        result_(plan.image(*node.result_image())) {
+    kernel_.label = node.label;
+  }
+
+  void count_reads(GraphPlan& plan) override {
+    ++plan.images[gradient_].reads;
+    ++plan.states[state_].reads;
+  }
+
+  void encode(GraphEncoding& e) override {
+    const ImageBatch& dy = e.images[gradient_];
+    auto& state = static_cast<GradientState&>(*e.states[state_][0]);
+    kernel_.set_source_feature_channel_offset(state.window().offset.z);
+    kernel_.set_source_feature_channel_max_count(state.source().feature_channels);
+    const ImageDescriptor result = kernel_.destination_image_descriptor(dy[0]->descriptor());
+    kernel_.encode_batch(e.buffer, dy, e.make(result_, result, dy));
+    state.reads().read(kernel_.description(), state.description());
+  }
+
+ private:
+  NNSlice kernel_;
+  std::size_t gradient_, state_, result_;
+};
+
+}  // namespace
+
+// --- arithmetic ----------------------------------------------------------------------------------
+
+NNBinaryArithmeticNode::NNBinaryArithmeticNode(NNImageNodePtr left, NNImageNodePtr right,
+                                               Arithmetic operation)
+    : NNFilterNode({std::move(left), std::move(right)}), operation_(operation) {
+  check_sources(names_of(operation).forward);
+  if (operation == Arithmetic::kDivide) return;
+  add_state(std::make_unique<NNArithmeticGradientStateNode>());
+}
+const char* NNBinaryArithmeticNode::kind() const { return names_of(operation_).forward; }
+
+std::vector<NNFilterNodePtr> NNBinaryArithmeticNode::make_gradients(
+    const NNImageNodePtr& gradient) {
+  const auto make = [&]<Arithmetic kOperation>() -> std::vector<NNFilterNodePtr> {
+    using Node = NNArithmeticGradientNodeOf<kOperation>;
+    return {std::make_shared<Node>(gradient, sources()[1], result_state(), false),
+            std::make_shared<Node>(gradient, sources()[0], result_state(), true)};
+  };
+  switch (operation_) {
+    case Arithmetic::kAdd:
+      return make.operator()<Arithmetic::kAdd>();
+    case Arithmetic::kSubtract:
+      return make.operator()<Arithmetic::kSubtract>();
+    case Arithmetic::kMultiply:
+      return make.operator()<Arithmetic::kMultiply>();
+    case Arithmetic::kDivide:
+      break;
+  }
+  return NNFilterNode::make_gradients(gradient);
+}
+
+std::unique_ptr<GraphStep> NNBinaryArithmeticNode::make_step(GraphPlan& plan) {
+  return std::make_unique<ArithmeticStep>(plan, *this);
+}
+
+NNArithmeticGradientNode::NNArithmeticGradientNode(NNImageNodePtr source_gradient,
+                                                   NNImageNodePtr source_image,
+                                                   NNStateNodePtr gradient_state,
+                                                   bool is_secondary_source_filter,
+                                                   Arithmetic operation)
+    : NNGradientFilterNode({std::move(source_gradient), std::move(source_image)}, {gradient_state}),
+      secondary_(is_secondary_source_filter),
+      operation_(operation) {
+  const Names& names = names_of(operation);
+  check_sources(names.gradient);
+  const auto& forward =
+      forward_of<NNBinaryArithmeticNode>(gradient_state, names.gradient, names.forward);
+  label = forward.label;
+  if (forward.operation() == operation) return;
+  throw InvalidArgument("[" + std::string(names.gradient) + "] expected a state of " +
+                        names.forward + " but got that of " + forward.description());
+}
+const char* NNArithmeticGradientNode::kind() const { return names_of(operation_).gradient; }
+
+CNNArithmeticParameters NNArithmeticGradientNode::parameters() const {
+  if (own_.has_value()) return *own_;
+  const auto& forward = static_cast<const NNBinaryArithmeticNode&>(*source_states()[0]->owner());
+  return gradient_parameters(operation_, forward.parameters, secondary_);
+}
+
+bool NNArithmeticGradientNode::is_the_gradient_itself() {
+  const NNImageNodePtr result = result_image();
+  const CNNArithmeticParameters p = parameters();
+  const auto& forward = static_cast<const NNBinaryArithmeticNode&>(*source_states()[0]->owner());
+  return operation_ != Arithmetic::kMultiply && p.primary_scale == 1 &&
+         !forward.parameters.clamps() && forward.parameters.primary_strides == BroadcastStrides{} &&
+         forward.parameters.secondary_strides == BroadcastStrides{} && !result->export_from_graph &&
+         result->format == ChannelFormat::kNone;
+}
+
+std::unique_ptr<GraphStep> NNArithmeticGradientNode::make_step(GraphPlan& plan) {
+  if (is_the_gradient_itself()) {
+    plan.join(*result_image(), *sources()[0]);
+    return std::make_unique<NoStep>();
+  }
+  return std::make_unique<ArithmeticGradientStep>(
+      plan, *this, std::make_shared<CNNArithmeticGradient>(plan.device, operation_, secondary_));
+}
+
+// --- concatenation -------------------------------------------------------------------------------
+
+NNConcatenationNode::NNConcatenationNode(std::vector<NNImageNodePtr> sources)
+    : NNFilterNode(std::move(sources)) {
+  constexpr const char* kKind = "MPSNNConcatenationNode";
+  check_sources(kKind);
+  const std::size_t count = this->sources().size();
+  if (count == 0) {
+    throw InvalidArgument("[" + std::string(kKind) + "] expected one or more sources but got none");
+  }
+  for (std::size_t k = 0; k < count; ++k) add_state(std::make_unique<NNGradientStateNode>());
+}
+
+std::vector<NNFilterNodePtr> NNConcatenationNode::make_gradients(const NNImageNodePtr& gradient) {
+  const std::vector<NNStateNodePtr> states = result_states();
+  std::vector<NNFilterNodePtr> made;
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    made.push_back(
+        std::make_shared<NNConcatenationGradientNode>(gradient, sources()[k], states[k]));
+  }
+  return made;
+}
+
+std::unique_ptr<GraphStep> NNConcatenationNode::make_step(GraphPlan& plan) {
+  return std::make_unique<ConcatenationStep>(plan, *this);
+}
+
+NNConcatenationGradientNode::NNConcatenationGradientNode(NNImageNodePtr source_gradient,
+                                                         NNImageNodePtr source_image,
+                                                         NNStateNodePtr gradient_state)
+    : NNGradientFilterNode({std::move(source_gradient), std::move(source_image)},
+                           {gradient_state}) {
+  constexpr const char* kKind = "MPSNNConcatenationGradientNode";
+  check_sources(kKind);
+  label = forward_of<NNConcatenationNode>(gradient_state, kKind, "MPSNNConcatenationNode").label;
+}
+
+std::unique_ptr<GraphStep> NNConcatenationGradientNode::make_step(GraphPlan& plan) {
+  return std::make_unique<ConcatenationGradientStep>(plan, *this);
+}
+
+}  // namespace traingraph::mps

@@ -1,0 +1,149 @@
+#include <traingraph/mps/kernel.h>
+
+#include "mps/image_parts.h"
+#include "mps/recording.h"
+
+namespace traingraph::mps {
+
+bool CNNGradientKernel::takes(const State& state) const {
+  return dynamic_cast<const GradientState*>(&state) != nullptr;
+}
+
+void CNNGradientKernel::configure(const GradientState& state) {
+  KernelWindow window = window_;
+  window.offset = state.window().offset;
+  window.edge_mode = state.window().edge_mode;
+  set(window_, window);
+}
+
+void CNNGradientKernel::check_gradient(const ImageDescriptor& gradient,
+                                       const ImageDescriptor& source) const {
+  if (gradient.height == source.height && gradient.width == source.width &&
+      gradient.feature_channels == source.feature_channels) {
+    return;
+  }
+  refuse_shape("expected source gradients " + to_string(source) + " but got " +
+               to_string(gradient));
+}
+
+void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients,
+                              const ImageBatch& sources, const StateBatch& states) const {
+  recording(buffer);
+  check_batch(gradients, "source gradients");
+  check_batch(sources, "source images");
+  if (images_in(gradients) != images_in(sources)) {
+    refuse_shape("expected as many source images as source gradients, " +
+                 std::to_string(images_in(gradients)) + ", but got " +
+                 std::to_string(images_in(sources)));
+  }
+  if (!takes_parts()) refuse_parts();
+  if (states.empty()) refuse("expected a gradient state but got none");
+  for (const StatePtr& state : states) {
+    if (state == nullptr || !takes(*state)) {
+      refuse("expected a state of the forward kernel but got " +
+             (state == nullptr ? "none" : state->description()));
+    }
+    if (&state == &states[0]) {
+      const ImageDescriptor source = seen(sources[0]->descriptor(), secondary_channels_);
+      const auto& own = static_cast<const GradientState&>(*state);
+      const ImagePart part = gradient_part(gradients[0]->descriptor(), source, own);
+      ImageDescriptor gradient = gradients[0]->descriptor();
+      gradient.feature_channels = part.extent[0];
+      gradient.height = part.size[0];
+      gradient.width = part.size[1];
+      check_gradient(gradient, source);
+    }
+    check_state(*state, buffer);
+    const ImageDescriptor made_for = secondary_of(static_cast<const GradientState&>(*state));
+    const ImageDescriptor& source = sources[0]->descriptor();
+    const bool shared = states.size() == 1 || states[0] == states.back();
+    if (made_for.height == source.height && made_for.width == source.width &&
+        made_for.feature_channels == source.feature_channels &&
+        (!shared || made_for.number_of_images == images_in(sources))) {
+      continue;
+    }
+    refuse("expected " + state->description() + ", made for " + to_string(made_for) +
+           ", with the batch it was made for but got " + to_string(for_batch(source, sources)));
+  }
+  if (states.size() != 1 && states.size() != sources.size()) {
+    refuse("expected one state per image, " + std::to_string(sources.size()) + ", but got " +
+           std::to_string(states.size()));
+  }
+}
+
+ImageDescriptor CNNGradientKernel::destination_image_descriptor(const ImageBatch& gradients,
+                                                                const ImageBatch& sources,
+                                                                const StateBatch& states) {
+  check_batch(gradients, "source gradients");
+  check_batch(sources, "source images");
+  if (states.empty()) refuse("expected a gradient state but got none");
+  if (states[0] == nullptr || !takes(*states[0])) {
+    refuse("expected a state of the forward kernel but got none");
+  }
+  const auto& state = static_cast<const GradientState&>(*states[0]);
+  configure(state);
+  configure_parts(state);
+  ImageDescriptor result = result_of(state);
+  result.channel_format = sources[0]->descriptor().channel_format;
+  result.number_of_images = images_in(sources);
+  return result;
+}
+
+ImageBatch CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
+                                           const ImageBatch& sources, const StateBatch& states) {
+  recording(buffer);
+  const ImageDescriptor result = destination_image_descriptor(gradients, sources, states);
+  check(buffer, gradients, sources, states);
+  ImageBatch images = make_images(buffer, result, makes_temporary_images);
+  encode_batch(buffer, gradients, sources, states, images);
+  return images;
+}
+
+void CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
+                                     const ImageBatch& sources, const StateBatch& states,
+                                     const ImageBatch& destinations) {
+  check(buffer, gradients, sources, states);
+  check_batch(destinations, "destination gradients");
+  const auto& state = static_cast<const GradientState&>(*states[0]);
+  const ImageDescriptor& source = sources[0]->descriptor();
+  ImageDescriptor expected = written(state, source);
+  expected.channel_format = sources[0]->descriptor().channel_format;
+  expected.number_of_images = images_in(sources);
+  ImageDescriptor got = for_batch(destinations[0]->descriptor(), destinations);
+  got.channel_format = expected.channel_format;
+  const bool whole = clip_.whole() && destination_channel_ == 0 && secondary_channels_.whole();
+  if (whole ? !(got == expected) : got.number_of_images != expected.number_of_images) {
+    refuse_shape("expected destination gradients " + to_string(expected) + " but got " +
+                 to_string(got));
+  }
+  Recording& recording = this->recording(buffer);
+  const ImagePart part =
+      gradient_part(gradients[0]->descriptor(), seen(source, secondary_channels_), state);
+  const bool inside = state.parts().clip_width != 0 && !has_window();
+  const ImagePart to = whole ? ImagePart{}
+                             : destination_part(destinations[0]->descriptor(), expected, false,
+                                                inside ? window_.offset : Offset{});
+  recording.begin(operation());
+  if (primary_channels_.whole() && !inside) {
+    recording.input(gradients);
+  } else {
+    recording.input(gradients, part);
+  }
+  if (secondary_channels_.whole()) {
+    recording.input(sources);
+  } else {
+    recording.input(sources, channels_of(seen(source, secondary_channels_), secondary_channels_));
+  }
+  add_operands(recording, states);
+  if (whole) {
+    recording.result(destinations);
+  } else {
+    recording.result(destinations, to);
+  }
+  recording.end();
+  read(gradients);
+  read(sources);
+  read(states);
+}
+
+}  // namespace traingraph::mps

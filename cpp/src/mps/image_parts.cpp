@@ -1,0 +1,276 @@
+#include "mps/image_parts.h"
+
+#include <algorithm>
+
+#include <traingraph/mps/arithmetic.h>
+
+#include "ops/emit.h"
+
+// Clip rectangles and channel offsets: what of its images a kernel reads and writes.
+namespace traingraph::mps {
+namespace {
+
+using ir::ValueId;
+
+ValueId slice(ir::Graph& graph, ValueId x, int axis, std::int64_t first, std::int64_t extent) {
+  if (first == 0 && extent == graph.type(x).shape[static_cast<std::size_t>(axis)]) return x;
+  return ops::apply1(graph, ir::Op::slice, ir::SliceAttributes{axis, first, extent}, {x});
+}
+
+// `value` in place of what lies in `image` from `first` on, along this axis and the later ones.
+ValueId insert(ir::Graph& graph, ValueId image, ValueId value,
+               const std::array<std::int64_t, 3>& first, int axis = 1) {
+  if (axis > 3) return value;
+  const auto at = static_cast<std::size_t>(axis);
+  const std::int64_t begin = first[at - 1];
+  const std::int64_t extent = graph.type(value).shape[at];
+  const std::int64_t all = graph.type(image).shape[at];
+  std::vector<ValueId> parts;
+  if (begin > 0) parts.push_back(slice(graph, image, axis, 0, begin));
+  const ValueId middle = slice(graph, image, axis, begin, extent);
+  parts.push_back(insert(graph, middle, value, first, axis + 1));
+  if (begin + extent < all) {
+    parts.push_back(slice(graph, image, axis, begin + extent, all - begin - extent));
+  }
+  if (parts.size() == 1) return parts[0];
+  return ops::apply1(graph, ir::Op::concatenate, ir::AxisAttributes{axis}, std::move(parts));
+}
+
+}  // namespace
+
+ValueId read_part(ir::Graph& graph, ValueId image, const ImagePart& part) {
+  for (int axis = 1; axis <= 3; ++axis) {
+    const auto at = static_cast<std::size_t>(axis) - 1;
+    image = slice(graph, image, axis, part.first[at], part.extent[at]);
+  }
+  ir::Type around = graph.type(image);
+  if (around.shape[2] == part.size[0] && around.shape[3] == part.size[1]) return image;
+  around.shape[2] = part.size[0];
+  around.shape[3] = part.size[1];
+  return insert(graph, ops::filled(graph, around, 0), image, {0, part.place[0], part.place[1]});
+}
+
+ValueId write_part(ir::Graph& graph, ValueId image, ValueId value, const ImagePart& part) {
+  value = slice(graph, value, 2, part.place[0], part.extent[1]);
+  value = slice(graph, value, 3, part.place[1], part.extent[2]);
+  return insert(graph, image, value, part.first);
+}
+
+ImagePart channels_of(const ImageDescriptor& d, const ChannelRange& channels) {
+  return {{channels.offset, 0, 0},
+          {d.feature_channels, d.height, d.width},
+          {d.height, d.width},
+          {0, 0}};
+}
+
+// --- what may be set -----------------------------------------------------------------------------
+
+void Kernel::check_channel_offset(std::int64_t offset) const {
+  if (offset >= 0 && offset % 4 == 0) return;
+  refuse("expected a channel offset that is a multiple of 4 but got " + std::to_string(offset));
+}
+void Kernel::check_channel_count(std::int64_t count) const {
+  if (count < 1) refuse("expected 1 channel or more but got " + std::to_string(count));
+}
+
+ImageDescriptor Kernel::seen(const ImageDescriptor& image, const ChannelRange& channels) const {
+  if (channels.offset >= image.feature_channels) {
+    refuse_shape("expected images of more than " + std::to_string(channels.offset) +
+                 " channels, the offset, but got " + to_string(image));
+  }
+  ImageDescriptor result = image;
+  result.feature_channels = std::min(image.feature_channels - channels.offset, channels.max_count);
+  return result;
+}
+
+// --- writing a part ------------------------------------------------------------------------------
+
+void ClippedKernel::set_clip_rect(const Region& clip) {
+  if (clip.origin.x < 0 || clip.origin.y < 0 || clip.origin.z < 0 || clip.width < 1 ||
+      clip.height < 1 || clip.depth < 1) {
+    refuse("expected a clip rectangle of 1 pixel or more that begins at 0 or more but got " +
+           std::to_string(clip.width) + "x" + std::to_string(clip.height) + "x" +
+           std::to_string(clip.depth) + " at " + std::to_string(clip.origin.x) + ", " +
+           std::to_string(clip.origin.y) + ", " + std::to_string(clip.origin.z));
+  }
+  if (clip.origin.z != 0) {
+    refuse_use("a clip rectangle that leaves out the first images: encode a part of the batch");
+  }
+  clip_ = clip;
+}
+void ClippedKernel::set_destination_feature_channel_offset(std::int64_t value) {
+  check_channel_offset(value);
+  destination_channel_ = value;
+}
+void ClippedKernel::refuse_parts() const {
+  if (is_partial()) refuse_use("a clip rectangle or channel offset here: only whole images");
+}
+void ClippedKernel::write_everything() {
+  clip_ = {};
+  destination_channel_ = 0;
+}
+
+ImagePart ClippedKernel::destination_part(const ImageDescriptor& destination,
+                                          const ImageDescriptor& result, bool has_window,
+                                          const Offset& place) const {
+  ImagePart part;
+  const std::int64_t columns = std::min(clip_.width, destination.width - clip_.origin.x);
+  const std::int64_t rows = std::min(clip_.height, destination.height - clip_.origin.y);
+  if (rows < 1 || columns < 1) {
+    refuse_shape("expected a clip rectangle that begins within destination images " +
+                 to_string(destination) + " but got one at column " +
+                 std::to_string(clip_.origin.x) + ", row " + std::to_string(clip_.origin.y));
+  }
+  if (clip_.depth < destination.number_of_images) {
+    refuse_use("a clip rectangle that leaves out images: encode a part of the batch");
+  }
+  if (destination_channel_ + result.feature_channels > destination.feature_channels) {
+    refuse_shape("expected destination images of " +
+                 std::to_string(destination_channel_ + result.feature_channels) +
+                 " channels or more, the offset included, but got " + to_string(destination));
+  }
+  part.first = {destination_channel_, clip_.origin.y, clip_.origin.x};
+  part.extent = {result.feature_channels, rows, columns};
+  part.size = {rows, columns};
+  if (has_window) return part;
+  part.size = {result.height, result.width};
+  if (!clip_.whole()) part.place = {place.y, place.x};
+  const bool fits = part.place[0] >= 0 && part.place[1] >= 0 &&
+                    part.place[0] + rows <= result.height &&
+                    part.place[1] + columns <= result.width;
+  const bool fills = rows == result.height && columns == result.width;
+  if (fits && (fills || !clip_.whole())) return part;
+  refuse_shape("expected " + std::to_string(rows) + "x" + std::to_string(columns) +
+               " pixels to write from row " + std::to_string(part.place[0]) + ", column " +
+               std::to_string(part.place[1]) + " of a result but it is " + to_string(result));
+}
+
+// --- reading channels of two sources -------------------------------------------------------------
+
+void TwoSourceKernel::set_primary_source_feature_channel_offset(std::int64_t value) {
+  check_channel_offset(value);
+  primary_channels_.offset = value;
+}
+void TwoSourceKernel::set_primary_source_feature_channel_max_count(std::int64_t value) {
+  check_channel_count(value);
+  primary_channels_.max_count = value;
+}
+void TwoSourceKernel::set_secondary_source_feature_channel_offset(std::int64_t value) {
+  check_channel_offset(value);
+  secondary_channels_.offset = value;
+}
+void TwoSourceKernel::set_secondary_source_feature_channel_max_count(std::int64_t value) {
+  check_channel_count(value);
+  secondary_channels_.max_count = value;
+}
+
+// --- forward kernels -----------------------------------------------------------------------------
+
+void CNNKernel::set_source_feature_channel_offset(std::int64_t value) {
+  check_channel_offset(value);
+  source_channels_.offset = value;
+}
+void CNNKernel::set_source_feature_channel_max_count(std::int64_t value) {
+  check_channel_count(value);
+  source_channels_.max_count = value;
+}
+
+ImagePart CNNKernel::written_part(const ImageDescriptor& source,
+                                  const ImageDescriptor& destination) const {
+  const ImageDescriptor used = seen(source, source_channels_);
+  const ImageDescriptor result = result_of(used);
+  const bool same_size = result.height == used.height && result.width == used.width;
+  return destination_part(destination, result, has_window(), same_size ? window_.offset : Offset{});
+}
+
+void CNNKernel::add_source(Recording& recording, const ImageBatch& sources) const {
+  if (source_channels_.whole()) return recording.input(sources);
+  recording.input(sources,
+                  channels_of(seen(sources[0]->descriptor(), source_channels_), source_channels_));
+}
+void CNNKernel::add_destination(Recording& recording, const ImageBatch& sources,
+                                const ImageBatch& destinations) const {
+  if (!is_partial()) return recording.result(destinations);
+  recording.result(destinations,
+                   written_part(sources[0]->descriptor(), destinations[0]->descriptor()));
+}
+
+void CNNKernel::check_parts_have_gradient(const ImageDescriptor& source) const {
+  if (!has_gradient_of_parts()) refuse_parts();
+  const ImageDescriptor used = seen(source, source_channels_);
+  const ImageDescriptor result = result_of(used);
+  if (clip_.whole() || has_window()) return;
+  if (result.height == used.height && result.width == used.width) return;
+  refuse_use("a clip rectangle with a state: the result is not of its source's size");
+}
+
+void CNNKernel::set_parts(const ImageBatch& sources, const StateBatch& states,
+                          const ImageBatch& destinations) const {
+  if (states.empty()) return;
+  if (!is_partial()) {
+    const auto* first = dynamic_cast<const GradientState*>(states[0].get());
+    const bool none =
+        first == nullptr || (first->parts().source.whole() && first->parts().clip_width == 0);
+    if (none) return;
+  }
+  ImageParts parts;
+  if (is_partial()) {
+    const ImagePart part = written_part(sources[0]->descriptor(), destinations[0]->descriptor());
+    parts.source = source_channels_;
+    if (!clip_.whole()) {
+      parts.clip_height = part.extent[1];
+      parts.clip_width = part.extent[2];
+    }
+  }
+  for (const StatePtr& state : states) {
+    if (auto* own = dynamic_cast<GradientState*>(state.get())) own->set_parts(parts);
+  }
+}
+
+// --- gradient kernels ----------------------------------------------------------------------------
+
+// The gradient of the source's channels that were read goes where they are.
+void CNNGradientKernel::configure_parts(const GradientState& state) {
+  clip_ = {};
+  destination_channel_ = state.parts().source.offset;
+  secondary_channels_ = state.parts().source;
+}
+
+ImageDescriptor CNNGradientKernel::written(const GradientState& state,
+                                           const ImageDescriptor& source) const {
+  ImageDescriptor result = result_of(state);
+  if (!secondary_channels_.whole()) {
+    result.feature_channels = seen(source, secondary_channels_).feature_channels;
+  }
+  return result;
+}
+
+// Where the incoming gradient lies in that of the whole result: a clip rectangle of a kernel
+// without a moving window is a part of it, at the secondary offset.
+ImagePart CNNGradientKernel::gradient_part(const ImageDescriptor& gradient,
+                                           const ImageDescriptor& source,
+                                           const GradientState& state) const {
+  const ImageDescriptor used = seen(gradient, primary_channels_);
+  ImagePart part = channels_of(used, primary_channels_);
+  const ImageParts& forward = state.parts();
+  if (forward.clip_width == 0) return part;
+  if (used.width != forward.clip_width || used.height != forward.clip_height) {
+    refuse_shape("expected source gradients " + std::to_string(forward.clip_height) + "x" +
+                 std::to_string(forward.clip_width) +
+                 ", the size of the forward kernel's clip rectangle, but got " +
+                 to_string(gradient));
+  }
+  if (has_window()) return part;
+  part.size = {source.height, source.width};
+  part.place = {window_.offset.y, window_.offset.x};
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    if (part.place[axis] < 0 || part.place[axis] + part.extent[axis + 1] > part.size[axis]) {
+      refuse_shape("expected source gradients that lie within " + to_string(source) +
+                   " at the secondary offset but got " + to_string(gradient) + " at " +
+                   std::to_string(window_.offset.x) + ", " + std::to_string(window_.offset.y));
+    }
+  }
+  return part;
+}
+
+}  // namespace traingraph::mps

@@ -1,0 +1,108 @@
+#include <traingraph/mps/normalization_nodes.h>
+
+#include "mps/node_steps.h"
+#include "mps/node_support.h"
+
+namespace traingraph::mps {
+namespace {
+
+class NormalizationStep final : public ForwardStep {
+ public:
+  using ForwardStep::ForwardStep;
+  void reload() override {
+    static_cast<CNNInstanceNormalization&>(*kernel).reload_gamma_and_beta_from_data_source();
+  }
+};
+
+// The gradient kernel reads the forward kernel's gamma, so that an update reaches both.
+class NormalizationGradientStep final : public GradientStep {
+ public:
+  NormalizationGradientStep(GraphPlan& plan, NNGradientFilterNode& node,
+                            std::shared_ptr<CNNGradientKernel> gradient, NNTrainingStyle style)
+      : GradientStep(plan, node, std::move(gradient)),
+        style_(style),
+        forward_(std::static_pointer_cast<CNNInstanceNormalization>(
+            static_cast<NormalizationStep*>(plan.step(node.source_states()[0]->owner()))->kernel)) {
+    if (style_ == NNTrainingStyle::kUpdateDeviceCPU) plan.states[state_].is_permanent = true;
+  }
+
+  void count_reads(GraphPlan& plan) override {
+    GradientStep::count_reads(plan);
+    if (style_ == NNTrainingStyle::kUpdateDeviceGPU) ++plan.states[state_].reads;
+  }
+
+  void encode(GraphEncoding& e) override {
+    GradientStep::encode(e);
+    const StateBatch& states = e.states[state_];
+    const CNNInstanceNormalizationDataSourcePtr& source = forward_->data_source();
+    if (style_ == NNTrainingStyle::kUpdateDeviceGPU) {
+      if (const auto updated = source->update_gamma_and_beta(e.buffer, states)) {
+        forward_->reload_gamma_and_beta(e.buffer, *updated);
+      }
+    }
+    if (style_ == NNTrainingStyle::kUpdateDeviceCPU) {
+      e.completed.push_back([forward = forward_, source, states] {
+        if (source->update_gamma_and_beta(states)) {
+          forward->reload_gamma_and_beta_from_data_source();
+        }
+      });
+    }
+  }
+
+ private:
+  NNTrainingStyle style_;
+  std::shared_ptr<CNNInstanceNormalization> forward_;
+};
+
+}  // namespace
+
+template <class Pair>
+ImageNormalizationNode<Pair>::ImageNormalizationNode(NNImageNodePtr source, Source data_source)
+    : NNFilterNode({std::move(source)}), data_source_(std::move(data_source)) {
+  check_sources(Pair::kForward);
+  if (data_source_ == nullptr) {
+    throw InvalidArgument("[" + std::string(Pair::kForward) +
+                          "] expected a data source but got none");
+  }
+  label = data_source_->label();
+  add_state(std::make_unique<NNGradientStateNode>());
+}
+
+template <class Pair>
+std::vector<NNFilterNodePtr> ImageNormalizationNode<Pair>::make_gradients(
+    const NNImageNodePtr& gradient) {
+  return {std::make_shared<ImageNormalizationGradientNode<Pair>>(gradient, sources()[0],
+                                                                 result_state())};
+}
+
+template <class Pair>
+std::unique_ptr<GraphStep> ImageNormalizationNode<Pair>::make_step(GraphPlan& plan) {
+  return std::make_unique<NormalizationStep>(
+      plan, *this, std::make_shared<typename Pair::Kernel>(plan.device, data_source_));
+}
+
+template <class Pair>
+ImageNormalizationGradientNode<Pair>::ImageNormalizationGradientNode(NNImageNodePtr source_gradient,
+                                                                     NNImageNodePtr source_image,
+                                                                     NNStateNodePtr gradient_state)
+    : NNGradientFilterNode({std::move(source_gradient), std::move(source_image)},
+                           {gradient_state}) {
+  check_sources(Pair::kGradient);
+  const auto& forward =
+      forward_of<ImageNormalizationNode<Pair>>(gradient_state, Pair::kGradient, Pair::kForward);
+  training_style = forward.training_style;
+  label = forward.label;
+}
+
+template <class Pair>
+std::unique_ptr<GraphStep> ImageNormalizationGradientNode<Pair>::make_step(GraphPlan& plan) {
+  return std::make_unique<NormalizationGradientStep>(
+      plan, *this, std::make_shared<typename Pair::GradientKernel>(plan.device), training_style);
+}
+
+template class ImageNormalizationNode<InstanceNormalizationPair>;
+template class ImageNormalizationGradientNode<InstanceNormalizationPair>;
+template class ImageNormalizationNode<GroupNormalizationPair>;
+template class ImageNormalizationGradientNode<GroupNormalizationPair>;
+
+}  // namespace traingraph::mps

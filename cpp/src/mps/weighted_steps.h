@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include <traingraph/mps/filter_nodes.h>
+
+#include "mps/node_steps.h"
+
+// The steps of a convolution and of a transposed one.
+namespace traingraph::mps {
+
+template <class Forward>
+class WeightedStep : public ForwardStep {
+ public:
+  using ForwardStep::ForwardStep;
+  void reload() override {
+    static_cast<Forward&>(*kernel).reload_weights_and_biases_from_data_source();
+  }
+};
+
+// Reads the forward kernel's weights, so that an update reaches both.
+template <class Forward, class Gradient>
+class WeightedGradientStep final : public GradientStep {
+ public:
+  WeightedGradientStep(GraphPlan& plan, CNNConvolutionGradientNode& node,
+                       const std::shared_ptr<Gradient>& gradient)
+      : GradientStep(plan, node, gradient),
+        source_(node.data_source()),
+        style_(node.training_style),
+        forward_(std::static_pointer_cast<Forward>(
+            static_cast<ForwardStep*>(plan.step(node.source_states()[0]->owner()))->kernel)) {
+    gradient->share_weights(*forward_);
+    if (style_ == NNTrainingStyle::kUpdateDeviceCPU) plan.states[state_].is_permanent = true;
+  }
+
+  void count_reads(GraphPlan& plan) override {
+    GradientStep::count_reads(plan);
+    if (style_ == NNTrainingStyle::kUpdateDeviceGPU) ++plan.states[state_].reads;
+  }
+
+  void encode(GraphEncoding& e) override {
+    GradientStep::encode(e);
+    if (style_ == NNTrainingStyle::kUpdateDeviceNone) return;
+    auto gradient = std::static_pointer_cast<CNNConvolutionGradientState>(e.states[state_][0]);
+    if (style_ == NNTrainingStyle::kUpdateDeviceGPU) {
+      const auto now = forward_->weights_state();
+      const auto updated = source_->update(e.buffer, gradient, now);
+      if (updated != nullptr && updated != now) {
+        forward_->reload_weights_and_biases(e.buffer, *updated);
+      }
+      return;
+    }
+    e.completed.push_back([source = source_, forward = forward_, gradient] {
+      if (source->update(gradient, forward->weights_state())) {
+        forward->reload_weights_and_biases_from_data_source();
+      }
+    });
+  }
+
+ private:
+  CNNConvolutionDataSourcePtr source_;
+  NNTrainingStyle style_;
+  std::shared_ptr<Forward> forward_;
+};
+
+}  // namespace traingraph::mps

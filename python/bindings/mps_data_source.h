@@ -1,0 +1,214 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mps_bindings.h"
+#include "mps_coding.h"
+#include "mps_encoding.h"
+#include "release.h"
+
+// Data sources that the user wrote, and what kernels that have one have in common.
+namespace traingraph::python {
+
+// Any object with the members that `protocol` asks for. Graphs call after the run too, on its
+// thread: each method takes the GIL.
+template <class Base>
+class UserSource : public Base {
+ public:
+  UserSource(const py::object& object, std::string protocol)
+      : kept_(share(object)), object_(object), protocol_(std::move(protocol)) {}
+
+  bool load() override {
+    const py::gil_scoped_acquire acquire;
+    return !has("load") || py::cast<bool>(object_.attr("load")());
+  }
+  void purge() override {
+    const py::gil_scoped_acquire acquire;
+    arrays_.clear();
+    if (has("purge")) object_.attr("purge")();
+  }
+  std::string label() const override {
+    const py::gil_scoped_acquire acquire;
+    const py::object value = answer("label");
+    return value.is_none() ? "" : py::cast<std::string>(py::str(value));
+  }
+  py::object object() const { return py::reinterpret_borrow<py::object>(object_); }
+
+ protected:
+  // These expect the GIL.
+  bool has(const char* name) const { return py::hasattr(object_, name); }
+  // None where the object has no such method.
+  template <class... Given>
+  py::object answer(const char* name, const Given&... given) const {
+    return has(name) ? py::object(object_.attr(name)(given...)) : py::none();
+  }
+  // What an update on the device returns; null for None.
+  template <class State, class... Given>
+  State new_state(const char* name, const char* type, const Given&... given) const {
+    const py::object result = answer(name, given...);
+    if (result.is_none()) return nullptr;
+    return convert<State>(result, where(name, "result", type));
+  }
+  // What an update on the CPU returns.
+  template <class... Given>
+  bool says_yes(const char* name, const Given&... given) const {
+    const py::object result = answer(name, given...);
+    return !result.is_none() && to_bool(result, where(name, "result", "bool | None"));
+  }
+  const void* elements(const char* name, DataType type, std::int64_t count) const {
+    const py::object value = answer(name);
+    if (value.is_none()) return nullptr;
+    return elements_of(value, type, count, method(name).c_str(), name, arrays_);
+  }
+  std::string method(const char* name) const { return protocol_ + "." + name; }
+  Where where(const char* name, const char* argument, const char* type) const {
+    return {method(name), argument, type};
+  }
+
+  std::shared_ptr<const void> kept_;
+  py::handle object_;
+  std::string protocol_;
+  mutable std::vector<py::object> arrays_;  // while they are read
+};
+
+// Of numbers per channel.
+template <class Base>
+class UserNormalizationSource : public UserSource<Base> {
+ public:
+  using UserSource<Base>::UserSource;
+  std::int64_t number_of_feature_channels() const override {
+    return integer("number_of_feature_channels");
+  }
+  const float* gamma() const override { return channels("gamma"); }
+  const float* beta() const override { return channels("beta"); }
+  float epsilon() const override {
+    const py::gil_scoped_acquire acquire;
+    const py::object value = this->answer("epsilon");
+    if (value.is_none()) return Base::epsilon();
+    return static_cast<float>(to_number(value, {this->protocol_, "epsilon", "float"}));
+  }
+
+ protected:
+  // A property in some of Apple's protocols, a method in others; here either.
+  std::int64_t integer(const char* name) const {
+    const py::gil_scoped_acquire acquire;
+    py::object value = this->object_.attr(name);
+    if (PyCallable_Check(value.ptr()) != 0) value = value();
+    return to_integer(value, {this->protocol_, name, "int"});
+  }
+  const float* channels(const char* name) const {
+    const py::gil_scoped_acquire acquire;
+    return static_cast<const float*>(
+        this->elements(name, DataType::kFloat32, number_of_feature_channels()));
+  }
+};
+
+// kLoad reads the data source again.
+template <auto kLoad, typename Class>
+void def_reload(Class& cls, const char* name) {
+  using Self = typename Class::type;
+  cls.def(
+      name,
+      [](Self& self) {
+        idle(self.device());
+        (self.*kLoad)();
+      },
+      "Reads the data source again, when all runs that were committed are done.");
+}
+
+// kReload takes a command buffer and a state.
+template <class State, auto kReload, typename Class>
+void def_reload_by_state(Class& cls, const char* name, const char* argument, const char* type,
+                         const char* doc) {
+  using Self = typename Class::type;
+  def_method(cls, name, "None",
+             {std::string("command_buffer: MTLCommandBuffer, ") + argument + ": " + type}, doc,
+             [argument](Self& self, const Arguments& arguments) {
+               (self.*kReload)(command_buffer(arguments),
+                               *arguments.get<std::shared_ptr<State>>(argument));
+             });
+}
+
+// Of every normalization.
+template <typename Class>
+void def_gamma_and_beta(Class& cls) {
+  using Self = typename Class::type;
+  def_reload<&Self::reload_gamma_and_beta_from_data_source>(
+      cls, "reload_gamma_and_beta_from_data_source");
+  def_reload_by_state<mps::CNNNormalizationGammaAndBetaState, &Self::reload_gamma_and_beta>(
+      cls, "reload_gamma_and_beta", "gamma_and_beta_state", "MPSCNNNormalizationGammaAndBetaState",
+      "Encodes the replacement of gamma and beta by the state's.");
+}
+
+template <typename Class>
+void def_weights_init(Class& cls, const char* doc) {
+  using Self = typename Class::type;
+  def_kernel(cls, {"device: MTLDevice | MLCDevice | str, weights: typing.Any"}, doc,
+             [](const Arguments& arguments) {
+               return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
+                                             to_convolution_source(arguments["weights"]));
+             });
+}
+
+// Of every kernel with weights.
+template <typename Class>
+void def_weights(Class& cls, const char* doc) {
+  using Self = typename Class::type;
+  def_weights_init(cls, doc);
+  def_reload<&Self::reload_weights_and_biases_from_data_source>(
+      cls, "reload_weights_and_biases_from_data_source");
+  def_reload_by_state<mps::CNNConvolutionWeightsAndBiasesState, &Self::reload_weights_and_biases>(
+      cls, "reload_weights_and_biases", "state", "MPSCNNConvolutionWeightsAndBiasesState",
+      "Encodes the replacement of the weights by the state's.");
+  cls.def_property_readonly(
+      "groups", [](const Self& self) { return self.descriptor().groups; }, "Of channels.");
+  cls.def_property_readonly(
+      "data_source", [](const Self& self) { return from_convolution_source(*self.data_source()); },
+      "Where the weights came from.");
+}
+
+// Of a forward kernel with weights.
+template <typename Class>
+void def_forward_weights(Class& cls, const char* doc) {
+  using Self = typename Class::type;
+  def_weights(cls, doc);
+  cls.def_property_readonly(
+      "input_feature_channels",
+      [](const Self& self) { return self.descriptor().input_feature_channels; }, "Of the source.");
+  cls.def_property_readonly(
+      "output_feature_channels",
+      [](const Self& self) { return self.descriptor().output_feature_channels; }, "Of the result.");
+  def_method(cls, "export_weights_and_biases", "MPSCNNConvolutionWeightsAndBiasesState",
+             {"command_buffer: MTLCommandBuffer, result_state_can_be_temporary: bool = False"},
+             "Encodes a copy of the weights into a new permanent state.",
+             [](Self& self, const Arguments& arguments) {
+               return self.export_weights_and_biases(command_buffer(arguments));
+             });
+}
+
+inline constexpr const char* kGradientWeights =
+    "Loads the weights, which must equal the forward kernel's.";
+
+// Of a gradient kernel with weights.
+template <typename Class>
+void def_gradient_weights(Class& cls) {
+  using Self = typename Class::type;
+  def_weights(cls, kGradientWeights);
+  cls.def_property_readonly(
+      "source_gradient_feature_channels",
+      [](const Self& self) { return self.descriptor().output_feature_channels; },
+      "Of the gradient that comes in.");
+  cls.def_property_readonly(
+      "source_image_feature_channels",
+      [](const Self& self) { return self.descriptor().input_feature_channels; },
+      "Of the forward source.");
+  cls.def_property(
+      "gradient_option", [](const Self& self) { return self.gradient_option(); },
+      [](Self& self, mps::CNNConvolutionGradientOption value) { self.set_gradient_option(value); },
+      "Which gradients are computed.");
+}
+
+}  // namespace traingraph::python

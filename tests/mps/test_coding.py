@@ -1,0 +1,297 @@
+"""Copies and bytes of every kernel class: no property is lost, and the same bits are computed."""
+
+import copy
+import inspect
+import json
+
+import numpy as np
+import pytest
+from coded import ARITHMETIC, CASES, FORWARD_ARITHMETIC, C, Channels, made, weights
+from kernels import array, batch, commands
+
+from traingraph import InvalidArgument, Unsupported, mps
+from traingraph.mps import kernel_coding
+
+
+def every_property(kernel):
+    """What a kernel of this class shows, and what it was made with."""
+    seen = {}
+    for key in dir(type(kernel)):
+        is_property = isinstance(inspect.getattr_static(type(kernel), key, None), property)
+        if is_property and key not in ("device", "data_source"):
+            seen[key] = kernel_coding._plain(getattr(kernel, key))
+    source = getattr(kernel, "data_source", None)
+    names = ["weights", "bias_terms", "gamma", "beta"]
+    if isinstance(kernel, mps.MPSCNNBatchNormalization):
+        names += ["mean", "variance"]
+    for name in names:
+        if hasattr(source, name):
+            value = getattr(source, name)()
+            seen[f"data_source.{name}"] = None if value is None else np.asarray(value).tolist()
+    return seen
+
+
+def archived(kernel):
+    return mps.NSKeyedArchiver.archived_data(with_root_object=kernel)
+
+
+def unarchived(kernel, data, device="reference"):
+    return mps.MPSKeyedUnarchiver.unarchived_object_of_class(
+        type(kernel), from_data=data, device=device
+    )
+
+
+def test_every_kernel_class_has_a_case():
+    kernels = {
+        name for name in mps.__all__
+        if inspect.isclass(getattr(mps, name)) and issubclass(getattr(mps, name), mps.MPSKernel)
+    }  # fmt: skip
+    abstract = {
+        "MPSKernel", "MPSCNNKernel", "MPSCNNGradientKernel", "MPSCNNBinaryKernel", "MPSCNNPooling",
+        "MPSCNNPoolingGradient", "MPSCNNArithmetic", "MPSCNNArithmeticGradient",
+        "MPSCNNUpsampling", "MPSCNNUpsamplingGradient", "MPSNNReduceUnary", "MPSNNOptimizer",
+        "MPSNNGraph",
+    }  # fmt: skip
+    assert set(CASES) == kernels - abstract
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_lost(name):
+    """Every property that a kernel shows survives; all that can be are other than at first."""
+    kernel = made(name)
+    expected = every_property(kernel)
+    data = archived(kernel)
+    coder = mps.MPSKeyedUnarchiver(for_reading_from=data, device="cpu")
+    cls = type(kernel)
+    others = [
+        unarchived(kernel, data), cls(coder=coder), cls(coder=coder, device="reference"),
+        kernel.copy(), kernel.copy(device="cpu"), copy.copy(kernel),
+        unarchived(kernel, archived(unarchived(kernel, data))),
+    ]  # fmt: skip
+    devices = ["reference", "cpu", "reference", "reference", "cpu", "reference", "reference"]
+    for other, device in zip(others, devices, strict=True):
+        assert other is not kernel
+        assert type(other) is cls
+        assert other.device == mps.MTLDevice(device=device)
+        assert every_property(other) == expected
+    settable = {
+        key for key in expected
+        if getattr(inspect.getattr_static(cls, key, None), "fset", None) is not None
+    }  # fmt: skip
+    arguments, properties = kernel_coding.described(cls)
+    structures = [
+        kernel_coding._DESCRIPTORS[one] for one in arguments if one.endswith("_descriptor")
+    ]
+    parts = {field for one in structures for field in kernel_coding.STRUCTURES[one][1]}
+    refused = {"header_formula"} if "LocalContrast" in name else set()
+    assert settable - refused <= {*properties, *arguments, *parts}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_property_of_a_case_is_as_at_the_beginning(name):
+    """So the test above would see that one is left out."""
+    arguments, _ = CASES[name]
+    given = {key: value() if callable(value) else value for key, value in arguments.items()}
+    plain = getattr(mps, name)(device="reference", **given)
+    kernel = made(name)
+    for key in kernel_coding.described(type(kernel)).properties:
+        assert getattr(kernel, key) != getattr(plain, key), key
+
+
+def values(shape, seed):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def computed(kernel, forward=None):
+    """What a kernel makes of the same images, by its properties as they are."""
+    on, x = kernel.device, values((2, 12, 9, 9), 3)
+    buffer = commands(on)
+    if isinstance(kernel, mps.MPSCNNBinaryKernel):
+        out = batch(on, values((2, 16, 12, 12), 4))
+        kernel.encode_batch(
+            buffer, primary_images=batch(on, values((2, 12, 9, 9), 5)),
+            secondary_images=batch(on, values((2, 18, 9, 9), 6)), destination_images=out,
+        )  # fmt: skip
+    else:
+        out = batch(on, values((2, 16, 12, 12), 4))
+        kernel.encode_batch(buffer, source_images=batch(on, x), destination_images=out)
+    buffer.commit()
+    buffer.wait_until_completed()
+    return array(out)
+
+
+# Kernels with one source, whose result some rectangle of a destination can hold.
+RUN = [
+    "MPSCNNConvolution", "MPSCNNConvolutionTranspose", "MPSCNNNeuron", "MPSCNNBatchNormalization",
+    "MPSCNNInstanceNormalization", "MPSCNNGroupNormalization", "MPSCNNCrossChannelNormalization",
+    "MPSCNNSpatialNormalization", "MPSCNNLocalContrastNormalization", "MPSCNNDropout",
+    "MPSCNNPoolingMax", "MPSCNNPoolingAverage", "MPSCNNPoolingL2Norm", "MPSCNNDilatedPoolingMax",
+    "MPSCNNUpsamplingNearest", "MPSCNNUpsamplingBilinear", "MPSCNNSoftMax", "MPSCNNLogSoftMax",
+    "MPSNNPad", "MPSNNSlice", "MPSCNNAdd", "MPSCNNMultiply", "MPSNNInitialGradient",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_the_same_bits_are_computed(name):
+    def ready():
+        kernel = made(name)
+        if isinstance(kernel, mps.MPSCNNBinaryKernel):
+            for key in ARITHMETIC.keys() & FORWARD_ARITHMETIC.keys():
+                if "stride" in key:
+                    setattr(kernel, key, 1)
+            for key in ("x", "y"):
+                setattr(kernel, f"primary_stride_in_pixels_{key}", 1)
+            kernel.primary_stride_in_feature_channels = 1
+            kernel.primary_source_feature_channel_max_count = 6
+        else:
+            kernel.source_feature_channel_max_count = C
+            if name != "MPSNNPad":
+                kernel.offset = (1, 2)
+        kernel.clip_rect = ((1, 2), (3, 2))
+        return kernel
+
+    kernel = ready()
+    expected = computed(kernel)
+    assert np.abs(expected - values(expected.shape, 4)).max() > 0
+    for other in (unarchived(kernel, archived(ready())), ready().copy()):
+        np.testing.assert_array_equal(computed(other), expected)
+
+
+@pytest.mark.parametrize(
+    "name", ["MPSCNNConvolutionGradient", "MPSCNNConvolutionTransposeGradient"]
+)
+def test_a_gradient_kernel_of_bytes_computes_the_same(name):
+    on = mps.MTLDevice(device="reference")
+    forward = getattr(mps, name.removesuffix("Gradient"))(device=on, weights=weights())
+    x = batch(on, values((2, C, 7, 7), 1))
+    forward.makes_temporary_images = False
+    results = []
+    kernel = getattr(mps, name)(device=on, weights=weights())
+    for one in (kernel, unarchived(kernel, archived(kernel)), kernel.copy()):
+        one.makes_temporary_images = False
+        buffer = commands(on)
+        y, states = forward.encode_batch(
+            buffer, source_images=x, destination_state_is_temporary=False
+        )
+        dx = one.encode_batch(
+            buffer, source_gradients=y, source_images=x, gradient_states=states
+        )  # fmt: skip
+        buffer.commit()
+        buffer.wait_until_completed()
+        results.append((array(dx), np.array(states[0].gradient_for_weights)))
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            assert np.abs(a).max() > 0
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_descriptor_of_a_convolution():
+    given = weights().descriptor()
+    data = archived(given)
+    other = unarchived(given, data)
+    assert given.supports_secure_coding
+    for key in kernel_coding.STRUCTURES["MPSCNNConvolutionDescriptor"][1]:
+        assert kernel_coding._plain(getattr(other, key)) == kernel_coding._plain(
+            getattr(given, key)
+        )
+    content = json.loads(data)
+    content["values"]["groups"] = "2"
+    with pytest.raises(InvalidArgument, match="MPSCNNConvolutionDescriptor"):
+        unarchived(given, json.dumps(content).encode())
+
+
+def test_graphs_have_neither():
+    node = mps.MPSCNNNeuronReLUNode(source=mps.MPSNNImageNode(handle="x"), a=0.5)
+    graph = mps.MPSNNGraph(device="cpu", result_image=node.result_image,
+                           result_image_is_needed=True)  # fmt: skip
+    for call in (graph.copy, lambda: archived(graph)):
+        with pytest.raises(Unsupported, match="a copy or bytes of a graph"):
+            call()
+
+
+def test_an_optimizer_of_bytes_goes_on():
+    kernel = made("MPSNNOptimizerAdam", "cpu")
+    other = unarchived(kernel, archived(kernel), "cpu")
+    assert other.time_step == 7
+    assert (other.learning_rate, other.gradient_clip_max) == (0.125, 0.5)
+    assert other.regularization_type == mps.MPSNNRegularizationType.L2
+
+
+def test_data_sources_are_read_and_copied():
+    """An archive asks between load() and purge(); a copy shares a source that cannot be copied."""
+    source = Channels()
+    kernel = mps.MPSCNNInstanceNormalization(device="cpu", data_source=source)
+    before = source.loads, source.purges
+    data = archived(kernel)
+    assert (source.loads, source.purges) == (before[0] + 1, before[1] + 1)
+    assert kernel.copy().data_source is source
+    source.arrays *= 2  # the archive has what was there
+    again = unarchived(kernel, data)
+    np.testing.assert_array_equal(again.data_source.gamma() * 2, source.gamma())
+    assert again.data_source.label() == "norm1"
+    assert again.data_source.beta() is None
+
+    class Copying(Channels):
+        def copy(self, *, device):
+            self.copied_to = device
+            return Copying()
+
+    kernel = mps.MPSCNNInstanceNormalization(device="cpu", data_source=Copying())
+    other = kernel.copy(device="reference")
+    assert other.data_source is not kernel.data_source
+    assert kernel.data_source.copied_to == "reference"
+
+    class Refusing(Channels):
+        def load(self):
+            return self.loads == 0 and super().load()
+
+    kernel = mps.MPSCNNInstanceNormalization(device="cpu", data_source=Refusing())
+    with pytest.raises(ValueError, match="a data source to load"):
+        archived(kernel)
+
+
+def damaged(data):
+    """Archives that are no kernel's: every value in turn missing or of another kind."""
+    content = json.loads(data)
+    for key in content["values"]:
+        for wrong in (None, -7, 10**30, "?", [], {}, [[1]], {"data": -1}):
+            if content["values"][key] == wrong:
+                continue
+            yield key, json.dumps({**content, "values": {**content["values"], key: wrong}}).encode()
+        rest = {k: v for k, v in content["values"].items() if k != key}
+        yield key, json.dumps({**content, "values": rest}).encode()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["MPSCNNConvolution", "MPSCNNBatchNormalization", "MPSCNNPoolingMax", "MPSNNOptimizerAdam",
+     "MPSCNNNeuron", "MPSCNNLoss", "MPSNNPad", "MPSCNNConvolutionGradient", "MPSCNNDropout",
+     "MPSCNNGroupNormalization"],
+)  # fmt: skip
+def test_damaged_archives_are_refused(name):
+    """A typed error or, where the value is one that the property may have, a kernel."""
+    kernel = made(name, "cpu")
+    data, refused, texts = archived(kernel), set(), []
+    for key, wrong in damaged(data):
+        try:
+            unarchived(kernel, wrong, "cpu")
+        except InvalidArgument as error:
+            texts.append(str(error))
+            refused.add(key)
+    assert all(name in text for text in texts)
+    assert refused == set(json.loads(data)["values"])
+    for length in range(0, len(data) - 1, max(len(data) // 40, 1)):
+        with pytest.raises(InvalidArgument, match="expected an archive"):
+            unarchived(kernel, data[:length], "cpu")
+    with pytest.raises(InvalidArgument, match="expected an archive"):
+        unarchived(kernel, b"[" * 100000, "cpu")
+
+
+@pytest.mark.parametrize("field", ["kernel_width", "groups", "output_feature_channels"])
+@pytest.mark.parametrize("value", [0, -1, 3, 2**31, 2**62, 10**30, None, "2"])
+def test_damaged_sizes_of_weights_are_refused(field, value):
+    kernel = made("MPSCNNConvolution", "cpu")
+    content = json.loads(archived(kernel))
+    content["values"]["weights"]["descriptor"][field] = value
+    with pytest.raises(InvalidArgument, match=r"MPSCNNConvolution"):
+        unarchived(kernel, json.dumps(content).encode(), "cpu")
