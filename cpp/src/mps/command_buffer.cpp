@@ -72,7 +72,7 @@ void run(DeviceState& device, CompiledRecording& compiled, const std::vector<Sto
     compiled.arena = device.arena.get();
   }
   for (const CompiledRecording::Binding& binding : compiled.bindings) {
-    std::byte* base = storages[binding.storage]->address();
+    std::byte* base = storages[binding.storage]->address(binding.layout);
     program.bind(binding.value, base == nullptr ? nullptr : base + binding.offset);
   }
   for (std::size_t n = 0; n < numbers.size(); ++n) {
@@ -126,10 +126,8 @@ CommandBufferStatus CommandBuffer::status() const {
   return static_cast<CommandBufferStatus>(state_->status.load());
 }
 
-Recording& CommandBuffer::recording(const std::string& who) {
-  if (status() == CommandBufferStatus::kNotEnqueued) return state_->recording;
-  throw InvalidArgument("[" + who +
-                        "] expected a command buffer to encode to but got one that was committed");
+Recording* CommandBuffer::recording() {
+  return status() == CommandBufferStatus::kNotEnqueued ? &state_->recording : nullptr;
 }
 
 void CommandBuffer::add_completed_handler(Handler handler) {

@@ -82,6 +82,7 @@ void Buffer::write(const void* from, std::size_t bytes) const {
 
 void* Buffer::contents() const {
   if (storage_->transient() || !storage_->device->backend.uses_host_memory()) return nullptr;
+  storage_->pinned = true;
   void* address = nullptr;
   storage_->device->stream->run([&] { address = storage_->address(); });
   return address;

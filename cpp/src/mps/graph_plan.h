@@ -23,6 +23,8 @@ class GraphEncoding {
   CommandBuffer& buffer;
   std::vector<ImageBatch> images;  // by place
   std::vector<StateBatch> states;  // by place
+  // Every batch is one image of several, which costs less to keep count of.
+  bool joined = false;
   // After all steps: encodings of updates.
   std::vector<std::function<void()>> updates;
   // After the run.
@@ -30,6 +32,8 @@ class GraphEncoding {
 
   // New images like `like`, as many as in the batch, in the place's own format.
   const ImageBatch& make(std::size_t place, ImageDescriptor like, const ImageBatch& batch);
+  // What an encoding returns of a place, image by image.
+  ImageBatch handed_out(std::size_t place) const;
   // Where the states of a place live: null for permanent ones.
   CommandBuffer* owner_of_states(std::size_t place) const;
   // Gives the states of a place the readings that the graph will make.
