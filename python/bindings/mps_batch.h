@@ -3,19 +3,18 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <traingraph/mps/image.h>
 #include <traingraph/mps/state.h>
 
-// A batch that the library has made comes to Python as one object, a sequence, and goes back without
-// a look at its items. A batch that the program has made is a list.
+// A batch that the library made comes to Python as one object, a sequence, and goes back without a
+// look at its items. Batches that the program makes are lists or any other sequences.
 namespace traingraph::python {
 
 template <typename Item>
-struct Sequence {
+struct Batch {
   std::vector<Item> items;
 };
 
@@ -25,9 +24,9 @@ namespace pybind11::detail {
 
 template <typename Item>
 struct batch_caster {
-  using Batch = std::vector<Item>;
-  using Made = traingraph::python::Sequence<Item>;
-  PYBIND11_TYPE_CASTER(Batch, const_name("collections.abc.Sequence[") + make_caster<Item>::name +
+  using Items = std::vector<Item>;
+  using Made = traingraph::python::Batch<Item>;
+  PYBIND11_TYPE_CASTER(Items, const_name("collections.abc.Sequence[") + make_caster<Item>::name +
                                   const_name("]"));
 
   bool load(handle source, bool convert) {
@@ -35,15 +34,15 @@ struct batch_caster {
       value = cast_op<const Made&>(made).items;
       return true;
     }
-    list_caster<Batch, Item> list;
+    list_caster<Items, Item> list;
     if (!list.load(source, convert)) return false;
-    value = cast_op<Batch&&>(std::move(list));
+    value = static_cast<Items&&>(std::move(list));
     return true;
   }
 
   template <typename T>
-  static handle cast(T&& batch, return_value_policy, handle parent) {
-    return make_caster<Made>::cast(Made{std::forward<T>(batch)}, return_value_policy::move, parent);
+  static handle cast(T&& items, return_value_policy, handle parent) {
+    return make_caster<Made>::cast(Made{std::forward<T>(items)}, return_value_policy::move, parent);
   }
 };
 

@@ -125,6 +125,7 @@ from traingraph._core import (
     MPSDataLayout,
     MPSDataType,
     MPSImage,
+    MPSImageBatch,
     MPSImageDescriptor,
     MPSImageEdgeMode,
     MPSImageFeatureChannelFormat,
@@ -166,6 +167,7 @@ from traingraph._core import (
     MPSNNStateNode,
     MPSNNTrainingStyle,
     MPSState,
+    MPSStateBatch,
     MPSTemporaryImage,
     MPSVector,
     MPSVectorDescriptor,
@@ -175,6 +177,8 @@ from traingraph._core import (
     MTLCommandQueue,
     MTLDevice,
     create_system_default_device,
+    image_batch_increment_read_count,
+    state_batch_increment_read_count,
 )
 from traingraph.mps.coding import MPSKeyedUnarchiver, NSKeyedArchiver
 from traingraph.mps.data_sources import (
@@ -306,6 +310,7 @@ __all__ = [
     "MPSDataLayout",
     "MPSDataType",
     "MPSImage",
+    "MPSImageBatch",
     "MPSImageDescriptor",
     "MPSImageEdgeMode",
     "MPSImageFeatureChannelFormat",
@@ -348,6 +353,7 @@ __all__ = [
     "MPSNNStateNode",
     "MPSNNTrainingStyle",
     "MPSState",
+    "MPSStateBatch",
     "MPSTemporaryImage",
     "MPSVector",
     "MPSVectorDescriptor",
@@ -358,4 +364,6 @@ __all__ = [
     "MTLDevice",
     "NSKeyedArchiver",
     "create_system_default_device",
+    "image_batch_increment_read_count",
+    "state_batch_increment_read_count",
 ]
