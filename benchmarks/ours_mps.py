@@ -1,6 +1,7 @@
 """The workloads over the MPS layer: as a graph of nodes, or kernel by kernel."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -319,9 +320,7 @@ class Normalized(Kernels):
         self.source = x
         self.state = self.kernel.temporary_result_state_batch(buffer, source_image=x)[0]
         self.state.read_count = 5
-        self.statistics.encode_batch(
-            buffer, source_images=x, batch_normalization_state=self.state
-        )
+        self.statistics.encode_batch(buffer, source_images=x, batch_normalization_state=self.state)
         whole = mps.MPSImageDescriptor.image_descriptor(
             with_channel_format="float32",
             width=x[0].width,
@@ -359,7 +358,7 @@ class Chain(Kernels):
 
     def __init__(self, layers: list[Kernels]) -> None:
         self.layers = layers
-        for before, behind in zip(layers, layers[1:], strict=False):
+        for before, behind in pairwise(layers):
             before.result_reads = behind.reads
             behind.source_gradient_reads = before.gradient_reads
         # An empty one hands on what it is given.

@@ -60,7 +60,11 @@ std::int64_t Device::compilations() const {
 }
 
 void Device::wait_until_idle() const {
-  state_->stream->run([] {});
+  // Behind everything, and when all that was left of it is done.
+  const auto task = std::make_shared<Task>();
+  task->work = [] { return std::function<void()>(); };
+  state_->stream->submit(task);
+  state_->stream->wait(task);
 }
 
 Buffer::Buffer(const Device& device, std::size_t bytes)

@@ -29,6 +29,7 @@ struct CompiledRecording {
   std::shared_ptr<std::byte> numbers;
   std::vector<bool> wide;  // 8 bytes
   std::vector<std::byte> staged;
+  bool has_run = false;              // with what is staged
   const std::byte* arena = nullptr;  // it was bound to
 };
 

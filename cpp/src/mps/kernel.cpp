@@ -226,7 +226,10 @@ void CNNKernel::record(CommandBuffer& buffer, const ImageBatch& sources, const S
   add_operands(recording);
   recording.result(destinations);
   recording.end();
+  const State* last = nullptr;  // one object may stand for all
   for (const StatePtr& state : states) {
+    if (state.get() == last) continue;
+    last = state.get();
     if (auto* gradient_state = dynamic_cast<GradientState*>(state.get())) {
       gradient_state->update(window_);
     }
@@ -239,9 +242,11 @@ void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
   check_batch(sources, "source images");
   check_source(sources[0]->descriptor());
   check_destinations(sources, destinations);
+  const State* last = nullptr;
   for (const StatePtr& state : states) {
     if (state == nullptr) refuse("expected a state but got none");
-    check_state(*state, buffer);
+    if (state.get() != last) check_state(*state, buffer);
+    last = state.get();
   }
   // A source array may be longer than the batch.
   const std::int64_t each = sources[0]->descriptor().number_of_images;
@@ -316,7 +321,11 @@ void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients
   }
   check_gradient(gradients[0]->descriptor(), sources[0]->descriptor());
   if (states.empty()) refuse("expected a gradient state but got none");
+  const State* last = nullptr;
+  const bool shared = states.size() == 1 || states[0] == states.back();
   for (const StatePtr& state : states) {
+    if (state != nullptr && state.get() == last) continue;
+    last = state.get();
     if (state == nullptr || !takes(*state)) {
       refuse("expected a state of the forward kernel but got " +
              (state == nullptr ? "none" : state->description()));
@@ -324,7 +333,6 @@ void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients
     check_state(*state, buffer);
     const ImageDescriptor made_for = secondary_of(static_cast<const GradientState&>(*state));
     const ImageDescriptor& source = sources[0]->descriptor();
-    const bool shared = states.size() == 1 || states[0] == states.back();
     if (made_for.height == source.height && made_for.width == source.width &&
         made_for.feature_channels == source.feature_channels &&
         (!shared || made_for.number_of_images == images_in(sources))) {
