@@ -103,22 +103,21 @@ def trained(on, **options):
     return source, step
 
 
-@pytest.mark.parametrize("view", [False, True])
-def test_weights_are_apples_whatever_kernels_want(view):
-    """Copies and views show (O, kh, kw, I); training goes on as on the reference loops."""
-    results = {}
-    for device in ("cpu", "reference"):
-        on = mps.MTLDevice(device=device)
+@pytest.mark.parametrize("device", ["cpu"])
+def test_weights_are_apples_whatever_kernels_want(device):
+    """A copy shows (O, kh, kw, I) after each step, and training goes on as on reference."""
+    results = []
+    for name in (device, "reference"):
+        on = mps.MTLDevice(device=name)
         source, step = trained(on)
         losses, shown = [], []
         for _ in range(4):
             losses.append(step())
-            buffer = source.state.weights
-            shown.append(np.array(np.asarray(buffer) if view else np.array(buffer)))
-        results[device] = losses, shown
-    np.testing.assert_allclose(*(results[d][0] for d in results), rtol=1e-5)
-    np.testing.assert_allclose(*(results[d][1] for d in results), atol=2e-5)
-    assert np.abs(np.diff(results["cpu"][1], axis=0)).max() > 1e-4
+            shown.append(np.array(source.state.weights))
+        results.append((losses, shown))
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-5)
+    np.testing.assert_allclose(results[0][1], results[1][1], atol=2e-5)
+    assert np.abs(np.diff(results[0][1], axis=0)).max() > 1e-4
 
 
 def test_a_view_stays_true():

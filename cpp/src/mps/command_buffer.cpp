@@ -191,6 +191,7 @@ void CommandBuffer::commit() {
   auto task = std::make_shared<Task>();
   // A handler comes before the runs behind it.
   task->leaves = !device->backend.uses_host_memory() && state->handlers.empty();
+  task->is_awaited = device->backend.uses_host_memory();
   task->work = [state, device, program, leaves = task->leaves,
                 self = shared_from_this()]() -> std::function<void()> {
     state->status = static_cast<int>(CommandBufferStatus::kScheduled);
