@@ -117,6 +117,13 @@ void bind_graph(py::module_& module) {
             return graph.add_source(ir::Source::bound, slot, std::move(type), "input");
           },
           py::arg("dtype"), py::arg("shape"), py::arg("batched") = false)
+      .def(
+          "add_parameter",
+          [](ir::Graph& graph, int slot, const std::string& dtype, Shape shape) {
+            ir::Type type{data_type_named(dtype), std::move(shape)};
+            return graph.add_source(ir::Source::parameter, slot, std::move(type), "parameter");
+          },
+          py::arg("slot"), py::arg("dtype"), py::arg("shape"), "For passes; nothing runs it.")
       .def("add_op", add_op, py::arg("op"), py::arg("attributes"), py::arg("inputs"))
       .def("autodiff", autodiff, py::arg("seeds"), py::arg("wanted"),
            py::arg("stopped") = std::vector<ValueId>{})

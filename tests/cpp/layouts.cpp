@@ -17,12 +17,13 @@ void bind_layouts(py::module_& module) {
       py::arg("graph"), py::arg("backend"), "The graph after fusion for this backend.");
   module.def(
       "with_layouts",
-      [](const ir::Graph& graph, const std::string& backend) {
-        return passes::assign_layouts(graph, backend_named(backend), {}, false);
+      [](const ir::Graph& graph, const std::string& backend, std::size_t parameters) {
+        const std::vector<passes::ParameterLayout> free(parameters);
+        return passes::assign_layouts(graph, backend_named(backend), free, true);
       },
-      py::arg("graph"), py::arg("backend"),
+      py::arg("graph"), py::arg("backend"), py::arg("parameters") = 0,
       "The graph in the layouts this backend's kernels ask for. Inputs stay plain, values keep "
-      "their numbers.");
+      "their numbers; so many parameters may lie as their first kernel wants.");
   module.def(
       "layout",
       [](const ir::Graph& graph, ir::ValueId value) {

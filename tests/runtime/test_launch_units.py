@@ -75,9 +75,27 @@ def test_updates_wait_for_each_other_but_nobody_waits_for_them() -> None:
 
 
 def test_a_constant_joins_what_waits_for_it() -> None:
-    # A large op, a small one, a constant, and a small one that reads both.
-    units = check([[], [0], [], [2, 1]], [0, 1, 1, 1])
-    assert units == [([[0]], []), ([[1, 2], [3]], [0])]
+    # A small op, another one, a constant, and a small one that reads both.
+    units = check([[], [0], [], [2, 1]], [1, 1, 1, 1])
+    assert units == [([[0, 2], [1], [3]], [])]
+
+
+def chain(length: int) -> list[list[int]]:
+    return [[k - 1] if k else [] for k in range(length)]
+
+
+def test_what_nobody_waits_for_holds_up_nothing() -> None:
+    # A chain of small ops with a branch of two that are only reported, and a large op at its end.
+    units = check([*chain(4), [3], [4], [3]], [1, 1, 1, 1, 1, 1, 0])
+    assert units == [([[0], [1], [2], [3]], []), ([[4], [5]], [0]), ([[6]], [0])]
+    # Without anything that waits it stays one launch.
+    units = check([*chain(4), [3], [4], [3]], [1] * 7)
+    assert units == [([[0], [1], [2], [3], [4, 6], [5]], [])]
+
+
+def test_a_short_chain_beside_others_is_launched_one_by_one() -> None:
+    units = check([*chain(4), [3]], [1, 1, 1, 0, 1])
+    assert units == [([[k]], [k - 1] if k else []) for k in range(5)]
 
 
 def test_ops_of_many_tasks_join_no_chain() -> None:

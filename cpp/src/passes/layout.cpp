@@ -37,6 +37,7 @@ class Assignment {
   }
 
   // A parameter nobody has fixed takes what its first kernel prefers; its optimizer buffers follow.
+  // Later kernels get copies: the first one reads it as it is.
   void choose_parameter(ValueId id, const Layout& wanted) {
     const int slot = result_.value(id).slot;
     if (decided_.size() < parameters_.size()) decided_.resize(parameters_.size(), false);
@@ -97,10 +98,10 @@ class Assignment {
     if (node.op == ir::Op::elementwise) choose_behind_cast(node);
     LayoutChoice choice = backend_.layouts(result_, node);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (result_.value(node.inputs[i]).source == ir::Source::parameter &&
-          !choice.inputs[i].plain() && node.op != ir::Op::elementwise) {
-        choose_parameter(node.inputs[i], choice.inputs[i]);
-      }
+      const ir::Value& input = result_.value(node.inputs[i]);
+      if (input.source != ir::Source::parameter) continue;
+      const bool any_layout = node.op == ir::Op::elementwise;
+      choose_parameter(node.inputs[i], any_layout ? input.layout : choice.inputs[i]);
     }
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       node.inputs[i] = in_layout(node.inputs[i], choice.inputs[i], node);

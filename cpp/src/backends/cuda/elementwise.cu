@@ -144,8 +144,9 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (list.inputs > kMaxInputs) return Support::no("a list of more than 32 inputs");
   if (list.results.size() > kMaxResults) return Support::no("a list of more than 32 results");
   if (list.code.size() > kMaxSteps) return Support::no("a list of more than 224 steps");
-  return is_mixed(graph, node) ? supports_floating_or_half(graph, node)
-                               : supports_floating(graph, node);
+  if (!is_mixed(graph, node)) return supports_floating(graph, node);
+  if (graph.type(node.outputs[0]).rank() > 8) return Support::no("more than 8 axes");
+  return {};
 }
 
 }  // namespace

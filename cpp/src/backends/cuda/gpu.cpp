@@ -7,6 +7,7 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/driver_memory.h"
+#include "backends/cuda/few_bytes.h"
 #include "backends/cuda/scan.h"
 #include "backends/cuda/small_program.h"
 #include "backends/cuda/stopwatch.h"
@@ -182,20 +183,28 @@ void Gpu::out_of_memory(std::size_t bytes) const {
 void Gpu::write(std::byte* to, const void* from, std::size_t bytes) {
   start();
   const Selected selected(index_);
-  const auto* source = static_cast<const std::byte*>(from);
+  if (bytes == 0) return;
+  if (bytes <= kFewBytes) {
+    write_few_bytes(to, from, bytes, stream_);
+  } else {
+    write_through_ring(to, static_cast<const std::byte*>(from), bytes);
+  }
+  const std::lock_guard counting(mutex_);
+  ++counters_.copies_in;
+}
+
+void Gpu::write_through_ring(std::byte* to, const std::byte* from, std::size_t bytes) {
   const std::lock_guard lock(in_mutex_);
   for (std::size_t done = 0; done < bytes; done += kPieceBytes) {
     const std::size_t length = std::min(kPieceBytes, bytes - done);
     Piece& piece = ring_[next_piece_];
     next_piece_ = (next_piece_ + 1) % kPieces;
     check(cudaEventSynchronize(piece.copied), "cudaEventSynchronize");
-    std::memcpy(piece.bytes, source + done, length);
+    std::memcpy(piece.bytes, from + done, length);
     check(cudaMemcpyAsync(to + done, piece.bytes, length, cudaMemcpyHostToDevice, stream_),
           "cudaMemcpyAsync");
     check(cudaEventRecord(piece.copied, stream_), "cudaEventRecord");
   }
-  const std::lock_guard counting(mutex_);
-  ++counters_.copies_in;
 }
 
 void Gpu::read(void* to, const std::byte* from, std::size_t bytes) {
@@ -205,7 +214,11 @@ void Gpu::read(void* to, const std::byte* from, std::size_t bytes) {
   std::unique_lock lock(out_mutex_, std::defer_lock);
   if (small) lock.lock();
   void* target = small ? out_ : to;
-  check(cudaMemcpyAsync(target, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+  if (bytes > 0 && bytes <= kFewBytes) {
+    read_few_bytes(out_, from, bytes, stream_);
+  } else {
+    check(cudaMemcpyAsync(target, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+  }
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   if (small) std::memcpy(to, out_, bytes);
   const std::lock_guard counting(mutex_);

@@ -100,6 +100,7 @@ class Gpu {
   // Makes what costs device memory, at the first call.
   void start();
   void make_stream();
+  void write_through_ring(std::byte* to, const std::byte* from, std::size_t bytes);
   // What a scan, enqueued by the function, leaves in the word that it is given, where `before` was.
   template <class Enqueue>
   unsigned long long scan(unsigned long long before, const Enqueue& enqueue);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/few_bytes.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -32,25 +33,24 @@ class LateRead final : public PendingRead {
 
 void LateReads::make_places() {
   void* pinned = nullptr;
-  check(cudaHostAlloc(&pinned, kPlaceBytes * kPlaces, cudaHostAllocDefault), "cudaHostAlloc");
+  check(cudaHostAlloc(&pinned, kFewBytes * kPlaces, cudaHostAllocDefault), "cudaHostAlloc");
   auto* bytes = static_cast<std::byte*>(pinned);
   for (Place& place : places_) {
     check(cudaEventCreateWithFlags(&place.there, cudaEventDisableTiming),
           "cudaEventCreateWithFlags");
     place.bytes = bytes;
-    bytes += kPlaceBytes;
+    bytes += kFewBytes;
   }
 }
 
 std::unique_ptr<PendingRead> LateReads::begin(const std::byte* from, std::size_t bytes,
                                               cudaStream_t stream) {
-  if (bytes > kPlaceBytes) return nullptr;
+  if (bytes == 0 || bytes > kFewBytes) return nullptr;
   std::call_once(made_, [this] { make_places(); });
   for (Place& place : places_) {
     if (place.taken.exchange(true)) continue;
     auto read = std::make_unique<LateRead>(place, bytes);
-    check(cudaMemcpyAsync(place.bytes, from, bytes, cudaMemcpyDeviceToHost, stream),
-          "cudaMemcpyAsync");
+    read_few_bytes(place.bytes, from, bytes, stream);
     check(cudaEventRecord(place.there, stream), "cudaEventRecord");
     return read;
   }

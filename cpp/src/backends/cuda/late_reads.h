@@ -15,7 +15,7 @@ namespace traingraph::cuda {
 // Small reads that nobody waits for yet, each with a place of its own in pinned memory.
 class LateReads {
  public:
-  // null for more bytes than a place has, or when all places are taken.
+  // null for more than kFewBytes, or when all places are taken.
   std::unique_ptr<PendingRead> begin(const std::byte* from, std::size_t bytes, cudaStream_t stream);
 
   struct Place {
@@ -23,7 +23,6 @@ class LateReads {
     cudaEvent_t there = nullptr;
     std::atomic<bool> taken{false};
   };
-  static constexpr std::size_t kPlaceBytes = 256;
   static constexpr std::size_t kPlaces = 16;
 
  private:

@@ -3,6 +3,7 @@
 
 #include "backends/cuda/matmul.h"
 #include "backends/cuda/small_tasks.h"
+#include "backends/cuda/thin_products.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -66,6 +67,17 @@ class SmallMatmul final : public NodeKernel {
     // As many warps as there are stages, so that small blocks share a multiprocessor.
     if (tiny_) {
       run_tasks<<<tiles(), kThreads, 0, stream>>>(TileTasks{plan_, a, b, added, y});
+    } else if (is_shallow(plan_)) {
+      const dim3 blocks(blocks_for(plan_.rows, kShallowRows),
+                        blocks_for(plan_.columns, kShallowThreads * 4), blocks_.z);
+      multiply_shallow<<<blocks, kShallowThreads, 0, stream>>>(plan_, a, b, added, y);
+    } else if (has_few_columns(plan_)) {
+      const dim3 blocks(blocks_for(plan_.rows, kFewRows), 1, blocks_.z);
+      auto* const kernel = plan_.columns <= 4    ? multiply_few_columns<4>
+                           : plan_.columns <= 8  ? multiply_few_columns<8>
+                           : plan_.columns <= 12 ? multiply_few_columns<12>
+                                                 : multiply_few_columns<16>;
+      kernel<<<blocks, kThreads, 0, stream>>>(plan_, a, b, added, y);
     } else if (plan_.inner <= 4 * kDepth) {
       multiply<4, 1><<<blocks_, 4 * 32, 0, stream>>>(plan_, a, b, added, y);
     } else if (plan_.inner <= 8 * kDepth) {

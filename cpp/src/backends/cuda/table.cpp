@@ -29,8 +29,9 @@ Support supports_floating(const ir::Graph& graph, const ir::Node& node) {
 }
 
 Support supports_floating_or_half(const ir::Graph& graph, const ir::Node& node) {
-  if (!ir::is_half(graph.type(node.inputs[0]).data_type)) return supports_floating(graph, node);
-  if (graph.type(node.inputs[0]).rank() > 8) return Support::no("more than 8 axes");
+  const ir::ValueId first = node.inputs.empty() ? node.outputs[0] : node.inputs[0];
+  if (!ir::is_half(graph.type(first).data_type)) return supports_floating(graph, node);
+  if (graph.type(first).rank() > 8) return Support::no("more than 8 axes");
   return {};
 }
 

@@ -21,6 +21,13 @@ struct TilePlan {
   bool relu, masked;
 };
 
+// A sum with what the product ends in, but for the mask.
+__device__ inline float ended(const TilePlan& plan, float total, const float* added, int column) {
+  total *= plan.alpha;
+  if (added != nullptr && !plan.masked) total += added[column];
+  return plan.relu && total < 0.0f ? 0.0f : total;
+}
+
 struct Stage {
   float left[kDepth][kLeftStep];
   float right[kDepth][kRightStep];
@@ -149,13 +156,10 @@ __device__ void multiply_tile(const TilePlan& plan, const float* a, const float*
       }
       const int i = k / kTile, j = k % kTile;
       if (row + i >= plan.rows || column + j >= plan.columns) continue;
-      total *= plan.alpha;
-      if (added != nullptr && !plan.masked) total += added[column + j];
-      if (plan.relu) total = total < 0.0f ? 0.0f : total;
       const std::int64_t at =
           matrix * plan.y_matrix + static_cast<std::int64_t>(row + i) * plan.columns + column + j;
-      if (plan.masked && added[at] <= 0.0f) total = 0.0f;
-      y[at] = total;
+      total = ended(plan, total, added, column + j);
+      y[at] = plan.masked && added[at] <= 0.0f ? 0.0f : total;
     }
   }
   // Nobody leaves while another reads its sums.

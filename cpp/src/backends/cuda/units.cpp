@@ -148,11 +148,78 @@ class Grouping {
   std::vector<Place> places_;  // by position; nowhere before they are placed
 };
 
+using Levels = std::vector<std::vector<std::size_t>>;
+using Dependencies = std::vector<std::vector<std::size_t>>;
+
+// By node: which of these it belongs to.
+std::vector<std::size_t> places_in(const std::vector<Levels>& units, std::size_t nodes) {
+  std::vector<std::size_t> result(nodes);
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (const auto& level : units[u]) {
+      for (std::size_t k : level) result[k] = u;
+    }
+  }
+  return result;
+}
+
+// Starting a program of several levels costs more than a few launches, unless it is all that runs.
+constexpr std::size_t kLeastLevels = 4;
+
+// Parts units whose nodes are better launched apart: a short program between others, node by node,
+// and the last levels of a unit that others wait for, where those wait for none of their nodes: a
+// loss that is reported holds up no gradient.
+std::vector<Levels> parted(const std::vector<Unit>& units, const Dependencies& dependencies) {
+  std::vector<Levels> whole;
+  for (const Unit& unit : units) whole.push_back(unit.levels);
+  const std::vector<std::size_t> place = places_in(whole, dependencies.size());
+  std::vector<bool> waited_for(dependencies.size());  // by a node of another unit
+  for (std::size_t k = 0; k < dependencies.size(); ++k) {
+    for (std::size_t before : dependencies[k]) {
+      waited_for[before] = waited_for[before] || place[before] != place[k];
+    }
+  }
+  std::vector<Levels> result;
+  for (Levels& levels : whole) {
+    const auto keeps = [&](const std::vector<std::size_t>& level) {
+      return std::any_of(level.begin(), level.end(), [&](std::size_t k) { return waited_for[k]; });
+    };
+    const auto last = std::find_if(levels.rbegin(), levels.rend(), keeps);
+    const auto end = last == levels.rend() ? levels.end() : last.base();
+    const Levels tail(end, levels.end());
+    levels.erase(end, levels.end());
+    if (units.size() > 1 && levels.size() > 1 && levels.size() < kLeastLevels) {
+      for (const auto& level : levels) {
+        for (std::size_t k : level) result.push_back({{k}});
+      }
+    } else {
+      result.push_back(std::move(levels));
+    }
+    if (!tail.empty()) result.push_back(tail);
+  }
+  return result;
+}
+
+std::vector<Unit> with_needs(const std::vector<Levels>& units, const Dependencies& dependencies) {
+  const std::vector<std::size_t> place = places_in(units, dependencies.size());
+  std::vector<Unit> result;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    std::set<std::size_t> needs;
+    for (const auto& level : units[u]) {
+      for (std::size_t k : level) {
+        for (std::size_t before : dependencies[k]) needs.insert(place[before]);
+      }
+    }
+    needs.erase(u);
+    result.push_back({units[u], {needs.begin(), needs.end()}});
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<Unit> units_of(const std::vector<std::vector<std::size_t>>& dependencies,
                            const std::vector<int>& tasks) {
-  return Grouping(dependencies, tasks).in_order();
+  return with_needs(parted(Grouping(dependencies, tasks).in_order(), dependencies), dependencies);
 }
 
 }  // namespace traingraph::cuda

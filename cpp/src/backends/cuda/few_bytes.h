@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+// Few bytes between the host and the device, moved by a kernel: between two runs a copy engine
+// would take its turn, which costs several microseconds more.
+namespace traingraph::cuda {
+
+constexpr std::size_t kFewBytes = 256;
+
+// Enqueues; `from`, in host memory, has been read when it returns.
+void write_few_bytes(std::byte* to, const void* from, std::size_t bytes, cudaStream_t stream);
+// Enqueues; `to` is pinned host memory.
+void read_few_bytes(std::byte* to, const std::byte* from, std::size_t bytes, cudaStream_t stream);
+
+}  // namespace traingraph::cuda

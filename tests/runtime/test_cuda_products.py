@@ -1,0 +1,99 @@
+"""Matrix products on a GPU, thin ones among them. Runs with --device only."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import traingraph as tg
+
+NOW = "synchronous"
+
+
+def dense(rng: np.random.Generator, inputs: int, outputs: int) -> tg.MLCFullyConnectedLayer:
+    bound = inputs**-0.5
+    return tg.MLCFullyConnectedLayer(
+        weights=tg.MLCTensor(data=rng.uniform(-bound, bound, (outputs, inputs)).astype("f4")),
+        biases=tg.MLCTensor(data=rng.uniform(-bound, bound, outputs).astype("f4")),
+        descriptor=tg.MLCConvolutionDescriptor(
+            kernel_sizes=(1, 1),
+            input_feature_channel_count=inputs,
+            output_feature_channel_count=outputs,
+        ),
+    )
+
+
+class Network:
+    def __init__(
+        self,
+        device: str,
+        precision: str,
+        sizes: list[int],
+        batch: int,
+        activation: Callable[[], tg.MLCActivationLayer] = tg.MLCActivationLayer.relu,
+    ):
+        rng = np.random.default_rng(3)
+        self.x = rng.normal(size=(batch, sizes[0])).astype(np.float32)
+        self.labels = rng.integers(0, sizes[-1], batch)
+        x = tg.MLCTensor(shape=list(self.x.shape))
+        labels = tg.MLCTensor(shape=[batch], data_type="int64")
+        graph = tg.MLCGraph()
+        h = x
+        for k, (inputs, outputs) in enumerate(pairwise(sizes)):
+            h = graph.node(dense(rng, inputs, outputs), source=h)
+            if k + 2 < len(sizes):
+                h = graph.node(activation(), source=h)
+        self.training = tg.MLCTrainingGraph(
+            graph_objects=[graph],
+            loss_layer=tg.MLCLossLayer.softmax_cross_entropy(reduction_type="mean"),
+            optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+        )
+        self.training.add_inputs({"x": x}, loss_labels={"y": labels})
+        self.training.compile(device=device, precision=precision)
+
+    def step(self) -> float:
+        return float(
+            self.training.execute(
+                inputs_data={"x": self.x}, loss_labels_data={"y": self.labels}, options=NOW
+            ).result
+        )
+
+    def state(self) -> dict[str, Any]:
+        return {k: np.array(v) for k, v in self.training.state().items()}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch"),
+    [
+        ([132, 200, 200, 10], 72),
+        ([784, 2048, 10], 256),
+        ([2048, 2048, 10], 200),
+        ([140, 1028, 516], 250),
+        ([2048, 300, 3], 65),
+        ([64, 64, 64, 17], 1000),
+        ([96, 16, 512, 12], 700),  # 16 and 12 inner, of wide results
+    ],
+)
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_gradients_are_near_the_oracles(
+    gpu: str, sizes: list[int], batch: int, precision: str
+) -> None:
+    """After one step of SGD the parameters differ by the gradients' errors. In TF32 the activation
+    is smooth: units at the bend of a relu would count or not."""
+    activation = (
+        tg.MLCActivationLayer.relu if precision == "float32" else tg.MLCActivationLayer.tanh
+    )
+    here, oracle = (
+        Network(device, chosen, sizes, batch, activation)
+        for device, chosen in ((gpu, precision), ("cpu", "float32"))
+    )
+    start = oracle.state()
+    assert here.step() == pytest.approx(oracle.step(), rel=1e-5 if precision == "float32" else 1e-3)
+    for name, value in here.state().items():
+        if value.dtype != np.float32 or start[name].ndim == 0:
+            continue
+        gradient = start[name] - oracle.state()[name]
+        error = np.linalg.norm(value - oracle.state()[name]) / np.linalg.norm(gradient)
+        assert error < (2e-5 if precision == "float32" else 3e-3), name
