@@ -51,6 +51,9 @@ void bind_batch(py::module_& module, const char* name, const char* item, const c
   };
   list_method("__eq__", "__eq__(self, arg0: object) -> bool");
   list_method("__contains__", "__contains__(self, arg0: object) -> bool");
+  cls.def(
+      "__hash__", [listed](const Self& self) { return py::hash(py::tuple(listed(self))); },
+      "__hash__(self) -> int");
   const std::string list = std::string("list[") + item + "]";
   list_method("__add__", ("__add__(self, arg0: " + list + ") -> " + list).c_str());
   cls.def(

@@ -229,6 +229,7 @@ __all__: list[str] = [
     "MPSDataLayout",
     "MPSDataType",
     "MPSImage",
+    "MPSImageBatch",
     "MPSImageDescriptor",
     "MPSImageEdgeMode",
     "MPSImageFeatureChannelFormat",
@@ -273,6 +274,7 @@ __all__: list[str] = [
     "MPSNNStateNode",
     "MPSNNTrainingStyle",
     "MPSState",
+    "MPSStateBatch",
     "MPSTemporaryImage",
     "MPSVector",
     "MPSVectorDescriptor",
@@ -292,10 +294,12 @@ __all__: list[str] = [
     "create_system_default_device",
     "get_num_threads",
     "gpus",
+    "image_batch_increment_read_count",
     "instruction_set",
     "onednn_version",
     "sequential",
     "set_num_threads",
+    "state_batch_increment_read_count",
     "version",
 ]
 
@@ -4306,7 +4310,7 @@ class MPSImage:
         """
 
     def __repr__(self) -> str: ...
-    def batch_representation(self) -> list[MPSImage]:
+    def batch_representation(self) -> collections.abc.Sequence[MPSImage]:
         """
         One image per image of this one, sharing its memory.
         """
@@ -4470,7 +4474,10 @@ class MPSCNNKernel(MPSKernel):
         """
 
     def destination_image_descriptor(
-        self, for_source_images: list[MPSImage], *, source_states: list[MPSState] | None = None
+        self,
+        for_source_images: collections.abc.Sequence[MPSImage],
+        *,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
     ) -> MPSImageDescriptor:
         """
         The size of a result by the padding policy; sets the offset.
@@ -4512,28 +4519,28 @@ class MPSCNNKernel(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_states: list[MPSState],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
-        self, command_buffer: MTLCommandBuffer, *, source_images: list[MPSImage]
+        self, command_buffer: MTLCommandBuffer, *, source_images: collections.abc.Sequence[MPSImage]
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
@@ -4549,7 +4556,7 @@ class MPSCNNKernel(MPSKernel):
         self,
         for_source_image: MPSImage,
         *,
-        source_states: list[MPSState] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
         destination_image: MPSImage | None = None,
     ) -> MPSState:
         """
@@ -4558,11 +4565,11 @@ class MPSCNNKernel(MPSKernel):
 
     def result_state_batch(
         self,
-        for_source_image: list[MPSImage],
+        for_source_image: collections.abc.Sequence[MPSImage],
         *,
-        source_states: list[list[MPSState]] | None = None,
-        destination_image: list[MPSImage] | None = None,
-    ) -> list[MPSState]:
+        source_states: list[collections.abc.Sequence[MPSState]] | None = None,
+        destination_image: collections.abc.Sequence[MPSImage] | None = None,
+    ) -> collections.abc.Sequence[MPSState]:
         """
         New permanent states.
         """
@@ -4572,7 +4579,7 @@ class MPSCNNKernel(MPSKernel):
         command_buffer: MTLCommandBuffer,
         *,
         source_image: MPSImage,
-        source_states: list[MPSState] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
         destination_image: MPSImage | None = None,
     ) -> MPSState:
         """
@@ -4583,10 +4590,10 @@ class MPSCNNKernel(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_image: list[MPSImage],
-        source_states: list[list[MPSState]] | None = None,
-        destination_image: list[MPSImage] | None = None,
-    ) -> list[MPSState]:
+        source_image: collections.abc.Sequence[MPSImage],
+        source_states: list[collections.abc.Sequence[MPSState]] | None = None,
+        destination_image: collections.abc.Sequence[MPSImage] | None = None,
+    ) -> collections.abc.Sequence[MPSState]:
         """
         New states that live on the command buffer, each with a read count of 1.
         """
@@ -4665,7 +4672,10 @@ class MPSCNNGradientKernel(MPSKernel):
     """
 
     def destination_image_descriptor(
-        self, for_source_images: list[MPSImage], *, source_states: list[MPSState]
+        self,
+        for_source_images: collections.abc.Sequence[MPSImage],
+        *,
+        source_states: collections.abc.Sequence[MPSState],
     ) -> MPSImageDescriptor:
         """
         for_source_images: the gradient and the forward source. Sets the secondary properties from the state.
@@ -4699,20 +4709,20 @@ class MPSCNNGradientKernel(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
-        gradient_states: list[MPSState],
-    ) -> list[MPSImage] | None: ...
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        gradient_states: collections.abc.Sequence[MPSState],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
-        gradient_states: list[MPSState],
-        destination_gradients: list[MPSImage],
-    ) -> list[MPSImage] | None:
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        gradient_states: collections.abc.Sequence[MPSState],
+        destination_gradients: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         Encodes a batch, with one state per image or the same for all.
         """
@@ -4800,6 +4810,42 @@ class MPSCNNGradientKernel(MPSKernel):
         """
         Of the forward kernel, in pixels.
         """
+
+class MPSImageBatch:
+    """
+    Images that belong together: a sequence.
+    """
+
+    def __add__(self, arg0: list[MPSImage]) -> list[MPSImage]: ...
+    def __contains__(self, arg0: typing.Any) -> bool: ...
+    def __eq__(self, arg0: typing.Any) -> bool: ...
+    @typing.overload
+    def __getitem__(self, arg0: typing.SupportsIndex) -> MPSImage: ...
+    @typing.overload
+    def __getitem__(self, arg0: slice) -> list[MPSImage]: ...
+    def __hash__(self) -> int: ...
+    def __iter__(self) -> collections.abc.Iterator[MPSImage]: ...
+    def __len__(self) -> int: ...
+    def __radd__(self, arg0: list[MPSImage]) -> list[MPSImage]: ...
+    def __repr__(self) -> str: ...
+
+class MPSStateBatch:
+    """
+    States, one per image or one object for all: a sequence.
+    """
+
+    def __add__(self, arg0: list[MPSState]) -> list[MPSState]: ...
+    def __contains__(self, arg0: typing.Any) -> bool: ...
+    def __eq__(self, arg0: typing.Any) -> bool: ...
+    @typing.overload
+    def __getitem__(self, arg0: typing.SupportsIndex) -> MPSState: ...
+    @typing.overload
+    def __getitem__(self, arg0: slice) -> list[MPSState]: ...
+    def __hash__(self) -> int: ...
+    def __iter__(self) -> collections.abc.Iterator[MPSState]: ...
+    def __len__(self) -> int: ...
+    def __radd__(self, arg0: list[MPSState]) -> list[MPSState]: ...
+    def __repr__(self) -> str: ...
 
 class MPSNNNeuronDescriptor:
     """
@@ -5507,22 +5553,22 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         batch_normalization_state: MPSCNNBatchNormalizationState,
-        destination_images: list[MPSImage],
-    ) -> list[MPSImage] | None: ...
+        destination_images: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_images: list[MPSImage],
-    ) -> list[MPSImage] | None: ...
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_images: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
-        self, command_buffer: MTLCommandBuffer, *, source_images: list[MPSImage]
-    ) -> list[MPSImage] | None:
+        self, command_buffer: MTLCommandBuffer, *, source_images: collections.abc.Sequence[MPSImage]
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         With a state by its statistics, without one by the kernel's own. Errors: a state without statistics.
         """
@@ -5691,7 +5737,7 @@ class MPSCNNBatchNormalizationStatistics(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         batch_normalization_state: MPSCNNBatchNormalizationState,
     ) -> None:
         """
@@ -5739,8 +5785,8 @@ class MPSCNNBatchNormalizationStatisticsGradient(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         batch_normalization_state: MPSCNNBatchNormalizationState,
     ) -> None:
         """
@@ -5813,20 +5859,20 @@ class MPSCNNBatchNormalizationGradient(MPSCNNGradientKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         batch_normalization_state: MPSCNNBatchNormalizationState,
-        destination_gradients: list[MPSImage],
-    ) -> list[MPSImage] | None: ...
+        destination_gradients: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         batch_normalization_state: MPSCNNBatchNormalizationState,
-    ) -> list[MPSImage] | None:
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         Gradient: gamma / sqrt(variance + epsilon) (g - dbeta / M - x^ dgamma / M). Errors: before the state's gradients are complete.
         """
@@ -6006,18 +6052,18 @@ class MPSCNNLoss(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         labels: list[MPSCNNLossLabels],
-        destination_images: list[MPSImage],
-    ) -> list[MPSImage] | None: ...
+        destination_images: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         labels: list[MPSCNNLossLabels],
-    ) -> list[MPSImage] | None:
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         Gradient: the destinations, with the reduction's factor.
         """
@@ -6518,7 +6564,10 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     def destination_image_descriptor(
-        self, for_source_images: list[MPSImage], *, source_states: list[MPSState] | None = None
+        self,
+        for_source_images: collections.abc.Sequence[MPSImage],
+        *,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
     ) -> MPSImageDescriptor:
         """
         The size of a result.
@@ -6569,35 +6618,35 @@ class MPSCNNBinaryKernel(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        primary_images: list[MPSImage],
-        secondary_images: list[MPSImage],
-        destination_images: list[MPSImage],
+        primary_images: collections.abc.Sequence[MPSImage],
+        secondary_images: collections.abc.Sequence[MPSImage],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        primary_images: list[MPSImage],
-        secondary_images: list[MPSImage],
-        destination_states: list[MPSState],
-        destination_images: list[MPSImage],
+        primary_images: collections.abc.Sequence[MPSImage],
+        secondary_images: collections.abc.Sequence[MPSImage],
+        destination_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        primary_images: list[MPSImage],
-        secondary_images: list[MPSImage],
+        primary_images: collections.abc.Sequence[MPSImage],
+        secondary_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        primary_images: list[MPSImage],
-        secondary_images: list[MPSImage],
+        primary_images: collections.abc.Sequence[MPSImage],
+        secondary_images: collections.abc.Sequence[MPSImage],
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
@@ -6614,7 +6663,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         for_primary_image: MPSImage,
         *,
         secondary_image: MPSImage,
-        source_states: list[MPSState] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
         destination_image: MPSImage | None = None,
     ) -> MPSState:
         """
@@ -6623,12 +6672,12 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     def result_state_batch(
         self,
-        for_primary_image: list[MPSImage],
+        for_primary_image: collections.abc.Sequence[MPSImage],
         *,
-        secondary_image: list[MPSImage],
-        source_states: list[list[MPSState]] | None = None,
-        destination_image: list[MPSImage] | None = None,
-    ) -> list[MPSState]:
+        secondary_image: collections.abc.Sequence[MPSImage],
+        source_states: list[collections.abc.Sequence[MPSState]] | None = None,
+        destination_image: collections.abc.Sequence[MPSImage] | None = None,
+    ) -> collections.abc.Sequence[MPSState]:
         """
         New permanent states.
         """
@@ -6639,7 +6688,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         *,
         primary_image: MPSImage,
         secondary_image: MPSImage,
-        source_states: list[MPSState] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
         destination_image: MPSImage | None = None,
     ) -> MPSState:
         """
@@ -6650,11 +6699,11 @@ class MPSCNNBinaryKernel(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        primary_image: list[MPSImage],
-        secondary_image: list[MPSImage],
-        source_states: list[list[MPSState]] | None = None,
-        destination_image: list[MPSImage] | None = None,
-    ) -> list[MPSState]:
+        primary_image: collections.abc.Sequence[MPSImage],
+        secondary_image: collections.abc.Sequence[MPSImage],
+        source_states: list[collections.abc.Sequence[MPSState]] | None = None,
+        destination_image: collections.abc.Sequence[MPSImage] | None = None,
+    ) -> collections.abc.Sequence[MPSState]:
         """
         New states that live on the command buffer, each with a read count of 1.
         """
@@ -7187,7 +7236,7 @@ class MPSNNReshape(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         reshaped_width: int,
         reshaped_height: int,
         reshaped_feature_channels: int,
@@ -7197,7 +7246,7 @@ class MPSNNReshape(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         destination_state_is_temporary: bool,
         reshaped_width: int,
         reshaped_height: int,
@@ -7208,17 +7257,17 @@ class MPSNNReshape(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_states: list[MPSState],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any:
         """
         Encodes a batch. Errors: another number of elements.
@@ -7329,16 +7378,19 @@ class MPSNNConcatenation(MPSKernel):
 
     @typing.overload
     def encode_batch(
-        self, command_buffer: MTLCommandBuffer, *, source_images: list[list[MPSImage]]
-    ) -> list[MPSImage] | None: ...
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[collections.abc.Sequence[MPSImage]],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[list[MPSImage]],
-        destination_images: list[MPSImage],
-    ) -> list[MPSImage] | None:
+        source_images: list[collections.abc.Sequence[MPSImage]],
+        destination_images: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         One batch per source. Gradient: one MPSNNSlice per source.
         """
@@ -7976,30 +8028,30 @@ class MPSNNForwardLoss(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        labels: list[MPSImage],
-        weights: list[MPSImage] | None = None,
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        labels: collections.abc.Sequence[MPSImage],
+        weights: collections.abc.Sequence[MPSImage] | None = None,
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        labels: list[MPSImage],
-        weights: list[MPSImage] | None = None,
-        destination_states: list[MPSState],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        labels: collections.abc.Sequence[MPSImage],
+        weights: collections.abc.Sequence[MPSImage] | None = None,
+        destination_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        labels: list[MPSImage],
-        weights: list[MPSImage] | None = None,
+        source_images: collections.abc.Sequence[MPSImage],
+        labels: collections.abc.Sequence[MPSImage],
+        weights: collections.abc.Sequence[MPSImage] | None = None,
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
@@ -8080,24 +8132,24 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
-        labels: list[MPSImage],
-        weights: list[MPSImage] | None = None,
-        source_states: list[MPSState] | None = None,
-    ) -> list[MPSImage] | None: ...
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        labels: collections.abc.Sequence[MPSImage],
+        weights: collections.abc.Sequence[MPSImage] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
-        labels: list[MPSImage],
-        weights: list[MPSImage] | None = None,
-        source_states: list[MPSState] | None = None,
-        destination_gradients: list[MPSImage],
-    ) -> list[MPSImage] | None:
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        labels: collections.abc.Sequence[MPSImage],
+        weights: collections.abc.Sequence[MPSImage] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
+        destination_gradients: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         Gradients that come in have the loss's size. Gradient: the exact derivative; where Apple's text differs (hinge, Huber, Kullback-Leibler, softmax) it is not followed.
         """
@@ -8249,25 +8301,25 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        convolution_gradient_states: list[MPSState],
+        source_images: collections.abc.Sequence[MPSImage],
+        convolution_gradient_states: collections.abc.Sequence[MPSState],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        convolution_gradient_states: list[MPSState],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        convolution_gradient_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        convolution_gradient_states: list[MPSState],
+        source_images: collections.abc.Sequence[MPSImage],
+        convolution_gradient_states: collections.abc.Sequence[MPSState],
         destination_state_is_temporary: bool,
     ) -> typing.Any: ...
     @typing.overload
@@ -8275,28 +8327,28 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_states: list[MPSState],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
-        self, command_buffer: MTLCommandBuffer, *, source_images: list[MPSImage]
+        self, command_buffer: MTLCommandBuffer, *, source_images: collections.abc.Sequence[MPSImage]
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
@@ -9330,10 +9382,10 @@ class MPSNNGraph(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        source_states: list[MPSState] | None = None,
-        intermediate_images: list[MPSImage] | None = None,
-        destination_states: list[MPSState] | None = None,
+        source_images: collections.abc.Sequence[MPSImage],
+        source_states: collections.abc.Sequence[MPSState] | None = None,
+        intermediate_images: collections.abc.Sequence[MPSImage] | None = None,
+        destination_states: collections.abc.Sequence[MPSState] | None = None,
     ) -> MPSImage | None:
         """
         Encodes one image per source handle; the result, or None when it is not needed. What is exported is appended to the two lists.
@@ -9343,11 +9395,11 @@ class MPSNNGraph(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[list[MPSImage]],
+        source_images: list[collections.abc.Sequence[MPSImage]],
         source_states: collections.abc.Sequence[collections.abc.Sequence[MPSState]] | None = None,
-        intermediate_images: list[list[MPSImage]] | None = None,
-        destination_states: list[list[MPSState]] | None = None,
-    ) -> list[MPSImage] | None:
+        intermediate_images: list[collections.abc.Sequence[MPSImage]] | None = None,
+        destination_states: list[collections.abc.Sequence[MPSState]] | None = None,
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         Encodes one batch per source handle; the results, or None when they are not needed. Errors: another number of batches, images of another device, a source too small.
         """
@@ -9437,6 +9489,13 @@ def gpus() -> list[str]:
     The GPUs' names by index. Errors: DeviceError that says what is missing.
     """
 
+def image_batch_increment_read_count(
+    batch: collections.abc.Sequence[MPSImage], amount: typing.SupportsInt | typing.SupportsIndex
+) -> None:
+    """
+    Adds to the read count of every different temporary image. Errors: raising one from 0.
+    """
+
 def instruction_set() -> str:
     """
     The level of the CPU backend's own loops: v2, v3, v4 or generic.
@@ -9457,6 +9516,13 @@ def sequential(
 def set_num_threads(count: typing.SupportsInt | typing.SupportsIndex) -> None:
     """
     Sets how many threads one step may use; graphs compile again when it changes.
+    """
+
+def state_batch_increment_read_count(
+    batch: collections.abc.Sequence[MPSState], amount: typing.SupportsInt | typing.SupportsIndex
+) -> None:
+    """
+    Adds to the read count of every different temporary state. Errors: raising one from 0.
     """
 
 def version() -> str:

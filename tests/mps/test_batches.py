@@ -32,6 +32,7 @@ def test_a_batch_is_a_sequence():
     assert items[1] in whole
     assert len(whole) == 3
     assert repr(whole) == repr(items)
+    assert hash(whole) == hash(tuple(items))
     assert list(reversed(whole)) == items[::-1]
     with pytest.raises(IndexError, match="below 3 but got 3"):
         whole[3]

@@ -230,9 +230,8 @@ void CNNKernel::record(CommandBuffer& buffer, const ImageBatch& sources, const S
   for (const StatePtr& state : states) {
     if (state.get() == last) continue;
     last = state.get();
-    if (auto* gradient_state = dynamic_cast<GradientState*>(state.get())) {
-      gradient_state->update(window_);
-    }
+    auto* gradient_state = dynamic_cast<GradientState*>(state.get());
+    if (gradient_state != nullptr) gradient_state->update(window_);
   }
 }
 
