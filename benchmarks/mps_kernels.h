@@ -13,7 +13,7 @@ namespace benchmarks {
 class Kernels {
  public:
   virtual ~Kernels() = default;
-  virtual mps::ImageBatch forward(mps::CommandBuffer& buffer, const mps::ImageBatch& x) = 0;
+  virtual mps::ImageBatch forward(mps::CommandBuffer& buffer, mps::ImageBatch x) = 0;
   virtual mps::ImageBatch gradient(mps::CommandBuffer& buffer, const mps::ImageBatch& dy) = 0;
   virtual void update(mps::CommandBuffer&) {}
 
@@ -36,9 +36,9 @@ class Filter : public Kernels {
  public:
   Filter(std::shared_ptr<Forward> forward, std::shared_ptr<Gradient> gradient)
       : kernel_(std::move(forward)), gradient_kernel_(std::move(gradient)) {}
-  mps::ImageBatch forward(mps::CommandBuffer& buffer, const mps::ImageBatch& x) override {
-    source_ = x;
-    return readable(kernel_->encode_batch(buffer, x, states_, true), result_reads);
+  mps::ImageBatch forward(mps::CommandBuffer& buffer, mps::ImageBatch x) override {
+    source_ = std::move(x);
+    return readable(kernel_->encode_batch(buffer, source_, states_, true), result_reads);
   }
   mps::ImageBatch gradient(mps::CommandBuffer& buffer, const mps::ImageBatch& dy) override {
     return readable(gradient_kernel_->encode_batch(buffer, dy, source_, states_),
@@ -67,8 +67,8 @@ class Weighted final : public Filter<Forward, Gradient> {
                                   std::make_shared<Gradient>(on, data)),
         data_(data),
         state_(data->state(on)) {}
-  mps::ImageBatch forward(mps::CommandBuffer& buffer, const mps::ImageBatch& x) override {
-    mps::ImageBatch result = Filter<Forward, Gradient>::forward(buffer, x);
+  mps::ImageBatch forward(mps::CommandBuffer& buffer, mps::ImageBatch x) override {
+    mps::ImageBatch result = Filter<Forward, Gradient>::forward(buffer, std::move(x));
     this->states_[0]->set_read_count(2);  // by the gradient kernel and by the optimizer
     return result;
   }
@@ -98,16 +98,16 @@ class Normalized final : public Kernels {
     reads = 4;
     gradient_reads = 2;
   }
-  mps::ImageBatch forward(mps::CommandBuffer& buffer, const mps::ImageBatch& x) override {
-    source_ = x;
+  mps::ImageBatch forward(mps::CommandBuffer& buffer, mps::ImageBatch x) override {
+    source_ = std::move(x);
     state_ = std::static_pointer_cast<mps::CNNBatchNormalizationState>(
-        kernel_->result_state_batch(x, &buffer)[0]);
+        kernel_->result_state_batch(source_, &buffer)[0]);
     state_->set_read_count(5);
-    statistics_.encode_batch(buffer, x, *state_);
-    mps::ImageDescriptor result = x[0]->descriptor();
-    result.number_of_images = static_cast<std::int64_t>(x.size());
+    statistics_.encode_batch(buffer, source_, *state_);
+    mps::ImageDescriptor result = source_[0]->descriptor();
+    result.number_of_images = static_cast<std::int64_t>(source_.size());
     mps::ImageBatch y = mps::Image::temporary(buffer, result)->batch_representation();
-    kernel_->encode_batch(buffer, x, *state_, y);
+    kernel_->encode_batch(buffer, source_, *state_, y);
     return readable(std::move(y), result_reads);
   }
   mps::ImageBatch gradient(mps::CommandBuffer& buffer, const mps::ImageBatch& dy) override {
@@ -141,10 +141,9 @@ class Chain final : public Kernels {
     reads = layers_.empty() ? 1 : layers_.front()->reads;
     gradient_reads = layers_.empty() ? 1 : layers_.back()->gradient_reads;
   }
-  mps::ImageBatch forward(mps::CommandBuffer& buffer, const mps::ImageBatch& x) override {
-    mps::ImageBatch y = x;
-    for (const KernelsPtr& layer : layers_) y = layer->forward(buffer, y);
-    return y;
+  mps::ImageBatch forward(mps::CommandBuffer& buffer, mps::ImageBatch x) override {
+    for (const KernelsPtr& layer : layers_) x = layer->forward(buffer, std::move(x));
+    return x;
   }
   mps::ImageBatch gradient(mps::CommandBuffer& buffer, const mps::ImageBatch& dy) override {
     mps::ImageBatch dx = dy;
@@ -171,7 +170,7 @@ class Sum final : public Kernels {
     reads = body_->reads + shortcut_->reads;
     gradient_reads = body_->gradient_reads + shortcut_->gradient_reads;
   }
-  mps::ImageBatch forward(mps::CommandBuffer& buffer, const mps::ImageBatch& x) override {
+  mps::ImageBatch forward(mps::CommandBuffer& buffer, mps::ImageBatch x) override {
     const mps::ImageBatch left = body_->forward(buffer, x), right = shortcut_->forward(buffer, x);
     return readable(add_.encode_batch(buffer, left, right), result_reads);
   }
