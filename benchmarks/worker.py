@@ -14,7 +14,7 @@ from typing import Any
 
 from .workloads import WORKLOADS
 
-MODULES = {"ours": "ours", "torch": "peer_torch", "jax": "peer_jax"}
+MODULES = {"ours": "ours", "mps": "ours_mps", "torch": "peer_torch", "jax": "peer_jax"}
 SAMPLE = 2e-3  # seconds that one sample lasts at least, so that the clock does not matter
 Samples = list[tuple[float, float]]
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import bound, runner, table, workloads  # noqa: E402
+from benchmarks import bound, mps_steps, ours, ours_mps, runner, table, workloads  # noqa: E402
 from benchmarks.worker import timed, timed_phases  # noqa: E402
 
 
@@ -55,6 +55,30 @@ def test_peers_compute_the_same(peer: str) -> None:
         for row in runner.measure(workload, 1, plan):
             assert "error" not in row, row
             assert row["same_losses"], (workload, row["losses"])
+
+
+@pytest.mark.parametrize("workload", ["linreg", "mlp_small", "lenet_digits"])
+def test_the_mps_layer_computes_the_same(workload: str) -> None:
+    rows = runner.measure(workload, 1, runner.Plan(mps_steps.FORMS, rounds=1, seconds=0.001))
+    assert [row.get("error") for row in rows] == [None] * 3
+    assert all(row["same_losses"] for row in rows), [row["losses"] for row in rows]
+    assert mps_steps.ratios(rows).startswith("nodes / ML Compute ")
+
+
+def test_residual_networks_of_the_mps_layer() -> None:
+    """Sums, their gradients, strides, and an average: what resnet18_cifar has, in small."""
+    layers = (
+        *(workloads.Convolution(3, 16), workloads.BatchNorm(16), workloads.Relu()),
+        *(workloads._block(16, 16, 1), workloads._block(16, 32, 2)),
+        *(workloads.GlobalAverage(4), workloads.Dense(32, 10)),
+    )
+    rule = workloads.Optimizer("sgd", 0.01, 0.9, 5e-4)
+    small = workloads.Workload("small", (4, 3, 8, 8), layers, rule, 10)
+    expected = [session.loss() for session in [ours.Session(small, 1, "")] for _ in range(5)]
+    for form in ("nodes", "hand"):
+        session = ours_mps.Session(small, 1, form)
+        assert [session.loss() for _ in range(5)] == pytest.approx(expected, rel=2e-5)
+    assert expected[4] < expected[0]
 
 
 def test_a_peer_that_fails_is_told_and_skipped() -> None:

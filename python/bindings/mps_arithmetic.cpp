@@ -67,8 +67,8 @@ py::object result_states(const CNNBinaryKernel& self, const Arguments& arguments
 // The forms of encode() and encode_batch(), with the names of one image or of several.
 std::vector<std::string> encode_forms(bool batch) {
   const std::string end = batch ? "s" : "";
-  const std::string image = batch ? "list[MPSImage]" : "MPSImage";
-  const std::string state = batch ? "list[MPSState]" : "MPSState";
+  const std::string image = batch ? "collections.abc.Sequence[MPSImage]" : "MPSImage";
+  const std::string state = batch ? "collections.abc.Sequence[MPSState]" : "MPSState";
   const std::string sources = "command_buffer: MTLCommandBuffer, primary_image" + end + ": " +
                               image + ", secondary_image" + end + ": " + image;
   return {sources + ", destination_image" + end + ": " + image,
@@ -95,24 +95,30 @@ void bind_binary(py::module_& module) {
              "Encodes as many pairs as there are images.",
              [](Self& self, const Arguments& a) { return encode_binary(self, a, true); });
   const std::string one =
-      "for_primary_image: MPSImage, secondary_image: MPSImage, source_states: list[MPSState] | "
+      "for_primary_image: MPSImage, secondary_image: MPSImage, source_states: "
+      "collections.abc.Sequence[MPSState] | "
       "None = None, destination_image: MPSImage | None = None";
   const std::string several =
-      "for_primary_image: list[MPSImage], secondary_image: list[MPSImage], source_states: "
-      "list[list[MPSState]] | None = None, destination_image: list[MPSImage] | None = None";
+      "for_primary_image: collections.abc.Sequence[MPSImage], secondary_image: "
+      "collections.abc.Sequence[MPSImage], source_states: "
+      "list[collections.abc.Sequence[MPSState]] | None = None, destination_image: "
+      "collections.abc.Sequence[MPSImage] | None = None";
   const std::string on = "command_buffer: MTLCommandBuffer, ";
   def_method(cls, "result_state", "MPSState", {one}, "A new permanent state.",
              [](Self& self, const Arguments& a) { return result_states(self, a, false, false); });
-  def_method(cls, "result_state_batch", "list[MPSState]", {several}, "New permanent states.",
+  def_method(cls, "result_state_batch", "collections.abc.Sequence[MPSState]", {several},
+             "New permanent states.",
              [](Self& self, const Arguments& a) { return result_states(self, a, true, false); });
   def_method(cls, "temporary_result_state", "MPSState", {on + one.substr(4)},
              "A new state that lives on the command buffer, with a read count of 1.",
              [](Self& self, const Arguments& a) { return result_states(self, a, false, true); });
-  def_method(cls, "temporary_result_state_batch", "list[MPSState]", {on + several.substr(4)},
+  def_method(cls, "temporary_result_state_batch", "collections.abc.Sequence[MPSState]",
+             {on + several.substr(4)},
              "New states that live on the command buffer, each with a read count of 1.",
              [](Self& self, const Arguments& a) { return result_states(self, a, true, true); });
   def_method(cls, "destination_image_descriptor", "MPSImageDescriptor",
-             {"for_source_images: list[MPSImage], source_states: list[MPSState] | None = None"},
+             {"for_source_images: collections.abc.Sequence[MPSImage], source_states: "
+              "collections.abc.Sequence[MPSState] | None = None"},
              "The size of a result.", [](Self& self, const Arguments& a) {
                const auto sources = a.get<mps::ImageBatch>("for_source_images");
                if (sources.size() != 2) {

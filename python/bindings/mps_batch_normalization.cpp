@@ -171,16 +171,17 @@ void bind_normalization(py::module_& module) {
              "With a state by its statistics, without one by the kernel's own. Errors: a state "
              "without statistics.",
              [encode](Self& self, const Arguments& a) { return encode(self, a, false); });
-  def_method(cls, "encode_batch", "list[MPSImage] | None",
-             {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
-              "batch_normalization_state: MPSCNNBatchNormalizationState, "
-              "destination_images: list[MPSImage]",
-              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
-              "destination_images: list[MPSImage]",
-              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage]"},
-             "With a state by its statistics, without one by the kernel's own. Errors: a state "
-             "without statistics.",
-             [encode](Self& self, const Arguments& a) { return encode(self, a, true); });
+  def_method(
+      cls, "encode_batch", "collections.abc.Sequence[MPSImage] | None",
+      {"command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
+       "batch_normalization_state: MPSCNNBatchNormalizationState, "
+       "destination_images: collections.abc.Sequence[MPSImage]",
+       "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
+       "destination_images: collections.abc.Sequence[MPSImage]",
+       "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage]"},
+      "With a state by its statistics, without one by the kernel's own. Errors: a state "
+      "without statistics.",
+      [encode](Self& self, const Arguments& a) { return encode(self, a, true); });
   def_gamma_and_beta(cls);
   def_reload<&Self::reload_mean_and_variance_from_data_source>(
       cls, "reload_mean_and_variance_from_data_source");
@@ -198,14 +199,15 @@ void bind_statistics(py::module_& module) {
              [](const Arguments& arguments) {
                return std::make_shared<Self>(to_mps_device(arguments["device"]));
              });
-  def_method(cls, "encode_batch", "None",
-             {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
-              "batch_normalization_state: MPSCNNBatchNormalizationState"},
-             "Adds these images to the state's statistics. Errors: after the normalization.",
-             [](Self& self, const Arguments& arguments) {
-               self.encode_batch(command_buffer(arguments),
-                                 images(arguments, "source_images", true), state_of(arguments));
-             });
+  def_method(
+      cls, "encode_batch", "None",
+      {"command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
+       "batch_normalization_state: MPSCNNBatchNormalizationState"},
+      "Adds these images to the state's statistics. Errors: after the normalization.",
+      [](Self& self, const Arguments& arguments) {
+        self.encode_batch(command_buffer(arguments), images(arguments, "source_images", true),
+                          state_of(arguments));
+      });
   refuse_methods(cls, {"encode"},
                  "the statistics of one image alone: only encode_batch with a "
                  "batch_normalization_state");
@@ -229,17 +231,17 @@ void bind_gradients(py::module_& module) {
       statistics, {form},
       "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.",
       make_gradient<Statistics>);
-  def_method(statistics, "encode_batch", "None",
-             {"command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
-              "source_images: list[MPSImage], "
-              "batch_normalization_state: MPSCNNBatchNormalizationState"},
-             "Adds these images' share. Gradient: beta sum g, gamma sum g x^. Errors: more images "
-             "than the statistics were made of; another fused neuron.",
-             [](Statistics& self, const Arguments& arguments) {
-               self.encode_batch(command_buffer(arguments),
-                                 images(arguments, "source_gradients", true),
-                                 images(arguments, "source_images", true), state_of(arguments));
-             });
+  def_method(
+      statistics, "encode_batch", "None",
+      {"command_buffer: MTLCommandBuffer, source_gradients: collections.abc.Sequence[MPSImage], "
+       "source_images: collections.abc.Sequence[MPSImage], "
+       "batch_normalization_state: MPSCNNBatchNormalizationState"},
+      "Adds these images' share. Gradient: beta sum g, gamma sum g x^. Errors: more images "
+      "than the statistics were made of; another fused neuron.",
+      [](Statistics& self, const Arguments& arguments) {
+        self.encode_batch(command_buffer(arguments), images(arguments, "source_gradients", true),
+                          images(arguments, "source_images", true), state_of(arguments));
+      });
   refuse_methods(statistics, {"encode"},
                  "the gradient of one image alone: only encode_batch with a "
                  "batch_normalization_state");
@@ -277,17 +279,18 @@ void bind_gradients(py::module_& module) {
               "source_image: MPSImage, batch_normalization_state: MPSCNNBatchNormalizationState"},
              "Errors: before the state's gradients are complete.",
              [encode](Self& self, const Arguments& a) { return encode(self, a, false); });
-  def_method(cls, "encode_batch", "list[MPSImage] | None",
-             {"command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
-              "source_images: list[MPSImage], "
-              "batch_normalization_state: MPSCNNBatchNormalizationState, "
-              "destination_gradients: list[MPSImage]",
-              "command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
-              "source_images: list[MPSImage], "
-              "batch_normalization_state: MPSCNNBatchNormalizationState"},
-             "Gradient: gamma / sqrt(variance + epsilon) (g - dbeta / M - x^ dgamma / M). Errors: "
-             "before the state's gradients are complete.",
-             [encode](Self& self, const Arguments& a) { return encode(self, a, true); });
+  def_method(
+      cls, "encode_batch", "collections.abc.Sequence[MPSImage] | None",
+      {"command_buffer: MTLCommandBuffer, source_gradients: collections.abc.Sequence[MPSImage], "
+       "source_images: collections.abc.Sequence[MPSImage], "
+       "batch_normalization_state: MPSCNNBatchNormalizationState, "
+       "destination_gradients: collections.abc.Sequence[MPSImage]",
+       "command_buffer: MTLCommandBuffer, source_gradients: collections.abc.Sequence[MPSImage], "
+       "source_images: collections.abc.Sequence[MPSImage], "
+       "batch_normalization_state: MPSCNNBatchNormalizationState"},
+      "Gradient: gamma / sqrt(variance + epsilon) (g - dbeta / M - x^ dgamma / M). Errors: "
+      "before the state's gradients are complete.",
+      [encode](Self& self, const Arguments& a) { return encode(self, a, true); });
 }
 
 }  // namespace

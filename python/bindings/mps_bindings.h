@@ -11,6 +11,7 @@
 
 #include "bindings.h"
 #include "enums.h"
+#include "mps_batch.h"
 #include "signature.h"
 
 // The MPS training layer: one function per family, in the order that base classes need.
@@ -18,6 +19,7 @@ namespace traingraph::python {
 
 void bind_mps_device(py::module_& module);
 void bind_mps_image(py::module_& module);
+void bind_mps_batches(py::module_& module);
 void bind_mps_kernel(py::module_& module);
 void bind_mps_filters(py::module_& module);
 void bind_mps_convolution(py::module_& module);

@@ -49,8 +49,8 @@ py::object encode(CNNConvolutionTranspose& self, const Arguments& a, bool batch)
 
 std::vector<std::string> forms(bool batch) {
   const std::string end = batch ? "s" : "";
-  const std::string image = batch ? "list[MPSImage]" : "MPSImage";
-  const std::string state = batch ? "list[MPSState]" : "MPSState";
+  const std::string image = batch ? "collections.abc.Sequence[MPSImage]" : "MPSImage";
+  const std::string state = batch ? "collections.abc.Sequence[MPSState]" : "MPSState";
   const std::string source = "command_buffer: MTLCommandBuffer, source_image" + end + ": " + image;
   const std::string chained = ", convolution_gradient_state" + end + ": " + state;
   const std::string to = ", destination_image" + end + ": " + image;

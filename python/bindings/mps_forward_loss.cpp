@@ -60,12 +60,14 @@ void bind_forward(py::module_& module) {
              });
   def_descriptor(cls);
   const std::string sources =
-      "command_buffer: MTLCommandBuffer, source_images: list[MPSImage], labels: list[MPSImage], "
-      "weights: list[MPSImage] | None = None, ";
+      "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
+      "labels: collections.abc.Sequence[MPSImage], "
+      "weights: collections.abc.Sequence[MPSImage] | None = None, ";
   def_method(
       cls, "encode_batch", "typing.Any",
-      {sources + "destination_images: list[MPSImage]",
-       sources + "destination_states: list[MPSState], destination_images: list[MPSImage]",
+      {sources + "destination_images: collections.abc.Sequence[MPSImage]",
+       sources + "destination_states: collections.abc.Sequence[MPSState], destination_images: "
+                 "collections.abc.Sequence[MPSImage]",
        sources + "destination_state_is_temporary: bool"},
       "Labels have the predictions' size. With destination_state_is_temporary it returns new "
       "images and their states.",
@@ -100,11 +102,13 @@ void bind_gradient(py::module_& module) {
                    &Self::set_compute_label_gradients,
                    "Whether the gradient is by the labels rather than by the predictions.");
   const std::string sources =
-      "command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], source_images: "
-      "list[MPSImage], labels: list[MPSImage], weights: list[MPSImage] | None = None, "
-      "source_states: list[MPSState] | None = None";
-  def_method(cls, "encode_batch", "list[MPSImage] | None",
-             {sources, sources + ", destination_gradients: list[MPSImage]"},
+      "command_buffer: MTLCommandBuffer, source_gradients: collections.abc.Sequence[MPSImage], "
+      "source_images: "
+      "collections.abc.Sequence[MPSImage], labels: collections.abc.Sequence[MPSImage], weights: "
+      "collections.abc.Sequence[MPSImage] | None = None, "
+      "source_states: collections.abc.Sequence[MPSState] | None = None";
+  def_method(cls, "encode_batch", "collections.abc.Sequence[MPSImage] | None",
+             {sources, sources + ", destination_gradients: collections.abc.Sequence[MPSImage]"},
              "Gradients that come in have the loss's size. Gradient: the exact derivative; where "
              "Apple's text differs (hinge, Huber, Kullback-Leibler, softmax) it is not followed.",
              [](Self& self, const Arguments& a) -> py::object {

@@ -96,23 +96,25 @@ void bind_mps_graph(py::module_& module) {
         self.reload_from_data_sources();
       },
       "Loads weights, gamma, beta and statistics anew; waits for what was committed.");
-  def_method(cls, "encode", "MPSImage | None",
-             {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
-              "source_states: list[MPSState] | None = None, "
-              "intermediate_images: list[MPSImage] | None = None, "
-              "destination_states: list[MPSState] | None = None"},
-             "Encodes one image per source handle; the result, or None when it is not needed. "
-             "What is exported is appended to the two lists.",
-             [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, false); });
-  def_method(cls, "encode_batch", "list[MPSImage] | None",
-             {"command_buffer: MTLCommandBuffer, source_images: list[list[MPSImage]], "
-              "source_states: collections.abc.Sequence[collections.abc.Sequence[MPSState]] | None "
-              "= None, "
-              "intermediate_images: list[list[MPSImage]] | None = None, "
-              "destination_states: list[list[MPSState]] | None = None"},
-             "Encodes one batch per source handle; the results, or None when they are not needed. "
-             "Errors: another number of batches, images of another device, a source too small.",
-             [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, true); });
+  def_method(
+      cls, "encode", "MPSImage | None",
+      {"command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
+       "source_states: collections.abc.Sequence[MPSState] | None = None, "
+       "intermediate_images: collections.abc.Sequence[MPSImage] | None = None, "
+       "destination_states: collections.abc.Sequence[MPSState] | None = None"},
+      "Encodes one image per source handle; the result, or None when it is not needed. "
+      "What is exported is appended to the two lists.",
+      [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, false); });
+  def_method(
+      cls, "encode_batch", "collections.abc.Sequence[MPSImage] | None",
+      {"command_buffer: MTLCommandBuffer, source_images: list[collections.abc.Sequence[MPSImage]], "
+       "source_states: collections.abc.Sequence[collections.abc.Sequence[MPSState]] | None "
+       "= None, "
+       "intermediate_images: list[collections.abc.Sequence[MPSImage]] | None = None, "
+       "destination_states: list[collections.abc.Sequence[MPSState]] | None = None"},
+      "Encodes one batch per source handle; the results, or None when they are not needed. "
+      "Errors: another number of batches, images of another device, a source too small.",
+      [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, true); });
 }
 
 }  // namespace traingraph::python

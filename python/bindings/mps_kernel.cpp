@@ -140,39 +140,46 @@ void bind_forward(py::module_& module) {
              "Encodes one image. Without a destination it returns a new one; with "
              "destination_state_is_temporary the image and its state.",
              [](CNNKernel& self, const Arguments& a) { return encode_forward(self, a, false); });
-  def_method(cls, "encode_batch", "typing.Any",
-             {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
-              "destination_images: list[MPSImage]",
-              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
-              "destination_states: list[MPSState], destination_images: list[MPSImage]",
-              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage]",
-              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
-              "destination_state_is_temporary: bool"},
-             "Encodes a batch; the array of sources may be longer than that of destinations.",
-             [](CNNKernel& self, const Arguments& a) { return encode_forward(self, a, true); });
+  def_method(
+      cls, "encode_batch", "typing.Any",
+      {"command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
+       "destination_images: collections.abc.Sequence[MPSImage]",
+       "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
+       "destination_states: collections.abc.Sequence[MPSState], destination_images: "
+       "collections.abc.Sequence[MPSImage]",
+       "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage]",
+       "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
+       "destination_state_is_temporary: bool"},
+      "Encodes a batch; the array of sources may be longer than that of destinations.",
+      [](CNNKernel& self, const Arguments& a) { return encode_forward(self, a, true); });
   const std::string one =
-      "for_source_image: MPSImage, source_states: list[MPSState] | None = None, "
+      "for_source_image: MPSImage, source_states: collections.abc.Sequence[MPSState] | None = "
+      "None, "
       "destination_image: MPSImage | None = None";
   const std::string several =
-      "for_source_image: list[MPSImage], source_states: list[list[MPSState]] | None = None, "
-      "destination_image: list[MPSImage] | None = None";
+      "for_source_image: collections.abc.Sequence[MPSImage], source_states: "
+      "list[collections.abc.Sequence[MPSState]] | None = None, "
+      "destination_image: collections.abc.Sequence[MPSImage] | None = None";
   def_method(
       cls, "result_state", "MPSState", {one}, "A new permanent state.",
       [](CNNKernel& self, const Arguments& a) { return result_states(self, a, false, false); });
-  def_method(
-      cls, "result_state_batch", "list[MPSState]", {several}, "New permanent states.",
-      [](CNNKernel& self, const Arguments& a) { return result_states(self, a, true, false); });
+  def_method(cls, "result_state_batch", "collections.abc.Sequence[MPSState]", {several},
+             "New permanent states.", [](CNNKernel& self, const Arguments& a) {
+               return result_states(self, a, true, false);
+             });
   const std::string on = "command_buffer: MTLCommandBuffer, ";
   def_method(
       cls, "temporary_result_state", "MPSState", {on + one.substr(4)},
       "A new state that lives on the command buffer, with a read count of 1.",
       [](CNNKernel& self, const Arguments& a) { return result_states(self, a, false, true); });
   def_method(
-      cls, "temporary_result_state_batch", "list[MPSState]", {on + several.substr(4)},
+      cls, "temporary_result_state_batch", "collections.abc.Sequence[MPSState]",
+      {on + several.substr(4)},
       "New states that live on the command buffer, each with a read count of 1.",
       [](CNNKernel& self, const Arguments& a) { return result_states(self, a, true, true); });
   def_method(cls, "destination_image_descriptor", "MPSImageDescriptor",
-             {"for_source_images: list[MPSImage], source_states: list[MPSState] | None = None"},
+             {"for_source_images: collections.abc.Sequence[MPSImage], source_states: "
+              "collections.abc.Sequence[MPSState] | None = None"},
              "The size of a result by the padding policy; sets the offset.",
              [](CNNKernel& self, const Arguments& a) {
                const auto sources = a.get<mps::ImageBatch>("for_source_images");
@@ -227,17 +234,20 @@ void bind_gradient(py::module_& module) {
       "state and returns a new image; with one it uses the properties as they are.",
       [](CNNGradientKernel& self, const Arguments& a) { return encode_gradient(self, a, false); });
   def_method(
-      cls, "encode_batch", "list[MPSImage] | None",
-      {"command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
-       "source_images: list[MPSImage], gradient_states: list[MPSState]",
-       "command_buffer: MTLCommandBuffer, source_gradients: list[MPSImage], "
-       "source_images: list[MPSImage], gradient_states: list[MPSState], "
-       "destination_gradients: list[MPSImage]"},
+      cls, "encode_batch", "collections.abc.Sequence[MPSImage] | None",
+      {"command_buffer: MTLCommandBuffer, source_gradients: collections.abc.Sequence[MPSImage], "
+       "source_images: collections.abc.Sequence[MPSImage], gradient_states: "
+       "collections.abc.Sequence[MPSState]",
+       "command_buffer: MTLCommandBuffer, source_gradients: collections.abc.Sequence[MPSImage], "
+       "source_images: collections.abc.Sequence[MPSImage], gradient_states: "
+       "collections.abc.Sequence[MPSState], "
+       "destination_gradients: collections.abc.Sequence[MPSImage]"},
       "Encodes a batch, with one state per image or the same for all.",
       [](CNNGradientKernel& self, const Arguments& a) { return encode_gradient(self, a, true); });
   def_method(
       cls, "destination_image_descriptor", "MPSImageDescriptor",
-      {"for_source_images: list[MPSImage], source_states: list[MPSState]"},
+      {"for_source_images: collections.abc.Sequence[MPSImage], source_states: "
+       "collections.abc.Sequence[MPSState]"},
       "for_source_images: the gradient and the forward source. Sets the secondary "
       "properties from the state.",
       [](CNNGradientKernel& self, const Arguments& a) {

@@ -127,13 +127,14 @@ void bind_mps_loss(py::module_& module) {
               "command_buffer: MTLCommandBuffer, source_image: MPSImage, labels: MPSCNNLossLabels"},
              "Gradient: the destination, with the reduction's factor.",
              [](CNNLoss& self, const Arguments& a) { return encode(self, a, false); });
-  def_method(loss, "encode_batch", "list[MPSImage] | None",
-             {"command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
-              "labels: list[MPSCNNLossLabels], destination_images: list[MPSImage]",
-              "command_buffer: MTLCommandBuffer, source_images: list[MPSImage], "
-              "labels: list[MPSCNNLossLabels]"},
-             "Gradient: the destinations, with the reduction's factor.",
-             [](CNNLoss& self, const Arguments& a) { return encode(self, a, true); });
+  def_method(
+      loss, "encode_batch", "collections.abc.Sequence[MPSImage] | None",
+      {"command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
+       "labels: list[MPSCNNLossLabels], destination_images: collections.abc.Sequence[MPSImage]",
+       "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
+       "labels: list[MPSCNNLossLabels]"},
+      "Gradient: the destinations, with the reduction's factor.",
+      [](CNNLoss& self, const Arguments& a) { return encode(self, a, true); });
 }
 
 }  // namespace traingraph::python

@@ -130,8 +130,8 @@ py::object encode_reshape(NNReshape& self, const Arguments& arguments, const cha
 
 std::vector<std::string> reshape_forms(bool batch) {
   const std::string end = batch ? "s" : "";
-  const std::string image = batch ? "list[MPSImage]" : "MPSImage";
-  const std::string state = batch ? "list[MPSState]" : "MPSState";
+  const std::string image = batch ? "collections.abc.Sequence[MPSImage]" : "MPSImage";
+  const std::string state = batch ? "collections.abc.Sequence[MPSState]" : "MPSState";
   const std::string source = "command_buffer: MTLCommandBuffer, source_image" + end + ": " + image;
   const std::string to = ", destination_image" + end + ": " + image;
   const std::string size =
@@ -230,10 +230,10 @@ void bind_channels(py::module_& module) {
              });
   def_allocator(concatenation);
   const std::string sources =
-      "command_buffer: MTLCommandBuffer, source_images: list[list[MPSImage]]";
+      "command_buffer: MTLCommandBuffer, source_images: list[collections.abc.Sequence[MPSImage]]";
   def_method(
-      concatenation, "encode_batch", "list[MPSImage] | None",
-      {sources, sources + ", destination_images: list[MPSImage]"},
+      concatenation, "encode_batch", "collections.abc.Sequence[MPSImage] | None",
+      {sources, sources + ", destination_images: collections.abc.Sequence[MPSImage]"},
       "One batch per source. Gradient: one MPSNNSlice per source.",
       [](NNConcatenation& self, const Arguments& arguments) -> py::object {
         std::vector<mps::ImageBatch> batches;

@@ -77,10 +77,15 @@ Distance distance(const std::vector<Parameter>& form, const py::dict& given) {
 
 }  // namespace
 
-py::object Arguments::operator[](const char* name) const {
-  if (given_.contains(name)) {
-    return given_[name];
+PyObject* Arguments::found(const char* name) const {
+  for (const Parameter& parameter : signature_->forms_[form_]) {
+    if (parameter.name == name) return PyDict_GetItemWithError(given_.ptr(), parameter.key);
   }
+  return nullptr;
+}
+
+py::object Arguments::operator[](const char* name) const {
+  if (PyObject* value = found(name)) return py::reinterpret_borrow<py::object>(value);
   const Parameter* const parameter = find(signature_->forms_[form_], name);
   if (parameter == nullptr || parameter->required() || parameter->default_text == "None") {
     return py::none();
@@ -98,6 +103,23 @@ Signature::Signature(Kind kind, std::string owner, std::string name, std::string
                      const std::vector<std::string>& forms)
     : kind_(kind), owner_(std::move(owner)), name_(std::move(name)), returns_(std::move(returns)) {
   std::ranges::transform(forms, std::back_inserter(forms_), parse);
+  for (Form& form : forms_) {
+    for (Parameter& parameter : form) {
+      parameter.key = PyUnicode_InternFromString(parameter.name.c_str());
+    }
+  }
+}
+
+bool Signature::fits(const Form& form, const py::dict& given) {
+  std::size_t known = 0;
+  for (const Parameter& parameter : form) {
+    if (PyDict_Contains(given.ptr(), parameter.key) == 1) {
+      ++known;
+    } else if (parameter.required()) {
+      return false;
+    }
+  }
+  return known == given.size();
 }
 
 Arguments Signature::match(const py::args& positional, const py::kwargs& keywords) const {
@@ -112,17 +134,20 @@ Arguments Signature::match(const py::args& positional, const py::kwargs& keyword
                          " positional arguments; write " + line(forms_.front()));
   }
   py::dict given(keywords);
-  if (!positional.empty()) given = given.attr("copy")();
+  if (!positional.empty()) given = py::reinterpret_steal<py::dict>(PyDict_Copy(given.ptr()));
   for (std::size_t i = 0; i < positional.size(); ++i) {
     // Forms of one name begin with the same arguments, or are told apart by the other ones.
-    const char* name = forms_.front()[i].name.c_str();
-    if (given.contains(name)) {
-      throw py::type_error("[" + subject() + "] got " + name + " twice");
+    const Parameter& parameter = forms_.front()[i];
+    if (PyDict_Contains(given.ptr(), parameter.key) == 1) {
+      throw py::type_error("[" + subject() + "] got " + parameter.name + " twice");
     }
-    given[name] = positional[i];
+    if (PyDict_SetItem(given.ptr(), parameter.key,
+                       PyTuple_GET_ITEM(positional.ptr(), static_cast<py::ssize_t>(i))) != 0) {
+      throw py::error_already_set();
+    }
   }
   for (std::size_t form = 0; form < forms_.size(); ++form) {
-    if (distance(forms_[form], given).count == 0) {
+    if (fits(forms_[form], given)) {
       return {*this, form, std::move(given)};
     }
   }

@@ -2,6 +2,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,8 +18,17 @@ struct Parameter {
   std::string name;
   std::string annotation;
   std::string default_text;  // empty: required
+  PyObject* key = nullptr;   // the name, interned and never freed
   bool required() const { return default_text.empty(); }
 };
+
+// Objects of the library, and lists of them.
+template <typename T>
+constexpr bool kIsHandle = false;
+template <typename T>
+constexpr bool kIsHandle<std::shared_ptr<T>> = true;
+template <typename T>
+constexpr bool kIsHandle<std::vector<std::shared_ptr<T>>> = true;
 
 class Signature;
 
@@ -28,13 +38,20 @@ class Arguments {
   Arguments(const Signature& signature, std::size_t form, py::dict given)
       : signature_(&signature), form_(form), given_(std::move(given)) {}
 
-  bool given(const char* name) const { return given_.contains(name); }
+  bool given(const char* name) const { return found(name) != nullptr; }
   // What the caller gave, else the form's default; None where the form has no such argument.
   py::object operator[](const char* name) const;
 
   template <typename T>
   T get(const char* name) const {
-    return convert<T>((*this)[name], where(name));
+    const py::object value = (*this)[name];
+    if constexpr (kIsHandle<T>) {
+      // Without the words of an error.
+      if (py::detail::make_caster<T> caster; !value.is_none() && caster.load(value, true)) {
+        return py::detail::cast_op<T>(std::move(caster));
+      }
+    }
+    return convert<T>(value, where(name));
   }
   // Nothing for None.
   template <typename T>
@@ -50,6 +67,9 @@ class Arguments {
   Where where(const char* name) const;
 
  private:
+  // What the caller gave; null where nothing was given.
+  PyObject* found(const char* name) const;
+
   const Signature* signature_;
   std::size_t form_;
   py::dict given_;
@@ -75,6 +95,7 @@ class Signature {
   friend class Arguments;
   using Form = std::vector<Parameter>;
 
+  static bool fits(const Form& form, const py::dict& given);
   [[noreturn]] void refuse(const py::dict& given) const;
   std::string line(const Form& form) const;
   std::size_t positional_count() const {

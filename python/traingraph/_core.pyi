@@ -250,6 +250,7 @@ __all__: list[str] = [
     "MPSDataLayout",
     "MPSDataType",
     "MPSImage",
+    "MPSImageBatch",
     "MPSImageDescriptor",
     "MPSImageEdgeMode",
     "MPSImageFeatureChannelFormat",
@@ -323,6 +324,7 @@ __all__: list[str] = [
     "MPSNNTrainingStyle",
     "MPSNNUnaryReductionNode",
     "MPSState",
+    "MPSStateBatch",
     "MPSTemporaryImage",
     "MPSVector",
     "MPSVectorDescriptor",
@@ -342,10 +344,12 @@ __all__: list[str] = [
     "create_system_default_device",
     "get_num_threads",
     "gpus",
+    "image_batch_increment_read_count",
     "instruction_set",
     "onednn_version",
     "sequential",
     "set_num_threads",
+    "state_batch_increment_read_count",
     "version",
 ]
 
@@ -4391,7 +4395,7 @@ class MPSImage:
         """
 
     def __repr__(self) -> str: ...
-    def batch_representation(self) -> list[MPSImage]:
+    def batch_representation(self) -> collections.abc.Sequence[MPSImage]:
         """
         One image per image of this one, sharing its memory.
         """
@@ -4575,7 +4579,10 @@ class MPSCNNKernel(MPSKernel):
         """
 
     def destination_image_descriptor(
-        self, for_source_images: list[MPSImage], *, source_states: list[MPSState] | None = None
+        self,
+        for_source_images: collections.abc.Sequence[MPSImage],
+        *,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
     ) -> MPSImageDescriptor:
         """
         The size of a result by the padding policy; sets the offset.
@@ -4617,28 +4624,28 @@ class MPSCNNKernel(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_states: list[MPSState],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
-        self, command_buffer: MTLCommandBuffer, *, source_images: list[MPSImage]
+        self, command_buffer: MTLCommandBuffer, *, source_images: collections.abc.Sequence[MPSImage]
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
@@ -4654,7 +4661,7 @@ class MPSCNNKernel(MPSKernel):
         self,
         for_source_image: MPSImage,
         *,
-        source_states: list[MPSState] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
         destination_image: MPSImage | None = None,
     ) -> MPSState:
         """
@@ -4663,11 +4670,11 @@ class MPSCNNKernel(MPSKernel):
 
     def result_state_batch(
         self,
-        for_source_image: list[MPSImage],
+        for_source_image: collections.abc.Sequence[MPSImage],
         *,
-        source_states: list[list[MPSState]] | None = None,
-        destination_image: list[MPSImage] | None = None,
-    ) -> list[MPSState]:
+        source_states: list[collections.abc.Sequence[MPSState]] | None = None,
+        destination_image: collections.abc.Sequence[MPSImage] | None = None,
+    ) -> collections.abc.Sequence[MPSState]:
         """
         New permanent states.
         """
@@ -4677,7 +4684,7 @@ class MPSCNNKernel(MPSKernel):
         command_buffer: MTLCommandBuffer,
         *,
         source_image: MPSImage,
-        source_states: list[MPSState] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
         destination_image: MPSImage | None = None,
     ) -> MPSState:
         """
@@ -4688,10 +4695,10 @@ class MPSCNNKernel(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_image: list[MPSImage],
-        source_states: list[list[MPSState]] | None = None,
-        destination_image: list[MPSImage] | None = None,
-    ) -> list[MPSState]:
+        source_image: collections.abc.Sequence[MPSImage],
+        source_states: list[collections.abc.Sequence[MPSState]] | None = None,
+        destination_image: collections.abc.Sequence[MPSImage] | None = None,
+    ) -> collections.abc.Sequence[MPSState]:
         """
         New states that live on the command buffer, each with a read count of 1.
         """
@@ -4808,7 +4815,10 @@ class MPSCNNGradientKernel(MPSKernel):
     """
 
     def destination_image_descriptor(
-        self, for_source_images: list[MPSImage], *, source_states: list[MPSState]
+        self,
+        for_source_images: collections.abc.Sequence[MPSImage],
+        *,
+        source_states: collections.abc.Sequence[MPSState],
     ) -> MPSImageDescriptor:
         """
         for_source_images: the gradient and the forward source. Sets the secondary properties from the state.
@@ -4842,20 +4852,20 @@ class MPSCNNGradientKernel(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
-        gradient_states: list[MPSState],
-    ) -> list[MPSImage] | None: ...
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        gradient_states: collections.abc.Sequence[MPSState],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
-        gradient_states: list[MPSState],
-        destination_gradients: list[MPSImage],
-    ) -> list[MPSImage] | None:
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        gradient_states: collections.abc.Sequence[MPSState],
+        destination_gradients: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         Encodes a batch, with one state per image or the same for all.
         """
@@ -5001,6 +5011,42 @@ class MPSCNNGradientKernel(MPSKernel):
         """
         Of the forward kernel, in pixels.
         """
+
+class MPSImageBatch:
+    """
+    Images that belong together: a sequence.
+    """
+
+    def __add__(self, arg0: list[MPSImage]) -> list[MPSImage]: ...
+    def __contains__(self, arg0: typing.Any) -> bool: ...
+    def __eq__(self, arg0: typing.Any) -> bool: ...
+    @typing.overload
+    def __getitem__(self, arg0: typing.SupportsIndex) -> MPSImage: ...
+    @typing.overload
+    def __getitem__(self, arg0: slice) -> list[MPSImage]: ...
+    def __hash__(self) -> int: ...
+    def __iter__(self) -> collections.abc.Iterator[MPSImage]: ...
+    def __len__(self) -> int: ...
+    def __radd__(self, arg0: list[MPSImage]) -> list[MPSImage]: ...
+    def __repr__(self) -> str: ...
+
+class MPSStateBatch:
+    """
+    States, one per image or one object for all: a sequence.
+    """
+
+    def __add__(self, arg0: list[MPSState]) -> list[MPSState]: ...
+    def __contains__(self, arg0: typing.Any) -> bool: ...
+    def __eq__(self, arg0: typing.Any) -> bool: ...
+    @typing.overload
+    def __getitem__(self, arg0: typing.SupportsIndex) -> MPSState: ...
+    @typing.overload
+    def __getitem__(self, arg0: slice) -> list[MPSState]: ...
+    def __hash__(self) -> int: ...
+    def __iter__(self) -> collections.abc.Iterator[MPSState]: ...
+    def __len__(self) -> int: ...
+    def __radd__(self, arg0: list[MPSState]) -> list[MPSState]: ...
+    def __repr__(self) -> str: ...
 
 class MPSNNNeuronDescriptor:
     """
@@ -5815,22 +5861,22 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         batch_normalization_state: MPSCNNBatchNormalizationState,
-        destination_images: list[MPSImage],
-    ) -> list[MPSImage] | None: ...
+        destination_images: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_images: list[MPSImage],
-    ) -> list[MPSImage] | None: ...
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_images: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
-        self, command_buffer: MTLCommandBuffer, *, source_images: list[MPSImage]
-    ) -> list[MPSImage] | None:
+        self, command_buffer: MTLCommandBuffer, *, source_images: collections.abc.Sequence[MPSImage]
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         With a state by its statistics, without one by the kernel's own. Errors: a state without statistics.
         """
@@ -6010,7 +6056,7 @@ class MPSCNNBatchNormalizationStatistics(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         batch_normalization_state: MPSCNNBatchNormalizationState,
     ) -> None:
         """
@@ -6051,8 +6097,8 @@ class MPSCNNBatchNormalizationStatisticsGradient(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         batch_normalization_state: MPSCNNBatchNormalizationState,
     ) -> None:
         """
@@ -6113,20 +6159,20 @@ class MPSCNNBatchNormalizationGradient(MPSCNNGradientKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         batch_normalization_state: MPSCNNBatchNormalizationState,
-        destination_gradients: list[MPSImage],
-    ) -> list[MPSImage] | None: ...
+        destination_gradients: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         batch_normalization_state: MPSCNNBatchNormalizationState,
-    ) -> list[MPSImage] | None:
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         Gradient: gamma / sqrt(variance + epsilon) (g - dbeta / M - x^ dgamma / M). Errors: before the state's gradients are complete.
         """
@@ -6306,18 +6352,18 @@ class MPSCNNLoss(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         labels: list[MPSCNNLossLabels],
-        destination_images: list[MPSImage],
-    ) -> list[MPSImage] | None: ...
+        destination_images: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         labels: list[MPSCNNLossLabels],
-    ) -> list[MPSImage] | None:
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         Gradient: the destinations, with the reduction's factor.
         """
@@ -6830,7 +6876,10 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     def destination_image_descriptor(
-        self, for_source_images: list[MPSImage], *, source_states: list[MPSState] | None = None
+        self,
+        for_source_images: collections.abc.Sequence[MPSImage],
+        *,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
     ) -> MPSImageDescriptor:
         """
         The size of a result.
@@ -6881,35 +6930,35 @@ class MPSCNNBinaryKernel(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        primary_images: list[MPSImage],
-        secondary_images: list[MPSImage],
-        destination_images: list[MPSImage],
+        primary_images: collections.abc.Sequence[MPSImage],
+        secondary_images: collections.abc.Sequence[MPSImage],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        primary_images: list[MPSImage],
-        secondary_images: list[MPSImage],
-        destination_states: list[MPSState],
-        destination_images: list[MPSImage],
+        primary_images: collections.abc.Sequence[MPSImage],
+        secondary_images: collections.abc.Sequence[MPSImage],
+        destination_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        primary_images: list[MPSImage],
-        secondary_images: list[MPSImage],
+        primary_images: collections.abc.Sequence[MPSImage],
+        secondary_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        primary_images: list[MPSImage],
-        secondary_images: list[MPSImage],
+        primary_images: collections.abc.Sequence[MPSImage],
+        secondary_images: collections.abc.Sequence[MPSImage],
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
@@ -6926,7 +6975,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         for_primary_image: MPSImage,
         *,
         secondary_image: MPSImage,
-        source_states: list[MPSState] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
         destination_image: MPSImage | None = None,
     ) -> MPSState:
         """
@@ -6935,12 +6984,12 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     def result_state_batch(
         self,
-        for_primary_image: list[MPSImage],
+        for_primary_image: collections.abc.Sequence[MPSImage],
         *,
-        secondary_image: list[MPSImage],
-        source_states: list[list[MPSState]] | None = None,
-        destination_image: list[MPSImage] | None = None,
-    ) -> list[MPSState]:
+        secondary_image: collections.abc.Sequence[MPSImage],
+        source_states: list[collections.abc.Sequence[MPSState]] | None = None,
+        destination_image: collections.abc.Sequence[MPSImage] | None = None,
+    ) -> collections.abc.Sequence[MPSState]:
         """
         New permanent states.
         """
@@ -6951,7 +7000,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         *,
         primary_image: MPSImage,
         secondary_image: MPSImage,
-        source_states: list[MPSState] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
         destination_image: MPSImage | None = None,
     ) -> MPSState:
         """
@@ -6962,11 +7011,11 @@ class MPSCNNBinaryKernel(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        primary_image: list[MPSImage],
-        secondary_image: list[MPSImage],
-        source_states: list[list[MPSState]] | None = None,
-        destination_image: list[MPSImage] | None = None,
-    ) -> list[MPSState]:
+        primary_image: collections.abc.Sequence[MPSImage],
+        secondary_image: collections.abc.Sequence[MPSImage],
+        source_states: list[collections.abc.Sequence[MPSState]] | None = None,
+        destination_image: collections.abc.Sequence[MPSImage] | None = None,
+    ) -> collections.abc.Sequence[MPSState]:
         """
         New states that live on the command buffer, each with a read count of 1.
         """
@@ -7627,7 +7676,7 @@ class MPSNNReshape(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         reshaped_width: int,
         reshaped_height: int,
         reshaped_feature_channels: int,
@@ -7637,7 +7686,7 @@ class MPSNNReshape(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         destination_state_is_temporary: bool,
         reshaped_width: int,
         reshaped_height: int,
@@ -7648,17 +7697,17 @@ class MPSNNReshape(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_states: list[MPSState],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any:
         """
         Encodes a batch. Errors: another number of elements.
@@ -7794,16 +7843,19 @@ class MPSNNConcatenation(MPSKernel):
 
     @typing.overload
     def encode_batch(
-        self, command_buffer: MTLCommandBuffer, *, source_images: list[list[MPSImage]]
-    ) -> list[MPSImage] | None: ...
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: list[collections.abc.Sequence[MPSImage]],
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[list[MPSImage]],
-        destination_images: list[MPSImage],
-    ) -> list[MPSImage] | None:
+        source_images: list[collections.abc.Sequence[MPSImage]],
+        destination_images: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         One batch per source. Gradient: one MPSNNSlice per source.
         """
@@ -8546,30 +8598,30 @@ class MPSNNForwardLoss(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        labels: list[MPSImage],
-        weights: list[MPSImage] | None = None,
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        labels: collections.abc.Sequence[MPSImage],
+        weights: collections.abc.Sequence[MPSImage] | None = None,
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        labels: list[MPSImage],
-        weights: list[MPSImage] | None = None,
-        destination_states: list[MPSState],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        labels: collections.abc.Sequence[MPSImage],
+        weights: collections.abc.Sequence[MPSImage] | None = None,
+        destination_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        labels: list[MPSImage],
-        weights: list[MPSImage] | None = None,
+        source_images: collections.abc.Sequence[MPSImage],
+        labels: collections.abc.Sequence[MPSImage],
+        weights: collections.abc.Sequence[MPSImage] | None = None,
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
@@ -8655,24 +8707,24 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
-        labels: list[MPSImage],
-        weights: list[MPSImage] | None = None,
-        source_states: list[MPSState] | None = None,
-    ) -> list[MPSImage] | None: ...
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        labels: collections.abc.Sequence[MPSImage],
+        weights: collections.abc.Sequence[MPSImage] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
+    ) -> collections.abc.Sequence[MPSImage] | None: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_gradients: list[MPSImage],
-        source_images: list[MPSImage],
-        labels: list[MPSImage],
-        weights: list[MPSImage] | None = None,
-        source_states: list[MPSState] | None = None,
-        destination_gradients: list[MPSImage],
-    ) -> list[MPSImage] | None:
+        source_gradients: collections.abc.Sequence[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        labels: collections.abc.Sequence[MPSImage],
+        weights: collections.abc.Sequence[MPSImage] | None = None,
+        source_states: collections.abc.Sequence[MPSState] | None = None,
+        destination_gradients: collections.abc.Sequence[MPSImage],
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         Gradients that come in have the loss's size. Gradient: the exact derivative; where Apple's text differs (hinge, Huber, Kullback-Leibler, softmax) it is not followed.
         """
@@ -8834,25 +8886,25 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        convolution_gradient_states: list[MPSState],
+        source_images: collections.abc.Sequence[MPSImage],
+        convolution_gradient_states: collections.abc.Sequence[MPSState],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        convolution_gradient_states: list[MPSState],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        convolution_gradient_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        convolution_gradient_states: list[MPSState],
+        source_images: collections.abc.Sequence[MPSImage],
+        convolution_gradient_states: collections.abc.Sequence[MPSState],
         destination_state_is_temporary: bool,
     ) -> typing.Any: ...
     @typing.overload
@@ -8860,28 +8912,28 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        destination_states: list[MPSState],
-        destination_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_states: collections.abc.Sequence[MPSState],
+        destination_images: collections.abc.Sequence[MPSImage],
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
-        self, command_buffer: MTLCommandBuffer, *, source_images: list[MPSImage]
+        self, command_buffer: MTLCommandBuffer, *, source_images: collections.abc.Sequence[MPSImage]
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
+        source_images: collections.abc.Sequence[MPSImage],
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
@@ -11271,10 +11323,10 @@ class MPSNNGraph(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[MPSImage],
-        source_states: list[MPSState] | None = None,
-        intermediate_images: list[MPSImage] | None = None,
-        destination_states: list[MPSState] | None = None,
+        source_images: collections.abc.Sequence[MPSImage],
+        source_states: collections.abc.Sequence[MPSState] | None = None,
+        intermediate_images: collections.abc.Sequence[MPSImage] | None = None,
+        destination_states: collections.abc.Sequence[MPSState] | None = None,
     ) -> MPSImage | None:
         """
         Encodes one image per source handle; the result, or None when it is not needed. What is exported is appended to the two lists.
@@ -11284,11 +11336,11 @@ class MPSNNGraph(MPSKernel):
         self,
         command_buffer: MTLCommandBuffer,
         *,
-        source_images: list[list[MPSImage]],
+        source_images: list[collections.abc.Sequence[MPSImage]],
         source_states: collections.abc.Sequence[collections.abc.Sequence[MPSState]] | None = None,
-        intermediate_images: list[list[MPSImage]] | None = None,
-        destination_states: list[list[MPSState]] | None = None,
-    ) -> list[MPSImage] | None:
+        intermediate_images: list[collections.abc.Sequence[MPSImage]] | None = None,
+        destination_states: list[collections.abc.Sequence[MPSState]] | None = None,
+    ) -> collections.abc.Sequence[MPSImage] | None:
         """
         Encodes one batch per source handle; the results, or None when they are not needed. Errors: another number of batches, images of another device, a source too small.
         """
@@ -11378,6 +11430,13 @@ def gpus() -> list[str]:
     The GPUs' names by index. Errors: DeviceError that says what is missing.
     """
 
+def image_batch_increment_read_count(
+    batch: collections.abc.Sequence[MPSImage], amount: typing.SupportsInt | typing.SupportsIndex
+) -> None:
+    """
+    Adds to the read count of every different temporary image. Errors: raising one from 0.
+    """
+
 def instruction_set() -> str:
     """
     The level of the CPU backend's own loops: v2, v3, v4 or generic.
@@ -11398,6 +11457,13 @@ def sequential(
 def set_num_threads(count: typing.SupportsInt | typing.SupportsIndex) -> None:
     """
     Sets how many threads one step may use; graphs compile again when it changes.
+    """
+
+def state_batch_increment_read_count(
+    batch: collections.abc.Sequence[MPSState], amount: typing.SupportsInt | typing.SupportsIndex
+) -> None:
+    """
+    Adds to the read count of every different temporary state. Errors: raising one from 0.
     """
 
 def version() -> str:

@@ -1,5 +1,7 @@
 """The four kernels of batch normalization over one state."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from kernels import Normalization, array, batch, commands, differences, empty, run
@@ -156,7 +158,7 @@ def test_the_order_is_checked():
     with pytest.raises(ValueError, match=r"over 8 elements per channel, but .* encoded for 0"):
         whole.gradient.encode_batch(buffer, **gradients)
     half = {
-        key: value[:1] if isinstance(value, list) else value for key, value in gradients.items()
+        key: value[:1] if isinstance(value, Sequence) else value for key, value in gradients.items()
     }
     whole.statistics_gradient.encode_batch(buffer, **half)
     with pytest.raises(ValueError, match=r"over 8 elements per channel, but .* encoded for 4"):

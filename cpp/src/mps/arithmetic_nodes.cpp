@@ -137,7 +137,9 @@ class ConcatenationGradientStep final : public GraphStep {
     kernel_.set_source_feature_channel_max_count(state.source().feature_channels);
     const ImageDescriptor result = kernel_.destination_image_descriptor(dy[0]->descriptor());
     kernel_.encode_batch(e.buffer, dy, e.make(result_, result, dy));
-    state.reads().read(kernel_.description(), state.description());
+    if (state.reads().read()) return;
+    throw InvalidArgument("[" + kernel_.description() + "] expected a read count above 0 of " +
+                          state.description() + " but it has run out");
   }
 
  private:

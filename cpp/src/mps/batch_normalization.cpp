@@ -19,6 +19,7 @@ std::uint64_t as_bits(double value) {
 class ReloadOperation final : public Operation {
  public:
   using Operation::Operation;
+  bool aligns() const override { return true; }
   void emit(Emission& e) const override { e.set(0, e.inputs[0]); }
 };
 
@@ -143,8 +144,7 @@ void CNNBatchNormalization::reload(CommandBuffer& buffer, const std::shared_ptr<
   }
   // Plain bytes become what they are used as.
   if (from->storage()->data_type == DataType::kUInt8) {
-    from->storage()->data_type = to->data_type;
-    from->storage()->shape = to->shape;
+    retype(*from->storage(), to->data_type, to->shape, to->layout);
   }
   static const auto operation = std::make_shared<ReloadOperation>("reload of batch normalization");
   Recording& recording = this->recording(buffer);

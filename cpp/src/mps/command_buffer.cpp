@@ -66,33 +66,49 @@ void grow_arena(DeviceState& device, std::size_t bytes) {
   device.arena_bytes = bytes;
 }
 
-// On the stream: every address, the numbers, the run.
-void run(DeviceState& device, CompiledRecording& compiled, const std::vector<StoragePtr>& storages,
-         const std::vector<double>& numbers) {
+// The numbers of a run as the program reads them; false when they are those of the run before.
+bool stage(CompiledRecording& compiled, const std::vector<double>& numbers) {
+  bool changed = !compiled.has_run;
+  for (std::size_t n = 0; n < numbers.size(); ++n) {
+    const auto narrow = static_cast<float>(numbers[n]);
+    const std::size_t bytes = compiled.wide[n] ? sizeof(double) : sizeof(float);
+    const void* value = compiled.wide[n] ? static_cast<const void*>(&numbers[n]) : &narrow;
+    std::byte* at = compiled.staged.data() + n * 8;
+    if (std::memcmp(at, value, bytes) == 0) continue;
+    std::memcpy(at, value, bytes);
+    changed = true;
+  }
+  compiled.has_run = true;
+  return changed;
+}
+
+// On the stream: every address, the numbers, the run. What tells when a device is done with it, or
+// null when it is.
+std::unique_ptr<PendingRead> run(DeviceState& device, CompiledRecording& compiled,
+                                 const std::vector<StoragePtr>& storages,
+                                 const std::vector<double>& numbers) {
   Program& program = *compiled.program;
   grow_arena(device, program.arena_bytes());
   if (compiled.arena != device.arena.get()) {
     program.bind_arena(device.arena.get());
     compiled.arena = device.arena.get();
   }
+  const std::byte* any = device.arena.get();
   for (const CompiledRecording::Binding& binding : compiled.bindings) {
-    std::byte* base = storages[binding.storage]->address();
+    std::byte* base = storages[binding.storage]->address(binding.layout);
     program.bind(binding.value, base == nullptr ? nullptr : base + binding.offset);
+    any = base;
   }
-  for (std::size_t n = 0; n < numbers.size(); ++n) {
-    const auto narrow = static_cast<float>(numbers[n]);
-    std::byte* at = compiled.staged.data() + n * 8;
-    if (compiled.wide[n]) {
-      std::memcpy(at, &numbers[n], sizeof(double));
-    } else {
-      std::memcpy(at, &narrow, sizeof(float));
-    }
-  }
-  if (!numbers.empty() && compiled.numbers != nullptr) {
+  if (compiled.numbers != nullptr && stage(compiled, numbers)) {
     device.backend.write(compiled.numbers.get(), compiled.staged.data(), compiled.staged.size());
   }
   program.run(Run::step, nullptr);
-  device.backend.finish();
+  if (device.backend.uses_host_memory()) return nullptr;
+  // A byte that is read behind the run; the runs behind it need not wait for that.
+  std::unique_ptr<PendingRead> pending;
+  if (any != nullptr) pending = device.backend.read_later(any, 1);
+  if (pending == nullptr) device.backend.finish();
+  return pending;
 }
 
 }  // namespace
@@ -124,6 +140,27 @@ struct CommandBuffer::State {
     const std::lock_guard lock(mutex);
     return error;
   }
+
+  // When the device is done with it.
+  void settle(const CommandBufferPtr& self, PendingRead* pending) {
+    try {
+      std::byte byte;
+      if (pending != nullptr) pending->take(&byte);
+    } catch (...) {
+      fail(std::current_exception());
+    }
+    for (const StoragePtr& storage : recording.storages()) --storage->in_flight;
+    {
+      const std::lock_guard lock(mutex);
+      end = now();
+      if (error == nullptr) status = static_cast<int>(CommandBufferStatus::kCompleted);
+    }
+    for (const Handler& handler : handlers) handler(self);
+    handlers.clear();
+    before = nullptr;
+    recording = Recording(number);  // images and kernels may go
+  }
+
   void fail(std::exception_ptr with) {
     const std::lock_guard lock(mutex);
     error = std::move(with);
@@ -141,10 +178,8 @@ CommandBufferStatus CommandBuffer::status() const {
   return static_cast<CommandBufferStatus>(state()->status.load());
 }
 
-Recording& CommandBuffer::recording(const std::string& who) {
-  if (status() == CommandBufferStatus::kNotEnqueued) return state()->recording;
-  throw InvalidArgument("[" + who +
-                        "] expected a command buffer to encode to but got one that was committed");
+Recording* CommandBuffer::recording() {
+  return status() == CommandBufferStatus::kNotEnqueued ? &state()->recording : nullptr;
 }
 
 void CommandBuffer::add_completed_handler(Handler handler) {
@@ -171,32 +206,31 @@ void CommandBuffer::commit() {
   }
   for (const StoragePtr& storage : state->recording.storages()) ++storage->in_flight;
   auto task = std::make_shared<Task>();
-  task->work = [state, device, program, self = shared_from_this()]() -> std::function<void()> {
+  // A handler comes before the runs behind it.
+  task->leaves = !device->backend.uses_host_memory() && state->handlers.empty();
+  task->is_awaited = device->backend.uses_host_memory();
+  task->work = [state, device, program, leaves = task->leaves,
+                self = shared_from_this()]() -> std::function<void()> {
     state->status = static_cast<int>(CommandBufferStatus::kScheduled);
-    const double start = now();
+    {
+      const std::lock_guard lock(state->mutex);
+      state->start = now();
+    }
+    std::shared_ptr<PendingRead> pending;
     try {
       if (state->before != nullptr) {
         const std::exception_ptr failed = state->before->failure();
         if (failed != nullptr) std::rethrow_exception(failed);
       }
       if (program != nullptr) {
-        run(*device, *program, state->recording.storages(), state->recording.numbers());
+        pending = run(*device, *program, state->recording.storages(), state->recording.numbers());
       }
-      state->status = static_cast<int>(CommandBufferStatus::kCompleted);
     } catch (...) {
       state->fail(std::current_exception());
     }
-    for (const StoragePtr& storage : state->recording.storages()) --storage->in_flight;
-    {
-      const std::lock_guard lock(state->mutex);
-      state->start = start;
-      state->end = now();
-    }
-    for (const Handler& handler : state->handlers) handler(self);
-    state->handlers.clear();
-    state->before = nullptr;
-    // Images and kernels may go.
-    state->recording = Recording(state->number);
+    auto rest = [state, self, pending] { state->settle(self, pending.get()); };
+    if (pending != nullptr && leaves) return rest;
+    rest();
     return nullptr;
   };
   {
@@ -268,7 +302,11 @@ const CommandBufferPtr& ContinuingCommandBuffer::command_buffer() const {
 }
 
 void ContinuingCommandBuffer::commit_and_continue() {
-  recording("MPSCommandBuffer.commit_and_continue");  // raises after commit
+  if (recording() == nullptr) {
+    throw InvalidArgument(
+        "[MPSCommandBuffer.commit_and_continue] expected a command buffer to encode to but got one "
+        "that was committed");
+  }
   CommandBufferPtr next = next_part(state());
   next->label = chain_->root->label;
   chain_->root->commit();

@@ -17,32 +17,50 @@ struct ConvolutionForm {
   bool full = false;  // the kernel covers the image: a matrix product
   NeuronDescriptor neuron;
 
-  // x (N, C, H, W), weights (O, C / groups, kh, kw), biases (O) → y (N, O, P, Q)
+  // x (N, C, H, W), weights (O, C / groups, kh, kw), biases (O) or none → y (N, O, P, Q)
   ValueId emit(Emission& e, ValueId x, ValueId weights, ValueId biases, std::int64_t rows,
                std::int64_t columns) const {
+    const ValueId y = before_neuron(e, x, weights, biases, rows, columns);
+    return is_none(neuron) ? y : mps::neuron(e, neuron, y);
+  }
+
+  ValueId before_neuron(Emission& e, ValueId x, ValueId weights, ValueId biases, std::int64_t rows,
+                        std::int64_t columns) const {
     const Shape shape = e.graph.type(weights).shape;
-    ValueId y = ir::kNone;
+    const auto biased = [&](ValueId y, const Shape& per_channel) {
+      if (biases == ir::kNone) return y;
+      return ops::binary(e.graph, ir::Scalar::add, y, ops::reshape(e.graph, biases, per_channel));
+    };
     if (full && groups == 1) {
       const Shape source = e.graph.type(x).shape;
       const ValueId row = ops::reshape(e.graph, x, {source[0], source[1] * source[2] * source[3]});
       const ValueId matrix =
           ops::reshape(e.graph, weights, {shape[0], shape[1] * shape[2] * shape[3]});
-      y = ops::reshape(e.graph, ops::matmul(e.graph, row, matrix, false, true),
-                       {source[0], shape[0], 1, 1});
-    } else {
-      KernelWindow w = window;
-      if (full) w.offset = {w.kernel_width / 2, w.kernel_height / 2, 0};
-      const PlacedWindow placed = place_window(e, x, w, rows, columns);
-      ir::ConvolutionAttributes attributes;
-      attributes.window = placed.window;
-      attributes.groups = groups;
-      y = ops::apply1(e.graph, ir::Op::convolution, attributes, {placed.x, weights});
+      const ValueId y = biased(ops::matmul(e.graph, row, matrix, false, true), {1, shape[0]});
+      return ops::reshape(e.graph, y, {source[0], shape[0], 1, 1});
     }
-    y = ops::binary(e.graph, ir::Scalar::add, y,
-                    ops::reshape(e.graph, biases, {1, shape[0], 1, 1}));
-    return is_none(neuron) ? y : mps::neuron(e, neuron, y);
+    KernelWindow w = window;
+    if (full) w.offset = {w.kernel_width / 2, w.kernel_height / 2, 0};
+    const PlacedWindow placed = place_window(e, x, w, rows, columns);
+    ir::ConvolutionAttributes attributes;
+    attributes.window = placed.window;
+    attributes.groups = groups;
+    return biased(ops::apply1(e.graph, ir::Op::convolution, attributes, {placed.x, weights}),
+                  {1, shape[0], 1, 1});
   }
 };
+
+// The input that a kernel may do without, in the type of its images.
+ValueId optional(Emission& e, std::size_t input, DataType type) {
+  const ValueId value = e.inputs[input];
+  return value == ir::kNone ? value : ops::cast(e.graph, value, type);
+}
+
+// Over everything but channels, as (C).
+ValueId channel_sum(Emission& e, ValueId x) {
+  const ValueId sum = ops::reduce(e.graph, ir::ReduceKind::sum, x, {0, 2, 3});
+  return ops::reshape(e.graph, sum, {e.graph.type(x).shape[1]});
+}
 
 class ConvolutionOperation final : public Operation {
  public:
@@ -52,8 +70,8 @@ class ConvolutionOperation final : public Operation {
   void emit(Emission& e) const override {
     const Shape& y = e.results[0].shape;
     const DataType type = e.type(0).data_type;
-    e.set(0, form_.emit(e, e.inputs[0], ops::cast(e.graph, e.inputs[1], type),
-                        ops::cast(e.graph, e.inputs[2], type), y[2], y[3]));
+    e.set(0, form_.emit(e, e.inputs[0], ops::cast(e.graph, e.inputs[1], type), optional(e, 2, type),
+                        y[2], y[3]));
   }
 
  private:
@@ -75,12 +93,18 @@ class ConvolutionGradientOperation final : public Operation {
     const Shape y = e.graph.type(dy).shape;
     const DataType type = e.type(0).data_type;
     const ValueId weights = ops::cast(e.graph, e.inputs[2], type);
-    const ValueId biases = ops::cast(e.graph, e.inputs[3], type);
+    const ValueId biases = optional(e, 3, type);
     if ((option_ & static_cast<int>(CNNConvolutionGradientOption::kWeightsAndBias)) != 0) {
-      const ValueId result = weights_.emit(e, x, weights, biases, y[2], y[3]);
-      const std::vector<ValueId> found = e.gradients(result, dy, {weights, biases});
-      e.set(0, ops::cast(e.graph, found[0], e.results[0].data_type));
-      e.set(1, ops::cast(e.graph, found[1], e.results[1].data_type));
+      const ValueId before = weights_.before_neuron(e, x, weights, biases, y[2], y[3]);
+      const ValueId g = is_none(weights_.neuron)
+                            ? dy
+                            : e.gradients(neuron(e, weights_.neuron, before), dy, {before})[0];
+      const ValueId by_weights = e.gradients(before, g, {weights})[0];
+      // Whether there are biases or not.
+      const ValueId by_biases =
+          biases == ir::kNone ? channel_sum(e, g) : e.gradients(before, g, {biases})[0];
+      e.set(0, ops::cast(e.graph, by_weights, e.results[0].data_type));
+      e.set(1, ops::cast(e.graph, by_biases, e.results[1].data_type));
     }
     if ((option_ & static_cast<int>(CNNConvolutionGradientOption::kData)) != 0) {
       const ValueId result = data_.emit(e, x, weights, biases, y[2], y[3]);
@@ -138,10 +162,7 @@ StatePtr CNNConvolution::make_state(const ImageDescriptor& source, const Command
   return std::make_shared<CNNConvolutionGradientState>(*this, source, on);
 }
 
-void CNNConvolution::add_operands(Recording& recording) const {
-  recording.input(weights_.weights);
-  recording.input(weights_.biases);
-}
+void CNNConvolution::add_operands(Recording& recording) const { add_weights(recording, weights_); }
 
 void CNNConvolution::reload_weights_and_biases(CommandBuffer& buffer,
                                                CNNConvolutionWeightsAndBiasesState& state) {
@@ -156,7 +177,8 @@ std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolution::export_weig
 
 std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolution::weights_state() const {
   return std::make_shared<CNNConvolutionWeightsAndBiasesState>(
-      std::make_shared<Buffer>(weights_.weights), std::make_shared<Buffer>(weights_.biases));
+      std::make_shared<Buffer>(weights_.weights),
+      weights_.biases->blank ? nullptr : std::make_shared<Buffer>(weights_.biases));
 }
 
 CNNFullyConnected::CNNFullyConnected(const Device& device, CNNConvolutionDataSourcePtr weights)
@@ -182,7 +204,7 @@ OperationPtr CNNFullyConnected::make_operation() const {
 // --- gradient ------------------------------------------------------------------------------------
 
 void CNNConvolutionGradient::share_weights(const CNNConvolution& forward) {
-  share(*forward.weights_state());
+  share(forward.weights_);
 }
 
 // Offsets of one axis: of data in the gradient with zeros between its pixels, and of the weights'

@@ -92,7 +92,10 @@ class TransposeGradientOperation final : public Operation {
     const Shape dy = e.type(0).shape;
     const DataType type = e.type(0).data_type;
     const ValueId weights = ops::cast(e.graph, e.inputs[2], type);
-    const ValueId biases = ops::cast(e.graph, e.inputs[3], type);
+    // Without biases their gradient is that of zeros.
+    const ir::Type per_channel{type, {e.graph.type(weights).shape[0]}};
+    const ValueId biases = e.inputs[3] == ir::kNone ? ops::filled(e.graph, per_channel, 0)
+                                                    : ops::cast(e.graph, e.inputs[3], type);
     const ValueId y = form_.emit(e, x, weights, biases, dy[2], dy[3]);
     const std::vector<ValueId> found = e.gradients(y, e.inputs[0], {weights, biases, x});
     if ((option_ & static_cast<int>(CNNConvolutionGradientOption::kWeightsAndBias)) != 0) {
@@ -270,13 +273,14 @@ CNNConvolutionTranspose::export_weights_and_biases(CommandBuffer& buffer) {
 std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolutionTranspose::weights_state()
     const {
   return std::make_shared<CNNConvolutionWeightsAndBiasesState>(
-      std::make_shared<Buffer>(weights_.weights), std::make_shared<Buffer>(weights_.biases));
+      std::make_shared<Buffer>(weights_.weights),
+      weights_.biases->blank ? nullptr : std::make_shared<Buffer>(weights_.biases));
 }
 
 // --- gradient ------------------------------------------------------------------------------------
 
 void CNNConvolutionTransposeGradient::share_weights(const CNNConvolutionTranspose& forward) {
-  share(*forward.weights_state());
+  share(forward.weights_);
 }
 
 OperationPtr CNNConvolutionTransposeGradient::make_operation() const {

@@ -12,6 +12,7 @@ namespace {
 class CopyOperation final : public Operation {
  public:
   using Operation::Operation;
+  bool aligns() const override { return true; }
   void emit(Emission& e) const override {
     for (std::size_t k = 0; k < e.results.size(); ++k) {
       e.set(k, ops::cast(e.graph, e.inputs[k], e.results[k].data_type));
@@ -124,6 +125,7 @@ void ConvolutionWeights::load() {
   write_storage(*weights, 0, w, weights->bytes());
   const std::vector<std::byte> zeros(b == nullptr ? biases->bytes() : 0);
   write_storage(*biases, 0, b == nullptr ? zeros.data() : b, biases->bytes());
+  biases->blank = b == nullptr;
   source->purge();
 }
 
@@ -137,9 +139,7 @@ void ConvolutionWeights::check(const CNNConvolutionWeightsAndBiasesState& state,
     // A buffer of plain bytes becomes what it is used as.
     Storage& storage = *buffer.storage();
     if (storage.data_type == DataType::kUInt8 && buffer.length() == own.bytes()) {
-      storage.data_type = own.data_type;
-      storage.shape = own.shape;
-      storage.layout = own.layout;
+      retype(storage, own.data_type, own.shape, own.layout);
     }
     if (storage.shape != own.shape) {
       throw ShapeError("[" + who + "] expected " + what + " " + to_string(own.shape) + " but got " +
@@ -148,6 +148,15 @@ void ConvolutionWeights::check(const CNNConvolutionWeightsAndBiasesState& state,
   };
   expect("weights", *state.weights(), *weights);
   if (state.biases() != nullptr) expect("biases", *state.biases(), *biases);
+}
+
+void add_weights(Recording& recording, const ConvolutionWeights& weights) {
+  recording.input(weights.weights);
+  if (weights.biases->blank) {
+    recording.no_input();
+  } else {
+    recording.input(weights.biases);
+  }
 }
 
 void encode_reload(Recording& recording, const std::string& who, const ConvolutionWeights& weights,
@@ -160,6 +169,7 @@ void encode_reload(Recording& recording, const std::string& who, const Convoluti
   recording.result(weights.weights);
   if (state.biases() != nullptr) recording.result(weights.biases);
   recording.end();
+  if (state.biases() != nullptr) weights.biases->blank = false;
 }
 
 std::shared_ptr<CNNConvolutionWeightsAndBiasesState> encode_export(
@@ -222,15 +232,16 @@ void WeightGradientKernel::check_gradient(const ImageDescriptor& gradient,
   }
 }
 
-void WeightGradientKernel::share(const CNNConvolutionWeightsAndBiasesState& weights) {
-  weights_.check(weights, description());
-  weights_.weights = weights.weights()->storage();
-  weights_.biases = weights.biases()->storage();
+void WeightGradientKernel::share(const ConvolutionWeights& forward) {
+  weights_.check(
+      {std::make_shared<Buffer>(forward.weights), std::make_shared<Buffer>(forward.biases)},
+      description());
+  weights_.weights = forward.weights;
+  weights_.biases = forward.biases;
 }
 
 void WeightGradientKernel::add_operands(Recording& recording, const StateBatch& states) {
-  recording.input(weights_.weights);
-  recording.input(weights_.biases);
+  add_weights(recording, weights_);
   if ((static_cast<int>(option_) & 2) == 0) return;
   const auto& state = static_cast<const CNNConvolutionGradientState&>(*states[0]);
   recording.result(state.gradient_for_weights()->storage());

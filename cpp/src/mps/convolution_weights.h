@@ -16,6 +16,8 @@ StoragePtr weights_storage(const Device& device, const CNNConvolutionDescriptor&
                            DataType type);
 StoragePtr biases_storage(const Device& device, const CNNConvolutionDescriptor& descriptor,
                           DataType type);
+// The weights and, where there are any, the biases as the next inputs.
+void add_weights(Recording& recording, const ConvolutionWeights& weights);
 // The weights and biases of a kernel from a state, and into a new one.
 void encode_reload(Recording& recording, const std::string& who, const ConvolutionWeights& weights,
                    const CNNConvolutionWeightsAndBiasesState& state);

@@ -60,7 +60,11 @@ std::int64_t Device::compilations() const {
 }
 
 void Device::wait_until_idle() const {
-  state_->stream->run([] {});
+  // Behind everything, and when all that was left of it is done.
+  const auto task = std::make_shared<Task>();
+  task->work = [] { return std::function<void()>(); };
+  state_->stream->submit(task);
+  state_->stream->wait(task);
 }
 
 Buffer::Buffer(const Device& device, std::size_t bytes)
@@ -82,6 +86,7 @@ void Buffer::write(const void* from, std::size_t bytes) const {
 
 void* Buffer::contents() const {
   if (storage_->temporary() || !storage_->device->backend.uses_host_memory()) return nullptr;
+  storage_->pinned = true;
   void* address = nullptr;
   storage_->device->stream->run([&] { address = storage_->address(); });
   return address;

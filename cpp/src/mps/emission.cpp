@@ -85,6 +85,8 @@ void Emission::cut() {
     }
   });
   atoms_.resize(cuts.size());
+  alike_.resize(cuts.size());
+  for (std::size_t s = 0; s < cuts.size(); ++s) alike_[s] = s;
   for (std::size_t s = 0; s < cuts.size(); ++s) {
     for (auto it = cuts[s].begin(); std::next(it) != cuts[s].end(); ++it) {
       Atom atom;
@@ -101,6 +103,19 @@ void Emission::for_atoms(const Range& range, const F& f) {
   for (Atom& atom : atoms_[range.storage]) {
     const auto first = static_cast<std::uint64_t>(atom.first);
     if (first >= range.first && first < range.first + range.count) f(atom);
+  }
+}
+
+// Those of one shape among the operands join the groups of each other.
+void Emission::align(const std::vector<std::vector<Range>>& operands) {
+  for (std::size_t a = 0; a < operands.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      if (operands[a].size() != 1 || operands[b].size() != 1) continue;
+      const std::size_t first = operands[a][0].storage, second = operands[b][0].storage;
+      if (recording_.storages()[first]->shape != recording_.storages()[second]->shape) continue;
+      const std::size_t from = alike_[first], to = alike_[second];
+      std::replace(alike_.begin(), alike_.end(), from, to);
+    }
   }
 }
 
@@ -237,6 +252,7 @@ void Emission::write() {
   wide_.assign(recording_.numbers().size(), false);
   for_encodings(recording_.words(), [&](std::size_t k, const Encoding& encoding) {
     operation_ = recording_.operations()[k].get();
+    if (operation_->aligns()) align(encoding.operands);
     graph.layers.push_back("'" + operation_->subject + "'");
     graph.layer = static_cast<int>(graph.layers.size()) - 1;
     const std::size_t first_node = graph.nodes.size();
@@ -303,6 +319,51 @@ void Emission::write_results() {
   }
 }
 
+// What programs do not see as it lies takes the layout that a program over it has chosen before;
+// where none has, that of its group's first kernel.
+std::vector<passes::ParameterLayout> Emission::parameter_layouts() {
+  std::vector<passes::ParameterLayout> result(lowering.parameters.size());
+  const auto& storages = recording_.storages();
+  std::vector<ir::Layout> preferred(storages.size());  // by group
+  for (std::size_t s = 0; s < storages.size(); ++s) {
+    if (!storages[s]->fixed() && !storages[s]->preferred.plain())
+      preferred[alike_[s]] = storages[s]->preferred;
+  }
+  std::vector<int> first(storages.size(), kNone);  // by group: the slot that a kernel reads first
+  std::vector<std::size_t> storage_of(result.size());
+  for (const std::vector<Atom>& atoms : atoms_) {
+    for (const Atom& atom : atoms) {
+      if (atom.source == kNone) continue;
+      storage_of[static_cast<std::size_t>(graph.value(atom.source).slot)] = atom.storage;
+    }
+  }
+  std::vector<ValueId> unused;
+  const ir::Graph live = passes::without_dead_nodes(graph, unused);
+  for (const ir::Node& node : live.nodes) {
+    if (node.op == ir::Op::elementwise) continue;
+    for (ValueId input : node.inputs) {
+      const ir::Value& value = live.value(input);
+      if (value.source != ir::Source::parameter) continue;
+      const std::size_t storage = storage_of[static_cast<std::size_t>(value.slot)];
+      int& slot = first[alike_[storage]];
+      if (slot == kNone && !storages[storage]->fixed()) slot = value.slot;
+    }
+  }
+  for (std::size_t slot = 0; slot < result.size(); ++slot) {
+    const Storage& storage = *storages[storage_of[slot]];
+    const std::size_t group = alike_[storage_of[slot]];
+    passes::ParameterLayout& layout = result[slot];
+    if (storage.fixed()) {
+      layout = {true, storage.layout, kNone};
+    } else if (!preferred[group].plain()) {
+      layout = {true, preferred[group], kNone};
+    } else if (first[group] != static_cast<int>(slot)) {
+      layout.follows = first[group];
+    }
+  }
+  return result;
+}
+
 std::shared_ptr<CompiledRecording> Emission::compile(const Backend& backend) {
   cut();
   write();
@@ -316,27 +377,22 @@ std::shared_ptr<CompiledRecording> Emission::compile(const Backend& backend) {
 
   passes::PipelineRequest request;
   request.backend = &backend;
-  for (std::size_t slot = 0; slot < lowering.parameters.size(); ++slot) {
-    request.parameters.push_back({true, {}, kNone});
-  }
-  for (const std::vector<Atom>& atoms : atoms_) {
-    for (const Atom& atom : atoms) {
-      if (atom.source == kNone) continue;
-      const auto slot = static_cast<std::size_t>(graph.value(atom.source).slot);
-      request.parameters[slot].layout = recording_.storages()[atom.storage]->layout;
-    }
-  }
+  request.parameters = parameter_layouts();
+  request.choose_parameters = true;
   auto out = std::make_shared<CompiledRecording>();
   std::vector<ValueId> now;
   out->program = passes::compile(graph, request, now);
   for (const std::vector<Atom>& atoms : atoms_) {
     for (const Atom& atom : atoms) {
       if (atom.source == kNone) continue;
-      const Storage& storage = *recording_.storages()[atom.storage];
+      Storage& storage = *recording_.storages()[atom.storage];
       const std::size_t row =
           storage.divisible ? storage.bytes() / static_cast<std::size_t>(storage.shape[0]) : 0;
-      out->bindings.push_back({atom.storage, row * static_cast<std::size_t>(atom.first),
-                               now[static_cast<std::size_t>(atom.source)]});
+      const ValueId value = now[static_cast<std::size_t>(atom.source)];
+      const ir::Layout& layout = out->program->graph.value(value).layout;
+      if (!storage.fixed()) storage.preferred = layout;
+      out->bindings.push_back(
+          {atom.storage, row * static_cast<std::size_t>(atom.first), value, layout});
     }
   }
   const std::size_t numbers = number_values_.size();

@@ -8,6 +8,7 @@
 
 #include "layers/emitter.h"
 #include "mps/recording.h"
+#include "passes/passes.h"
 #include "runtime/program.h"
 
 namespace traingraph::mps {
@@ -21,12 +22,14 @@ struct CompiledRecording {
     std::size_t storage;
     std::size_t offset;  // bytes
     ir::ValueId value;
+    ir::Layout layout;
   };
   std::vector<Binding> bindings;
   // One slot of 8 bytes per number of the recording.
   std::shared_ptr<std::byte> numbers;
   std::vector<bool> wide;  // 8 bytes
   std::vector<std::byte> staged;
+  bool has_run = false;              // with what is staged
   const std::byte* arena = nullptr;  // it was bound to
 };
 
@@ -76,6 +79,7 @@ class Emission {
   };
 
   void cut();
+  void align(const std::vector<std::vector<Range>>& operands);
   // Of the nodes from this one on, which are those of the operation.
   void set_phase(std::size_t first_node);
   void write();
@@ -86,13 +90,14 @@ class Emission {
   template <class F>
   void for_atoms(const Range& range, const F& f);
   void write_results();
+  std::vector<passes::ParameterLayout> parameter_layouts();
   ir::ValueId fresh_source(Atom& atom);
 
   const Recording& recording_;
-  std::vector<std::vector<Atom>> atoms_;           // by storage
-  std::vector<std::vector<Range>> result_ranges_;  // of the operation that writes itself
-  std::vector<ir::ValueId> values_;                // its results
-  std::vector<ir::ValueId> number_values_;         // by number of the recording
+  std::vector<std::vector<Atom>> atoms_;    // by storage
+  std::vector<std::size_t> alike_;          // by storage: the first of those that best lie alike
+  std::vector<ir::ValueId> values_;         // its results
+  std::vector<ir::ValueId> number_values_;  // by number of the recording
   std::vector<bool> wide_;
   std::size_t first_number_ = 0;
   std::size_t number_count_ = 0;

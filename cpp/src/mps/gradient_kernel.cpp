@@ -38,7 +38,11 @@ void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients
   }
   if (!takes_parts()) refuse_parts();
   if (states.empty()) refuse("expected a gradient state but got none");
+  const State* last = nullptr;  // one object may stand for all
+  const bool shared = states.size() == 1 || states[0] == states.back();
   for (const StatePtr& state : states) {
+    if (state != nullptr && state.get() == last) continue;
+    last = state.get();
     if (state == nullptr || !takes(*state)) {
       refuse("expected a state of the forward kernel but got " +
              (state == nullptr ? "none" : state->description()));
@@ -56,7 +60,6 @@ void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients
     check_state(*state, buffer);
     const ImageDescriptor made_for = secondary_of(static_cast<const GradientState&>(*state));
     const ImageDescriptor& source = sources[0]->descriptor();
-    const bool shared = states.size() == 1 || states[0] == states.back();
     if (made_for.height == source.height && made_for.width == source.width &&
         made_for.feature_channels == source.feature_channels &&
         (!shared || made_for.number_of_images == images_in(sources))) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <traingraph/errors.h>
+#include <traingraph/mps/loss.h>
 
 #include "mps/graph_plan.h"
 #include "mps/recording.h"
@@ -21,6 +22,53 @@ std::vector<HandlePtr> state_handles(const GraphPlan& plan, const std::vector<st
   std::vector<HandlePtr> handles;
   for (std::size_t place : of) handles.push_back(plan.states[place].node->handle);
   return handles;
+}
+
+// Images that are the rows of one object, as one image; null where they are not.
+ImagePtr joined(const ImageBatch& batch) {
+  const Image& first = *batch[0];
+  if (batch.size() == 1) return batch[0];
+  std::int64_t end = first.first();
+  for (const ImagePtr& image : batch) {
+    if (image->is_temporary() || image->storage() != first.storage() || image->first() != end) {
+      return nullptr;
+    }
+    end += image->descriptor().number_of_images;
+  }
+  ImageDescriptor all = first.descriptor();
+  all.number_of_images = end - first.first();
+  return std::make_shared<Image>(first.device(), all, first.storage(), first.first(), false);
+}
+
+// The same of labels.
+StatePtr joined(const StateBatch& batch) {
+  ImageBatch losses, labels, weights;
+  for (const StatePtr& state : batch) {
+    const auto* one = dynamic_cast<const CNNLossLabels*>(state.get());
+    if (one == nullptr) return nullptr;
+    losses.push_back(one->loss_image());
+    labels.push_back(one->labels_image());
+    if (one->weights_image() != nullptr) weights.push_back(one->weights_image());
+  }
+  if (labels.empty() || (!weights.empty() && weights.size() != labels.size())) return nullptr;
+  const ImagePtr loss = joined(losses), truth = joined(labels);
+  const ImagePtr weight = weights.empty() ? nullptr : joined(weights);
+  if (loss == nullptr || truth == nullptr || (weight == nullptr && !weights.empty())) {
+    return nullptr;
+  }
+  return std::make_shared<CNNLossLabels>(loss, truth, weight);
+}
+
+// Each batch as one object, or nothing where one of them cannot be.
+template <class Batch>
+std::vector<Batch> joined_batches(const std::vector<Batch>& batches) {
+  std::vector<Batch> result;
+  for (const Batch& batch : batches) {
+    auto one = joined(batch);
+    if (one == nullptr) return {};
+    result.push_back({std::move(one)});
+  }
+  return result;
 }
 
 }  // namespace
@@ -106,16 +154,20 @@ NNGraph::Results NNGraph::encode_batch(CommandBuffer& buffer,
   failure_->raise();
   check_sources(source_images, source_states);
   GraphEncoding e(*this, *plan_, buffer);
+  const std::vector<ImageBatch> images = joined_batches(source_images);
+  const std::vector<StateBatch> states = joined_batches(source_states);
+  e.joined = !plan_->image_by_image && plan_->exported_states.empty() &&
+             images.size() == source_images.size() && states.size() == source_states.size();
   for (std::size_t k = 0; k < source_images.size(); ++k) {
     const std::size_t place = plan_->source_images[k];
-    e.images[place] = source_images[k];
+    e.images[place] = e.joined ? images[k] : source_images[k];
     // However often the nodes read it, it counts once. An incoming gradient may be a result as
     // well.
     const std::int64_t more = plan_->images[place].reads + plan_->images[place].handed_out - 1;
     if (more > 0) increment_read_count(source_images[k], more);
   }
   for (std::size_t k = 0; k < source_states.size(); ++k) {
-    e.states[plan_->source_states[k]] = source_states[k];
+    e.states[plan_->source_states[k]] = e.joined ? states[k] : source_states[k];
   }
   const Recording before = recording;
   try {
@@ -138,9 +190,9 @@ NNGraph::Results NNGraph::encode_batch(CommandBuffer& buffer,
         });
   }
   Results results;
-  if (plan_->result != GraphPlan::kNone) results.images = e.images[plan_->result];
+  if (plan_->result != GraphPlan::kNone) results.images = e.handed_out(plan_->result);
   for (std::size_t place : plan_->intermediate_images) {
-    results.intermediate_images.push_back(e.images[place]);
+    results.intermediate_images.push_back(e.handed_out(place));
   }
   for (std::size_t place : plan_->exported_states) results.states.push_back(e.states[place]);
   return results;

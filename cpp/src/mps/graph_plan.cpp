@@ -127,12 +127,20 @@ const ImageBatch& GraphEncoding::make(std::size_t place, ImageDescriptor like,
   if (at.node->export_from_graph) temporary = temporary && at.node->makes_temporary_images;
   const ImagePtr all =
       temporary ? Image::temporary(buffer, like) : Image::create(plan.device, like);
-  images[place] = all->batch_representation();
+  images[place] = joined ? ImageBatch{all} : all->batch_representation();
   const std::int64_t reads = at.reads + at.handed_out;
   for (const ImagePtr& image : images[place]) {
     if (temporary && reads > 1) image->set_read_count(reads);
   }
   return images[place];
+}
+
+ImageBatch GraphEncoding::handed_out(std::size_t place) const {
+  const ImageBatch& batch = images[place];
+  if (!joined || batch[0]->descriptor().number_of_images == 1) return batch;
+  const ImageBatch each = batch[0]->batch_representation();
+  increment_read_count(each, batch[0]->read_count() - 1);
+  return each;
 }
 
 CommandBuffer* GraphEncoding::owner_of_states(std::size_t place) const {

@@ -23,6 +23,8 @@ class GraphEncoding {
   CommandBuffer& buffer;
   std::vector<ImageBatch> images;  // by place
   std::vector<StateBatch> states;  // by place
+  // Every batch is one image of several, which costs less to keep count of.
+  bool joined = false;
   // After the run.
   std::vector<std::function<void()>> completed;
 
@@ -31,6 +33,8 @@ class GraphEncoding {
   const StateBatch& states_at(std::size_t place) const;
   // New images like `like`, as many as in the batch, in the place's own format.
   const ImageBatch& make(std::size_t place, ImageDescriptor like, const ImageBatch& batch);
+  // What an encoding returns of a place, image by image.
+  ImageBatch handed_out(std::size_t place) const;
   // Where the states of a place live: null for permanent ones.
   CommandBuffer* owner_of_states(std::size_t place) const;
   // Gives the states of a place the readings that the graph will make.
@@ -76,6 +80,8 @@ class GraphPlan {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t result = kNone;
   std::vector<std::size_t> intermediate_images, exported_states;
+  // Whether somebody is given the states of each image apart.
+  bool image_by_image = false;
 
   // For nodes that make their steps.
   std::size_t image(const NNImageNode& node) const { return image_places_.at(&node); }

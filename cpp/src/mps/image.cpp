@@ -1,7 +1,8 @@
 #include <traingraph/mps/image.h>
 
+#include <atomic>
 #include <cstring>
-#include <set>
+#include <optional>
 
 #include <traingraph/errors.h>
 #include <traingraph/mps/state.h>
@@ -59,26 +60,39 @@ std::string to_string(const ImageDescriptor& d) {
   return text;
 }
 
-void ReadCount::set(std::int64_t value, const std::string& who) {
-  if (!temporary) return;
-  if (value < 0 || (count == 0 && value > 0)) {
-    throw InvalidArgument("[" + who + "] expected a read count " +
+std::uint64_t ReadCount::next_round() {
+  static std::atomic<std::uint64_t> next{1};
+  return next++;
+}
+
+namespace {
+
+template <class Counted>
+void set_count(Counted& object, ReadCount& reads, std::int64_t value) {
+  if (!reads.temporary) return;
+  if (value < 0 || (reads.count == 0 && value > 0)) {
+    throw InvalidArgument("[" + object.description() + "] expected a read count " +
                           (value < 0 ? "of 0 or more" : "that has not run out") + " but got " +
                           std::to_string(value));
   }
-  if (together != nullptr) *together += value - count;
-  count = value;
+  if (reads.together != nullptr) *reads.together += value - reads.count;
+  reads.count = value;
 }
 
-void ReadCount::read(const std::string& reader, const std::string& who) {
-  if (!temporary) return;
-  if (count == 0) {
-    throw InvalidArgument("[" + reader + "] expected a read count above 0 of " + who +
-                          " but it has run out; raise read_count before the last reading");
+template <class Batch>
+void increment(const Batch& batch, std::int64_t amount) {
+  const std::uint64_t round = ReadCount::next_round();
+  for (const auto& one : batch) {
+    if (one->reads().temporary && one->reads().first_in(round)) {
+      one->set_read_count(one->read_count() + amount);
+    }
   }
-  --count;
-  if (together != nullptr) --*together;
 }
+
+}  // namespace
+
+void Image::set_read_count(std::int64_t value) { set_count(*this, reads_, value); }
+void State::set_read_count(std::int64_t value) { set_count(*this, reads_, value); }
 
 Image::Image(const Device& device, const ImageDescriptor& descriptor,
              std::shared_ptr<Storage> storage, std::int64_t first, bool is_temporary)
@@ -97,25 +111,40 @@ ImagePtr Image::create(const Device& device, const ImageDescriptor& descriptor) 
 }
 
 ImagePtr Image::temporary(CommandBuffer& buffer, const ImageDescriptor& descriptor) {
-  buffer.recording("MPSTemporaryImage");
+  if (buffer.recording() == nullptr) {
+    throw InvalidArgument(
+        "[MPSTemporaryImage] expected a command buffer to encode to but got one that was "
+        "committed");
+  }
   StoragePtr storage = image_storage(buffer.device(), descriptor);
   storage->owner = buffer.number();
   return std::make_shared<TemporaryImage>(buffer.device(), descriptor, std::move(storage), 0);
 }
 
-ImageBatch Image::batch_representation() const {
+namespace {
+
+// Rows of an image as images, which are allocated together.
+template <class Made, class... Rest>
+ImageBatch rows_of(const Image& image, Rest... rest) {
+  ImageDescriptor one = image.descriptor();
+  const std::int64_t count = std::exchange(one.number_of_images, 1);
+  const auto all =
+      std::make_shared<std::vector<std::optional<Made>>>(static_cast<std::size_t>(count));
   ImageBatch batch;
-  ImageDescriptor one = descriptor_;
-  one.number_of_images = 1;
-  for (std::int64_t k = 0; k < descriptor_.number_of_images; ++k) {
-    if (reads_.temporary) {
-      batch.push_back(std::make_shared<TemporaryImage>(device_, one, storage_, first_ + k));
-    } else {
-      batch.push_back(std::make_shared<Image>(device_, one, storage_, first_ + k, false));
-    }
-    batch.back()->label = label;
+  batch.reserve(all->size());
+  for (std::int64_t k = 0; k < count; ++k) {
+    Made& made = (*all)[static_cast<std::size_t>(k)].emplace(image.device(), one, image.storage(),
+                                                             image.first() + k, rest...);
+    made.label = image.label;
+    batch.emplace_back(all, &made);
   }
   return batch;
+}
+
+}  // namespace
+
+ImageBatch Image::batch_representation() const {
+  return reads_.temporary ? rows_of<TemporaryImage>(*this) : rows_of<Image>(*this, false);
 }
 
 std::size_t Image::image_bytes() const {
@@ -175,8 +204,10 @@ void Image::write_bytes(const void* bytes, std::size_t length, DataLayout layout
 }
 
 void increment_read_count(const ImageBatch& batch, std::int64_t amount) {
-  const std::set<ImagePtr> unique(batch.begin(), batch.end());
-  for (const ImagePtr& image : unique) image->set_read_count(image->read_count() + amount);
+  increment(batch, amount);
+}
+void increment_read_count(const StateBatch& batch, std::int64_t amount) {
+  increment(batch, amount);
 }
 
 State::State(const CommandBuffer* temporary_on) {
@@ -189,11 +220,6 @@ State::~State() = default;
 
 std::string State::description() const {
   return std::string(kind()) + (label.empty() ? "" : " '" + label + "'");
-}
-
-void increment_read_count(const StateBatch& batch, std::int64_t amount) {
-  const std::set<StatePtr> unique(batch.begin(), batch.end());
-  for (const StatePtr& state : unique) state->set_read_count(state->read_count() + amount);
 }
 
 }  // namespace traingraph::mps

@@ -1,7 +1,6 @@
 #include <traingraph/mps/kernel.h>
 
 #include <algorithm>
-#include <set>
 
 #include <traingraph/errors.h>
 
@@ -36,7 +35,11 @@ Recording& Kernel::recording(CommandBuffer& buffer) const {
     refuse("expected a command buffer of device " + device_.name() + " but got one of " +
            buffer.device().name());
   }
-  return buffer.recording(description());
+  Recording* recording = buffer.recording();
+  if (recording == nullptr) {
+    refuse("expected a command buffer to encode to but got one that was committed");
+  }
+  return *recording;
 }
 
 void Kernel::check_batch(const ImageBatch& batch, const char* what) const {
@@ -68,24 +71,33 @@ void Kernel::check_state(const State& state, const CommandBuffer& buffer) const 
   }
 }
 
+namespace {
+
+// One reading of every different object; the first that has none left, or null.
+template <class Batch>
+const typename Batch::value_type::element_type* unreadable(const Batch& batch) {
+  const std::uint64_t round = ReadCount::next_round();
+  for (const auto& one : batch) {
+    if (one->reads().temporary && one->reads().first_in(round) && !one->reads().read()) {
+      return one.get();
+    }
+  }
+  return nullptr;
+}
+
+std::string no_reading_left(const std::string& who) {
+  return "expected a read count above 0 of " + who +
+         " but it has run out; raise read_count before the last reading";
+}
+
+}  // namespace
+
 void Kernel::read(const ImageBatch& batch) const {
-  if (!batch[0]->is_temporary()) return;
-  if (batch.size() == 1) {
-    batch[0]->reads().read(description(), batch[0]->description());
-    return;
-  }
-  std::set<Image*> unique;
-  for (const ImagePtr& image : batch) {
-    if (unique.insert(image.get()).second) image->reads().read(description(), image->description());
-  }
+  if (const Image* image = unreadable(batch)) refuse(no_reading_left(image->description()));
 }
 
 void Kernel::read(const StateBatch& batch) const {
-  std::set<State*> unique;
-  for (const StatePtr& state : batch) {
-    if (!state->is_temporary() || !unique.insert(state.get()).second) continue;
-    state->reads().read(description(), state->description());
-  }
+  if (const State* state = unreadable(batch)) refuse(no_reading_left(state->description()));
 }
 
 ImageBatch Kernel::make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor,
@@ -208,10 +220,12 @@ void CNNKernel::record(CommandBuffer& buffer, const ImageBatch& sources, const S
   add_operands(recording);
   add_destination(recording, sources, destinations);
   recording.end();
+  const State* last = nullptr;  // one object may stand for all
   for (const StatePtr& state : states) {
-    if (auto* gradient_state = dynamic_cast<GradientState*>(state.get())) {
-      gradient_state->update(window_);
-    }
+    if (state.get() == last) continue;
+    last = state.get();
+    auto* gradient_state = dynamic_cast<GradientState*>(state.get());
+    if (gradient_state != nullptr) gradient_state->update(window_);
   }
 }
 
@@ -221,9 +235,11 @@ void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
   check_batch(sources, "source images");
   check_source(seen(sources[0]->descriptor(), source_channels_));
   check_destinations(sources, destinations);
+  const State* last = nullptr;
   for (const StatePtr& state : states) {
     if (state == nullptr) refuse("expected a state but got none");
-    check_state(*state, buffer);
+    if (state.get() != last) check_state(*state, buffer);
+    last = state.get();
   }
   if (!states.empty() && is_partial()) check_parts_have_gradient(sources[0]->descriptor());
   // A source array may be longer than the batch.

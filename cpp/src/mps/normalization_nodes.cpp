@@ -24,6 +24,7 @@ class NormalizationGradientStep final : public GradientStep {
         forward_(std::static_pointer_cast<CNNInstanceNormalization>(
             static_cast<NormalizationStep*>(plan.step(node.source_states()[0]->owner()))->kernel)) {
     if (style_ == NNTrainingStyle::kUpdateDeviceCPU) plan.states[state_].is_permanent = true;
+    if (style_ != NNTrainingStyle::kUpdateDeviceNone) plan.image_by_image = true;
   }
 
   void count_reads(GraphPlan& plan) override {

@@ -43,9 +43,7 @@ std::int64_t elements(const Storage& storage) {
 
 // The same bytes under the shape and order of `like`: what is updated together lies alike.
 void lie_alike(Storage& storage, const Storage& like) {
-  storage.data_type = like.data_type;
-  storage.shape = like.shape;
-  storage.layout = like.layout;
+  retype(storage, like.data_type, like.shape, like.layout);
 }
 
 }  // namespace
@@ -69,8 +67,7 @@ Vector::Vector(std::shared_ptr<Buffer> buffer, std::int64_t length, DataType dat
   }
   Storage& storage = *data_->storage();
   if (storage.data_type == DataType::kUInt8) {
-    storage.data_type = data_type;
-    storage.shape = {length};
+    retype(storage, data_type, {length}, {});
   }
 }
 
@@ -118,8 +115,8 @@ void NNOptimizer::encode(CommandBuffer& buffer, const std::vector<Part>& parts) 
     if (part.result->shape != part.values->shape) lie_alike(*part.result, *part.values);
     if (part.gradient->shape != part.values->shape) {
       const DataType own = part.gradient->data_type;
-      lie_alike(*part.gradient, *part.values);
-      if (own != DataType::kUInt8) part.gradient->data_type = own;
+      retype(*part.gradient, own == DataType::kUInt8 ? part.values->data_type : own,
+             part.values->shape, part.values->layout);
     }
     recording.begin(operation());
     recording.input(part.gradient);

@@ -69,24 +69,26 @@ void Recording::add(const ImagePart& part) {
   for (std::int64_t word : part.place) parts_.push_back(static_cast<std::uint64_t>(word));
 }
 
-void Recording::check_written(const StoragePtr& storage, const std::string& what) {
-  if (!storage->temporary()) return;
+bool Recording::is_readable(const Storage& storage) const {
+  return !storage.temporary() || (storage.owner == owner_ && storage.written);
+}
+
+void Recording::refuse(const Storage& storage, const std::string& what) {
   const std::string subject = "[" + operations_.back()->subject + "] ";
-  if (storage->owner != owner_) {
-    const std::string text =
-        subject + "expected " + what + " of this command buffer but got a temporary one of another";
-    cancel();
-    throw InvalidArgument(text);
-  }
-  if (!storage->written) {
-    cancel();
+  const bool own = storage.owner == owner_;
+  cancel();
+  if (!own) {
     throw InvalidArgument(subject + "expected " + what +
-                          " that an earlier encoding has written but got one that none has");
+                          " of this command buffer but got a temporary one of another");
   }
+  throw InvalidArgument(subject + "expected " + what +
+                        " that an earlier encoding has written but got one that none has");
 }
 
 void Recording::input(const ImageBatch& images) {
-  for (const ImagePtr& image : images) check_written(image->storage(), image->description());
+  for (const ImagePtr& image : images) {
+    if (!is_readable(*image->storage())) refuse(*image->storage(), image->description());
+  }
   add(images);
   input_count_ = operand_count_;
 }
@@ -97,7 +99,7 @@ void Recording::input(const ImageBatch& images, const ImagePart& part) {
 }
 
 void Recording::input(const StoragePtr& storage) {
-  check_written(storage, "a state");
+  if (!is_readable(*storage)) refuse(*storage, "a state");
   add(storage);
   input_count_ = operand_count_;
 }
@@ -110,7 +112,7 @@ void Recording::no_input() {
 void Recording::result(const ImageBatch& images) {
   for (const ImagePtr& image : images) {
     Storage& storage = *image->storage();
-    if (storage.temporary() && storage.owner != owner_) check_written(image->storage(), "an image");
+    if (storage.temporary() && storage.owner != owner_) refuse(storage, "an image");
     if (storage.temporary() && !storage.written) {
       storage.written = true;
       newly_written_.push_back(image->storage());
@@ -177,7 +179,7 @@ std::vector<std::uint64_t> Recording::storage_words() const {
   for (const StoragePtr& storage : storages_) {
     words.push_back(static_cast<std::uint64_t>(storage->data_type));
     words.push_back((storage->transient() ? 1u : 0u) | (storage->divisible ? 2u : 0u) |
-                    (storage->layout.plain() ? 0u : 4u));
+                    (storage->layout.plain() ? 0u : 4u) | (storage->fixed() ? 8u : 0u));
     words.push_back(storage->shape.size());
     for (std::int64_t extent : storage->shape) words.push_back(static_cast<std::uint64_t>(extent));
   }

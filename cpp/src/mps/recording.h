@@ -29,6 +29,8 @@ class Operation {
   virtual void emit(Emission& e) const = 0;
   // Whether its results may replace bytes that it reads.
   virtual bool updates() const { return false; }
+  // Whether its operands of one shape best lie alike: nothing but elementwise ops between them.
+  virtual bool aligns() const { return updates(); }
 };
 
 // Rows `first` … of a storage, by its index in the recording; all of what is not divisible.
@@ -91,7 +93,8 @@ class Recording {
   void add(const ImageBatch& images);
   void add(const StoragePtr& storage);
   void add(const ImagePart& part);
-  void check_written(const StoragePtr& storage, const std::string& what);
+  bool is_readable(const Storage& storage) const;
+  [[noreturn]] void refuse(const Storage& storage, const std::string& what);
 
   std::uint64_t owner_;
   std::vector<std::uint64_t> words_;

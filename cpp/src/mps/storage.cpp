@@ -4,10 +4,18 @@
 
 #include <traingraph/errors.h>
 
+#include "runtime/transfer.h"
+
 namespace traingraph::mps {
 
-std::byte* Storage::address() {
-  if (memory == nullptr) memory = device->backend.allocate(bytes());
+std::byte* Storage::address(const ir::Layout& wanted) {
+  if (memory != nullptr && lies == wanted) return memory.get();
+  std::shared_ptr<std::byte> now = device->backend.allocate(ir::storage_bytes(type(), wanted));
+  if (memory != nullptr) {
+    convert(device->backend, type(), lies, memory.get(), wanted, now.get());
+  }
+  memory = std::move(now);
+  lies = wanted;
   return memory.get();
 }
 
@@ -19,6 +27,18 @@ StoragePtr make_storage(const std::shared_ptr<DeviceState>& device, DataType typ
   storage->shape = std::move(shape);
   storage->layout = std::move(layout);
   return storage;
+}
+
+void retype(Storage& storage, DataType type, const Shape& shape, const ir::Layout& layout) {
+  if (storage.data_type == type && storage.shape == shape && storage.layout == layout) return;
+  storage.device->stream->run([&] {
+    if (storage.memory != nullptr) storage.address();
+    storage.data_type = type;
+    storage.shape = shape;
+    storage.layout = storage.lies = layout;
+  });
+  const std::lock_guard lock(storage.device->mutex);
+  storage.preferred = {};
 }
 
 namespace {

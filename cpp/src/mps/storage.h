@@ -41,27 +41,40 @@ struct Storage {
   DataType data_type = DataType::kFloat32;
   // Images: (rows, C, H, W), of which parts along axis 0 are read and written apart.
   Shape shape;
-  ir::Layout layout;
+  ir::Layout layout;  // the order that programs see: Apple's
   bool divisible = false;
+  bool blank = false;       // zeros that stand for nothing: a kernel without biases
   std::uint64_t owner = 0;  // the number of the command buffer it lives on; 0: permanent
   bool written = false;     // while recording, for what lives on one
   bool kept = false;        // it outlives a committed part of its buffer, and has bytes
   std::atomic<std::int64_t> reads_left{0};  // of its images, if temporary
+  std::atomic<int> in_flight{0};            // runs that use it and are not done
+  // Between runs the bytes of what is not divisible lie as the last program wanted them. Plain:
+  // none has wanted anything. Guarded by the device's mutex.
+  ir::Layout preferred;
+  std::atomic<bool> pinned{false};  // somebody has the address: they stay in `layout`
+  // Touched on the stream, or while nothing is in flight.
   std::shared_ptr<std::byte> memory;
-  std::atomic<int> in_flight{0};  // runs that use it and are not done
+  ir::Layout lies;
 
   bool temporary() const { return owner != 0; }
   // A value without bytes.
   bool transient() const { return temporary() && !kept; }
+  // Whether programs find the bytes in `layout` alone.
+  bool fixed() const { return divisible || (pinned && shape.size() > 1); }
   ir::Type type() const { return {data_type, shape, false}; }
   std::size_t bytes() const { return ir::storage_bytes(type(), layout); }
-  // Allocates zeros at the first use.
-  std::byte* address();
+  // Allocates zeros at the first use, and converts what lies otherwise.
+  std::byte* address(const ir::Layout& wanted);
+  std::byte* address() { return address(layout); }
 };
 using StoragePtr = std::shared_ptr<Storage>;
 
 StoragePtr make_storage(const std::shared_ptr<DeviceState>& device, DataType type, Shape shape,
                         ir::Layout layout = {});
+
+// The same bytes as another type, shape and order.
+void retype(Storage& storage, DataType type, const Shape& shape, const ir::Layout& layout);
 
 // Part of the bytes, behind all work that was committed before.
 void read_storage(Storage& storage, std::size_t offset, void* to, std::size_t bytes);

@@ -49,6 +49,7 @@ class Assignment {
       if (value.source != ir::Source::parameter) continue;
       const bool own = value.slot == slot;
       if (!own && parameter(value).follows != slot) continue;
+      if (decided_[static_cast<std::size_t>(value.slot)]) continue;
       value.layout = wanted;
       decided_[static_cast<std::size_t>(value.slot)] = true;
     }

@@ -1,12 +1,18 @@
 #include "runtime/stream.h"
 
 #include <algorithm>
+#include <chrono>
+#include <tuple>
+#include <utility>
 
 namespace traingraph {
 namespace {
 
 // Of which something is left: more would not keep a device busier.
 constexpr std::size_t kMostBegun = 8;
+
+// How long what is awaited may take to be waited for.
+constexpr std::chrono::microseconds kPatience{100};
 
 }  // namespace
 
@@ -19,14 +25,14 @@ class Worker {
     return *worker;
   }
 
-  void enqueue(std::shared_ptr<Stream> stream) {
+  void enqueue(std::shared_ptr<Stream> stream, bool is_awaited) {
     {
       const std::lock_guard lock(mutex_);
       if (!started_) {
         started_ = true;
         std::thread([this] { loop(); }).detach();
       }
-      ready_.push_back(std::move(stream));
+      ready_.emplace_back(std::move(stream), is_awaited);
     }
     changed_.notify_one();
   }
@@ -35,12 +41,14 @@ class Worker {
   void loop() {
     for (;;) {
       std::shared_ptr<Stream> stream;
+      bool is_awaited = false;
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [this] { return !ready_.empty(); });
-        stream = std::move(ready_.front());
+        std::tie(stream, is_awaited) = std::move(ready_.front());
         ready_.pop_front();
       }
+      if (is_awaited) std::this_thread::sleep_for(kPatience);
       std::unique_lock lock(stream->mutex_);
       // Taken by another thread: whoever holds it asks again on release.
       if (stream->busy_ || stream->tasks_.empty()) continue;
@@ -50,7 +58,7 @@ class Worker {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Stream>> ready_;
+  std::deque<std::pair<std::shared_ptr<Stream>, bool>> ready_;
   bool started_ = false;
 };
 
@@ -68,7 +76,7 @@ void Stream::release(std::unique_lock<std::mutex>& lock) {
   const bool more = !tasks_.empty();
   lock.unlock();
   changed_.notify_all();
-  if (more) Worker::instance().enqueue(shared_from_this());
+  if (more) Worker::instance().enqueue(shared_from_this(), false);
 }
 
 void Stream::run(const std::function<void()>& work) {
@@ -99,7 +107,7 @@ void Stream::submit(const std::shared_ptr<Task>& task) {
     tasks_.push_back(task);
     idle = !busy_;
   }
-  if (idle) Worker::instance().enqueue(shared_from_this());
+  if (idle) Worker::instance().enqueue(shared_from_this(), task->is_awaited);
 }
 
 void Stream::run_front(std::unique_lock<std::mutex>& lock) {

@@ -16,6 +16,9 @@ struct Task {
   std::function<std::function<void()>()> work;
   // Whether something may be left: tasks behind it may then begin before that.
   bool leaves = false;
+  // Whether the thread that submits it is likely to wait for it: then it runs there, for a change
+  // of threads costs a team of helpers more than a moment's patience.
+  bool is_awaited = false;
   // Guarded by the stream's mutex.
   std::function<void()> rest;
   bool done = false;

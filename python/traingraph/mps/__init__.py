@@ -148,6 +148,7 @@ from traingraph._core import (
     MPSDataLayout,
     MPSDataType,
     MPSImage,
+    MPSImageBatch,
     MPSImageDescriptor,
     MPSImageEdgeMode,
     MPSImageFeatureChannelFormat,
@@ -218,6 +219,7 @@ from traingraph._core import (
     MPSNNTrainingStyle,
     MPSNNUnaryReductionNode,
     MPSState,
+    MPSStateBatch,
     MPSTemporaryImage,
     MPSVector,
     MPSVectorDescriptor,
@@ -227,6 +229,8 @@ from traingraph._core import (
     MTLCommandQueue,
     MTLDevice,
     create_system_default_device,
+    image_batch_increment_read_count,
+    state_batch_increment_read_count,
 )
 from traingraph.mps.coding import MPSKeyedUnarchiver, NSKeyedArchiver
 from traingraph.mps.data_sources import (
@@ -380,6 +384,7 @@ __all__ = [
     "MPSDataLayout",
     "MPSDataType",
     "MPSImage",
+    "MPSImageBatch",
     "MPSImageDescriptor",
     "MPSImageEdgeMode",
     "MPSImageFeatureChannelFormat",
@@ -451,6 +456,7 @@ __all__ = [
     "MPSNNTrainingStyle",
     "MPSNNUnaryReductionNode",
     "MPSState",
+    "MPSStateBatch",
     "MPSTemporaryImage",
     "MPSVector",
     "MPSVectorDescriptor",
@@ -464,4 +470,6 @@ __all__ = [
     "MTLSize",
     "NSKeyedArchiver",
     "create_system_default_device",
+    "image_batch_increment_read_count",
+    "state_batch_increment_read_count",
 ]

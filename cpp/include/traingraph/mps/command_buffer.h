@@ -53,8 +53,8 @@ class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<Command
   double gpu_start_time() const;
   double gpu_end_time() const;
 
-  // Where encodings go. `who` is named in the error that is raised after commit.
-  Recording& recording(const std::string& who);
+  // Where encodings go; null after commit.
+  Recording* recording();
   // Tells buffers apart; one for all parts of a ContinuingCommandBuffer.
   std::uint64_t number() const;
 

@@ -173,7 +173,7 @@ class TRAINGRAPH_API WeightGradientKernel : public CNNGradientKernel {
   void add_operands(Recording& recording, const StateBatch& states) override;
   bool has_window() const override { return true; }
   // From now on with these, which must have the sizes of its own.
-  void share(const CNNConvolutionWeightsAndBiasesState& weights);
+  void share(const ConvolutionWeights& forward);
 
   ConvolutionWeights weights_;
   CNNConvolutionGradientOption option_ = CNNConvolutionGradientOption::kAll;

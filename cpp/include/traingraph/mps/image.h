@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <traingraph/mps/command_buffer.h>
@@ -35,10 +36,20 @@ struct TRAINGRAPH_API ReadCount {
   std::int64_t count = 0;
   // All readings left of what it shares memory with; may be null. Images may go on any thread.
   std::atomic<std::int64_t>* together = nullptr;
-  // Raises InvalidArgument for a number below 0 and when it would bring back what has run out.
-  void set(std::int64_t value, const std::string& who);
-  // One reading. Raises InvalidArgument when none is left.
-  void read(const std::string& reader, const std::string& who);
+
+  // One reading; false when none is left.
+  bool read() {
+    if (!temporary) return true;
+    if (count == 0) return false;
+    --count;
+    if (together != nullptr) --*together;
+    return true;
+  }
+  // Whether it is the first of its object in a round, which is a number of its own.
+  bool first_in(std::uint64_t now) { return std::exchange(round, now) != now; }
+  static std::uint64_t next_round();
+
+  std::uint64_t round = 0;
 };
 
 class Image;
@@ -72,7 +83,8 @@ class TRAINGRAPH_API Image {
 
   bool is_temporary() const { return reads_.temporary; }
   std::int64_t read_count() const { return reads_.count; }
-  void set_read_count(std::int64_t value) { reads_.set(value, description()); }
+  // Raises InvalidArgument for a number below 0 and when it would bring back what has run out.
+  void set_read_count(std::int64_t value);
   ReadCount& reads() { return reads_; }
   std::string description() const;  // "image 'label' 3x28x28"
 

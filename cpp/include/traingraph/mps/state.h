@@ -18,7 +18,8 @@ class TRAINGRAPH_API State {
   std::string label;
   bool is_temporary() const { return reads_.temporary; }
   std::int64_t read_count() const { return reads_.count; }
-  void set_read_count(std::int64_t value) { reads_.set(value, description()); }
+  // Raises InvalidArgument for a number below 0 and when it would bring back what has run out.
+  void set_read_count(std::int64_t value);
   ReadCount& reads() { return reads_; }
   std::string description() const;
   // The command buffer a temporary state lives on, by number; 0 for a permanent one.

@@ -1,0 +1,94 @@
+"""What a committed buffer costs on a GPU: launches, copies, allocations.
+
+Runs with --device only.
+"""
+
+import numpy as np
+import pytest
+from kernels import array, batch, commands
+from test_nodes import Network
+
+from traingraph import mps
+
+_testing = pytest.importorskip("traingraph._testing", reason="built with TRAINGRAPH_TESTING")
+
+
+class Steps:
+    """A network of nodes over images that stay where they are."""
+
+    def __init__(self, kind, device):
+        self.network = Network(kind, device)
+        on, start = self.network.on, self.network.start
+        self.device = device
+        self.x = batch(on, start.x[0])
+        truth = batch(on, start.y[0].reshape(-1, 3, 1, 1))
+        self.labels = [
+            mps.MPSCNNLossLabels(loss_image=a, labels_image=b)
+            for a, b in zip(self.network.losses, truth, strict=True)
+        ]
+
+    def commit(self):
+        buffer = commands(self.network.on)
+        self.network.graph.encode_batch(buffer, source_images=[self.x], source_states=[self.labels])
+        buffer.commit()
+        return buffer
+
+    def loss(self):
+        return float(array(self.network.losses)[0, 0, 0, 0])
+
+
+def counts(device, work):
+    before = _testing.device_counters(device)
+    work()
+    return {name: count - before[name] for name, count in _testing.device_counters(device).items()}
+
+
+@pytest.mark.parametrize(("kind", "numbers"), [("sgd", 0), ("adam", 1)])
+def test_a_buffer_is_one_launch(gpu, kind, numbers):
+    """What is copied in are the numbers that have changed, and out a byte that says it is done."""
+    steps = Steps(kind, gpu)
+    for _ in range(3):  # compiled, then captured
+        steps.commit().wait_until_completed()
+
+    def work():
+        for _ in range(5):
+            steps.commit().wait_until_completed()
+
+    assert counts(gpu, work) == {
+        "launches": 5,
+        "captured": 0,
+        "allocations": 0,
+        "allocated_bytes": 0,
+        "copies_in": 5 * numbers,
+        "copies_out": 5,
+        "copies_within": 0,
+    }
+
+
+def test_buffers_follow_each_other_without_waiting(gpu):
+    """Twenty in flight give what twenty that were waited for give; handlers keep order."""
+    waited = Steps("sgd", gpu)
+    losses = []
+    for _ in range(20):
+        waited.commit().wait_until_completed()
+        losses.append(waited.loss())
+    steps, order = Steps("sgd", gpu), []
+    buffers = []
+    for k in range(19):
+        buffer = commands(steps.network.on)
+        steps.network.graph.encode_batch(
+            buffer, source_images=[steps.x], source_states=[steps.labels]
+        )
+        if k % 5 == 0:
+            buffer.add_completed_handler(lambda done, k=k: order.append((k, done.status)))
+        buffer.commit()
+        buffers.append(buffer)
+    buffers[-1].wait_until_completed()
+    completed = mps.MTLCommandBufferStatus.COMPLETED
+    assert order == [(k, completed) for k in (0, 5, 10, 15)]
+    assert [buffer.status for buffer in buffers] == [completed] * 19
+    np.testing.assert_allclose(steps.loss(), losses[18], rtol=1e-6)
+    steps.commit()
+    # Behind what was committed, waited for or not.
+    np.testing.assert_allclose(steps.loss(), losses[19], rtol=1e-6)
+    assert losses[19] < losses[0]
