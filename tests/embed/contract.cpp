@@ -255,6 +255,7 @@ class Trained final : public tg::mps::CNNConvolutionDataSource {
   explicit Trained(const tg::mps::Device& device) : optimizer_(device, 0, false, rate()) {}
   tg::mps::CNNConvolutionDescriptor descriptor() const override { return {}; }
   const void* weights() const override { return &zero_; }
+  const void* bias_terms() const override { return &zero_; }
   using CNNConvolutionDataSource::update;
   State update(tg::mps::CommandBuffer& buffer,
                const std::shared_ptr<tg::mps::CNNConvolutionGradientState>& gradient,

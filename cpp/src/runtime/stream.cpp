@@ -38,6 +38,19 @@ class Worker {
   }
 
  private:
+  // For a moment, or until another thread has taken what there is. It does not sleep: waking up
+  // amid the run would hold up a thread that works on it.
+  static void leave_to_others(Stream& stream) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < end) {
+      {
+        const std::lock_guard lock(stream.mutex_);
+        if (stream.busy_ || stream.tasks_.empty()) return;
+      }
+      std::this_thread::yield();
+    }
+  }
+
   void loop() {
     for (;;) {
       std::shared_ptr<Stream> stream;
@@ -48,7 +61,7 @@ class Worker {
         std::tie(stream, is_awaited) = std::move(ready_.front());
         ready_.pop_front();
       }
-      if (is_awaited) std::this_thread::sleep_for(kPatience);
+      if (is_awaited) leave_to_others(*stream);
       std::unique_lock lock(stream->mutex_);
       // Taken by another thread: whoever holds it asks again on release.
       if (stream->busy_ || stream->tasks_.empty()) continue;

@@ -32,7 +32,7 @@ class TRAINGRAPH_API CNNConvolutionDataSource {
   virtual CNNConvolutionDescriptor descriptor() const = 0;
   // (O, kernel_height, kernel_width, I / groups)
   virtual const void* weights() const = 0;
-  // (O), or null
+  // (O), or null: no biases, and none to train
   virtual const void* bias_terms() const { return nullptr; }
   virtual bool load() { return true; }
   virtual void purge() {}
@@ -123,7 +123,8 @@ class TRAINGRAPH_API CNNConvolution : public CNNKernel,
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> export_weights_and_biases(
       CommandBuffer& buffer);
-  // The weights themselves, not a copy: what is encoded into its buffers is in force at once.
+  // The weights themselves, not a copy: what is encoded into its buffers is in force at once. Its
+  // biases are null where the kernel has none: none in its source, and none loaded since.
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> weights_state() const;
   bool is_result_state_reused_across_batch() const override { return true; }
 
