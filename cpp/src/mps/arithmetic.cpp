@@ -292,11 +292,19 @@ StatePtr CNNArithmetic::make_state(const ImageDescriptor& primary, const ImageDe
 void CNNArithmetic::add_results(CommandBuffer& buffer, Recording& recording,
                                 const StateBatch& states, const ImageDescriptor& result) const {
   if (states.empty()) return;
-  ImageBatch masks;
+  ImageBatch masks;  // one per state
   if (parameters_.clamps()) {
-    ImageDescriptor all = result;
-    all.number_of_images *= static_cast<std::int64_t>(states.size());
-    masks = make_images(buffer, all, states[0]->is_temporary());
+    const bool temporary = states[0]->is_temporary();
+    if (result.number_of_images == 1) {
+      ImageDescriptor all = result;
+      all.number_of_images = static_cast<std::int64_t>(states.size());
+      masks = make_images(buffer, all, temporary);
+    } else {
+      for (std::size_t k = 0; k < states.size(); ++k) {
+        masks.push_back(temporary ? Image::temporary(buffer, result)
+                                  : Image::create(device(), result));
+      }
+    }
   }
   for (std::size_t k = 0; k < states.size(); ++k) {
     auto* state = dynamic_cast<CNNArithmeticGradientState*>(states[k].get());
