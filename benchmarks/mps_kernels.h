@@ -104,9 +104,7 @@ class Normalized final : public Kernels {
         kernel_->result_state_batch(source_, &buffer)[0]);
     state_->set_read_count(5);
     statistics_.encode_batch(buffer, source_, *state_);
-    mps::ImageDescriptor result = source_[0]->descriptor();
-    result.number_of_images = static_cast<std::int64_t>(source_.size());
-    mps::ImageBatch y = mps::Image::temporary(buffer, result)->batch_representation();
+    mps::ImageBatch y = {mps::Image::temporary(buffer, source_[0]->descriptor())};
     kernel_->encode_batch(buffer, source_, *state_, y);
     return readable(std::move(y), result_reads);
   }

@@ -104,10 +104,9 @@ class Normalized(Kernels):
             width=x[0].width,
             height=x[0].height,
             feature_channels=x[0].feature_channels,
-            number_of_images=len(x),
+            number_of_images=x[0].number_of_images,
         )
-        made = mps.MPSTemporaryImage.temporary_image(buffer, image_descriptor=whole)
-        result = made.batch_representation()
+        result = [mps.MPSTemporaryImage.temporary_image(buffer, image_descriptor=whole)]
         self.kernel.encode_batch(
             buffer,
             source_images=x,

@@ -206,21 +206,19 @@ struct Images {
     mps::ImageDescriptor d;
     d.number_of_images = w.batch;
     const std::vector<float> zeros(static_cast<std::size_t>(w.batch));
-    losses = image(on, zeros.data(), d)->batch_representation();
+    losses = {image(on, zeros.data(), d)};
     d.feature_channels = w.classes;
     std::vector<float> truth(static_cast<std::size_t>(w.batch * w.classes));
     for (std::size_t n = 0; n < data.classes.size(); ++n) {
       truth[n * static_cast<std::size_t>(w.classes) + static_cast<std::size_t>(data.classes[n])] =
           1;
     }
-    const mps::ImageBatch expected = image(on, truth.data(), d)->batch_representation();
-    for (std::size_t n = 0; n < losses.size(); ++n) {
-      labels.push_back(std::make_shared<mps::CNNLossLabels>(losses[n], expected[n], nullptr));
-    }
+    const mps::ImagePtr expected = image(on, truth.data(), d);
+    labels = {std::make_shared<mps::CNNLossLabels>(losses[0], expected, nullptr)};
     states.assign(labels.begin(), labels.end());
     d.feature_channels = w.channels;
     d.width = d.height = w.size;
-    x = image(on, data.x.data(), d)->batch_representation();
+    x = {image(on, data.x.data(), d)};
   }
   float loss() const {
     float value = 0;

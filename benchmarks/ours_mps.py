@@ -66,7 +66,7 @@ class Nodes:
 
 
 def _images(on: mps.MTLDevice, values: w.Array) -> Images:
-    """One per row of (N, C, H, W)."""
+    """A batch that is one image of several: (N, C, H, W)."""
     number, channels, height, width = values.shape
     descriptor = mps.MPSImageDescriptor.image_descriptor(
         with_channel_format="float32",
@@ -78,7 +78,7 @@ def _images(on: mps.MTLDevice, values: w.Array) -> Images:
     image = mps.MPSImage(device=on, image_descriptor=descriptor)
     for index, value in enumerate(values):
         image.write_bytes(value, image_index=index)
-    return image.batch_representation()
+    return [image]
 
 
 class Session:

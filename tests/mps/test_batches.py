@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from kernels import Weights, array, batch, commands, empty, run
+from kernels import Weights, array, batch, commands, empty, image, run
 from test_agreement import ByHand, ml_compute
 from test_nodes import TrainedWeights, loss_descriptor
 
@@ -228,3 +228,40 @@ def test_bias_gradients_without_biases(neuron):
     np.testing.assert_allclose(*seen, rtol=1e-12)
     if neuron == "none":
         np.testing.assert_allclose(seen[0], dy.sum((0, 2, 3)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("device", ["cpu"])
+def test_results_come_in_the_form_of_their_sources(device):
+    """One image of several, or as many images: the same values, forward and gradient."""
+    on = mps.MTLDevice(device=device)
+    x, dy = np.random.default_rng(2).normal(size=(2, 3, 2, 4, 4)).astype(np.float32)
+    window = {"kernel_width": 2, "kernel_height": 2, "device": on}
+    found = []
+    for whole in (True, False):
+        sources, gradients = (image(on, a) for a in (x, dy))
+        sources, gradients = (
+            [one] if whole else one.batch_representation() for one in (sources, gradients)
+        )
+        kernel, gradient = mps.MPSCNNPoolingMax(**window), mps.MPSCNNPoolingMaxGradient(**window)
+        kernel.makes_temporary_images = gradient.makes_temporary_images = False
+        buffer = commands(on)
+        y, states = kernel.encode_batch(
+            buffer, source_images=sources, destination_state_is_temporary=False
+        )
+        dx = gradient.encode_batch(
+            buffer, source_gradients=gradients, source_images=sources, gradient_states=states
+        )
+        run(buffer)
+        assert len(y) == len(dx) == len(sources) == len(states)
+        found.append([values(y), values(dx)])
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def values(batch):
+    """(N, C, H, W), however many images there are."""
+    rows = []
+    for one in batch:
+        for index in range(one.number_of_images):
+            rows.append(np.empty((one.feature_channels, one.height, one.width), np.float32))
+            one.read_bytes(rows[-1], image_index=index)
+    return np.stack(rows)

@@ -229,7 +229,7 @@ ImageBatch CNNBinaryKernel::returned_images(CommandBuffer& buffer, const ImageBa
   write_everything();
   ImageDescriptor result = result_of(primaries, secondaries);
   result.number_of_images = images_in(primaries);
-  return make_images(buffer, result, makes_temporary_images);
+  return make_images(buffer, result, makes_temporary_images, primaries);
 }
 
 ImageBatch CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& primaries,

@@ -357,7 +357,7 @@ ImageBatch CNNBatchNormalizationGradient::encode_batch(CommandBuffer& buffer,
   check_batch(sources, "source images");
   ImageDescriptor result = sources[0]->descriptor();
   result.number_of_images *= static_cast<std::int64_t>(sources.size());
-  ImageBatch images = make_images(buffer, result, makes_temporary_images);
+  ImageBatch images = make_images(buffer, result, makes_temporary_images, sources);
   encode_batch(buffer, gradients, sources, state, images);
   return images;
 }

@@ -234,7 +234,7 @@ ImageBatch CNNConvolutionTranspose::encode_batch(CommandBuffer& buffer, const Im
   }
   result.number_of_images =
       sources[0]->descriptor().number_of_images * static_cast<std::int64_t>(sources.size());
-  ImageBatch images = make_images(buffer, result, makes_temporary_images);
+  ImageBatch images = make_images(buffer, result, makes_temporary_images, sources);
   encode_batch(buffer, sources, states == nullptr ? StateBatch{} : *states, images);
   return images;
 }

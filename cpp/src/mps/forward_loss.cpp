@@ -152,7 +152,7 @@ ImageBatch NNForwardLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& 
   states = result_state_batch(predictions, temporary_states ? &buffer : nullptr);
   ImageDescriptor result = loss_of(descriptor_, predictions[0]->descriptor());
   result.number_of_images *= static_cast<std::int64_t>(predictions.size());
-  ImageBatch images = make_images(buffer, result, makes_temporary_images);
+  ImageBatch images = make_images(buffer, result, makes_temporary_images, predictions);
   encode_batch(buffer, predictions, labels, weights, states, images);
   return images;
 }
@@ -236,7 +236,7 @@ ImageBatch NNLossGradient::encode_batch(CommandBuffer& buffer, const ImageBatch&
   check_batch(predictions, "source images");
   ImageDescriptor result = predictions[0]->descriptor();
   result.number_of_images *= static_cast<std::int64_t>(predictions.size());
-  ImageBatch images = make_images(buffer, result, makes_temporary_images);
+  ImageBatch images = make_images(buffer, result, makes_temporary_images, predictions);
   encode_batch(buffer, gradients, predictions, labels, weights, states, images);
   return images;
 }

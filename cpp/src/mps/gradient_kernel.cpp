@@ -97,7 +97,7 @@ ImageBatch CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBat
   recording(buffer);
   const ImageDescriptor result = destination_image_descriptor(gradients, sources, states);
   check(buffer, gradients, sources, states);
-  ImageBatch images = make_images(buffer, result, makes_temporary_images);
+  ImageBatch images = make_images(buffer, result, makes_temporary_images, sources);
   encode_batch(buffer, gradients, sources, states, images);
   return images;
 }

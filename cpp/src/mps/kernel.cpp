@@ -107,6 +107,12 @@ ImageBatch Kernel::make_images(CommandBuffer& buffer, const ImageDescriptor& des
   return all->batch_representation();
 }
 
+ImageBatch Kernel::make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor,
+                               bool temporary, const ImageBatch& like) const {
+  if (like.size() > 1) return make_images(buffer, descriptor, temporary);
+  return {temporary ? Image::temporary(buffer, descriptor) : Image::create(device_, descriptor)};
+}
+
 namespace {
 
 std::int64_t extent_of(std::int64_t kernel, std::int64_t dilation) {
@@ -266,7 +272,8 @@ ImageBatch CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sour
   recording(buffer);
   check_batch(sources, "source images");
   const ImageDescriptor result = destination_image_descriptor(sources[0]->descriptor());
-  ImageBatch images = make_images(buffer, for_batch(result, sources), makes_temporary_images);
+  ImageBatch images =
+      make_images(buffer, for_batch(result, sources), makes_temporary_images, sources);
   encode_batch(buffer, sources, StateBatch{}, images);
   return images;
 }
@@ -277,7 +284,8 @@ ImageBatch CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sour
   check_batch(sources, "source images");
   const ImageDescriptor result = destination_image_descriptor(sources[0]->descriptor());
   states = result_state_batch(sources, temporary_states ? &buffer : nullptr);
-  ImageBatch images = make_images(buffer, for_batch(result, sources), makes_temporary_images);
+  ImageBatch images =
+      make_images(buffer, for_batch(result, sources), makes_temporary_images, sources);
   encode_batch(buffer, sources, states, images);
   return images;
 }

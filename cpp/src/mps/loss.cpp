@@ -67,7 +67,7 @@ ImageBatch CNNLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& predic
   check_batch(predictions, "source images");
   ImageDescriptor result = predictions[0]->descriptor();
   result.number_of_images *= static_cast<std::int64_t>(predictions.size());
-  ImageBatch images = make_images(buffer, result, makes_temporary_images);
+  ImageBatch images = make_images(buffer, result, makes_temporary_images, predictions);
   encode_batch(buffer, predictions, labels, images);
   return images;
 }

@@ -304,8 +304,8 @@ ImageDescriptor NNConcatenation::destination_image_descriptor(
 ImageBatch NNConcatenation::encode_batch(CommandBuffer& buffer,
                                          const std::vector<ImageBatch>& sources) {
   recording(buffer);
-  ImageBatch images =
-      make_images(buffer, destination_image_descriptor(sources), makes_temporary_images);
+  ImageBatch images = make_images(buffer, destination_image_descriptor(sources),
+                                  makes_temporary_images, sources[0]);
   encode_batch(buffer, sources, images);
   return images;
 }

@@ -50,6 +50,9 @@ class TRAINGRAPH_API Kernel {
   void read(const StateBatch& batch) const;
   ImageBatch make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor,
                          bool temporary) const;
+  // In the form of a batch: one image of several where that is one.
+  ImageBatch make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor, bool temporary,
+                         const ImageBatch& like) const;
 
   // Raise unless they may be set.
   void check_channel_offset(std::int64_t offset) const;
