@@ -11,37 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from . import bound
+from .arguments import names, parsed, parser_of
 from .runner import Plan, measure
 from .table import phases, table
 from .workloads import WORKLOADS
 
 
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
-
-
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    every = ",".join(WORKLOADS)
-    parser.add_argument("--workloads", type=_names, default=_names(every), help=every)
+    parser = parser_of("python -m benchmarks", __doc__, list(WORKLOADS), "library")
     parser.add_argument(
         "--peers",
-        type=_names,
+        type=names,
         default=["torch", "jax"],
         help="torch, torch:best, torch:VARIANT+VARIANT of channels_last, fused, compile; jax",
     )
-    parser.add_argument("--threads", type=_names, default=["1", "2"])
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=0.2, help="per library and round")
-    parser.add_argument(
-        "--realtime", action="store_true", help="timed steps before ordinary processes; root, Linux"
-    )
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    for name in arguments.workloads:
-        if name not in WORKLOADS:
-            parser.error(f"expected workloads of {every} but got {name}")
-    return arguments
+    return parsed(parser)
 
 
 def _installed(peers: list[str]) -> list[str]:

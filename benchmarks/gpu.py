@@ -21,6 +21,7 @@ import traingraph as tg
 
 from . import ours
 from . import workloads as w
+from .arguments import names
 from .bound import crossings, work
 from .runner import quantiles
 
@@ -129,18 +130,14 @@ def _print(rows: list[Any], least: float | None) -> None:
         print(f"{'':32}best peer / traingraph {min(peers) / known['traingraph']:.2f}", flush=True)
 
 
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     every = "mlp_small,mlp_large,lenet_digits,resnet18_cifar,resnet50_224"
-    parser.add_argument("--workloads", type=_names, default=_names(every))
-    parser.add_argument("--precisions", type=_names, default=["tf32", "mixed_bfloat16"])
-    parser.add_argument("--modes", type=_names, default=["eager", "captured", "compiled"])
+    parser.add_argument("--workloads", type=names, default=names(every))
+    parser.add_argument("--precisions", type=names, default=["tf32", "mixed_bfloat16"])
+    parser.add_argument("--modes", type=names, default=["eager", "captured", "compiled"])
     parser.add_argument("--seconds", type=float, default=1.0, help="per library")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
