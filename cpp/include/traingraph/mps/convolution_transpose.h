@@ -57,7 +57,8 @@ class TRAINGRAPH_API CNNConvolutionTranspose final
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> export_weights_and_biases(
       CommandBuffer& buffer);
-  // The weights themselves, not a copy: what is encoded into its buffers is in force at once.
+  // The weights themselves, not a copy: what is encoded into its buffers is in force at once. Its
+  // biases are null where the kernel has none: none in its source, and none loaded since.
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> weights_state() const;
   bool is_result_state_reused_across_batch() const override { return true; }
 
