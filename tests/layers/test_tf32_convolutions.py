@@ -46,6 +46,9 @@ class Case:
 
 CASES = [
     Case("three by three", (8, 64, 32, 32), 64),
+    Case("three by three without padding", (16, 64, 34, 34), 64, padding="valid"),
+    Case("three by three, rows of 14", (64, 64, 14, 14), 64),
+    Case("three by three, small images", (64, 128, 4, 4), 256),
     Case("one by one", (16, 128, 32, 32), 128, size=1),
     Case("a first layer", (32, 3, 64, 64), 64, size=7, stride=2, padding=3),
     Case("a first layer without a stride", (32, 3, 64, 64), 128),

@@ -60,6 +60,7 @@ std::vector<KernelEntry> reduce_entries();
 std::vector<KernelEntry> small_matmul_entries();
 std::vector<KernelEntry> matmul_entries();
 std::vector<KernelEntry> small_convolution_entries();
+std::vector<KernelEntry> weight_product_entries();
 std::vector<KernelEntry> cudnn_entries();
 std::vector<KernelEntry> convolution_entries();
 std::vector<KernelEntry> batch_norm_entries();

@@ -54,8 +54,8 @@ const std::vector<KernelEntry>& table() {
     std::vector<KernelEntry> all;
     for (auto family :
          {reorder_entries, frequent_entries, elementwise_entries, cast_entries, reduce_entries,
-          small_matmul_entries, matmul_entries, small_convolution_entries, cudnn_entries,
-          convolution_entries, batch_norm_entries, pooling_entries, softmax_entries,
+          small_matmul_entries, matmul_entries, small_convolution_entries, weight_product_entries,
+          cudnn_entries, convolution_entries, batch_norm_entries, pooling_entries, softmax_entries,
           cross_entropy_entries, data_movement_entries, indexing_entries, dropout_entries}) {
       for (const KernelEntry& entry : family()) all.push_back(entry);
     }

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+// Instructions of tensor cores, and the copies that feed them. For .cu files only.
+namespace traingraph::cuda {
+
+// 16 bytes from global to shared memory, behind the thread's back; zeros unless `there`. Nobody may
+// touch those bytes from the barrier before to the one behind wait_for_copies().
+__device__ inline void copy_behind(void* to, const void* from, bool there) {
+#if __CUDA_ARCH__ >= 800
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
+               "r"(there ? 16 : 0));
+#endif
+}
+
+// Every copy that this thread has begun is done afterwards.
+__device__ inline void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// sum (16 x 8) += a (16 x 8) b (8 x 8) of a warp, operands cut to TF32. With g = lane / 4 and
+// t = lane % 4: a0, a1 are rows g and g + 8 of column t, a2, a3 the same of column t + 4; b0, b1
+// rows t and t + 4 of column g; sums 0, 1 columns 2 t and 2 t + 1 of row g, 2, 3 of row g + 8.
+__device__ inline void multiply_add(float (&sum)[4], float a0, float a1, float a2, float a3,
+                                    float b0, float b1) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(__float_as_uint(a0)), "r"(__float_as_uint(a1)), "r"(__float_as_uint(a2)),
+        "r"(__float_as_uint(a3)), "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+#endif
+}
+
+}  // namespace traingraph::cuda
