@@ -45,42 +45,45 @@ struct Tap {
       : channel(k % plan.c),
         row(k / plan.c / plan.taps_across),
         column(k / plan.c % plan.taps_across) {}
-
-  __device__ void next(const Plan& plan) {
-    if (++channel < plan.c) return;
-    channel = 0;
-    if (++column < plan.taps_across) return;
-    column = 0;
-    ++row;
-  }
 };
 
-// A thread per packed position: all of its channels, 16 bytes at a time.
+// Where a channel of a packed position comes from, seen from the channel-0 element at the position.
+struct Source {
+  int offset, row, column;
+};
+
+constexpr int kNowhere = -(1 << 30);  // a row of no image
+
+// A thread per 16 bytes, so that neighbours write beside each other.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    pack_source(const __grid_constant__ Plan plan, const T* x, T* to) {
+    pack_source(const __grid_constant__ Plan plan, const __grid_constant__ Divider by_packs,
+                const T* x, T* to) {
   constexpr int kPack = Pack<T>::kElements;
+  __shared__ Source sources[kMostUnfolded];
+  const int channel = static_cast<int>(threadIdx.x);
+  if (channel < plan.cs) {
+    const Tap tap(plan, channel);
+    sources[channel] = {(tap.channel * plan.h + tap.row) * plan.w + tap.column,
+                        tap.row < plan.taps_down ? tap.row : kNowhere, tap.column};
+  }
+  __syncthreads();
   const std::int64_t number = thread_number();
   if (number >= plan.count) return;
   std::int64_t n = number;
+  const int first = static_cast<int>(by_packs.split(n)) * kPack;
   const int first_column = static_cast<int>(plan.by_columns.split(n)) * plan.stride - plan.left;
   const int first_row = static_cast<int>(plan.by_rows.split(n)) * plan.stride - plan.top;
-  Tap tap(plan, 0);
-  for (int k = 0; k < plan.cs; k += kPack) {
-    Pack<T> pack = {};
+  const T* const from = x + (n * plan.c * plan.h + first_row) * plan.w + first_column;
+  Pack<T> pack = {};
 #pragma unroll
-    for (int v = 0; v < kPack; ++v, tap.next(plan)) {
-      const int row = first_row + tap.row, column = first_column + tap.column;
-      const bool inside =
-          tap.row < plan.taps_down && row >= 0 && row < plan.h && column >= 0 && column < plan.w;
-      if (inside) {
-        pack.element[v] =
-            x[((n * plan.c + tap.channel) * plan.h + row) * static_cast<std::int64_t>(plan.w) +
-              column];
-      }
-    }
-    store(to + number * plan.cs + k, pack);
+  for (int v = 0; v < kPack; ++v) {
+    const Source source = sources[first + v];
+    const int row = first_row + source.row, column = first_column + source.column;
+    const bool inside = row >= 0 && row < plan.h && column >= 0 && column < plan.w;
+    if (inside) pack.element[v] = from[source.offset];
   }
+  store(to + number * kPack, pack);
 }
 
 // A thread per element of the packed weights (O, kh', kw', C'). Back, only those that have one of
@@ -156,11 +159,12 @@ FewChannels few_channels(const ir::Graph& graph, const ir::Node& node) {
 
 void enqueue_source(const FewChannels& plan, std::size_t element_bytes, const void* x, void* to,
                     cudaStream_t stream) {
-  const Plan arguments(plan, plan.source, element_count(plan.source) / plan.source[1]);
   with_word(element_bytes, [&](auto sample) {
     using T = decltype(sample);
+    constexpr int kPack = Pack<T>::kElements;
+    const Plan arguments(plan, plan.source, element_count(plan.source) / kPack);
     pack_source<T><<<blocks_for(arguments.count), kThreads, 0, stream>>>(
-        arguments, static_cast<const T*>(x), static_cast<T*>(to));
+        arguments, Divider(plan.source[1] / kPack), static_cast<const T*>(x), static_cast<T*>(to));
   });
   check_launch("convolution, a source of few channels");
 }
