@@ -200,22 +200,27 @@ class Operation {
   Descriptor x_, weights_, y_, convolution_, operation_, graph_;
 };
 
-// Whether what an engine notes about its numbers is within what the problem allows.
-bool allowed(const Descriptor& engine_config, const ConvolutionProblem& problem) {
-  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  std::vector<cudnnBackendDescriptor_t> handle = {engine.handle()};
-  engine_config.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, handle);
+std::vector<cudnnBackendNumericalNote_t> notes_of(const Descriptor& engine) {
   std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
-  const std::int64_t count =
-      engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, notes);
-  const bool exact =
-      problem.type == DataType::kFloat64 || (problem.type == DataType::kFloat32 && !problem.tf32);
-  return std::all_of(notes.begin(), notes.begin() + count, [&](cudnnBackendNumericalNote_t note) {
+  notes.resize(static_cast<std::size_t>(
+      engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, notes)));
+  return notes;
+}
+
+bool is_exact(const ConvolutionProblem& problem) {
+  return problem.type == DataType::kFloat64 ||
+         (problem.type == DataType::kFloat32 && !problem.tf32);
+}
+
+// Whether what an engine notes about its numbers is within what the problem allows.
+bool allowed(const std::vector<cudnnBackendNumericalNote_t>& notes,
+             const ConvolutionProblem& problem) {
+  return std::all_of(notes.begin(), notes.end(), [&](cudnnBackendNumericalNote_t note) {
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
-        return !exact || problem.type == DataType::kFloat64;
+        return !is_exact(problem) || problem.type == DataType::kFloat64;
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
-        return !exact;
+        return !is_exact(problem);
       case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
@@ -224,6 +229,115 @@ bool allowed(const Descriptor& engine_config, const ConvolutionProblem& problem)
         return false;
     }
   });
+}
+
+// Blocks of a cluster that a configuration launches; 1 where it says nothing of them.
+std::int64_t cluster_blocks(const Descriptor& configuration) {
+  constexpr std::size_t kMostKnobs = 64;
+  std::vector<Descriptor> knobs;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (std::size_t k = 0; k < kMostKnobs; ++k) {
+    knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    handles.push_back(knobs.back().handle());
+  }
+  const std::int64_t count =
+      configuration.get(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, handles);
+  std::int64_t blocks = 1;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const Descriptor& knob = knobs[static_cast<std::size_t>(k)];
+    std::vector<cudnnBackendKnobType_t> type(1);
+    std::vector<std::int64_t> value = {1};
+    knob.get(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, type);
+    knob.get(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value);
+    const bool is_extent =
+        type[0] == CUDNN_KNOB_TYPE_TILE_CGA_M || type[0] == CUDNN_KNOB_TYPE_TILE_CGA_N;
+    if (is_extent) blocks *= std::max<std::int64_t>(1, value[0]);
+  }
+  return blocks;
+}
+
+// An engine of the heuristic's that can run the problem.
+struct Candidate {
+  Descriptor plan;
+  std::int64_t workspace;
+  std::int64_t engine;  // its number
+  std::int64_t cluster_blocks;
+  bool tensor_cores;
+};
+
+// As many as are looked at: the heuristic's later ones are seldom good, and each takes time to
+// make.
+constexpr std::size_t kMostCandidates = 5;
+
+// Those on tensor cores before all others. Exact problems take the heuristic's first.
+
+std::vector<Candidate> candidates(cudnnHandle_t dnn, const ConvolutionProblem& problem,
+                                  const std::vector<Descriptor>& configurations) {
+  std::vector<Candidate> result;
+  std::size_t on_tensor_cores = 0;
+  for (const Descriptor& configuration : configurations) {
+    Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    std::vector<cudnnBackendDescriptor_t> handle = {engine.handle()};
+    configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, handle);
+    const std::vector<cudnnBackendNumericalNote_t> notes = notes_of(engine);
+    if (!allowed(notes, problem)) continue;
+    Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, dnn);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+    if (!plan.finalizes()) continue;
+    std::vector<std::int64_t> workspace = {0}, number = {0};
+    plan.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, workspace);
+    if (workspace[0] > kMostWorkspace) continue;
+    engine.get(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, number);
+    const bool tensor_cores =
+        std::find(notes.begin(), notes.end(), CUDNN_NUMERICAL_NOTE_TENSOR_CORE) != notes.end();
+    on_tensor_cores += tensor_cores ? 1 : 0;
+    result.push_back(
+        {std::move(plan), workspace[0], number[0], cluster_blocks(configuration), tensor_cores});
+    if (is_exact(problem) || on_tensor_cores == kMostCandidates) break;
+    if (result.size() == 2 * kMostCandidates) break;
+  }
+  std::stable_partition(result.begin(), result.end(),
+                        [](const Candidate& one) { return one.tensor_cores; });
+  return result;
+}
+
+// Tiles of 128 x 128 that the result has as a matrix.
+std::int64_t tiles_of(const ConvolutionProblem& problem) {
+  const auto tiles = [](std::int64_t rows, std::int64_t columns) {
+    return ((rows + 127) / 128) * ((columns + 127) / 128);
+  };
+  const Shape& w = problem.weights;
+  if (problem.op == ir::Op::convolution_gradient_weights) return tiles(w[0], w[1] * w[2] * w[3]);
+  const Shape& result = problem.op == ir::Op::convolution ? problem.y : problem.x;
+  return tiles(result[0] * result[2] * result[3], result[1]);
+}
+
+// The first, or another setting of its engine where the number of tiles says that this is better:
+//
+// * A cluster runs on one part of the device, of 16 or 18 multiprocessors, and leaves idle those
+//   that do not make another cluster. Where an image's tiles are done in a few rounds, that costs
+//   a round: the first setting with small clusters, and without a workspace for split sums.
+// * Weights of a tile or two keep the device busy only where their sums are split into many parts:
+//   the setting with the largest workspace.
+Candidate& best_of(const ConvolutionProblem& problem, std::vector<Candidate>& all) {
+  constexpr std::int64_t kFewTiles = 4 * 132, kFewTilesOfWeights = 2, kSmallCluster = 2;
+  constexpr std::int64_t kMostForSums = std::int64_t{32} << 20;
+  const bool weights = problem.op == ir::Op::convolution_gradient_weights;
+  Candidate* best = &all.front();
+  const std::int64_t engine = best->engine;
+  if (!best->tensor_cores) return *best;
+  if (tiles_of(problem) > (weights ? kFewTilesOfWeights : kFewTiles)) return *best;
+  for (Candidate& one : all) {
+    if (one.engine != engine) continue;
+    if (weights) {
+      const bool splits_more = one.workspace >= 2 * std::max<std::int64_t>(1, best->workspace);
+      if (splits_more && one.workspace <= kMostForSums) best = &one;
+    } else if (one.cluster_blocks <= kSmallCluster && one.workspace == 0) {
+      return one;
+    }
+  }
+  return *best;
 }
 
 class Plan final : public CudnnPlan {
@@ -253,17 +367,10 @@ class Plan final : public CudnnPlan {
 std::unique_ptr<CudnnPlan> CudnnPlan::make(cudnnHandle_t dnn, const ConvolutionProblem& problem) {
   const Operation operation(dnn, problem);
   for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    for (const Descriptor& engine : operation.engines(mode)) {
-      if (!allowed(engine, problem)) continue;
-      Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, dnn);
-      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine);
-      if (!plan.finalizes()) continue;
-      std::vector<std::int64_t> workspace = {0};
-      plan.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, workspace);
-      if (workspace[0] > kMostWorkspace) continue;
-      return std::make_unique<Plan>(dnn, std::move(plan), workspace[0]);
-    }
+    std::vector<Candidate> all = candidates(dnn, problem, operation.engines(mode));
+    if (all.empty()) continue;
+    Candidate& best = best_of(problem, all);
+    return std::make_unique<Plan>(dnn, std::move(best.plan), best.workspace);
   }
   return nullptr;
 }

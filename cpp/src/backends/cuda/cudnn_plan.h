@@ -21,7 +21,8 @@ struct ConvolutionProblem {
 class CudnnPlan {
  public:
   // null where no engine is within bounds. Engines are taken by rule, so that every process takes
-  // the same one: deterministic, exact where the problem is, the heuristic's first.
+  // the same one: deterministic, exact where the problem is, on tensor cores where it is not, and
+  // of the heuristic's order.
   static std::unique_ptr<CudnnPlan> make(cudnnHandle_t dnn, const ConvolutionProblem& problem);
   virtual ~CudnnPlan() = default;
 
