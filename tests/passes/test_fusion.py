@@ -67,6 +67,33 @@ def test_batch_norm_takes_its_activation_forward_and_gradient():
     assert re.search(r"= batch_norm_gradient\([^\n]*relu_gradient\(", text)
 
 
+def test_only_the_gradient_of_a_relu_alone_may_work_its_result_out_again():
+    """With beta behind the prologue; where something was added before the relu, it has none."""
+
+    def operands_of_gradient(added):
+        source = tg.MLCTensor(shape=[4, 16, 8, 8])
+        graph = tg.MLCGraph()
+        x = graph.node(convolution(16, 16), source=source)
+        x = graph.node(tg.MLCBatchNormalizationLayer(feature_channel_count=16), source=x)
+        if added:
+            x = graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[x, source])
+        x = graph.node(tg.MLCActivationLayer.relu(), source=x)
+        graph.node(convolution(16, 16), source=x)
+        whole = tg.MLCTrainingGraph(
+            graph_objects=[graph],
+            loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
+            optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+        )
+        label = tg.MLCTensor(shape=[4, 16, 8, 8])
+        whole.add_inputs({"x": source}, loss_labels={"y": label})
+        whole.compile(device="cpu")
+        (call,) = re.findall(r"= batch_norm_gradient\(([^)]*)\)", whole.compiled_description())
+        return call.split(", ")
+
+    assert len(operands_of_gradient(added=False)) == 7
+    assert len(operands_of_gradient(added=True)) == 6
+
+
 def test_fusion_can_be_switched_off_and_changes_no_result():
     layers = [convolution(16, 16), tg.MLCActivationLayer.relu()]
     x = np.random.default_rng(0).normal(size=(4, 16, 8, 8)).astype(np.float32)

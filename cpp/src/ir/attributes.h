@@ -106,7 +106,8 @@ struct MatmulAttributes {
 // Channel axis 1; where x has 16 bits, what is per channel is float32. batch_norm: x, gamma, beta
 // [, epilogue inputs] → y, mean, inverse deviation, biased variance. batch_norm_gradient: dy, x,
 // mean, inverse deviation, gamma → dx, dgamma, dbeta; with a prologue, dy is the prologue's result
-// over (dy, its other inputs, which come last).
+// over (dy, its other inputs, which come last). A prologue relu_gradient(dy, y) may have beta
+// behind it, where y is relu(batch_norm(x)): a kernel may work y out again instead of reading it.
 struct BatchNormAttributes {
   double epsilon = 1e-5;
   ScalarList epilogue;  // the gradient's prologue

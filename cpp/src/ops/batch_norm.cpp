@@ -35,10 +35,11 @@ std::vector<Type> infer(const Inference& in) {
   return {x, statistics, statistics, statistics};
 }
 
-// dy (N, C, …), x (N, C, …), mean (C), inverse_deviation (C), gamma (C) [, prologue inputs] →
-// dx (N, C, …), dgamma (C), dbeta (C), all overwritten
+// dy (N, C, …), x (N, C, …), mean (C), inverse_deviation (C), gamma (C)
+// [, prologue inputs [, beta (C)]] → dx (N, C, …), dgamma (C), dbeta (C), all overwritten
 std::vector<Type> infer_gradient(const Inference& in) {
-  in.expect_inputs(5, 5 + epilogue_inputs(in.get<BatchNormAttributes>().epilogue));
+  const std::size_t prologue = epilogue_inputs(in.get<BatchNormAttributes>().epilogue);
+  in.expect_inputs(5, 5 + prologue + (prologue > 0 ? 1 : 0));
   const Type& x = in.type(1);
   if (in.type(0).shape != x.shape) {
     in.fail("expected a gradient " + to_string(x.shape) + " but got " +
@@ -47,6 +48,7 @@ std::vector<Type> infer_gradient(const Inference& in) {
   expect_per_channel(in, 2, "mean", x);
   expect_per_channel(in, 3, "inverse deviation", x);
   expect_per_channel(in, 4, "gamma", x);
+  if (in.inputs.size() > 5 + prologue) expect_per_channel(in, 5 + prologue, "beta", x);
   const Type per_channel{in.type(4).data_type, {x.shape[1]}, false};
   return {x, per_channel, per_channel};
 }

@@ -4,6 +4,7 @@
 // prologue. Everything works on one mutable list of nodes; order is restored at the end.
 #include <algorithm>
 
+#include "ir/ending.h"
 #include "passes/passes.h"
 #include "passes/result_types.h"
 
@@ -274,6 +275,24 @@ class Fusion {
     node.inputs[0] = chain.inputs[0];
     node.inputs.insert(node.inputs.end(), extra.begin(), extra.end());
     dead_[static_cast<std::size_t>(chain_id)] = true;
+    const ValueId beta = beta_of_relu(node);
+    if (beta != kNone) node.inputs.push_back(beta);
+  }
+
+  // Where the prologue of a batch_norm_gradient is the gradient of relu(batch_norm(x)) and of
+  // nothing else: what the result was worked out with, and can be again.
+  ValueId beta_of_relu(const Node& node) const {
+    const ScalarList& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
+    if (!ir::is_relu_gradient(list)) return kNone;
+    const ValueId result = node.inputs[list.code[0].y == 0 ? 0 : 5];
+    const NodeId forward_id = graph_.value(result).producer;
+    if (forward_id == kNone || graph_.node(forward_id).op != Op::batch_norm) return kNone;
+    const Node& forward = graph_.node(forward_id);
+    const auto ending =
+        ir::ending_of(std::get<ir::BatchNormAttributes>(forward.attributes).epilogue);
+    const bool same = forward.inputs[0] == node.inputs[1] && forward.outputs[1] == node.inputs[2] &&
+                      forward.outputs[2] == node.inputs[3] && forward.inputs[1] == node.inputs[4];
+    return same && ending && ending->relu && !ending->adds ? forward.inputs[2] : kNone;
   }
 
   // Living nodes in an order that respects phases and data, as close to the old one as possible.

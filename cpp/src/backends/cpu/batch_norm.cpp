@@ -47,7 +47,8 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   }
   // All operands of the list have the tensor's shape.
   const Shape& shape = graph.type(node.outputs[0]).shape;
-  for (std::size_t i = forward ? 3 : 5; i < node.inputs.size(); ++i) {
+  for (int k = 1; k < list.inputs; ++k) {
+    const std::size_t i = static_cast<std::size_t>(k) + (forward ? 2 : 4);
     if (graph.type(node.inputs[i]).shape != shape) {
       return Support::no("own batch norm loops do not stretch operands of a list");
     }

@@ -327,8 +327,8 @@ bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const auto& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
   const std::size_t own = node.op == ir::Op::batch_norm ? 3 : 5;
-  if (!list.empty() &&
-      !takes(graph, node, list, node.inputs.data() + own, node.inputs.size() - own)) {
+  if (!list.empty() && !takes(graph, node, list, node.inputs.data() + own,
+                              static_cast<std::size_t>(std::max(0, list.inputs - 1)))) {
     return Support::no("a list that batch norm does not end in");
   }
   return supports_floating_or_half(graph, node);

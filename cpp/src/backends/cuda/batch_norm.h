@@ -56,15 +56,17 @@ struct Moments {
   }
 };
 
-// dy (N, C, S), x (N, C, S), mean (C), inverse_deviation (C), gamma (C) [, result (N, C, S)] →
+// dy (N, C, S), x (N, C, S), mean (C), inverse_deviation (C), gamma (C) [, result (N, C, S)
+// [, beta (C)]] →
 // dx (N, C, S), dgamma (C), dbeta (C), all overwritten. With z = (x - mean) inverse_deviation and
 // M = N S elements per channel:
 //   dbeta = Σ dy, dgamma = Σ dy z, dx = gamma inverse_deviation (dy - dbeta / M - z dgamma / M)
-// With a result, dy counts where it is above 0 only.
+// With a result, dy counts where it is above 0 only; with beta too, the result is relu(gamma z +
+// beta) and need not be read.
 template <class S>
 struct Gradients {
   const S *dy, *x, *result;
-  const Compute<S>*mean, *inverse_deviation, *gamma;
+  const Compute<S>*mean, *inverse_deviation, *gamma, *beta;
   S* dx;
   Compute<S>*dgamma, *dbeta;
 };
@@ -83,8 +85,8 @@ class BatchNormOperands {
   template <class S>
   Gradients<S> gradients(Pointers p) const {
     using T = Compute<S>;
-    return {in<S>(p, 0), in<S>(p, 1),  in<S>(p, 5),  in<T>(p, 2), in<T>(p, 3),
-            in<T>(p, 4), out<S>(p, 0), out<T>(p, 1), out<T>(p, 2)};
+    return {in<S>(p, 0), in<S>(p, 1), in<S>(p, 5),  in<T>(p, 2),  in<T>(p, 3),
+            in<T>(p, 4), in<T>(p, 6), out<S>(p, 0), out<T>(p, 1), out<T>(p, 2)};
   }
 
   bool gradient = false;

@@ -4,8 +4,12 @@
 namespace traingraph::cuda {
 namespace {
 
-// dy and x of kRows rows, dy with the prologue relu_gradient(dy, result); zeros beyond the last.
-template <class S, int kPack, int kRows, bool kMasked>
+// How the prologue relu_gradient(dy, result) knows the result's sign: there is none; the result is
+// read; it is worked out again from x, which costs arithmetic instead of memory traffic.
+enum class Mask { none, read, again };
+
+// dy and x of kRows rows, dy with the prologue where it reads; zeros beyond the last.
+template <class S, int kPack, int kRows, Mask kMask>
 struct Pairs {
   Pack<S, kPack> dy[kRows] = {}, x[kRows] = {};
 
@@ -18,16 +22,22 @@ struct Pairs {
       const std::int64_t at = (row + k * step) * plan.channels + channel;
       dy[k] = load<kPack>(a.dy + at);
       x[k] = load<kPack>(a.x + at);
-      if constexpr (kMasked) result[k] = load<kPack>(a.result + at);
+      if constexpr (kMask == Mask::read) result[k] = load<kPack>(a.result + at);
     }
-    if constexpr (kMasked) {
+    if constexpr (kMask == Mask::read) {
 #pragma unroll
       for (int k = 0; k < kRows; ++k) apply_mask(dy[k], result[k]);
     }
   }
 };
 
-template <class S, int kPack, bool kMasked>
+// What the forward op made of x before it ended in ReLU, up to the rounding of its numbers.
+template <class T>
+__device__ T result_of(T x, T mean, T scale, T beta) {
+  return (x - mean) * scale + beta;
+}
+
+template <class S, int kPack, Mask kMask>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     gradient_sums(const __grid_constant__ Rows plan, Gradients<S> a, Compute<S>* partial) {
   using T = Compute<S>;
@@ -35,16 +45,27 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   const Place<kPack> place(plan);
   T sum[kPack] = {}, products[kPack] = {};
   if (place.there) {
-    T mean[kPack];
+    T mean[kPack], scale[kPack] = {}, beta[kPack] = {};
 #pragma unroll
-    for (int v = 0; v < kPack; ++v) mean[v] = a.mean[place.channel + v];
+    for (int v = 0; v < kPack; ++v) {
+      const std::int64_t channel = place.channel + v;
+      mean[v] = a.mean[channel];
+      if constexpr (kMask == Mask::again) {
+        scale[v] = a.gamma[channel] * a.inverse_deviation[channel];
+        beta[v] = a.beta[channel];
+      }
+    }
     for_each_tile<kRows, true>(plan, place.step, place.row, [&](std::int64_t row) {
-      const Pairs<S, kPack, kRows, kMasked> pairs(plan, a, row, place.step, place.channel);
+      const Pairs<S, kPack, kRows, kMask> pairs(plan, a, row, place.step, place.channel);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
-        const auto dy = widen(pairs.dy[k]), x = widen(pairs.x[k]);
+        auto dy = widen(pairs.dy[k]);
+        const auto x = widen(pairs.x[k]);
 #pragma unroll
         for (int v = 0; v < kPack; ++v) {
+          if constexpr (kMask == Mask::again) {
+            if (result_of(x.element[v], mean[v], scale[v], beta[v]) <= T(0)) dy.element[v] = 0;
+          }
           sum[v] += dy.element[v];
           products[v] += dy.element[v] * (x.element[v] - mean[v]);
         }
@@ -56,7 +77,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   put(plan, sum, products, partial);
 }
 
-template <class S, int kPack, bool kMasked>
+template <class S, int kPack, Mask kMask>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     gradient_apply(const __grid_constant__ Rows plan, Gradients<S> a, const Compute<S>* partial) {
   using T = Compute<S>;
@@ -65,7 +86,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   const double* const sums = sums_of<T, kPack>(plan, partial);
   // dx = scale (dy - dbeta / M - (x - mean) inverse_deviation dgamma / M)
   const auto* const numbers =
-      per_channel<T, kPack, 4>(plan, [&](int c, std::int64_t channel, T* to) {
+      per_channel<T, kPack, 5>(plan, [&](int c, std::int64_t channel, T* to) {
         const double* const sum = sums + c * 2;
         if (blockIdx.y == 0) {
           a.dbeta[channel] = static_cast<T>(sum[0]);
@@ -80,9 +101,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
           to[2] = to[1] * (to[0] * to[3] - to[2]);
           to[3] *= -to[1];
         }
+        if constexpr (kMask == Mask::again) to[4] = a.beta[channel];
       });
   if (!place.there) return;
-  T mean[kPack], scale[kPack], dbeta[kPack], slope[kPack];
+  T mean[kPack], scale[kPack], dbeta[kPack], slope[kPack], beta[kPack] = {};
 #pragma unroll
   for (int v = 0; v < kPack; ++v) {
     const T* const of = numbers[place.lane * kPack + v];
@@ -90,17 +112,21 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     scale[v] = of[1];
     dbeta[v] = of[2];
     slope[v] = of[3];
+    if constexpr (kMask == Mask::again) beta[v] = of[4];
   }
   for_each_tile<kRows, false>(plan, place.step, place.row, [&](std::int64_t row) {
-    Pairs<S, kPack, kRows, kMasked> pairs(plan, a, row, place.step, place.channel);
+    Pairs<S, kPack, kRows, kMask> pairs(plan, a, row, place.step, place.channel);
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       if (row + k * place.step >= plan.rows) break;
-      const auto dy = widen(pairs.dy[k]);
+      auto dy = widen(pairs.dy[k]);
       auto dx = widen(pairs.x[k]);
 #pragma unroll
       for (int v = 0; v < kPack; ++v) {
         T& value = dx.element[v];
+        if constexpr (kMask == Mask::again) {
+          if (result_of(value, mean[v], scale[v], beta[v]) <= T(0)) dy.element[v] = 0;
+        }
         value = kShort<S> ? scale[v] * dy.element[v] + (slope[v] * value + dbeta[v])
                           : scale[v] * (dy.element[v] - (dbeta[v] + (value - mean[v]) * slope[v]));
       }
@@ -117,11 +143,19 @@ void enqueue_rows(const Rows& plan, const Gradients<S>& a, Compute<S>* partial,
                   cudaStream_t stream) {
   with_pack<S>(plan, [&](auto pack) {
     constexpr int kPack = decltype(pack)::value;
-    const bool masked = a.result != nullptr;
-    auto* const sums = masked ? gradient_sums<S, kPack, true> : gradient_sums<S, kPack, false>;
-    auto* const apply = masked ? gradient_apply<S, kPack, true> : gradient_apply<S, kPack, false>;
-    enqueue_sums(plan, stream, sums, a, partial);
-    apply<<<apply_blocks(plan, 2), kThreads, 0, stream>>>(plan, a, partial);
+    const auto enqueue = [&](auto sums, auto apply) {
+      enqueue_sums(plan, stream, sums, a, partial);
+      apply<<<apply_blocks(plan, 2), kThreads, 0, stream>>>(plan, a, partial);
+    };
+    if constexpr (!kShort<S>) {  // those of 16 bits are bound by arithmetic
+      if (a.result != nullptr && a.beta != nullptr) {
+        return enqueue(gradient_sums<S, kPack, Mask::again>, gradient_apply<S, kPack, Mask::again>);
+      }
+    }
+    if (a.result != nullptr) {
+      return enqueue(gradient_sums<S, kPack, Mask::read>, gradient_apply<S, kPack, Mask::read>);
+    }
+    enqueue(gradient_sums<S, kPack, Mask::none>, gradient_apply<S, kPack, Mask::none>);
   });
 }
 
