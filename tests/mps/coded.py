@@ -137,6 +137,8 @@ CASES = {
     "MPSNNGramMatrixCalculation": ({"alpha": 0.25}, {}),
     "MPSNNGramMatrixCalculationGradient": ({"alpha": 0.25}, {}),
     "MPSNNReduceFeatureChannelsSum": ({}, {"weight": 0.25}),
+    "MPSNNCompare": (
+        {}, {**FORWARD_ARITHMETIC, "comparison_type": "less_or_equal", "threshold": 0.75}),
     "MPSNNOptimizerStochasticGradientDescent": (
         {"momentum_scale": 0.75, "use_nesterov_momentum": True, "optimizer_descriptor": optimizer},
         {}),

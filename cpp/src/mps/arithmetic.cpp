@@ -14,10 +14,38 @@ using ir::Scalar;
 using ir::ScalarList;
 using ir::ValueId;
 
-constexpr const char* kKinds[] = {"MPSCNNAdd", "MPSCNNSubtract", "MPSCNNMultiply", "MPSCNNDivide"};
+constexpr const char* kKinds[] = {"MPSCNNAdd", "MPSCNNSubtract", "MPSCNNMultiply", "MPSCNNDivide",
+                                  "MPSNNCompare"};
 constexpr const char* kGradientKinds[] = {"MPSCNNAddGradient", "MPSCNNSubtractGradient",
                                           "MPSCNNMultiplyGradient"};
-constexpr Scalar kFunctions[] = {Scalar::add, Scalar::subtract, Scalar::multiply, Scalar::divide};
+// A comparison begins with the difference.
+constexpr Scalar kFunctions[] = {Scalar::add, Scalar::subtract, Scalar::multiply, Scalar::divide,
+                                 Scalar::subtract};
+
+// 1 or 0 for a difference d and a threshold t, with functions that give their first operand for a
+// second one that is NaN.
+int compared(ScalarList& list, NNComparisonType type, int d, double t) {
+  const int one = list.add(Scalar::constant, -1, -1, 1);
+  const auto no = [&](int x) { return list.add(Scalar::subtract, one, x); };
+  const auto differ = [&] { return list.add(Scalar::hard_shrink_gradient, one, d, t); };
+  // x <= t
+  const auto at_most = [&](int x) { return no(list.add(Scalar::threshold_gradient, one, x, t)); };
+  switch (type) {
+    case NNComparisonType::kEqual:
+      break;
+    case NNComparisonType::kNotEqual:
+      return differ();
+    case NNComparisonType::kLess:
+      return list.add(Scalar::multiply, at_most(d), differ());
+    case NNComparisonType::kLessOrEqual:
+      return at_most(d);
+    case NNComparisonType::kGreater:
+      return list.add(Scalar::multiply, at_most(list.add(Scalar::negate, d)), differ());
+    case NNComparisonType::kGreaterOrEqual:
+      return at_most(list.add(Scalar::negate, d));
+  }
+  return no(differ());
+}
 
 // By axis 1, 2, 3 of (N, C, H, W).
 std::int64_t stride_along(const BroadcastStrides& s, int axis) {
@@ -43,6 +71,15 @@ void check_parameters(const CNNArithmeticParameters& p, const std::string& who) 
                             std::to_string(stride));
     }
   }
+  const int comparison = static_cast<int>(p.comparison);
+  if (comparison < 0 || comparison > static_cast<int>(NNComparisonType::kGreaterOrEqual)) {
+    throw InvalidArgument("[" + who + "] expected a type of comparison from 0 to 5 but got " +
+                          std::to_string(comparison));
+  }
+  if (!(p.threshold >= 0)) {
+    throw InvalidArgument("[" + who + "] expected a threshold of 0 or more but got " +
+                          std::to_string(p.threshold));
+  }
 }
 
 // a, b → y [, mask]
@@ -50,7 +87,10 @@ class ArithmeticOperation final : public Operation {
  public:
   ArithmeticOperation(const std::string& subject_in, CNNArithmeticOperation operation,
                       const CNNArithmeticParameters& p)
-      : Operation(subject_in), function_(kFunctions[static_cast<int>(operation)]), p_(p) {}
+      : Operation(subject_in),
+        function_(kFunctions[static_cast<int>(operation)]),
+        compares_(operation == CNNArithmeticOperation::kCompare),
+        p_(p) {}
 
   void emit(Emission& e) const override {
     const ValueId a = cut(e, e.inputs[0], p_.primary_strides);
@@ -59,6 +99,7 @@ class ArithmeticOperation final : public Operation {
     ScalarList list{2, {}, {}};
     const int x = scaled(list, 0, p_.primary_scale);
     int y = list.add(function_, x, scaled(list, 1, p_.secondary_scale));
+    if (compares_) y = compared(list, p_.comparison, y, static_cast<double>(p_.threshold));
     if (p_.bias != 0) y = list.add(Scalar::affine, y, -1, 1, static_cast<double>(p_.bias));
     const auto least = static_cast<double>(p_.minimum_value);
     const auto most = static_cast<double>(p_.maximum_value);
@@ -80,6 +121,7 @@ class ArithmeticOperation final : public Operation {
   }
 
   Scalar function_;
+  bool compares_;
   CNNArithmeticParameters p_;
 };
 
@@ -224,8 +266,9 @@ void CNNArithmetic::add_results(CommandBuffer& buffer, Recording& recording,
 CNNArithmeticGradient::CNNArithmeticGradient(const Device& device, CNNArithmeticOperation operation,
                                              bool is_secondary_source_filter)
     : CNNGradientKernel(device), operation_(operation), secondary_(is_secondary_source_filter) {
-  if (operation == CNNArithmeticOperation::kDivide) {
-    throw Unsupported("[MPSCNNDivide] a gradient: the kernel has none");
+  if (operation >= CNNArithmeticOperation::kDivide) {
+    throw Unsupported("[" + std::string(kKinds[static_cast<int>(operation)]) +
+                      "] a gradient: the kernel has none");
   }
 }
 

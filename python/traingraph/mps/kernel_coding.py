@@ -160,6 +160,7 @@ KERNELS = {
     "MPSNNGramMatrixCalculationGradient": Described(_named("alpha")),
     "MPSNNOptimizerStochasticGradientDescent": Described(
         {**_named("momentum_scale", "use_nesterov_momentum"), **_OPTIMIZER}),
+    "MPSNNCompare": Described({}, ("comparison_type", "threshold")),
     "MPSNNOptimizerRMSProp": Described({**_named("decay", "epsilon"), **_OPTIMIZER}),
     "MPSNNOptimizerAdam": Described(
         {**_named("beta1", "beta2", "epsilon", "time_step"), **_OPTIMIZER}),
