@@ -109,6 +109,27 @@ void bind_upsampling(py::module_& module) {
                                                       "The forward kernel's factors.", false);
 }
 
+void bind_resize(py::module_& module) {
+  using T = mps::NNResizeBilinear;
+  auto cls = py::class_<T, CNNKernel, std::shared_ptr<T>>(
+      module, "MPSNNResizeBilinear", "An image of any size; it has no gradient kernel.");
+  def_kernel(cls,
+             {std::string(kDevice) +
+              ", resize_width: int, resize_height: int, align_corners: bool = False"},
+             "Without align_corners pixel i of the result lies at (i + 1/2) size / resize size - "
+             "1/2 of the source, and the edge goes on beyond it.",
+             [](const Arguments& arguments) {
+               return std::make_shared<T>(to_mps_device(arguments["device"]),
+                                          arguments.get<std::int64_t>("resize_width"),
+                                          arguments.get<std::int64_t>("resize_height"),
+                                          arguments.get<bool>("align_corners"));
+             });
+  cls.def_property_readonly("resize_width", &T::resize_width, "The result's columns.");
+  cls.def_property_readonly("resize_height", &T::resize_height, "The result's rows.");
+  cls.def_property_readonly("align_corners", &T::align_corners,
+                            "Whether first and last pixels of source and result coincide.");
+}
+
 // --- reshape, padding, slice, concatenation ------------------------------------------------------
 
 // Sets the size and goes on as the base class does.
@@ -304,6 +325,7 @@ void bind_reductions(py::module_& module) {
 
 void bind_mps_resampling(py::module_& module) {
   bind_upsampling(module);
+  bind_resize(module);
   bind_reshape(module);
   bind_pad(module);
   bind_channels(module);

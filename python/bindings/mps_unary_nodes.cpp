@@ -1,3 +1,4 @@
+#include "mps_encoding.h"
 #include "mps_node_bindings.h"
 
 namespace traingraph::python {
@@ -328,6 +329,31 @@ void bind_reduction_nodes(py::module_& module) {
       module, "MPSNNReductionSpatialMeanGradientNode", "dy / (rows columns), at each pixel.");
 }
 
+// --- scaling -------------------------------------------------------------------------------------
+
+void bind_scale_nodes(py::module_& module) {
+  bind_node<mps::NNScaleNode, NNFilterNode>(module, "MPSNNScaleNode",
+                                            "An image of another size; there is no gradient.");
+  auto cls = bind_node<mps::NNBilinearScaleNode, mps::NNScaleNode>(
+      module, "MPSNNBilinearScaleNode",
+      "MPSNNResizeBilinear in a graph, with corners not aligned.");
+  const std::string size = "output_size: tuple[int, int] | tuple[int, int, int]";
+  def_init(cls, {kNodeSource + ", " + size, kNodeSource + ", transform_provider: None, " + size},
+           "Shapes: (N, C, H, W) to (N, C, height, width). Errors: a transform, which this version "
+           "has none of.",
+           [](const Arguments& a) {
+             if (a.given("transform_provider") && !a["transform_provider"].is_none()) {
+               throw Unsupported(
+                   "[MPSNNBilinearScaleNode] a transform provider: this version scales the whole "
+                   "image");
+             }
+             const mps::Offset size =
+                 to_offset(a["output_size"], "MPSNNBilinearScaleNode.output_size");
+             return std::make_shared<mps::NNBilinearScaleNode>(
+                 source_node(a), mps::ScaleParameters{size.x, size.y});
+           });
+}
+
 }  // namespace
 
 void bind_mps_unary_nodes(py::module_& module) {
@@ -338,6 +364,7 @@ void bind_mps_unary_nodes(py::module_& module) {
   bind_rearrangement_nodes(module);
   bind_gram_nodes(module);
   bind_reduction_nodes(module);
+  bind_scale_nodes(module);
 }
 
 }  // namespace traingraph::python

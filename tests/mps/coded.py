@@ -139,6 +139,8 @@ CASES = {
     "MPSNNReduceFeatureChannelsSum": ({}, {"weight": 0.25}),
     "MPSNNCompare": (
         {}, {**FORWARD_ARITHMETIC, "comparison_type": "less_or_equal", "threshold": 0.75}),
+    "MPSNNResizeBilinear": (
+        {"resize_width": 3, "resize_height": 2, "align_corners": True}, {}),
     "MPSNNOptimizerStochasticGradientDescent": (
         {"momentum_scale": 0.75, "use_nesterov_momentum": True, "optimizer_descriptor": optimizer},
         {}),

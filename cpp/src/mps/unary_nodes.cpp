@@ -84,6 +84,10 @@ ForwardKernel forward_kernel(ReductionPair<kAxis, kMean>, const Device& d,
   return kernel;
 }
 
+ForwardKernel forward_kernel(BilinearScalePair, const Device& d, const ScaleParameters& p) {
+  return std::make_shared<NNResizeBilinear>(d, p.width, p.height, false);
+}
+
 // -------------------------------------------------------------------------------------------------
 
 class GramMatrixStep final : public ForwardStep {
@@ -195,5 +199,6 @@ template class PairNode<ReductionPair<NNReduceAxis::kColumn, false>>;
 template class PairNode<ReductionPair<NNReduceAxis::kColumn, true>>;
 template class PairNode<ReductionPair<NNReduceAxis::kFeatureChannels, false>>;
 template class PairNode<ReductionPair<NNReduceAxis::kFeatureChannels, true>>;
+template class PairNode<BilinearScalePair>;
 
 }  // namespace traingraph::mps

@@ -156,6 +156,7 @@ KERNELS = {
         "fill_value_array": "_fill_value_array"}, ("fill_value",)),
     "MPSNNConcatenation": Described({}, ("makes_temporary_images",)),
     "MPSNNReduceFeatureChannelsSum": Described({}, ("weight",)),
+    "MPSNNResizeBilinear": Described(_named("resize_width", "resize_height", "align_corners")),
     "MPSNNGramMatrixCalculation": Described(_named("alpha")),
     "MPSNNGramMatrixCalculationGradient": Described(_named("alpha")),
     "MPSNNOptimizerStochasticGradientDescent": Described(

@@ -146,6 +146,19 @@ struct TRAINGRAPH_API ReductionPair {
   static Parameters defaults() { return {}; }
 };
 
+// The result's size.
+struct TRAINGRAPH_API ScaleParameters {
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+};
+// Corners are not aligned. No gradient.
+struct TRAINGRAPH_API BilinearScalePair {
+  using Parameters = ScaleParameters;
+  static constexpr const char* kForward = "MPSNNBilinearScaleNode";
+  static constexpr const char* kGradient = nullptr;
+  static Parameters defaults() { return {}; }
+};
+
 // --- nodes ---------------------------------------------------------------------------------------
 
 using CNNNormalizationNode = ParameterNode<LocalNormalization>;
@@ -181,5 +194,7 @@ using NNReductionColumnSumNode = NNReductionNode<NNReduceAxis::kColumn, false>;
 using NNReductionColumnMeanNode = NNReductionNode<NNReduceAxis::kColumn, true>;
 using NNReductionFeatureChannelsSumNode = NNReductionNode<NNReduceAxis::kFeatureChannels, false>;
 using NNReductionFeatureChannelsMeanNode = NNReductionNode<NNReduceAxis::kFeatureChannels, true>;
+using NNScaleNode = ParameterNode<ScaleParameters>;
+using NNBilinearScaleNode = PairNode<BilinearScalePair>;
 
 }  // namespace traingraph::mps
