@@ -10,38 +10,17 @@ using mps::CNNKernel;
 using mps::CNNUpsampling;
 using mps::CNNUpsamplingGradient;
 using mps::NNConcatenation;
-using mps::NNGramMatrixCalculation;
-using mps::NNGramMatrixCalculationGradient;
 using mps::NNPad;
 using mps::NNPadGradient;
-using mps::NNReduceAxis;
-using mps::NNReduceUnary;
 using mps::NNReshape;
 using mps::NNSlice;
 using mps::Upsampling;
-
-constexpr const char* kDevice = "device: MTLDevice | MLCDevice | str";
 
 template <bool kBilinear, typename Base>
 struct UpsamplingOf final : Base {
   UpsamplingOf(const mps::Device& device, const Upsampling& upsampling)
       : Base(device, upsampling) {}
 };
-template <NNReduceAxis kAxis, bool kMean>
-struct ReduceOf final : NNReduceUnary {
-  explicit ReduceOf(const mps::Device& device) : NNReduceUnary(device, kAxis, kMean) {}
-};
-
-// A kernel that is made of its device alone.
-template <typename T, typename Base>
-py::class_<T, Base, std::shared_ptr<T>> bind_plain(py::module_& module, const char* name,
-                                                   const char* doc, const char* detail) {
-  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
-  def_kernel(cls, {kDevice}, detail, [](const Arguments& arguments) {
-    return std::make_shared<T>(to_mps_device(arguments["device"]));
-  });
-  return cls;
-}
 
 // --- upsampling ----------------------------------------------------------------------------------
 
@@ -271,65 +250,14 @@ void bind_channels(py::module_& module) {
       });
 }
 
-// --- reductions ----------------------------------------------------------------------------------
-
-template <NNReduceAxis kAxis, bool kMean>
-auto bind_reduce(py::module_& module, const char* name, const char* doc) {
-  return bind_plain<ReduceOf<kAxis, kMean>, NNReduceUnary>(
-      module, name, doc, "The reduced axis stays with one element.");
-}
-
-template <typename T, typename Base>
-void bind_gram(py::module_& module, const char* name, const char* doc, const char* detail) {
-  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
-  def_kernel(cls, {std::string(kDevice) + ", alpha: float = 1.0"}, detail,
-             [](const Arguments& arguments) {
-               return std::make_shared<T>(to_mps_device(arguments["device"]),
-                                          arguments.get<float>("alpha"));
-             });
-  cls.def_property("alpha", &T::alpha, &T::set_alpha, "A factor.");
-}
-
-void bind_reductions(py::module_& module) {
-  py::class_<NNReduceUnary, CNNKernel, std::shared_ptr<NNReduceUnary>>(
-      module, "MPSNNReduceUnary", "Joins the elements along one axis.");
-  bind_reduce<NNReduceAxis::kRow, false>(module, "MPSNNReduceRowSum", "The sum of each row.");
-  bind_reduce<NNReduceAxis::kRow, true>(module, "MPSNNReduceRowMean", "The mean of each row.");
-  bind_reduce<NNReduceAxis::kColumn, false>(module, "MPSNNReduceColumnSum",
-                                            "The sum of each column.");
-  bind_reduce<NNReduceAxis::kColumn, true>(module, "MPSNNReduceColumnMean",
-                                           "The mean of each column.");
-  bind_reduce<NNReduceAxis::kFeatureChannels, false>(module, "MPSNNReduceFeatureChannelsSum",
-                                                     "The weighted sum over the channels.")
-      .def_property(
-          "weight", [](const NNReduceUnary& self) { return self.weight(); },
-          [](NNReduceUnary& self, float value) { self.set_weight(value); }, "A factor.");
-  bind_reduce<NNReduceAxis::kFeatureChannels, true>(module, "MPSNNReduceFeatureChannelsMean",
-                                                    "The mean over the channels.");
-  bind_plain<mps::NNReductionSpatialMean, CNNKernel>(
-      module, "MPSNNReductionSpatialMean", "The mean over rows and columns.",
-      "Not a class of Apple's, whose graphs chain a row's and a column's mean.");
-  bind_plain<mps::NNReductionSpatialMeanGradient, CNNGradientKernel>(
-      module, "MPSNNReductionSpatialMeanGradient", "dx = dy / (rows columns).",
-      "Not a class of Apple's, whose graphs alone have this gradient.");
-  bind_gram<NNGramMatrixCalculation, CNNKernel>(module, "MPSNNGramMatrixCalculation",
-                                                "y[f, c] = alpha sum of x_f x_c over the pixels.",
-                                                "Shapes: (N, C, H, W) to (N, C, 1, C).");
-  bind_gram<NNGramMatrixCalculationGradient, CNNGradientKernel>(
-      module, "MPSNNGramMatrixCalculationGradient",
-      "dx_f = alpha sum over c of (dy[f, c] + dy[c, f]) x_c.",
-      "The form that returns an image takes alpha from the state.");
-}
-
 }  // namespace
 
 void bind_mps_resampling(py::module_& module) {
   bind_upsampling(module);
-  bind_resize(module);
   bind_reshape(module);
   bind_pad(module);
   bind_channels(module);
-  bind_reductions(module);
+  bind_resize(module);
 }
 
 }  // namespace traingraph::python

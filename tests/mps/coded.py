@@ -92,6 +92,13 @@ FORWARD_ARITHMETIC = {
     "primary_stride_in_feature_channels": 0,
 }  # fmt: skip
 
+RECTANGLE = mps.MTLRegion(mps.MTLOrigin(2, 1), mps.MTLSize(3, 4, 5))
+READ = {"clip_rect_source": RECTANGLE}
+READ_BOTH = {
+    "primary_source_clip_rect": RECTANGLE,
+    "secondary_source_clip_rect": mps.MTLRegion(mps.MTLOrigin(1, 3), mps.MTLSize(3, 4, 5)),
+}
+
 # Class -> what it is made with, and what is set; functions are called.
 CASES = {
     "MPSCNNNeuron": ({"neuron_descriptor": slopes}, {}),
@@ -136,7 +143,14 @@ CASES = {
          "fill_value_array": [0.5] * (C + 3)}, {"fill_value": 2.5}),
     "MPSNNGramMatrixCalculation": ({"alpha": 0.25}, {}),
     "MPSNNGramMatrixCalculationGradient": ({"alpha": 0.25}, {}),
-    "MPSNNReduceFeatureChannelsSum": ({}, {"weight": 0.25}),
+    "MPSNNReduceFeatureChannelsSum": ({}, {**READ, "weight": 0.25}),
+    **{f"MPSNNReduce{axis}{kind}": ({}, READ)
+       for axis in ("Row", "Column", "FeatureChannels") for kind in ("Sum", "Mean", "Min", "Max")
+       if (axis, kind) != ("FeatureChannels", "Sum")},
+    **{f"MPSNNReduceFeatureChannelsArgument{kind}": ({}, READ) for kind in ("Min", "Max")},
+    "MPSNNReduceFeatureChannelsAndWeightsMean": ({}, READ_BOTH),
+    "MPSNNReduceFeatureChannelsAndWeightsSum": (
+        {"do_weighted_sum_by_non_zero_weights": True}, READ_BOTH),
     "MPSNNCompare": (
         {}, {**FORWARD_ARITHMETIC, "comparison_type": "less_or_equal", "threshold": 0.75}),
     "MPSNNResizeBilinear": (
@@ -158,8 +172,7 @@ CASES = {
     **{name: ({}, {}) for name in (
         "MPSCNNSoftMax", "MPSCNNSoftMaxGradient", "MPSCNNLogSoftMax", "MPSCNNLogSoftMaxGradient",
         "MPSNNReshape", "MPSNNReshapeGradient", "MPSNNPadGradient", "MPSNNSlice",
-        "MPSNNInitialGradient", "MPSNNReduceRowSum", "MPSNNReduceRowMean", "MPSNNReduceColumnSum",
-        "MPSNNReduceColumnMean", "MPSNNReduceFeatureChannelsMean")},
+        "MPSNNInitialGradient")},
 }  # fmt: skip
 # What every kernel of a kind has besides.
 CLIP = {

@@ -156,7 +156,10 @@ KERNELS = {
         "fill_value_array": "_fill_value_array"}, ("fill_value",)),
     "MPSNNConcatenation": Described({}, ("makes_temporary_images",)),
     "MPSNNReduceFeatureChannelsSum": Described({}, ("weight",)),
-    "MPSNNResizeBilinear": Described(_named("resize_width", "resize_height", "align_corners")),
+    "MPSNNReduceBinary": Described({}, (
+        "primary_source_clip_rect", "secondary_source_clip_rect")),
+    "MPSNNReduceFeatureChannelsAndWeightsSum": Described(
+        _named("do_weighted_sum_by_non_zero_weights")),
     "MPSNNGramMatrixCalculation": Described(_named("alpha")),
     "MPSNNGramMatrixCalculationGradient": Described(_named("alpha")),
     "MPSNNOptimizerStochasticGradientDescent": Described(
@@ -169,6 +172,7 @@ KERNELS = {
 
 
 def described(cls: type[Any]) -> Described:
+    "MPSNNReduceUnary": Described({}, ("clip_rect_source",)),
     """Of a class and its base classes, theirs first."""
     rows = [KERNELS[one.__name__] for one in reversed(cls.__mro__) if one.__name__ in KERNELS]
     arguments: dict[str, str | Reader] = {}

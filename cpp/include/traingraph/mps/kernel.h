@@ -59,6 +59,11 @@ class TRAINGRAPH_API Kernel {
   void check_channel_count(std::int64_t count) const;
   // The image as it is when only these channels are there. Raises ShapeError where none is.
   ImageDescriptor seen(const ImageDescriptor& image, const ChannelRange& channels) const;
+  // Raises unless `what` may be set to it.
+  void check_region(const Region& region, const char* what) const;
+  // The image as it is when only these pixels are there. Raises ShapeError where none is, and
+  // Unsupported where images are left out.
+  ImageDescriptor seen(const ImageDescriptor& image, const Region& region) const;
 
  private:
   Device device_;
