@@ -98,6 +98,13 @@ READ_BOTH = {
     "primary_source_clip_rect": RECTANGLE,
     "secondary_source_clip_rect": mps.MTLRegion(mps.MTLOrigin(1, 3), mps.MTLSize(3, 4, 5)),
 }
+# Neurons with a class of their own, but for PReLU, and their types.
+NAMED = {
+    "Absolute": "absolute", "ELU": "elu", "Exponential": "exponential",
+    "HardSigmoid": "hard_sigmoid", "Linear": "linear", "Logarithm": "logarithm", "Power": "power",
+    "ReLU": "relu", "ReLUN": "relun", "Sigmoid": "sigmoid", "SoftPlus": "soft_plus",
+    "SoftSign": "soft_sign", "TanH": "tanh",
+}  # fmt: skip
 
 # Class -> what it is made with, and what is set; functions are called.
 CASES = {
@@ -155,6 +162,10 @@ CASES = {
         {}, {**FORWARD_ARITHMETIC, "comparison_type": "less_or_equal", "threshold": 0.75}),
     "MPSNNResizeBilinear": (
         {"resize_width": 3, "resize_height": 2, "align_corners": True}, {}),
+    **{f"MPSCNNNeuron{name}": (
+        {"neuron_descriptor": lambda type=type: neuron(with_type=type, a=0.25, b=0.75, c=3.0)},
+        {}) for name, type in NAMED.items()},
+    "MPSCNNNeuronPReLU": ({"neuron_descriptor": slopes}, {}),
     "MPSNNOptimizerStochasticGradientDescent": (
         {"momentum_scale": 0.75, "use_nesterov_momentum": True, "optimizer_descriptor": optimizer},
         {}),
