@@ -108,6 +108,20 @@ def test_a_part_of_the_source_into_a_part_of_the_destination():
     np.testing.assert_array_equal(array(out), expected)
 
 
+@pytest.mark.parametrize("rectangle", [None, ((0, 0), (5, 4)), ((2, 1), (4, 3))])
+def test_the_rectangle_of_the_source_replaces_the_offset(rectangle):
+    on, x = made(), random(20, 1, 3, 5, 7)
+    kernel = kernel_of("FeatureChannelsMin", offset=(2, 1))
+    if rectangle is not None:
+        kernel.clip_rect_source = rectangle
+    kernel.clip_rect = ((0, 0), (3, 2))
+    out = empty(on, (1, 1, 2, 3))
+    execute(lambda b: kernel.encode_batch(b, source_images=batch(on, x), destination_images=out))
+    left, top = rectangle[0] if rectangle else (0, 0)
+    expected = x[:, :, top : top + 2, left : left + 3].min(axis=1, keepdims=True)
+    np.testing.assert_array_equal(array(out), expected)
+
+
 def test_what_was_encoded_keeps_its_rectangle():
     on, x = made(), random(8, 1, 2, 4, 4)
     kernel = kernel_of("RowMax", makes_temporary_images=False)

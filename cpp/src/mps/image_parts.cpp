@@ -212,8 +212,8 @@ ImagePart CNNKernel::written_part(const ImageDescriptor& source,
                                   const ImageDescriptor& destination) const {
   const ImageDescriptor used = seen(source, source_channels_);
   const ImageDescriptor result = result_of(used);
-  const bool same_size = result.height == used.height && result.width == used.width;
-  return destination_part(destination, result, has_window(), same_size ? window_.offset : Offset{});
+  const bool placed = reads_offset() && result.height == used.height && result.width == used.width;
+  return destination_part(destination, result, has_window(), placed ? window_.offset : Offset{});
 }
 
 void CNNKernel::add_source(Recording& recording, const ImageBatch& sources) const {

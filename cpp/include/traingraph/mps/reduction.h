@@ -9,7 +9,8 @@ enum class NNReduceAxis : int { kRow, kColumn, kFeatureChannels };
 // Arguments are over channels alone.
 enum class NNReduction : int { kSum, kMean, kMin, kMax, kArgumentMin, kArgumentMax };
 
-// The reduced axis stays with one element. An argument is the number of the first smallest or
+// The reduced axis stays with one element. The source's rectangle stands for the offset, which says
+// nothing. An argument is the number of the first smallest or
 // largest channel among those that are read; NaN is smaller and larger than any number.
 class TRAINGRAPH_API NNReduceUnary : public CNNKernel {
  public:
@@ -28,6 +29,7 @@ class TRAINGRAPH_API NNReduceUnary : public CNNKernel {
   OperationPtr make_operation() const override;
   void check_source(const ImageDescriptor& source) const override;
   ImageDescriptor result_of(const ImageDescriptor& source) const override;
+  bool reads_offset() const override { return false; }
 
  private:
   NNReduceAxis axis_;
