@@ -177,7 +177,7 @@ void def_parameters(Class& cls) {
 }
 
 template <CNNArithmeticOperation kOperation>
-void bind_operation(py::module_& module, const std::string& name, const char* doc) {
+auto bind_operation(py::module_& module, const std::string& name, const char* doc) {
   using Forward = ArithmeticOf<kOperation>;
   auto forward =
       py::class_<Forward, CNNArithmetic, std::shared_ptr<Forward>>(module, name.c_str(), doc);
@@ -186,7 +186,7 @@ void bind_operation(py::module_& module, const std::string& name, const char* do
              [](const Arguments& arguments) {
                return std::make_shared<Forward>(to_mps_device(arguments["device"]));
              });
-  if constexpr (kOperation != CNNArithmeticOperation::kDivide) {
+  if constexpr (kOperation < CNNArithmeticOperation::kDivide) {
     using Gradient = ArithmeticGradientOf<kOperation>;
     auto gradient = py::class_<Gradient, CNNArithmeticGradient, std::shared_ptr<Gradient>>(
         module, (name + "Gradient").c_str(), "The gradient of one of the two sources.");
@@ -199,6 +199,7 @@ void bind_operation(py::module_& module, const std::string& name, const char* do
                                             arguments.get<bool>("is_secondary_source_filter"));
         });
   }
+  return forward;
 }
 
 void bind_arithmetic_kernels(py::module_& module) {
@@ -225,6 +226,13 @@ void bind_arithmetic_kernels(py::module_& module) {
   bind_operation<CNNArithmeticOperation::kMultiply>(module, "MPSCNNMultiply", "The product.");
   bind_operation<CNNArithmeticOperation::kDivide>(module, "MPSCNNDivide",
                                                   "The quotient; it has no gradient kernel.");
+  auto compare = bind_operation<CNNArithmeticOperation::kCompare>(
+      module, "MPSNNCompare",
+      "1 where a comparison holds, else 0, in place of the operator; it has no gradient kernel.");
+  def_parameter(compare, "comparison_type", &CNNArithmeticParameters::comparison,
+                "What is asked of primary and secondary image; EQUAL at the beginning.");
+  def_parameter(compare, "threshold", &CNNArithmeticParameters::threshold,
+                "The largest difference of what counts as equal, and as neither less nor greater.");
 }
 
 constexpr const char* kDropoutForm =

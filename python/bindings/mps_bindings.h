@@ -28,6 +28,7 @@ void bind_mps_loss(py::module_& module);
 void bind_mps_optimizer(py::module_& module);
 void bind_mps_arithmetic(py::module_& module);
 void bind_mps_resampling(py::module_& module);
+void bind_mps_reductions(py::module_& module);
 void bind_mps_normalization(py::module_& module);
 void bind_mps_forward_loss(py::module_& module);
 void bind_mps_convolution_transpose(py::module_& module);
@@ -51,6 +52,7 @@ TRAINGRAPH_MPS_ENUM(NeuronType, "MPSCNNNeuronType");
 TRAINGRAPH_MPS_ENUM(CNNConvolutionGradientOption, "MPSCNNConvolutionGradientOption");
 TRAINGRAPH_MPS_ENUM(CNNLossType, "MPSCNNLossType");
 TRAINGRAPH_MPS_ENUM(CNNReductionType, "MPSCNNReductionType");
+TRAINGRAPH_MPS_ENUM(NNComparisonType, "MPSNNComparisonType");
 TRAINGRAPH_MPS_ENUM(NNTrainingStyle, "MPSNNTrainingStyle");
 TRAINGRAPH_MPS_ENUM(CNNBatchNormalizationFlags, "MPSCNNBatchNormalizationFlags");
 #undef TRAINGRAPH_MPS_ENUM

@@ -31,6 +31,19 @@ void def_kernel(Class& cls, std::vector<std::string> forms, const char* doc, Mak
   });
 }
 
+inline constexpr const char* kDevice = "device: MTLDevice | MLCDevice | str";
+
+// A kernel that is made of its device alone.
+template <typename T, typename Base>
+py::class_<T, Base, std::shared_ptr<T>> bind_plain(py::module_& module, const char* name,
+                                                   const char* doc, const char* detail) {
+  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  def_kernel(cls, {kDevice}, detail, [](const Arguments& arguments) {
+    return std::make_shared<T>(to_mps_device(arguments["device"]));
+  });
+  return cls;
+}
+
 // Of the class that all kernels derive from.
 template <typename Class>
 void def_coding(Class& cls) {

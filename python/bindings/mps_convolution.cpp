@@ -42,7 +42,7 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
     const py::gil_scoped_acquire acquire;
     const CNNConvolutionDescriptor d = descriptor();
     const std::int64_t count = d.output_feature_channels * d.kernel_height * d.kernel_width *
-                               (d.input_feature_channels / d.groups);
+                               (d.input_feature_channels / d.all_groups());
     return elements_of(object_.attr("weights")(), data_type(), count, method("weights").c_str(),
                        "weights", arrays_);
   }
@@ -62,10 +62,11 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   }
 };
 
-void bind_descriptor(py::module_& module) {
-  using Self = CNNConvolutionDescriptor;
-  auto cls = py::class_<Self>(module, "MPSCNNConvolutionDescriptor", "The sizes of a convolution.");
-  def_factory(cls, "cnn_convolution_descriptor", "MPSCNNConvolutionDescriptor",
+// What each class of descriptors has by itself, because it returns its own class.
+template <typename Class>
+void def_descriptor(Class& cls, const char* name) {
+  using Self = typename Class::type;
+  def_factory(cls, "cnn_convolution_descriptor", name,
               {"with_kernel_width: int, kernel_height: int, input_feature_channels: int, "
                "output_feature_channels: int"},
               "Strides, dilations and groups of 1, and no fused neuron.",
@@ -88,6 +89,13 @@ void bind_descriptor(py::module_& module) {
         kernel_coding("encode_descriptor")(self, coder);
       },
       py::arg("coder"), "Writes all properties into a coder, such as NSKeyedArchiver.");
+  def_copy(cls, [](const Self& self) { return self; });
+}
+
+void bind_descriptor(py::module_& module) {
+  using Self = CNNConvolutionDescriptor;
+  auto cls = py::class_<Self>(module, "MPSCNNConvolutionDescriptor", "The sizes of a convolution.");
+  def_descriptor(cls, "MPSCNNConvolutionDescriptor");
   cls.def_property_readonly_static(
       "supports_secure_coding", [](const py::object&) { return true; }, "True.");
   cls.def_readwrite("kernel_width", &Self::kernel_width, "Columns.");
@@ -101,7 +109,25 @@ void bind_descriptor(py::module_& module) {
   cls.def_readwrite("dilation_rate_y", &Self::dilation_rate_y, "Between the kernel's rows.");
   cls.def_readwrite("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
                     "What is applied to the result.");
-  def_copy(cls, [](const Self& self) { return self; });
+
+  using DepthWise = mps::CNNDepthWiseConvolutionDescriptor;
+  auto depth_wise = py::class_<DepthWise, Self>(
+      module, "MPSCNNDepthWiseConvolutionDescriptor",
+      "The sizes of a convolution of each channel by itself: as many filters per source channel as "
+      "the result has channels for it, side by side. Shapes: weights (O, kernel_height, "
+      "kernel_width, 1).");
+  def_descriptor(depth_wise, "MPSCNNDepthWiseConvolutionDescriptor");
+  depth_wise.def_property_readonly("channel_multiplier", &Self::channel_multiplier,
+                                   "Result channels per source channel.");
+  using SubPixel = mps::CNNSubPixelConvolutionDescriptor;
+  auto sub_pixel = py::class_<SubPixel, Self>(module, "MPSCNNSubPixelConvolutionDescriptor",
+                                              "The sizes of a convolution whose result channels "
+                                              "become blocks of pixels. Shapes: (N, r r C, "
+                                              "P, Q) to (N, C, r P, r Q); pixel (y, x) of a block "
+                                              "is channel (r y + x) C + c. No gradient.");
+  def_descriptor(sub_pixel, "MPSCNNSubPixelConvolutionDescriptor");
+  sub_pixel.def_readwrite("sub_pixel_scale_factor", &SubPixel::sub_pixel_scale_factor,
+                          "r, the rows and columns of a block; 1 at the beginning.");
 }
 
 void bind_states(py::module_& module) {
@@ -144,6 +170,14 @@ void bind_states(py::module_& module) {
       "The forward kernel.");
 }
 
+template <typename Class>
+void def_channel_multiplier(Class& cls) {
+  using Self = typename Class::type;
+  cls.def_property_readonly(
+      "channel_multiplier", [](const Self& self) { return self.descriptor().channel_multiplier(); },
+      "Result channels per source channel of a depthwise convolution, 0 of others.");
+}
+
 void bind_kernels(py::module_& module) {
   auto forward = py::class_<CNNConvolution, mps::CNNKernel, std::shared_ptr<CNNConvolution>>(
       module, "MPSCNNConvolution", "Windows times weights, plus biases; zeros beyond the image.");
@@ -153,6 +187,11 @@ void bind_kernels(py::module_& module) {
       "fused_neuron_descriptor",
       [](const CNNConvolution& self) { return self.descriptor().fused_neuron_descriptor; },
       "What is applied to the result.");
+  forward.def_property_readonly(
+      "sub_pixel_scale_factor",
+      [](const CNNConvolution& self) { return self.descriptor().sub_pixel_scale_factor; },
+      "Rows and columns of the blocks of pixels that result channels become.");
+  def_channel_multiplier(forward);
   auto full = py::class_<CNNFullyConnected, CNNConvolution, std::shared_ptr<CNNFullyConnected>>(
       module, "MPSCNNFullyConnected", "A convolution whose kernel covers the image.");
   def_weights_init(full, "Loads the weights. Shapes: (N, I, H, W) to (N, O, 1, 1).");
@@ -162,6 +201,7 @@ void bind_kernels(py::module_& module) {
       module, "MPSCNNConvolutionGradient",
       "Gradients by data, and by weights and biases into the state.");
   def_gradient_weights(gradient);
+  def_channel_multiplier(gradient);
   auto full_gradient = py::class_<CNNFullyConnectedGradient, CNNConvolutionGradient,
                                   std::shared_ptr<CNNFullyConnectedGradient>>(
       module, "MPSCNNFullyConnectedGradient", "The same for MPSCNNFullyConnected.");

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "mps_bindings.h"
 
 // Arguments of encode() and encode_batch().
@@ -26,17 +28,28 @@ mps::Offset to_offset(py::handle value, const char* subject);
 mps::Region to_region(py::handle value, const char* subject);
 py::object from_region(const mps::Region& region);
 
+// A rectangle; `get` and `set` are called with the kernel or node.
+template <typename Class, typename Get, typename Set>
+void def_region(Class& cls, const char* name, Get get, Set set, const char* doc) {
+  using Self = typename Class::type;
+  const std::string subject = py::cast<std::string>(cls.attr("__name__")) + "." + name;
+  cls.def_property(
+      name, [get](const Self& self) { return from_region(std::invoke(get, self)); },
+      [set, subject](Self& self, const py::object& value) {
+        std::invoke(set, self, to_region(value, subject.c_str()));
+      },
+      doc);
+}
+inline constexpr const char* kSourceRectangle =
+    "MTLRegion of the source that is read, as far as it is there.";
+
 // The two that every kernel has which writes an image.
 template <typename Class>
 void def_clip(Class& cls) {
   using Self = typename Class::type;
-  cls.def_property(
-      "clip_rect", [](const Self& self) { return from_region(self.clip_rect()); },
-      [](Self& self, const py::object& value) {
-        self.set_clip_rect(to_region(value, "MPSKernel.clip_rect"));
-      },
-      "MTLRegion of the destination that is written, as far as it is there; the rest stays as it "
-      "is. The forms that return images set it to everything.");
+  def_region(cls, "clip_rect", &Self::clip_rect, &Self::set_clip_rect,
+             "MTLRegion of the destination that is written, as far as it is there; the rest stays "
+             "as it is. The forms that return images set it to everything.");
   cls.def_property(
       "destination_feature_channel_offset",
       [](const Self& self) { return self.destination_feature_channel_offset(); },

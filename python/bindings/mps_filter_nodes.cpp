@@ -1,3 +1,4 @@
+#include "mps_neurons.h"
 #include "mps_node_bindings.h"
 
 namespace traingraph::python {
@@ -59,19 +60,17 @@ struct NeuronNodeOf final : mps::CNNNeuronNode {
 };
 
 template <NeuronType kType>
-void bind_neuron_node(py::module_& module, const char* name, const char* parameters,
-                      const char* doc) {
+void bind_neuron_node(py::module_& module, const NeuronName& row) {
   using T = NeuronNodeOf<kType>;
-  auto cls = bind_node<T, mps::CNNNeuronNode>(module, name, doc);
-  def_init(cls, {kNodeSource + parameters}, "The parameters are those of MPSNNNeuronDescriptor.",
-           [name](const Arguments& a) {
-             mps::NeuronDescriptor descriptor;
-             descriptor.type = kType;
-             descriptor.a = a.optional<float>("a").value_or(descriptor.a);
-             descriptor.b = a.optional<float>("b").value_or(descriptor.b);
-             descriptor.c = a.optional<float>("c").value_or(descriptor.c);
-             descriptor.data = a.optional<std::vector<float>>("a_data").value_or(descriptor.data);
-             return std::make_shared<T>(source_node(a), descriptor, name);
+  static const std::string name = "MPSCNNNeuron" + std::string(row.name) + "Node";
+  auto cls = bind_node<T, mps::CNNNeuronNode>(module, name.c_str(), row.doc);
+  constexpr bool kSlopes = kType == NeuronType::kPReLU;
+  def_init(cls, {kNodeSource + (kSlopes ? ", a_data: list[float]" : row.parameters)},
+           "The parameters are those of MPSNNNeuronDescriptor.", [row](const Arguments& a) {
+             std::vector<float> slopes;
+             if (kSlopes) slopes = a.get<std::vector<float>>("a_data");
+             return std::make_shared<T>(source_node(a), named_neuron(row, a, std::move(slopes)),
+                                        name.c_str());
            });
 }
 
@@ -89,36 +88,8 @@ void bind_neuron_nodes(py::module_& module) {
       "b", [](const Node& self) { return self.descriptor().b; }, "The second parameter.");
   forward.def_property_readonly(
       "c", [](const Node& self) { return self.descriptor().c; }, "The third parameter.");
-  const char* const a = ", a: float = 0.0";
-  bind_neuron_node<NeuronType::kReLU>(module, "MPSCNNNeuronReLUNode", a, "Below 0: a x.");
-  bind_neuron_node<NeuronType::kSigmoid>(module, "MPSCNNNeuronSigmoidNode", "", "1 / (1 + e^-x).");
-  bind_neuron_node<NeuronType::kTanH>(module, "MPSCNNNeuronTanHNode",
-                                      ", a: float = 1.0, b: float = 1.0", "a tanh(b x).");
-  bind_neuron_node<NeuronType::kLinear>(module, "MPSCNNNeuronLinearNode",
-                                        ", a: float = 1.0, b: float = 0.0", "a x + b.");
-  bind_neuron_node<NeuronType::kAbsolute>(module, "MPSCNNNeuronAbsoluteNode", "", "|x|.");
-  bind_neuron_node<NeuronType::kSoftSign>(module, "MPSCNNNeuronSoftSignNode", "", "x / (1 + |x|).");
-  bind_neuron_node<NeuronType::kGeLU>(module, "MPSCNNNeuronGeLUNode", "",
-                                      "x times the normal distribution at x.");
-  bind_neuron_node<NeuronType::kELU>(module, "MPSCNNNeuronELUNode", ", a: float = 1.0",
-                                     "Below 0: a (e^x - 1).");
-  bind_neuron_node<NeuronType::kHardSigmoid>(module, "MPSCNNNeuronHardSigmoidNode",
-                                             ", a: float = 0.2, b: float = 0.5",
-                                             "a x + b between 0 and 1.");
-  bind_neuron_node<NeuronType::kSoftPlus>(module, "MPSCNNNeuronSoftPlusNode",
-                                          ", a: float = 1.0, b: float = 1.0",
-                                          "a log(1 + e^(b x)).");
-  bind_neuron_node<NeuronType::kReLUN>(module, "MPSCNNNeuronReLUNNode", ", a: float, b: float",
-                                       "ReLU with slope a below 0, at most b.");
-  const char* const abc = ", a: float = 1.0, b: float = 0.0, c: float = 1.0";
-  bind_neuron_node<NeuronType::kPower>(module, "MPSCNNNeuronPowerNode", abc, "(a x + b)^c.");
-  const char* const natural = ", a: float = 1.0, b: float = 0.0, c: float = -1.0";
-  bind_neuron_node<NeuronType::kExponential>(module, "MPSCNNNeuronExponentialNode", natural,
-                                             "c^(a x + b); c = -1: base e.");
-  bind_neuron_node<NeuronType::kLogarithm>(module, "MPSCNNNeuronLogarithmNode", natural,
-                                           "log of a x + b to base c; c = -1: base e.");
-  bind_neuron_node<NeuronType::kPReLU>(module, "MPSCNNNeuronPReLUNode", ", a_data: list[float]",
-                                       "ReLU with one slope per channel.");
+  each_neuron(
+      [&module]<NeuronType kType>(const NeuronName& row) { bind_neuron_node<kType>(module, row); });
   using Gradient = mps::CNNNeuronGradientNode;
   auto gradient = bind_node<Gradient, NNGradientFilterNode>(module, "MPSCNNNeuronGradientNode",
                                                             "dx = dy f'(x).");

@@ -1,6 +1,7 @@
 #include "mps_bindings.h"
 #include "mps_coding.h"
 #include "mps_encoding.h"
+#include "mps_neurons.h"
 
 namespace traingraph::python {
 namespace {
@@ -27,6 +28,10 @@ struct PoolingGradientOf final : CNNPoolingGradient {
   PoolingGradientOf(const mps::Device& device, const mps::KernelWindow& window)
       : CNNPoolingGradient(device, kType, window) {}
 };
+template <mps::NeuronType kType>
+struct NeuronOf final : CNNNeuron {
+  using CNNNeuron::CNNNeuron;
+};
 template <bool kLogarithm>
 struct SoftMaxOf final : CNNSoftMax {
   explicit SoftMaxOf(const mps::Device& device) : CNNSoftMax(device, kLogarithm) {}
@@ -43,6 +48,51 @@ NeuronDescriptor make_neuron(const Arguments& arguments) {
   neuron.b = arguments.get<float>("b");
   neuron.c = arguments.get<float>("c");
   return neuron;
+}
+
+constexpr const char* kNeuronForm =
+    "device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor";
+
+// The first `count` slopes of a PReLU, or all.
+std::vector<float> slopes_of(const Arguments& arguments) {
+  std::vector<float> slopes = convert_list<float>(arguments["a"], arguments.where("a"));
+  const auto count = arguments.optional<std::int64_t>("count");
+  if (!count.has_value()) return slopes;
+  if (*count < 1 || *count > static_cast<std::int64_t>(slopes.size())) {
+    throw InvalidArgument("[MPSCNNNeuronPReLU] expected a count from 1 to " +
+                          std::to_string(slopes.size()) + ", the slopes, but got " +
+                          std::to_string(*count));
+  }
+  slopes.resize(static_cast<std::size_t>(*count));
+  return slopes;
+}
+
+template <mps::NeuronType kType>
+void bind_named_neuron(py::module_& module, const NeuronName& row) {
+  using T = NeuronOf<kType>;
+  static const std::string name = "MPSCNNNeuron" + std::string(row.name);
+  constexpr bool kSlopes = kType == mps::NeuronType::kPReLU;
+  const std::string parameters =
+      kSlopes ? ", a: collections.abc.Iterable[float], count: int | None = None" : row.parameters;
+  auto cls = py::class_<T, CNNNeuron, std::shared_ptr<T>>(module, name.c_str(), row.doc);
+  def_kernel(cls, {"device: MTLDevice | MLCDevice | str" + parameters, kNeuronForm},
+             "MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.",
+             [row](const Arguments& arguments) {
+               const mps::Device device = to_mps_device(arguments["device"]);
+               if (!arguments.given("neuron_descriptor")) {
+                 std::vector<float> slopes = kSlopes ? slopes_of(arguments) : std::vector<float>();
+                 return std::make_shared<T>(device, named_neuron(row, arguments, std::move(slopes)),
+                                            name.c_str());
+               }
+               const auto descriptor = arguments.get<NeuronDescriptor>("neuron_descriptor");
+               if (descriptor.type != kType) {
+                 throw InvalidArgument("[" + name + "] expected a descriptor of neuron type " +
+                                       std::to_string(static_cast<int>(kType)) +
+                                       " but got one of " +
+                                       std::to_string(static_cast<int>(descriptor.type)));
+               }
+               return std::make_shared<T>(device, descriptor, name.c_str());
+             });
 }
 
 void bind_neuron(py::module_& module) {
@@ -73,18 +123,16 @@ void bind_neuron(py::module_& module) {
   descriptor.def_readwrite("data", &NeuronDescriptor::data, "PReLU's slopes.");
   def_copy(descriptor, [](const NeuronDescriptor& self) { return self; });
 
-  const char* const form =
-      "device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor";
   auto neuron = py::class_<CNNNeuron, CNNKernel, std::shared_ptr<CNNNeuron>>(
       module, "MPSCNNNeuron", "y = f(x), element by element.");
-  def_kernel(neuron, {form}, "Shapes: any to the same.", [](const Arguments& arguments) {
+  def_kernel(neuron, {kNeuronForm}, "Shapes: any to the same.", [](const Arguments& arguments) {
     return std::make_shared<CNNNeuron>(to_mps_device(arguments["device"]),
                                        arguments.get<NeuronDescriptor>("neuron_descriptor"));
   });
   auto gradient =
       py::class_<CNNNeuronGradient, CNNGradientKernel, std::shared_ptr<CNNNeuronGradient>>(
           module, "MPSCNNNeuronGradient", "dx = dy f'(x), the exact derivative.");
-  def_kernel(gradient, {form}, "Gradient: reads the forward source.",
+  def_kernel(gradient, {kNeuronForm}, "Gradient: reads the forward source.",
              [](const Arguments& arguments) {
                return std::make_shared<CNNNeuronGradient>(
                    to_mps_device(arguments["device"]),
@@ -105,6 +153,9 @@ void bind_neuron(py::module_& module) {
   };
   properties(neuron);
   properties(gradient);
+  each_neuron([&module]<mps::NeuronType kType>(const NeuronName& row) {
+    if (row.has_kernel) bind_named_neuron<kType>(module, row);
+  });
 }
 
 mps::KernelWindow window_of(const Arguments& arguments, bool dilated) {

@@ -63,7 +63,7 @@ void def_numbers(Class& cls) {
 }
 
 template <typename Forward>
-void bind_arithmetic(py::module_& module, const char* name, const char* doc) {
+auto bind_arithmetic(py::module_& module, const char* name, const char* doc) {
   auto cls = bind_node<Forward, NNBinaryArithmeticNode>(module, name, doc);
   const std::string who = name;
   def_init(cls,
@@ -81,6 +81,7 @@ void bind_arithmetic(py::module_& module, const char* name, const char* doc) {
              }
              return std::make_shared<Forward>(sources[0], sources[1]);
            });
+  return cls;
 }
 
 py::object gradient_class_of(CNNArithmeticOperation operation) {
@@ -92,6 +93,7 @@ py::object gradient_class_of(CNNArithmeticOperation operation) {
     case CNNArithmeticOperation::kMultiply:
       return py::type::of<mps::NNMultiplicationGradientNode>();
     case CNNArithmeticOperation::kDivide:
+    case CNNArithmeticOperation::kCompare:
       break;
   }
   return py::none();
@@ -158,6 +160,11 @@ void bind_arithmetic_nodes(py::module_& module) {
                                              "Left times right.");
   bind_arithmetic<mps::NNDivisionNode>(module, "MPSNNDivisionNode",
                                        "Left over right; it has no gradient.");
+  auto comparison = bind_arithmetic<mps::NNComparisonNode>(
+      module, "MPSNNComparisonNode",
+      "1 where a comparison of left and right holds, else 0; it has no gradient.");
+  def_parameter_member(comparison, "comparison_type", &CNNArithmeticParameters::comparison,
+                       "What is asked; EQUAL at the beginning.");
 }
 
 void bind_concatenation_nodes(py::module_& module) {

@@ -10,38 +10,17 @@ using mps::CNNKernel;
 using mps::CNNUpsampling;
 using mps::CNNUpsamplingGradient;
 using mps::NNConcatenation;
-using mps::NNGramMatrixCalculation;
-using mps::NNGramMatrixCalculationGradient;
 using mps::NNPad;
 using mps::NNPadGradient;
-using mps::NNReduceAxis;
-using mps::NNReduceUnary;
 using mps::NNReshape;
 using mps::NNSlice;
 using mps::Upsampling;
-
-constexpr const char* kDevice = "device: MTLDevice | MLCDevice | str";
 
 template <bool kBilinear, typename Base>
 struct UpsamplingOf final : Base {
   UpsamplingOf(const mps::Device& device, const Upsampling& upsampling)
       : Base(device, upsampling) {}
 };
-template <NNReduceAxis kAxis, bool kMean>
-struct ReduceOf final : NNReduceUnary {
-  explicit ReduceOf(const mps::Device& device) : NNReduceUnary(device, kAxis, kMean) {}
-};
-
-// A kernel that is made of its device alone.
-template <typename T, typename Base>
-py::class_<T, Base, std::shared_ptr<T>> bind_plain(py::module_& module, const char* name,
-                                                   const char* doc, const char* detail) {
-  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
-  def_kernel(cls, {kDevice}, detail, [](const Arguments& arguments) {
-    return std::make_shared<T>(to_mps_device(arguments["device"]));
-  });
-  return cls;
-}
 
 // --- upsampling ----------------------------------------------------------------------------------
 
@@ -107,6 +86,27 @@ void bind_upsampling(py::module_& module) {
   bind_upsampling_kernel<true, CNNUpsamplingGradient>(module, "MPSCNNUpsamplingBilinearGradient",
                                                       "The interpolation transposed.",
                                                       "The forward kernel's factors.", false);
+}
+
+void bind_resize(py::module_& module) {
+  using T = mps::NNResizeBilinear;
+  auto cls = py::class_<T, CNNKernel, std::shared_ptr<T>>(
+      module, "MPSNNResizeBilinear", "An image of any size; it has no gradient kernel.");
+  def_kernel(cls,
+             {std::string(kDevice) +
+              ", resize_width: int, resize_height: int, align_corners: bool = False"},
+             "Without align_corners pixel i of the result lies at (i + 1/2) size / resize size - "
+             "1/2 of the source, and the edge goes on beyond it.",
+             [](const Arguments& arguments) {
+               return std::make_shared<T>(to_mps_device(arguments["device"]),
+                                          arguments.get<std::int64_t>("resize_width"),
+                                          arguments.get<std::int64_t>("resize_height"),
+                                          arguments.get<bool>("align_corners"));
+             });
+  cls.def_property_readonly("resize_width", &T::resize_width, "The result's columns.");
+  cls.def_property_readonly("resize_height", &T::resize_height, "The result's rows.");
+  cls.def_property_readonly("align_corners", &T::align_corners,
+                            "Whether first and last pixels of source and result coincide.");
 }
 
 // --- reshape, padding, slice, concatenation ------------------------------------------------------
@@ -250,56 +250,6 @@ void bind_channels(py::module_& module) {
       });
 }
 
-// --- reductions ----------------------------------------------------------------------------------
-
-template <NNReduceAxis kAxis, bool kMean>
-auto bind_reduce(py::module_& module, const char* name, const char* doc) {
-  return bind_plain<ReduceOf<kAxis, kMean>, NNReduceUnary>(
-      module, name, doc, "The reduced axis stays with one element.");
-}
-
-template <typename T, typename Base>
-void bind_gram(py::module_& module, const char* name, const char* doc, const char* detail) {
-  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
-  def_kernel(cls, {std::string(kDevice) + ", alpha: float = 1.0"}, detail,
-             [](const Arguments& arguments) {
-               return std::make_shared<T>(to_mps_device(arguments["device"]),
-                                          arguments.get<float>("alpha"));
-             });
-  cls.def_property("alpha", &T::alpha, &T::set_alpha, "A factor.");
-}
-
-void bind_reductions(py::module_& module) {
-  py::class_<NNReduceUnary, CNNKernel, std::shared_ptr<NNReduceUnary>>(
-      module, "MPSNNReduceUnary", "Joins the elements along one axis.");
-  bind_reduce<NNReduceAxis::kRow, false>(module, "MPSNNReduceRowSum", "The sum of each row.");
-  bind_reduce<NNReduceAxis::kRow, true>(module, "MPSNNReduceRowMean", "The mean of each row.");
-  bind_reduce<NNReduceAxis::kColumn, false>(module, "MPSNNReduceColumnSum",
-                                            "The sum of each column.");
-  bind_reduce<NNReduceAxis::kColumn, true>(module, "MPSNNReduceColumnMean",
-                                           "The mean of each column.");
-  bind_reduce<NNReduceAxis::kFeatureChannels, false>(module, "MPSNNReduceFeatureChannelsSum",
-                                                     "The weighted sum over the channels.")
-      .def_property(
-          "weight", [](const NNReduceUnary& self) { return self.weight(); },
-          [](NNReduceUnary& self, float value) { self.set_weight(value); }, "A factor.");
-  bind_reduce<NNReduceAxis::kFeatureChannels, true>(module, "MPSNNReduceFeatureChannelsMean",
-                                                    "The mean over the channels.");
-  bind_plain<mps::NNReductionSpatialMean, CNNKernel>(
-      module, "MPSNNReductionSpatialMean", "The mean over rows and columns.",
-      "Not a class of Apple's, whose graphs chain a row's and a column's mean.");
-  bind_plain<mps::NNReductionSpatialMeanGradient, CNNGradientKernel>(
-      module, "MPSNNReductionSpatialMeanGradient", "dx = dy / (rows columns).",
-      "Not a class of Apple's, whose graphs alone have this gradient.");
-  bind_gram<NNGramMatrixCalculation, CNNKernel>(module, "MPSNNGramMatrixCalculation",
-                                                "y[f, c] = alpha sum of x_f x_c over the pixels.",
-                                                "Shapes: (N, C, H, W) to (N, C, 1, C).");
-  bind_gram<NNGramMatrixCalculationGradient, CNNGradientKernel>(
-      module, "MPSNNGramMatrixCalculationGradient",
-      "dx_f = alpha sum over c of (dy[f, c] + dy[c, f]) x_c.",
-      "The form that returns an image takes alpha from the state.");
-}
-
 }  // namespace
 
 void bind_mps_resampling(py::module_& module) {
@@ -307,7 +257,7 @@ void bind_mps_resampling(py::module_& module) {
   bind_reshape(module);
   bind_pad(module);
   bind_channels(module);
-  bind_reductions(module);
+  bind_resize(module);
 }
 
 }  // namespace traingraph::python

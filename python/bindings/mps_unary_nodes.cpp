@@ -1,3 +1,4 @@
+#include "mps_encoding.h"
 #include "mps_node_bindings.h"
 
 namespace traingraph::python {
@@ -302,23 +303,38 @@ auto bind_reduction(py::module_& module, const char* name, const char* doc) {
       [](const Arguments&) { return mps::ReductionParameters{}; });
 }
 
+template <NNReduceAxis kAxis, mps::NNReduction kReduction>
+auto bind_reduction_along(py::module_& module, const std::string& doc) {
+  using Pair = mps::ReductionPair<kAxis, kReduction>;
+  return bind_reduction<PairNode<Pair>>(module, Pair::kForward, doc.c_str());
+}
+
 template <NNReduceAxis kAxis>
 void bind_reductions_along(py::module_& module, const std::string& axis) {
-  using Sum = mps::ReductionPair<kAxis, false>;
-  using Mean = mps::ReductionPair<kAxis, true>;
-  auto sum =
-      bind_reduction<PairNode<Sum>>(module, Sum::kForward, ("The sum over " + axis + ".").c_str());
-  bind_reduction<PairNode<Mean>>(module, Mean::kForward, ("The mean over " + axis + ".").c_str());
+  using mps::NNReduction;
+  auto sum = bind_reduction_along<kAxis, NNReduction::kSum>(module, "The sum over " + axis + ".");
+  bind_reduction_along<kAxis, NNReduction::kMean>(module, "The mean over " + axis + ".");
+  bind_reduction_along<kAxis, NNReduction::kMin>(module, "The least of " + axis + ".");
+  bind_reduction_along<kAxis, NNReduction::kMax>(module, "The largest of " + axis + ".");
   if constexpr (kAxis == NNReduceAxis::kFeatureChannels) {
     def_parameter_member(sum, "weight", &mps::ReductionParameters::weight,
                          "A factor of the result.");
+    bind_reduction_along<kAxis, NNReduction::kArgumentMin>(
+        module, "The number of the first least of " + axis + ".");
+    bind_reduction_along<kAxis, NNReduction::kArgumentMax>(
+        module, "The number of the first largest of " + axis + ".");
   }
 }
 
 void bind_reduction_nodes(py::module_& module) {
-  bind_node<mps::NNUnaryReductionNode, NNFilterNode>(
+  using Base = mps::NNUnaryReductionNode;
+  auto base = bind_node<Base, NNFilterNode>(
       module, "MPSNNUnaryReductionNode",
       "Joins the elements along an axis; only MPSNNReductionSpatialMeanNode has a gradient.");
+  def_region(
+      base, "clip_rect_source", [](const Base& self) { return self.parameters.clip_rect_source; },
+      [](Base& self, const mps::Region& value) { self.parameters.clip_rect_source = value; },
+      kSourceRectangle);
   bind_reductions_along<NNReduceAxis::kRow>(module, "the columns of each row");
   bind_reductions_along<NNReduceAxis::kColumn>(module, "the rows of each column");
   bind_reductions_along<NNReduceAxis::kFeatureChannels>(module, "the channels of each pixel");
@@ -326,6 +342,31 @@ void bind_reduction_nodes(py::module_& module) {
                                                   "The mean over the pixels of each channel.");
   bind_gradient_node<mps::NNReductionSpatialMeanGradientNode>(
       module, "MPSNNReductionSpatialMeanGradientNode", "dy / (rows columns), at each pixel.");
+}
+
+// --- scaling -------------------------------------------------------------------------------------
+
+void bind_scale_nodes(py::module_& module) {
+  bind_node<mps::NNScaleNode, NNFilterNode>(module, "MPSNNScaleNode",
+                                            "An image of another size; there is no gradient.");
+  auto cls = bind_node<mps::NNBilinearScaleNode, mps::NNScaleNode>(
+      module, "MPSNNBilinearScaleNode",
+      "MPSNNResizeBilinear in a graph, with corners not aligned.");
+  const std::string size = "output_size: tuple[int, int] | tuple[int, int, int]";
+  def_init(cls, {kNodeSource + ", " + size, kNodeSource + ", transform_provider: None, " + size},
+           "Shapes: (N, C, H, W) to (N, C, height, width). Errors: a transform, which this version "
+           "has none of.",
+           [](const Arguments& a) {
+             if (a.given("transform_provider") && !a["transform_provider"].is_none()) {
+               throw Unsupported(
+                   "[MPSNNBilinearScaleNode] a transform provider: this version scales the whole "
+                   "image");
+             }
+             const mps::Offset size =
+                 to_offset(a["output_size"], "MPSNNBilinearScaleNode.output_size");
+             return std::make_shared<mps::NNBilinearScaleNode>(
+                 source_node(a), mps::ScaleParameters{size.x, size.y});
+           });
 }
 
 }  // namespace
@@ -338,6 +379,7 @@ void bind_mps_unary_nodes(py::module_& module) {
   bind_rearrangement_nodes(module);
   bind_gram_nodes(module);
   bind_reduction_nodes(module);
+  bind_scale_nodes(module);
 }
 
 }  // namespace traingraph::python

@@ -145,6 +145,7 @@ __all__: list[str] = [
     "MPSCNNCrossChannelNormalizationGradient",
     "MPSCNNCrossChannelNormalizationGradientNode",
     "MPSCNNCrossChannelNormalizationNode",
+    "MPSCNNDepthWiseConvolutionDescriptor",
     "MPSCNNDilatedPoolingMax",
     "MPSCNNDilatedPoolingMaxGradient",
     "MPSCNNDilatedPoolingMaxGradientNode",
@@ -187,23 +188,37 @@ __all__: list[str] = [
     "MPSCNNMultiply",
     "MPSCNNMultiplyGradient",
     "MPSCNNNeuron",
+    "MPSCNNNeuronAbsolute",
     "MPSCNNNeuronAbsoluteNode",
+    "MPSCNNNeuronELU",
     "MPSCNNNeuronELUNode",
+    "MPSCNNNeuronExponential",
     "MPSCNNNeuronExponentialNode",
     "MPSCNNNeuronGeLUNode",
     "MPSCNNNeuronGradient",
     "MPSCNNNeuronGradientNode",
+    "MPSCNNNeuronHardSigmoid",
     "MPSCNNNeuronHardSigmoidNode",
+    "MPSCNNNeuronLinear",
     "MPSCNNNeuronLinearNode",
+    "MPSCNNNeuronLogarithm",
     "MPSCNNNeuronLogarithmNode",
     "MPSCNNNeuronNode",
+    "MPSCNNNeuronPReLU",
     "MPSCNNNeuronPReLUNode",
+    "MPSCNNNeuronPower",
     "MPSCNNNeuronPowerNode",
+    "MPSCNNNeuronReLU",
+    "MPSCNNNeuronReLUN",
     "MPSCNNNeuronReLUNNode",
     "MPSCNNNeuronReLUNode",
+    "MPSCNNNeuronSigmoid",
     "MPSCNNNeuronSigmoidNode",
+    "MPSCNNNeuronSoftPlus",
     "MPSCNNNeuronSoftPlusNode",
+    "MPSCNNNeuronSoftSign",
     "MPSCNNNeuronSoftSignNode",
+    "MPSCNNNeuronTanH",
     "MPSCNNNeuronTanHNode",
     "MPSCNNNeuronType",
     "MPSCNNNormalizationGammaAndBetaState",
@@ -234,6 +249,7 @@ __all__: list[str] = [
     "MPSCNNSpatialNormalizationGradient",
     "MPSCNNSpatialNormalizationGradientNode",
     "MPSCNNSpatialNormalizationNode",
+    "MPSCNNSubPixelConvolutionDescriptor",
     "MPSCNNSubtract",
     "MPSCNNSubtractGradient",
     "MPSCNNUpsampling",
@@ -259,8 +275,12 @@ __all__: list[str] = [
     "MPSNNAdditionNode",
     "MPSNNArithmeticGradientNode",
     "MPSNNArithmeticGradientStateNode",
+    "MPSNNBilinearScaleNode",
     "MPSNNBinaryArithmeticNode",
     "MPSNNBinaryGradientStateNode",
+    "MPSNNCompare",
+    "MPSNNComparisonNode",
+    "MPSNNComparisonType",
     "MPSNNConcatenation",
     "MPSNNConcatenationGradientNode",
     "MPSNNConcatenationNode",
@@ -295,18 +315,37 @@ __all__: list[str] = [
     "MPSNNPadGradientNode",
     "MPSNNPadNode",
     "MPSNNPaddingMethod",
+    "MPSNNReduceBinary",
+    "MPSNNReduceColumnMax",
     "MPSNNReduceColumnMean",
+    "MPSNNReduceColumnMin",
     "MPSNNReduceColumnSum",
+    "MPSNNReduceFeatureChannelsAndWeightsMean",
+    "MPSNNReduceFeatureChannelsAndWeightsSum",
+    "MPSNNReduceFeatureChannelsArgumentMax",
+    "MPSNNReduceFeatureChannelsArgumentMin",
+    "MPSNNReduceFeatureChannelsMax",
     "MPSNNReduceFeatureChannelsMean",
+    "MPSNNReduceFeatureChannelsMin",
     "MPSNNReduceFeatureChannelsSum",
+    "MPSNNReduceRowMax",
     "MPSNNReduceRowMean",
+    "MPSNNReduceRowMin",
     "MPSNNReduceRowSum",
     "MPSNNReduceUnary",
+    "MPSNNReductionColumnMaxNode",
     "MPSNNReductionColumnMeanNode",
+    "MPSNNReductionColumnMinNode",
     "MPSNNReductionColumnSumNode",
+    "MPSNNReductionFeatureChannelsArgumentMaxNode",
+    "MPSNNReductionFeatureChannelsArgumentMinNode",
+    "MPSNNReductionFeatureChannelsMaxNode",
     "MPSNNReductionFeatureChannelsMeanNode",
+    "MPSNNReductionFeatureChannelsMinNode",
     "MPSNNReductionFeatureChannelsSumNode",
+    "MPSNNReductionRowMaxNode",
     "MPSNNReductionRowMeanNode",
+    "MPSNNReductionRowMinNode",
     "MPSNNReductionRowSumNode",
     "MPSNNReductionSpatialMean",
     "MPSNNReductionSpatialMeanGradient",
@@ -317,6 +356,8 @@ __all__: list[str] = [
     "MPSNNReshapeGradient",
     "MPSNNReshapeGradientNode",
     "MPSNNReshapeNode",
+    "MPSNNResizeBilinear",
+    "MPSNNScaleNode",
     "MPSNNSlice",
     "MPSNNStateNode",
     "MPSNNSubtractionGradientNode",
@@ -803,6 +844,18 @@ class MPSImageFeatureChannelFormat(enum.IntEnum):
     FLOAT16 = 3
     FLOAT32 = 4
     FLOAT64 = 101
+
+class MPSNNComparisonType(enum.IntEnum):
+    """
+    What a comparison asks; equal are two with a difference up to the threshold.
+    """
+
+    EQUAL = 0
+    NOT_EQUAL = 1
+    LESS = 2
+    LESS_OR_EQUAL = 3
+    GREATER = 4
+    GREATER_OR_EQUAL = 5
 
 class MPSNNPaddingMethod(enum.IntFlag):
     """
@@ -5221,6 +5274,302 @@ class MPSCNNNeuronGradient(MPSCNNGradientKernel):
         The function.
         """
 
+class MPSCNNNeuronReLU(MPSCNNNeuron):
+    """
+    Below 0: a x.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, a: float = 0.0) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronSigmoid(MPSCNNNeuron):
+    """
+    1 / (1 + e^-x).
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronTanH(MPSCNNNeuron):
+    """
+    a tanh(b x).
+    """
+
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, a: float = 1.0, b: float = 1.0
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronLinear(MPSCNNNeuron):
+    """
+    a x + b.
+    """
+
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, a: float = 1.0, b: float = 0.0
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronAbsolute(MPSCNNNeuron):
+    """
+    |x|.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronSoftSign(MPSCNNNeuron):
+    """
+    x / (1 + |x|).
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronELU(MPSCNNNeuron):
+    """
+    Below 0: a (e^x - 1).
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, a: float = 1.0) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronHardSigmoid(MPSCNNNeuron):
+    """
+    a x + b between 0 and 1.
+    """
+
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, a: float = 0.2, b: float = 0.5
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronSoftPlus(MPSCNNNeuron):
+    """
+    a log(1 + e^(b x)).
+    """
+
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, a: float = 1.0, b: float = 1.0
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronReLUN(MPSCNNNeuron):
+    """
+    ReLU with slope a below 0, at most b.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, a: float, b: float) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronPower(MPSCNNNeuron):
+    """
+    (a x + b)^c.
+    """
+
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, a: float = 1.0, b: float = 0.0, c: float = 1.0
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronExponential(MPSCNNNeuron):
+    """
+    c^(a x + b); c = -1: base e.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        a: float = 1.0,
+        b: float = 0.0,
+        c: float = -1.0,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronLogarithm(MPSCNNNeuron):
+    """
+    log of a x + b to base c; c = -1: base e.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        a: float = 1.0,
+        b: float = 0.0,
+        c: float = -1.0,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
+class MPSCNNNeuronPReLU(MPSCNNNeuron):
+    """
+    ReLU with one slope per channel.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        a: collections.abc.Iterable[float],
+        count: int | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.
+        """
+
 class MPSCNNPooling(MPSCNNKernel):
     """
     Joins the pixels of each window.
@@ -5604,6 +5953,105 @@ class MPSCNNConvolutionDescriptor:
     @stride_in_pixels_y.setter
     def stride_in_pixels_y(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
+class MPSCNNDepthWiseConvolutionDescriptor(MPSCNNConvolutionDescriptor):
+    """
+    The sizes of a convolution of each channel by itself: as many filters per source channel as the result has channels for it, side by side. Shapes: weights (O, kernel_height, kernel_width, 1).
+    """
+
+    @staticmethod
+    def cnn_convolution_descriptor(
+        with_kernel_width: int,
+        *,
+        kernel_height: int,
+        input_feature_channels: int,
+        output_feature_channels: int,
+    ) -> MPSCNNDepthWiseConvolutionDescriptor:
+        """
+        Strides, dilations and groups of 1, and no fused neuron.
+        """
+
+    def __copy__(self) -> MPSCNNDepthWiseConvolutionDescriptor:
+        """
+        An independent object with the same values.
+        """
+
+    def __deepcopy__(self, memo: typing.Any) -> MPSCNNDepthWiseConvolutionDescriptor:
+        """
+        An independent object with the same values.
+        """
+
+    def __init__(self, *, coder: typing.Any) -> None:
+        """
+        What was encoded. Errors: something else was.
+        """
+
+    def copy(self) -> MPSCNNDepthWiseConvolutionDescriptor:
+        """
+        An independent object with the same values.
+        """
+
+    def encode_with_coder(self, coder: typing.Any) -> None:
+        """
+        Writes all properties into a coder, such as NSKeyedArchiver.
+        """
+
+    @property
+    def channel_multiplier(self) -> int:
+        """
+        Result channels per source channel.
+        """
+
+class MPSCNNSubPixelConvolutionDescriptor(MPSCNNConvolutionDescriptor):
+    """
+    The sizes of a convolution whose result channels become blocks of pixels. Shapes: (N, r r C, P, Q) to (N, C, r P, r Q); pixel (y, x) of a block is channel (r y + x) C + c. No gradient.
+    """
+
+    @staticmethod
+    def cnn_convolution_descriptor(
+        with_kernel_width: int,
+        *,
+        kernel_height: int,
+        input_feature_channels: int,
+        output_feature_channels: int,
+    ) -> MPSCNNSubPixelConvolutionDescriptor:
+        """
+        Strides, dilations and groups of 1, and no fused neuron.
+        """
+
+    def __copy__(self) -> MPSCNNSubPixelConvolutionDescriptor:
+        """
+        An independent object with the same values.
+        """
+
+    def __deepcopy__(self, memo: typing.Any) -> MPSCNNSubPixelConvolutionDescriptor:
+        """
+        An independent object with the same values.
+        """
+
+    def __init__(self, *, coder: typing.Any) -> None:
+        """
+        What was encoded. Errors: something else was.
+        """
+
+    def copy(self) -> MPSCNNSubPixelConvolutionDescriptor:
+        """
+        An independent object with the same values.
+        """
+
+    def encode_with_coder(self, coder: typing.Any) -> None:
+        """
+        Writes all properties into a coder, such as NSKeyedArchiver.
+        """
+
+    @property
+    def sub_pixel_scale_factor(self) -> int:
+        """
+        r, the rows and columns of a block; 1 at the beginning.
+        """
+
+    @sub_pixel_scale_factor.setter
+    def sub_pixel_scale_factor(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+
 class MPSCNNConvolution(MPSCNNKernel):
     """
     Windows times weights, plus biases; zeros beyond the image.
@@ -5639,6 +6087,12 @@ class MPSCNNConvolution(MPSCNNKernel):
         """
 
     @property
+    def channel_multiplier(self) -> int:
+        """
+        Result channels per source channel of a depthwise convolution, 0 of others.
+        """
+
+    @property
     def data_source(self) -> typing.Any:
         """
         Where the weights came from.
@@ -5666,6 +6120,12 @@ class MPSCNNConvolution(MPSCNNKernel):
     def output_feature_channels(self) -> int:
         """
         Of the result.
+        """
+
+    @property
+    def sub_pixel_scale_factor(self) -> int:
+        """
+        Rows and columns of the blocks of pixels that result channels become.
         """
 
 class MPSCNNFullyConnected(MPSCNNConvolution):
@@ -5708,6 +6168,12 @@ class MPSCNNConvolutionGradient(MPSCNNGradientKernel):
     def reload_weights_and_biases_from_data_source(self) -> None:
         """
         Reads the data source again, when all runs that were committed are done.
+        """
+
+    @property
+    def channel_multiplier(self) -> int:
+        """
+        Result channels per source channel of a depthwise convolution, 0 of others.
         """
 
     @property
@@ -7391,6 +7857,38 @@ class MPSCNNDivide(MPSCNNArithmetic):
         Shapes: two of one size, or strides of 0 where the first element stands for all.
         """
 
+class MPSNNCompare(MPSCNNArithmetic):
+    """
+    1 where a comparison holds, else 0, in place of the operator; it has no gradient kernel.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        Shapes: two of one size, or strides of 0 where the first element stands for all.
+        """
+
+    @property
+    def comparison_type(self) -> MPSNNComparisonType:
+        """
+        What is asked of primary and secondary image; EQUAL at the beginning.
+        """
+
+    @comparison_type.setter
+    def comparison_type(self, arg1: MPSNNComparisonType) -> None: ...
+    @property
+    def threshold(self) -> float:
+        """
+        The largest difference of what counts as equal, and as neither less nor greater.
+        """
+
+    @threshold.setter
+    def threshold(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+
 class MPSCNNDropoutGradientState(MPSNNGradientState):
     """
     Which mask an image got.
@@ -7869,25 +8367,59 @@ class MPSNNConcatenation(MPSKernel):
     @makes_temporary_images.setter
     def makes_temporary_images(self, arg1: bool) -> None: ...
 
-class MPSNNReduceUnary(MPSCNNKernel):
+class MPSNNResizeBilinear(MPSCNNKernel):
     """
-    Joins the elements along one axis.
-    """
-
-class MPSNNReduceRowSum(MPSNNReduceUnary):
-    """
-    The sum of each row.
+    An image of any size; it has no gradient kernel.
     """
 
     @typing.overload
-    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        resize_width: int,
+        resize_height: int,
+        align_corners: bool = False,
+    ) -> None: ...
     @typing.overload
     def __init__(
         self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
-        The reduced axis stays with one element.
+        Without align_corners pixel i of the result lies at (i + 1/2) size / resize size - 1/2 of the source, and the edge goes on beyond it.
         """
+
+    @property
+    def align_corners(self) -> bool:
+        """
+        Whether first and last pixels of source and result coincide.
+        """
+
+    @property
+    def resize_height(self) -> int:
+        """
+        The result's rows.
+        """
+
+    @property
+    def resize_width(self) -> int:
+        """
+        The result's columns.
+        """
+
+class MPSNNReduceUnary(MPSCNNKernel):
+    """
+    Joins the elements along one axis.
+    """
+
+    @property
+    def clip_rect_source(self) -> typing.Any:
+        """
+        MTLRegion of the source that is read, as far as it is there.
+        """
+
+    @clip_rect_source.setter
+    def clip_rect_source(self, arg1: typing.Any) -> None: ...
 
 class MPSNNReduceRowMean(MPSNNReduceUnary):
     """
@@ -7904,9 +8436,39 @@ class MPSNNReduceRowMean(MPSNNReduceUnary):
         The reduced axis stays with one element.
         """
 
-class MPSNNReduceColumnSum(MPSNNReduceUnary):
+class MPSNNReduceRowMin(MPSNNReduceUnary):
     """
-    The sum of each column.
+    The smallest element of each row.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceRowMax(MPSNNReduceUnary):
+    """
+    The largest element of each row.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceRowSum(MPSNNReduceUnary):
+    """
+    The sum of each row.
     """
 
     @typing.overload
@@ -7934,9 +8496,99 @@ class MPSNNReduceColumnMean(MPSNNReduceUnary):
         The reduced axis stays with one element.
         """
 
+class MPSNNReduceColumnMin(MPSNNReduceUnary):
+    """
+    The smallest element of each column.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceColumnMax(MPSNNReduceUnary):
+    """
+    The largest element of each column.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceColumnSum(MPSNNReduceUnary):
+    """
+    The sum of each column.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceFeatureChannelsMean(MPSNNReduceUnary):
+    """
+    The mean over the channels of each pixel.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceFeatureChannelsMin(MPSNNReduceUnary):
+    """
+    The smallest element over the channels of each pixel.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceFeatureChannelsMax(MPSNNReduceUnary):
+    """
+    The largest element over the channels of each pixel.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
 class MPSNNReduceFeatureChannelsSum(MPSNNReduceUnary):
     """
-    The weighted sum over the channels.
+    The sum over the channels of each pixel.
     """
 
     @typing.overload
@@ -7958,9 +8610,24 @@ class MPSNNReduceFeatureChannelsSum(MPSNNReduceUnary):
     @weight.setter
     def weight(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
-class MPSNNReduceFeatureChannelsMean(MPSNNReduceUnary):
+class MPSNNReduceFeatureChannelsArgumentMin(MPSNNReduceUnary):
     """
-    The mean over the channels.
+    The number of each pixel's first smallest channel, counted from the first that is read.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        The reduced axis stays with one element.
+        """
+
+class MPSNNReduceFeatureChannelsArgumentMax(MPSNNReduceUnary):
+    """
+    The number of each pixel's first largest channel, counted from the first that is read.
     """
 
     @typing.overload
@@ -7988,9 +8655,18 @@ class MPSNNReductionSpatialMean(MPSCNNKernel):
         Not a class of Apple's, whose graphs chain a row's and a column's mean.
         """
 
+    @property
+    def clip_rect_source(self) -> typing.Any:
+        """
+        MTLRegion of the source that is read, as far as it is there.
+        """
+
+    @clip_rect_source.setter
+    def clip_rect_source(self, arg1: typing.Any) -> None: ...
+
 class MPSNNReductionSpatialMeanGradient(MPSCNNGradientKernel):
     """
-    dx = dy / (rows columns).
+    dx = dy / (rows columns) where the forward kernel has read.
     """
 
     @typing.overload
@@ -8001,6 +8677,78 @@ class MPSNNReductionSpatialMeanGradient(MPSCNNGradientKernel):
     ) -> None:
         """
         Not a class of Apple's, whose graphs alone have this gradient.
+        """
+
+    @property
+    def clip_rect_source(self) -> typing.Any:
+        """
+        MTLRegion of the forward source that was read; the form that returns an image takes it from the state.
+        """
+
+    @clip_rect_source.setter
+    def clip_rect_source(self, arg1: typing.Any) -> None: ...
+
+class MPSNNReduceBinary(MPSCNNBinaryKernel):
+    """
+    Joins the products of an image and weights of its size.
+    """
+
+    @property
+    def primary_source_clip_rect(self) -> typing.Any:
+        """
+        MTLRegion of the source that is read, as far as it is there.
+        """
+
+    @primary_source_clip_rect.setter
+    def primary_source_clip_rect(self, arg1: typing.Any) -> None: ...
+    @property
+    def secondary_source_clip_rect(self) -> typing.Any:
+        """
+        MTLRegion of the source that is read, as far as it is there.
+        """
+
+    @secondary_source_clip_rect.setter
+    def secondary_source_clip_rect(self, arg1: typing.Any) -> None: ...
+
+class MPSNNReduceFeatureChannelsAndWeightsMean(MPSNNReduceBinary):
+    """
+    The mean of x w over the channels: their sum by the number of channels.
+    """
+
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        Shapes: two (N, C, H, W) to (N, 1, H, W). No gradient.
+        """
+
+class MPSNNReduceFeatureChannelsAndWeightsSum(MPSNNReduceBinary):
+    """
+    The sum of x w over the channels, or that by the number of weights that are not 0.
+    """
+
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        do_weighted_sum_by_non_zero_weights: bool = False,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
+    ) -> None:
+        """
+        Shapes: two (N, C, H, W) to (N, 1, H, W). No gradient.
+        """
+
+    @property
+    def do_weighted_sum_by_non_zero_weights(self) -> bool:
+        """
+        Whether the sum is divided by the number of weights that are not 0, at least 1.
         """
 
 class MPSNNGramMatrixCalculation(MPSCNNKernel):
@@ -10631,6 +11379,15 @@ class MPSNNUnaryReductionNode(MPSNNFilterNode):
     Joins the elements along an axis; only MPSNNReductionSpatialMeanNode has a gradient.
     """
 
+    @property
+    def clip_rect_source(self) -> typing.Any:
+        """
+        MTLRegion of the source that is read, as far as it is there.
+        """
+
+    @clip_rect_source.setter
+    def clip_rect_source(self, arg1: typing.Any) -> None: ...
+
 class MPSNNReductionRowSumNode(MPSNNUnaryReductionNode):
     """
     The sum over the columns of each row.
@@ -10651,6 +11408,26 @@ class MPSNNReductionRowMeanNode(MPSNNUnaryReductionNode):
         The reduced axes stay, with one element.
         """
 
+class MPSNNReductionRowMinNode(MPSNNUnaryReductionNode):
+    """
+    The least of the columns of each row.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionRowMaxNode(MPSNNUnaryReductionNode):
+    """
+    The largest of the columns of each row.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
 class MPSNNReductionColumnSumNode(MPSNNUnaryReductionNode):
     """
     The sum over the rows of each column.
@@ -10664,6 +11441,26 @@ class MPSNNReductionColumnSumNode(MPSNNUnaryReductionNode):
 class MPSNNReductionColumnMeanNode(MPSNNUnaryReductionNode):
     """
     The mean over the rows of each column.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionColumnMinNode(MPSNNUnaryReductionNode):
+    """
+    The least of the rows of each column.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionColumnMaxNode(MPSNNUnaryReductionNode):
+    """
+    The largest of the rows of each column.
     """
 
     def __init__(self, *, source: MPSNNImageNode) -> None:
@@ -10700,6 +11497,46 @@ class MPSNNReductionFeatureChannelsMeanNode(MPSNNUnaryReductionNode):
         The reduced axes stay, with one element.
         """
 
+class MPSNNReductionFeatureChannelsMinNode(MPSNNUnaryReductionNode):
+    """
+    The least of the channels of each pixel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionFeatureChannelsMaxNode(MPSNNUnaryReductionNode):
+    """
+    The largest of the channels of each pixel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionFeatureChannelsArgumentMinNode(MPSNNUnaryReductionNode):
+    """
+    The number of the first least of the channels of each pixel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
+class MPSNNReductionFeatureChannelsArgumentMaxNode(MPSNNUnaryReductionNode):
+    """
+    The number of the first largest of the channels of each pixel.
+    """
+
+    def __init__(self, *, source: MPSNNImageNode) -> None:
+        """
+        The reduced axes stay, with one element.
+        """
+
 class MPSNNReductionSpatialMeanNode(MPSNNUnaryReductionNode):
     """
     The mean over the pixels of each channel.
@@ -10724,6 +11561,32 @@ class MPSNNReductionSpatialMeanGradientNode(MPSNNGradientFilterNode):
     ) -> None:
         """
         Errors: the state of another kind of node.
+        """
+
+class MPSNNScaleNode(MPSNNFilterNode):
+    """
+    An image of another size; there is no gradient.
+    """
+
+class MPSNNBilinearScaleNode(MPSNNScaleNode):
+    """
+    MPSNNResizeBilinear in a graph, with corners not aligned.
+    """
+
+    @typing.overload
+    def __init__(
+        self, *, source: MPSNNImageNode, output_size: tuple[int, int] | tuple[int, int, int]
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        source: MPSNNImageNode,
+        transform_provider: None,
+        output_size: tuple[int, int] | tuple[int, int, int],
+    ) -> None:
+        """
+        Shapes: (N, C, H, W) to (N, C, height, width). Errors: a transform, which this version has none of.
         """
 
 class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
@@ -11048,6 +11911,28 @@ class MPSNNDivisionNode(MPSNNBinaryArithmeticNode):
         """
         Two sources.
         """
+
+class MPSNNComparisonNode(MPSNNBinaryArithmeticNode):
+    """
+    1 where a comparison of left and right holds, else 0; it has no gradient.
+    """
+
+    @typing.overload
+    def __init__(self, *, left_source: MPSNNImageNode, right_source: MPSNNImageNode) -> None: ...
+    @typing.overload
+    def __init__(self, *, sources: list[MPSNNImageNode]) -> None:
+        """
+        Two sources.
+        """
+
+    @property
+    def comparison_type(self) -> MPSNNComparisonType:
+        """
+        What is asked; EQUAL at the beginning.
+        """
+
+    @comparison_type.setter
+    def comparison_type(self, arg1: MPSNNComparisonType) -> None: ...
 
 class MPSNNConcatenationNode(MPSNNFilterNode):
     """

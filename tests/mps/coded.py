@@ -92,6 +92,20 @@ FORWARD_ARITHMETIC = {
     "primary_stride_in_feature_channels": 0,
 }  # fmt: skip
 
+RECTANGLE = mps.MTLRegion(mps.MTLOrigin(2, 1), mps.MTLSize(3, 4, 5))
+READ = {"clip_rect_source": RECTANGLE}
+READ_BOTH = {
+    "primary_source_clip_rect": RECTANGLE,
+    "secondary_source_clip_rect": mps.MTLRegion(mps.MTLOrigin(1, 3), mps.MTLSize(3, 4, 5)),
+}
+# Neurons with a class of their own, but for PReLU, and their types.
+NAMED = {
+    "Absolute": "absolute", "ELU": "elu", "Exponential": "exponential",
+    "HardSigmoid": "hard_sigmoid", "Linear": "linear", "Logarithm": "logarithm", "Power": "power",
+    "ReLU": "relu", "ReLUN": "relun", "Sigmoid": "sigmoid", "SoftPlus": "soft_plus",
+    "SoftSign": "soft_sign", "TanH": "tanh",
+}  # fmt: skip
+
 # Class -> what it is made with, and what is set; functions are called.
 CASES = {
     "MPSCNNNeuron": ({"neuron_descriptor": slopes}, {}),
@@ -136,7 +150,22 @@ CASES = {
          "fill_value_array": [0.5] * (C + 3)}, {"fill_value": 2.5}),
     "MPSNNGramMatrixCalculation": ({"alpha": 0.25}, {}),
     "MPSNNGramMatrixCalculationGradient": ({"alpha": 0.25}, {}),
-    "MPSNNReduceFeatureChannelsSum": ({}, {"weight": 0.25}),
+    "MPSNNReduceFeatureChannelsSum": ({}, {**READ, "weight": 0.25}),
+    **{f"MPSNNReduce{axis}{kind}": ({}, READ)
+       for axis in ("Row", "Column", "FeatureChannels") for kind in ("Sum", "Mean", "Min", "Max")
+       if (axis, kind) != ("FeatureChannels", "Sum")},
+    **{f"MPSNNReduceFeatureChannelsArgument{kind}": ({}, READ) for kind in ("Min", "Max")},
+    "MPSNNReduceFeatureChannelsAndWeightsMean": ({}, READ_BOTH),
+    "MPSNNReduceFeatureChannelsAndWeightsSum": (
+        {"do_weighted_sum_by_non_zero_weights": True}, READ_BOTH),
+    "MPSNNCompare": (
+        {}, {**FORWARD_ARITHMETIC, "comparison_type": "less_or_equal", "threshold": 0.75}),
+    "MPSNNResizeBilinear": (
+        {"resize_width": 3, "resize_height": 2, "align_corners": True}, {}),
+    **{f"MPSCNNNeuron{name}": (
+        {"neuron_descriptor": lambda type=type: neuron(with_type=type, a=0.25, b=0.75, c=3.0)},
+        {}) for name, type in NAMED.items()},
+    "MPSCNNNeuronPReLU": ({"neuron_descriptor": slopes}, {}),
     "MPSNNOptimizerStochasticGradientDescent": (
         {"momentum_scale": 0.75, "use_nesterov_momentum": True, "optimizer_descriptor": optimizer},
         {}),
@@ -154,8 +183,7 @@ CASES = {
     **{name: ({}, {}) for name in (
         "MPSCNNSoftMax", "MPSCNNSoftMaxGradient", "MPSCNNLogSoftMax", "MPSCNNLogSoftMaxGradient",
         "MPSNNReshape", "MPSNNReshapeGradient", "MPSNNPadGradient", "MPSNNSlice",
-        "MPSNNInitialGradient", "MPSNNReduceRowSum", "MPSNNReduceRowMean", "MPSNNReduceColumnSum",
-        "MPSNNReduceColumnMean", "MPSNNReduceFeatureChannelsMean")},
+        "MPSNNInitialGradient")},
 }  # fmt: skip
 # What every kernel of a kind has besides.
 CLIP = {

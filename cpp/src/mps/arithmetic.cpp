@@ -6,7 +6,6 @@
 #include <traingraph/errors.h>
 
 #include "mps/emission.h"
-#include "mps/image_parts.h"
 
 namespace traingraph::mps {
 namespace {
@@ -15,10 +14,38 @@ using ir::Scalar;
 using ir::ScalarList;
 using ir::ValueId;
 
-constexpr const char* kKinds[] = {"MPSCNNAdd", "MPSCNNSubtract", "MPSCNNMultiply", "MPSCNNDivide"};
+constexpr const char* kKinds[] = {"MPSCNNAdd", "MPSCNNSubtract", "MPSCNNMultiply", "MPSCNNDivide",
+                                  "MPSNNCompare"};
 constexpr const char* kGradientKinds[] = {"MPSCNNAddGradient", "MPSCNNSubtractGradient",
                                           "MPSCNNMultiplyGradient"};
-constexpr Scalar kFunctions[] = {Scalar::add, Scalar::subtract, Scalar::multiply, Scalar::divide};
+// A comparison begins with the difference.
+constexpr Scalar kFunctions[] = {Scalar::add, Scalar::subtract, Scalar::multiply, Scalar::divide,
+                                 Scalar::subtract};
+
+// 1 or 0 for a difference d and a threshold t, with functions that give their first operand for a
+// second one that is NaN.
+int compared(ScalarList& list, NNComparisonType type, int d, double t) {
+  const int one = list.add(Scalar::constant, -1, -1, 1);
+  const auto no = [&](int x) { return list.add(Scalar::subtract, one, x); };
+  const auto differ = [&] { return list.add(Scalar::hard_shrink_gradient, one, d, t); };
+  // x <= t
+  const auto at_most = [&](int x) { return no(list.add(Scalar::threshold_gradient, one, x, t)); };
+  switch (type) {
+    case NNComparisonType::kEqual:
+      break;
+    case NNComparisonType::kNotEqual:
+      return differ();
+    case NNComparisonType::kLess:
+      return list.add(Scalar::multiply, at_most(d), differ());
+    case NNComparisonType::kLessOrEqual:
+      return at_most(d);
+    case NNComparisonType::kGreater:
+      return list.add(Scalar::multiply, at_most(list.add(Scalar::negate, d)), differ());
+    case NNComparisonType::kGreaterOrEqual:
+      return at_most(list.add(Scalar::negate, d));
+  }
+  return no(differ());
+}
 
 // By axis 1, 2, 3 of (N, C, H, W).
 std::int64_t stride_along(const BroadcastStrides& s, int axis) {
@@ -44,6 +71,15 @@ void check_parameters(const CNNArithmeticParameters& p, const std::string& who) 
                             std::to_string(stride));
     }
   }
+  const int comparison = static_cast<int>(p.comparison);
+  if (comparison < 0 || comparison > static_cast<int>(NNComparisonType::kGreaterOrEqual)) {
+    throw InvalidArgument("[" + who + "] expected a type of comparison from 0 to 5 but got " +
+                          std::to_string(comparison));
+  }
+  if (!(p.threshold >= 0)) {
+    throw InvalidArgument("[" + who + "] expected a threshold of 0 or more but got " +
+                          std::to_string(p.threshold));
+  }
 }
 
 // a, b → y [, mask]
@@ -51,7 +87,10 @@ class ArithmeticOperation final : public Operation {
  public:
   ArithmeticOperation(const std::string& subject_in, CNNArithmeticOperation operation,
                       const CNNArithmeticParameters& p)
-      : Operation(subject_in), function_(kFunctions[static_cast<int>(operation)]), p_(p) {}
+      : Operation(subject_in),
+        function_(kFunctions[static_cast<int>(operation)]),
+        compares_(operation == CNNArithmeticOperation::kCompare),
+        p_(p) {}
 
   void emit(Emission& e) const override {
     const ValueId a = cut(e, e.inputs[0], p_.primary_strides);
@@ -60,6 +99,7 @@ class ArithmeticOperation final : public Operation {
     ScalarList list{2, {}, {}};
     const int x = scaled(list, 0, p_.primary_scale);
     int y = list.add(function_, x, scaled(list, 1, p_.secondary_scale));
+    if (compares_) y = compared(list, p_.comparison, y, static_cast<double>(p_.threshold));
     if (p_.bias != 0) y = list.add(Scalar::affine, y, -1, 1, static_cast<double>(p_.bias));
     const auto least = static_cast<double>(p_.minimum_value);
     const auto most = static_cast<double>(p_.maximum_value);
@@ -81,6 +121,7 @@ class ArithmeticOperation final : public Operation {
   }
 
   Scalar function_;
+  bool compares_;
   CNNArithmeticParameters p_;
 };
 
@@ -154,104 +195,6 @@ CNNArithmeticGradientState::CNNArithmeticGradientState(CNNArithmeticOperation op
       parameters_(parameters),
       secondary_(secondary) {}
 
-// --- two sources ---------------------------------------------------------------------------------
-
-StateBatch CNNBinaryKernel::result_state_batch(const ImageBatch& primaries,
-                                               const ImageBatch& secondaries,
-                                               const CommandBuffer* temporary_on) const {
-  check_batch(primaries, "primary images");
-  check_batch(secondaries, "secondary images");
-  StateBatch states;
-  for (const ImagePtr& image : primaries) {
-    states.push_back(make_state(image->descriptor(), secondaries[0]->descriptor(), temporary_on));
-  }
-  return states;
-}
-
-void CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& primaries,
-                                   const ImageBatch& secondaries, const StateBatch& states,
-                                   const ImageBatch& destinations) {
-  Recording& recording = this->recording(buffer);
-  check_batch(primaries, "primary images");
-  check_batch(secondaries, "secondary images");
-  check_batch(destinations, "destination images");
-  if (images_in(primaries) != images_in(secondaries)) {
-    refuse_shape("expected as many secondary images as primary ones, " +
-                 std::to_string(images_in(primaries)) + ", but got " +
-                 std::to_string(images_in(secondaries)));
-  }
-  const ImageDescriptor result = result_of(primaries, secondaries);
-  ImageDescriptor got = destinations[0]->descriptor();
-  got.channel_format = result.channel_format;
-  got.number_of_images = result.number_of_images;  // counted together below
-  const bool whole = !ClippedKernel::is_partial();
-  if ((whole && !(got == result)) || images_in(destinations) != images_in(primaries)) {
-    refuse_shape("expected " + std::to_string(primaries.size()) + " destination images " +
-                 to_string(result) + " but got " + std::to_string(destinations.size()) + ", " +
-                 destinations[0]->description());
-  }
-  if (!states.empty() && states.size() != primaries.size()) {
-    refuse("expected one state per image, " + std::to_string(primaries.size()) + ", but got " +
-           std::to_string(states.size()));
-  }
-  for (const StatePtr& state : states) {
-    if (state == nullptr) refuse("expected a state but got none");
-    check_state(*state, buffer);
-  }
-  if (!states.empty()) refuse_parts();
-  const ImagePart to = destination_part(destinations[0]->descriptor(), result, false, {});
-  recording.begin(operation());
-  const auto input = [&recording, this](const ImageBatch& sources, const ChannelRange& channels) {
-    if (channels.whole()) return recording.input(sources);
-    recording.input(sources, channels_of(seen(sources[0]->descriptor(), channels), channels));
-  };
-  input(primaries, primary_channels_);
-  input(secondaries, secondary_channels_);
-  if (whole) {
-    recording.result(destinations);
-  } else {
-    recording.result(destinations, to);
-  }
-  add_results(buffer, recording, states, result);
-  recording.end();
-  read(primaries);
-  read(secondaries);
-}
-
-ImageDescriptor CNNBinaryKernel::result_of(const ImageBatch& primaries,
-                                           const ImageBatch& secondaries) const {
-  return destination_image_descriptor(seen(primaries[0]->descriptor(), primary_channels_),
-                                      seen(secondaries[0]->descriptor(), secondary_channels_));
-}
-
-ImageBatch CNNBinaryKernel::returned_images(CommandBuffer& buffer, const ImageBatch& primaries,
-                                            const ImageBatch& secondaries) {
-  write_everything();
-  ImageDescriptor result = result_of(primaries, secondaries);
-  result.number_of_images = images_in(primaries);
-  return make_images(buffer, result, makes_temporary_images, primaries);
-}
-
-ImageBatch CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& primaries,
-                                         const ImageBatch& secondaries) {
-  recording(buffer);
-  check_batch(primaries, "primary images");
-  check_batch(secondaries, "secondary images");
-  ImageBatch images = returned_images(buffer, primaries, secondaries);
-  encode_batch(buffer, primaries, secondaries, StateBatch{}, images);
-  return images;
-}
-
-ImageBatch CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& primaries,
-                                         const ImageBatch& secondaries, StateBatch& states,
-                                         bool temporary_states) {
-  recording(buffer);
-  states = result_state_batch(primaries, secondaries, temporary_states ? &buffer : nullptr);
-  ImageBatch images = returned_images(buffer, primaries, secondaries);
-  encode_batch(buffer, primaries, secondaries, states, images);
-  return images;
-}
-
 // --- arithmetic ----------------------------------------------------------------------------------
 
 const char* CNNArithmetic::kind() const { return kKinds[static_cast<int>(operation_)]; }
@@ -323,8 +266,9 @@ void CNNArithmetic::add_results(CommandBuffer& buffer, Recording& recording,
 CNNArithmeticGradient::CNNArithmeticGradient(const Device& device, CNNArithmeticOperation operation,
                                              bool is_secondary_source_filter)
     : CNNGradientKernel(device), operation_(operation), secondary_(is_secondary_source_filter) {
-  if (operation == CNNArithmeticOperation::kDivide) {
-    throw Unsupported("[MPSCNNDivide] a gradient: the kernel has none");
+  if (operation >= CNNArithmeticOperation::kDivide) {
+    throw Unsupported("[" + std::string(kKinds[static_cast<int>(operation)]) +
+                      "] a gradient: the kernel has none");
   }
 }
 

@@ -20,6 +20,7 @@ constexpr Names kNames[] = {
     {"MPSNNSubtractionNode", "MPSNNSubtractionGradientNode"},
     {"MPSNNMultiplicationNode", "MPSNNMultiplicationGradientNode"},
     {"MPSNNDivisionNode", nullptr},
+    {"MPSNNComparisonNode", nullptr},
 };
 const Names& names_of(Arithmetic operation) { return kNames[static_cast<int>(operation)]; }
 
@@ -155,7 +156,7 @@ NNBinaryArithmeticNode::NNBinaryArithmeticNode(NNImageNodePtr left, NNImageNodeP
                                                Arithmetic operation)
     : NNFilterNode({std::move(left), std::move(right)}), operation_(operation) {
   check_sources(names_of(operation).forward);
-  if (operation == Arithmetic::kDivide) return;
+  if (names_of(operation).gradient == nullptr) return;
   add_state(std::make_unique<NNArithmeticGradientStateNode>());
 }
 const char* NNBinaryArithmeticNode::kind() const { return names_of(operation_).forward; }
@@ -175,6 +176,7 @@ std::vector<NNFilterNodePtr> NNBinaryArithmeticNode::make_gradients(
     case Arithmetic::kMultiply:
       return make.operator()<Arithmetic::kMultiply>();
     case Arithmetic::kDivide:
+    case Arithmetic::kCompare:
       break;
   }
   return NNFilterNode::make_gradients(gradient);

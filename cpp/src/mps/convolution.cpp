@@ -4,6 +4,7 @@
 
 #include "mps/convolution_weights.h"
 #include "mps/forms.h"
+#include "mps/image_parts.h"
 
 namespace traingraph::mps {
 namespace {
@@ -50,6 +51,21 @@ struct ConvolutionForm {
   }
 };
 
+ConvolutionForm form_of(const CNNConvolutionDescriptor& d, const KernelWindow& window, bool full) {
+  return {window, d.all_groups(), full, d.fused_neuron_descriptor};
+}
+
+// y (N, r r C, P, Q) → (N, C, r P, r Q), without what is beyond these rows and columns.
+ValueId as_sub_pixels(Emission& e, ValueId y, std::int64_t r, std::int64_t rows,
+                      std::int64_t columns) {
+  const Shape s = e.graph.type(y).shape;
+  const std::int64_t channels = s[1] / (r * r);
+  y = ops::reshape(e.graph, y, {s[0], r, r, channels, s[2], s[3]});
+  y = ops::apply1(e.graph, ir::Op::transpose, ir::TransposeAttributes{{0, 3, 4, 1, 5, 2}}, {y});
+  y = ops::reshape(e.graph, y, {s[0], channels, s[2] * r, s[3] * r});
+  return read_region(e.graph, y, {{}, columns, rows});
+}
+
 // The input that a kernel may do without, in the type of its images.
 ValueId optional(Emission& e, std::size_t input, DataType type) {
   const ValueId value = e.inputs[input];
@@ -64,18 +80,21 @@ ValueId channel_sum(Emission& e, ValueId x) {
 
 class ConvolutionOperation final : public Operation {
  public:
-  ConvolutionOperation(const std::string& subject_in, ConvolutionForm form)
-      : Operation(subject_in), form_(std::move(form)) {}
+  ConvolutionOperation(const std::string& subject_in, ConvolutionForm form, std::int64_t sub_pixels)
+      : Operation(subject_in), form_(std::move(form)), sub_pixels_(sub_pixels) {}
   // x, weights, biases → y
   void emit(Emission& e) const override {
-    const Shape& y = e.results[0].shape;
+    const std::int64_t rows = e.results[0].shape[2], columns = e.results[0].shape[3];
+    const std::int64_t r = sub_pixels_;
     const DataType type = e.type(0).data_type;
-    e.set(0, form_.emit(e, e.inputs[0], ops::cast(e.graph, e.inputs[1], type), optional(e, 2, type),
-                        y[2], y[3]));
+    const ValueId y = form_.emit(e, e.inputs[0], ops::cast(e.graph, e.inputs[1], type),
+                                 optional(e, 2, type), (rows + r - 1) / r, (columns + r - 1) / r);
+    e.set(0, r == 1 ? y : as_sub_pixels(e, y, r, rows, columns));
   }
 
  private:
   ConvolutionForm form_;
+  std::int64_t sub_pixels_;
 };
 
 class ConvolutionGradientOperation final : public Operation {
@@ -153,9 +172,16 @@ void CNNConvolution::check_source(const ImageDescriptor& source) const {
 }
 
 OperationPtr CNNConvolution::make_operation() const {
-  return std::make_shared<ConvolutionOperation>(
-      description(), ConvolutionForm{window_, weights_.descriptor.groups, false,
-                                     weights_.descriptor.fused_neuron_descriptor});
+  return std::make_shared<ConvolutionOperation>(description(),
+                                                form_of(weights_.descriptor, window_, false),
+                                                weights_.descriptor.sub_pixel_scale_factor);
+}
+
+ImageDescriptor CNNConvolution::destination_image_descriptor(const ImageDescriptor& source) {
+  ImageDescriptor result = CNNKernel::destination_image_descriptor(source);
+  result.height *= weights_.descriptor.sub_pixel_scale_factor;
+  result.width *= weights_.descriptor.sub_pixel_scale_factor;
+  return result;
 }
 
 StatePtr CNNConvolution::make_state(const ImageDescriptor& source, const CommandBuffer* on) const {
@@ -196,9 +222,9 @@ void CNNFullyConnected::check_source(const ImageDescriptor& source) const {
 }
 
 OperationPtr CNNFullyConnected::make_operation() const {
-  return std::make_shared<ConvolutionOperation>(
-      description(), ConvolutionForm{window_, weights_.descriptor.groups, true,
-                                     weights_.descriptor.fused_neuron_descriptor});
+  return std::make_shared<ConvolutionOperation>(description(),
+                                                form_of(weights_.descriptor, window_, true),
+                                                weights_.descriptor.sub_pixel_scale_factor);
 }
 
 // --- gradient ------------------------------------------------------------------------------------
@@ -223,7 +249,7 @@ OperationPtr CNNConvolutionGradient::make_operation() const {
   const CNNConvolutionDescriptor& d = weights_.descriptor;
   const std::int64_t width = (d.kernel_width - 1) * d.dilation_rate_x + 1;
   const std::int64_t height = (d.kernel_height - 1) * d.dilation_rate_y + 1;
-  ConvolutionForm data{window_, d.groups, is_full(), d.fused_neuron_descriptor};
+  ConvolutionForm data = form_of(d, window_, is_full());
   ConvolutionForm weights = data;
   // Back to the forward kernel's offset, from each of the two.
   data.window.offset = {

@@ -22,7 +22,7 @@ struct TransposeForm {
                 const Offset& kernel_offset)
       : stride_x(d.stride_in_pixels_x),
         stride_y(d.stride_in_pixels_y),
-        groups(d.groups),
+        groups(d.all_groups()),
         neuron(d.fused_neuron_descriptor) {
     window.kernel_width = d.kernel_width;
     window.kernel_height = d.kernel_height;
@@ -157,6 +157,7 @@ CNNConvolutionTransposeGradientState::CNNConvolutionTransposeGradientState(
 CNNConvolutionTranspose::CNNConvolutionTranspose(const Device& device,
                                                  CNNConvolutionDataSourcePtr weights)
     : CNNKernel(device), weights_(device, std::move(weights), "MPSCNNConvolutionTranspose") {
+  refuse_sub_pixels(weights_.descriptor, kind());
   window_ = window_of(weights_.descriptor);
   label = weights_.source->label();
 }

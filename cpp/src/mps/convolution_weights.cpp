@@ -23,7 +23,7 @@ class CopyOperation final : public Operation {
 }  // namespace
 
 Shape weights_shape(const CNNConvolutionDescriptor& d) {
-  return {d.output_feature_channels, d.input_feature_channels / d.groups, d.kernel_height,
+  return {d.output_feature_channels, d.input_feature_channels / d.all_groups(), d.kernel_height,
           d.kernel_width};
 }
 
@@ -43,24 +43,44 @@ void check(const CNNConvolutionDescriptor& d, const std::string& who) {
   const bool positive = d.kernel_width >= 1 && d.kernel_height >= 1 &&
                         d.input_feature_channels >= 1 && d.output_feature_channels >= 1 &&
                         d.stride_in_pixels_x >= 1 && d.stride_in_pixels_y >= 1 && d.groups >= 1 &&
-                        d.dilation_rate_x >= 1 && d.dilation_rate_y >= 1;
+                        d.dilation_rate_x >= 1 && d.dilation_rate_y >= 1 &&
+                        d.sub_pixel_scale_factor >= 1;
   if (!positive) {
     throw InvalidArgument(
         "[" + who +
-        "] expected kernel sizes, channels, strides, groups and dilations of 1 or "
-        "more but got " +
+        "] expected kernel sizes, channels, strides, groups, dilations and a sub-pixel scale of 1 "
+        "or more but got " +
         std::to_string(d.kernel_height) + "x" + std::to_string(d.kernel_width) + ", " +
         std::to_string(d.input_feature_channels) + " → " +
         std::to_string(d.output_feature_channels) + " channels, stride " +
         std::to_string(d.stride_in_pixels_y) + "x" + std::to_string(d.stride_in_pixels_x));
   }
-  if (d.input_feature_channels % d.groups != 0 || d.output_feature_channels % d.groups != 0) {
-    throw InvalidArgument("[" + who + "] expected channels divisible by " +
-                          std::to_string(d.groups) + " groups but got " +
-                          std::to_string(d.input_feature_channels) + " → " +
+  if (d.depth_wise && d.groups != 1) {
+    throw InvalidArgument("[" + who + "] expected 1 group of a depthwise convolution but got " +
+                          std::to_string(d.groups));
+  }
+  const std::int64_t groups = d.all_groups();
+  if (d.input_feature_channels % groups != 0 || d.output_feature_channels % groups != 0) {
+    throw InvalidArgument("[" + who + "] expected channels divisible by " + std::to_string(groups) +
+                          " groups but got " + std::to_string(d.input_feature_channels) + " → " +
+                          std::to_string(d.output_feature_channels));
+  }
+  // By division, because the square of a number from an archive may be too large.
+  const std::int64_t scale = d.sub_pixel_scale_factor;
+  if (d.output_feature_channels % scale != 0 || d.output_feature_channels / scale % scale != 0) {
+    throw InvalidArgument("[" + who +
+                          "] expected output channels divisible by the square of a "
+                          "sub-pixel scale of " +
+                          std::to_string(scale) + " but got " +
                           std::to_string(d.output_feature_channels));
   }
   check_neuron(d.fused_neuron_descriptor, who);
+}
+
+void refuse_sub_pixels(const CNNConvolutionDescriptor& d, const char* kind) {
+  if (d.sub_pixel_scale_factor == 1) return;
+  throw Unsupported("[" + std::string(kind) +
+                    "] a sub-pixel scale: forward convolutions alone have one");
 }
 
 CNNConvolutionDataSource::~CNNConvolutionDataSource() = default;
@@ -207,6 +227,7 @@ KernelWindow window_of(const CNNConvolutionDescriptor& d) {
 WeightGradientKernel::WeightGradientKernel(const Device& device,
                                            CNNConvolutionDataSourcePtr weights, const char* kind)
     : CNNGradientKernel(device), weights_(device, std::move(weights), kind) {
+  refuse_sub_pixels(weights_.descriptor, kind);
   window_ = window_of(weights_.descriptor);
   label = weights_.source->label();
 }

@@ -29,5 +29,7 @@ std::shared_ptr<Buffer> buffer_over(StoragePtr storage, const CommandBuffer* tem
 KernelWindow window_of(const CNNConvolutionDescriptor& descriptor);
 // Raises InvalidArgument naming what cannot be.
 void check(const CNNConvolutionDescriptor& descriptor, const std::string& who);
+// Raises Unsupported.
+void refuse_sub_pixels(const CNNConvolutionDescriptor& descriptor, const char* kind);
 
 }  // namespace traingraph::mps

@@ -17,6 +17,11 @@ ValueId slice(ir::Graph& graph, ValueId x, int axis, std::int64_t first, std::in
   return ops::apply1(graph, ir::Op::slice, ir::SliceAttributes{axis, first, extent}, {x});
 }
 
+// How many elements of an axis lie in [first, first + extent).
+std::int64_t overlap(std::int64_t first, std::int64_t extent, std::int64_t size) {
+  return std::min(extent, size - first);
+}
+
 // `value` in place of what lies in `image` from `first` on, along this axis and the later ones.
 ValueId insert(ir::Graph& graph, ValueId image, ValueId value,
                const std::array<std::int64_t, 3>& first, int axis = 1) {
@@ -48,6 +53,13 @@ ValueId read_part(ir::Graph& graph, ValueId image, const ImagePart& part) {
   around.shape[2] = part.size[0];
   around.shape[3] = part.size[1];
   return insert(graph, ops::filled(graph, around, 0), image, {0, part.place[0], part.place[1]});
+}
+
+ValueId read_region(ir::Graph& graph, ValueId image, const Region& region) {
+  const Shape shape = graph.type(image).shape;
+  const Offset& origin = region.origin;
+  image = slice(graph, image, 2, origin.y, overlap(origin.y, region.height, shape[2]));
+  return slice(graph, image, 3, origin.x, overlap(origin.x, region.width, shape[3]));
 }
 
 ValueId write_part(ir::Graph& graph, ValueId image, ValueId value, const ImagePart& part) {
@@ -83,19 +95,40 @@ ImageDescriptor Kernel::seen(const ImageDescriptor& image, const ChannelRange& c
   return result;
 }
 
+void Kernel::check_region(const Region& region, const char* what) const {
+  const Offset& origin = region.origin;
+  if (origin.x < 0 || origin.y < 0 || origin.z < 0 || region.width < 1 || region.height < 1 ||
+      region.depth < 1) {
+    refuse("expected a " + std::string(what) +
+           " of 1 pixel or more that begins at 0 or more but got " + std::to_string(region.width) +
+           "x" + std::to_string(region.height) + "x" + std::to_string(region.depth) + " at " +
+           std::to_string(origin.x) + ", " + std::to_string(origin.y) + ", " +
+           std::to_string(origin.z));
+  }
+  if (origin.z == 0) return;
+  refuse_use("a " + std::string(what) +
+             " that leaves out the first images: encode a part of the batch");
+}
+
+ImageDescriptor Kernel::seen(const ImageDescriptor& image, const Region& region) const {
+  ImageDescriptor result = image;
+  result.width = overlap(region.origin.x, region.width, image.width);
+  result.height = overlap(region.origin.y, region.height, image.height);
+  if (result.width < 1 || result.height < 1) {
+    refuse_shape("expected a source rectangle that begins within source images " +
+                 to_string(image) + " but got one at column " + std::to_string(region.origin.x) +
+                 ", row " + std::to_string(region.origin.y));
+  }
+  if (region.depth < image.number_of_images) {
+    refuse_use("a source rectangle that leaves out images: encode a part of the batch");
+  }
+  return result;
+}
+
 // --- writing a part ------------------------------------------------------------------------------
 
 void ClippedKernel::set_clip_rect(const Region& clip) {
-  if (clip.origin.x < 0 || clip.origin.y < 0 || clip.origin.z < 0 || clip.width < 1 ||
-      clip.height < 1 || clip.depth < 1) {
-    refuse("expected a clip rectangle of 1 pixel or more that begins at 0 or more but got " +
-           std::to_string(clip.width) + "x" + std::to_string(clip.height) + "x" +
-           std::to_string(clip.depth) + " at " + std::to_string(clip.origin.x) + ", " +
-           std::to_string(clip.origin.y) + ", " + std::to_string(clip.origin.z));
-  }
-  if (clip.origin.z != 0) {
-    refuse_use("a clip rectangle that leaves out the first images: encode a part of the batch");
-  }
+  check_region(clip, "clip rectangle");
   clip_ = clip;
 }
 void ClippedKernel::set_destination_feature_channel_offset(std::int64_t value) {
@@ -114,8 +147,8 @@ ImagePart ClippedKernel::destination_part(const ImageDescriptor& destination,
                                           const ImageDescriptor& result, bool has_window,
                                           const Offset& place) const {
   ImagePart part;
-  const std::int64_t columns = std::min(clip_.width, destination.width - clip_.origin.x);
-  const std::int64_t rows = std::min(clip_.height, destination.height - clip_.origin.y);
+  const std::int64_t columns = overlap(clip_.origin.x, clip_.width, destination.width);
+  const std::int64_t rows = overlap(clip_.origin.y, clip_.height, destination.height);
   if (rows < 1 || columns < 1) {
     refuse_shape("expected a clip rectangle that begins within destination images " +
                  to_string(destination) + " but got one at column " +
@@ -179,8 +212,8 @@ ImagePart CNNKernel::written_part(const ImageDescriptor& source,
                                   const ImageDescriptor& destination) const {
   const ImageDescriptor used = seen(source, source_channels_);
   const ImageDescriptor result = result_of(used);
-  const bool same_size = result.height == used.height && result.width == used.width;
-  return destination_part(destination, result, has_window(), same_size ? window_.offset : Offset{});
+  const bool placed = reads_offset() && result.height == used.height && result.width == used.width;
+  return destination_part(destination, result, has_window(), placed ? window_.offset : Offset{});
 }
 
 void CNNKernel::add_source(Recording& recording, const ImageBatch& sources) const {

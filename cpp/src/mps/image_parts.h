@@ -16,6 +16,8 @@ inline ImageDescriptor for_batch(ImageDescriptor descriptor, const ImageBatch& b
 
 // What an operation sees of an image (N, C, H, W).
 ir::ValueId read_part(ir::Graph& graph, ir::ValueId image, const ImagePart& part);
+// The pixels of an image (N, C, H, W) that lie in a region.
+ir::ValueId read_region(ir::Graph& graph, ir::ValueId image, const Region& region);
 // The image with the part of `value` in it.
 ir::ValueId write_part(ir::Graph& graph, ir::ValueId image, ir::ValueId value,
                        const ImagePart& part);

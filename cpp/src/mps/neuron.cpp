@@ -159,9 +159,9 @@ ValueId neuron(Emission& e, const NeuronDescriptor& d, ValueId x) {
   return e.layer(Activation(descriptor), {x});
 }
 
-CNNNeuron::CNNNeuron(const Device& device, NeuronDescriptor descriptor)
-    : CNNKernel(device), descriptor_(std::move(descriptor)) {
-  check_neuron(descriptor_, kind());
+CNNNeuron::CNNNeuron(const Device& device, NeuronDescriptor descriptor, const char* kind)
+    : CNNKernel(device), descriptor_(std::move(descriptor)), kind_(kind) {
+  check_neuron(descriptor_, kind);
 }
 OperationPtr CNNNeuron::make_operation() const {
   return std::make_shared<NeuronOperation>(description(), descriptor_);

@@ -69,19 +69,26 @@ GradientKernel gradient_kernel(GramMatrixPair, const Device& d, const GramMatrix
   return std::make_shared<NNGramMatrixCalculationGradient>(d, p.alpha);
 }
 
-ForwardKernel forward_kernel(SpatialMeanPair, const Device& d, const ReductionParameters&) {
-  return std::make_shared<NNReductionSpatialMean>(d);
+ForwardKernel forward_kernel(SpatialMeanPair, const Device& d, const ReductionParameters& p) {
+  auto kernel = std::make_shared<NNReductionSpatialMean>(d);
+  kernel->set_clip_rect_source(p.clip_rect_source);
+  return kernel;
 }
 GradientKernel gradient_kernel(SpatialMeanPair, const Device& d, const ReductionParameters&) {
   return std::make_shared<NNReductionSpatialMeanGradient>(d);
 }
 
-template <NNReduceAxis kAxis, bool kMean>
-ForwardKernel forward_kernel(ReductionPair<kAxis, kMean>, const Device& d,
+template <NNReduceAxis kAxis, NNReduction kReduction>
+ForwardKernel forward_kernel(ReductionPair<kAxis, kReduction>, const Device& d,
                              const ReductionParameters& p) {
-  auto kernel = std::make_shared<NNReduceUnary>(d, kAxis, kMean);
+  auto kernel = std::make_shared<NNReduceUnary>(d, kAxis, kReduction);
   kernel->set_weight(p.weight);
+  kernel->set_clip_rect_source(p.clip_rect_source);
   return kernel;
+}
+
+ForwardKernel forward_kernel(BilinearScalePair, const Device& d, const ScaleParameters& p) {
+  return std::make_shared<NNResizeBilinear>(d, p.width, p.height, false);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -189,11 +196,20 @@ template class PairNode<GramMatrixPair>;
 template class PairGradientNode<GramMatrixPair>;
 template class PairNode<SpatialMeanPair>;
 template class PairGradientNode<SpatialMeanPair>;
-template class PairNode<ReductionPair<NNReduceAxis::kRow, false>>;
-template class PairNode<ReductionPair<NNReduceAxis::kRow, true>>;
-template class PairNode<ReductionPair<NNReduceAxis::kColumn, false>>;
-template class PairNode<ReductionPair<NNReduceAxis::kColumn, true>>;
-template class PairNode<ReductionPair<NNReduceAxis::kFeatureChannels, false>>;
-template class PairNode<ReductionPair<NNReduceAxis::kFeatureChannels, true>>;
+template class PairNode<ReductionPair<NNReduceAxis::kRow, NNReduction::kSum>>;
+template class PairNode<ReductionPair<NNReduceAxis::kRow, NNReduction::kMean>>;
+template class PairNode<ReductionPair<NNReduceAxis::kRow, NNReduction::kMin>>;
+template class PairNode<ReductionPair<NNReduceAxis::kRow, NNReduction::kMax>>;
+template class PairNode<ReductionPair<NNReduceAxis::kColumn, NNReduction::kSum>>;
+template class PairNode<ReductionPair<NNReduceAxis::kColumn, NNReduction::kMean>>;
+template class PairNode<ReductionPair<NNReduceAxis::kColumn, NNReduction::kMin>>;
+template class PairNode<ReductionPair<NNReduceAxis::kColumn, NNReduction::kMax>>;
+template class PairNode<ReductionPair<NNReduceAxis::kFeatureChannels, NNReduction::kSum>>;
+template class PairNode<ReductionPair<NNReduceAxis::kFeatureChannels, NNReduction::kMean>>;
+template class PairNode<ReductionPair<NNReduceAxis::kFeatureChannels, NNReduction::kMin>>;
+template class PairNode<ReductionPair<NNReduceAxis::kFeatureChannels, NNReduction::kMax>>;
+template class PairNode<ReductionPair<NNReduceAxis::kFeatureChannels, NNReduction::kArgumentMin>>;
+template class PairNode<ReductionPair<NNReduceAxis::kFeatureChannels, NNReduction::kArgumentMax>>;
+template class PairNode<BilinearScalePair>;
 
 }  // namespace traingraph::mps

@@ -53,35 +53,44 @@ ValueId bilinear(Emission& e, ValueId x, ValueId rows, ValueId columns, const Sh
 }
 
 // The matrices are the last two inputs.
+ValueId interpolated(Emission& e, ValueId x, const Shape& result) {
+  const std::size_t count = e.inputs.size();
+  return bilinear(e, x, e.inputs[count - 2], e.inputs[count - 1], result);
+}
+
 Form form_of(const Upsampling& u) {
   return [u](Emission& e, ValueId x, const Shape& result) {
-    if (!u.bilinear) return nearest(e, x, u, result);
-    const std::size_t count = e.inputs.size();
-    return bilinear(e, x, e.inputs[count - 2], e.inputs[count - 1], result);
+    return u.bilinear ? interpolated(e, x, result) : nearest(e, x, u, result);
   };
+}
+
+void add_matrices(Recording& recording, InterpolationMatrices& matrices, const Device& device,
+                  const ImageDescriptor& source, std::int64_t rows, std::int64_t columns,
+                  bool align_corners) {
+  const bool wide = is_wide(source);
+  recording.input(matrices.get(device, source.height, rows, align_corners, wide));
+  recording.input(matrices.get(device, source.width, columns, align_corners, wide));
 }
 
 void add_matrices(Recording& recording, InterpolationMatrices& matrices, const Device& device,
                   const Upsampling& u, const ImageDescriptor& source) {
   if (!u.bilinear) return;
-  const bool wide = is_wide(source);
-  recording.input(matrices.get(device, source.height, u.scale_y, u.align_corners, wide));
-  recording.input(matrices.get(device, source.width, u.scale_x, u.align_corners, wide));
+  add_matrices(recording, matrices, device, source, source.height * u.scale_y,
+               source.width * u.scale_x, u.align_corners);
 }
 
 }  // namespace
 
 std::shared_ptr<Storage> InterpolationMatrices::get(const Device& device, std::int64_t size,
-                                                    std::int64_t scale, bool align_corners,
+                                                    std::int64_t count, bool align_corners,
                                                     bool wide) {
-  StoragePtr& storage = known_[{size, {scale, wide}}];
+  StoragePtr& storage = known_[{size, {count, wide}}];
   if (storage != nullptr) return storage;
-  const std::int64_t count = size * scale;
   std::vector<double> matrix(static_cast<std::size_t>(count * size), 0);
   for (std::int64_t i = 0; i < count; ++i) {
     const auto position = static_cast<double>(i);
     const auto last = static_cast<double>(size - 1);
-    double at = (position + 0.5) / static_cast<double>(scale) - 0.5;
+    double at = (position + 0.5) * static_cast<double>(size) / static_cast<double>(count) - 0.5;
     if (align_corners) at = count == 1 ? 0 : position * last / static_cast<double>(count - 1);
     at = std::clamp(at, 0.0, last);
     const auto below = static_cast<std::int64_t>(std::floor(at));
@@ -165,6 +174,39 @@ void CNNUpsamplingGradient::check_gradient(const ImageDescriptor& gradient,
 void CNNUpsamplingGradient::add_operands(Recording& recording, const StateBatch& states) {
   add_matrices(recording, matrices_, device(), upsampling_,
                static_cast<const GradientState&>(*states[0]).source());
+}
+
+// --- any size ------------------------------------------------------------------------------------
+
+NNResizeBilinear::NNResizeBilinear(const Device& device, std::int64_t width, std::int64_t height,
+                                   bool align_corners)
+    : CNNKernel(device), width_(width), height_(height), align_corners_(align_corners) {
+  if (width >= 1 && height >= 1) return;
+  refuse("expected a size of 1 pixel or more but got " + std::to_string(height) + "x" +
+         std::to_string(width));
+}
+OperationPtr NNResizeBilinear::make_operation() const {
+  const std::int64_t rows = height_, columns = width_;
+  return forward_operation(description(), [=](Emission& e, ValueId x, const Shape&) {
+    const Shape& s = e.graph.type(x).shape;
+    return interpolated(e, x, {s[0], s[1], rows, columns});
+  });
+}
+ImageDescriptor NNResizeBilinear::result_of(const ImageDescriptor& source) const {
+  ImageDescriptor result = source;
+  result.width = width_;
+  result.height = height_;
+  return result;
+}
+void NNResizeBilinear::record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch&,
+                              const ImageBatch& destinations) {
+  Recording& recording = this->recording(buffer);
+  recording.begin(operation());
+  add_source(recording, sources);
+  add_matrices(recording, matrices_, device(), sources[0]->descriptor(), height_, width_,
+               align_corners_);
+  add_destination(recording, sources, destinations);
+  recording.end();
 }
 
 }  // namespace traingraph::mps

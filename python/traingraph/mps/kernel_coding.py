@@ -23,6 +23,20 @@ class Described(NamedTuple):
 
 # --- objects that arguments are ------------------------------------------------------------------
 
+_CONVOLUTION = (
+    "kernel_width", "kernel_height", "input_feature_channels", "output_feature_channels",
+    "stride_in_pixels_x", "stride_in_pixels_y", "groups", "dilation_rate_x", "dilation_rate_y",
+    "fused_neuron_descriptor",
+)  # fmt: skip
+
+
+def _convolution(cls: Any) -> Callable[[], Any]:
+    """How a convolution's descriptor of this class begins."""
+    return lambda: cls.cnn_convolution_descriptor(
+        with_kernel_width=1, kernel_height=1, input_feature_channels=1, output_feature_channels=1
+    )
+
+
 # Class -> how one begins, and its fields.
 STRUCTURES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "MPSNNNeuronDescriptor": (
@@ -42,14 +56,12 @@ STRUCTURES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
          "gradient_clip_min", "regularization_type", "regularization_scale"),
     ),
     "MPSCNNConvolutionDescriptor": (
-        lambda: _core.MPSCNNConvolutionDescriptor.cnn_convolution_descriptor(
-            with_kernel_width=1, kernel_height=1, input_feature_channels=1,
-            output_feature_channels=1,
-        ),
-        ("kernel_width", "kernel_height", "input_feature_channels", "output_feature_channels",
-         "stride_in_pixels_x", "stride_in_pixels_y", "groups", "dilation_rate_x",
-         "dilation_rate_y", "fused_neuron_descriptor"),
-    ),
+        _convolution(_core.MPSCNNConvolutionDescriptor), _CONVOLUTION),
+    "MPSCNNDepthWiseConvolutionDescriptor": (
+        _convolution(_core.MPSCNNDepthWiseConvolutionDescriptor), _CONVOLUTION),
+    "MPSCNNSubPixelConvolutionDescriptor": (
+        _convolution(_core.MPSCNNSubPixelConvolutionDescriptor),
+        (*_CONVOLUTION, "sub_pixel_scale_factor")),
 }  # fmt: skip
 # Enumerations among the fields: they are coded by their number.
 _ENUMS = {
@@ -144,9 +156,11 @@ KERNELS = {
     "MPSCNNUpsamplingBilinear": Described({**_SCALES, **_named("align_corners")}),
     "MPSCNNUpsamplingNearestGradient": Described(_SCALES, ("align_corners",)),
     "MPSCNNUpsamplingBilinearGradient": Described(_SCALES, ("align_corners",)),
+    "MPSNNResizeBilinear": Described(_named("resize_width", "resize_height", "align_corners")),
     "MPSCNNArithmetic": Described({}, (
         *_SCALING, "primary_stride_in_pixels_x", "primary_stride_in_pixels_y",
         "primary_stride_in_feature_channels")),
+    "MPSNNCompare": Described({}, ("comparison_type", "threshold")),
     "MPSCNNArithmeticGradient": Described(_named("is_secondary_source_filter"), _SCALING),
     "MPSCNNLoss": Described({**_LOSS}, ("makes_temporary_images",)),
     "MPSNNForwardLoss": Described({**_LOSS}),
@@ -155,7 +169,12 @@ KERNELS = {
         **_named("padding_size_before", "padding_size_after"),
         "fill_value_array": "_fill_value_array"}, ("fill_value",)),
     "MPSNNConcatenation": Described({}, ("makes_temporary_images",)),
+    "MPSNNReduceUnary": Described({}, ("clip_rect_source",)),
     "MPSNNReduceFeatureChannelsSum": Described({}, ("weight",)),
+    "MPSNNReduceBinary": Described({}, (
+        "primary_source_clip_rect", "secondary_source_clip_rect")),
+    "MPSNNReduceFeatureChannelsAndWeightsSum": Described(
+        _named("do_weighted_sum_by_non_zero_weights")),
     "MPSNNGramMatrixCalculation": Described(_named("alpha")),
     "MPSNNGramMatrixCalculationGradient": Described(_named("alpha")),
     "MPSNNOptimizerStochasticGradientDescent": Described(
@@ -269,8 +288,10 @@ _DESCRIPTORS = {
 
 def _coded_argument(kind: str, name: str, value: Any) -> Any:
     if name == "weights":
+        descriptor = value.descriptor()
         return {
-            "descriptor": _plain(value.descriptor()), **stored.StoredConvolution.values_of(value)
+            "descriptor": _plain(descriptor), "descriptor_class": type(descriptor).__name__,
+            **stored.StoredConvolution.values_of(value),
         }  # fmt: skip
     if name == "data_source":
         return stored.channels_of(value, _CHANNEL_SOURCES[kind][1], _SMALLEST)
@@ -279,7 +300,8 @@ def _coded_argument(kind: str, name: str, value: Any) -> Any:
 
 def _decoded_argument(kind: str, name: str, value: Any) -> Any:
     if name == "weights":
-        descriptor = _structured("MPSCNNConvolutionDescriptor", value["descriptor"])
+        kind_of_sizes = value.get("descriptor_class", "MPSCNNConvolutionDescriptor")
+        descriptor = _structured(kind_of_sizes, value["descriptor"])
         return stored.StoredConvolution(value, descriptor)
     if name == "data_source":
         return _CHANNEL_SOURCES[kind][0](value)

@@ -10,7 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from traingraph._core import InvalidArgument, MPSDataType
+from traingraph._core import (
+    InvalidArgument,
+    MPSCNNDepthWiseConvolutionDescriptor,
+    MPSDataType,
+)
 from traingraph.mps.data_sources import (
     MPSCNNBatchNormalizationDataSource,
     MPSCNNConvolutionDataSource,
@@ -57,7 +61,8 @@ class StoredConvolution(MPSCNNConvolutionDataSource):
         self._biases = _unpacked(values["bias_terms"], self._type)
         sizes = (
             descriptor.output_feature_channels, descriptor.kernel_height, descriptor.kernel_width,
-            descriptor.input_feature_channels // descriptor.groups,
+            1 if isinstance(descriptor, MPSCNNDepthWiseConvolutionDescriptor)
+            else descriptor.input_feature_channels // descriptor.groups,
         )  # fmt: skip
         self._weights = self._weights.reshape(sizes)
 

@@ -7,7 +7,17 @@
 
 namespace traingraph::mps {
 
-enum class CNNArithmeticOperation : int { kAdd, kSubtract, kMultiply, kDivide };
+enum class CNNArithmeticOperation : int { kAdd, kSubtract, kMultiply, kDivide, kCompare };
+
+// Apple's raw values.
+enum class NNComparisonType : int {
+  kEqual = 0,
+  kNotEqual = 1,
+  kLess = 2,
+  kLessOrEqual = 3,
+  kGreater = 4,
+  kGreaterOrEqual = 5,
+};
 
 // 0 along an axis: the source's first element stands for all of them.
 struct TRAINGRAPH_API BroadcastStrides {
@@ -25,6 +35,10 @@ struct TRAINGRAPH_API CNNArithmeticParameters {
   float maximum_value = std::numeric_limits<float>::max();
   BroadcastStrides primary_strides;
   BroadcastStrides secondary_strides;
+  // Of a comparison, which gives 1 or 0. Equal are a and b with |a - b| <= threshold, so infinities
+  // are not; less and greater are those that are not equal. A NaN is different from everything.
+  NNComparisonType comparison = NNComparisonType::kEqual;
+  float threshold = 0;
   bool operator==(const CNNArithmeticParameters&) const = default;
   bool clamps() const;
 };

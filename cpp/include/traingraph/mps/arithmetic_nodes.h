@@ -8,7 +8,7 @@
 // Nodes with several sources: arithmetic, and concatenation.
 namespace traingraph::mps {
 
-// Two sources. There is no gradient of a division.
+// Two sources. There is no gradient of a division or comparison.
 class TRAINGRAPH_API NNBinaryArithmeticNode : public NNFilterNode {
  public:
   const char* kind() const override;
@@ -60,10 +60,11 @@ using NNAdditionNode = NNArithmeticNodeOf<CNNArithmeticOperation::kAdd>;
 using NNSubtractionNode = NNArithmeticNodeOf<CNNArithmeticOperation::kSubtract>;
 using NNMultiplicationNode = NNArithmeticNodeOf<CNNArithmeticOperation::kMultiply>;
 using NNDivisionNode = NNArithmeticNodeOf<CNNArithmeticOperation::kDivide>;
+using NNComparisonNode = NNArithmeticNodeOf<CNNArithmeticOperation::kCompare>;
 
 template <CNNArithmeticOperation kOperation>
 class TRAINGRAPH_API NNArithmeticGradientNodeOf final : public NNArithmeticGradientNode {
-  static_assert(kOperation != CNNArithmeticOperation::kDivide, "a division has no gradient");
+  static_assert(kOperation < CNNArithmeticOperation::kDivide, "there is no such gradient");
 
  public:
   NNArithmeticGradientNodeOf(NNImageNodePtr source_gradient, NNImageNodePtr source_image,

@@ -18,7 +18,28 @@ struct TRAINGRAPH_API CNNConvolutionDescriptor {
   std::int64_t dilation_rate_x = 1;
   std::int64_t dilation_rate_y = 1;
   NeuronDescriptor fused_neuron_descriptor;
+  // Every channel of the source has output / input channels of the result to itself; `groups` is 1.
+  bool depth_wise = false;
+  // r: pixel (y, x) of the result's channel c comes from pixel (y / r, x / r) of the convolution's
+  // channel (r (y mod r) + x mod r) output / r^2 + c. There is no gradient of it.
+  std::int64_t sub_pixel_scale_factor = 1;
+
+  // Of channels that are apart from each other.
+  std::int64_t all_groups() const { return depth_wise ? input_feature_channels : groups; }
+  // Result channels per source channel of a depthwise convolution, 0 for others.
+  std::int64_t channel_multiplier() const {
+    const bool known = depth_wise && input_feature_channels > 0;
+    return known ? output_feature_channels / input_feature_channels : 0;
+  }
+  std::int64_t result_channels() const {
+    return output_feature_channels / (sub_pixel_scale_factor * sub_pixel_scale_factor);
+  }
 };
+
+struct TRAINGRAPH_API CNNDepthWiseConvolutionDescriptor : CNNConvolutionDescriptor {
+  CNNDepthWiseConvolutionDescriptor() { depth_wise = true; }
+};
+struct TRAINGRAPH_API CNNSubPixelConvolutionDescriptor : CNNConvolutionDescriptor {};
 
 class CNNConvolutionGradientState;
 class CNNConvolutionWeightsAndBiasesState;
@@ -127,6 +148,7 @@ class TRAINGRAPH_API CNNConvolution : public CNNKernel,
   // biases are null where the kernel has none: none in its source, and none loaded since.
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> weights_state() const;
   bool is_result_state_reused_across_batch() const override { return true; }
+  ImageDescriptor destination_image_descriptor(const ImageDescriptor& source) override;
 
  protected:
   friend class CNNConvolutionGradient;
@@ -134,7 +156,7 @@ class TRAINGRAPH_API CNNConvolution : public CNNKernel,
   OperationPtr make_operation() const override;
   void check_source(const ImageDescriptor& source) const override;
   std::int64_t result_channels(const ImageDescriptor&) const override {
-    return weights_.descriptor.output_feature_channels;
+    return weights_.descriptor.result_channels();
   }
   bool has_window() const override { return true; }
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;

@@ -59,6 +59,11 @@ class TRAINGRAPH_API Kernel {
   void check_channel_count(std::int64_t count) const;
   // The image as it is when only these channels are there. Raises ShapeError where none is.
   ImageDescriptor seen(const ImageDescriptor& image, const ChannelRange& channels) const;
+  // Raises unless `what` may be set to it.
+  void check_region(const Region& region, const char* what) const;
+  // The image as it is when only these pixels are there. Raises ShapeError where none is, and
+  // Unsupported where images are left out.
+  ImageDescriptor seen(const ImageDescriptor& image, const Region& region) const;
 
  private:
   Device device_;
@@ -167,6 +172,8 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   virtual ImageDescriptor result_of(const ImageDescriptor& source) const;
   // Whether any result size is allowed (a moving window), or only that of result_of().
   virtual bool has_window() const { return false; }
+  // Whether the offset says which pixel of a result of the source's size is written first.
+  virtual bool reads_offset() const { return true; }
   virtual StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const;
   // Buffers that the operation reads beside the image, and those of the states.
   virtual void add_operands(Recording&) const {}

@@ -38,10 +38,10 @@ struct TRAINGRAPH_API NeuronDescriptor {
 
 // y = f(x), element by element. PReLU: max(x, 0) + slope min(x, 0). At kinks the functions take the
 // branches of traingraph::Activation.
-class TRAINGRAPH_API CNNNeuron final : public CNNKernel {
+class TRAINGRAPH_API CNNNeuron : public CNNKernel {
  public:
-  CNNNeuron(const Device& device, NeuronDescriptor descriptor);
-  const char* kind() const override { return "MPSCNNNeuron"; }
+  CNNNeuron(const Device& device, NeuronDescriptor descriptor, const char* kind = "MPSCNNNeuron");
+  const char* kind() const override { return kind_; }
   const NeuronDescriptor& descriptor() const { return descriptor_; }
 
  protected:
@@ -50,6 +50,7 @@ class TRAINGRAPH_API CNNNeuron final : public CNNKernel {
 
  private:
   NeuronDescriptor descriptor_;
+  const char* kind_;
 };
 
 // dx = dy f'(x), the exact derivative.

@@ -125,7 +125,8 @@ struct TRAINGRAPH_API GramMatrixPair {
 };
 
 struct TRAINGRAPH_API ReductionParameters {
-  float weight = 1;  // of sums over channels
+  float weight = 1;         // of sums over channels
+  Region clip_rect_source;  // what of the source is read, as far as it is there
 };
 struct TRAINGRAPH_API SpatialMeanPair {
   using Parameters = ReductionParameters;
@@ -134,14 +135,33 @@ struct TRAINGRAPH_API SpatialMeanPair {
   static Parameters defaults() { return {}; }
 };
 // Those without a gradient.
-template <NNReduceAxis kAxis, bool kMean>
+template <NNReduceAxis kAxis, NNReduction kReduction>
 struct TRAINGRAPH_API ReductionPair {
   using Parameters = ReductionParameters;
-  static constexpr const char* kNames[][2] = {
-      {"MPSNNReductionRowSumNode", "MPSNNReductionRowMeanNode"},
-      {"MPSNNReductionColumnSumNode", "MPSNNReductionColumnMeanNode"},
-      {"MPSNNReductionFeatureChannelsSumNode", "MPSNNReductionFeatureChannelsMeanNode"}};
-  static constexpr const char* kForward = kNames[static_cast<int>(kAxis)][kMean ? 1 : 0];
+  static constexpr const char* kNames[][6] = {
+      {"MPSNNReductionRowSumNode", "MPSNNReductionRowMeanNode", "MPSNNReductionRowMinNode",
+       "MPSNNReductionRowMaxNode", nullptr, nullptr},
+      {"MPSNNReductionColumnSumNode", "MPSNNReductionColumnMeanNode", "MPSNNReductionColumnMinNode",
+       "MPSNNReductionColumnMaxNode", nullptr, nullptr},
+      {"MPSNNReductionFeatureChannelsSumNode", "MPSNNReductionFeatureChannelsMeanNode",
+       "MPSNNReductionFeatureChannelsMinNode", "MPSNNReductionFeatureChannelsMaxNode",
+       "MPSNNReductionFeatureChannelsArgumentMinNode",
+       "MPSNNReductionFeatureChannelsArgumentMaxNode"}};
+  static constexpr const char* kForward =
+      kNames[static_cast<int>(kAxis)][static_cast<int>(kReduction)];
+  static constexpr const char* kGradient = nullptr;
+  static Parameters defaults() { return {}; }
+};
+
+// The result's size.
+struct TRAINGRAPH_API ScaleParameters {
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+};
+// Corners are not aligned. No gradient.
+struct TRAINGRAPH_API BilinearScalePair {
+  using Parameters = ScaleParameters;
+  static constexpr const char* kForward = "MPSNNBilinearScaleNode";
   static constexpr const char* kGradient = nullptr;
   static Parameters defaults() { return {}; }
 };
@@ -173,13 +193,29 @@ using NNGramMatrixCalculationGradientNode = PairGradientNode<GramMatrixPair>;
 using NNUnaryReductionNode = ParameterNode<ReductionParameters>;
 using NNReductionSpatialMeanNode = PairNode<SpatialMeanPair>;
 using NNReductionSpatialMeanGradientNode = PairGradientNode<SpatialMeanPair>;
-template <NNReduceAxis kAxis, bool kMean>
-using NNReductionNode = PairNode<ReductionPair<kAxis, kMean>>;
-using NNReductionRowSumNode = NNReductionNode<NNReduceAxis::kRow, false>;
-using NNReductionRowMeanNode = NNReductionNode<NNReduceAxis::kRow, true>;
-using NNReductionColumnSumNode = NNReductionNode<NNReduceAxis::kColumn, false>;
-using NNReductionColumnMeanNode = NNReductionNode<NNReduceAxis::kColumn, true>;
-using NNReductionFeatureChannelsSumNode = NNReductionNode<NNReduceAxis::kFeatureChannels, false>;
-using NNReductionFeatureChannelsMeanNode = NNReductionNode<NNReduceAxis::kFeatureChannels, true>;
+template <NNReduceAxis kAxis, NNReduction kReduction>
+using NNReductionNode = PairNode<ReductionPair<kAxis, kReduction>>;
+using NNReductionRowSumNode = NNReductionNode<NNReduceAxis::kRow, NNReduction::kSum>;
+using NNReductionRowMeanNode = NNReductionNode<NNReduceAxis::kRow, NNReduction::kMean>;
+using NNReductionRowMinNode = NNReductionNode<NNReduceAxis::kRow, NNReduction::kMin>;
+using NNReductionRowMaxNode = NNReductionNode<NNReduceAxis::kRow, NNReduction::kMax>;
+using NNReductionColumnSumNode = NNReductionNode<NNReduceAxis::kColumn, NNReduction::kSum>;
+using NNReductionColumnMeanNode = NNReductionNode<NNReduceAxis::kColumn, NNReduction::kMean>;
+using NNReductionColumnMinNode = NNReductionNode<NNReduceAxis::kColumn, NNReduction::kMin>;
+using NNReductionColumnMaxNode = NNReductionNode<NNReduceAxis::kColumn, NNReduction::kMax>;
+using NNReductionFeatureChannelsSumNode =
+    NNReductionNode<NNReduceAxis::kFeatureChannels, NNReduction::kSum>;
+using NNReductionFeatureChannelsMeanNode =
+    NNReductionNode<NNReduceAxis::kFeatureChannels, NNReduction::kMean>;
+using NNReductionFeatureChannelsMinNode =
+    NNReductionNode<NNReduceAxis::kFeatureChannels, NNReduction::kMin>;
+using NNReductionFeatureChannelsMaxNode =
+    NNReductionNode<NNReduceAxis::kFeatureChannels, NNReduction::kMax>;
+using NNReductionFeatureChannelsArgumentMinNode =
+    NNReductionNode<NNReduceAxis::kFeatureChannels, NNReduction::kArgumentMin>;
+using NNReductionFeatureChannelsArgumentMaxNode =
+    NNReductionNode<NNReduceAxis::kFeatureChannels, NNReduction::kArgumentMax>;
+using NNScaleNode = ParameterNode<ScaleParameters>;
+using NNBilinearScaleNode = PairNode<BilinearScalePair>;
 
 }  // namespace traingraph::mps

@@ -19,10 +19,12 @@ struct TRAINGRAPH_API Upsampling {
   bool operator==(const Upsampling&) const = default;
 };
 
-// The two factors of a bilinear kernel, (scale size, size) for rows and for columns.
+// The two factors of a bilinear kernel, (count, size) for rows and for columns: where result pixel
+// i of `count` lies among the source's. Corners that are not aligned: at (i + 1/2) size / count -
+// 1/2.
 class TRAINGRAPH_API InterpolationMatrices {
  public:
-  std::shared_ptr<Storage> get(const Device& device, std::int64_t size, std::int64_t scale,
+  std::shared_ptr<Storage> get(const Device& device, std::int64_t size, std::int64_t count,
                                bool align_corners, bool wide);
 
  private:
@@ -45,6 +47,28 @@ class TRAINGRAPH_API CNNUpsampling : public CNNKernel {
 
  private:
   Upsampling upsampling_;
+  InterpolationMatrices matrices_;
+};
+
+// An image of any size, between its pixels or without some of them. There is no gradient kernel.
+class TRAINGRAPH_API NNResizeBilinear final : public CNNKernel {
+ public:
+  NNResizeBilinear(const Device& device, std::int64_t width, std::int64_t height,
+                   bool align_corners);
+  const char* kind() const override { return "MPSNNResizeBilinear"; }
+  std::int64_t resize_width() const { return width_; }
+  std::int64_t resize_height() const { return height_; }
+  bool align_corners() const { return align_corners_; }
+
+ protected:
+  OperationPtr make_operation() const override;
+  ImageDescriptor result_of(const ImageDescriptor& source) const override;
+  void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
+              const ImageBatch& destinations) override;
+
+ private:
+  std::int64_t width_, height_;
+  bool align_corners_;
   InterpolationMatrices matrices_;
 };
 
