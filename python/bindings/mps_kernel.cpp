@@ -122,9 +122,7 @@ void bind_forward(py::module_& module) {
   def_allocator(cls);
   def_window(cls);
   def_clip(cls);
-  def_channels(cls, "source", &CNNKernel::source_channels,
-               &CNNKernel::set_source_feature_channel_offset,
-               &CNNKernel::set_source_feature_channel_max_count);
+  def_channels(cls, "source", &CNNKernel::source_channels, &CNNKernel::set_source_channels);
   cls.def("is_result_state_reused_across_batch", &CNNKernel::is_result_state_reused_across_batch,
           "Whether one state serves all images of a batch.");
   cls.def("append_batch_barrier", &CNNKernel::append_batch_barrier,

@@ -69,8 +69,12 @@ void Kernel::check_channel_offset(std::int64_t offset) const {
   if (offset >= 0 && offset % 4 == 0) return;
   refuse("expected a channel offset that is a multiple of 4 but got " + std::to_string(offset));
 }
-void Kernel::check_channel_count(std::int64_t count) const {
-  if (count < 1) refuse("expected 1 channel or more but got " + std::to_string(count));
+void Kernel::set_channels(ChannelRange& member, const ChannelRange& value) const {
+  check_channel_offset(value.offset);
+  if (value.max_count < 1) {
+    refuse("expected 1 channel or more but got " + std::to_string(value.max_count));
+  }
+  member = value;
 }
 
 ImageDescriptor Kernel::seen(const ImageDescriptor& image, const ChannelRange& channels) const {
@@ -145,35 +149,7 @@ ImagePart ClippedKernel::destination_part(const ImageDescriptor& destination,
                std::to_string(part.place[1]) + " of a result but it is " + to_string(result));
 }
 
-// --- reading channels of two sources -------------------------------------------------------------
-
-void TwoSourceKernel::set_primary_source_feature_channel_offset(std::int64_t value) {
-  check_channel_offset(value);
-  primary_channels_.offset = value;
-}
-void TwoSourceKernel::set_primary_source_feature_channel_max_count(std::int64_t value) {
-  check_channel_count(value);
-  primary_channels_.max_count = value;
-}
-void TwoSourceKernel::set_secondary_source_feature_channel_offset(std::int64_t value) {
-  check_channel_offset(value);
-  secondary_channels_.offset = value;
-}
-void TwoSourceKernel::set_secondary_source_feature_channel_max_count(std::int64_t value) {
-  check_channel_count(value);
-  secondary_channels_.max_count = value;
-}
-
 // --- forward kernels -----------------------------------------------------------------------------
-
-void CNNKernel::set_source_feature_channel_offset(std::int64_t value) {
-  check_channel_offset(value);
-  source_channels_.offset = value;
-}
-void CNNKernel::set_source_feature_channel_max_count(std::int64_t value) {
-  check_channel_count(value);
-  source_channels_.max_count = value;
-}
 
 ImagePart CNNKernel::written_part(const ImageDescriptor& source,
                                   const ImageDescriptor& destination) const {

@@ -54,9 +54,10 @@ class TRAINGRAPH_API Kernel {
   ImageBatch make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor, bool temporary,
                          const ImageBatch& like) const;
 
-  // Raise unless they may be set.
+  // Raises unless the offset is a multiple of 4.
   void check_channel_offset(std::int64_t offset) const;
-  void check_channel_count(std::int64_t count) const;
+  // Sets which channels of a source are read, if that may be.
+  void set_channels(ChannelRange& member, const ChannelRange& value) const;
   // The image as it is when only these channels are there. Raises ShapeError where none is.
   ImageDescriptor seen(const ImageDescriptor& image, const ChannelRange& channels) const;
 
@@ -95,11 +96,11 @@ class TRAINGRAPH_API ClippedKernel : public Kernel {
 class TRAINGRAPH_API TwoSourceKernel : public ClippedKernel {
  public:
   const ChannelRange& primary_channels() const { return primary_channels_; }
-  void set_primary_source_feature_channel_offset(std::int64_t value);
-  void set_primary_source_feature_channel_max_count(std::int64_t value);
+  void set_primary_channels(const ChannelRange& value) { set_channels(primary_channels_, value); }
   const ChannelRange& secondary_channels() const { return secondary_channels_; }
-  void set_secondary_source_feature_channel_offset(std::int64_t value);
-  void set_secondary_source_feature_channel_max_count(std::int64_t value);
+  void set_secondary_channels(const ChannelRange& value) {
+    set_channels(secondary_channels_, value);
+  }
 
  protected:
   using ClippedKernel::ClippedKernel;
@@ -136,8 +137,7 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   void set_padding_method(int value) { padding_method_ = value; }
   // The channels of the source that are read; offsets are multiples of 4.
   const ChannelRange& source_channels() const { return source_channels_; }
-  void set_source_feature_channel_offset(std::int64_t value);
-  void set_source_feature_channel_max_count(std::int64_t value);
+  void set_source_channels(const ChannelRange& value) { set_channels(source_channels_, value); }
   bool makes_temporary_images = true;
 
   void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
