@@ -22,9 +22,21 @@ inline py::object result_images(const mps::ImageBatch& results, bool batch) {
 
 // (x, y) or (x, y, z).
 mps::Offset to_offset(py::handle value, const char* subject);
+py::object from_offset(const mps::Offset& offset);
 // MTLRegion, or (x, y[, z]), (width, height[, depth]).
 mps::Region to_region(py::handle value, const char* subject);
 py::object from_region(const mps::Region& region);
+
+template <typename Class, typename Get, typename Set>
+void def_offset(Class& cls, const char* name, Get get, Set set, const char* doc) {
+  using Self = typename Class::type;
+  cls.def_property(
+      name, [get](const Self& self) { return from_offset((self.*get)()); },
+      [set](Self& self, const py::object& value) {
+        (self.*set)(to_offset(value, "MPSCNNKernel.offset"));
+      },
+      doc);
+}
 
 // The two that every kernel has which writes an image.
 template <typename Class>

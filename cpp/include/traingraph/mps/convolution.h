@@ -183,6 +183,7 @@ class TRAINGRAPH_API WeightGradientKernel : public CNNGradientKernel {
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
   void add_operands(Recording& recording, const StateBatch& states) override;
   bool has_window() const override { return true; }
+  bool has_gradient_offset() const override { return true; }
 
   ConvolutionWeights weights_;
   CNNConvolutionGradientOption option_ = CNNConvolutionGradientOption::kAll;
