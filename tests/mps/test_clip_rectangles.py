@@ -326,6 +326,16 @@ def test_an_offset_of_the_gradient_is_refused():
     kernel.primary_offset = (1, 0)
     with pytest.raises(Unsupported, match="the whole incoming gradient is read"):
         backward(kernel, x, x, states)
+    kernel.primary_offset, kernel.secondary_offset = (0, 0), (1, 0)
+    images = batch(device(), x)
+    with pytest.raises(Unsupported, match="a secondary offset: the forward kernel has written wh"):
+        kernel.encode_batch(
+            commands(device()),
+            source_gradients=images,
+            source_images=images,
+            gradient_states=states,
+            destination_gradients=batch(device(), x),
+        )
 
 
 def test_a_gradient_of_another_size_than_the_rectangle_is_refused():

@@ -257,6 +257,9 @@ ImagePart CNNGradientKernel::incoming(const ImageDescriptor& gradient,
                  ", the size of the forward kernel's clip rectangle, but got " +
                  to_string(gradient));
   }
+  if (forward.clip_width == 0 && !has_window() && !window_.offset.is_zero()) {
+    refuse_use("a secondary offset: the forward kernel has written whole images");
+  }
   return channels_of(used, primary_channels_);
 }
 
