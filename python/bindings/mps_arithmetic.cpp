@@ -206,8 +206,11 @@ void bind_operation(py::module_& module, const std::string& name, const char* do
 }
 
 void bind_arithmetic_kernels(py::module_& module) {
-  py::class_<CNNArithmeticGradientState, mps::GradientState,
-             std::shared_ptr<CNNArithmeticGradientState>>(
+  using Binary = mps::NNBinaryGradientState;
+  py::class_<Binary, mps::GradientState, std::shared_ptr<Binary>>(
+      module, "MPSNNBinaryGradientState",
+      "What a gradient kernel needs to know of a forward one with two sources.");
+  py::class_<CNNArithmeticGradientState, Binary, std::shared_ptr<CNNArithmeticGradientState>>(
       module, "MPSCNNArithmeticGradientState",
       "Sizes, scales and strides of one pair, and where the result was not clamped.");
   auto forward = py::class_<CNNArithmetic, CNNBinaryKernel, std::shared_ptr<CNNArithmetic>>(

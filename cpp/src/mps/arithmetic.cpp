@@ -89,16 +89,6 @@ CNNArithmeticParameters gradient_parameters(CNNArithmeticOperation operation,
   return forward;
 }
 
-CNNArithmeticGradientState::CNNArithmeticGradientState(CNNArithmeticOperation operation,
-                                                       const CNNArithmeticParameters& parameters,
-                                                       const ImageDescriptor& primary,
-                                                       const ImageDescriptor& secondary,
-                                                       const CommandBuffer* temporary_on)
-    : GradientState({}, primary, temporary_on),
-      operation_(operation),
-      parameters_(parameters),
-      secondary_(secondary) {}
-
 // --- arithmetic ----------------------------------------------------------------------------------
 
 const char* CNNArithmetic::kind() const { return kKinds[static_cast<int>(operation_)]; }
@@ -160,9 +150,6 @@ void CNNArithmetic::add_results(CommandBuffer& buffer, Recording& recording,
       refuse("expected an MPSCNNArithmeticGradientState but got " + states[k]->description());
     }
     state->parameters_ = parameters_;
-    state->primary_part_ = {primary_channels_, primary_offset_};
-    state->secondary_part_ = {secondary_channels_, secondary_offset_};
-    state->result_ = result;
     state->mask_ = masks.empty() ? nullptr : masks[k];
   }
   if (!masks.empty()) recording.result(masks);

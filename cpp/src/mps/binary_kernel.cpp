@@ -57,6 +57,13 @@ void CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& prim
   recording.result(destinations, parts.destination);
   add_results(buffer, recording, states, result);
   recording.end();
+  for (const StatePtr& state : states) {
+    auto* own = dynamic_cast<NNBinaryGradientState*>(state.get());
+    if (own == nullptr) continue;
+    own->result_ = result;
+    own->primary_part_ = {primary_channels_, primary_offset_};
+    own->secondary_part_ = {secondary_channels_, secondary_offset_};
+  }
   read(primaries);
   read(secondaries);
 }

@@ -45,33 +45,48 @@ struct TRAINGRAPH_API SourcePart {
   Offset offset;
 };
 
-// Made by a forward kernel for one pair of images. Where the result was clamped it holds where not.
-class TRAINGRAPH_API CNNArithmeticGradientState final : public GradientState {
+// What a gradient kernel needs to know of a forward one with two sources.
+class TRAINGRAPH_API NNBinaryGradientState : public GradientState {
  public:
-  CNNArithmeticGradientState(CNNArithmeticOperation operation,
-                             const CNNArithmeticParameters& parameters,
-                             const ImageDescriptor& primary, const ImageDescriptor& secondary,
-                             const CommandBuffer* temporary_on);
-  const char* kind() const override { return "MPSCNNArithmeticGradientState"; }
-  CNNArithmeticOperation operation() const { return operation_; }
-  const CNNArithmeticParameters& parameters() const { return parameters_; }
+  NNBinaryGradientState(const ImageDescriptor& primary, const ImageDescriptor& secondary,
+                        const CommandBuffer* temporary_on)
+      : GradientState({}, primary, temporary_on), secondary_(secondary) {}
+  const char* kind() const override { return "MPSNNBinaryGradientState"; }
   const ImageDescriptor& primary() const { return source(); }
   const ImageDescriptor& secondary() const { return secondary_; }
-  // 1 where the result is inside of its bounds; null without bounds or before the encoding.
-  const ImagePtr& mask() const { return mask_; }
   // The size of what was written; none before the encoding.
   const std::optional<ImageDescriptor>& result() const { return result_; }
   const SourcePart& primary_part() const { return primary_part_; }
   const SourcePart& secondary_part() const { return secondary_part_; }
 
  private:
+  friend class CNNBinaryKernel;
+  ImageDescriptor secondary_;
+  std::optional<ImageDescriptor> result_;
+  SourcePart primary_part_, secondary_part_;
+};
+
+// Made by a forward kernel for one pair of images. Where the result was clamped it holds where not.
+class TRAINGRAPH_API CNNArithmeticGradientState final : public NNBinaryGradientState {
+ public:
+  CNNArithmeticGradientState(CNNArithmeticOperation operation,
+                             const CNNArithmeticParameters& parameters,
+                             const ImageDescriptor& primary, const ImageDescriptor& secondary,
+                             const CommandBuffer* temporary_on)
+      : NNBinaryGradientState(primary, secondary, temporary_on),
+        operation_(operation),
+        parameters_(parameters) {}
+  const char* kind() const override { return "MPSCNNArithmeticGradientState"; }
+  CNNArithmeticOperation operation() const { return operation_; }
+  const CNNArithmeticParameters& parameters() const { return parameters_; }
+  // 1 where the result is inside of its bounds; null without bounds or before the encoding.
+  const ImagePtr& mask() const { return mask_; }
+
+ private:
   friend class CNNArithmetic;
   CNNArithmeticOperation operation_;
   CNNArithmeticParameters parameters_;
-  ImageDescriptor secondary_;
   ImagePtr mask_;
-  std::optional<ImageDescriptor> result_;
-  SourcePart primary_part_, secondary_part_;
 };
 
 struct BinaryParts;
