@@ -260,6 +260,7 @@ __all__: list[str] = [
     "MPSNNArithmeticGradientNode",
     "MPSNNArithmeticGradientStateNode",
     "MPSNNBinaryArithmeticNode",
+    "MPSNNBinaryGradientState",
     "MPSNNBinaryGradientStateNode",
     "MPSNNConcatenation",
     "MPSNNConcatenationGradientNode",
@@ -6027,7 +6028,7 @@ class MPSCNNNormalizationMeanAndVarianceState(MPSState):
         (C).
         """
 
-class MPSCNNBatchNormalizationStatistics(MPSKernel):
+class MPSCNNBatchNormalizationStatistics(MPSCNNKernel):
     """
     Mean and variance of a batch, part by part.
     """
@@ -6039,12 +6040,7 @@ class MPSCNNBatchNormalizationStatistics(MPSKernel):
         self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
-        Without properties.
-        """
-
-    def append_batch_barrier(self) -> bool:
-        """
-        True.
+        It counts as many pixels as its clip_rect has, from its offset on.
         """
 
     def encode(self, *args: typing.Any, **kwargs: typing.Any) -> typing.NoReturn:
@@ -6063,7 +6059,7 @@ class MPSCNNBatchNormalizationStatistics(MPSKernel):
         Adds these images to the state's statistics. Errors: after the normalization.
         """
 
-class MPSCNNBatchNormalizationStatisticsGradient(MPSKernel):
+class MPSCNNBatchNormalizationStatisticsGradient(MPSCNNGradientKernel):
     """
     Gradients of gamma and beta into the state, part by part.
     """
@@ -7047,6 +7043,14 @@ class MPSCNNBinaryKernel(MPSKernel):
     @makes_temporary_images.setter
     def makes_temporary_images(self, arg1: bool) -> None: ...
     @property
+    def primary_offset(self) -> typing.Any:
+        """
+        (x, y): the primary image's pixel of the first one that is written.
+        """
+
+    @primary_offset.setter
+    def primary_offset(self, arg1: typing.Any) -> None: ...
+    @property
     def primary_source_feature_channel_max_count(self) -> int:
         """
         The most channels that are read.
@@ -7066,6 +7070,14 @@ class MPSCNNBinaryKernel(MPSKernel):
     def primary_source_feature_channel_offset(
         self, arg1: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
+    @property
+    def secondary_offset(self) -> typing.Any:
+        """
+        (x, y): the secondary image's pixel of the first one that is written.
+        """
+
+    @secondary_offset.setter
+    def secondary_offset(self, arg1: typing.Any) -> None: ...
     @property
     def secondary_source_feature_channel_max_count(self) -> int:
         """
@@ -7087,7 +7099,12 @@ class MPSCNNBinaryKernel(MPSKernel):
         self, arg1: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
-class MPSCNNArithmeticGradientState(MPSNNGradientState):
+class MPSNNBinaryGradientState(MPSNNGradientState):
+    """
+    What a gradient kernel needs to know of a forward one with two sources.
+    """
+
+class MPSCNNArithmeticGradientState(MPSNNBinaryGradientState):
     """
     Sizes, scales and strides of one pair, and where the result was not clamped.
     """
@@ -7132,7 +7149,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def primary_stride_in_feature_channels(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @primary_stride_in_feature_channels.setter
@@ -7142,7 +7159,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def primary_stride_in_pixels_x(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @primary_stride_in_pixels_x.setter
@@ -7152,7 +7169,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def primary_stride_in_pixels_y(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @primary_stride_in_pixels_y.setter
@@ -7170,7 +7187,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_feature_channels.setter
@@ -7180,7 +7197,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def secondary_stride_in_pixels_x(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_pixels_x.setter
@@ -7190,7 +7207,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def secondary_stride_in_pixels_y(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_pixels_y.setter
@@ -7252,7 +7269,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_feature_channels.setter
@@ -7262,7 +7279,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
     @property
     def secondary_stride_in_pixels_x(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_pixels_x.setter
@@ -7272,7 +7289,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
     @property
     def secondary_stride_in_pixels_y(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_pixels_y.setter
