@@ -83,6 +83,10 @@ void bind_binary(py::module_& module) {
       module, "MPSCNNBinaryKernel", "Two source images, one result image.");
   def_allocator(cls);
   def_two_sources(cls);
+  def_offset(cls, "primary_offset", &Self::primary_offset, &Self::set_primary_offset,
+             "(x, y): the primary image's pixel of the first one that is written.");
+  def_offset(cls, "secondary_offset", &Self::secondary_offset, &Self::set_secondary_offset,
+             "(x, y): the secondary image's pixel of the first one that is written.");
   cls.def("is_result_state_reused_across_batch", &Self::is_result_state_reused_across_batch,
           "Whether one state serves all images of a batch.");
   cls.def("append_batch_barrier", &Self::append_batch_barrier,
@@ -156,7 +160,7 @@ void def_strides(Class& cls, const std::string& prefix,
                        changed.*strides.*member = value;
                        self.set_parameters(changed);
                      },
-                     "1, or 0: the first element stands for all.");
+                     "1, or 0: one element, the first or that of the offset, stands for all.");
   };
   add("_stride_in_pixels_x", &BroadcastStrides::x);
   add("_stride_in_pixels_y", &BroadcastStrides::y);
@@ -203,8 +207,11 @@ auto bind_operation(py::module_& module, const std::string& name, const char* do
 }
 
 void bind_arithmetic_kernels(py::module_& module) {
-  py::class_<CNNArithmeticGradientState, mps::GradientState,
-             std::shared_ptr<CNNArithmeticGradientState>>(
+  using Binary = mps::NNBinaryGradientState;
+  py::class_<Binary, mps::GradientState, std::shared_ptr<Binary>>(
+      module, "MPSNNBinaryGradientState",
+      "What a gradient kernel needs to know of a forward one with two sources.");
+  py::class_<CNNArithmeticGradientState, Binary, std::shared_ptr<CNNArithmeticGradientState>>(
       module, "MPSCNNArithmeticGradientState",
       "Sizes, scales and strides of one pair, and where the result was not clamped.");
   auto forward = py::class_<CNNArithmetic, CNNBinaryKernel, std::shared_ptr<CNNArithmetic>>(

@@ -193,9 +193,10 @@ void bind_normalization(py::module_& module) {
 
 void bind_statistics(py::module_& module) {
   using Self = CNNBatchNormalizationStatistics;
-  auto cls = py::class_<Self, mps::Kernel, std::shared_ptr<Self>>(
+  auto cls = py::class_<Self, mps::CNNKernel, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalizationStatistics", "Mean and variance of a batch, part by part.");
-  def_kernel(cls, {"device: MTLDevice | MLCDevice | str"}, "Without properties.",
+  def_kernel(cls, {"device: MTLDevice | MLCDevice | str"},
+             "It counts as many pixels as its clip_rect has, from its offset on.",
              [](const Arguments& arguments) {
                return std::make_shared<Self>(to_mps_device(arguments["device"]));
              });
@@ -211,7 +212,6 @@ void bind_statistics(py::module_& module) {
   refuse_methods(cls, {"encode"},
                  "the statistics of one image alone: only encode_batch with a "
                  "batch_normalization_state");
-  cls.def("append_batch_barrier", &Self::append_batch_barrier, "True.");
 }
 
 template <typename T>
@@ -224,7 +224,7 @@ void bind_gradients(py::module_& module) {
       "device: MTLDevice | MLCDevice | str, "
       "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None";
   using Statistics = CNNBatchNormalizationStatisticsGradient;
-  auto statistics = py::class_<Statistics, mps::Kernel, std::shared_ptr<Statistics>>(
+  auto statistics = py::class_<Statistics, mps::CNNGradientKernel, std::shared_ptr<Statistics>>(
       module, "MPSCNNBatchNormalizationStatisticsGradient",
       "Gradients of gamma and beta into the state, part by part.");
   def_kernel(

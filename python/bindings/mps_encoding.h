@@ -24,6 +24,7 @@ inline py::object result_images(const mps::ImageBatch& results, bool batch) {
 
 // (x, y) or (x, y, z).
 mps::Offset to_offset(py::handle value, const char* subject);
+py::object from_offset(const mps::Offset& offset);
 // MTLRegion, or (x, y[, z]), (width, height[, depth]).
 mps::Region to_region(py::handle value, const char* subject);
 py::object from_region(const mps::Region& region);
@@ -42,6 +43,16 @@ void def_region(Class& cls, const char* name, Get get, Set set, const char* doc)
 }
 inline constexpr const char* kSourceRectangle =
     "MTLRegion of the source that is read, as far as it is there.";
+template <typename Class, typename Get, typename Set>
+void def_offset(Class& cls, const char* name, Get get, Set set, const char* doc) {
+  using Self = typename Class::type;
+  cls.def_property(
+      name, [get](const Self& self) { return from_offset((self.*get)()); },
+      [set](Self& self, const py::object& value) {
+        (self.*set)(to_offset(value, "MPSCNNKernel.offset"));
+      },
+      doc);
+}
 
 // The two that every kernel has which writes an image.
 template <typename Class>
@@ -58,18 +69,24 @@ void def_clip(Class& cls) {
 }
 
 // Which channels of a source are read.
-template <typename Class, typename Get, typename Offset, typename Count>
-void def_channels(Class& cls, const std::string& source, Get get, Offset set_offset,
-                  Count set_count) {
+template <typename Class, typename Get, typename Set>
+void def_channels(Class& cls, const std::string& source, Get get, Set set) {
   using Self = typename Class::type;
-  cls.def_property((source + "_feature_channel_offset").c_str(),
-                   [get](const Self& self) { return (self.*get)().offset; },
-                   [set_offset](Self& self, std::int64_t value) { (self.*set_offset)(value); },
-                   "The first channel that is read. Errors: no multiple of 4.");
-  cls.def_property((source + "_feature_channel_max_count").c_str(),
-                   [get](const Self& self) { return (self.*get)().max_count; },
-                   [set_count](Self& self, std::int64_t value) { (self.*set_count)(value); },
-                   "The most channels that are read.");
+  const auto add = [&](const char* name, std::int64_t mps::ChannelRange::* member,
+                       const char* doc) {
+    cls.def_property((source + name).c_str(),
+                     [=](const Self& self) { return (self.*get)().*member; },
+                     [=](Self& self, std::int64_t value) {
+                       mps::ChannelRange changed = (self.*get)();
+                       changed.*member = value;
+                       (self.*set)(changed);
+                     },
+                     doc);
+  };
+  add("_feature_channel_offset", &mps::ChannelRange::offset,
+      "The first channel that is read. Errors: no multiple of 4.");
+  add("_feature_channel_max_count", &mps::ChannelRange::max_count,
+      "The most channels that are read.");
 }
 
 // Of kernels with two sources.
@@ -77,12 +94,8 @@ template <typename Class>
 void def_two_sources(Class& cls) {
   using Self = typename Class::type;
   def_clip(cls);
-  def_channels(cls, "primary_source", &Self::primary_channels,
-               &Self::set_primary_source_feature_channel_offset,
-               &Self::set_primary_source_feature_channel_max_count);
-  def_channels(cls, "secondary_source", &Self::secondary_channels,
-               &Self::set_secondary_source_feature_channel_offset,
-               &Self::set_secondary_source_feature_channel_max_count);
+  def_channels(cls, "primary_source", &Self::primary_channels, &Self::set_primary_channels);
+  def_channels(cls, "secondary_source", &Self::secondary_channels, &Self::set_secondary_channels);
 }
 
 // Whether returned images are temporary: an addition of traingraph in place of an allocator object.

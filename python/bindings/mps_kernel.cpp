@@ -14,10 +14,6 @@ using mps::StatePtr;
 
 py::object offset_class;
 
-py::object from_offset(const mps::Offset& offset) {
-  return offset_class(offset.x, offset.y, offset.z);
-}
-
 void bind_states(py::module_& module) {
   auto state = py::class_<State, StatePtr>(module, "MPSState",
                                            "What one kernel hands to another beside images.");
@@ -100,12 +96,8 @@ py::object result_states(const CNNKernel& self, const Arguments& arguments, bool
 void bind_forward(py::module_& module) {
   auto cls = py::class_<CNNKernel, Kernel, std::shared_ptr<CNNKernel>>(
       module, "MPSCNNKernel", "One source image, one result image.");
-  cls.def_property(
-      "offset", [](const CNNKernel& self) { return from_offset(self.offset()); },
-      [](CNNKernel& self, const py::object& value) {
-        self.set_offset(to_offset(value, "MPSCNNKernel.offset"));
-      },
-      "(x, y, z): the source pixel at the middle of the first window.");
+  def_offset(cls, "offset", &CNNKernel::offset, &CNNKernel::set_offset,
+             "(x, y, z): the source pixel at the middle of the first window.");
   cls.def_property("edge_mode", &CNNKernel::edge_mode, &CNNKernel::set_edge_mode,
                    "What lies beyond the image.");
   cls.def_property(
@@ -122,9 +114,7 @@ void bind_forward(py::module_& module) {
   def_allocator(cls);
   def_window(cls);
   def_clip(cls);
-  def_channels(cls, "source", &CNNKernel::source_channels,
-               &CNNKernel::set_source_feature_channel_offset,
-               &CNNKernel::set_source_feature_channel_max_count);
+  def_channels(cls, "source", &CNNKernel::source_channels, &CNNKernel::set_source_channels);
   cls.def("is_result_state_reused_across_batch", &CNNKernel::is_result_state_reused_across_batch,
           "Whether one state serves all images of a batch.");
   cls.def("append_batch_barrier", &CNNKernel::append_batch_barrier,
@@ -192,19 +182,10 @@ void bind_gradient(py::module_& module) {
   auto cls = py::class_<CNNGradientKernel, Kernel, std::shared_ptr<CNNGradientKernel>>(
       module, "MPSCNNGradientKernel",
       "Primary image: the incoming gradient; secondary: the forward source.");
-  const auto offset = [&cls](const char* name, const mps::Offset& (CNNGradientKernel::*get)() const,
-                             void (CNNGradientKernel::*put)(const mps::Offset&), const char* doc) {
-    cls.def_property(
-        name, [get](const CNNGradientKernel& self) { return from_offset((self.*get)()); },
-        [put](CNNGradientKernel& self, const py::object& value) {
-          (self.*put)(to_offset(value, "MPSCNNKernel.offset"));
-        },
-        doc);
-  };
-  offset("primary_offset", &CNNGradientKernel::primary_offset,
-         &CNNGradientKernel::set_primary_offset, "(x, y, z) in the gradient.");
-  offset("secondary_offset", &CNNGradientKernel::secondary_offset,
-         &CNNGradientKernel::set_secondary_offset, "(x, y, z) in the forward source.");
+  def_offset(cls, "primary_offset", &CNNGradientKernel::primary_offset,
+             &CNNGradientKernel::set_primary_offset, "(x, y, z) in the gradient.");
+  def_offset(cls, "secondary_offset", &CNNGradientKernel::secondary_offset,
+             &CNNGradientKernel::set_secondary_offset, "(x, y, z) in the forward source.");
   cls.def_property("kernel_offset_x", &CNNGradientKernel::kernel_offset_x,
                    &CNNGradientKernel::set_kernel_offset_x, "In the gradient with zeros between.");
   cls.def_property("kernel_offset_y", &CNNGradientKernel::kernel_offset_y,
@@ -263,6 +244,10 @@ void bind_gradient(py::module_& module) {
 }
 
 }  // namespace
+
+py::object from_offset(const mps::Offset& offset) {
+  return offset_class(offset.x, offset.y, offset.z);
+}
 
 mps::Offset to_offset(py::handle value, const char* subject) {
   mps::Offset offset;

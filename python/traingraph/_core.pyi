@@ -277,6 +277,7 @@ __all__: list[str] = [
     "MPSNNArithmeticGradientStateNode",
     "MPSNNBilinearScaleNode",
     "MPSNNBinaryArithmeticNode",
+    "MPSNNBinaryGradientState",
     "MPSNNBinaryGradientStateNode",
     "MPSNNCompare",
     "MPSNNComparisonNode",
@@ -6493,7 +6494,7 @@ class MPSCNNNormalizationMeanAndVarianceState(MPSState):
         (C).
         """
 
-class MPSCNNBatchNormalizationStatistics(MPSKernel):
+class MPSCNNBatchNormalizationStatistics(MPSCNNKernel):
     """
     Mean and variance of a batch, part by part.
     """
@@ -6505,12 +6506,7 @@ class MPSCNNBatchNormalizationStatistics(MPSKernel):
         self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
-        Without properties.
-        """
-
-    def append_batch_barrier(self) -> bool:
-        """
-        True.
+        It counts as many pixels as its clip_rect has, from its offset on.
         """
 
     def encode(self, *args: typing.Any, **kwargs: typing.Any) -> typing.NoReturn:
@@ -6529,7 +6525,7 @@ class MPSCNNBatchNormalizationStatistics(MPSKernel):
         Adds these images to the state's statistics. Errors: after the normalization.
         """
 
-class MPSCNNBatchNormalizationStatisticsGradient(MPSKernel):
+class MPSCNNBatchNormalizationStatisticsGradient(MPSCNNGradientKernel):
     """
     Gradients of gamma and beta into the state, part by part.
     """
@@ -7513,6 +7509,14 @@ class MPSCNNBinaryKernel(MPSKernel):
     @makes_temporary_images.setter
     def makes_temporary_images(self, arg1: bool) -> None: ...
     @property
+    def primary_offset(self) -> typing.Any:
+        """
+        (x, y): the primary image's pixel of the first one that is written.
+        """
+
+    @primary_offset.setter
+    def primary_offset(self, arg1: typing.Any) -> None: ...
+    @property
     def primary_source_feature_channel_max_count(self) -> int:
         """
         The most channels that are read.
@@ -7532,6 +7536,14 @@ class MPSCNNBinaryKernel(MPSKernel):
     def primary_source_feature_channel_offset(
         self, arg1: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
+    @property
+    def secondary_offset(self) -> typing.Any:
+        """
+        (x, y): the secondary image's pixel of the first one that is written.
+        """
+
+    @secondary_offset.setter
+    def secondary_offset(self, arg1: typing.Any) -> None: ...
     @property
     def secondary_source_feature_channel_max_count(self) -> int:
         """
@@ -7553,7 +7565,12 @@ class MPSCNNBinaryKernel(MPSKernel):
         self, arg1: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
-class MPSCNNArithmeticGradientState(MPSNNGradientState):
+class MPSNNBinaryGradientState(MPSNNGradientState):
+    """
+    What a gradient kernel needs to know of a forward one with two sources.
+    """
+
+class MPSCNNArithmeticGradientState(MPSNNBinaryGradientState):
     """
     Sizes, scales and strides of one pair, and where the result was not clamped.
     """
@@ -7598,7 +7615,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def primary_stride_in_feature_channels(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @primary_stride_in_feature_channels.setter
@@ -7608,7 +7625,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def primary_stride_in_pixels_x(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @primary_stride_in_pixels_x.setter
@@ -7618,7 +7635,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def primary_stride_in_pixels_y(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @primary_stride_in_pixels_y.setter
@@ -7636,7 +7653,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_feature_channels.setter
@@ -7646,7 +7663,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def secondary_stride_in_pixels_x(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_pixels_x.setter
@@ -7656,7 +7673,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
     @property
     def secondary_stride_in_pixels_y(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_pixels_y.setter
@@ -7718,7 +7735,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_feature_channels.setter
@@ -7728,7 +7745,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
     @property
     def secondary_stride_in_pixels_x(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_pixels_x.setter
@@ -7738,7 +7755,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
     @property
     def secondary_stride_in_pixels_y(self) -> int:
         """
-        1, or 0: the first element stands for all.
+        1, or 0: one element, the first or that of the offset, stands for all.
         """
 
     @secondary_stride_in_pixels_y.setter

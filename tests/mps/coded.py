@@ -203,7 +203,7 @@ COMMON = {
     mps.MPSCNNGradientKernel: {
         **TWO, "primary_offset": (1, 2, 3), "secondary_offset": (4, 5, 6), "kernel_offset_x": 7,
         "kernel_offset_y": 8},
-    mps.MPSCNNBinaryKernel: TWO,
+    mps.MPSCNNBinaryKernel: {**TWO, "primary_offset": (1, 2, 3), "secondary_offset": (4, 5, 6)},
     mps.MPSCNNLoss: {"makes_temporary_images": False},
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from clipped import BOTH, LINEAR, SETTINGS, WINDOWS, convolution, dropout, linear
 from gradients import backward, device, differences, execute, random
-from kernels import Normalization, array, batch, commands, image
+from kernels import array, batch, commands, image
 
 from traingraph import ShapeError, Unsupported, mps
 
@@ -226,15 +226,6 @@ def test_two_sources(name):
     expected = old.copy()
     expected[:, 4:, 1:4, 2:5] = result[:, :, :, :3]
     np.testing.assert_allclose(array(out), expected, rtol=1e-12)
-    with pytest.raises(Unsupported, match="only whole images"):
-        kernel.encode_batch(
-            commands(on),
-            **given,
-            destination_images=out,
-            destination_states=kernel.result_state_batch(
-                for_primary_image=given["primary_images"], secondary_image=given["secondary_images"]
-            ),
-        )
     kernel.makes_temporary_images = False
     returned = execute(lambda buffer: kernel.encode_batch(buffer, **given))
     np.testing.assert_allclose(array(returned), result, rtol=1e-12)
@@ -288,42 +279,63 @@ def test_what_cannot_be_is_refused():
 def test_what_has_no_parts_says_so():
     on, x = device(), random(1, 2, 4, 3, 3)
     images, out = batch(on, x), batch(on, np.zeros((2, 8, 9, 9)))
-    whole = batch(on, np.zeros((2, 8, 3, 3)))
-    softmax = mps.MPSCNNSoftMax(device=on)
-    softmax.destination_feature_channel_offset = 4
-    softmax.encode_batch(commands(on), source_images=images, destination_images=whole)
     twice = mps.MPSCNNUpsamplingNearest(
         device=on, integer_scale_factor_x=2, integer_scale_factor_y=2
     )
     twice.clip_rect = region(0, 0, 4, 4)
     twice.encode_batch(commands(on), source_images=images, destination_images=out)
-    for kernel in (softmax, twice):
-        with pytest.raises(Unsupported):
-            kernel.encode_batch(
-                commands(on),
-                source_images=images,
-                destination_images=out,
-                destination_states=kernel.result_state_batch(for_source_image=images),
-            )
-    norm = mps.MPSCNNBatchNormalization(
-        device=on, data_source=Normalization(np.ones(4), np.zeros(4))
-    )
-    norm.destination_feature_channel_offset = 4
-    norm.encode_batch(commands(on), source_images=images, destination_images=whole)
-    state = norm.result_state_batch(for_source_image=images)[0]
-    buffer = commands(on)
-    mps.MPSCNNBatchNormalizationStatistics(device=on).encode_batch(
-        buffer, source_images=images, batch_normalization_state=state
-    )
-    with pytest.raises(Unsupported, match=r"MPSCNNBatchNormalization.*only whole images"):
-        norm.encode_batch(
-            buffer, source_images=images, batch_normalization_state=state, destination_images=whole
+    with pytest.raises(Unsupported, match="with a state: the result is not of its source's size"):
+        twice.encode_batch(
+            commands(on),
+            source_images=images,
+            destination_images=out,
+            destination_states=twice.result_state_batch(for_source_image=images),
         )
+    twice.offset = (1, 0)
+    with pytest.raises(Unsupported, match="an offset: the result is not of its source's size"):
+        twice.encode_batch(commands(on), source_images=images, destination_images=out)
     reshape = mps.MPSNNReshape(device=on)
     reshape.source_feature_channel_offset = 0
     reshape.clip_rect = region(0, 0, 1, 1)
     with pytest.raises(Unsupported, match=r"MPSNNReshape.*only whole images"):
         reshape.encode_batch(commands(on), source_images=images, destination_images=images)
+
+
+def test_an_offset_without_a_rectangle():
+    """It is the source's pixel of the destination's first one, and returned images begin at 0."""
+    x, kernel = random(1, 2, 4, 5, 6), linear()
+    kernel.offset = (2, 1)
+    states = kernel.result_state_batch(for_source_image=batch(device(), x))
+    y = encoded(kernel, x, np.zeros((2, 4, 3, 2)), states)
+    np.testing.assert_allclose(y, 2 * x[:, :, 1:4, 2:4] + 0.5)
+    dy = random(2, *y.shape)
+    expected = np.zeros_like(x)
+    expected[:, :, 1:4, 2:4] = 2 * dy
+    np.testing.assert_allclose(backward(linear(gradient=True), dy, x, states), expected)
+    with pytest.raises(ShapeError, match="5x6 pixels to write from row 1, column 2 of a result"):
+        encoded(kernel, x, np.zeros((2, 4, 5, 6)))
+    kernel.makes_temporary_images = False
+    out = execute(lambda buffer: kernel.encode_batch(buffer, source_images=batch(device(), x)))
+    np.testing.assert_allclose(array(out), 2 * x + 0.5)
+    assert kernel.offset == (0, 0, 0)
+
+
+def test_an_offset_of_the_gradient_is_refused():
+    kernel, x = linear(gradient=True), random(1, 1, 4, 3, 3)
+    states = linear().result_state_batch(for_source_image=batch(device(), x))
+    kernel.primary_offset = (1, 0)
+    with pytest.raises(Unsupported, match="the whole incoming gradient is read"):
+        backward(kernel, x, x, states)
+    kernel.primary_offset, kernel.secondary_offset = (0, 0), (1, 0)
+    images = batch(device(), x)
+    with pytest.raises(Unsupported, match="a secondary offset: the forward kernel has written wh"):
+        kernel.encode_batch(
+            commands(device()),
+            source_gradients=images,
+            source_images=images,
+            gradient_states=states,
+            destination_gradients=batch(device(), x),
+        )
 
 
 def test_a_gradient_of_another_size_than_the_rectangle_is_refused():

@@ -143,10 +143,11 @@ def test_the_same_bits_are_computed(name):
                 setattr(kernel, f"primary_stride_in_pixels_{key}", 1)
             kernel.primary_stride_in_feature_channels = 1
             kernel.primary_source_feature_channel_max_count = 6
+            kernel.primary_offset, kernel.secondary_offset = (1, 2), (2, 0)
         else:
             kernel.source_feature_channel_max_count = C
             if name != "MPSNNPad":
-                kernel.offset = (1, 2)
+                kernel.offset = (0, 0) if "Upsampling" in name else (1, 2)
         kernel.clip_rect = ((1, 2), (3, 2))
         return kernel
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "mps/forms.h"
+#include "mps/image_parts.h"
 
 namespace traingraph::mps {
 namespace {
@@ -188,7 +189,7 @@ class StatisticsGradientOperation final : public Operation {
 };
 
 // dy, x, gamma, beta, mean, variance, dgamma, dbeta → dx. Constants: elements per channel in the
-// whole batch, epsilon.
+// whole batch, epsilon, the row and column of the result where x begins.
 class GradientOperation final : public Operation {
  public:
   GradientOperation(const std::string& subject_in, NeuronDescriptor neuron_in)
@@ -197,7 +198,7 @@ class GradientOperation final : public Operation {
     const double epsilon = as_double(e.constants[1]);
     const NormalizedGradient begun = before_neuron(e, neuron_, epsilon);
     if (begun.by_one_op) {
-      e.set(0, gradient_by_one_op(e, begun.g, epsilon)[0]);
+      set(e, gradient_by_one_op(e, begun.g, epsilon)[0]);
       return;
     }
     const DataType type = e.graph.type(begun.x).data_type;
@@ -209,13 +210,24 @@ class GradientOperation final : public Operation {
     const int part = list.add(Scalar::add, 5, list.add(Scalar::multiply, 1, 4));
     const int moved = list.add(Scalar::multiply_add, 0, part, 1, -share);
     list.results = {list.add(Scalar::multiply, moved, list.add(Scalar::multiply, 2, inverse))};
-    e.set(0, ops::elementwise(
-                 e.graph, std::move(list),
-                 {begun.g, x, stretched(e, e.inputs[2], type), stretched(e, e.inputs[5], type),
-                  stretched(e, e.inputs[6], type), stretched(e, e.inputs[7], type)})[0]);
+    set(e, ops::elementwise(
+               e.graph, std::move(list),
+               {begun.g, x, stretched(e, e.inputs[2], type), stretched(e, e.inputs[5], type),
+                stretched(e, e.inputs[6], type), stretched(e, e.inputs[7], type)})[0]);
   }
 
  private:
+  // What the statistics have not seen has no part in the result.
+  static void set(Emission& e, ValueId dx) {
+    const Shape shape = e.graph.type(dx).shape;
+    const ir::Type whole{e.graph.type(dx).data_type, e.results[0].shape, false};
+    ImagePart part;
+    part.first = {0, static_cast<std::int64_t>(e.constants[2]),
+                  static_cast<std::int64_t>(e.constants[3])};
+    part.extent = {shape[1], shape[2], shape[3]};
+    e.set(0, write_part(e.graph, ops::filled(e.graph, whole, 0), dx, part));
+  }
+
   NeuronDescriptor neuron_;
 };
 

@@ -21,7 +21,7 @@ OperationPtr normalization_operation(const std::string& subject, const NeuronDes
 OperationPtr statistics_gradient_operation(const std::string& subject,
                                            const NeuronDescriptor& neuron);
 // dy, x, gamma, beta, mean, variance, dgamma, dbeta → dx. Constants: elements per channel in the
-// whole batch, the bits of epsilon.
+// whole batch, the bits of epsilon, the row and column of the result where x begins.
 OperationPtr normalization_gradient_operation(const std::string& subject,
                                               const NeuronDescriptor& neuron);
 

@@ -1,8 +1,10 @@
 #include <traingraph/mps/arithmetic.h>
 
-#include "mps/image_parts.h"
+#include <algorithm>
 
-// What every kernel with two sources has.
+#include "mps/image_parts.h"
+#include "mps/recording.h"
+
 namespace traingraph::mps {
 
 StateBatch CNNBinaryKernel::result_state_batch(const ImageBatch& primaries,
@@ -29,11 +31,13 @@ void CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& prim
                  std::to_string(images_in(primaries)) + ", but got " +
                  std::to_string(images_in(secondaries)));
   }
-  const ImageDescriptor result = result_of(primaries, secondaries);
+  const BinaryParts parts = this->parts(primaries, secondaries, destinations);
+  const ImageDescriptor& result = parts.result;
   ImageDescriptor got = destinations[0]->descriptor();
   got.channel_format = result.channel_format;
   got.number_of_images = result.number_of_images;  // counted together below
-  const bool whole = !ClippedKernel::is_partial();
+  const bool whole =
+      !ClippedKernel::is_partial() && primary_offset_.is_zero() && secondary_offset_.is_zero();
   if ((whole && !(got == result)) || images_in(destinations) != images_in(primaries)) {
     refuse_shape("expected " + std::to_string(primaries.size()) + " destination images " +
                  to_string(result) + " but got " + std::to_string(destinations.size()) + ", " +
@@ -47,22 +51,19 @@ void CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& prim
     if (state == nullptr) refuse("expected a state but got none");
     check_state(*state, buffer);
   }
-  if (!states.empty()) refuse_parts();
-  const ImagePart to = destination_part(destinations[0]->descriptor(), result, false, {});
   recording.begin(operation());
-  const auto input = [&recording, this](const ImageBatch& sources, const ChannelRange& channels) {
-    if (channels.whole()) return recording.input(sources);
-    recording.input(sources, channels_of(seen(sources[0]->descriptor(), channels), channels));
-  };
-  input(primaries, primary_channels_);
-  input(secondaries, secondary_channels_);
-  if (whole) {
-    recording.result(destinations);
-  } else {
-    recording.result(destinations, to);
-  }
+  recording.input(primaries, parts.primary);
+  recording.input(secondaries, parts.secondary);
+  recording.result(destinations, parts.destination);
   add_results(buffer, recording, states, result);
   recording.end();
+  for (const StatePtr& state : states) {
+    auto* own = dynamic_cast<NNBinaryGradientState*>(state.get());
+    if (own == nullptr) continue;
+    own->result_ = result;
+    own->primary_part_ = {primary_channels_, primary_offset_};
+    own->secondary_part_ = {secondary_channels_, secondary_offset_};
+  }
   read(primaries);
   read(secondaries);
 }
@@ -73,9 +74,43 @@ ImageDescriptor CNNBinaryKernel::result_of(const ImageBatch& primaries,
                                       seen(secondaries[0]->descriptor(), secondary_channels_));
 }
 
+BinaryParts CNNBinaryKernel::parts(const ImageBatch& primaries, const ImageBatch& secondaries,
+                                   const ImageBatch& destinations) const {
+  const ImageDescriptor &primary = primaries[0]->descriptor(),
+                        &secondary = secondaries[0]->descriptor();
+  BinaryParts parts;
+  if (clip_.whole() && primary_offset_.is_zero() && secondary_offset_.is_zero()) {
+    parts.result = result_of(primaries, secondaries);
+    parts.destination =
+        destination_part(destinations[0]->descriptor(), parts.result, false, Offset{});
+  } else {
+    // The destination says how many pixels there are.
+    ImageDescriptor a = seen(primary, primary_channels_), b = seen(secondary, secondary_channels_);
+    a.height = a.width = b.height = b.width = 1;
+    parts.result = destination_image_descriptor(a, b);
+    parts.destination =
+        destination_part(destinations[0]->descriptor(), parts.result, true, Offset{});
+    parts.result.height = parts.destination.extent[1];
+    parts.result.width = parts.destination.extent[2];
+  }
+  const auto part = [&](const ImageDescriptor& image, const SourcePart& source, bool is_secondary,
+                        const char* what) {
+    if (source.offset.z != 0) refuse_use("an offset of images: encode a part of the batch");
+    const ImagePart read =
+        strided_part(image, source, strides(is_secondary), parts.result.height, parts.result.width);
+    check_inside(read, image, what);
+    return read;
+  };
+  parts.primary = part(primary, {primary_channels_, primary_offset_}, false, "primary images");
+  parts.secondary =
+      part(secondary, {secondary_channels_, secondary_offset_}, true, "secondary images");
+  return parts;
+}
+
 ImageBatch CNNBinaryKernel::returned_images(CommandBuffer& buffer, const ImageBatch& primaries,
                                             const ImageBatch& secondaries) {
   write_everything();
+  primary_offset_ = secondary_offset_ = {};
   ImageDescriptor result = result_of(primaries, secondaries);
   result.number_of_images = images_in(primaries);
   return make_images(buffer, result, makes_temporary_images, primaries);

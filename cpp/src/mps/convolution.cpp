@@ -157,20 +157,6 @@ CNNConvolutionGradientState::CNNConvolutionGradientState(
 
 // --- forward -------------------------------------------------------------------------------------
 
-CNNConvolution::CNNConvolution(const Device& device, CNNConvolutionDataSourcePtr weights,
-                               const char* kind)
-    : CNNKernel(device), weights_(device, std::move(weights), kind) {
-  window_ = window_of(weights_.descriptor);
-  label = weights_.source->label();
-}
-
-void CNNConvolution::check_source(const ImageDescriptor& source) const {
-  if (source.feature_channels == weights_.descriptor.input_feature_channels) return;
-  refuse_shape("expected source images of " +
-               std::to_string(weights_.descriptor.input_feature_channels) + " channels but got " +
-               to_string(source));
-}
-
 OperationPtr CNNConvolution::make_operation() const {
   return std::make_shared<ConvolutionOperation>(description(),
                                                 form_of(weights_.descriptor, window_, false),
@@ -186,25 +172,6 @@ ImageDescriptor CNNConvolution::destination_image_descriptor(const ImageDescript
 
 StatePtr CNNConvolution::make_state(const ImageDescriptor& source, const CommandBuffer* on) const {
   return std::make_shared<CNNConvolutionGradientState>(*this, source, on);
-}
-
-void CNNConvolution::add_operands(Recording& recording) const { add_weights(recording, weights_); }
-
-void CNNConvolution::reload_weights_and_biases(CommandBuffer& buffer,
-                                               CNNConvolutionWeightsAndBiasesState& state) {
-  check_state(state, buffer);
-  encode_reload(recording(buffer), description(), weights_, state);
-}
-
-std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolution::export_weights_and_biases(
-    CommandBuffer& buffer) {
-  return encode_export(recording(buffer), weights_);
-}
-
-std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolution::weights_state() const {
-  return std::make_shared<CNNConvolutionWeightsAndBiasesState>(
-      std::make_shared<Buffer>(weights_.weights),
-      weights_.biases->blank ? nullptr : std::make_shared<Buffer>(weights_.biases));
 }
 
 CNNFullyConnected::CNNFullyConnected(const Device& device, CNNConvolutionDataSourcePtr weights)
@@ -228,10 +195,6 @@ OperationPtr CNNFullyConnected::make_operation() const {
 }
 
 // --- gradient ------------------------------------------------------------------------------------
-
-void CNNConvolutionGradient::share_weights(const CNNConvolution& forward) {
-  share(forward.weights_);
-}
 
 // Offsets of one axis: of data in the gradient with zeros between its pixels, and of the weights'
 // gradient in the source.

@@ -42,7 +42,8 @@ struct TransposeForm {
     return ops::reshape(e.graph, x, {s[0], s[1], s[2] * stride_y, s[3] * stride_x});
   }
 
-  // x (N, C, H, W), weights (O, C / groups, kh, kw), biases (O) → y of this many rows and columns
+  // x (N, C, H, W), weights (O, C / groups, kh, kw), biases (O) or none → y of this many rows and
+  // columns
   ValueId emit(Emission& e, ValueId x, ValueId weights, ValueId biases, std::int64_t rows,
                std::int64_t columns) const {
     const PlacedWindow placed = place_window(e, with_zeros_between(e, x), window, rows, columns);
@@ -51,8 +52,10 @@ struct TransposeForm {
     attributes.groups = groups;
     ValueId y = ops::apply1(e.graph, ir::Op::convolution, attributes, {placed.x, weights});
     const std::int64_t channels = e.graph.type(weights).shape[0];
-    y = ops::binary(e.graph, ir::Scalar::add, y,
-                    ops::reshape(e.graph, biases, {1, channels, 1, 1}));
+    if (biases != ir::kNone) {
+      y = ops::binary(e.graph, ir::Scalar::add, y,
+                      ops::reshape(e.graph, biases, {1, channels, 1, 1}));
+    }
     return is_none(neuron) ? y : mps::neuron(e, neuron, y);
   }
 
@@ -66,7 +69,7 @@ struct TransposeForm {
   }
 };
 
-// x, weights, biases → y
+// x, weights [, biases] → y
 class TransposeOperation final : public Operation {
  public:
   TransposeOperation(const std::string& subject_in, TransposeForm form)
@@ -74,8 +77,9 @@ class TransposeOperation final : public Operation {
   void emit(Emission& e) const override {
     const Shape y = e.results[0].shape;
     const DataType type = e.type(0).data_type;
-    e.set(0, form_.emit(e, e.inputs[0], ops::cast(e.graph, e.inputs[1], type),
-                        ops::cast(e.graph, e.inputs[2], type), y[2], y[3]));
+    const ValueId biases =
+        e.inputs[2] == ir::kNone ? ir::kNone : ops::cast(e.graph, e.inputs[2], type);
+    e.set(0, form_.emit(e, e.inputs[0], ops::cast(e.graph, e.inputs[1], type), biases, y[2], y[3]));
   }
 
  private:
@@ -156,17 +160,8 @@ CNNConvolutionTransposeGradientState::CNNConvolutionTransposeGradientState(
 
 CNNConvolutionTranspose::CNNConvolutionTranspose(const Device& device,
                                                  CNNConvolutionDataSourcePtr weights)
-    : CNNKernel(device), weights_(device, std::move(weights), "MPSCNNConvolutionTranspose") {
+    : WeightForwardKernel(device, std::move(weights), "MPSCNNConvolutionTranspose") {
   refuse_sub_pixels(weights_.descriptor, kind());
-  window_ = window_of(weights_.descriptor);
-  label = weights_.source->label();
-}
-
-void CNNConvolutionTranspose::check_source(const ImageDescriptor& source) const {
-  if (source.feature_channels == weights_.descriptor.input_feature_channels) return;
-  refuse_shape("expected source images of " +
-               std::to_string(weights_.descriptor.input_feature_channels) + " channels but got " +
-               to_string(source));
 }
 
 OperationPtr CNNConvolutionTranspose::make_operation() const {
@@ -245,11 +240,6 @@ StatePtr CNNConvolutionTranspose::make_state(const ImageDescriptor& source,
   return std::make_shared<CNNConvolutionTransposeGradientState>(*this, source, on);
 }
 
-void CNNConvolutionTranspose::add_operands(Recording& recording) const {
-  recording.input(weights_.weights);
-  recording.input(weights_.biases);
-}
-
 void CNNConvolutionTranspose::record(CommandBuffer& buffer, const ImageBatch& sources,
                                      const StateBatch& states, const ImageBatch& destinations) {
   CNNKernel::record(buffer, sources, states, destinations);
@@ -260,29 +250,7 @@ void CNNConvolutionTranspose::record(CommandBuffer& buffer, const ImageBatch& so
   }
 }
 
-void CNNConvolutionTranspose::reload_weights_and_biases(
-    CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state) {
-  check_state(state, buffer);
-  encode_reload(recording(buffer), description(), weights_, state);
-}
-
-std::shared_ptr<CNNConvolutionWeightsAndBiasesState>
-CNNConvolutionTranspose::export_weights_and_biases(CommandBuffer& buffer) {
-  return encode_export(recording(buffer), weights_);
-}
-
-std::shared_ptr<CNNConvolutionWeightsAndBiasesState> CNNConvolutionTranspose::weights_state()
-    const {
-  return std::make_shared<CNNConvolutionWeightsAndBiasesState>(
-      std::make_shared<Buffer>(weights_.weights),
-      weights_.biases->blank ? nullptr : std::make_shared<Buffer>(weights_.biases));
-}
-
 // --- gradient ------------------------------------------------------------------------------------
-
-void CNNConvolutionTransposeGradient::share_weights(const CNNConvolutionTranspose& forward) {
-  share(forward.weights_);
-}
 
 OperationPtr CNNConvolutionTransposeGradient::make_operation() const {
   return std::make_shared<TransposeGradientOperation>(

@@ -12,7 +12,7 @@ constexpr const char* kGradient = "MPSCNNConvolutionTransposeGradientNode";
 using Transpose = CNNConvolutionTranspose;
 
 // Mirrors the convolution whose state the node has.
-class TransposeStep final : public WeightedStep<Transpose> {
+class TransposeStep final : public WeightedStep {
  public:
   TransposeStep(GraphPlan& plan, NNFilterNode& node, std::shared_ptr<CNNKernel> kernel_in)
       : WeightedStep(plan, node, std::move(kernel_in)) {
@@ -74,7 +74,7 @@ CNNConvolutionTransposeGradientNode::CNNConvolutionTransposeGradientNode(
           std::move(weights)) {}
 
 std::unique_ptr<GraphStep> CNNConvolutionTransposeGradientNode::make_step(GraphPlan& plan) {
-  return std::make_unique<WeightedGradientStep<Transpose, CNNConvolutionTransposeGradient>>(
+  return std::make_unique<WeightedGradientStep>(
       plan, *this, std::make_shared<CNNConvolutionTransposeGradient>(plan.device, data_source()));
 }
 

@@ -222,6 +222,43 @@ KernelWindow window_of(const CNNConvolutionDescriptor& d) {
   return w;
 }
 
+// --- forward -------------------------------------------------------------------------------------
+
+WeightForwardKernel::WeightForwardKernel(const Device& device, CNNConvolutionDataSourcePtr weights,
+                                         const char* kind)
+    : CNNKernel(device), weights_(device, std::move(weights), kind) {
+  window_ = window_of(weights_.descriptor);
+  label = weights_.source->label();
+}
+
+void WeightForwardKernel::check_source(const ImageDescriptor& source) const {
+  if (source.feature_channels == weights_.descriptor.input_feature_channels) return;
+  refuse_shape("expected source images of " +
+               std::to_string(weights_.descriptor.input_feature_channels) + " channels but got " +
+               to_string(source));
+}
+
+void WeightForwardKernel::add_operands(Recording& recording) const {
+  add_weights(recording, weights_);
+}
+
+void WeightForwardKernel::reload_weights_and_biases(CommandBuffer& buffer,
+                                                    CNNConvolutionWeightsAndBiasesState& state) {
+  check_state(state, buffer);
+  encode_reload(recording(buffer), description(), weights_, state);
+}
+
+std::shared_ptr<CNNConvolutionWeightsAndBiasesState> WeightForwardKernel::export_weights_and_biases(
+    CommandBuffer& buffer) {
+  return encode_export(recording(buffer), weights_);
+}
+
+std::shared_ptr<CNNConvolutionWeightsAndBiasesState> WeightForwardKernel::weights_state() const {
+  return std::make_shared<CNNConvolutionWeightsAndBiasesState>(
+      std::make_shared<Buffer>(weights_.weights),
+      weights_.biases->blank ? nullptr : std::make_shared<Buffer>(weights_.biases));
+}
+
 // --- gradients -----------------------------------------------------------------------------------
 
 WeightGradientKernel::WeightGradientKernel(const Device& device,
@@ -253,12 +290,12 @@ void WeightGradientKernel::check_gradient(const ImageDescriptor& gradient,
   }
 }
 
-void WeightGradientKernel::share(const ConvolutionWeights& forward) {
-  weights_.check(
-      {std::make_shared<Buffer>(forward.weights), std::make_shared<Buffer>(forward.biases)},
-      description());
-  weights_.weights = forward.weights;
-  weights_.biases = forward.biases;
+void WeightGradientKernel::share_weights(const WeightForwardKernel& forward) {
+  const ConvolutionWeights& own = forward.weights_;
+  weights_.check({std::make_shared<Buffer>(own.weights), std::make_shared<Buffer>(own.biases)},
+                 description());
+  weights_.weights = own.weights;
+  weights_.biases = own.biases;
 }
 
 void WeightGradientKernel::add_operands(Recording& recording, const StateBatch& states) {

@@ -25,33 +25,35 @@ ImageDescriptor loss_of(const CNNLossDescriptor& d, const ImageDescriptor& predi
   return result;
 }
 
-LossTerms terms_from(const Emission& e, std::size_t first) {
+LossTerms terms_from(const Emission& e, std::size_t first, bool running_weight) {
   return {e.inputs[first], e.inputs[first + 1],
-          e.inputs.size() > first + 2 ? e.inputs[first + 2] : ir::kNone};
+          e.inputs.size() > first + 2 ? e.inputs[first + 2] : ir::kNone, running_weight};
 }
 
 // prediction, labels [, weights] → loss
 class ForwardLossOperation final : public Operation {
  public:
-  ForwardLossOperation(const std::string& subject_in, const CNNLossDescriptor& d)
-      : Operation(subject_in), d_(d) {}
+  ForwardLossOperation(const std::string& subject_in, const CNNLossDescriptor& d, bool running)
+      : Operation(subject_in), d_(d), running_(running) {}
   void emit(Emission& e) const override {
-    const LossTerms terms = terms_from(e, 0);
+    const LossTerms terms = terms_from(e, 0, running_);
     const ValueId values = loss_values(e, d_, terms);
     e.set(0, reduced_loss(e, d_, values, loss_share(e, d_, terms, values)));
   }
 
  private:
   CNNLossDescriptor d_;
+  bool running_;
 };
 
 // dloss, prediction, labels [, weights] → gradient by the prediction, or by the labels
 class LossGradientOperation final : public Operation {
  public:
-  LossGradientOperation(const std::string& subject_in, const CNNLossDescriptor& d, bool by_labels)
-      : Operation(subject_in), d_(d), by_labels_(by_labels) {}
+  LossGradientOperation(const std::string& subject_in, const CNNLossDescriptor& d, bool by_labels,
+                        bool running)
+      : Operation(subject_in), d_(d), by_labels_(by_labels), running_(running) {}
   void emit(Emission& e) const override {
-    LossTerms terms = terms_from(e, 1);
+    LossTerms terms = terms_from(e, 1, running_);
     // The image itself may be of 16 bits.
     terms.labels = ops::cast(e.graph, terms.labels, e.graph.type(terms.prediction).data_type);
     const bool composed = by_labels_ && d_.loss_type == CNNLossType::kSoftMaxCrossEntropy;
@@ -64,6 +66,7 @@ class LossGradientOperation final : public Operation {
  private:
   CNNLossDescriptor d_;
   bool by_labels_;
+  bool running_;
 };
 
 }  // namespace
@@ -78,8 +81,12 @@ void NNForwardLoss::set_descriptor(const CNNLossDescriptor& value) {
   check_loss(value, description());
   set(descriptor_, value);
 }
+void NNForwardLoss::set_running_weight(float value) {
+  set(running_weight_, true);
+  descriptor_.weight = value;
+}
 OperationPtr NNForwardLoss::make_operation() const {
-  return std::make_shared<ForwardLossOperation>(description(), descriptor_);
+  return std::make_shared<ForwardLossOperation>(description(), descriptor_, running_weight_);
 }
 ImageDescriptor NNForwardLoss::result_of(const ImageDescriptor& source) const {
   return loss_of(descriptor_, source);
@@ -139,6 +146,7 @@ void NNForwardLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& predic
   recording.input(labels);
   if (!weights.empty()) recording.input(weights);
   recording.result(destinations);
+  if (running_weight_) recording.number(static_cast<double>(descriptor_.weight));
   recording.end();
   read(predictions);
   read(labels);
@@ -167,8 +175,13 @@ void NNLossGradient::set_descriptor(const CNNLossDescriptor& value) {
   check_loss(value, description());
   set(descriptor_, value);
 }
+void NNLossGradient::set_running_weight(float value) {
+  set(running_weight_, true);
+  descriptor_.weight = value;
+}
 OperationPtr NNLossGradient::make_operation() const {
-  return std::make_shared<LossGradientOperation>(description(), descriptor_, by_labels_);
+  return std::make_shared<LossGradientOperation>(description(), descriptor_, by_labels_,
+                                                 running_weight_);
 }
 StatePtr NNLossGradient::make_state(const ImageDescriptor&, const ImageDescriptor&,
                                     const CommandBuffer*) const {
@@ -221,6 +234,7 @@ void NNLossGradient::encode_batch(CommandBuffer& buffer, const ImageBatch& gradi
   recording.input(labels);
   if (!weights.empty()) recording.input(weights);
   recording.result(destinations);
+  if (running_weight_) recording.number(static_cast<double>(descriptor_.weight));
   recording.end();
   read(gradients);
   read(predictions);

@@ -37,6 +37,9 @@ void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients
                  std::to_string(images_in(sources)));
   }
   if (!takes_parts()) refuse_parts();
+  if (!has_gradient_offset() && !(primary_offset_.is_zero() && kernel_offset_.is_zero())) {
+    refuse_use("a primary offset or a kernel offset: the whole incoming gradient is read");
+  }
   if (states.empty()) refuse("expected a gradient state but got none");
   const State* last = nullptr;  // one object may stand for all
   const bool shared = states.size() == 1 || states[0] == states.back();
@@ -48,21 +51,18 @@ void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients
              (state == nullptr ? "none" : state->description()));
     }
     if (&state == &states[0]) {
-      const ImageDescriptor source = seen(sources[0]->descriptor(), secondary_channels_);
       const auto& own = static_cast<const GradientState&>(*state);
-      const ImagePart part = gradient_part(gradients[0]->descriptor(), source, own);
-      ImageDescriptor gradient = gradients[0]->descriptor();
-      gradient.feature_channels = part.extent[0];
-      gradient.height = part.size[0];
-      gradient.width = part.size[1];
-      check_gradient(gradient, source);
+      const ImageDescriptor &gradient = gradients[0]->descriptor(),
+                            &source = sources[0]->descriptor();
+      const GradientParts parts = this->parts(gradient, source, own);
+      check_gradient(as_seen(gradient, parts.gradient), as_seen(source, parts.secondary));
     }
     check_state(*state, buffer);
     const ImageDescriptor made_for = secondary_of(static_cast<const GradientState&>(*state));
     const ImageDescriptor& source = sources[0]->descriptor();
     if (made_for.height == source.height && made_for.width == source.width &&
         made_for.feature_channels == source.feature_channels &&
-        (!shared || made_for.number_of_images == images_in(sources))) {
+        (!shared || takes_parts_of_batch() || made_for.number_of_images == images_in(sources))) {
       continue;
     }
     refuse("expected " + state->description() + ", made for " + to_string(made_for) +
@@ -108,41 +108,26 @@ void CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gr
   check(buffer, gradients, sources, states);
   check_batch(destinations, "destination gradients");
   const auto& state = static_cast<const GradientState&>(*states[0]);
-  const ImageDescriptor& source = sources[0]->descriptor();
-  ImageDescriptor expected = written(state, source);
+  const GradientParts parts =
+      this->parts(gradients[0]->descriptor(), sources[0]->descriptor(), state);
+  ImageDescriptor expected = parts.result;
   expected.channel_format = sources[0]->descriptor().channel_format;
   expected.number_of_images = images_in(sources);
   ImageDescriptor got = for_batch(destinations[0]->descriptor(), destinations);
   got.channel_format = expected.channel_format;
-  const bool whole = clip_.whole() && destination_channel_ == 0 && secondary_channels_.whole();
+  const bool whole = clip_.whole() && destination_channel_ == 0 &&
+                     expected.feature_channels == result_of(state).feature_channels;
   if (whole ? !(got == expected) : got.number_of_images != expected.number_of_images) {
     refuse_shape("expected destination gradients " + to_string(expected) + " but got " +
                  to_string(got));
   }
+  const ImagePart to = destination_part(destinations[0]->descriptor(), expected, false,
+                                        clip_.whole() ? Offset{} : parts.first);
   Recording& recording = this->recording(buffer);
-  const ImagePart part =
-      gradient_part(gradients[0]->descriptor(), seen(source, secondary_channels_), state);
-  const bool inside = state.parts().clip_width != 0 && !has_window();
-  const ImagePart to = whole ? ImagePart{}
-                             : destination_part(destinations[0]->descriptor(), expected, false,
-                                                inside ? window_.offset : Offset{});
   recording.begin(operation());
-  if (primary_channels_.whole() && !inside) {
-    recording.input(gradients);
-  } else {
-    recording.input(gradients, part);
-  }
-  if (secondary_channels_.whole()) {
-    recording.input(sources);
-  } else {
-    recording.input(sources, channels_of(seen(source, secondary_channels_), secondary_channels_));
-  }
+  add_sources(recording, gradients, sources, parts);
   add_operands(recording, states);
-  if (whole) {
-    recording.result(destinations);
-  } else {
-    recording.result(destinations, to);
-  }
+  recording.result(destinations, to);
   recording.end();
   read(gradients);
   read(sources);

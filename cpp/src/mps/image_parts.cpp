@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <traingraph/mps/arithmetic.h>
-
 #include "ops/emit.h"
 
 // Clip rectangles and channel offsets: what of its images a kernel reads and writes.
@@ -68,6 +66,25 @@ ValueId write_part(ir::Graph& graph, ValueId image, ValueId value, const ImagePa
   return insert(graph, image, value, part.first);
 }
 
+ImageDescriptor as_seen(ImageDescriptor image, const ImagePart& part) {
+  image.feature_channels = part.extent[0];
+  image.height = part.size[0];
+  image.width = part.size[1];
+  return image;
+}
+
+ImagePart strided_part(const ImageDescriptor& image, const SourcePart& source,
+                       const BroadcastStrides& strides, std::int64_t rows, std::int64_t columns) {
+  ImagePart part;
+  const std::int64_t channels =
+      std::min(image.feature_channels - source.channels.offset, source.channels.max_count);
+  part.first = {source.channels.offset, source.offset.y, source.offset.x};
+  part.extent = {strides.feature_channels == 0 ? 1 : channels, strides.y == 0 ? 1 : rows,
+                 strides.x == 0 ? 1 : columns};
+  part.size = {part.extent[1], part.extent[2]};
+  return part;
+}
+
 ImagePart channels_of(const ImageDescriptor& d, const ChannelRange& channels) {
   return {{channels.offset, 0, 0},
           {d.feature_channels, d.height, d.width},
@@ -81,8 +98,12 @@ void Kernel::check_channel_offset(std::int64_t offset) const {
   if (offset >= 0 && offset % 4 == 0) return;
   refuse("expected a channel offset that is a multiple of 4 but got " + std::to_string(offset));
 }
-void Kernel::check_channel_count(std::int64_t count) const {
-  if (count < 1) refuse("expected 1 channel or more but got " + std::to_string(count));
+void Kernel::set_channels(ChannelRange& member, const ChannelRange& value) const {
+  check_channel_offset(value.offset);
+  if (value.max_count < 1) {
+    refuse("expected 1 channel or more but got " + std::to_string(value.max_count));
+  }
+  member = value;
 }
 
 ImageDescriptor Kernel::seen(const ImageDescriptor& image, const ChannelRange& channels) const {
@@ -136,7 +157,7 @@ void ClippedKernel::set_destination_feature_channel_offset(std::int64_t value) {
   destination_channel_ = value;
 }
 void ClippedKernel::refuse_parts() const {
-  if (is_partial()) refuse_use("a clip rectangle or channel offset here: only whole images");
+  if (is_partial()) refuse_use("a clip rectangle or an offset here: only whole images");
 }
 void ClippedKernel::write_everything() {
   clip_ = {};
@@ -167,57 +188,46 @@ ImagePart ClippedKernel::destination_part(const ImageDescriptor& destination,
   part.size = {rows, columns};
   if (has_window) return part;
   part.size = {result.height, result.width};
-  if (!clip_.whole()) part.place = {place.y, place.x};
+  if (place.z != 0) refuse_use("an offset of images: encode a part of the batch");
+  part.place = {place.y, place.x};
   const bool fits = part.place[0] >= 0 && part.place[1] >= 0 &&
                     part.place[0] + rows <= result.height &&
                     part.place[1] + columns <= result.width;
   const bool fills = rows == result.height && columns == result.width;
-  if (fits && (fills || !clip_.whole())) return part;
+  if (fits && (fills || !clip_.whole() || !place.is_zero())) return part;
   refuse_shape("expected " + std::to_string(rows) + "x" + std::to_string(columns) +
                " pixels to write from row " + std::to_string(part.place[0]) + ", column " +
                std::to_string(part.place[1]) + " of a result but it is " + to_string(result));
 }
 
-// --- reading channels of two sources -------------------------------------------------------------
+// --- reading parts of two sources ----------------------------------------------------------------
 
-void TwoSourceKernel::set_primary_source_feature_channel_offset(std::int64_t value) {
-  check_channel_offset(value);
-  primary_channels_.offset = value;
-}
-void TwoSourceKernel::set_primary_source_feature_channel_max_count(std::int64_t value) {
-  check_channel_count(value);
-  primary_channels_.max_count = value;
-}
-void TwoSourceKernel::set_secondary_source_feature_channel_offset(std::int64_t value) {
-  check_channel_offset(value);
-  secondary_channels_.offset = value;
-}
-void TwoSourceKernel::set_secondary_source_feature_channel_max_count(std::int64_t value) {
-  check_channel_count(value);
-  secondary_channels_.max_count = value;
+void TwoSourceKernel::check_inside(const ImagePart& part, const ImageDescriptor& image,
+                                   const char* what) const {
+  const std::array<std::int64_t, 3> sizes = {image.feature_channels, image.height, image.width};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (part.first[axis] >= 0 && part.first[axis] + part.extent[axis] <= sizes[axis]) continue;
+    refuse_shape(std::string("expected ") + what + " with " + std::to_string(part.extent[1]) + "x" +
+                 std::to_string(part.extent[2]) + " pixels at column " +
+                 std::to_string(part.first[2]) + ", row " + std::to_string(part.first[1]) +
+                 ", the offset, but got " + to_string(image));
+  }
 }
 
 // --- forward kernels -----------------------------------------------------------------------------
-
-void CNNKernel::set_source_feature_channel_offset(std::int64_t value) {
-  check_channel_offset(value);
-  source_channels_.offset = value;
-}
-void CNNKernel::set_source_feature_channel_max_count(std::int64_t value) {
-  check_channel_count(value);
-  source_channels_.max_count = value;
-}
 
 ImagePart CNNKernel::written_part(const ImageDescriptor& source,
                                   const ImageDescriptor& destination) const {
   const ImageDescriptor used = seen(source, source_channels_);
   const ImageDescriptor result = result_of(used);
-  const bool placed = reads_offset() && result.height == used.height && result.width == used.width;
-  return destination_part(destination, result, has_window(), placed ? window_.offset : Offset{});
+  const bool same_size = result.height == used.height && result.width == used.width;
+  if (!same_size && !place().is_zero()) {
+    refuse_use("an offset: the result is not of its source's size");
+  }
+  return destination_part(destination, result, has_window(), place());
 }
 
 void CNNKernel::add_source(Recording& recording, const ImageBatch& sources) const {
-  if (source_channels_.whole()) return recording.input(sources);
   recording.input(sources,
                   channels_of(seen(sources[0]->descriptor(), source_channels_), source_channels_));
 }
@@ -229,7 +239,6 @@ void CNNKernel::add_destination(Recording& recording, const ImageBatch& sources,
 }
 
 void CNNKernel::check_parts_have_gradient(const ImageDescriptor& source) const {
-  if (!has_gradient_of_parts()) refuse_parts();
   const ImageDescriptor used = seen(source, source_channels_);
   const ImageDescriptor result = result_of(used);
   if (clip_.whole() || has_window()) return;
@@ -242,15 +251,16 @@ void CNNKernel::set_parts(const ImageBatch& sources, const StateBatch& states,
   if (states.empty()) return;
   if (!is_partial()) {
     const auto* first = dynamic_cast<const GradientState*>(states[0].get());
-    const bool none =
-        first == nullptr || (first->parts().source.whole() && first->parts().clip_width == 0);
-    if (none) return;
+    if (first == nullptr || !first->parts().destination) return;
   }
   ImageParts parts;
   if (is_partial()) {
     const ImagePart part = written_part(sources[0]->descriptor(), destinations[0]->descriptor());
     parts.source = source_channels_;
-    if (!clip_.whole()) {
+    parts.destination = destinations[0]->descriptor();
+    parts.channel = part.first[0];
+    parts.origin = {part.first[2], part.first[1], 0};
+    if (!clip_.whole() || !place().is_zero()) {
       parts.clip_height = part.extent[1];
       parts.clip_width = part.extent[2];
     }
@@ -264,46 +274,62 @@ void CNNKernel::set_parts(const ImageBatch& sources, const StateBatch& states,
 
 // The gradient of the source's channels that were read goes where they are.
 void CNNGradientKernel::configure_parts(const GradientState& state) {
-  clip_ = {};
+  write_everything();
   destination_channel_ = state.parts().source.offset;
   secondary_channels_ = state.parts().source;
 }
 
-ImageDescriptor CNNGradientKernel::written(const GradientState& state,
-                                           const ImageDescriptor& source) const {
-  ImageDescriptor result = result_of(state);
-  if (!secondary_channels_.whole()) {
-    result.feature_channels = seen(source, secondary_channels_).feature_channels;
-  }
-  return result;
-}
-
-// Where the incoming gradient lies in that of the whole result: a clip rectangle of a kernel
-// without a moving window is a part of it, at the secondary offset.
-ImagePart CNNGradientKernel::gradient_part(const ImageDescriptor& gradient,
-                                           const ImageDescriptor& source,
-                                           const GradientState& state) const {
+ImagePart CNNGradientKernel::incoming(const ImageDescriptor& gradient,
+                                      const GradientState& state) const {
   const ImageDescriptor used = seen(gradient, primary_channels_);
-  ImagePart part = channels_of(used, primary_channels_);
   const ImageParts& forward = state.parts();
-  if (forward.clip_width == 0) return part;
-  if (used.width != forward.clip_width || used.height != forward.clip_height) {
+  if (forward.clip_width != 0 &&
+      (used.width != forward.clip_width || used.height != forward.clip_height)) {
     refuse_shape("expected source gradients " + std::to_string(forward.clip_height) + "x" +
                  std::to_string(forward.clip_width) +
                  ", the size of the forward kernel's clip rectangle, but got " +
                  to_string(gradient));
   }
-  if (has_window()) return part;
-  part.size = {source.height, source.width};
-  part.place = {window_.offset.y, window_.offset.x};
-  for (std::size_t axis = 0; axis < 2; ++axis) {
-    if (part.place[axis] < 0 || part.place[axis] + part.extent[axis + 1] > part.size[axis]) {
-      refuse_shape("expected source gradients that lie within " + to_string(source) +
-                   " at the secondary offset but got " + to_string(gradient) + " at " +
-                   std::to_string(window_.offset.x) + ", " + std::to_string(window_.offset.y));
-    }
+  if (forward.clip_width == 0 && !has_window() && !window_.offset.is_zero()) {
+    refuse_use("a secondary offset: the forward kernel has written whole images");
   }
-  return part;
+  return channels_of(used, primary_channels_);
+}
+
+void CNNGradientKernel::put(ImagePart& part, std::int64_t rows, std::int64_t columns,
+                            const Offset& at) const {
+  part.size = {rows, columns};
+  part.place = {at.y, at.x};
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    if (part.place[axis] >= 0 && part.place[axis] + part.extent[axis + 1] <= part.size[axis]) {
+      continue;
+    }
+    refuse_shape("expected source gradients that lie within " + std::to_string(rows) + "x" +
+                 std::to_string(columns) + " pixels but got " + std::to_string(part.extent[1]) +
+                 "x" + std::to_string(part.extent[2]) + " at column " + std::to_string(at.x) +
+                 ", row " + std::to_string(at.y));
+  }
+}
+
+// A clip rectangle of a kernel without a moving window is a part of the whole result, at the
+// secondary offset.
+GradientParts CNNGradientKernel::parts(const ImageDescriptor& gradient,
+                                       const ImageDescriptor& source,
+                                       const GradientState& state) const {
+  const ImageDescriptor used = seen(source, secondary_channels_);
+  GradientParts parts{
+      incoming(gradient, state), channels_of(used, secondary_channels_), result_of(state), {}};
+  if (!secondary_channels_.whole()) parts.result.feature_channels = used.feature_channels;
+  if (state.parts().clip_width == 0 || has_window()) return parts;
+  parts.first = window_.offset;
+  put(parts.gradient, source.height, source.width, parts.first);
+  return parts;
+}
+
+void CNNGradientKernel::add_sources(Recording& recording, const ImageBatch& gradients,
+                                    const ImageBatch& sources, const GradientParts& parts) const {
+  recording.input(gradients, parts.gradient);
+  recording.input(sources, parts.secondary);
 }
 
 }  // namespace traingraph::mps

@@ -162,6 +162,7 @@ ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& i
   check_source(source);
   write_everything();
   ImageDescriptor result = result_of(source);
+  if (has_place()) set_offset({});
   if (!has_window()) return result;
   if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
     refuse_use("padding policies that are not centered: this version has none");

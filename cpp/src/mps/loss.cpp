@@ -16,7 +16,8 @@ class LossOperation final : public Operation {
 
   // prediction, labels [, weights] → gradient, loss
   void emit(Emission& e) const override {
-    const LossTerms terms{e.inputs[0], e.inputs[1], e.inputs.size() > 2 ? e.inputs[2] : ir::kNone};
+    const LossTerms terms{e.inputs[0], e.inputs[1], e.inputs.size() > 2 ? e.inputs[2] : ir::kNone,
+                          false};
     const ValueId values = loss_values(e, d_, terms);
     const ValueId share = loss_share(e, d_, terms, values);
     e.set(0, e.gradients(values, share, {terms.prediction})[0]);

@@ -61,6 +61,15 @@ ValueId counted(Emission& e, const CNNLossDescriptor& d, ValueId weights, DataTy
   return ops::binary(e.graph, Scalar::maximum, count, ops::filled(e.graph, e.graph.type(count), 1));
 }
 
+ValueId weighted(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms, ValueId values) {
+  if (terms.running_weight) {
+    const DataType type = e.graph.type(values).data_type;
+    return ops::binary(e.graph, Scalar::multiply, values, e.number(0, type));
+  }
+  if (d.weight == 1) return values;
+  return ops::unary(e.graph, Scalar::scale, values, static_cast<double>(d.weight));
+}
+
 }  // namespace
 
 void check_loss(const CNNLossDescriptor& d, const std::string& who) {
@@ -109,10 +118,7 @@ ValueId loss_values(Emission& e, const CNNLossDescriptor& d, const LossTerms& te
     // 0 removes a value even where it is not finite.
     values = ops::binary(e.graph, Scalar::mask, values, ops::cast(e.graph, terms.weights, type));
   }
-  if (d.weight != 1) {
-    values = ops::unary(e.graph, Scalar::scale, values, static_cast<double>(d.weight));
-  }
-  return values;
+  return weighted(e, d, terms, values);
 }
 
 ValueId loss_share(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms,
@@ -162,8 +168,7 @@ ValueId softmax_by_labels(Emission& e, const CNNLossDescriptor& d, const LossTer
     values = ops::binary(e.graph, Scalar::mask, values,
                          ops::cast(e.graph, terms.weights, type.data_type));
   }
-  return d.weight == 1 ? values
-                       : ops::unary(e.graph, Scalar::scale, values, static_cast<double>(d.weight));
+  return weighted(e, d, terms, values);
 }
 
 }  // namespace traingraph::mps

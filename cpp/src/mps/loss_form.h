@@ -14,6 +14,8 @@ struct LossTerms {
   ir::ValueId prediction;
   ir::ValueId labels;
   ir::ValueId weights;  // kNone: none
+  // Whether the first number of the run stands for the descriptor's weight.
+  bool running_weight = false;
 };
 
 // One value per element: (N, C, H, W), or (N, 1, H, W) for softmax cross entropy.

@@ -8,12 +8,6 @@
 namespace traingraph::mps {
 namespace {
 
-CNNLossDescriptor weighted(CNNLossDescriptor d, const NNNumberCallback& callback,
-                           const ImageBatch& sources, const ImageBatch& results) {
-  d.weight = callback.call(sources[0], results[0]);
-  return d;
-}
-
 class ForwardLossStep final : public ForwardStep {
  public:
   ForwardLossStep(GraphPlan& plan, NNForwardLossNode& node,
@@ -35,9 +29,7 @@ class ForwardLossStep final : public ForwardStep {
     const ImageBatch& x = e.images[source_];
     const ImageDescriptor result = kernel->destination_image_descriptor(x[0]->descriptor());
     const ImageBatch& y = e.make(result_, result, x);
-    if (callback_.call != nullptr) {
-      loss_.set_descriptor(weighted(loss_.descriptor(), callback_, x, y));
-    }
+    if (callback_.call != nullptr) loss_.set_running_weight(callback_.call(x[0], y[0]));
     make_states(e);
     loss_.encode_batch(e.buffer, x, e.images[labels_], e.images_at(weights_), e.states[state_], y);
   }
@@ -77,9 +69,7 @@ class LossGradientStep final : public GraphStep {
   void encode(GraphEncoding& e) override {
     const ImageBatch& x = e.images[source_];
     const ImageBatch& dx = e.make(result_, x[0]->descriptor(), x);
-    if (callback_.call != nullptr) {
-      kernel_.set_descriptor(weighted(kernel_.descriptor(), callback_, x, dx));
-    }
+    if (callback_.call != nullptr) kernel_.set_running_weight(callback_.call(x[0], dx[0]));
     kernel_.encode_batch(e.buffer, e.images[gradient_], x, e.images[labels_], e.images_at(weights_),
                          e.states_at(state_), dx);
   }

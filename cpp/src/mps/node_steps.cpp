@@ -101,8 +101,8 @@ class LossStep final : public GraphStep {
 }  // namespace
 
 std::unique_ptr<GraphStep> CNNConvolutionNode::make_step(GraphPlan& plan) {
-  return std::make_unique<WeightedStep<CNNConvolution>>(
-      plan, *this, make_convolution(plan.device, weights_, is_full()));
+  return std::make_unique<WeightedStep>(plan, *this,
+                                        make_convolution(plan.device, weights_, is_full()));
 }
 
 std::unique_ptr<GraphStep> CNNConvolutionGradientNode::make_step(GraphPlan& plan) {
@@ -112,8 +112,7 @@ std::unique_ptr<GraphStep> CNNConvolutionGradientNode::make_step(GraphPlan& plan
   } else {
     kernel = std::make_shared<CNNConvolutionGradient>(plan.device, weights_);
   }
-  return std::make_unique<WeightedGradientStep<CNNConvolution, CNNConvolutionGradient>>(plan, *this,
-                                                                                        kernel);
+  return std::make_unique<WeightedGradientStep>(plan, *this, kernel);
 }
 
 std::unique_ptr<GraphStep> CNNNeuronNode::make_step(GraphPlan& plan) {

@@ -14,6 +14,12 @@ std::atomic<std::uint64_t> next_operation{1};
 Operation::Operation(std::string subject_in)
     : number(next_operation++), subject(std::move(subject_in)) {}
 
+bool ImagePart::is_all_of(const ImageDescriptor& image) const {
+  return first == std::array<std::int64_t, 3>{} && place == std::array<std::int64_t, 2>{} &&
+         extent == std::array{image.feature_channels, image.height, image.width} &&
+         size == std::array{image.height, image.width};
+}
+
 void Recording::begin(const OperationPtr& operation) {
   operations_.push_back(operation);
   first_number_ = numbers_.size();
@@ -94,7 +100,7 @@ void Recording::input(const ImageBatch& images) {
 }
 
 void Recording::input(const ImageBatch& images, const ImagePart& part) {
-  add(part);
+  if (!part.is_all_of(images[0]->descriptor())) add(part);
   input(images);
 }
 
@@ -122,7 +128,7 @@ void Recording::result(const ImageBatch& images) {
 }
 
 void Recording::result(const ImageBatch& images, const ImagePart& part) {
-  add(part);
+  if (!part.is_all_of(images[0]->descriptor())) add(part);
   result(images);
 }
 

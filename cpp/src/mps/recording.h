@@ -48,6 +48,7 @@ struct ImagePart {
   std::array<std::int64_t, 3> extent{};  // channels, rows, columns
   std::array<std::int64_t, 2> size{};    // rows, columns
   std::array<std::int64_t, 2> place{};   // row, column
+  bool is_all_of(const ImageDescriptor& image) const;
 };
 inline constexpr std::size_t kPartWords = 10;
 
@@ -62,7 +63,7 @@ class Recording {
   explicit Recording(std::uint64_t owner) : owner_(owner) {}
 
   void begin(const OperationPtr& operation);
-  // Inputs come before results.
+  // Inputs come before results. A part that is all of its images is none.
   void input(const ImageBatch& images);
   void input(const ImageBatch& images, const ImagePart& part);
   void input(const StoragePtr& storage);

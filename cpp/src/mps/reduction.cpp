@@ -14,9 +14,10 @@ using ir::ValueId;
 class GramState final : public GradientState {
  public:
   GramState(const KernelWindow& window, const ImageDescriptor& source,
-            const CommandBuffer* temporary_on, float alpha_in)
-      : GradientState(window, source, temporary_on), alpha(alpha_in) {}
+            const CommandBuffer* temporary_on, float alpha_in, bool running_in)
+      : GradientState(window, source, temporary_on), alpha(alpha_in), running(running_in) {}
   const float alpha;
+  const bool running;
 };
 
 // The state of a spatial mean, which knows what was read.
@@ -159,12 +160,16 @@ class WeightedReduction final : public Operation {
   Region primary_, secondary_;
 };
 
-Form gram(float alpha) {
-  return [alpha](Emission& e, ValueId x, const Shape& result) {
+// With the run's number for alpha, or with this one.
+Form gram(float alpha, bool running) {
+  return [alpha, running](Emission& e, ValueId x, const Shape& result) {
     const Shape shape = e.graph.type(x).shape;
     const ValueId rows = ops::reshape(e.graph, x, {shape[0], shape[1], shape[2] * shape[3]});
-    const auto factor = static_cast<double>(alpha);
-    return ops::reshape(e.graph, ops::matmul(e.graph, rows, rows, false, true, factor), result);
+    const auto factor = running ? 1 : static_cast<double>(alpha);
+    const ValueId y =
+        ops::reshape(e.graph, ops::matmul(e.graph, rows, rows, false, true, factor), result);
+    if (!running) return y;
+    return ops::binary(e.graph, ir::Scalar::multiply, y, e.number(0, e.graph.type(y).data_type));
   };
 }
 
@@ -272,6 +277,21 @@ ImageDescriptor NNReduceBinary::destination_image_descriptor(
   result.feature_channels = 1;
   return result;
 }
+BinaryParts NNReduceBinary::parts(const ImageBatch& primaries, const ImageBatch& secondaries,
+                                  const ImageBatch& destinations) const {
+  if (!primary_offset_.is_zero() || !secondary_offset_.is_zero()) {
+    refuse_use("offsets: set the sources' rectangles");
+  }
+  const ImageDescriptor primary = seen(primaries[0]->descriptor(), primary_channels_);
+  const ImageDescriptor secondary = seen(secondaries[0]->descriptor(), secondary_channels_);
+  BinaryParts parts;
+  parts.primary = channels_of(primary, primary_channels_);
+  parts.secondary = channels_of(secondary, secondary_channels_);
+  parts.result = destination_image_descriptor(primary, secondary);
+  parts.destination =
+      destination_part(destinations[0]->descriptor(), parts.result, false, Offset{});
+  return parts;
+}
 OperationPtr NNReduceBinary::make_operation() const {
   return std::make_shared<WeightedReduction>(description(), reduction_, primary_clip_,
                                              secondary_clip_);
@@ -284,7 +304,14 @@ StatePtr NNReduceBinary::make_state(const ImageDescriptor&, const ImageDescripto
 // --- Gram matrices -------------------------------------------------------------------------------
 
 OperationPtr NNGramMatrixCalculation::make_operation() const {
-  return forward_operation(description(), gram(alpha_));
+  return forward_operation(description(), gram(alpha_, running_));
+}
+void NNGramMatrixCalculation::set_running_alpha(float value) {
+  set(running_, true);
+  alpha_ = value;
+}
+void NNGramMatrixCalculation::add_operands(Recording& recording) const {
+  if (running_) recording.number(static_cast<double>(alpha_));
 }
 ImageDescriptor NNGramMatrixCalculation::result_of(const ImageDescriptor& source) const {
   ImageDescriptor result = source;
@@ -294,13 +321,26 @@ ImageDescriptor NNGramMatrixCalculation::result_of(const ImageDescriptor& source
 }
 StatePtr NNGramMatrixCalculation::make_state(const ImageDescriptor& source,
                                              const CommandBuffer* on) const {
-  return std::make_shared<GramState>(window_, source, on, alpha_);
+  return std::make_shared<GramState>(window_, source, on, alpha_, running_);
 }
 OperationPtr NNGramMatrixCalculationGradient::make_operation() const {
-  return gradient_operation(description(), gram(alpha_));
+  return gradient_operation(description(), gram(alpha_, running_));
+}
+void NNGramMatrixCalculationGradient::set_running_alpha(float value) {
+  set(running_, true);
+  alpha_ = value;
 }
 void NNGramMatrixCalculationGradient::configure(const GradientState& state) {
-  if (const auto* own = dynamic_cast<const GramState*>(&state)) set_alpha(own->alpha);
+  const auto* own = dynamic_cast<const GramState*>(&state);
+  if (own == nullptr) return;
+  if (own->running) {
+    set_running_alpha(own->alpha);
+  } else {
+    set_alpha(own->alpha);
+  }
+}
+void NNGramMatrixCalculationGradient::add_operands(Recording& recording, const StateBatch&) {
+  if (running_) recording.number(static_cast<double>(alpha_));
 }
 void NNGramMatrixCalculationGradient::check_gradient(const ImageDescriptor& gradient,
                                                      const ImageDescriptor& source) const {

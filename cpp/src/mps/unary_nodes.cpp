@@ -102,7 +102,7 @@ class GramMatrixStep final : public ForwardStep {
  protected:
   void prepare(const ImageBatch& x, const ImageBatch& y) override {
     if (alpha_.call == nullptr) return;
-    static_cast<NNGramMatrixCalculation&>(*kernel).set_alpha(alpha_.call(x[0], y[0]));
+    static_cast<NNGramMatrixCalculation&>(*kernel).set_running_alpha(alpha_.call(x[0], y[0]));
   }
 
  private:

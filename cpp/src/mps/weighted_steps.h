@@ -10,25 +10,23 @@
 // The steps of a convolution and of a transposed one.
 namespace traingraph::mps {
 
-template <class Forward>
 class WeightedStep : public ForwardStep {
  public:
   using ForwardStep::ForwardStep;
   void reload() override {
-    static_cast<Forward&>(*kernel).reload_weights_and_biases_from_data_source();
+    static_cast<WeightForwardKernel&>(*kernel).reload_weights_and_biases_from_data_source();
   }
 };
 
 // Reads the forward kernel's weights, so that an update reaches both.
-template <class Forward, class Gradient>
 class WeightedGradientStep final : public GradientStep {
  public:
   WeightedGradientStep(GraphPlan& plan, CNNConvolutionGradientNode& node,
-                       const std::shared_ptr<Gradient>& gradient)
+                       const std::shared_ptr<WeightGradientKernel>& gradient)
       : GradientStep(plan, node, gradient),
         source_(node.data_source()),
         style_(node.training_style),
-        forward_(std::static_pointer_cast<Forward>(
+        forward_(std::static_pointer_cast<WeightForwardKernel>(
             static_cast<ForwardStep*>(plan.step(node.source_states()[0]->owner()))->kernel)) {
     gradient->share_weights(*forward_);
     if (style_ == NNTrainingStyle::kUpdateDeviceCPU) plan.states[state_].is_permanent = true;
@@ -61,7 +59,7 @@ class WeightedGradientStep final : public GradientStep {
  private:
   CNNConvolutionDataSourcePtr source_;
   NNTrainingStyle style_;
-  std::shared_ptr<Forward> forward_;
+  std::shared_ptr<WeightForwardKernel> forward_;
 };
 
 }  // namespace traingraph::mps

@@ -125,7 +125,7 @@ KERNELS = {
         "source_feature_channel_max_count")),
     "MPSCNNGradientKernel": Described({}, (
         "primary_offset", "secondary_offset", *_OFFSETS, "secondary_edge_mode", *_TWO_SOURCES)),
-    "MPSCNNBinaryKernel": Described({}, _TWO_SOURCES),
+    "MPSCNNBinaryKernel": Described({}, ("primary_offset", "secondary_offset", *_TWO_SOURCES)),
     "MPSCNNNeuron": Described({**_NEURON}),
     "MPSCNNNeuronGradient": Described({**_NEURON}),
     "MPSCNNPooling": Described(_named(*_WINDOW, *_STRIDES)),

@@ -2,6 +2,8 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include <traingraph/mps/kernel.h>
 
@@ -19,7 +21,7 @@ enum class NNComparisonType : int {
   kGreaterOrEqual = 5,
 };
 
-// 0 along an axis: the source's first element stands for all of them.
+// 0 along an axis: one element of the source, the first or that of the offset, stands for all.
 struct TRAINGRAPH_API BroadcastStrides {
   std::int64_t x = 1;
   std::int64_t y = 1;
@@ -41,6 +43,8 @@ struct TRAINGRAPH_API CNNArithmeticParameters {
   float threshold = 0;
   bool operator==(const CNNArithmeticParameters&) const = default;
   bool clamps() const;
+  // Raises InvalidArgument unless strides are 0 or 1.
+  void check(const std::string& who) const;
 };
 
 // What the gradient kernel of one source has of the forward kernel's: its own source's scale first,
@@ -49,18 +53,46 @@ TRAINGRAPH_API CNNArithmeticParameters gradient_parameters(CNNArithmeticOperatio
                                                            CNNArithmeticParameters forward,
                                                            bool is_secondary_source_filter);
 
+// What was read of one source: channels, and pixels from the offset on.
+struct TRAINGRAPH_API SourcePart {
+  ChannelRange channels;
+  Offset offset;
+};
+
+// What a gradient kernel needs to know of a forward one with two sources.
+class TRAINGRAPH_API NNBinaryGradientState : public GradientState {
+ public:
+  NNBinaryGradientState(const ImageDescriptor& primary, const ImageDescriptor& secondary,
+                        const CommandBuffer* temporary_on)
+      : GradientState({}, primary, temporary_on), secondary_(secondary) {}
+  const char* kind() const override { return "MPSNNBinaryGradientState"; }
+  const ImageDescriptor& primary() const { return source(); }
+  const ImageDescriptor& secondary() const { return secondary_; }
+  // The size of what was written; none before the encoding.
+  const std::optional<ImageDescriptor>& result() const { return result_; }
+  const SourcePart& primary_part() const { return primary_part_; }
+  const SourcePart& secondary_part() const { return secondary_part_; }
+
+ private:
+  friend class CNNBinaryKernel;
+  ImageDescriptor secondary_;
+  std::optional<ImageDescriptor> result_;
+  SourcePart primary_part_, secondary_part_;
+};
+
 // Made by a forward kernel for one pair of images. Where the result was clamped it holds where not.
-class TRAINGRAPH_API CNNArithmeticGradientState final : public GradientState {
+class TRAINGRAPH_API CNNArithmeticGradientState final : public NNBinaryGradientState {
  public:
   CNNArithmeticGradientState(CNNArithmeticOperation operation,
                              const CNNArithmeticParameters& parameters,
                              const ImageDescriptor& primary, const ImageDescriptor& secondary,
-                             const CommandBuffer* temporary_on);
+                             const CommandBuffer* temporary_on)
+      : NNBinaryGradientState(primary, secondary, temporary_on),
+        operation_(operation),
+        parameters_(parameters) {}
   const char* kind() const override { return "MPSCNNArithmeticGradientState"; }
   CNNArithmeticOperation operation() const { return operation_; }
   const CNNArithmeticParameters& parameters() const { return parameters_; }
-  const ImageDescriptor& primary() const { return source(); }
-  const ImageDescriptor& secondary() const { return secondary_; }
   // 1 where the result is inside of its bounds; null without bounds or before the encoding.
   const ImagePtr& mask() const { return mask_; }
 
@@ -68,13 +100,20 @@ class TRAINGRAPH_API CNNArithmeticGradientState final : public GradientState {
   friend class CNNArithmetic;
   CNNArithmeticOperation operation_;
   CNNArithmeticParameters parameters_;
-  ImageDescriptor secondary_;
   ImagePtr mask_;
 };
 
-// Two source images, one result image. Parts of images only without states.
+struct BinaryParts;
+
+// Two source images, one result image.
 class TRAINGRAPH_API CNNBinaryKernel : public TwoSourceKernel {
  public:
+  // The source's pixel of the first one that is written. The forms that return images set both to
+  // 0.
+  const Offset& primary_offset() const { return primary_offset_; }
+  void set_primary_offset(const Offset& value) { primary_offset_ = value; }
+  const Offset& secondary_offset() const { return secondary_offset_; }
+  void set_secondary_offset(const Offset& value) { secondary_offset_ = value; }
   bool makes_temporary_images = true;
 
   void encode_batch(CommandBuffer& buffer, const ImageBatch& primaries,
@@ -99,6 +138,16 @@ class TRAINGRAPH_API CNNBinaryKernel : public TwoSourceKernel {
   // What the states get beside the result.
   virtual void add_results(CommandBuffer&, Recording&, const StateBatch&,
                            const ImageDescriptor&) const {}
+  virtual BroadcastStrides strides(bool /*secondary*/) const { return {}; }
+  // What is read of the sources, and where the result goes.
+  virtual BinaryParts parts(const ImageBatch& primaries, const ImageBatch& secondaries,
+                            const ImageBatch& destinations) const;
+  bool is_partial() const override {
+    return TwoSourceKernel::is_partial() || !primary_offset_.is_zero() ||
+           !secondary_offset_.is_zero();
+  }
+
+  Offset primary_offset_, secondary_offset_;
 
  private:
   // Of the channels that are read.
@@ -126,6 +175,9 @@ class TRAINGRAPH_API CNNArithmetic : public CNNBinaryKernel {
                       const CommandBuffer* on) const override;
   void add_results(CommandBuffer& buffer, Recording& recording, const StateBatch& states,
                    const ImageDescriptor& result) const override;
+  BroadcastStrides strides(bool secondary) const override {
+    return secondary ? parameters_.secondary_strides : parameters_.primary_strides;
+  }
 
  private:
   CNNArithmeticOperation operation_;
@@ -136,7 +188,9 @@ class TRAINGRAPH_API CNNArithmetic : public CNNBinaryKernel {
 // axis along which the source was broadcast; nothing flows where the result was clamped.
 //   add, subtract: primary_scale dy; multiply: primary_scale dy secondary_scale other
 // The forms that return images set scales and strides from the state, the sign of a subtrahend
-// included; the bias and the bounds say nothing here.
+// included; the bias and the bounds say nothing here. The secondary offset and channels are those
+// of the secondary image in the forward kernel; the state says which part of its own source was
+// read.
 class TRAINGRAPH_API CNNArithmeticGradient : public CNNGradientKernel {
  public:
   CNNArithmeticGradient(const Device& device, CNNArithmeticOperation operation,
@@ -152,12 +206,16 @@ class TRAINGRAPH_API CNNArithmeticGradient : public CNNGradientKernel {
   void configure(const GradientState& state) override;
   bool takes(const State& state) const override;
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override {}
+  void configure_parts(const GradientState& state) override;
+  GradientParts parts(const ImageDescriptor& gradient, const ImageDescriptor& other,
+                      const GradientState& state) const override;
   ImageDescriptor secondary_of(const GradientState& state) const override;
   ImageDescriptor result_of(const GradientState& state) const override;
-  bool takes_parts() const override { return false; }
   void add_operands(Recording& recording, const StateBatch& states) override;
 
  private:
+  const SourcePart& own_part(const CNNArithmeticGradientState& state) const;
+
   CNNArithmeticOperation operation_;
   bool secondary_;
   CNNArithmeticParameters parameters_;

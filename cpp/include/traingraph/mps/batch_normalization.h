@@ -93,6 +93,9 @@ class TRAINGRAPH_API CNNBatchNormalizationState final : public GradientState {
   std::int64_t counted_ = 0;
   std::int64_t counted_gradients_ = 0;
   bool normalized_ = false;
+  // Which pixels and channels of each image the statistics were made of.
+  Region region_;
+  ChannelRange channels_;
 };
 
 // y = f(gamma (x - mean) / sqrt(variance + epsilon) + beta) with the state's statistics, or without
@@ -143,47 +146,72 @@ class TRAINGRAPH_API CNNBatchNormalization final
   Buffers buffers_;
 };
 
-// Adds the images to the mean and the biased variance of the state.
-class TRAINGRAPH_API CNNBatchNormalizationStatistics final : public Kernel {
+// Adds the images to the mean and the biased variance of the state: the channels that are read, and
+// as many pixels from the offset on as the clip rectangle has.
+class TRAINGRAPH_API CNNBatchNormalizationStatistics final : public CNNKernel {
  public:
-  explicit CNNBatchNormalizationStatistics(const Device& device) : Kernel(device) {}
+  explicit CNNBatchNormalizationStatistics(const Device& device) : CNNKernel(device) {}
   const char* kind() const override { return "MPSCNNBatchNormalizationStatistics"; }
-  bool append_batch_barrier() const { return true; }
+  bool append_batch_barrier() const override { return true; }
+  // The inherited forms raise Unsupported: there is no result image.
   void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
                     CNNBatchNormalizationState& state);
 
  protected:
   OperationPtr make_operation() const override;
+  StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
+              const ImageBatch& destinations) override;
+};
+
+// The two gradient kernels. The statistics say which pixels of the images count; the gradient that
+// comes in is that of pixels among them, at the secondary offset.
+class TRAINGRAPH_API BatchNormalizationGradientKernel : public CNNGradientKernel {
+ public:
+  const NeuronDescriptor& fused_neuron_descriptor() const { return neuron_; }
+
+ protected:
+  BatchNormalizationGradientKernel(const Device& device, NeuronDescriptor fused_neuron,
+                                   const char* kind);
+  bool takes(const State& state) const override;
+  bool takes_parts_of_batch() const override { return true; }
+  GradientParts parts(const ImageDescriptor& gradient, const ImageDescriptor& source,
+                      const GradientState& state) const override;
+
+  NeuronDescriptor neuron_;
 };
 
 // Adds to the state's gradients: beta sum g, gamma sum g x^, where g = dy f'(the normalized x) and
 // x^ = (x - mean) / sqrt(variance + epsilon). They are complete when every image that the
 // statistics were made of has been encoded.
-class TRAINGRAPH_API CNNBatchNormalizationStatisticsGradient final : public Kernel {
+class TRAINGRAPH_API CNNBatchNormalizationStatisticsGradient final
+    : public BatchNormalizationGradientKernel {
  public:
   explicit CNNBatchNormalizationStatisticsGradient(const Device& device,
-                                                   NeuronDescriptor fused_neuron = {});
+                                                   NeuronDescriptor fused_neuron = {})
+      : BatchNormalizationGradientKernel(device, std::move(fused_neuron),
+                                         "MPSCNNBatchNormalizationStatisticsGradient") {}
   const char* kind() const override { return "MPSCNNBatchNormalizationStatisticsGradient"; }
-  const NeuronDescriptor& fused_neuron_descriptor() const { return neuron_; }
   bool append_batch_barrier() const { return true; }
+  // The properties as they are. The inherited forms raise Unsupported: there is no result image.
   void encode_batch(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,
                     CNNBatchNormalizationState& state);
 
  protected:
   OperationPtr make_operation() const override;
-
- private:
-  NeuronDescriptor neuron_;
+  void add_operands(Recording& recording, const StateBatch& states) override;
 };
 
 // dx = gamma / sqrt(variance + epsilon) (g - dbeta / M - x^ dgamma / M), M elements per channel in
 // the whole batch. Raises InvalidArgument before the state's gradients are complete.
-class TRAINGRAPH_API CNNBatchNormalizationGradient final : public CNNGradientKernel {
+class TRAINGRAPH_API CNNBatchNormalizationGradient final : public BatchNormalizationGradientKernel {
  public:
-  explicit CNNBatchNormalizationGradient(const Device& device, NeuronDescriptor fused_neuron = {});
+  explicit CNNBatchNormalizationGradient(const Device& device, NeuronDescriptor fused_neuron = {})
+      : BatchNormalizationGradientKernel(device, std::move(fused_neuron),
+                                         "MPSCNNBatchNormalizationGradient") {}
   const char* kind() const override { return "MPSCNNBatchNormalizationGradient"; }
-  const NeuronDescriptor& fused_neuron_descriptor() const { return neuron_; }
-  // The state's gradients are read; the inherited forms call these.
+  // As the inherited forms, with the state that serves all images.
+  using CNNGradientKernel::encode_batch;
   void encode_batch(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,
                     CNNBatchNormalizationState& state, const ImageBatch& destinations);
   ImageBatch encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
@@ -191,11 +219,7 @@ class TRAINGRAPH_API CNNBatchNormalizationGradient final : public CNNGradientKer
 
  protected:
   OperationPtr make_operation() const override;
-  bool takes(const State& state) const override;
-  bool takes_parts() const override { return false; }
-
- private:
-  NeuronDescriptor neuron_;
+  void add_operands(Recording& recording, const StateBatch& states) override;
 };
 
 }  // namespace traingraph::mps

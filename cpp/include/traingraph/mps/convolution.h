@@ -128,14 +128,9 @@ class TRAINGRAPH_API CNNConvolutionGradientState : public GradientState {
   std::shared_ptr<Buffer> biases_;
 };
 
-// The window begins at offset - floor(extent / 2) + stride i, extent = (kernel - 1) dilation + 1;
-// beyond the image are zeros.
-class TRAINGRAPH_API CNNConvolution : public CNNKernel,
-                                      public std::enable_shared_from_this<CNNConvolution> {
+// A kernel with weights, and what loading, exporting and sharing them means.
+class TRAINGRAPH_API WeightForwardKernel : public CNNKernel {
  public:
-  CNNConvolution(const Device& device, CNNConvolutionDataSourcePtr weights)
-      : CNNConvolution(device, std::move(weights), "MPSCNNConvolution") {}
-  const char* kind() const override { return "MPSCNNConvolution"; }
   const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
   DataType data_type() const { return weights_.data_type; }
@@ -151,18 +146,31 @@ class TRAINGRAPH_API CNNConvolution : public CNNKernel,
   ImageDescriptor destination_image_descriptor(const ImageDescriptor& source) override;
 
  protected:
-  friend class CNNConvolutionGradient;
-  CNNConvolution(const Device& device, CNNConvolutionDataSourcePtr weights, const char* kind);
-  OperationPtr make_operation() const override;
+  friend class WeightGradientKernel;
+  WeightForwardKernel(const Device& device, CNNConvolutionDataSourcePtr weights, const char* kind);
   void check_source(const ImageDescriptor& source) const override;
   std::int64_t result_channels(const ImageDescriptor&) const override {
     return weights_.descriptor.result_channels();
   }
   bool has_window() const override { return true; }
-  StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
   void add_operands(Recording& recording) const override;
 
   ConvolutionWeights weights_;
+};
+
+// The window begins at offset - floor(extent / 2) + stride i, extent = (kernel - 1) dilation + 1;
+// beyond the image are zeros.
+class TRAINGRAPH_API CNNConvolution : public WeightForwardKernel,
+                                      public std::enable_shared_from_this<CNNConvolution> {
+ public:
+  CNNConvolution(const Device& device, CNNConvolutionDataSourcePtr weights)
+      : WeightForwardKernel(device, std::move(weights), "MPSCNNConvolution") {}
+  const char* kind() const override { return "MPSCNNConvolution"; }
+
+ protected:
+  using WeightForwardKernel::WeightForwardKernel;
+  OperationPtr make_operation() const override;
+  StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
 };
 
 // A convolution whose kernel covers the image and gives one pixel.
@@ -189,14 +197,15 @@ class TRAINGRAPH_API WeightGradientKernel : public CNNGradientKernel {
 
   void reload_weights_and_biases_from_data_source() { weights_.load(); }
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
+  // From now on with the forward kernel's weights, which must have the sizes of its own.
+  void share_weights(const WeightForwardKernel& forward);
 
  protected:
   WeightGradientKernel(const Device& device, CNNConvolutionDataSourcePtr weights, const char* kind);
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
   void add_operands(Recording& recording, const StateBatch& states) override;
   bool has_window() const override { return true; }
-  // From now on with these, which must have the sizes of its own.
-  void share(const ConvolutionWeights& forward);
+  bool has_gradient_offset() const override { return true; }
 
   ConvolutionWeights weights_;
   CNNConvolutionGradientOption option_ = CNNConvolutionGradientOption::kAll;
@@ -208,8 +217,6 @@ class TRAINGRAPH_API CNNConvolutionGradient : public WeightGradientKernel {
   CNNConvolutionGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
       : CNNConvolutionGradient(device, std::move(weights), "MPSCNNConvolutionGradient") {}
   const char* kind() const override { return "MPSCNNConvolutionGradient"; }
-  // From now on with the forward kernel's weights, which must have the sizes of these.
-  void share_weights(const CNNConvolution& forward);
 
  protected:
   using WeightGradientKernel::WeightGradientKernel;

@@ -31,14 +31,11 @@ class TRAINGRAPH_API CNNConvolutionTransposeGradientState final
 // The forms that return images mirror a convolution: of the state that is given, whose source's
 // size and offset they take back, or of the same padding policy; they set the kernel offset.
 class TRAINGRAPH_API CNNConvolutionTranspose final
-    : public CNNKernel,
+    : public WeightForwardKernel,
       public std::enable_shared_from_this<CNNConvolutionTranspose> {
  public:
   CNNConvolutionTranspose(const Device& device, CNNConvolutionDataSourcePtr weights);
   const char* kind() const override { return "MPSCNNConvolutionTranspose"; }
-  const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
-  const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
-  DataType data_type() const { return weights_.data_type; }
   std::int64_t kernel_offset_x() const { return kernel_offset_.x; }
   std::int64_t kernel_offset_y() const { return kernel_offset_.y; }
   void set_kernel_offset_x(std::int64_t value) { set(kernel_offset_.x, value); }
@@ -53,30 +50,13 @@ class TRAINGRAPH_API CNNConvolutionTranspose final
                           const GradientState& convolution, StateBatch* states,
                           bool temporary_states);
 
-  void reload_weights_and_biases_from_data_source() { weights_.load(); }
-  void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
-  std::shared_ptr<CNNConvolutionWeightsAndBiasesState> export_weights_and_biases(
-      CommandBuffer& buffer);
-  // The weights themselves, not a copy: what is encoded into its buffers is in force at once. Its
-  // biases are null where the kernel has none: none in its source, and none loaded since.
-  std::shared_ptr<CNNConvolutionWeightsAndBiasesState> weights_state() const;
-  bool is_result_state_reused_across_batch() const override { return true; }
-
  protected:
-  friend class CNNConvolutionTransposeGradient;
   OperationPtr make_operation() const override;
-  void check_source(const ImageDescriptor& source) const override;
-  std::int64_t result_channels(const ImageDescriptor&) const override {
-    return weights_.descriptor.output_feature_channels;
-  }
-  bool has_window() const override { return true; }
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
-  void add_operands(Recording& recording) const override;
   void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
               const ImageBatch& destinations) override;
 
  private:
-  ConvolutionWeights weights_;
   Offset kernel_offset_;
 };
 
@@ -86,8 +66,6 @@ class TRAINGRAPH_API CNNConvolutionTransposeGradient final : public WeightGradie
   CNNConvolutionTransposeGradient(const Device& device, CNNConvolutionDataSourcePtr weights)
       : WeightGradientKernel(device, std::move(weights), "MPSCNNConvolutionTransposeGradient") {}
   const char* kind() const override { return "MPSCNNConvolutionTransposeGradient"; }
-  // From now on with the forward kernel's weights, which must have the sizes of these.
-  void share_weights(const CNNConvolutionTranspose& forward);
 
  protected:
   OperationPtr make_operation() const override;

@@ -12,6 +12,9 @@ class TRAINGRAPH_API NNForwardLoss final : public CNNKernel {
   const char* kind() const override { return "MPSNNForwardLoss"; }
   const CNNLossDescriptor& descriptor() const { return descriptor_; }
   void set_descriptor(const CNNLossDescriptor& value);
+  // From now on the descriptor's weight is a number that programs read when they run: another one
+  // compiles nothing.
+  void set_running_weight(float value);
 
   // `weights` may be empty. The inherited forms, without labels, are refused.
   void encode_batch(CommandBuffer& buffer, const ImageBatch& predictions, const ImageBatch& labels,
@@ -28,6 +31,7 @@ class TRAINGRAPH_API NNForwardLoss final : public CNNKernel {
 
  private:
   CNNLossDescriptor descriptor_;
+  bool running_weight_ = false;
 };
 
 // The gradient of what NNForwardLoss gives, by the predictions or by the labels: the derivative of
@@ -38,6 +42,7 @@ class TRAINGRAPH_API NNLossGradient final : public CNNBinaryKernel {
   const char* kind() const override { return "MPSNNLossGradient"; }
   const CNNLossDescriptor& descriptor() const { return descriptor_; }
   void set_descriptor(const CNNLossDescriptor& value);
+  void set_running_weight(float value);  // as the forward kernel's
   bool compute_label_gradients() const { return by_labels_; }
   void set_compute_label_gradients(bool value) { set(by_labels_, value); }
 
@@ -62,6 +67,7 @@ class TRAINGRAPH_API NNLossGradient final : public CNNBinaryKernel {
  private:
   CNNLossDescriptor descriptor_;
   bool by_labels_ = false;
+  bool running_weight_ = false;
 };
 
 // Ones, of the source's size: where a gradient begins.

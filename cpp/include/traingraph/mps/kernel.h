@@ -9,6 +9,7 @@ namespace traingraph::mps {
 
 class Operation;
 struct ImagePart;
+struct GradientParts;
 using OperationPtr = std::shared_ptr<const Operation>;
 
 // Something that writes itself into a command buffer. Properties may change at any time; what was
@@ -54,9 +55,10 @@ class TRAINGRAPH_API Kernel {
   ImageBatch make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor, bool temporary,
                          const ImageBatch& like) const;
 
-  // Raise unless they may be set.
+  // Raises unless the offset is a multiple of 4.
   void check_channel_offset(std::int64_t offset) const;
-  void check_channel_count(std::int64_t count) const;
+  // Sets which channels of a source are read, if that may be.
+  void set_channels(ChannelRange& member, const ChannelRange& value) const;
   // The image as it is when only these channels are there. Raises ShapeError where none is.
   ImageDescriptor seen(const ImageDescriptor& image, const ChannelRange& channels) const;
   // Raises unless `what` may be set to it.
@@ -100,11 +102,11 @@ class TRAINGRAPH_API ClippedKernel : public Kernel {
 class TRAINGRAPH_API TwoSourceKernel : public ClippedKernel {
  public:
   const ChannelRange& primary_channels() const { return primary_channels_; }
-  void set_primary_source_feature_channel_offset(std::int64_t value);
-  void set_primary_source_feature_channel_max_count(std::int64_t value);
+  void set_primary_channels(const ChannelRange& value) { set_channels(primary_channels_, value); }
   const ChannelRange& secondary_channels() const { return secondary_channels_; }
-  void set_secondary_source_feature_channel_offset(std::int64_t value);
-  void set_secondary_source_feature_channel_max_count(std::int64_t value);
+  void set_secondary_channels(const ChannelRange& value) {
+    set_channels(secondary_channels_, value);
+  }
 
  protected:
   using ClippedKernel::ClippedKernel;
@@ -112,6 +114,8 @@ class TRAINGRAPH_API TwoSourceKernel : public ClippedKernel {
     return ClippedKernel::is_partial() || !primary_channels_.whole() ||
            !secondary_channels_.whole();
   }
+  // Raises ShapeError unless the part that is read lies within the image.
+  void check_inside(const ImagePart& part, const ImageDescriptor& image, const char* what) const;
 
   ChannelRange primary_channels_, secondary_channels_;
 };
@@ -141,8 +145,7 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   void set_padding_method(int value) { padding_method_ = value; }
   // The channels of the source that are read; offsets are multiples of 4.
   const ChannelRange& source_channels() const { return source_channels_; }
-  void set_source_feature_channel_offset(std::int64_t value);
-  void set_source_feature_channel_max_count(std::int64_t value);
+  void set_source_channels(const ChannelRange& value) { set_channels(source_channels_, value); }
   bool makes_temporary_images = true;
 
   void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
@@ -172,8 +175,8 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   virtual ImageDescriptor result_of(const ImageDescriptor& source) const;
   // Whether any result size is allowed (a moving window), or only that of result_of().
   virtual bool has_window() const { return false; }
-  // Whether the offset says which pixel of a result of the source's size is written first.
-  virtual bool reads_offset() const { return true; }
+  // Whether the offset is the source's pixel of the first one that is written.
+  virtual bool has_place() const { return !has_window(); }
   virtual StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const;
   // Buffers that the operation reads beside the image, and those of the states.
   virtual void add_operands(Recording&) const {}
@@ -185,15 +188,16 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   void add_destination(Recording& recording, const ImageBatch& sources,
                        const ImageBatch& destinations) const;
   bool is_partial() const override {
-    return ClippedKernel::is_partial() || !source_channels_.whole();
+    return ClippedKernel::is_partial() || !source_channels_.whole() || !place().is_zero();
   }
-  virtual bool has_gradient_of_parts() const { return true; }
 
   KernelWindow window_;
   int padding_method_ = PaddingMethod::kSizeSame;
   ChannelRange source_channels_;
 
  private:
+  // The offset of a kernel without a window.
+  Offset place() const { return has_place() ? window_.offset : Offset{}; }
   ImagePart written_part(const ImageDescriptor& source, const ImageDescriptor& destination) const;
   void check_parts_have_gradient(const ImageDescriptor& source) const;
   void set_parts(const ImageBatch& sources, const StateBatch& states,
@@ -241,19 +245,29 @@ class TRAINGRAPH_API CNNGradientKernel : public TwoSourceKernel {
   // Whether the forward kernel moves a window; else its clip rectangle is a part of its result.
   virtual bool has_window() const { return false; }
   virtual bool takes_parts() const { return true; }
+  // Whether the primary offset and the kernel offset say anything.
+  virtual bool has_gradient_offset() const { return false; }
+  // Whether a state is that of a batch of which these images may be a part.
+  virtual bool takes_parts_of_batch() const { return false; }
   void check(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,
              const StateBatch& states) const;
+
+  // Sets by the state what is read and written.
+  virtual void configure_parts(const GradientState& state);
+  // What is read of the two images, and where the result goes.
+  virtual GradientParts parts(const ImageDescriptor& gradient, const ImageDescriptor& source,
+                              const GradientState& state) const;
+  // The channels of the incoming gradient. Raises ShapeError unless it has the size of the forward
+  // kernel's clip rectangle.
+  ImagePart incoming(const ImageDescriptor& gradient, const GradientState& state) const;
+  // Puts an incoming gradient into a larger one of zeros. Raises ShapeError where it does not fit.
+  void put(ImagePart& gradient, std::int64_t rows, std::int64_t columns, const Offset& at) const;
+  void add_sources(Recording& recording, const ImageBatch& gradients, const ImageBatch& sources,
+                   const GradientParts& parts) const;
 
   KernelWindow window_;
   Offset primary_offset_;
   Offset kernel_offset_;
-
- private:
-  void configure_parts(const GradientState& state);
-  ImagePart gradient_part(const ImageDescriptor& gradient, const ImageDescriptor& source,
-                          const GradientState& state) const;
-  // The result by the state, of the source's channels that are read.
-  ImageDescriptor written(const GradientState& state, const ImageDescriptor& source) const;
 };
 
 }  // namespace traingraph::mps

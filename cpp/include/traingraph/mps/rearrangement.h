@@ -56,6 +56,7 @@ class TRAINGRAPH_API NNPad final : public CNNKernel {
   OperationPtr make_operation() const override;
   ImageDescriptor result_of(const ImageDescriptor& source) const override;
   void check_source(const ImageDescriptor& source) const override;
+  bool has_place() const override { return false; }
 
  private:
   Offset after_;
@@ -74,6 +75,7 @@ class TRAINGRAPH_API NNPadGradient final : public CNNGradientKernel {
   OperationPtr make_operation() const override;
   void configure(const GradientState& state) override;
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
+  bool has_gradient_offset() const override { return true; }
 };
 
 // Some of the source's channels: `count` from `first` on, or all that are there.

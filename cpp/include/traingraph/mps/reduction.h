@@ -29,7 +29,7 @@ class TRAINGRAPH_API NNReduceUnary : public CNNKernel {
   OperationPtr make_operation() const override;
   void check_source(const ImageDescriptor& source) const override;
   ImageDescriptor result_of(const ImageDescriptor& source) const override;
-  bool reads_offset() const override { return false; }
+  bool has_place() const override { return false; }
 
  private:
   NNReduceAxis axis_;
@@ -98,6 +98,9 @@ class TRAINGRAPH_API NNReduceBinary : public CNNBinaryKernel {
   // Raises Unsupported: there is no gradient.
   StatePtr make_state(const ImageDescriptor&, const ImageDescriptor&,
                       const CommandBuffer*) const override;
+  // The sources' channels; their pixels are the operation's. Raises Unsupported for offsets.
+  BinaryParts parts(const ImageBatch& primaries, const ImageBatch& secondaries,
+                    const ImageBatch& destinations) const override;
 
  private:
   NNWeightedReduction reduction_;
@@ -112,14 +115,18 @@ class TRAINGRAPH_API NNGramMatrixCalculation final : public CNNKernel {
   const char* kind() const override { return "MPSNNGramMatrixCalculation"; }
   float alpha() const { return alpha_; }
   void set_alpha(float value) { set(alpha_, value); }
+  // From now on alpha is a number that programs read when they run: another one compiles nothing.
+  void set_running_alpha(float value);
 
  protected:
   OperationPtr make_operation() const override;
   ImageDescriptor result_of(const ImageDescriptor& source) const override;
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  void add_operands(Recording& recording) const override;
 
  private:
   float alpha_;
+  bool running_ = false;
 };
 
 // dx_f = alpha sum over c of (dy[f, c] + dy[c, f]) x_c
@@ -130,14 +137,18 @@ class TRAINGRAPH_API NNGramMatrixCalculationGradient final : public CNNGradientK
   const char* kind() const override { return "MPSNNGramMatrixCalculationGradient"; }
   float alpha() const { return alpha_; }
   void set_alpha(float value) { set(alpha_, value); }
+  // As the forward kernel's.
+  void set_running_alpha(float value);
 
  protected:
   OperationPtr make_operation() const override;
   void configure(const GradientState& state) override;
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
+  void add_operands(Recording& recording, const StateBatch& states) override;
 
  private:
   float alpha_;
+  bool running_ = false;
 };
 
 }  // namespace traingraph::mps

@@ -13,14 +13,14 @@ class TRAINGRAPH_API CNNSoftMax : public CNNKernel {
 
  protected:
   OperationPtr make_operation() const override;
-  bool has_gradient_of_parts() const override { return false; }
 
  private:
   bool logarithm_;
 };
 
 // The secondary image is the forward result, not its source. Softmax: dx = y (dy - sum dy y);
-// logarithm: dx = dy - exp(y) sum dy.
+// logarithm: dx = dy - exp(y) sum dy. The secondary offset and channels are where the result lies
+// in its image; the state says which part of the source that is.
 class TRAINGRAPH_API CNNSoftMaxGradient : public CNNGradientKernel {
  public:
   CNNSoftMaxGradient(const Device& device, bool logarithm)
@@ -31,7 +31,10 @@ class TRAINGRAPH_API CNNSoftMaxGradient : public CNNGradientKernel {
 
  protected:
   OperationPtr make_operation() const override;
-  bool takes_parts() const override { return false; }
+  void configure_parts(const GradientState& state) override;
+  GradientParts parts(const ImageDescriptor& gradient, const ImageDescriptor& result,
+                      const GradientState& state) const override;
+  ImageDescriptor secondary_of(const GradientState& state) const override;
 
  private:
   bool logarithm_;

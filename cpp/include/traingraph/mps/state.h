@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct Offset {
   std::int64_t y = 0;
   std::int64_t z = 0;
   bool operator==(const Offset&) const = default;
+  bool is_zero() const { return *this == Offset{}; }
 };
 
 // Pixels of a destination, from `origin` to its end unless there is a size.
@@ -66,8 +68,12 @@ struct TRAINGRAPH_API ChannelRange {
 // What a forward kernel has read and written, if not all of its images.
 struct TRAINGRAPH_API ImageParts {
   ChannelRange source;
-  std::int64_t clip_width = 0;  // of what was written; 0: no clip rectangle
+  std::int64_t clip_width = 0;  // of what was written; 0: all pixels
   std::int64_t clip_height = 0;
+  // Where it was written: the first pixel (x, y) and channel of an image of this size.
+  Offset origin;
+  std::int64_t channel = 0;
+  std::optional<ImageDescriptor> destination;  // none: all of the images
 };
 
 // Padding alone has the last three.

@@ -1,0 +1,304 @@
+"""Parts of images in the training of softmax and arithmetic, by central differences."""
+
+import numpy as np
+import pytest
+from gradients import device, differences, execute, random
+from kernels import array, batch, commands, image
+
+from traingraph import ShapeError, Unsupported, mps
+
+DEVICES = ("reference", "cpu")
+
+
+def region(x, y, width, height):
+    return mps.MTLRegion(mps.MTLOrigin(x, y), mps.MTLSize(width, height))
+
+
+def into(kernel, destination, on, **given):
+    """What lies in the destination after the form that has one."""
+    out = batch(on, destination)
+    execute(lambda buffer: kernel.encode_batch(buffer, **given, destination_images=out), on)
+    return array(out)
+
+
+def gradient_of(kernel, dy, x, states, on, destination=None):
+    """With a destination by the properties as they are, without one by the state."""
+    kernel.makes_temporary_images = False
+    given = {
+        "source_gradients": batch(on, dy), "source_images": batch(on, x), "gradient_states": states,
+    }  # fmt: skip
+    if destination is None:
+        return array(execute(lambda buffer: kernel.encode_batch(buffer, **given), on))
+    out = batch(on, destination)
+    execute(lambda buffer: kernel.encode_batch(buffer, **given, destination_gradients=out), on)
+    return array(out)
+
+
+# --- softmax -------------------------------------------------------------------------------------
+
+
+def softmaxes(name, on):
+    return getattr(mps, name)(device=on), getattr(mps, f"{name}Gradient")(device=on)
+
+
+@pytest.mark.parametrize("on", DEVICES)
+@pytest.mark.parametrize("name", ["MPSCNNSoftMax", "MPSCNNLogSoftMax"])
+@pytest.mark.parametrize("form", ["all", "clip_rect", "channels", "offset"])
+def test_softmax(name, form, on):
+    on = device(on)
+    kernel, gradient = softmaxes(name, on)
+    x, old = random(1, 2, 12, 5, 6), random(2, 2, 12, 7, 8)
+    inside = np.zeros(old.shape, bool)
+    if form in ("all", "clip_rect"):
+        kernel.clip_rect, kernel.offset = region(4, 3, 3, 2), (1, 2)
+    if form in ("all", "channels"):
+        kernel.source_feature_channel_offset, kernel.source_feature_channel_max_count = 4, 4
+        kernel.destination_feature_channel_offset = 8
+    if form == "channels":
+        old, inside = old[:, :, :5, :6], inside[:, :, :5, :6]
+        part = (slice(None), slice(8, 12), slice(None), slice(None))
+    elif form == "offset":
+        kernel.offset, old, inside = (2, 1), old[:, :, :3, :4], inside[:, :, :3, :4]
+        part = (slice(None), slice(None), slice(None), slice(None))
+    else:
+        part = (slice(None), slice(8, 12) if form == "all" else slice(None),
+                slice(3, 5), slice(4, 7))  # fmt: skip
+    inside[part] = True
+    states = kernel.result_state_batch(for_source_image=batch(on, x))
+    y = into(kernel, old, on, source_images=batch(on, x), destination_states=states)
+    np.testing.assert_array_equal(y[~inside], old[~inside])
+    sums = (y[part] if name == "MPSCNNSoftMax" else np.exp(y[part])).sum(axis=1)
+    np.testing.assert_allclose(sums, 1, rtol=1e-12)
+
+    def again(moved):
+        return into(kernel, old, on, source_images=batch(on, moved))
+
+    dy = random(3, *y.shape)
+    expected = differences(again, x, dy * inside)
+    dx = gradient_of(gradient, dy[part], y, states, on)
+    assert dx.shape == x.shape
+    assert np.abs(dx).max() > 1e-3
+    np.testing.assert_allclose(dx, expected, rtol=1e-6, atol=1e-8)
+    # The properties are as the state says: the same with a destination, and a part of it.
+    zeros = np.zeros_like(x)
+    np.testing.assert_array_equal(gradient_of(gradient, dy[part], y, states, on, zeros), dx)
+    if form != "all":
+        return
+    assert gradient.secondary_offset == (4, 3, 0)
+    assert gradient.secondary_source_feature_channel_offset == 8
+    gradient.clip_rect = region(5, 1, 2, 2)
+    gradient.destination_feature_channel_offset = 0
+    before = random(4, 2, 8, 6, 9)
+    after = before.copy()
+    after[:, :4, 1:3, 5:7] = dx[:, 4:8, 2:4, 1:3]
+    found = gradient_of(gradient, dy[part], y, states, on, before)
+    np.testing.assert_allclose(found, after, rtol=1e-12)
+
+
+def test_softmax_without_parts_again():
+    """What a state says of parts is of its last encoding."""
+    on = device()
+    kernel, gradient = softmaxes("MPSCNNSoftMax", on)
+    x = random(1, 1, 4, 3, 3)
+    states = kernel.result_state_batch(for_source_image=batch(on, x))
+    kernel.clip_rect = region(1, 1, 2, 2)
+    into(kernel, np.zeros((1, 4, 9, 9)), on, source_images=batch(on, x), destination_states=states)
+    kernel.clip_rect = mps.MPSCNNSoftMax(device=on).clip_rect
+    y = into(kernel, x, on, source_images=batch(on, x), destination_states=states)
+    dy = random(2, *x.shape)
+    expected = y * (dy - (dy * y).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(gradient_of(gradient, dy, y, states, on), expected, atol=1e-12)
+    assert gradient.secondary_offset == (0, 0, 0)
+
+
+def test_softmax_refuses():
+    on = device()
+    kernel, gradient = softmaxes("MPSCNNSoftMax", on)
+    x = random(1, 1, 4, 5, 5)
+    kernel.clip_rect, kernel.offset = region(3, 2, 2, 3), (1, 1)
+    states = kernel.result_state_batch(for_source_image=batch(on, x))
+    y = into(kernel, np.zeros((1, 4, 6, 6)), on, source_images=batch(on, x),
+             destination_states=states)  # fmt: skip
+    with pytest.raises(ShapeError, match="3x2, the size of the forward kernel's clip rectangle"):
+        gradient_of(gradient, x, y, states, on)
+    dy = random(2, 1, 4, 3, 2)
+    with pytest.raises(ValueError, match="the batch it was made for"):  # the result, not the source
+        gradient_of(gradient, dy, x, states, on)
+    gradient.secondary_offset = (5, 0)
+    with pytest.raises(ShapeError, match="3x2 pixels at column 5, row 0, the offset, but got 4x6"):
+        gradient_of(gradient, dy, y, states, on, np.zeros_like(x))
+    gradient.secondary_offset = (3, 2)
+    for name, value in (("primary_offset", (1, 0)), ("kernel_offset_x", 1)):
+        before = getattr(gradient, name)
+        setattr(gradient, name, value)
+        with pytest.raises(Unsupported, match=r"MPSCNNSoftMaxGradient.*a primary offset or a kern"):
+            gradient_of(gradient, dy, y, states, on)
+        setattr(gradient, name, before)
+    assert gradient_of(gradient, dy, y, states, on).shape == x.shape
+    kernel.offset = (1, 1, 1)
+    with pytest.raises(Unsupported, match="an offset of images: encode a part of the batch"):
+        into(kernel, np.zeros((1, 4, 6, 6)), on, source_images=batch(on, x))
+
+
+# --- arithmetic ----------------------------------------------------------------------------------
+
+OPERATIONS = {
+    "Add": np.add, "Subtract": np.subtract, "Multiply": np.multiply, "Divide": np.divide,
+}  # fmt: skip
+AXES = ("feature_channels", "pixels_y", "pixels_x")
+STRIDES = [
+    ((1, 1, 1), (1, 1, 1)), ((1, 1, 1), (1, 0, 0)), ((0, 1, 1), (1, 1, 0)), ((1, 0, 1), (0, 1, 1)),
+    ((0, 0, 0), (0, 1, 1)),
+]  # fmt: skip
+A, B, OLD = (2, 12, 5, 6), (2, 8, 6, 5), (2, 16, 7, 8)
+
+
+def arithmetic(name, strides, on, **properties):
+    kernel = getattr(mps, f"MPSCNN{name}")(device=on)
+    for source, given in zip(("primary", "secondary"), strides, strict=True):
+        for axis, stride in zip(AXES, given, strict=True):
+            setattr(kernel, f"{source}_stride_in_{axis}", stride)
+    kernel.primary_scale, kernel.secondary_scale, kernel.bias = 0.5, -1.5, 0.25
+    kernel.clip_rect = region(2, 1, 3, 4)
+    kernel.primary_offset, kernel.secondary_offset = (3, 1), (1, 2)
+    kernel.primary_source_feature_channel_offset = 8
+    kernel.secondary_source_feature_channel_offset = 4
+    kernel.destination_feature_channel_offset = 8
+    for key, value in properties.items():
+        setattr(kernel, key, value)
+    return kernel
+
+
+def seen(x, channel, offset, strides):
+    """4 channels of 4 x 3 pixels, or the first along an axis of stride 0."""
+    first = (channel, offset[1], offset[0])
+    counts = [n if s else 1 for n, s in zip((4, 4, 3), strides, strict=True)]
+    return x[(slice(None), *(slice(f, f + n) for f, n in zip(first, counts, strict=True)))]
+
+
+@pytest.mark.parametrize("on", DEVICES)
+@pytest.mark.parametrize("strides", STRIDES, ids=str)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_arithmetic(name, strides, on):
+    on = device(on)
+    kernel = arithmetic(name, strides, on)
+    a, b, old = random(1, *A), random(2, *B), random(3, *OLD)
+    states = kernel.result_state_batch(
+        for_primary_image=batch(on, a), secondary_image=batch(on, b)
+    )  # fmt: skip
+
+    def forward(a, b, **given):
+        images = {"primary_images": batch(on, a), "secondary_images": batch(on, b)}
+        return into(kernel, old, on, **images, **given)
+
+    y = forward(a, b, destination_states=states)
+    ours, theirs = seen(a, 8, (3, 1), strides[0]), seen(b, 4, (1, 2), strides[1])
+    result = OPERATIONS[name](0.5 * ours, -1.5 * theirs) + 0.25
+    part = (slice(None), slice(8, 12), slice(1, 5), slice(2, 5))
+    expected = old.copy()
+    expected[part] = result
+    np.testing.assert_allclose(y, expected, rtol=1e-12)
+    if name == "Divide":
+        assert not hasattr(mps, "MPSCNNDivideGradient")
+        return
+    inside = np.zeros(old.shape)
+    inside[part] = 1
+    dy = random(4, *y.shape)
+    for secondary, own, other in ((False, a, b), (True, b, a)):
+        gradient = getattr(mps, f"MPSCNN{name}Gradient")(
+            device=on, is_secondary_source_filter=secondary
+        )
+        found = gradient_of(gradient, dy[part], other, states, on)
+        numeric = differences(
+            lambda moved, s=secondary: forward(a, moved) if s else forward(moved, b),
+            own, dy * inside,
+        )  # fmt: skip
+        assert found.shape == own.shape
+        np.testing.assert_allclose(found, numeric, rtol=1e-6, atol=1e-8)
+        assert gradient.secondary_offset == ((3, 1, 0) if secondary else (1, 2, 0))
+        assert gradient.destination_feature_channel_offset == (4 if secondary else 8)
+        # Into a part of another image: the rectangle begins with what was read first.
+        gradient.clip_rect = region(1, 0, 2, 2)
+        gradient.destination_feature_channel_offset = 0
+        before = random(5, *own.shape)
+        after = before.copy()
+        x, row, channel = (1, 2, 4) if secondary else (3, 1, 8)
+        rest = own.shape[1] - channel
+        after[:, :rest, 0:2, 1:3] = found[:, channel:, row : row + 2, x : x + 2]
+        written = gradient_of(gradient, dy[part], other, states, on, before)
+        np.testing.assert_allclose(written, after, rtol=1e-12)
+
+
+@pytest.mark.parametrize("on", DEVICES)
+def test_arithmetic_that_clamps(on):
+    on = device(on)
+    kernel = arithmetic("Multiply", STRIDES[1], on, minimum_value=-0.5, maximum_value=0.75)
+    a, b, old = random(1, *A), random(2, *B), random(3, *OLD)
+    images = {"primary_images": batch(on, a), "secondary_images": batch(on, b)}
+    states = kernel.result_state_batch(
+        for_primary_image=images["primary_images"], secondary_image=images["secondary_images"]
+    )
+    y = into(kernel, old, on, **images, destination_states=states)
+    part = (slice(None), slice(8, 12), slice(1, 5), slice(2, 5))
+    assert 0 < np.sum((y[part] == -0.5) | (y[part] == 0.75)) < y[part].size
+    inside = np.zeros(old.shape)
+    inside[part] = 1
+    dy = random(4, *y.shape)
+
+    def by_a(moved):
+        images["primary_images"] = batch(on, moved)
+        return into(kernel, old, on, **images)
+
+    gradient = mps.MPSCNNMultiplyGradient(device=on, is_secondary_source_filter=False)
+    found = gradient_of(gradient, dy[part], b, states, on)
+    np.testing.assert_allclose(found, differences(by_a, a, dy * inside), rtol=1e-6, atol=1e-8)
+
+
+def test_returned_sums_begin_at_the_first_pixel():
+    on = device()
+    kernel = arithmetic("Add", STRIDES[0], on)
+    kernel.makes_temporary_images = False
+    a, b = random(1, *A), random(2, 2, 8, 5, 6)
+    given = {"primary_images": batch(on, a), "secondary_images": batch(on, b)}
+    result = array(execute(lambda buffer: kernel.encode_batch(buffer, **given), on))
+    np.testing.assert_allclose(result, 0.5 * a[:, 8:] - 1.5 * b[:, 4:] + 0.25, rtol=1e-12)
+    assert kernel.primary_offset == kernel.secondary_offset == (0, 0, 0)
+    assert kernel.clip_rect == mps.MPSCNNAdd(device=on).clip_rect
+
+
+def test_arithmetic_refuses():
+    on = device()
+    a, b, old = random(1, *A), random(2, *B), random(3, *OLD)
+    kernel = arithmetic("Multiply", STRIDES[0], on)
+    given = {"primary_images": batch(on, a), "secondary_images": batch(on, b)}
+    for offsets, error, match in [
+        (
+            ((4, 1), (1, 2)),
+            ShapeError,
+            "primary images with 4x3 pixels at column 4, row 1, the off",
+        ),
+        (((3, 1), (-1, 0)), ShapeError, "secondary images with 4x3 pixels at column -1, row 0"),
+        (((3, 1), (1, 2, 1)), Unsupported, "an offset of images: encode a part of the batch"),
+    ]:
+        kernel.primary_offset, kernel.secondary_offset = offsets
+        with pytest.raises(error, match=match):
+            into(kernel, old, on, **given)
+    kernel.secondary_offset = (1, 2)
+    states = kernel.result_state_batch(
+        for_primary_image=given["primary_images"], secondary_image=given["secondary_images"]
+    )
+    gradient = mps.MPSCNNMultiplyGradient(device=on, is_secondary_source_filter=False)
+    dy = random(4, 2, 4, 4, 3)
+    with pytest.raises(ValueError, match="state that the forward kernel was encoded with"):
+        gradient_of(gradient, dy, b, states, on)
+    into(kernel, old, on, **given, destination_states=states)
+    with pytest.raises(ShapeError, match="4x4x3, what the forward kernel has written, but got 8x7"):
+        gradient_of(gradient, old[:, 8:], b, states, on)
+    gradient.secondary_offset = (3, 0)
+    with pytest.raises(ShapeError, match="source images with 4x3 pixels at column 3, row 0"):
+        gradient_of(gradient, dy, b, states, on, a)
+    assert np.abs(gradient_of(gradient, dy, b, states, on)).max() > 0
+    kernel.clip_rect = ((2, 1, 0), (3, 4, 1))
+    one = {"primary_image": image(on, a), "secondary_image": image(on, b)}
+    with pytest.raises(Unsupported, match="leaves out images"):
+        kernel.encode(commands(on), **one, destination_image=image(on, old))
