@@ -1,5 +1,7 @@
 #include <pybind11/numpy.h>
 
+#include <tuple>
+
 #include "data.h"
 #include "mps_data_source.h"
 
@@ -62,19 +64,68 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   }
 };
 
+// Numbers per output channel; where none are given, the same one for each.
+std::vector<float> channels_of(const CNNConvolutionDescriptor& self, const Arguments& arguments,
+                               const char* name, float otherwise) {
+  const auto count = static_cast<std::size_t>(self.output_feature_channels);
+  if (arguments[name].is_none()) return std::vector<float>(count, otherwise);
+  std::vector<py::object> keeper;
+  const auto* numbers = static_cast<const float*>(
+      elements_of(arguments[name], DataType::kFloat32, self.output_feature_channels,
+                  "MPSCNNConvolutionDescriptor", name, keeper));
+  return {numbers, numbers + count};
+}
+
+// The neuron's deprecated forms.
+void def_neuron(py::class_<CNNConvolutionDescriptor>& cls) {
+  using Self = CNNConvolutionDescriptor;
+  cls.def(
+      "neuron_type", [](const Self& self) { return self.fused_neuron_descriptor.type; },
+      "Of the fused neuron.");
+  cls.def(
+      "neuron_parameter_a", [](const Self& self) { return self.fused_neuron_descriptor.a; },
+      "Of the fused neuron.");
+  cls.def(
+      "neuron_parameter_b", [](const Self& self) { return self.fused_neuron_descriptor.b; },
+      "Of the fused neuron.");
+  def_method(cls, "set_neuron_type", "None",
+             {"neuron_type: MPSCNNNeuronType | str, parameter_a: float, parameter_b: float"},
+             "Fuses this neuron.", [](Self& self, const Arguments& a) {
+               mps::NeuronDescriptor neuron;
+               neuron.type = a.get<mps::NeuronType>("neuron_type");
+               neuron.a = a.get<float>("parameter_a");
+               neuron.b = a.get<float>("parameter_b");
+               self.fused_neuron_descriptor = neuron;
+             });
+  def_method(cls, "set_neuron_to_prelu", "None", {"with_parameters_a: numpy.typing.ArrayLike"},
+             "Fuses a PReLU with one slope per output channel. Types: float32.",
+             [](Self& self, const Arguments& a) {
+               mps::NeuronDescriptor neuron;
+               neuron.type = mps::NeuronType::kPReLU;
+               neuron.data = channels_of(self, a, "with_parameters_a", 0);
+               self.fused_neuron_descriptor = neuron;
+             });
+}
+
 void bind_descriptor(py::module_& module) {
   using Self = CNNConvolutionDescriptor;
   auto cls = py::class_<Self>(module, "MPSCNNConvolutionDescriptor", "The sizes of a convolution.");
   def_factory(cls, "cnn_convolution_descriptor", "MPSCNNConvolutionDescriptor",
               {"with_kernel_width: int, kernel_height: int, input_feature_channels: int, "
-               "output_feature_channels: int"},
-              "Strides, dilations and groups of 1, and no fused neuron.",
+               "output_feature_channels: int",
+               "with_kernel_width: int, kernel_height: int, input_feature_channels: int, "
+               "output_feature_channels: int, neuron_filter: MPSCNNNeuron | None"},
+              "Strides, dilations and groups of 1; the neuron of a kernel, a deprecated form, or "
+              "none.",
               [](const Arguments& arguments) {
                 Self d;
                 d.kernel_width = arguments.get<std::int64_t>("with_kernel_width");
                 d.kernel_height = arguments.get<std::int64_t>("kernel_height");
                 d.input_feature_channels = arguments.get<std::int64_t>("input_feature_channels");
                 d.output_feature_channels = arguments.get<std::int64_t>("output_feature_channels");
+                const auto neuron =
+                    arguments.nullable<std::shared_ptr<mps::CNNNeuron>>("neuron_filter");
+                if (neuron != nullptr) d.fused_neuron_descriptor = neuron->descriptor();
                 return d;
               });
   def_init(cls, {"coder: typing.Any"}, "What was encoded. Errors: something else was.",
@@ -101,6 +152,40 @@ void bind_descriptor(py::module_& module) {
   cls.def_readwrite("dilation_rate_y", &Self::dilation_rate_y, "Between the kernel's rows.");
   cls.def_readwrite("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
                     "What is applied to the result.");
+  def_method(cls, "set_batch_normalization_parameters_for_inference", "None",
+             {"with_mean: numpy.typing.ArrayLike, variance: numpy.typing.ArrayLike, "
+              "gamma: numpy.typing.ArrayLike | None = None, "
+              "beta: numpy.typing.ArrayLike | None = None, epsilon: float = 0.0"},
+             "A batch normalization between convolution and neuron, which becomes part of weights "
+             "and biases whenever they are loaded from a data source; those of a state are taken "
+             "as they are. Shapes: (O). Types: float32.",
+             [](Self& self, const Arguments& a) {
+               auto made = std::make_shared<mps::InferenceNormalization>();
+               made->mean = channels_of(self, a, "with_mean", 0);
+               made->variance = channels_of(self, a, "variance", 1);
+               made->gamma = channels_of(self, a, "gamma", 1);
+               made->beta = channels_of(self, a, "beta", 0);
+               made->epsilon = a.get<float>("epsilon");
+               self.batch_normalization = std::move(made);
+             });
+  cls.def_property(
+      "_batch_normalization",
+      [](const Self& self) -> py::object {
+        if (self.batch_normalization == nullptr) return py::none();
+        const mps::InferenceNormalization& n = *self.batch_normalization;
+        return py::make_tuple(n.mean, n.variance, n.gamma, n.beta, n.epsilon);
+      },
+      [](Self& self, const py::object& value) {
+        self.batch_normalization = nullptr;
+        if (value.is_none()) return;
+        using Numbers = std::vector<float>;
+        const auto [mean, variance, gamma, beta, epsilon] =
+            py::cast<std::tuple<Numbers, Numbers, Numbers, Numbers, float>>(value);
+        self.batch_normalization = std::make_shared<mps::InferenceNormalization>(
+            mps::InferenceNormalization{mean, variance, gamma, beta, epsilon});
+      },
+      "What an archive has of it.");
+  def_neuron(cls);
   def_copy(cls, [](const Self& self) { return self; });
 }
 
@@ -124,6 +209,16 @@ void bind_states(py::module_& module) {
                  arguments.get<std::shared_ptr<mps::Buffer>>("weights"),
                  arguments.nullable<std::shared_ptr<mps::Buffer>>("biases"));
            });
+  def_factory(weights, "temporary_cnn_convolution_weights_and_biases_state",
+              "MPSCNNConvolutionWeightsAndBiasesState",
+              {"command_buffer: MTLCommandBuffer, "
+               "cnn_convolution_descriptor: MPSCNNConvolutionDescriptor"},
+              "One that lives on the command buffer, with a read count of 1.",
+              [](const Arguments& arguments) {
+                return std::make_shared<Weights>(
+                    command_buffer(arguments),
+                    arguments.get<CNNConvolutionDescriptor>("cnn_convolution_descriptor"));
+              });
   weights.def_property_readonly("weights", &Weights::weights,
                                 "(O, kernel_height, kernel_width, I / groups).");
   weights.def_property_readonly("biases", &Weights::biases, "(O), or None.");
@@ -153,6 +248,29 @@ void bind_kernels(py::module_& module) {
       "fused_neuron_descriptor",
       [](const CNNConvolution& self) { return self.descriptor().fused_neuron_descriptor; },
       "What is applied to the result.");
+  forward.def_property_readonly(
+      "neuron_type",
+      [](const CNNConvolution& self) { return self.descriptor().fused_neuron_descriptor.type; },
+      "Of the fused neuron.");
+  forward.def_property_readonly(
+      "neuron",
+      [](const CNNConvolution& self) -> std::shared_ptr<mps::CNNNeuron> {
+        const mps::NeuronDescriptor& neuron = self.descriptor().fused_neuron_descriptor;
+        if (neuron.type == mps::NeuronType::kNone) return nullptr;
+        return std::make_shared<mps::CNNNeuron>(self.device(), neuron);
+      },
+      "The fused neuron as a kernel of its own, or None; deprecated by Apple.");
+  const auto parameter = [&forward](const char* name, float mps::NeuronDescriptor::* member) {
+    forward.def_property_readonly(
+        name,
+        [member](const CNNConvolution& self) {
+          return self.descriptor().fused_neuron_descriptor.*member;
+        },
+        "Of the fused neuron.");
+  };
+  parameter("neuron_parameter_a", &mps::NeuronDescriptor::a);
+  parameter("neuron_parameter_b", &mps::NeuronDescriptor::b);
+  parameter("neuron_parameter_c", &mps::NeuronDescriptor::c);
   auto full = py::class_<CNNFullyConnected, CNNConvolution, std::shared_ptr<CNNFullyConnected>>(
       module, "MPSCNNFullyConnected", "A convolution whose kernel covers the image.");
   def_weights_init(full, "Loads the weights. Shapes: (N, I, H, W) to (N, O, 1, 1).");

@@ -153,6 +153,34 @@ void def_weights_init(Class& cls, const char* doc) {
              });
 }
 
+// From a state, encoded; where the kernel can also from another data source, at once.
+template <typename Class>
+void def_weights_reload(Class& cls) {
+  using Self = typename Class::type;
+  using Source = mps::CNNConvolutionDataSourcePtr;
+  constexpr bool has_other =
+      requires(Self& self, Source source) { self.reload_weights_and_biases(source); };
+  std::vector<std::string> forms = {
+      "command_buffer: MTLCommandBuffer, state: MPSCNNConvolutionWeightsAndBiasesState"};
+  if (has_other) forms.push_back("with_data_source: typing.Any");
+  def_method(
+      cls, "reload_weights_and_biases", "None", forms,
+      has_other ? "Encodes the replacement of the weights by the state's, or loads another data "
+                  "source when all runs that were committed are done. Errors: other sizes."
+                : "Encodes the replacement of the weights by the state's.",
+      [](Self& self, const Arguments& a) {
+        if constexpr (has_other) {
+          if (a.given("with_data_source")) {
+            idle(self.device());
+            self.reload_weights_and_biases(to_convolution_source(a["with_data_source"]));
+            return;
+          }
+        }
+        using State = mps::CNNConvolutionWeightsAndBiasesState;
+        self.reload_weights_and_biases(command_buffer(a), *a.get<std::shared_ptr<State>>("state"));
+      });
+}
+
 // Of every kernel with weights.
 template <typename Class>
 void def_weights(Class& cls, const char* doc) {
@@ -160,9 +188,7 @@ void def_weights(Class& cls, const char* doc) {
   def_weights_init(cls, doc);
   def_reload<&Self::reload_weights_and_biases_from_data_source>(
       cls, "reload_weights_and_biases_from_data_source");
-  def_reload_by_state<mps::CNNConvolutionWeightsAndBiasesState, &Self::reload_weights_and_biases>(
-      cls, "reload_weights_and_biases", "state", "MPSCNNConvolutionWeightsAndBiasesState",
-      "Encodes the replacement of the weights by the state's.");
+  def_weights_reload(cls);
   cls.def_property_readonly(
       "groups", [](const Self& self) { return self.descriptor().groups; }, "Of channels.");
   cls.def_property_readonly(

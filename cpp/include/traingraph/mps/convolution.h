@@ -2,10 +2,17 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <traingraph/mps/neuron.h>
 
 namespace traingraph::mps {
+
+// Numbers per output channel: gamma (y - mean) / sqrt(variance + epsilon) + beta.
+struct TRAINGRAPH_API InferenceNormalization {
+  std::vector<float> mean, variance, gamma, beta;
+  float epsilon = 0;
+};
 
 struct TRAINGRAPH_API CNNConvolutionDescriptor {
   std::int64_t kernel_width = 1;
@@ -18,6 +25,8 @@ struct TRAINGRAPH_API CNNConvolutionDescriptor {
   std::int64_t dilation_rate_x = 1;
   std::int64_t dilation_rate_y = 1;
   NeuronDescriptor fused_neuron_descriptor;
+  // Becomes part of the weights and biases whenever they are loaded from their source. May be null.
+  std::shared_ptr<const InferenceNormalization> batch_normalization;
 };
 
 class CNNConvolutionGradientState;
@@ -54,6 +63,10 @@ class TRAINGRAPH_API CNNConvolutionWeightsAndBiasesState final : public State {
   CNNConvolutionWeightsAndBiasesState(const Device& device,
                                       const CNNConvolutionDescriptor& descriptor,
                                       DataType data_type = DataType::kFloat32);
+  // Of a temporary state.
+  CNNConvolutionWeightsAndBiasesState(const CommandBuffer& buffer,
+                                      const CNNConvolutionDescriptor& descriptor,
+                                      DataType data_type = DataType::kFloat32);
   // Over these buffers, which must have the sizes of the descriptor; biases may be null.
   CNNConvolutionWeightsAndBiasesState(std::shared_ptr<Buffer> weights,
                                       std::shared_ptr<Buffer> biases);
@@ -71,6 +84,8 @@ class TRAINGRAPH_API ConvolutionWeights {
  public:
   ConvolutionWeights(const Device& device, CNNConvolutionDataSourcePtr source, const char* kind);
   void load();
+  // From another source, of which the descriptor must say the same sizes.
+  void load(CNNConvolutionDataSourcePtr other);
   // Raises ShapeError unless the state has the sizes of these weights.
   void check(const CNNConvolutionWeightsAndBiasesState& state, const std::string& who) const;
 
@@ -120,6 +135,9 @@ class TRAINGRAPH_API CNNConvolution : public CNNKernel,
   DataType data_type() const { return weights_.data_type; }
 
   void reload_weights_and_biases_from_data_source() { weights_.load(); }
+  void reload_weights_and_biases(CNNConvolutionDataSourcePtr source) {
+    weights_.load(std::move(source));
+  }
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> export_weights_and_biases(
       CommandBuffer& buffer);
