@@ -218,6 +218,7 @@ from traingraph._core import (
     MPSNNSubtractionNode,
     MPSNNTrainingStyle,
     MPSNNUnaryReductionNode,
+    MPSPredicate,
     MPSState,
     MPSStateBatch,
     MPSTemporaryImage,
@@ -239,6 +240,7 @@ from traingraph.mps.data_sources import (
     MPSCNNGroupNormalizationDataSource,
     MPSCNNInstanceNormalizationDataSource,
 )
+from traingraph.mps.padding import MPSNNDefaultPadding
 from traingraph.mps.regions import MTLOrigin, MTLRegion, MTLSize
 
 __all__ = [
@@ -398,6 +400,7 @@ __all__ = [
     "MPSNNBinaryGradientStateNode",
     "MPSNNConcatenationGradientNode",
     "MPSNNConcatenationNode",
+    "MPSNNDefaultPadding",
     "MPSNNDivisionNode",
     "MPSNNFilterNode",
     "MPSNNForwardLoss",
@@ -455,6 +458,7 @@ __all__ = [
     "MPSNNSubtractionNode",
     "MPSNNTrainingStyle",
     "MPSNNUnaryReductionNode",
+    "MPSPredicate",
     "MPSState",
     "MPSStateBatch",
     "MPSTemporaryImage",
