@@ -143,14 +143,33 @@ void def_gamma_and_beta(Class& cls) {
       "Encodes the replacement of gamma and beta by the state's.");
 }
 
+// A data source of arrays, for the deprecated forms; flags are Apple's, of which there is none.
+inline mps::CNNConvolutionDataSourcePtr source_of_arrays(const Arguments& arguments) {
+  if (arguments.get<std::int64_t>("flags") != 0) {
+    throw InvalidArgument("[MPSCNNConvolution] expected flags of 0 but got others");
+  }
+  const py::object source = kernel_coding("ConvolutionOfArrays", "stored_sources");
+  return to_convolution_source(source(arguments["convolution_descriptor"].attr("copy")(),
+                                      arguments["kernel_weights"], arguments["bias_terms"]));
+}
+
 template <typename Class>
 void def_weights_init(Class& cls, const char* doc) {
   using Self = typename Class::type;
-  def_kernel(cls, {"device: MTLDevice | MLCDevice | str, weights: typing.Any"}, doc,
-             [](const Arguments& arguments) {
-               return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
-                                             to_convolution_source(arguments["weights"]));
-             });
+  const std::string device = "device: MTLDevice | MLCDevice | str, ";
+  std::vector<std::string> forms = {device + "weights: typing.Any"};
+  if (std::is_base_of_v<mps::CNNConvolution, Self>) {
+    forms.push_back(device +
+                    "convolution_descriptor: MPSCNNConvolutionDescriptor, "
+                    "kernel_weights: numpy.typing.ArrayLike, "
+                    "bias_terms: numpy.typing.ArrayLike | None, flags: int = 0");
+  }
+  def_kernel(cls, forms, doc, [](const Arguments& arguments) {
+    return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
+                                  arguments.given("weights")
+                                      ? to_convolution_source(arguments["weights"])
+                                      : source_of_arrays(arguments));
+  });
 }
 
 // From a state, encoded; where the kernel can also from another data source, at once.

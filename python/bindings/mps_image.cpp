@@ -196,6 +196,25 @@ void bind_mps_image(py::module_& module) {
                 return Image::temporary(*arguments.get<mps::CommandBufferPtr>("command_buffer"),
                                         arguments.get<ImageDescriptor>("image_descriptor"));
               });
+  def_factory(
+      temporary, "prefetch_storage", "None",
+      {"command_buffer: MTLCommandBuffer, image_descriptor_list: "
+       "collections.abc.Iterable[MPSImageDescriptor]"},
+      "Makes the memory that programs work in large enough for all of these at once; waits "
+      "for what was committed.",
+      [](const Arguments& arguments) {
+        std::size_t bytes = 0;
+        const Where where = arguments.where("image_descriptor_list");
+        for (const py::object& item : to_items(arguments["image_descriptor_list"], where)) {
+          const auto d = convert<ImageDescriptor>(item, where);
+          bytes += element_bytes(data_type(d.channel_format)) *
+                   static_cast<std::size_t>(d.number_of_images * d.feature_channels * d.height *
+                                            d.width);
+        }
+        mps::ContinuingCommandBuffer buffer(arguments.get<mps::CommandBufferPtr>("command_buffer"));
+        const py::gil_scoped_release release;
+        buffer.prefetch_heap(bytes);
+      });
   temporary.def_property(
       "read_count", [](const TemporaryImage& self) { return self.read_count(); },
       [](TemporaryImage& self, std::int64_t value) { self.set_read_count(value); },

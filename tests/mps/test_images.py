@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernels import Weights, array, batch, commands, image, run
+from kernels import Weights, array, batch, commands, differences, image, run
 from test_command_buffers import scale
 
 from traingraph import mps
@@ -247,3 +247,81 @@ def test_bad_regions():
     )
     with pytest.raises(ValueError, match="something temporary"):
         temporary.read_bytes(data, **good)
+
+
+# --- training ------------------------------------------------------------------------------------
+
+
+def gradients_over(device, x, dy, truth, of_channels):
+    """Forward, loss and gradient of a convolution, all images being channels of others or not."""
+
+    def images(values):
+        if not of_channels:
+            return batch(device, values)
+        around = np.full((len(values), 8 + values.shape[1], *values.shape[2:]), 5.0)
+        around[:, 4 : 4 + values.shape[1]] = values
+        whole = image(device, around)
+        channels = (4, values.shape[1])
+        return whole.sub_image(with_feature_channel_range=channels).batch_representation()
+
+    source = Weights(np.random.default_rng(5).normal(size=(3, 3, 3, 4)), np.ones(3))
+    convolution = mps.MPSCNNConvolution(device=device, weights=source)
+    gradient = mps.MPSCNNConvolutionGradient(device=device, weights=source)
+    loss = mps.MPSCNNLoss(
+        device=device,
+        loss_descriptor=mps.MPSCNNLossDescriptor.cnn_loss_descriptor(
+            with_type="mean_squared_error", reduction_type="sum"
+        ),
+    )
+    sources, results, out = images(x), images(0 * dy), images(0 * x)
+    labels = [
+        mps.MPSCNNLossLabels(loss_image=a, labels_image=b, weights_image=c)
+        for a, b, c in zip(images(np.zeros((len(x), 1, 1, 1))), images(truth), images(dy),
+                           strict=True)
+    ]  # fmt: skip
+    buffer = commands(device)
+    states = convolution.result_state_batch(for_source_image=sources)
+    convolution.destination_image_descriptor(for_source_images=sources[:1])
+    convolution.encode_batch(
+        buffer, source_images=sources, destination_states=states, destination_images=results
+    )
+    errors = loss.encode_batch(buffer, source_images=results, labels=labels)
+    gradient.destination_image_descriptor(
+        for_source_images=[errors[0], sources[0]], source_states=states[:1]
+    )
+    gradient.encode_batch(
+        buffer, source_gradients=errors, source_images=sources, gradient_states=states,
+        destination_gradients=out,
+    )  # fmt: skip
+    run(buffer)
+    losses = array([one.loss_image() for one in labels]).sum()
+    return losses, array(out), np.array(states[0].gradient_for_weights)
+
+
+def test_gradients_over_sub_images():
+    device = mps.MTLDevice(device="reference")
+    x, dy = RANDOM.normal(size=(2, 4, 3, 2)), RANDOM.uniform(1, 2, size=(2, 3, 3, 2))
+    truth = RANDOM.normal(size=dy.shape)
+    _, dx, dw = gradients_over(device, x, dy, truth, True)
+    _, own_dx, own_dw = gradients_over(device, x, dy, truth, False)
+    np.testing.assert_array_equal(dx, own_dx)
+    np.testing.assert_array_equal(dw, own_dw)
+    expected = differences(lambda v: gradients_over(device, v, dy, truth, True)[0], x)
+    np.testing.assert_allclose(dx, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_storage_for_temporary_images():
+    device, x = mps.MTLDevice(device="cpu"), pixels()
+    d = mps.MPSImageDescriptor.image_descriptor(
+        with_channel_format="float32", width=512, height=512, feature_channels=8
+    )
+    buffer = commands(device)
+    mps.MPSTemporaryImage.prefetch_storage(buffer, image_descriptor_list=[d, d])
+    y = batch(device, np.zeros_like(x))
+    scale(device, 2).encode_batch(buffer, source_images=batch(device, x), destination_images=y)
+    run(buffer)
+    np.testing.assert_array_equal(array(y), 2 * x)
+    with pytest.raises(TypeError, match="image_descriptor_list"):
+        mps.MPSTemporaryImage.prefetch_storage(buffer, image_descriptor_list=d)
+    with pytest.raises(TypeError, match="image_descriptor_list"):
+        mps.MPSTemporaryImage.prefetch_storage(buffer, image_descriptor_list=[3])

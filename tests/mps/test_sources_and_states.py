@@ -348,3 +348,28 @@ def test_lists_for_new_states_of_other_forms():
     assert len(values) == 2
     assert len(states) == 1 + 2 + 1 + 2 + 1 + 2
     run(buffer)
+
+
+def test_convolutions_of_arrays():
+    """The deprecated form: what was given may change afterwards."""
+    device, x = on(), RANDOM.normal(size=(1, 3, 4, 4)).astype(np.float32)
+    source = Weights(RANDOM.normal(size=(5, 2, 3, 3)).astype(np.float32), np.ones(5, np.float32))
+    want = forward(device, source, x)
+    given, sizes = source.array.copy(), source.sizes.copy()
+    kernel = mps.MPSCNNConvolution(
+        device=device, convolution_descriptor=sizes, kernel_weights=given, bias_terms=source.biases,
+        flags=0,
+    )  # fmt: skip
+    given[:] = 0
+    sizes.output_feature_channels = 7
+    kernel.reload_weights_and_biases_from_data_source()
+    np.testing.assert_array_equal(forward(device, None, x, kernel), want)
+    again = unarchived(kernel, archived(kernel), device)
+    np.testing.assert_array_equal(forward(device, None, x, again), want)
+    bare = {"device": device, "convolution_descriptor": source.sizes, "bias_terms": None}
+    plain = mps.MPSCNNFullyConnected(kernel_weights=source.array, **bare)
+    assert plain.data_source.bias_terms() is None
+    with pytest.raises(ValueError, match="flags of 0"):
+        mps.MPSCNNConvolution(kernel_weights=source.array, flags=1, **bare)
+    with pytest.raises(ValueError, match="90 elements but got 9"):
+        mps.MPSCNNConvolution(kernel_weights=np.ones(9), **bare)
