@@ -4599,6 +4599,16 @@ class MPSTemporaryImage(MPSImage):
     """
 
     @staticmethod
+    def prefetch_storage(
+        command_buffer: MTLCommandBuffer,
+        *,
+        image_descriptor_list: collections.abc.Iterable[MPSImageDescriptor],
+    ) -> None:
+        """
+        Makes the memory that programs work in large enough for all of these at once; waits for what was committed.
+        """
+
+    @staticmethod
     def temporary_image(
         command_buffer: MTLCommandBuffer, *, image_descriptor: MPSImageDescriptor
     ) -> MPSTemporaryImage:
@@ -5816,6 +5826,16 @@ class MPSCNNConvolution(MPSCNNKernel):
     def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
     @typing.overload
     def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        convolution_descriptor: MPSCNNConvolutionDescriptor,
+        kernel_weights: numpy.typing.ArrayLike,
+        bias_terms: numpy.typing.ArrayLike | None,
+        flags: int = 0,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
         self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
@@ -5911,6 +5931,16 @@ class MPSCNNFullyConnected(MPSCNNConvolution):
 
     @typing.overload
     def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        convolution_descriptor: MPSCNNConvolutionDescriptor,
+        kernel_weights: numpy.typing.ArrayLike,
+        bias_terms: numpy.typing.ArrayLike | None,
+        flags: int = 0,
+    ) -> None: ...
     @typing.overload
     def __init__(
         self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
