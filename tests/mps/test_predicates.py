@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 import pytest
-from kernels import Weights, array, batch, commands, empty, run, vector
+from kernels import Normalization, Weights, array, batch, commands, empty, run, vector
 from test_command_buffers import one, scale
 
 from traingraph import mps
@@ -172,3 +172,79 @@ def test_bad_predicates():
     scale(device, 2).encode(buffer, source_image=one(device, 3), destination_image=y)
     run(buffer)
     assert array([y])[0, 0, 0, 0] == 6
+
+
+class Trained(Weights):
+    """Its optimizer has momentum."""
+
+    def __init__(self, device):
+        random = np.random.default_rng(5)
+        super().__init__(
+            random.normal(size=(2, 2, 2, 3)).astype(np.float32), np.ones(2, np.float32)
+        )
+        self.slots = [vector(device, np.zeros(n)) for n in (24, 2)]
+        self.optimizer = mps.MPSNNOptimizerStochasticGradientDescent(
+            device=device, momentum_scale=0.5, use_nesterov_momentum=False,
+            optimizer_descriptor=mps.MPSNNOptimizerDescriptor(learning_rate=0.01),
+        )  # fmt: skip
+
+    def update(self, command_buffer, gradient_state, source_state):
+        self.state = source_state
+        self.optimizer.encode(
+            command_buffer, convolution_gradient_state=gradient_state,
+            convolution_source_state=source_state, input_momentum_vectors=self.slots,
+            result_state=source_state,
+        )  # fmt: skip
+        return source_state
+
+    def numbers(self):
+        buffers = [self.state.weights, self.state.biases, *(one.data for one in self.slots)]
+        return np.concatenate([np.array(one).ravel() for one in buffers])
+
+
+def trained(device, predicate, steps):
+    """Batch normalization, convolution and loss; what the steps have left, step by step."""
+    x = np.random.default_rng(6).normal(size=(4, 3, 5, 5)).astype(np.float32)
+    norm = mps.MPSCNNBatchNormalizationNode(
+        source=mps.MPSNNImageNode(handle="x"),
+        data_source=Normalization(np.array([1, 2, 3.0]), np.array([0, 1, 2.0])),
+    )
+    source = Trained(device)
+    convolution = mps.MPSCNNConvolutionNode(source=norm.result_image, weights=source)
+    loss = mps.MPSCNNLossNode(
+        source=convolution.result_image,
+        loss_descriptor=mps.MPSCNNLossDescriptor.cnn_loss_descriptor(
+            with_type="mean_squared_error", reduction_type="mean"
+        ),
+    )
+    (last,) = loss.training_graph()
+    graph = mps.MPSNNGraph(
+        device=device, result_image=last.result_image, result_image_is_needed=False
+    )
+    truth = batch(device, np.ones((4, 2, 5, 5), np.float32))
+    labels = [
+        mps.MPSCNNLossLabels(device=device, loss_image_size=(1, 1, 1), labels_image=one)
+        for one in truth
+    ]
+    found = []
+    for runs in steps:
+        if predicate is not None:
+            np.asarray(predicate.predicate_buffer).view(np.uint32)[:] = runs
+        buffer = continuing(device, predicate)
+        graph.encode_batch(buffer, source_images=[batch(device, x)], source_states=[labels])
+        run(buffer)
+        losses = array([one.loss_image() for one in labels]).ravel()
+        found.append(np.concatenate([source.numbers(), losses]))
+    return found
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+def test_training_steps_that_do_not_count(name):
+    device = mps.MTLDevice(device=name)
+    always = trained(device, None, [1, 1])
+    some = trained(device, mps.MPSPredicate(device=device), [1, 0, 1, 0])
+    np.testing.assert_allclose(some[0], always[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(some[1], some[0])
+    np.testing.assert_allclose(some[2], always[1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(some[3], some[2])
+    assert np.abs(some[2] - some[0]).max() > 0.01

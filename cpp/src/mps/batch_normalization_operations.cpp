@@ -194,6 +194,9 @@ class GradientOperation final : public Operation {
   GradientOperation(const std::string& subject_in, NeuronDescriptor neuron_in)
       : Operation(subject_in), neuron_(std::move(neuron_in)) {}
   void emit(Emission& e) const override {
+    if (e.inputs.size() != 8) {
+      e.fail("expected the form with a batch normalization state, whose statistics it reads");
+    }
     const double epsilon = as_double(e.constants[1]);
     const NormalizedGradient begun = before_neuron(e, neuron_, epsilon);
     if (begun.by_one_op) {

@@ -81,8 +81,12 @@ class BatchNormalizationGradientStep final : public GradientStep {
 
   void encode(GraphEncoding& e) override {
     const auto state = std::static_pointer_cast<CNNBatchNormalizationState>(e.states[state_][0]);
-    statistics_.encode_batch(e.buffer, e.images[gradient_], e.images[source_], *state);
-    GradientStep::encode(e);
+    const ImageBatch &dy = e.images[gradient_], &x = e.images[source_];
+    statistics_.encode_batch(e.buffer, dy, x, *state);
+    const ImageDescriptor result = kernel->destination_image_descriptor(dy, x, e.states[state_]);
+    // The form that reads the state's buffers.
+    static_cast<CNNBatchNormalizationGradient&>(*kernel).encode_batch(e.buffer, dy, x, *state,
+                                                                      e.make(result_, result, x));
     const CNNBatchNormalizationDataSourcePtr& source = forward_->data_source();
     if (style_ == NNTrainingStyle::kUpdateDeviceGPU) {
       if (const auto updated = source->update_gamma_and_beta(e.buffer, state)) {
