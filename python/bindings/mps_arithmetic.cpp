@@ -48,10 +48,10 @@ py::object encode_binary(CNNBinaryKernel& self, const Arguments& arguments, bool
   if (!arguments.given("destination_state_is_temporary")) {
     return result_images(self.encode_batch(buffer, primaries, secondaries), batch);
   }
+  const py::object list = list_of_states(arguments, batch);
   const bool temporary = arguments.get<bool>("destination_state_is_temporary");
   const auto results = self.encode_batch(buffer, primaries, secondaries, states, temporary);
-  return py::make_tuple(result_images(results, batch),
-                        batch ? py::cast(states) : py::cast(states[0]));
+  return with_states(results, states, list, batch);
 }
 
 py::object result_states(const CNNBinaryKernel& self, const Arguments& arguments, bool batch,
@@ -74,7 +74,10 @@ std::vector<std::string> encode_forms(bool batch) {
   return {sources + ", destination_image" + end + ": " + image,
           sources + ", destination_state" + end + ": " + state + ", destination_image" + end +
               ": " + image,
-          sources, sources + ", destination_state_is_temporary: bool"};
+          sources,
+          sources + ", destination_state" + end +
+              ": list[MPSState], destination_state_is_temporary: bool",
+          sources + ", destination_state_is_temporary: bool"};
 }
 
 void bind_binary(py::module_& module) {
@@ -82,6 +85,7 @@ void bind_binary(py::module_& module) {
   auto cls = py::class_<Self, mps::Kernel, std::shared_ptr<Self>>(
       module, "MPSCNNBinaryKernel", "Two source images, one result image.");
   def_allocator(cls);
+  def_is_backwards(cls, false);
   def_two_sources(cls);
   def_offset(cls, "primary_offset", &Self::primary_offset, &Self::set_primary_offset,
              "(x, y): the primary image's pixel of the first one that is written.");
@@ -93,7 +97,7 @@ void bind_binary(py::module_& module) {
           "Whether the whole batch must be done before anybody reads a result.");
   def_method(cls, "encode", "typing.Any", encode_forms(false),
              "Encodes one pair. Without a destination it returns a new image; with "
-             "destination_state_is_temporary the image and its state.",
+             "destination_state_is_temporary the image and its state, which a given list gets.",
              [](Self& self, const Arguments& a) { return encode_binary(self, a, false); });
   def_method(cls, "encode_batch", "typing.Any", encode_forms(true),
              "Encodes as many pairs as there are images.",

@@ -77,6 +77,18 @@ void refuse_methods(Class& cls, const std::vector<const char*>& names, const cha
   }
 }
 
+template <typename Class>
+void def_temporary(Class& cls) {
+  using Self = typename Class::type;
+  def_factory(cls, "temporary_state", py::cast<std::string>(cls.attr("__name__")).c_str(),
+              {"command_buffer: MTLCommandBuffer, number_of_feature_channels: int"},
+              "One that lives on the command buffer, with a read count of 1.",
+              [](const Arguments& a) {
+                return std::make_shared<Self>(command_buffer(a),
+                                              a.get<std::int64_t>("number_of_feature_channels"));
+              });
+}
+
 void bind_states(py::module_& module) {
   using Self = CNNBatchNormalizationState;
   auto cls = py::class_<Self, mps::GradientState, std::shared_ptr<Self>>(
@@ -107,6 +119,7 @@ void bind_states(py::module_& module) {
              return std::make_shared<Gamma>(arguments.get<Buffer>("gamma"),
                                             arguments.get<Buffer>("beta"));
            });
+  def_temporary(gamma);
   gamma.def_property_readonly("gamma", &Gamma::gamma, "(C).");
   gamma.def_property_readonly("beta", &Gamma::beta, "(C).");
   using Mean = CNNNormalizationMeanAndVarianceState;
@@ -117,6 +130,7 @@ void bind_states(py::module_& module) {
              return std::make_shared<Mean>(arguments.get<Buffer>("mean"),
                                            arguments.get<Buffer>("variance"));
            });
+  def_temporary(mean);
   mean.def_property_readonly("mean", &Mean::mean, "(C).");
   mean.def_property_readonly("variance", &Mean::variance, "(C).");
 }
@@ -183,6 +197,13 @@ void bind_normalization(py::module_& module) {
       "without statistics.",
       [encode](Self& self, const Arguments& a) { return encode(self, a, true); });
   def_gamma_and_beta(cls);
+  def_method(cls, "reload_data_source", "None", {"data_source: typing.Any"},
+             "Loads another data source of as many channels, when all runs that were committed are "
+             "done; deprecated by Apple.",
+             [](Self& self, const Arguments& a) {
+               idle(self.device());
+               self.reload(batch_normalization_source(a["data_source"]));
+             });
   def_reload<&Self::reload_mean_and_variance_from_data_source>(
       cls, "reload_mean_and_variance_from_data_source");
   def_reload_by_state<CNNNormalizationMeanAndVarianceState, &Self::reload_mean_and_variance>(

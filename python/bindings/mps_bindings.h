@@ -23,6 +23,7 @@ void bind_mps_batches(py::module_& module);
 void bind_mps_kernel(py::module_& module);
 void bind_mps_filters(py::module_& module);
 void bind_mps_convolution(py::module_& module);
+void bind_mps_convolution_descriptor(py::module_& module);
 void bind_mps_batch_normalization(py::module_& module);
 void bind_mps_loss(py::module_& module);
 void bind_mps_optimizer(py::module_& module);

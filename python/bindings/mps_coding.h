@@ -14,20 +14,22 @@ inline mps::NeuronDescriptor fused_neuron(const Arguments& arguments) {
       .value_or(mps::NeuronDescriptor{});
 }
 
-// Copying and coding of kernels: traingraph.mps.kernel_coding says of what each class consists.
-inline py::object kernel_coding(const char* function) {
-  return py::module_::import("traingraph.mps.kernel_coding").attr(function);
+// Copying and coding: traingraph.mps.kernel_coding says of what each class consists, and
+// traingraph.mps.graph_coding writes the nodes of a graph.
+inline py::object kernel_coding(const char* function, const char* module = "kernel_coding") {
+  return py::module_::import((std::string("traingraph.mps.") + module).c_str()).attr(function);
 }
 
 // A kernel's constructor, with the form that takes a coder.
 template <typename Class, typename Make>
-void def_kernel(Class& cls, std::vector<std::string> forms, const char* doc, Make make) {
+void def_kernel(Class& cls, std::vector<std::string> forms, const char* doc, Make make,
+                const char* module = "kernel_coding") {
   using Pointer = std::shared_ptr<typename Class::type>;
   forms.emplace_back("coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None");
-  def_init(cls, forms, doc, [make](const Arguments& arguments) -> Pointer {
+  def_init(cls, forms, doc, [make, module](const Arguments& arguments) -> Pointer {
     if (!arguments.given("coder")) return make(arguments);
-    return py::cast<Pointer>(kernel_coding("decoded")(py::type::of<typename Class::type>(),
-                                                      arguments["coder"], arguments["device"]));
+    return py::cast<Pointer>(kernel_coding("decoded", module)(
+        py::type::of<typename Class::type>(), arguments["coder"], arguments["device"]));
   });
 }
 
@@ -44,17 +46,21 @@ py::class_<T, Base, std::shared_ptr<T>> bind_plain(py::module_& module, const ch
   return cls;
 }
 
-// Of the class that all kernels derive from.
+// Of the class that all kernels derive from, and of graphs.
 template <typename Class>
-void def_coding(Class& cls) {
+void def_coding(Class& cls, const char* module = "kernel_coding") {
   using Self = typename Class::type;
   cls.def(
       "encode_with_coder",
-      [](Self& self, const py::object& coder) { kernel_coding("encode")(py::cast(&self), coder); },
+      [module](Self& self, const py::object& coder) {
+        kernel_coding("encode", module)(py::cast(&self), coder);
+      },
       py::arg("coder"),
       "Writes all properties into a coder, such as NSKeyedArchiver; of a data source what it gives "
       "now.");
-  const auto copy = [](Self& self) { return kernel_coding("copied")(py::cast(&self), py::none()); };
+  const auto copy = [module](Self& self) {
+    return kernel_coding("copied", module)(py::cast(&self), py::none());
+  };
   cls.def("__copy__", copy, "As copy().");
   cls.def(
       "__deepcopy__", [copy](Self& self, const py::object&) { return copy(self); }, py::arg("memo"),
@@ -63,8 +69,8 @@ void def_coding(Class& cls) {
       cls, "copy", "typing.Self", {"device: MTLDevice | MLCDevice | str | None = None"},
       "An independent kernel with the same properties, on this device or another one. A data "
       "source is copied by its copy(device=) or __copy__, or shared when it has neither.",
-      [](Self& self, const Arguments& arguments) {
-        return kernel_coding("copied")(py::cast(&self), arguments["device"]);
+      [module](Self& self, const Arguments& arguments) {
+        return kernel_coding("copied", module)(py::cast(&self), arguments["device"]);
       });
 }
 

@@ -62,74 +62,6 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   }
 };
 
-// What each class of descriptors has by itself, because it returns its own class.
-template <typename Class>
-void def_descriptor(Class& cls, const char* name) {
-  using Self = typename Class::type;
-  def_factory(cls, "cnn_convolution_descriptor", name,
-              {"with_kernel_width: int, kernel_height: int, input_feature_channels: int, "
-               "output_feature_channels: int"},
-              "Strides, dilations and groups of 1, and no fused neuron.",
-              [](const Arguments& arguments) {
-                Self d;
-                d.kernel_width = arguments.get<std::int64_t>("with_kernel_width");
-                d.kernel_height = arguments.get<std::int64_t>("kernel_height");
-                d.input_feature_channels = arguments.get<std::int64_t>("input_feature_channels");
-                d.output_feature_channels = arguments.get<std::int64_t>("output_feature_channels");
-                return d;
-              });
-  def_init(cls, {"coder: typing.Any"}, "What was encoded. Errors: something else was.",
-           [](const Arguments& arguments) {
-             return py::cast<Self>(
-                 kernel_coding("decoded_descriptor")(py::type::of<Self>(), arguments["coder"]));
-           });
-  cls.def(
-      "encode_with_coder",
-      [](const Self& self, const py::object& coder) {
-        kernel_coding("encode_descriptor")(self, coder);
-      },
-      py::arg("coder"), "Writes all properties into a coder, such as NSKeyedArchiver.");
-  def_copy(cls, [](const Self& self) { return self; });
-}
-
-void bind_descriptor(py::module_& module) {
-  using Self = CNNConvolutionDescriptor;
-  auto cls = py::class_<Self>(module, "MPSCNNConvolutionDescriptor", "The sizes of a convolution.");
-  def_descriptor(cls, "MPSCNNConvolutionDescriptor");
-  cls.def_property_readonly_static(
-      "supports_secure_coding", [](const py::object&) { return true; }, "True.");
-  cls.def_readwrite("kernel_width", &Self::kernel_width, "Columns.");
-  cls.def_readwrite("kernel_height", &Self::kernel_height, "Rows.");
-  cls.def_readwrite("input_feature_channels", &Self::input_feature_channels, "Of the source.");
-  cls.def_readwrite("output_feature_channels", &Self::output_feature_channels, "Of the result.");
-  cls.def_readwrite("stride_in_pixels_x", &Self::stride_in_pixels_x, "Between windows.");
-  cls.def_readwrite("stride_in_pixels_y", &Self::stride_in_pixels_y, "Between windows.");
-  cls.def_readwrite("groups", &Self::groups, "Of channels that are apart from each other.");
-  cls.def_readwrite("dilation_rate_x", &Self::dilation_rate_x, "Between the kernel's columns.");
-  cls.def_readwrite("dilation_rate_y", &Self::dilation_rate_y, "Between the kernel's rows.");
-  cls.def_readwrite("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
-                    "What is applied to the result.");
-
-  using DepthWise = mps::CNNDepthWiseConvolutionDescriptor;
-  auto depth_wise = py::class_<DepthWise, Self>(
-      module, "MPSCNNDepthWiseConvolutionDescriptor",
-      "The sizes of a convolution of each channel by itself: as many filters per source channel as "
-      "the result has channels for it, side by side. Shapes: weights (O, kernel_height, "
-      "kernel_width, 1).");
-  def_descriptor(depth_wise, "MPSCNNDepthWiseConvolutionDescriptor");
-  depth_wise.def_property_readonly("channel_multiplier", &Self::channel_multiplier,
-                                   "Result channels per source channel.");
-  using SubPixel = mps::CNNSubPixelConvolutionDescriptor;
-  auto sub_pixel = py::class_<SubPixel, Self>(module, "MPSCNNSubPixelConvolutionDescriptor",
-                                              "The sizes of a convolution whose result channels "
-                                              "become blocks of pixels. Shapes: (N, r r C, "
-                                              "P, Q) to (N, C, r P, r Q); pixel (y, x) of a block "
-                                              "is channel (r y + x) C + c. No gradient.");
-  def_descriptor(sub_pixel, "MPSCNNSubPixelConvolutionDescriptor");
-  sub_pixel.def_readwrite("sub_pixel_scale_factor", &SubPixel::sub_pixel_scale_factor,
-                          "r, the rows and columns of a block; 1 at the beginning.");
-}
-
 void bind_states(py::module_& module) {
   using Weights = CNNConvolutionWeightsAndBiasesState;
   auto weights = py::class_<Weights, mps::State, std::shared_ptr<Weights>>(
@@ -150,6 +82,16 @@ void bind_states(py::module_& module) {
                  arguments.get<std::shared_ptr<mps::Buffer>>("weights"),
                  arguments.nullable<std::shared_ptr<mps::Buffer>>("biases"));
            });
+  def_factory(weights, "temporary_cnn_convolution_weights_and_biases_state",
+              "MPSCNNConvolutionWeightsAndBiasesState",
+              {"command_buffer: MTLCommandBuffer, "
+               "cnn_convolution_descriptor: MPSCNNConvolutionDescriptor"},
+              "One that lives on the command buffer, with a read count of 1.",
+              [](const Arguments& arguments) {
+                return std::make_shared<Weights>(
+                    command_buffer(arguments),
+                    arguments.get<CNNConvolutionDescriptor>("cnn_convolution_descriptor"));
+              });
   weights.def_property_readonly("weights", &Weights::weights,
                                 "(O, kernel_height, kernel_width, I / groups).");
   weights.def_property_readonly("biases", &Weights::biases, "(O), or None.");
@@ -192,6 +134,29 @@ void bind_kernels(py::module_& module) {
       [](const CNNConvolution& self) { return self.descriptor().sub_pixel_scale_factor; },
       "Rows and columns of the blocks of pixels that result channels become.");
   def_channel_multiplier(forward);
+  forward.def_property_readonly(
+      "neuron_type",
+      [](const CNNConvolution& self) { return self.descriptor().fused_neuron_descriptor.type; },
+      "Of the fused neuron.");
+  forward.def_property_readonly(
+      "neuron",
+      [](const CNNConvolution& self) -> std::shared_ptr<mps::CNNNeuron> {
+        const mps::NeuronDescriptor& neuron = self.descriptor().fused_neuron_descriptor;
+        if (neuron.type == mps::NeuronType::kNone) return nullptr;
+        return std::make_shared<mps::CNNNeuron>(self.device(), neuron);
+      },
+      "The fused neuron as a kernel of its own, or None; deprecated by Apple.");
+  const auto parameter = [&forward](const char* name, float mps::NeuronDescriptor::* member) {
+    forward.def_property_readonly(
+        name,
+        [member](const CNNConvolution& self) {
+          return self.descriptor().fused_neuron_descriptor.*member;
+        },
+        "Of the fused neuron.");
+  };
+  parameter("neuron_parameter_a", &mps::NeuronDescriptor::a);
+  parameter("neuron_parameter_b", &mps::NeuronDescriptor::b);
+  parameter("neuron_parameter_c", &mps::NeuronDescriptor::c);
   auto full = py::class_<CNNFullyConnected, CNNConvolution, std::shared_ptr<CNNFullyConnected>>(
       module, "MPSCNNFullyConnected", "A convolution whose kernel covers the image.");
   def_weights_init(full, "Loads the weights. Shapes: (N, I, H, W) to (N, O, 1, 1).");
@@ -255,7 +220,7 @@ const void* elements_of(py::handle value, DataType type, std::int64_t count, con
 }
 
 void bind_mps_convolution(py::module_& module) {
-  bind_descriptor(module);
+  bind_mps_convolution_descriptor(module);
   // Kernels come first: a state names its kernel.
   bind_kernels(module);
   bind_states(module);

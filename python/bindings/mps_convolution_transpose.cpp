@@ -40,11 +40,11 @@ py::object encode(CNNConvolutionTranspose& self, const Arguments& a, bool batch)
   if (!a.given("destination_state_is_temporary")) {
     return result_images(self.encode_batch(buffer, sources, *convolution, nullptr, false), batch);
   }
+  const py::object list = list_of_states(a, batch);
   mps::StateBatch states;
   const auto results = self.encode_batch(buffer, sources, *convolution, &states,
                                          a.get<bool>("destination_state_is_temporary"));
-  return py::make_tuple(result_images(results, batch),
-                        batch ? py::cast(states) : py::cast(states[0]));
+  return with_states(results, states, list, batch);
 }
 
 std::vector<std::string> forms(bool batch) {
@@ -54,13 +54,16 @@ std::vector<std::string> forms(bool batch) {
   const std::string source = "command_buffer: MTLCommandBuffer, source_image" + end + ": " + image;
   const std::string chained = ", convolution_gradient_state" + end + ": " + state;
   const std::string to = ", destination_image" + end + ": " + image;
+  const std::string list = ", destination_state" + end + ": list[MPSState]";
   const std::string flag = ", destination_state_is_temporary: bool";
   return {source + chained,
           source + chained + to,
+          source + chained + list + flag,
           source + chained + flag,
           source + to,
           source + ", destination_state" + end + ": " + state + to,
           source,
+          source + list + flag,
           source + flag};
 }
 

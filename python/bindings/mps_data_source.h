@@ -143,14 +143,61 @@ void def_gamma_and_beta(Class& cls) {
       "Encodes the replacement of gamma and beta by the state's.");
 }
 
+// A data source of arrays, for the deprecated forms; flags are Apple's, of which there is none.
+inline mps::CNNConvolutionDataSourcePtr source_of_arrays(const Arguments& arguments) {
+  if (arguments.get<std::int64_t>("flags") != 0) {
+    throw InvalidArgument("[MPSCNNConvolution] expected flags of 0 but got others");
+  }
+  const py::object source = kernel_coding("ConvolutionOfArrays", "stored_sources");
+  return to_convolution_source(source(arguments["convolution_descriptor"].attr("copy")(),
+                                      arguments["kernel_weights"], arguments["bias_terms"]));
+}
+
 template <typename Class>
 void def_weights_init(Class& cls, const char* doc) {
   using Self = typename Class::type;
-  def_kernel(cls, {"device: MTLDevice | MLCDevice | str, weights: typing.Any"}, doc,
-             [](const Arguments& arguments) {
-               return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
-                                             to_convolution_source(arguments["weights"]));
-             });
+  const std::string device = "device: MTLDevice | MLCDevice | str, ";
+  std::vector<std::string> forms = {device + "weights: typing.Any"};
+  if (std::is_base_of_v<mps::CNNConvolution, Self>) {
+    forms.push_back(device +
+                    "convolution_descriptor: MPSCNNConvolutionDescriptor, "
+                    "kernel_weights: numpy.typing.ArrayLike, "
+                    "bias_terms: numpy.typing.ArrayLike | None, flags: int = 0");
+  }
+  def_kernel(cls, forms, doc, [](const Arguments& arguments) {
+    return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
+                                  arguments.given("weights")
+                                      ? to_convolution_source(arguments["weights"])
+                                      : source_of_arrays(arguments));
+  });
+}
+
+// From a state, encoded; where the kernel can also from another data source, at once.
+template <typename Class>
+void def_weights_reload(Class& cls) {
+  using Self = typename Class::type;
+  using Source = mps::CNNConvolutionDataSourcePtr;
+  constexpr bool has_other =
+      requires(Self& self, Source source) { self.reload_weights_and_biases(source); };
+  std::vector<std::string> forms = {
+      "command_buffer: MTLCommandBuffer, state: MPSCNNConvolutionWeightsAndBiasesState"};
+  if (has_other) forms.push_back("with_data_source: typing.Any");
+  def_method(
+      cls, "reload_weights_and_biases", "None", forms,
+      has_other ? "Encodes the replacement of the weights by the state's, or loads another data "
+                  "source when all runs that were committed are done. Errors: other sizes."
+                : "Encodes the replacement of the weights by the state's.",
+      [](Self& self, const Arguments& a) {
+        if constexpr (has_other) {
+          if (a.given("with_data_source")) {
+            idle(self.device());
+            self.reload_weights_and_biases(to_convolution_source(a["with_data_source"]));
+            return;
+          }
+        }
+        using State = mps::CNNConvolutionWeightsAndBiasesState;
+        self.reload_weights_and_biases(command_buffer(a), *a.get<std::shared_ptr<State>>("state"));
+      });
 }
 
 // Of every kernel with weights.
@@ -160,9 +207,7 @@ void def_weights(Class& cls, const char* doc) {
   def_weights_init(cls, doc);
   def_reload<&Self::reload_weights_and_biases_from_data_source>(
       cls, "reload_weights_and_biases_from_data_source");
-  def_reload_by_state<mps::CNNConvolutionWeightsAndBiasesState, &Self::reload_weights_and_biases>(
-      cls, "reload_weights_and_biases", "state", "MPSCNNConvolutionWeightsAndBiasesState",
-      "Encodes the replacement of the weights by the state's.");
+  def_weights_reload(cls);
   cls.def_property_readonly(
       "groups", [](const Self& self) { return self.descriptor().groups; }, "Of channels.");
   cls.def_property_readonly(

@@ -69,6 +69,29 @@ std::shared_ptr<Buffer> make_buffer(const Arguments& arguments) {
   return std::make_shared<Buffer>(device, data.bytes, data.length);
 }
 
+void bind_predicate(py::module_& module) {
+  using Self = mps::Predicate;
+  using BufferPtr = std::shared_ptr<Buffer>;
+  auto cls = py::class_<Self, std::shared_ptr<Self>>(
+      module, "MPSPredicate",
+      "Four bytes that decide, at the time of the run, whether a kernel runs: when not all are 0.");
+  const auto make = [](const Arguments& a, const char* buffer) {
+    return std::make_shared<Self>(a.get<BufferPtr>(buffer), a.get<std::size_t>("offset"));
+  };
+  def_init(cls, {"buffer: MTLBuffer, offset: int", "device: MTLDevice | MLCDevice | str"},
+           "Of a buffer, or of four zeros of its own. Units: bytes. Errors: an offset that is no "
+           "multiple of 4 in the buffer.",
+           [make](const Arguments& a) {
+             if (a.given("buffer")) return make(a, "buffer");
+             return std::make_shared<Self>(to_mps_device(a["device"]));
+           });
+  def_factory(cls, "predicate", "MPSPredicate", {"with_buffer: MTLBuffer, offset: int"},
+              "The same as the constructor.",
+              [make](const Arguments& a) { return make(a, "with_buffer"); });
+  cls.def_property_readonly("predicate_buffer", &Self::buffer, "Where the four bytes lie.");
+  cls.def_property_readonly("predicate_offset", &Self::offset, "Of the first. Units: bytes.");
+}
+
 void bind_continuing(py::module_& module) {
   using Self = mps::ContinuingCommandBuffer;
   auto cls = py::class_<Self, CommandBuffer, std::shared_ptr<Self>>(
@@ -92,6 +115,13 @@ void bind_continuing(py::module_& module) {
       "commit_and_continue", &Self::commit_and_continue, py::call_guard<py::gil_scoped_release>(),
       "Commits what was recorded, and goes on in a new buffer. Temporary images and states that "
       "are still to be read live on. Errors: as commit; after that it goes on no more.");
+  cls.def_property(
+      "predicate",
+      [](const Self& self) { return std::const_pointer_cast<mps::Predicate>(self.predicate()); },
+      [](Self& self, const std::shared_ptr<mps::Predicate>& value) { self.set_predicate(value); },
+      "What decides whether the kernels run that are encoded to this object from now on, or None. "
+      "Where one does not run its results stay what they were; temporary ones that nothing was "
+      "written to are zeros. Errors: one of another device.");
   def_method(cls, "prefetch_heap", "None", {"for_workload_size: int"},
              "Makes the memory that programs work in at least this large now. Units: bytes.",
              [](Self& self, const Arguments& arguments) {
@@ -197,6 +227,7 @@ void bind_mps_device(py::module_& module) {
                                  "Units: seconds; 0 before the run.");
   commands.def_property_readonly("gpu_end_time", &CommandBuffer::gpu_end_time,
                                  "Units: seconds; 0 before the run.");
+  bind_predicate(module);
   bind_continuing(module);
 }
 

@@ -22,6 +22,33 @@ inline py::object result_images(const mps::ImageBatch& results, bool batch) {
   return batch ? py::cast(results) : py::cast(results[0]);
 }
 
+// MPSNNPaddingMethod by member, name or number, or of an object with padding_method().
+inline int padding_method(const py::object& value) {
+  const py::object method =
+      py::hasattr(value, "padding_method") ? value.attr("padding_method")() : value;
+  return static_cast<int>(enum_value("MPSNNPaddingMethod", method));
+}
+
+// Where new states go: the caller's list, or None. Raises DataTypeError for anything else.
+inline py::object list_of_states(const Arguments& arguments, bool batch) {
+  const char* const name = batch ? "destination_states" : "destination_state";
+  if (!arguments.given(name)) return py::none();
+  py::object list = arguments[name];
+  if (!py::isinstance<py::list>(list)) refuse(arguments.where(name), list);
+  return list;
+}
+
+// Images and their new states as a pair; or the images alone, and the states in the caller's list.
+inline py::object with_states(const mps::ImageBatch& results, const mps::StateBatch& states,
+                              const py::object& list, bool batch) {
+  py::object made = result_images(results, batch);
+  if (list.is_none()) {
+    return py::make_tuple(std::move(made), batch ? py::cast(states) : py::cast(states[0]));
+  }
+  for (const mps::StatePtr& state : states) list.attr("append")(state);
+  return made;
+}
+
 // (x, y) or (x, y, z).
 mps::Offset to_offset(py::handle value, const char* subject);
 py::object from_offset(const mps::Offset& offset);
@@ -66,6 +93,13 @@ void def_clip(Class& cls) {
       [](const Self& self) { return self.destination_feature_channel_offset(); },
       [](Self& self, std::int64_t value) { self.set_destination_feature_channel_offset(value); },
       "The first channel of the destination that is written. Errors: no multiple of 4.");
+}
+
+template <typename Class>
+void def_is_backwards(Class& cls, bool value) {
+  cls.def_property_readonly(
+      "is_backwards", [value](const typename Class::type&) { return value; },
+      "Whether it computes gradients.");
 }
 
 // Which channels of a source are read.

@@ -68,9 +68,10 @@ void bind_forward(py::module_& module) {
       {sources + "destination_images: collections.abc.Sequence[MPSImage]",
        sources + "destination_states: collections.abc.Sequence[MPSState], destination_images: "
                  "collections.abc.Sequence[MPSImage]",
+       sources + "destination_states: list[MPSState], destination_state_is_temporary: bool",
        sources + "destination_state_is_temporary: bool"},
       "Labels have the predictions' size. With destination_state_is_temporary it returns new "
-      "images and their states.",
+      "images and their states, which a given list gets.",
       [](Self& self, const Arguments& a) -> py::object {
         mps::CommandBuffer& buffer = command_buffer(a);
         const auto predictions = images(a, "source_images", true);
@@ -82,9 +83,10 @@ void bind_forward(py::module_& module) {
                             images(a, "destination_images", true));
           return py::none();
         }
+        const py::object list = list_of_states(a, true);
         const auto results = self.encode_batch(buffer, predictions, labels, weights_of(a), states,
                                                a.get<bool>("destination_state_is_temporary"));
-        return py::make_tuple(py::cast(results), py::cast(states));
+        return with_states(results, states, list, true);
       });
 }
 

@@ -1,5 +1,8 @@
+#include "errors.h"
 #include "mps_bindings.h"
+#include "mps_coding.h"
 #include "mps_encoding.h"
+#include "release.h"
 
 namespace traingraph::python {
 namespace {
@@ -47,6 +50,23 @@ py::object encode_graph(NNGraph& self, const Arguments& a, bool batch) {
   return result_images(results.images, batch);
 }
 
+NNGraph::CompletionHandler completion_handler(py::object function) {
+  if (function.is_none()) return nullptr;
+  if (PyCallable_Check(function.ptr()) == 0) {
+    refuse({"MPSNNGraph.execute_async", "completion_handler", "a callable or None"}, function);
+  }
+  const auto kept = share(std::move(function));
+  return [kept](const mps::ImagePtr& image, const std::exception_ptr& error) {
+    const py::gil_scoped_acquire acquire;
+    const py::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
+    try {
+      callable(image, error == nullptr ? py::object(py::none()) : to_python(error));
+    } catch (py::error_already_set& failure) {
+      failure.discard_as_unraisable(py::reinterpret_borrow<py::object>(callable));
+    }
+  };
+}
+
 std::vector<py::object> handles(const std::vector<mps::HandlePtr>& of) {
   std::vector<py::object> objects;
   for (const mps::HandlePtr& handle : of) objects.push_back(from_handle(handle));
@@ -59,12 +79,16 @@ void bind_mps_graph(py::module_& module) {
   auto cls = py::class_<NNGraph, mps::Kernel, std::shared_ptr<NNGraph>>(
       module, "MPSNNGraph", "All nodes that results need, as kernels that are made once.");
   const std::string device = "device: MTLDevice | MLCDevice | str, ";
-  def_init(cls,
-           {device + "result_image: MPSNNImageNode, result_image_is_needed: bool = True",
-            device + "result_images: list[MPSNNImageNode], results_are_needed: list[bool]"},
-           "The first result is returned, the others are intermediate images. Errors: a result "
-           "that no node makes.",
-           make_graph);
+  def_kernel(cls,
+             {device + "result_image: MPSNNImageNode, result_image_is_needed: bool = True",
+              device + "result_images: list[MPSNNImageNode], results_are_needed: list[bool]"},
+             "The first result is returned, the others are intermediate images. Errors: a result "
+             "that no node makes.",
+             make_graph, "graph_coding");
+  def_coding(cls, "graph_coding");
+  cls.def_property_readonly("_results", &NNGraph::results, "What it was made of.");
+  cls.def_property_readonly("_results_are_needed", &NNGraph::results_are_needed,
+                            "What it was made of.");
   const auto list = [&cls](const char* name, std::vector<mps::HandlePtr> (NNGraph::*get)() const,
                            const char* doc) {
     cls.def_property_readonly(
@@ -115,6 +139,31 @@ void bind_mps_graph(py::module_& module) {
       "Encodes one batch per source handle; the results, or None when they are not needed. "
       "Errors: another number of batches, images of another device, a source too small.",
       [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, true); });
+  def_method(
+      cls, "execute_async", "MPSImage | None",
+      {"with_source_images: collections.abc.Sequence[MPSImage], "
+       "completion_handler: collections.abc.Callable[[MPSImage | None, Exception | None], None] | "
+       "None = None"},
+      "Encodes one image per source handle to a command buffer of its own and commits it. The "
+      "result is permanent, and None where it is not needed; the handler is called with it, or "
+      "with "
+      "None and the error, when the run is done. Errors: as encode; a graph with labels.",
+      [](NNGraph& self, const Arguments& a) {
+        return self.execute_async(a.get<mps::ImageBatch>("with_source_images"),
+                                  completion_handler(a["completion_handler"]));
+      });
+  const auto read_count = [&cls](const char* name, std::int64_t (NNGraph::*get)(std::int64_t) const,
+                                 const char* doc) {
+    def_method(cls, name, "int", {"at_index: int"}, doc,
+               [get](const NNGraph& self, const Arguments& a) {
+                 return (self.*get)(a.get<std::int64_t>("at_index"));
+               });
+  };
+  read_count("read_count_for_source_image", &NNGraph::read_count_for_source_image,
+             "By how much an encoding lowers the source's read count, by its place in "
+             "source_image_handles. Errors: no such place.");
+  read_count("read_count_for_source_state", &NNGraph::read_count_for_source_state,
+             "The same by source_state_handles: 0, as labels are permanent.");
 }
 
 }  // namespace traingraph::python

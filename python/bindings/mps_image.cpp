@@ -2,6 +2,7 @@
 
 #include "data.h"
 #include "mps_bindings.h"
+#include "mps_encoding.h"
 
 namespace traingraph::python {
 namespace {
@@ -13,11 +14,47 @@ using mps::TemporaryImage;
 
 constexpr const char* kChw = "MPSDataLayout.FEATURE_CHANNELS_X_HEIGHT_X_WIDTH";
 
+// (location, length), as NSRange has them.
+mps::Neighbours range_of(const Arguments& arguments, const char* name) {
+  const auto numbers = arguments.get<std::vector<std::int64_t>>(name);
+  if (numbers.size() == 2) return {numbers[0], numbers[1]};
+  throw InvalidArgument("[MPSImage] expected " + std::string(name) +
+                        " (location, length) but got " + std::to_string(numbers.size()) +
+                        " numbers");
+}
+
+mps::PixelLayout layout_of(const Arguments& arguments) {
+  mps::PixelLayout layout;
+  layout.layout = arguments.get<mps::DataLayout>("data_layout");
+  if (!arguments.given("region")) return layout;
+  const mps::Region region = to_region(arguments["region"], "MPSImage.region");
+  if (region.origin.z != 0) {
+    throw InvalidArgument(
+        "[MPSImage] expected a region from image_index on, with z of 0, but got " +
+        std::to_string(region.origin.z));
+  }
+  const mps::Neighbours channels = range_of(arguments, "feature_channel_info");
+  layout.x = region.origin.x;
+  layout.y = region.origin.y;
+  layout.width = region.width;
+  layout.height = region.height;
+  layout.images = region.depth == INT64_MAX ? 1 : region.depth;
+  layout.first_channel = channels.first;
+  layout.channels = channels.count;
+  const auto stride = [&arguments](const char* name) {
+    return arguments.given(name) ? arguments.get<std::int64_t>(name) : 0;
+  };
+  layout.bytes_per_column = stride("bytes_per_column");
+  layout.bytes_per_row = stride("bytes_per_row");
+  layout.bytes_per_image = stride("bytes_per_image");
+  return layout;
+}
+
 void write(Image& self, const Arguments& arguments) {
   const DataType type = data_type(self.descriptor().channel_format);
   const TensorData data =
       readable_data(arguments["data_bytes"], type, {"MPSImage.write_bytes", "image", self.label});
-  const auto layout = arguments.get<mps::DataLayout>("data_layout");
+  const mps::PixelLayout layout = layout_of(arguments);
   const auto index = arguments.get<std::int64_t>("image_index");
   const py::gil_scoped_release release;
   self.write_bytes(data.bytes, data.length, layout, index);
@@ -27,10 +64,20 @@ void read(Image& self, const Arguments& arguments) {
   const DataType type = data_type(self.descriptor().channel_format);
   const TensorData data =
       writable_data(arguments["data_bytes"], type, {"MPSImage.read_bytes", "image", self.label});
-  const auto layout = arguments.get<mps::DataLayout>("data_layout");
+  const mps::PixelLayout layout = layout_of(arguments);
   const auto index = arguments.get<std::int64_t>("image_index");
   const py::gil_scoped_release release;
   self.read_bytes(data.bytes, data.length, layout, index);
+}
+
+ImagePtr held(Image& self) { return py::cast<ImagePtr>(py::cast(&self)); }
+
+// The images of one, or of these of its images.
+mps::ImageBatch rows_of(Image& self, const Arguments& arguments) {
+  if (!arguments.given("with_sub_range")) return self.batch_representation();
+  const mps::Neighbours images = range_of(arguments, "with_sub_range");
+  return Image::part_of(held(self), images, {0, self.descriptor().feature_channels})
+      ->batch_representation();
 }
 
 }  // namespace
@@ -65,11 +112,21 @@ void bind_mps_image(py::module_& module) {
 
   auto image =
       py::class_<Image, ImagePtr>(module, "MPSImage", "Pixels on a device: one image or several.");
-  def_init(image, {"device: MTLDevice | MLCDevice | str, image_descriptor: MPSImageDescriptor"},
-           "Zeros.", [](const Arguments& arguments) {
-             return Image::create(to_mps_device(arguments["device"]),
-                                  arguments.get<ImageDescriptor>("image_descriptor"));
-           });
+  def_init(
+      image,
+      {"device: MTLDevice | MLCDevice | str, image_descriptor: MPSImageDescriptor",
+       "parent_image: MPSImage, slice_range: tuple[int, int], feature_channels: int"},
+      "Zeros, or a part of another image that shares its memory: slices (location, length), of "
+      "which an image has one for every four channels. Errors: slices that are not there.",
+      [](const Arguments& arguments) {
+        if (arguments.given("parent_image")) {
+          return Image::slices_of(arguments.get<ImagePtr>("parent_image"),
+                                  range_of(arguments, "slice_range"),
+                                  arguments.get<std::int64_t>("feature_channels"));
+        }
+        return Image::create(to_mps_device(arguments["device"]),
+                             arguments.get<ImageDescriptor>("image_descriptor"));
+      });
   image.def_property_readonly("device", &Image::device, "Where it lies.");
   image.def_property_readonly(
       "width", [](const Image& self) { return self.descriptor().width; }, "Columns.");
@@ -85,24 +142,48 @@ void bind_mps_image(py::module_& module) {
       "feature_channel_format", [](const Image& self) { return self.descriptor().channel_format; },
       "What an element is.");
   image.def_readwrite("label", &Image::label, "A name for messages.");
-  image.def("batch_representation", &Image::batch_representation,
-            "One image per image of this one, sharing its memory.");
+  image.def_property_readonly(
+      "parent", &Image::parent,
+      "What sub_image() or the constructor made it a part of; None for images of their own, "
+      "temporary ones, and those of a batch representation.");
+  def_method(image, "batch_representation", "collections.abc.Sequence[MPSImage]",
+             {"", "with_sub_range: tuple[int, int]"},
+             "One image per image of this one, or of those in (location, length), sharing its "
+             "memory. Errors: images that are not there.",
+             [](Image& self, const Arguments& arguments) { return rows_of(self, arguments); });
+  def_method(image, "sub_image", "MPSImage", {"with_feature_channel_range: tuple[int, int]"},
+             "These channels (location, length) of all images, sharing their memory. Errors: a "
+             "location that is no multiple of 4; channels that are not there.",
+             [](Image& self, const Arguments& arguments) {
+               return Image::part_of(held(self), {0, self.descriptor().number_of_images},
+                                     range_of(arguments, "with_feature_channel_range"));
+             });
   image.def(
       "resource_size",
       [](const Image& self) {
         return self.image_bytes() * static_cast<std::size_t>(self.descriptor().number_of_images);
       },
       "Units: bytes.");
-  const std::string forms = std::string(
-                                "data_bytes: numpy.typing.ArrayLike, "
-                                "data_layout: MPSDataLayout | str = ") +
-                            kChw + ", image_index: int = 0";
-  def_method(image, "write_bytes", "None", {forms},
-             "Copies one image in. Types: the image's own. Errors: another number of elements.",
+  const std::string begin = "data_bytes: numpy.typing.ArrayLike, data_layout: MPSDataLayout | str";
+  const std::string end =
+      "region: tuple[tuple[int, ...], tuple[int, ...]], "
+      "feature_channel_info: tuple[int, int], image_index: int";
+  const std::vector<std::string> forms = {
+      begin + " = " + kChw + ", image_index: int = 0",
+      begin + ", bytes_per_row: int, " + end,
+      begin + ", bytes_per_row: int, bytes_per_image: int, " + end,
+  };
+  std::vector<std::string> writing = forms;
+  writing.push_back(begin + ", bytes_per_column: int, bytes_per_row: int, bytes_per_image: int, " +
+                    end);
+  def_method(image, "write_bytes", "None", writing,
+             "Copies pixels in: one image, or a region (its depth counts images) and channels "
+             "(offset, count) with the caller's strides. Types: the image's own. Units: bytes. "
+             "Errors: another number of elements; strides too short; pixels that are not there.",
              write);
-  def_method(image, "read_bytes", "None", {forms},
-             "Copies one image out, behind all work committed before. Errors: another type or "
-             "number of elements; a temporary image.",
+  def_method(image, "read_bytes", "None", forms,
+             "Copies pixels out, behind all work committed before; arguments as in write_bytes. "
+             "Errors: another type or number of elements; a temporary image.",
              read);
   image.def("__repr__", [](const Image& self) { return "<" + self.description() + ">"; });
 
@@ -115,6 +196,25 @@ void bind_mps_image(py::module_& module) {
                 return Image::temporary(*arguments.get<mps::CommandBufferPtr>("command_buffer"),
                                         arguments.get<ImageDescriptor>("image_descriptor"));
               });
+  def_factory(
+      temporary, "prefetch_storage", "None",
+      {"command_buffer: MTLCommandBuffer, image_descriptor_list: "
+       "collections.abc.Iterable[MPSImageDescriptor]"},
+      "Makes the memory that programs work in large enough for all of these at once; waits "
+      "for what was committed.",
+      [](const Arguments& arguments) {
+        std::size_t bytes = 0;
+        const Where where = arguments.where("image_descriptor_list");
+        for (const py::object& item : to_items(arguments["image_descriptor_list"], where)) {
+          const auto d = convert<ImageDescriptor>(item, where);
+          bytes += element_bytes(data_type(d.channel_format)) *
+                   static_cast<std::size_t>(d.number_of_images * d.feature_channels * d.height *
+                                            d.width);
+        }
+        mps::ContinuingCommandBuffer buffer(arguments.get<mps::CommandBufferPtr>("command_buffer"));
+        const py::gil_scoped_release release;
+        buffer.prefetch_heap(bytes);
+      });
   temporary.def_property(
       "read_count", [](const TemporaryImage& self) { return self.read_count(); },
       [](TemporaryImage& self, std::int64_t value) { self.set_read_count(value); },

@@ -61,11 +61,11 @@ py::object encode_forward(CNNKernel& self, const Arguments& arguments, bool batc
   if (!arguments.given("destination_state_is_temporary")) {
     return result_images(self.encode_batch(buffer, sources), batch);
   }
+  const py::object list = list_of_states(arguments, batch);
   mps::StateBatch states;
   const mps::ImageBatch results = self.encode_batch(
       buffer, sources, states, arguments.get<bool>("destination_state_is_temporary"));
-  const py::object made = batch ? py::cast(states) : py::cast(states[0]);
-  return py::make_tuple(result_images(results, batch), made);
+  return with_states(results, states, list, batch);
 }
 
 py::object encode_gradient(CNNGradientKernel& self, const Arguments& arguments, bool batch) {
@@ -106,15 +106,14 @@ void bind_forward(py::module_& module) {
         return enum_member("MPSNNPaddingMethod", self.padding_method());
       },
       [](CNNKernel& self, const py::object& value) {
-        const py::object method =
-            py::hasattr(value, "padding_method") ? value.attr("padding_method")() : value;
-        self.set_padding_method(static_cast<int>(enum_value("MPSNNPaddingMethod", method)));
+        self.set_padding_method(padding_method(value));
       },
       "The policy by which the forms that return images size them and set the offset.");
   def_allocator(cls);
   def_window(cls);
   def_clip(cls);
   def_channels(cls, "source", &CNNKernel::source_channels, &CNNKernel::set_source_channels);
+  def_is_backwards(cls, false);
   cls.def("is_result_state_reused_across_batch", &CNNKernel::is_result_state_reused_across_batch,
           "Whether one state serves all images of a batch.");
   cls.def("append_batch_barrier", &CNNKernel::append_batch_barrier,
@@ -126,9 +125,11 @@ void bind_forward(py::module_& module) {
               "destination_state: MPSState, destination_image: MPSImage",
               "command_buffer: MTLCommandBuffer, source_image: MPSImage",
               "command_buffer: MTLCommandBuffer, source_image: MPSImage, "
+              "destination_state: list[MPSState], destination_state_is_temporary: bool",
+              "command_buffer: MTLCommandBuffer, source_image: MPSImage, "
               "destination_state_is_temporary: bool"},
              "Encodes one image. Without a destination it returns a new one; with "
-             "destination_state_is_temporary the image and its state.",
+             "destination_state_is_temporary the image and its state, which a given list gets.",
              [](CNNKernel& self, const Arguments& a) { return encode_forward(self, a, false); });
   def_method(
       cls, "encode_batch", "typing.Any",
@@ -138,6 +139,8 @@ void bind_forward(py::module_& module) {
        "destination_states: collections.abc.Sequence[MPSState], destination_images: "
        "collections.abc.Sequence[MPSImage]",
        "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage]",
+       "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
+       "destination_states: list[MPSState], destination_state_is_temporary: bool",
        "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
        "destination_state_is_temporary: bool"},
       "Encodes a batch; the array of sources may be longer than that of destinations.",
@@ -182,6 +185,7 @@ void bind_gradient(py::module_& module) {
   auto cls = py::class_<CNNGradientKernel, Kernel, std::shared_ptr<CNNGradientKernel>>(
       module, "MPSCNNGradientKernel",
       "Primary image: the incoming gradient; secondary: the forward source.");
+  def_is_backwards(cls, true);
   def_offset(cls, "primary_offset", &CNNGradientKernel::primary_offset,
              &CNNGradientKernel::set_primary_offset, "(x, y, z) in the gradient.");
   def_offset(cls, "secondary_offset", &CNNGradientKernel::secondary_offset,

@@ -1,11 +1,33 @@
 #pragma once
 
+#include <concepts>
+#include <memory>
 #include <string>
 
 #include "mps_bindings.h"
+#include "release.h"
 
 // What the bindings of nodes share.
 namespace traingraph::python {
+
+// A node keeps the arguments it was made with: traingraph.mps.graph_coding reads them.
+template <std::derived_from<mps::NNFilterNode> Node>
+struct AfterMaking<Node> {
+  static void keep(const std::shared_ptr<Node>& made, const Arguments& arguments) {
+    // What the caller may still change is kept as it is now.
+    py::dict kept;
+    for (const auto& [name, value] : arguments.all()) {
+      const std::string type = py::cast<std::string>(py::type::of(value).attr("__name__"));
+      if (py::isinstance<py::list>(value)) {
+        kept[name] = py::tuple(py::reinterpret_borrow<py::object>(value));
+      } else {
+        kept[name] = type.ends_with("Descriptor") ? value.attr("copy")()
+                                                  : py::reinterpret_borrow<py::object>(value);
+      }
+    }
+    made->made_of = share(std::move(kept));
+  }
+};
 
 inline const std::string kNodeSource = "source: MPSNNImageNode";
 inline const std::string kNodeGradientSources =

@@ -1,4 +1,5 @@
 #include "mps_bindings.h"
+#include "mps_encoding.h"
 #include "release.h"
 
 namespace traingraph::python {
@@ -60,6 +61,12 @@ void bind_images(py::module_& module) {
   cls.def_readwrite("makes_temporary_images", &NNImageNode::makes_temporary_images,
                     "Whether what is exported is temporary, as at the beginning; an addition of "
                     "traingraph in place of image_allocator.");
+  cls.def_property_readonly(
+      "_producer",
+      [](const NNImageNode& self) {
+        return py::cast(self.producer() == nullptr ? nullptr : self.producer()->shared_from_this());
+      },
+      "The node that makes it, or None.");
   cls.def("__repr__",
           [](const NNImageNode& self) { return "<MPSNNImageNode: " + self.description() + ">"; });
 }
@@ -68,6 +75,9 @@ void bind_states(py::module_& module) {
   auto cls = py::class_<NNStateNode, mps::NNStateNodePtr>(
       module, "MPSNNStateNode", "A place of states, one per image or one for all.");
   def_handle(cls);
+  cls.def_property_readonly(
+      "_owner", [](const NNStateNode& self) { return py::cast(self.owner()->shared_from_this()); },
+      "The node that makes it, or reads it from outside.");
   using Gradient = mps::NNGradientStateNode;
   py::class_<Gradient, NNStateNode, std::shared_ptr<Gradient>>(
       module, "MPSNNGradientStateNode", "What a gradient node needs to know of the forward one.");
@@ -113,9 +123,19 @@ void bind_filter(py::module_& module) {
         return enum_member("MPSNNPaddingMethod", self.padding_method());
       },
       [](NNFilterNode& self, const py::object& value) {
-        self.set_padding_method(static_cast<int>(enum_value("MPSNNPaddingMethod", value)));
+        self.set_padding_method(padding_method(value));
       },
       "How the result's size follows from the source's.");
+  cls.def_property_readonly("_sources", &NNFilterNode::sources, "What it reads.");
+  cls.def_property_readonly("_source_states", &NNFilterNode::source_states, "What it reads.");
+  cls.def_property_readonly(
+      "_made_of",
+      [](const NNFilterNode& self) -> py::object {
+        if (self.made_of == nullptr) return py::none();
+        return py::reinterpret_borrow<py::object>(
+            static_cast<PyObject*>(const_cast<void*>(self.made_of.get())));
+      },
+      "The arguments of its constructor, or None for a node that the library made.");
   const std::vector<std::string> forms = {"with_source: MPSNNImageNode",
                                           "with_sources: list[MPSNNImageNode]"};
   def_method(cls, "gradient_filter", "MPSNNGradientFilterNode", forms,

@@ -137,6 +137,11 @@ void def_encode(Class& cls, const SlotNames& names) {
        begin +
            "batch_normalization_state: MPSCNNBatchNormalizationState, "
            "result_state: MPSCNNNormalizationGammaAndBetaState, " +
+           without_end(several),
+       begin +
+           "batch_normalization_gradient_state: MPSCNNBatchNormalizationState, "
+           "batch_normalization_source_state: MPSCNNBatchNormalizationState, "
+           "result_state: MPSCNNNormalizationGammaAndBetaState, " +
            without_end(several)},
       "Encodes one update. The vectors are changed in place; lists hold one for weights or gamma "
       "and one for biases or beta. Errors: sizes that differ; a state without gradients.",
@@ -154,10 +159,14 @@ void def_encode(Class& cls, const SlotNames& names) {
                       *a.get<Weights>("convolution_source_state"), paired_slots(a, names),
                       *a.get<Weights>("result_state"));
         } else {
+          const bool apart = a.given("batch_normalization_gradient_state");
+          const auto state = [&a, apart](const char* name) {
+            return a.get<std::shared_ptr<mps::CNNBatchNormalizationState>>(
+                apart ? name : "batch_normalization_state");
+          };
           self.encode(
-              buffer,
-              *a.get<std::shared_ptr<mps::CNNBatchNormalizationState>>("batch_normalization_state"),
-              paired_slots(a, names),
+              buffer, *state("batch_normalization_gradient_state"),
+              *state("batch_normalization_source_state"), paired_slots(a, names),
               *a.get<std::shared_ptr<mps::CNNNormalizationGammaAndBetaState>>("result_state"));
         }
       });
@@ -237,17 +246,25 @@ void bind_mps_optimizer(py::module_& module) {
   auto sgd = py::class_<Sgd, NNOptimizer, std::shared_ptr<Sgd>>(
       module, "MPSNNOptimizerStochasticGradientDescent",
       "m = momentum m + lr g, w -= m; Nesterov: m = momentum m + g, w -= lr (g + momentum m).");
-  def_kernel(
-      sgd, {plain, device + "momentum_scale: float, use_nesterov_momentum: bool, " + described},
-      "Vectors: one of momentum unless momentum_scale is 0.", [](const Arguments& arguments) {
-        const bool full = arguments.given("momentum_scale");
-        return std::make_shared<Sgd>(to_mps_device(arguments["device"]),
-                                     full ? arguments.get<float>("momentum_scale") : 0.0f,
-                                     full && arguments.get<bool>("use_nesterov_momentum"),
-                                     descriptor_of(arguments));
-      });
+  def_kernel(sgd,
+             {plain, device + "momentum_scale: float, use_nesterov_momentum: bool, " + described,
+              device + "momentum_scale: float, use_nestrov_momentum: bool, " + described},
+             "Vectors: one of momentum unless momentum_scale is 0. use_nestrov_momentum is Apple's "
+             "deprecated spelling.",
+             [](const Arguments& arguments) {
+               const bool full = arguments.given("momentum_scale");
+               const char* const nesterov = arguments.given("use_nestrov_momentum")
+                                                ? "use_nestrov_momentum"
+                                                : "use_nesterov_momentum";
+               return std::make_shared<Sgd>(to_mps_device(arguments["device"]),
+                                            full ? arguments.get<float>("momentum_scale") : 0.0f,
+                                            full && arguments.get<bool>(nesterov),
+                                            descriptor_of(arguments));
+             });
   sgd.def_property_readonly("momentum_scale", &Sgd::momentum_scale, "What stays of the momentum.");
   sgd.def_property_readonly("use_nesterov_momentum", &Sgd::use_nesterov_momentum, "Which form.");
+  sgd.def_property_readonly("use_nestrov_momentum", &Sgd::use_nesterov_momentum,
+                            "The same, in Apple's deprecated spelling.");
   def_encode(sgd, {"input_momentum"});
 
   using RmsProp = NNOptimizerRMSProp;

@@ -136,7 +136,9 @@ std::vector<std::string> reshape_forms(bool batch) {
   const std::string to = ", destination_image" + end + ": " + image;
   const std::string size =
       ", reshaped_width: int, reshaped_height: int, reshaped_feature_channels: int";
-  return {source + size, source + ", destination_state_is_temporary: bool" + size, source + to,
+  const std::string flag = ", destination_state_is_temporary: bool";
+  const std::string list = ", destination_state" + end + ": list[MPSState]";
+  return {source + size, source + flag + size, source + list + flag + size, source + to,
           source + ", destination_state" + end + ": " + state + to};
 }
 

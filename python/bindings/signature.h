@@ -65,6 +65,8 @@ class Arguments {
     return optional<Pointer>(name).value_or(nullptr);
   }
   Where where(const char* name) const;
+  // By name, as the caller gave them.
+  const py::dict& all() const { return given_; }
 
  private:
   // What the caller gave; null where nothing was given.
@@ -112,6 +114,13 @@ class Signature {
   std::vector<Form> forms_;
 };
 
+// What a constructor does with its arguments beside making the object: nothing, for most.
+template <typename T>
+struct AfterMaking {
+  template <typename Made>
+  static void keep(Made&, const Arguments&) {}
+};
+
 // The three below keep their signature for the life of the process, as Python keeps the function.
 
 template <typename Class, typename Make>
@@ -122,7 +131,10 @@ void def_init(Class& cls, const std::vector<std::string>& forms, const char* doc
   py::options options;
   options.disable_function_signatures();
   cls.def(py::init([signature, make](const py::args& args, const py::kwargs& keywords) {
-            return make(signature->match(args, keywords));
+            const Arguments arguments = signature->match(args, keywords);
+            auto made = make(arguments);
+            AfterMaking<typename Class::type>::keep(made, arguments);
+            return made;
           }),
           signature->docstring(doc).c_str());
 }

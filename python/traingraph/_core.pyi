@@ -365,6 +365,7 @@ __all__: list[str] = [
     "MPSNNSubtractionNode",
     "MPSNNTrainingStyle",
     "MPSNNUnaryReductionNode",
+    "MPSPredicate",
     "MPSState",
     "MPSStateBatch",
     "MPSTemporaryImage",
@@ -4325,6 +4326,37 @@ class MTLCommandBuffer:
         How far it is.
         """
 
+class MPSPredicate:
+    """
+    Four bytes that decide, at the time of the run, whether a kernel runs: when not all are 0.
+    """
+
+    @staticmethod
+    def predicate(with_buffer: MTLBuffer, *, offset: int) -> MPSPredicate:
+        """
+        The same as the constructor.
+        """
+
+    @typing.overload
+    def __init__(self, *, buffer: MTLBuffer, offset: int) -> None: ...
+    @typing.overload
+    def __init__(self, *, device: MTLDevice | MLCDevice | str) -> None:
+        """
+        Of a buffer, or of four zeros of its own. Units: bytes. Errors: an offset that is no multiple of 4 in the buffer.
+        """
+
+    @property
+    def predicate_buffer(self) -> MTLBuffer:
+        """
+        Where the four bytes lie.
+        """
+
+    @property
+    def predicate_offset(self) -> int:
+        """
+        Of the first. Units: bytes.
+        """
+
 class MPSCommandBuffer(MTLCommandBuffer):
     """
     A command buffer that can be committed in parts.
@@ -4354,6 +4386,14 @@ class MPSCommandBuffer(MTLCommandBuffer):
         The MPSCommandBuffer that it was made of; else as root_command_buffer.
         """
 
+    @property
+    def predicate(self) -> MPSPredicate:
+        """
+        What decides whether the kernels run that are encoded to this object from now on, or None. Where one does not run its results stay what they were; temporary ones that nothing was written to are zeros. Errors: one of another device.
+        """
+
+    @predicate.setter
+    def predicate(self, arg1: MPSPredicate) -> None: ...
     @property
     def root_command_buffer(self) -> MTLCommandBuffer:
         """
@@ -4441,28 +4481,62 @@ class MPSImage:
     Pixels on a device: one image or several.
     """
 
+    @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, image_descriptor: MPSImageDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, parent_image: MPSImage, slice_range: tuple[int, int], feature_channels: int
     ) -> None:
         """
-        Zeros.
+        Zeros, or a part of another image that shares its memory: slices (location, length), of which an image has one for every four channels. Errors: slices that are not there.
         """
 
     def __repr__(self) -> str: ...
-    def batch_representation(self) -> collections.abc.Sequence[MPSImage]:
+    @typing.overload
+    def batch_representation(self) -> collections.abc.Sequence[MPSImage]: ...
+    @typing.overload
+    def batch_representation(
+        self, with_sub_range: tuple[int, int]
+    ) -> collections.abc.Sequence[MPSImage]:
         """
-        One image per image of this one, sharing its memory.
+        One image per image of this one, or of those in (location, length), sharing its memory. Errors: images that are not there.
         """
 
+    @typing.overload
     def read_bytes(
         self,
         data_bytes: numpy.typing.ArrayLike,
         *,
         data_layout: MPSDataLayout | str = ...,
         image_index: int = 0,
+    ) -> None: ...
+    @typing.overload
+    def read_bytes(
+        self,
+        data_bytes: numpy.typing.ArrayLike,
+        *,
+        data_layout: MPSDataLayout | str,
+        bytes_per_row: int,
+        region: tuple[tuple[int, ...], tuple[int, ...]],
+        feature_channel_info: tuple[int, int],
+        image_index: int,
+    ) -> None: ...
+    @typing.overload
+    def read_bytes(
+        self,
+        data_bytes: numpy.typing.ArrayLike,
+        *,
+        data_layout: MPSDataLayout | str,
+        bytes_per_row: int,
+        bytes_per_image: int,
+        region: tuple[tuple[int, ...], tuple[int, ...]],
+        feature_channel_info: tuple[int, int],
+        image_index: int,
     ) -> None:
         """
-        Copies one image out, behind all work committed before. Errors: another type or number of elements; a temporary image.
+        Copies pixels out, behind all work committed before; arguments as in write_bytes. Errors: another type or number of elements; a temporary image.
         """
 
     def resource_size(self) -> int:
@@ -4470,15 +4544,57 @@ class MPSImage:
         Units: bytes.
         """
 
+    def sub_image(self, with_feature_channel_range: tuple[int, int]) -> MPSImage:
+        """
+        These channels (location, length) of all images, sharing their memory. Errors: a location that is no multiple of 4; channels that are not there.
+        """
+
+    @typing.overload
     def write_bytes(
         self,
         data_bytes: numpy.typing.ArrayLike,
         *,
         data_layout: MPSDataLayout | str = ...,
         image_index: int = 0,
+    ) -> None: ...
+    @typing.overload
+    def write_bytes(
+        self,
+        data_bytes: numpy.typing.ArrayLike,
+        *,
+        data_layout: MPSDataLayout | str,
+        bytes_per_row: int,
+        region: tuple[tuple[int, ...], tuple[int, ...]],
+        feature_channel_info: tuple[int, int],
+        image_index: int,
+    ) -> None: ...
+    @typing.overload
+    def write_bytes(
+        self,
+        data_bytes: numpy.typing.ArrayLike,
+        *,
+        data_layout: MPSDataLayout | str,
+        bytes_per_row: int,
+        bytes_per_image: int,
+        region: tuple[tuple[int, ...], tuple[int, ...]],
+        feature_channel_info: tuple[int, int],
+        image_index: int,
+    ) -> None: ...
+    @typing.overload
+    def write_bytes(
+        self,
+        data_bytes: numpy.typing.ArrayLike,
+        *,
+        data_layout: MPSDataLayout | str,
+        bytes_per_column: int,
+        bytes_per_row: int,
+        bytes_per_image: int,
+        region: tuple[tuple[int, ...], tuple[int, ...]],
+        feature_channel_info: tuple[int, int],
+        image_index: int,
     ) -> None:
         """
-        Copies one image in. Types: the image's own. Errors: another number of elements.
+        Copies pixels in: one image, or a region (its depth counts images) and channels (offset, count) with the caller's strides. Types: the image's own. Units: bytes. Errors: another number of elements; strides too short; pixels that are not there.
         """
 
     @property
@@ -4520,6 +4636,12 @@ class MPSImage:
         """
 
     @property
+    def parent(self) -> MPSImage:
+        """
+        What sub_image() or the constructor made it a part of; None for images of their own, temporary ones, and those of a batch representation.
+        """
+
+    @property
     def width(self) -> int:
         """
         Columns.
@@ -4529,6 +4651,16 @@ class MPSTemporaryImage(MPSImage):
     """
     An image that lives on one command buffer and may be read `read_count` times.
     """
+
+    @staticmethod
+    def prefetch_storage(
+        command_buffer: MTLCommandBuffer,
+        *,
+        image_descriptor_list: collections.abc.Iterable[MPSImageDescriptor],
+    ) -> None:
+        """
+        Makes the memory that programs work in large enough for all of these at once; waits for what was committed.
+        """
 
     @staticmethod
     def temporary_image(
@@ -4667,10 +4799,19 @@ class MPSCNNKernel(MPSKernel):
         command_buffer: MTLCommandBuffer,
         *,
         source_image: MPSImage,
+        destination_state: list[MPSState],
+        destination_state_is_temporary: bool,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
-        Encodes one image. Without a destination it returns a new one; with destination_state_is_temporary the image and its state.
+        Encodes one image. Without a destination it returns a new one; with destination_state_is_temporary the image and its state, which a given list gets.
         """
 
     @typing.overload
@@ -4693,6 +4834,15 @@ class MPSCNNKernel(MPSKernel):
     @typing.overload
     def encode_batch(
         self, command_buffer: MTLCommandBuffer, *, source_images: collections.abc.Sequence[MPSImage]
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_states: list[MPSState],
+        destination_state_is_temporary: bool,
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
@@ -4795,6 +4945,12 @@ class MPSCNNKernel(MPSKernel):
 
     @edge_mode.setter
     def edge_mode(self, arg1: MPSImageEdgeMode) -> None: ...
+    @property
+    def is_backwards(self) -> bool:
+        """
+        Whether it computes gradients.
+        """
+
     @property
     def kernel_height(self) -> int:
         """
@@ -4942,6 +5098,12 @@ class MPSCNNGradientKernel(MPSKernel):
     def destination_feature_channel_offset(
         self, arg1: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
+    @property
+    def is_backwards(self) -> bool:
+        """
+        Whether it computes gradients.
+        """
+
     @property
     def kernel_offset_x(self) -> int:
         """
@@ -5837,15 +5999,26 @@ class MPSCNNConvolutionDescriptor:
     supports_secure_coding: typing.ClassVar[bool] = True
 
     @staticmethod
+    @typing.overload
     def cnn_convolution_descriptor(
         with_kernel_width: int,
         *,
         kernel_height: int,
         input_feature_channels: int,
         output_feature_channels: int,
+    ) -> MPSCNNConvolutionDescriptor: ...
+    @staticmethod
+    @typing.overload
+    def cnn_convolution_descriptor(
+        with_kernel_width: int,
+        *,
+        kernel_height: int,
+        input_feature_channels: int,
+        output_feature_channels: int,
+        neuron_filter: MPSCNNNeuron | None,
     ) -> MPSCNNConvolutionDescriptor:
         """
-        Strides, dilations and groups of 1, and no fused neuron.
+        Strides, dilations and groups of 1; the neuron of a kernel, a deprecated form, or none.
         """
 
     def __copy__(self) -> MPSCNNConvolutionDescriptor:
@@ -5871,6 +6044,46 @@ class MPSCNNConvolutionDescriptor:
     def encode_with_coder(self, coder: typing.Any) -> None:
         """
         Writes all properties into a coder, such as NSKeyedArchiver.
+        """
+
+    def neuron_parameter_a(self) -> float:
+        """
+        Of the fused neuron.
+        """
+
+    def neuron_parameter_b(self) -> float:
+        """
+        Of the fused neuron.
+        """
+
+    def neuron_type(self) -> MPSCNNNeuronType:
+        """
+        Of the fused neuron.
+        """
+
+    def set_batch_normalization_parameters_for_inference(
+        self,
+        with_mean: numpy.typing.ArrayLike,
+        *,
+        variance: numpy.typing.ArrayLike,
+        gamma: numpy.typing.ArrayLike | None = None,
+        beta: numpy.typing.ArrayLike | None = None,
+        epsilon: float = 0.0,
+    ) -> None:
+        """
+        A batch normalization between convolution and neuron, which becomes part of weights and biases whenever they are loaded from a data source; those of a state are taken as they are. Shapes: (O). Types: float32.
+        """
+
+    def set_neuron_to_prelu(self, with_parameters_a: numpy.typing.ArrayLike) -> None:
+        """
+        Fuses a PReLU with one slope per output channel. Types: float32.
+        """
+
+    def set_neuron_type(
+        self, neuron_type: MPSCNNNeuronType | str, *, parameter_a: float, parameter_b: float
+    ) -> None:
+        """
+        Fuses this neuron.
         """
 
     @property
@@ -5960,15 +6173,26 @@ class MPSCNNDepthWiseConvolutionDescriptor(MPSCNNConvolutionDescriptor):
     """
 
     @staticmethod
+    @typing.overload
     def cnn_convolution_descriptor(
         with_kernel_width: int,
         *,
         kernel_height: int,
         input_feature_channels: int,
         output_feature_channels: int,
+    ) -> MPSCNNDepthWiseConvolutionDescriptor: ...
+    @staticmethod
+    @typing.overload
+    def cnn_convolution_descriptor(
+        with_kernel_width: int,
+        *,
+        kernel_height: int,
+        input_feature_channels: int,
+        output_feature_channels: int,
+        neuron_filter: MPSCNNNeuron | None,
     ) -> MPSCNNDepthWiseConvolutionDescriptor:
         """
-        Strides, dilations and groups of 1, and no fused neuron.
+        Strides, dilations and groups of 1; the neuron of a kernel, a deprecated form, or none.
         """
 
     def __copy__(self) -> MPSCNNDepthWiseConvolutionDescriptor:
@@ -6008,15 +6232,26 @@ class MPSCNNSubPixelConvolutionDescriptor(MPSCNNConvolutionDescriptor):
     """
 
     @staticmethod
+    @typing.overload
     def cnn_convolution_descriptor(
         with_kernel_width: int,
         *,
         kernel_height: int,
         input_feature_channels: int,
         output_feature_channels: int,
+    ) -> MPSCNNSubPixelConvolutionDescriptor: ...
+    @staticmethod
+    @typing.overload
+    def cnn_convolution_descriptor(
+        with_kernel_width: int,
+        *,
+        kernel_height: int,
+        input_feature_channels: int,
+        output_feature_channels: int,
+        neuron_filter: MPSCNNNeuron | None,
     ) -> MPSCNNSubPixelConvolutionDescriptor:
         """
-        Strides, dilations and groups of 1, and no fused neuron.
+        Strides, dilations and groups of 1; the neuron of a kernel, a deprecated form, or none.
         """
 
     def __copy__(self) -> MPSCNNSubPixelConvolutionDescriptor:
@@ -6062,6 +6297,16 @@ class MPSCNNConvolution(MPSCNNKernel):
     def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
     @typing.overload
     def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        convolution_descriptor: MPSCNNConvolutionDescriptor,
+        kernel_weights: numpy.typing.ArrayLike,
+        bias_terms: numpy.typing.ArrayLike | None,
+        flags: int = 0,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
         self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
@@ -6075,11 +6320,14 @@ class MPSCNNConvolution(MPSCNNKernel):
         Encodes a copy of the weights into a new permanent state.
         """
 
+    @typing.overload
     def reload_weights_and_biases(
         self, command_buffer: MTLCommandBuffer, *, state: MPSCNNConvolutionWeightsAndBiasesState
-    ) -> None:
+    ) -> None: ...
+    @typing.overload
+    def reload_weights_and_biases(self, with_data_source: typing.Any) -> None:
         """
-        Encodes the replacement of the weights by the state's.
+        Encodes the replacement of the weights by the state's, or loads another data source when all runs that were committed are done. Errors: other sizes.
         """
 
     def reload_weights_and_biases_from_data_source(self) -> None:
@@ -6118,6 +6366,36 @@ class MPSCNNConvolution(MPSCNNKernel):
         """
 
     @property
+    def neuron(self) -> MPSCNNNeuron:
+        """
+        The fused neuron as a kernel of its own, or None; deprecated by Apple.
+        """
+
+    @property
+    def neuron_parameter_a(self) -> float:
+        """
+        Of the fused neuron.
+        """
+
+    @property
+    def neuron_parameter_b(self) -> float:
+        """
+        Of the fused neuron.
+        """
+
+    @property
+    def neuron_parameter_c(self) -> float:
+        """
+        Of the fused neuron.
+        """
+
+    @property
+    def neuron_type(self) -> MPSCNNNeuronType:
+        """
+        Of the fused neuron.
+        """
+
+    @property
     def output_feature_channels(self) -> int:
         """
         Of the result.
@@ -6136,6 +6414,16 @@ class MPSCNNFullyConnected(MPSCNNConvolution):
 
     @typing.overload
     def __init__(self, *, device: MTLDevice | MLCDevice | str, weights: typing.Any) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        convolution_descriptor: MPSCNNConvolutionDescriptor,
+        kernel_weights: numpy.typing.ArrayLike,
+        bias_terms: numpy.typing.ArrayLike | None,
+        flags: int = 0,
+    ) -> None: ...
     @typing.overload
     def __init__(
         self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
@@ -6228,6 +6516,14 @@ class MPSCNNConvolutionWeightsAndBiasesState(MPSState):
     """
     Weights and biases on a device.
     """
+
+    @staticmethod
+    def temporary_cnn_convolution_weights_and_biases_state(
+        command_buffer: MTLCommandBuffer, *, cnn_convolution_descriptor: MPSCNNConvolutionDescriptor
+    ) -> MPSCNNConvolutionWeightsAndBiasesState:
+        """
+        One that lives on the command buffer, with a read count of 1.
+        """
 
     @typing.overload
     def __init__(self, *, weights: MTLBuffer, biases: MTLBuffer | None = None) -> None: ...
@@ -6348,6 +6644,11 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
         With a state by its statistics, without one by the kernel's own. Errors: a state without statistics.
         """
 
+    def reload_data_source(self, data_source: typing.Any) -> None:
+        """
+        Loads another data source of as many channels, when all runs that were committed are done; deprecated by Apple.
+        """
+
     def reload_gamma_and_beta(
         self,
         command_buffer: MTLCommandBuffer,
@@ -6455,6 +6756,14 @@ class MPSCNNNormalizationGammaAndBetaState(MPSState):
     Factors and terms per channel.
     """
 
+    @staticmethod
+    def temporary_state(
+        command_buffer: MTLCommandBuffer, *, number_of_feature_channels: int
+    ) -> MPSCNNNormalizationGammaAndBetaState:
+        """
+        One that lives on the command buffer, with a read count of 1.
+        """
+
     def __init__(self, *, gamma: MTLBuffer, beta: MTLBuffer) -> None:
         """
         Types: float32.
@@ -6476,6 +6785,14 @@ class MPSCNNNormalizationMeanAndVarianceState(MPSState):
     """
     Statistics per channel.
     """
+
+    @staticmethod
+    def temporary_state(
+        command_buffer: MTLCommandBuffer, *, number_of_feature_channels: int
+    ) -> MPSCNNNormalizationMeanAndVarianceState:
+        """
+        One that lives on the command buffer, with a read count of 1.
+        """
 
     def __init__(self, *, mean: MTLBuffer, variance: MTLBuffer) -> None:
         """
@@ -7115,10 +7432,19 @@ class MPSNNOptimizerStochasticGradientDescent(MPSNNOptimizer):
     ) -> None: ...
     @typing.overload
     def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        momentum_scale: float,
+        use_nestrov_momentum: bool,
+        optimizer_descriptor: MPSNNOptimizerDescriptor,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
         self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
-        Vectors: one of momentum unless momentum_scale is 0.
+        Vectors: one of momentum unless momentum_scale is 0. use_nestrov_momentum is Apple's deprecated spelling.
         """
 
     @typing.overload
@@ -7149,6 +7475,16 @@ class MPSNNOptimizerStochasticGradientDescent(MPSNNOptimizer):
         batch_normalization_state: MPSCNNBatchNormalizationState,
         result_state: MPSCNNNormalizationGammaAndBetaState,
         input_momentum_vectors: list[MPSVector] | None = None,
+    ) -> None: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        batch_normalization_gradient_state: MPSCNNBatchNormalizationState,
+        batch_normalization_source_state: MPSCNNBatchNormalizationState,
+        result_state: MPSCNNNormalizationGammaAndBetaState,
+        input_momentum_vectors: list[MPSVector] | None = None,
     ) -> None:
         """
         Encodes one update. The vectors are changed in place; lists hold one for weights or gamma and one for biases or beta. Errors: sizes that differ; a state without gradients.
@@ -7164,6 +7500,12 @@ class MPSNNOptimizerStochasticGradientDescent(MPSNNOptimizer):
     def use_nesterov_momentum(self) -> bool:
         """
         Which form.
+        """
+
+    @property
+    def use_nestrov_momentum(self) -> bool:
+        """
+        The same, in Apple's deprecated spelling.
         """
 
 class MPSNNOptimizerRMSProp(MPSNNOptimizer):
@@ -7216,6 +7558,16 @@ class MPSNNOptimizerRMSProp(MPSNNOptimizer):
         command_buffer: MTLCommandBuffer,
         *,
         batch_normalization_state: MPSCNNBatchNormalizationState,
+        result_state: MPSCNNNormalizationGammaAndBetaState,
+        input_sum_of_squares_vectors: list[MPSVector] | None = None,
+    ) -> None: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        batch_normalization_gradient_state: MPSCNNBatchNormalizationState,
+        batch_normalization_source_state: MPSCNNBatchNormalizationState,
         result_state: MPSCNNNormalizationGammaAndBetaState,
         input_sum_of_squares_vectors: list[MPSVector] | None = None,
     ) -> None:
@@ -7291,6 +7643,18 @@ class MPSNNOptimizerAdam(MPSNNOptimizer):
         command_buffer: MTLCommandBuffer,
         *,
         batch_normalization_state: MPSCNNBatchNormalizationState,
+        result_state: MPSCNNNormalizationGammaAndBetaState,
+        input_momentum_vectors: list[MPSVector] | None = None,
+        input_velocity_vectors: list[MPSVector] | None = None,
+        maximum_velocity_vectors: list[MPSVector] | None = None,
+    ) -> None: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        batch_normalization_gradient_state: MPSCNNBatchNormalizationState,
+        batch_normalization_source_state: MPSCNNBatchNormalizationState,
         result_state: MPSCNNNormalizationGammaAndBetaState,
         input_momentum_vectors: list[MPSVector] | None = None,
         input_velocity_vectors: list[MPSVector] | None = None,
@@ -7381,10 +7745,20 @@ class MPSCNNBinaryKernel(MPSKernel):
         *,
         primary_image: MPSImage,
         secondary_image: MPSImage,
+        destination_state: list[MPSState],
+        destination_state_is_temporary: bool,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_image: MPSImage,
+        secondary_image: MPSImage,
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
-        Encodes one pair. Without a destination it returns a new image; with destination_state_is_temporary the image and its state.
+        Encodes one pair. Without a destination it returns a new image; with destination_state_is_temporary the image and its state, which a given list gets.
         """
 
     @typing.overload
@@ -7413,6 +7787,16 @@ class MPSCNNBinaryKernel(MPSKernel):
         *,
         primary_images: collections.abc.Sequence[MPSImage],
         secondary_images: collections.abc.Sequence[MPSImage],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        primary_images: collections.abc.Sequence[MPSImage],
+        secondary_images: collections.abc.Sequence[MPSImage],
+        destination_states: list[MPSState],
+        destination_state_is_temporary: bool,
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
@@ -7500,6 +7884,12 @@ class MPSCNNBinaryKernel(MPSKernel):
     def destination_feature_channel_offset(
         self, arg1: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
+    @property
+    def is_backwards(self) -> bool:
+        """
+        Whether it computes gradients.
+        """
+
     @property
     def makes_temporary_images(self) -> bool:
         """
@@ -8171,6 +8561,18 @@ class MPSNNReshape(MPSCNNKernel):
         command_buffer: MTLCommandBuffer,
         *,
         source_image: MPSImage,
+        destination_state: list[MPSState],
+        destination_state_is_temporary: bool,
+        reshaped_width: int,
+        reshaped_height: int,
+        reshaped_feature_channels: int,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
         destination_image: MPSImage,
     ) -> typing.Any: ...
     @typing.overload
@@ -8202,6 +8604,18 @@ class MPSNNReshape(MPSCNNKernel):
         command_buffer: MTLCommandBuffer,
         *,
         source_images: collections.abc.Sequence[MPSImage],
+        destination_state_is_temporary: bool,
+        reshaped_width: int,
+        reshaped_height: int,
+        reshaped_feature_channels: int,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: collections.abc.Sequence[MPSImage],
+        destination_states: list[MPSState],
         destination_state_is_temporary: bool,
         reshaped_width: int,
         reshaped_height: int,
@@ -9387,10 +9801,21 @@ class MPSNNForwardLoss(MPSCNNKernel):
         source_images: collections.abc.Sequence[MPSImage],
         labels: collections.abc.Sequence[MPSImage],
         weights: collections.abc.Sequence[MPSImage] | None = None,
+        destination_states: list[MPSState],
+        destination_state_is_temporary: bool,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: collections.abc.Sequence[MPSImage],
+        labels: collections.abc.Sequence[MPSImage],
+        weights: collections.abc.Sequence[MPSImage] | None = None,
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
-        Labels have the predictions' size. With destination_state_is_temporary it returns new images and their states.
+        Labels have the predictions' size. With destination_state_is_temporary it returns new images and their states, which a given list gets.
         """
 
     @property
@@ -9613,6 +10038,16 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         *,
         source_image: MPSImage,
         convolution_gradient_state: MPSState,
+        destination_state: list[MPSState],
+        destination_state_is_temporary: bool,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        convolution_gradient_state: MPSState,
         destination_state_is_temporary: bool,
     ) -> typing.Any: ...
     @typing.overload
@@ -9634,6 +10069,15 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
     ) -> typing.Any: ...
     @typing.overload
     def encode(self, command_buffer: MTLCommandBuffer, *, source_image: MPSImage) -> typing.Any: ...
+    @typing.overload
+    def encode(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_image: MPSImage,
+        destination_state: list[MPSState],
+        destination_state_is_temporary: bool,
+    ) -> typing.Any: ...
     @typing.overload
     def encode(
         self,
@@ -9662,6 +10106,16 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         source_images: collections.abc.Sequence[MPSImage],
         convolution_gradient_states: collections.abc.Sequence[MPSState],
         destination_images: collections.abc.Sequence[MPSImage],
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: collections.abc.Sequence[MPSImage],
+        convolution_gradient_states: collections.abc.Sequence[MPSState],
+        destination_states: list[MPSState],
+        destination_state_is_temporary: bool,
     ) -> typing.Any: ...
     @typing.overload
     def encode_batch(
@@ -9699,6 +10153,15 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         command_buffer: MTLCommandBuffer,
         *,
         source_images: collections.abc.Sequence[MPSImage],
+        destination_states: list[MPSState],
+        destination_state_is_temporary: bool,
+    ) -> typing.Any: ...
+    @typing.overload
+    def encode_batch(
+        self,
+        command_buffer: MTLCommandBuffer,
+        *,
+        source_images: collections.abc.Sequence[MPSImage],
         destination_state_is_temporary: bool,
     ) -> typing.Any:
         """
@@ -9712,11 +10175,14 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         Encodes a copy of the weights into a new permanent state.
         """
 
+    @typing.overload
     def reload_weights_and_biases(
         self, command_buffer: MTLCommandBuffer, *, state: MPSCNNConvolutionWeightsAndBiasesState
-    ) -> None:
+    ) -> None: ...
+    @typing.overload
+    def reload_weights_and_biases(self, with_data_source: typing.Any) -> None:
         """
-        Encodes the replacement of the weights by the state's.
+        Encodes the replacement of the weights by the state's, or loads another data source when all runs that were committed are done. Errors: other sizes.
         """
 
     def reload_weights_and_biases_from_data_source(self) -> None:
@@ -12201,6 +12667,16 @@ class MPSNNGraph(MPSKernel):
     All nodes that results need, as kernels that are made once.
     """
 
+    def __copy__(self) -> typing.Any:
+        """
+        As copy().
+        """
+
+    def __deepcopy__(self, memo: typing.Any) -> typing.Any:
+        """
+        As copy().
+        """
+
     @typing.overload
     def __init__(
         self,
@@ -12216,9 +12692,18 @@ class MPSNNGraph(MPSKernel):
         device: MTLDevice | MLCDevice | str,
         result_images: list[MPSNNImageNode],
         results_are_needed: list[bool],
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
         The first result is returned, the others are intermediate images. Errors: a result that no node makes.
+        """
+
+    def copy(self, device: MTLDevice | MLCDevice | str | None = None) -> typing.Self:
+        """
+        An independent kernel with the same properties, on this device or another one. A data source is copied by its copy(device=) or __copy__, or shared when it has neither.
         """
 
     def encode(
@@ -12245,6 +12730,32 @@ class MPSNNGraph(MPSKernel):
     ) -> collections.abc.Sequence[MPSImage] | None:
         """
         Encodes one batch per source handle; the results, or None when they are not needed. Errors: another number of batches, images of another device, a source too small.
+        """
+
+    def encode_with_coder(self, coder: typing.Any) -> None:
+        """
+        Writes all properties into a coder, such as NSKeyedArchiver; of a data source what it gives now.
+        """
+
+    def execute_async(
+        self,
+        with_source_images: collections.abc.Sequence[MPSImage],
+        *,
+        completion_handler: collections.abc.Callable[[MPSImage | None, Exception | None], None]
+        | None = None,
+    ) -> MPSImage | None:
+        """
+        Encodes one image per source handle to a command buffer of its own and commits it. The result is permanent, and None where it is not needed; the handler is called with it, or with None and the error, when the run is done. Errors: as encode; a graph with labels.
+        """
+
+    def read_count_for_source_image(self, at_index: int) -> int:
+        """
+        By how much an encoding lowers the source's read count, by its place in source_image_handles. Errors: no such place.
+        """
+
+    def read_count_for_source_state(self, at_index: int) -> int:
+        """
+        The same by source_state_handles: 0, as labels are permanent.
         """
 
     def reload_from_data_sources(self) -> None:

@@ -323,6 +323,8 @@ void commit_and_continue() {
   check(parts == 1 && buffer->status() == mps::CommandBufferStatus::kNotEnqueued, "first part");
   const mps::ImageBatch result = images(device, {0, 0});
   twice->encode_batch(*buffer, middle, result);
+  buffer->set_predicate(std::make_shared<mps::Predicate>(device));  // zeros: nothing runs
+  twice->encode_batch(*buffer, images(device, {1, 2}), result);
   buffer->add_completed_handler(count);
   buffer->commit();
   buffer->wait_until_completed();

@@ -9,7 +9,7 @@ import pytest
 from coded import ARITHMETIC, CASES, FORWARD_ARITHMETIC, C, Channels, made, weights
 from kernels import array, batch, commands
 
-from traingraph import InvalidArgument, Unsupported, mps
+from traingraph import DataTypeError, InvalidArgument, mps
 from traingraph.mps import kernel_coding
 
 
@@ -19,7 +19,9 @@ def every_property(kernel):
     for key in dir(type(kernel)):
         is_property = isinstance(inspect.getattr_static(type(kernel), key, None), property)
         if is_property and key not in ("device", "data_source"):
-            seen[key] = kernel_coding._plain(getattr(kernel, key))
+            value = getattr(kernel, key)
+            is_kernel = isinstance(value, mps.MPSKernel)
+            seen[key] = every_property(value) if is_kernel else kernel_coding.plain(value)
     source = getattr(kernel, "data_source", None)
     names = ["weights", "bias_terms", "gamma", "beta"]
     if isinstance(kernel, mps.MPSCNNBatchNormalization):
@@ -192,22 +194,11 @@ def test_a_descriptor_of_a_convolution():
     other = unarchived(given, data)
     assert given.supports_secure_coding
     for key in kernel_coding.STRUCTURES["MPSCNNConvolutionDescriptor"][1]:
-        assert kernel_coding._plain(getattr(other, key)) == kernel_coding._plain(
-            getattr(given, key)
-        )
+        assert kernel_coding.plain(getattr(other, key)) == kernel_coding.plain(getattr(given, key))
     content = json.loads(data)
     content["values"]["groups"] = "2"
     with pytest.raises(InvalidArgument, match="MPSCNNConvolutionDescriptor"):
         unarchived(given, json.dumps(content).encode())
-
-
-def test_graphs_have_neither():
-    node = mps.MPSCNNNeuronReLUNode(source=mps.MPSNNImageNode(handle="x"), a=0.5)
-    graph = mps.MPSNNGraph(device="cpu", result_image=node.result_image,
-                           result_image_is_needed=True)  # fmt: skip
-    for call in (graph.copy, lambda: archived(graph)):
-        with pytest.raises(Unsupported, match="a copy or bytes of a graph"):
-            call()
 
 
 def test_an_optimizer_of_bytes_goes_on():
@@ -296,3 +287,45 @@ def test_damaged_sizes_of_weights_are_refused(field, value):
     content["values"]["weights"]["descriptor"][field] = value
     with pytest.raises(InvalidArgument, match=r"MPSCNNConvolution"):
         unarchived(kernel, json.dumps(content).encode(), "cpu")
+
+
+def test_the_unarchivers_other_forms(tmp_path):
+    kernel = made("MPSNNOptimizerAdam", "cpu")
+    data = archived(kernel)
+    path = tmp_path / "kernel"
+    path.write_bytes(data)
+    on = mps.MTLDevice(device="cpu")
+    read = mps.MPSKeyedUnarchiver
+    assert read(for_reading_with=data, device=on).decode(for_key="time_step") == 7
+    for other in (
+        read.unarchive_object(with_data=data, device=on),
+        read.unarchive_object(with_file=str(path), device=on),
+        read.unarchive_top_level_object(with_data=data, device=on),
+    ):
+        assert type(other) is type(kernel)
+        assert other.time_step == 7
+        assert other.device == on
+    content = json.dumps({"class": "MTLDevice", "values": {}}).encode()
+    with pytest.raises(DataTypeError, match="can be decoded but got MTLDevice"):
+        read.unarchive_object(with_data=content, device=on)
+    with pytest.raises(InvalidArgument, match="an archive but got 5 other bytes"):
+        read.unarchive_object(with_data=b"bytes", device=on)
+    with pytest.raises(FileNotFoundError):
+        read.unarchive_object(with_file=str(tmp_path / "none"), device=on)
+    with pytest.raises(InvalidArgument, match="a value for 'label' of nothing"):
+        read(device=on).decode(for_key="label")
+    with pytest.raises(TypeError, match="with_data"):
+        read.unarchive_object(device=on)
+
+
+def test_padding_policies_as_objects():
+    same = mps.MPSNNDefaultPadding.padding(with_method="size_valid_only")
+    assert same.padding_method() == mps.MPSNNPaddingMethod.SIZE_VALID_ONLY
+    assert "MPSNNDefaultPadding" in same.label()
+    kernel = made("MPSCNNPoolingMax", "cpu")
+    node = mps.MPSCNNPoolingMaxNode(source=mps.MPSNNImageNode(), filter_size=2)
+    full = mps.MPSNNPaddingMethod.SIZE_FULL | mps.MPSNNPaddingMethod.ADD_REMAINDER_TO_BOTTOM_RIGHT
+    kernel.padding = node.padding_policy = mps.MPSNNDefaultPadding.padding(with_method=full)
+    assert kernel.padding == node.padding_policy == full
+    with pytest.raises(InvalidArgument, match="MPSNNPaddingMethod but got 'nowhere'"):
+        mps.MPSNNDefaultPadding.padding(with_method="nowhere")

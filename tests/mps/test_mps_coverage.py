@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,12 @@ def parse(spelling: str) -> tuple[str, list[str], bool]:
 
 
 def forms(function: Any, name: str) -> list[set[str]]:
-    """Argument names of each signature line that a docstring begins with."""
+    """Argument names of each signature line that a docstring begins with, or of the overloads."""
+    function = getattr(function, "__func__", function)
+    if inspect.isfunction(function):
+        every = typing.get_overloads(function) or [function]
+        plain = [getattr(one, "__func__", one) for one in every]
+        return [set(inspect.signature(one).parameters) for one in plain]
     lines = re.findall(rf"^(?:\d+\. )?{name}\((.*)\) ->", inspect.getdoc(function) or "", re.M)
     return [set(re.findall(r"(\w+):", line)) for line in lines]
 

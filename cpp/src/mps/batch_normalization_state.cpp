@@ -38,6 +38,31 @@ CNNNormalizationGammaAndBetaState::CNNNormalizationGammaAndBetaState(std::shared
   }
 }
 
+namespace {
+
+std::shared_ptr<Buffer> temporary_buffer(const CommandBuffer& buffer, std::int64_t channels,
+                                         const char* kind) {
+  if (channels < 1) {
+    throw InvalidArgument("[" + std::string(kind) + "] expected 1 channel or more but got " +
+                          std::to_string(channels));
+  }
+  return channel_buffer(buffer.device(), channels, DataType::kFloat32, buffer.number());
+}
+
+}  // namespace
+
+CNNNormalizationGammaAndBetaState::CNNNormalizationGammaAndBetaState(const CommandBuffer& buffer,
+                                                                     std::int64_t channels)
+    : State(&buffer),
+      gamma_(temporary_buffer(buffer, channels, kind())),
+      beta_(temporary_buffer(buffer, channels, kind())) {}
+
+CNNNormalizationMeanAndVarianceState::CNNNormalizationMeanAndVarianceState(
+    const CommandBuffer& buffer, std::int64_t channels)
+    : State(&buffer),
+      mean_(temporary_buffer(buffer, channels, kind())),
+      variance_(temporary_buffer(buffer, channels, kind())) {}
+
 CNNNormalizationMeanAndVarianceState::CNNNormalizationMeanAndVarianceState(
     std::shared_ptr<Buffer> mean, std::shared_ptr<Buffer> variance)
     : State(nullptr), mean_(std::move(mean)), variance_(std::move(variance)) {

@@ -168,6 +168,21 @@ struct CommandBuffer::State {
   }
 };
 
+Predicate::Predicate(const Device& device)
+    : Predicate(std::make_shared<Buffer>(device, sizeof(std::uint32_t))) {}
+
+Predicate::Predicate(std::shared_ptr<Buffer> buffer, std::size_t offset)
+    : buffer_(std::move(buffer)), offset_(offset) {
+  if (buffer_ == nullptr) throw InvalidArgument("[MPSPredicate] expected a buffer but got none");
+  if (buffer_->length() % sizeof(std::uint32_t) != 0) {
+    throw InvalidArgument("[MPSPredicate] expected a buffer of a multiple of 4 bytes but got " +
+                          std::to_string(buffer_->length()));
+  }
+  if (offset % sizeof(std::uint32_t) == 0 && offset < buffer_->length()) return;
+  throw InvalidArgument("[MPSPredicate] expected an offset that is a multiple of 4 below " +
+                        std::to_string(buffer_->length()) + " but got " + std::to_string(offset));
+}
+
 CommandBuffer::CommandBuffer(const Device& device) : state_(std::make_shared<State>(device)) {}
 CommandBuffer::~CommandBuffer() = default;
 
@@ -179,7 +194,15 @@ CommandBufferStatus CommandBuffer::status() const {
 }
 
 Recording* CommandBuffer::recording() {
-  return status() == CommandBufferStatus::kNotEnqueued ? &state()->recording : nullptr;
+  if (status() != CommandBufferStatus::kNotEnqueued) return nullptr;
+  Recording& recording = state()->recording;
+  const Predicate* predicate = condition();
+  if (predicate == nullptr) {
+    recording.run_always();
+  } else {
+    recording.run_if(predicate->buffer()->storage(), predicate->offset());
+  }
+  return &recording;
 }
 
 void CommandBuffer::add_completed_handler(Handler handler) {
@@ -311,6 +334,14 @@ void ContinuingCommandBuffer::commit_and_continue() {
   next->label = chain_->root->label;
   chain_->root->commit();
   chain_->root = std::move(next);
+}
+
+void ContinuingCommandBuffer::set_predicate(PredicatePtr predicate) {
+  if (predicate != nullptr && predicate->buffer()->storage()->device != device().state()) {
+    throw InvalidArgument("[MPSCommandBuffer.predicate] expected a buffer of device " +
+                          device().name() + " but got one of another");
+  }
+  predicate_ = std::move(predicate);
 }
 
 void ContinuingCommandBuffer::prefetch_heap(std::size_t bytes) {

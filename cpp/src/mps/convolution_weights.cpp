@@ -1,5 +1,8 @@
 #include "mps/convolution_weights.h"
 
+#include <cmath>
+#include <cstring>
+
 #include <traingraph/errors.h>
 
 #include "mps/forms.h"
@@ -19,6 +22,25 @@ class CopyOperation final : public Operation {
     }
   }
 };
+
+// Weights (O, …) and biases (O) of the convolution and the normalization behind it, in place.
+template <class T>
+void fold(const InferenceNormalization& n, std::vector<std::byte>& weights,
+          std::vector<std::byte>& biases) {
+  auto* const w = reinterpret_cast<T*>(weights.data());
+  auto* const b = reinterpret_cast<T*>(biases.data());
+  const std::size_t each = weights.size() / biases.size();
+  for (std::size_t o = 0; o < n.mean.size(); ++o) {
+    const double factor =
+        static_cast<double>(n.gamma[o]) /
+        std::sqrt(static_cast<double>(n.variance[o]) + static_cast<double>(n.epsilon));
+    for (std::size_t k = 0; k < each; ++k) {
+      w[o * each + k] = static_cast<T>(static_cast<double>(w[o * each + k]) * factor);
+    }
+    b[o] = static_cast<T>((static_cast<double>(b[o]) - static_cast<double>(n.mean[o])) * factor +
+                          static_cast<double>(n.beta[o]));
+  }
+}
 
 }  // namespace
 
@@ -75,6 +97,14 @@ void check(const CNNConvolutionDescriptor& d, const std::string& who) {
                           std::to_string(d.output_feature_channels));
   }
   check_neuron(d.fused_neuron_descriptor, who);
+  if (d.batch_normalization == nullptr) return;
+  const InferenceNormalization& n = *d.batch_normalization;
+  for (const std::vector<float>* numbers : {&n.mean, &n.variance, &n.gamma, &n.beta}) {
+    if (static_cast<std::int64_t>(numbers->size()) == d.output_feature_channels) continue;
+    throw ShapeError("[" + who + "] expected numbers of batch normalization for " +
+                     std::to_string(d.output_feature_channels) + " channels but got " +
+                     std::to_string(numbers->size()));
+  }
 }
 
 void refuse_sub_pixels(const CNNConvolutionDescriptor& d, const char* kind) {
@@ -101,6 +131,14 @@ CNNConvolutionWeightsAndBiasesState::CNNConvolutionWeightsAndBiasesState(
   mps::check(descriptor, kind());
   weights_ = std::make_shared<Buffer>(weights_storage(device, descriptor, data_type));
   biases_ = std::make_shared<Buffer>(biases_storage(device, descriptor, data_type));
+}
+
+CNNConvolutionWeightsAndBiasesState::CNNConvolutionWeightsAndBiasesState(
+    const CommandBuffer& buffer, const CNNConvolutionDescriptor& descriptor, DataType data_type)
+    : State(&buffer) {
+  mps::check(descriptor, kind());
+  weights_ = buffer_over(weights_storage(buffer.device(), descriptor, data_type), &buffer);
+  biases_ = buffer_over(biases_storage(buffer.device(), descriptor, data_type), &buffer);
 }
 
 CNNConvolutionWeightsAndBiasesState::CNNConvolutionWeightsAndBiasesState(
@@ -142,11 +180,37 @@ void ConvolutionWeights::load() {
     throw InvalidArgument("[MPSCNNConvolutionDataSource] expected weights of '" + source->label() +
                           "' but got none");
   }
-  write_storage(*weights, 0, w, weights->bytes());
-  const std::vector<std::byte> zeros(b == nullptr ? biases->bytes() : 0);
-  write_storage(*biases, 0, b == nullptr ? zeros.data() : b, biases->bytes());
-  biases->blank = b == nullptr;
+  const bool folds = descriptor.batch_normalization != nullptr;
+  std::vector<std::byte> own_weights(folds ? weights->bytes() : 0);
+  std::vector<std::byte> own_biases(folds || b == nullptr ? biases->bytes() : 0);
+  if (folds) {
+    std::memcpy(own_weights.data(), w, own_weights.size());
+    if (b != nullptr) std::memcpy(own_biases.data(), b, own_biases.size());
+    if (data_type == DataType::kFloat64) {
+      fold<double>(*descriptor.batch_normalization, own_weights, own_biases);
+    } else {
+      fold<float>(*descriptor.batch_normalization, own_weights, own_biases);
+    }
+  }
+  write_storage(*weights, 0, folds ? own_weights.data() : w, weights->bytes());
+  write_storage(*biases, 0, own_biases.empty() ? b : own_biases.data(), biases->bytes());
+  biases->blank = b == nullptr && !folds;
   source->purge();
+}
+
+void ConvolutionWeights::load(CNNConvolutionDataSourcePtr other) {
+  if (other == nullptr) {
+    throw InvalidArgument("[MPSCNNConvolutionDataSource] expected a data source but got none");
+  }
+  const CNNConvolutionDescriptor theirs = other->descriptor();
+  if (weights_shape(theirs) != weights_shape(descriptor) || other->data_type() != data_type) {
+    throw ShapeError("[MPSCNNConvolutionDataSource] expected " + std::string(name(data_type)) +
+                     " weights " + to_string(weights_shape(descriptor)) + " but got " +
+                     name(other->data_type()) + " " + to_string(weights_shape(theirs)));
+  }
+  source = std::move(other);
+  descriptor.batch_normalization = theirs.batch_normalization;
+  load();
 }
 
 void ConvolutionWeights::check(const CNNConvolutionWeightsAndBiasesState& state,

@@ -1,6 +1,7 @@
 #include "mps/emission.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include <traingraph/errors.h>
@@ -36,6 +37,8 @@ struct Encoding {
   std::vector<std::uint64_t> constants;
   std::size_t number_count = 0;
   std::map<std::size_t, ImagePart> parts;  // by operand
+  std::vector<Range> predicate;            // empty: runs always
+  std::int64_t predicate_element = 0;
 };
 
 ImagePart read_part(const std::uint64_t* words) {
@@ -58,15 +61,54 @@ void for_encodings(const std::vector<std::uint64_t>& words, const F& f) {
     const std::uint64_t* head = &words[at];
     Encoding one;
     one.input_count = static_cast<std::size_t>(head[2]);
-    one.constants.assign(head + 6, head + 6 + head[3]);
+    one.constants.assign(head + 7, head + 7 + head[3]);
     one.number_count = static_cast<std::size_t>(head[4]);
-    at += 6 + head[3];
+    at += 7 + head[3];
     for (std::uint64_t n = 0; n < head[5]; ++n, at += 1 + kPartWords) {
       one.parts[words[at]] = read_part(&words[at + 1]);
     }
     for (std::uint64_t n = 0; n < head[1]; ++n) one.operands.push_back(read_ranges(words, at));
+    if (head[6] != 0) {
+      one.predicate = read_ranges(words, at);
+      one.predicate_element = static_cast<std::int64_t>((head[6] - 1) / sizeof(float));
+    }
     f(k, one);
   }
+}
+
+// One of two values: 1 and 0, or 0 and 1.
+struct Choice {
+  ValueId runs = kNone;
+  ValueId skips = kNone;
+};
+
+// By the bits of one float32: any other than those of 0.
+Choice choice_by(ir::Graph& graph, ValueId numbers, std::int64_t element) {
+  const ValueId x = ops::reshape(
+      graph, ops::apply1(graph, ir::Op::slice, ir::SliceAttributes{0, element, 1}, {numbers}), {});
+  const ValueId one = ops::filled(graph, graph.type(x), 1);
+  const ValueId nonzero = ops::binary(graph, ir::Scalar::where_nonzero, one, x, 0);
+  const ValueId zero = ops::unary(graph, ir::Scalar::affine, nonzero, -1, 1);
+  // -0 has a bit, and -inf as its reciprocal.
+  const ValueId sign =
+      ops::unary(graph, ir::Scalar::sign, ops::unary(graph, ir::Scalar::reciprocal, x));
+  const ValueId negative =
+      ops::unary(graph, ir::Scalar::relu, ops::unary(graph, ir::Scalar::negate, sign));
+  const ValueId runs = ops::binary(graph, ir::Scalar::add, nonzero,
+                                   ops::binary(graph, ir::Scalar::mask, negative, zero));
+  return {runs, ops::unary(graph, ir::Scalar::affine, runs, -1, 1)};
+}
+
+// Each is -inf where it does not apply, and the larger of the two is the other with all its bits.
+ValueId chosen(ir::Graph& graph, const Choice& choice, ValueId now, ValueId before) {
+  constexpr double kLowest = -std::numeric_limits<double>::infinity();
+  const DataType type = graph.type(before).data_type;
+  const auto where = [&](ValueId value, ValueId applies) {
+    return ops::binary(graph, ir::Scalar::where_nonzero, value, ops::cast(graph, applies, type),
+                       kLowest);
+  };
+  return ops::binary(graph, ir::Scalar::maximum, where(ops::cast(graph, now, type), choice.runs),
+                     where(before, choice.skips));
 }
 
 }  // namespace
@@ -77,12 +119,14 @@ Emission::Emission(const Recording& recording) : graph(lowering.graph), recordin
 void Emission::cut() {
   std::vector<std::set<std::int64_t>> cuts(recording_.storages().size());
   for_encodings(recording_.words(), [&](std::size_t, const Encoding& encoding) {
-    for (const std::vector<Range>& ranges : encoding.operands) {
+    const auto add = [&cuts](const std::vector<Range>& ranges) {
       for (const Range& range : ranges) {
         cuts[range.storage].insert(static_cast<std::int64_t>(range.first));
         cuts[range.storage].insert(static_cast<std::int64_t>(range.first + range.count));
       }
-    }
+    };
+    for (const std::vector<Range>& ranges : encoding.operands) add(ranges);
+    add(encoding.predicate);
   });
   atoms_.resize(cuts.size());
   alike_.resize(cuts.size());
@@ -157,7 +201,7 @@ ValueId Emission::load_previous(const std::vector<Range>& ranges) {
       const Storage& storage = *recording_.storages()[atom.storage];
       if (atom.current != kNone || !storage.transient()) return;
       ir::Type type = storage.type();
-      type.shape[0] = atom.count;
+      if (storage.divisible) type.shape[0] = atom.count;
       atom.current = ops::filled(graph, type, 0);
     });
   }
@@ -285,6 +329,10 @@ void Emission::write() {
       results.push_back(std::move(type));
     }
     values_.assign(result_count, kNone);
+    const bool conditional = !encoding.predicate.empty();
+    const Choice choice =
+        conditional ? choice_by(graph, load(encoding.predicate), encoding.predicate_element)
+                    : Choice{};
     operation_->emit(*this);
     for (std::size_t n = 0; n < result_count; ++n) {
       if (values_[n] == kNone) continue;
@@ -292,6 +340,7 @@ void Emission::write() {
       if (const ImagePart* part = part_of(encoding.input_count + n)) {
         values_[n] = write_part(graph, load_previous(ranges), values_[n], *part);
       }
+      if (conditional) values_[n] = chosen(graph, choice, values_[n], load_previous(ranges));
       store(ranges, values_[n]);
     }
     set_phase(first_node);

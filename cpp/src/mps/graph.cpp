@@ -28,9 +28,11 @@ std::vector<HandlePtr> state_handles(const GraphPlan& plan, const std::vector<st
 ImagePtr joined(const ImageBatch& batch) {
   const Image& first = *batch[0];
   if (batch.size() == 1) return batch[0];
+  if (first.is_channels()) return nullptr;
   std::int64_t end = first.first();
   for (const ImagePtr& image : batch) {
-    if (image->is_temporary() || image->storage() != first.storage() || image->first() != end) {
+    if (image->is_temporary() || image->storage() != first.storage() || image->first() != end ||
+        image->is_channels()) {
       return nullptr;
     }
     end += image->descriptor().number_of_images;
@@ -101,6 +103,8 @@ NNGraph::~NNGraph() = default;
 
 OperationPtr NNGraph::make_operation() const { return nullptr; }  // its nodes' kernels have theirs
 
+const std::vector<NNImageNodePtr>& NNGraph::results() const { return plan_->results; }
+const std::vector<bool>& NNGraph::results_are_needed() const { return plan_->needed; }
 std::vector<HandlePtr> NNGraph::source_image_handles() const {
   return image_handles(*plan_, plan_->source_images);
 }
@@ -196,6 +200,51 @@ NNGraph::Results NNGraph::encode_batch(CommandBuffer& buffer,
   }
   for (std::size_t place : plan_->exported_states) results.states.push_back(e.states[place]);
   return results;
+}
+
+ImagePtr NNGraph::execute_async(const ImageBatch& source_images, CompletionHandler handler) {
+  std::vector<ImageBatch> batches;
+  for (const ImagePtr& image : source_images) batches.push_back({image});
+  const CommandBufferPtr buffer = device().make_command_queue()->make_command_buffer();
+  const bool temporary = std::exchange(makes_temporary_images, false);
+  Results results;
+  try {
+    results = encode_batch(*buffer, batches);
+  } catch (...) {
+    makes_temporary_images = temporary;
+    throw;
+  }
+  makes_temporary_images = temporary;
+  const ImagePtr result = results.images.empty() ? nullptr : results.images[0];
+  if (handler != nullptr) {
+    buffer->add_completed_handler(
+        [result, handler = std::move(handler)](const CommandBufferPtr& done) {
+          handler(done->error() == nullptr ? result : nullptr, done->error());
+        });
+  }
+  buffer->commit();
+  return result;
+}
+
+namespace {
+
+void check_index(std::int64_t index, std::size_t count, const char* what) {
+  if (index >= 0 && index < static_cast<std::int64_t>(count)) return;
+  throw InvalidArgument("[MPSNNGraph] expected the index of one of " + std::to_string(count) +
+                        " source " + what + " but got " + std::to_string(index));
+}
+
+}  // namespace
+
+// However often the nodes read it, it counts once.
+std::int64_t NNGraph::read_count_for_source_image(std::int64_t index) const {
+  check_index(index, plan_->source_images.size(), "images");
+  return 1;
+}
+
+std::int64_t NNGraph::read_count_for_source_state(std::int64_t index) const {
+  check_index(index, plan_->source_states.size(), "states");
+  return plan_->states[plan_->source_states[static_cast<std::size_t>(index)]].reads;
 }
 
 }  // namespace traingraph::mps

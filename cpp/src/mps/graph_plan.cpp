@@ -8,9 +8,9 @@ namespace traingraph::mps {
 
 GraphStep::~GraphStep() = default;
 
-GraphPlan::GraphPlan(const Device& device_in, const std::vector<NNImageNodePtr>& results,
-                     const std::vector<bool>& needed)
-    : device(device_in), kept_(results) {
+GraphPlan::GraphPlan(const Device& device_in, const std::vector<NNImageNodePtr>& results_in,
+                     const std::vector<bool>& needed_in)
+    : device(device_in), results(results_in), needed(needed_in) {
   const auto refuse = [](const std::string& text) {
     throw InvalidArgument("[MPSNNGraph] " + text);
   };

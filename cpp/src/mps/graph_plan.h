@@ -72,6 +72,8 @@ class GraphPlan {
     bool is_permanent = false;
   };
   const Device device;
+  const std::vector<NNImageNodePtr> results;  // they keep all nodes
+  const std::vector<bool> needed;             // by result
   std::vector<ImagePlace> images;
   std::vector<StatePlace> states;
   std::vector<std::shared_ptr<GraphStep>> steps;
@@ -94,7 +96,6 @@ class GraphPlan {
   void visit(const NNFilterNodePtr& node);
   std::size_t add(const NNImageNode& node);
 
-  std::vector<NNImageNodePtr> kept_;  // they keep all nodes
   std::map<const NNImageNode*, std::size_t> image_places_;
   std::map<const NNStateNode*, std::size_t> state_places_;
   std::map<const NNFilterNode*, GraphStep*> step_of_;

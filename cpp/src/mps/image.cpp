@@ -1,7 +1,6 @@
 #include <traingraph/mps/image.h>
 
 #include <atomic>
-#include <cstring>
 #include <optional>
 
 #include <traingraph/errors.h>
@@ -23,17 +22,6 @@ StoragePtr image_storage(const Device& device, const ImageDescriptor& d) {
                                     {d.number_of_images, d.feature_channels, d.height, d.width});
   storage->divisible = true;
   return storage;
-}
-
-// Between (H, W, C) outside and (C, H, W) inside.
-void reorder(const std::byte* from, std::byte* to, std::size_t element, std::int64_t outer,
-             std::int64_t inner) {
-  for (std::int64_t i = 0; i < outer; ++i) {
-    for (std::int64_t k = 0; k < inner; ++k) {
-      std::memcpy(to + static_cast<std::size_t>(k * outer + i) * element,
-                  from + static_cast<std::size_t>(i * inner + k) * element, element);
-    }
-  }
 }
 
 }  // namespace
@@ -95,8 +83,13 @@ void Image::set_read_count(std::int64_t value) { set_count(*this, reads_, value)
 void State::set_read_count(std::int64_t value) { set_count(*this, reads_, value); }
 
 Image::Image(const Device& device, const ImageDescriptor& descriptor,
-             std::shared_ptr<Storage> storage, std::int64_t first, bool is_temporary)
-    : device_(device), descriptor_(descriptor), storage_(std::move(storage)), first_(first) {
+             std::shared_ptr<Storage> storage, std::int64_t first, bool is_temporary,
+             std::int64_t first_channel)
+    : device_(device),
+      descriptor_(descriptor),
+      storage_(std::move(storage)),
+      first_(first),
+      first_channel_(first_channel) {
   reads_.temporary = is_temporary;
   reads_.together = &storage_->reads_left;
   reads_.count = is_temporary ? 1 : 0;
@@ -133,8 +126,8 @@ ImageBatch rows_of(const Image& image, Rest... rest) {
   ImageBatch batch;
   batch.reserve(all->size());
   for (std::int64_t k = 0; k < count; ++k) {
-    Made& made = (*all)[static_cast<std::size_t>(k)].emplace(image.device(), one, image.storage(),
-                                                             image.first() + k, rest...);
+    Made& made = (*all)[static_cast<std::size_t>(k)].emplace(
+        image.device(), one, image.storage(), image.first() + k, rest..., image.first_channel());
     made.label = image.label;
     batch.emplace_back(all, &made);
   }
@@ -147,6 +140,65 @@ ImageBatch Image::batch_representation() const {
   return reads_.temporary ? rows_of<TemporaryImage>(*this) : rows_of<Image>(*this, false);
 }
 
+bool Image::is_channels() const { return descriptor_.feature_channels != storage_->shape[1]; }
+
+ImagePtr Image::part_of(const ImagePtr& parent, const Neighbours& images,
+                        const Neighbours& channels) {
+  if (parent == nullptr) throw InvalidArgument("[MPSImage] expected a parent image but got none");
+  const auto check = [&](const Neighbours& some, std::int64_t count, const char* what) {
+    if (some.first >= 0 && some.count >= 1 && some.count <= count - some.first) return;
+    throw InvalidArgument("[" + parent->description() + "] expected 1 or more of its " +
+                          std::to_string(count) + " " + what + " but got " +
+                          std::to_string(some.count) + " from " + std::to_string(some.first) +
+                          " on");
+  };
+  ImageDescriptor part = parent->descriptor();
+  check(images, part.number_of_images, "images");
+  check(channels, part.feature_channels, "channels");
+  if (channels.first % 4 != 0) {
+    throw InvalidArgument("[" + parent->description() +
+                          "] expected channels from a multiple of 4 on but got " +
+                          std::to_string(channels.first));
+  }
+  part.number_of_images = images.count;
+  part.feature_channels = channels.count;
+  const std::int64_t first = parent->first() + images.first;
+  const std::int64_t first_channel = parent->first_channel() + channels.first;
+  ImagePtr made;
+  if (parent->is_temporary()) {
+    made = std::make_shared<TemporaryImage>(parent->device(), part, parent->storage(), first,
+                                            first_channel);
+  } else {
+    made = std::make_shared<Image>(parent->device(), part, parent->storage(), first, false,
+                                   first_channel);
+    made->parent_ = parent;
+  }
+  made->label = parent->label;
+  return made;
+}
+
+ImagePtr Image::slices_of(const ImagePtr& parent, const Neighbours& slices, std::int64_t channels) {
+  if (parent == nullptr) throw InvalidArgument("[MPSImage] expected a parent image but got none");
+  const auto slices_for = [](std::int64_t count) { return (count + 3) / 4; };
+  const std::int64_t each = slices_for(parent->descriptor().feature_channels);
+  const std::int64_t wanted = slices_for(channels);
+  const std::int64_t begin = slices.first % each;
+  if (slices.first >= 0 && channels >= 1 && slices.count >= 1) {
+    if (slices.count == wanted && begin + wanted <= each) {
+      return part_of(parent, {slices.first / each, 1}, {4 * begin, channels});
+    }
+    if (wanted == each && begin == 0 && slices.count % each == 0) {
+      return part_of(parent, {slices.first / each, slices.count / each}, {0, channels});
+    }
+  }
+  throw InvalidArgument("[" + parent->description() +
+                        "] expected slices of one image, or of whole "
+                        "images with " +
+                        std::to_string(each) + " each, for " + std::to_string(channels) +
+                        " channels but got " + std::to_string(slices.count) + " from " +
+                        std::to_string(slices.first) + " on");
+}
+
 std::size_t Image::image_bytes() const {
   return element_bytes(storage_->data_type) *
          static_cast<std::size_t>(descriptor_.feature_channels * descriptor_.height *
@@ -156,51 +208,6 @@ std::size_t Image::image_bytes() const {
 std::string Image::description() const {
   return (reads_.temporary ? "temporary image '" : "image '") + label + "' " +
          to_string(descriptor_);
-}
-
-namespace {
-
-// Where image `index` begins.
-std::size_t place(const Image& image, std::size_t length, std::int64_t index) {
-  const std::size_t bytes = image.image_bytes();
-  if (length != bytes) {
-    throw InvalidArgument("[" + image.description() + "] expected " + std::to_string(bytes) +
-                          " bytes but got " + std::to_string(length));
-  }
-  const std::int64_t count = image.descriptor().number_of_images;
-  if (index < 0 || index >= count) {
-    throw InvalidArgument("[" + image.description() + "] expected an image index below " +
-                          std::to_string(count) + " but got " + std::to_string(index));
-  }
-  return bytes * static_cast<std::size_t>(image.first() + index);
-}
-
-}  // namespace
-
-void Image::read_bytes(void* bytes, std::size_t length, DataLayout layout,
-                       std::int64_t index) const {
-  const std::size_t at = place(*this, length, index);
-  if (layout == DataLayout::kChannelsHeightWidth) {
-    read_storage(*storage_, at, bytes, length);
-    return;
-  }
-  std::vector<std::byte> planes(length);
-  read_storage(*storage_, at, planes.data(), length);
-  reorder(planes.data(), static_cast<std::byte*>(bytes), element_bytes(storage_->data_type),
-          descriptor_.feature_channels, descriptor_.height * descriptor_.width);
-}
-
-void Image::write_bytes(const void* bytes, std::size_t length, DataLayout layout,
-                        std::int64_t index) {
-  const std::size_t at = place(*this, length, index);
-  if (layout == DataLayout::kChannelsHeightWidth) {
-    write_storage(*storage_, at, bytes, length);
-    return;
-  }
-  std::vector<std::byte> planes(length);
-  reorder(static_cast<const std::byte*>(bytes), planes.data(), element_bytes(storage_->data_type),
-          descriptor_.height * descriptor_.width, descriptor_.feature_channels);
-  write_storage(*storage_, at, planes.data(), length);
 }
 
 void increment_read_count(const ImageBatch& batch, std::int64_t amount) {

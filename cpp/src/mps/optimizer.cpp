@@ -169,12 +169,14 @@ void NNOptimizer::encode(CommandBuffer& buffer, CNNConvolutionGradientState& gra
   read(StateBatch{StatePtr(std::shared_ptr<State>(), &gradient)});
 }
 
-void NNOptimizer::encode(CommandBuffer& buffer, CNNBatchNormalizationState& state,
+void NNOptimizer::encode(CommandBuffer& buffer, CNNBatchNormalizationState& gradient,
+                         CNNBatchNormalizationState& source,
                          const std::vector<std::vector<VectorPtr>>& slots,
                          CNNNormalizationGammaAndBetaState& result) {
-  check_state(state, buffer);
+  check_state(gradient, buffer);
+  check_state(source, buffer);
   check_state(result, buffer);
-  if (state.gradient_for_gamma() == nullptr) {
+  if (gradient.gradient_for_gamma() == nullptr) {
     refuse(
         "expected a state with gradients of gamma and beta but "
         "MPSCNNBatchNormalizationStatisticsGradient was not encoded");
@@ -193,10 +195,11 @@ void NNOptimizer::encode(CommandBuffer& buffer, CNNBatchNormalizationState& stat
     parts.push_back(
         {g->storage(), values->storage(), out->storage(), slots_for(own, *values->storage())});
   };
-  add(state.gradient_for_gamma(), state.gamma(), result.gamma(), 0);
-  add(state.gradient_for_beta(), state.beta(), result.beta(), 1);
+  add(gradient.gradient_for_gamma(), source.gamma(), result.gamma(), 0);
+  add(gradient.gradient_for_beta(), source.beta(), result.beta(), 1);
   encode(buffer, parts);
-  read(StateBatch{StatePtr(std::shared_ptr<State>(), &state)});
+  read(StateBatch{StatePtr(std::shared_ptr<State>(), &gradient),
+                  StatePtr(std::shared_ptr<State>(), &source)});
 }
 
 NNOptimizerStochasticGradientDescent::NNOptimizerStochasticGradientDescent(

@@ -4,6 +4,8 @@
 
 #include <traingraph/errors.h>
 
+#include "mps/image_parts.h"
+
 namespace traingraph::mps {
 namespace {
 
@@ -18,6 +20,21 @@ bool ImagePart::is_all_of(const ImageDescriptor& image) const {
   return first == std::array<std::int64_t, 3>{} && place == std::array<std::int64_t, 2>{} &&
          extent == std::array{image.feature_channels, image.height, image.width} &&
          size == std::array{image.height, image.width};
+}
+
+void Recording::run_if(const StoragePtr& predicate, std::size_t offset) {
+  // Plain bytes are read as numbers of four, whose bits decide.
+  if (predicate->data_type == DataType::kUInt8) {
+    const auto count = static_cast<std::int64_t>(predicate->bytes() / sizeof(float));
+    retype(*predicate, DataType::kFloat32, {count}, {});
+  }
+  if (predicate->data_type != DataType::kFloat32 || predicate->shape.size() != 1 ||
+      predicate->temporary()) {
+    throw Unsupported(
+        "[MPSPredicate] a buffer that holds something else than plain bytes or a row of float32");
+  }
+  predicate_ = predicate;
+  predicate_offset_ = offset;
 }
 
 void Recording::begin(const OperationPtr& operation) {
@@ -91,17 +108,39 @@ void Recording::refuse(const Storage& storage, const std::string& what) {
                         " that an earlier encoding has written but got one that none has");
 }
 
-void Recording::input(const ImageBatch& images) {
+void Recording::add_part(const ImageBatch& images, const ImagePart* part) {
+  if (images.empty()) return;
+  const Image& first = *images[0];
+  bool in_channels = false;
+  for (const ImagePtr& image : images) {
+    in_channels = in_channels || image->is_channels();
+    if (!in_channels || (image->first_channel() == first.first_channel() &&
+                         image->storage()->shape[1] == first.storage()->shape[1])) {
+      continue;
+    }
+    const std::string subject = operations_.back()->subject;
+    cancel();
+    throw InvalidArgument("[" + subject +
+                          "] expected images that are the same channels of others but got " +
+                          image->description() + " of other ones");
+  }
+  if (part != nullptr && part->is_all_of(first.descriptor())) part = nullptr;
+  if (part == nullptr && !in_channels) return;
+  ImagePart whole = part == nullptr ? channels_of(first.descriptor(), {}) : *part;
+  whole.first[0] += first.first_channel();
+  add(whole);
+}
+
+void Recording::input(const ImageBatch& images) { read(images, nullptr); }
+void Recording::input(const ImageBatch& images, const ImagePart& part) { read(images, &part); }
+
+void Recording::read(const ImageBatch& images, const ImagePart* part) {
   for (const ImagePtr& image : images) {
     if (!is_readable(*image->storage())) refuse(*image->storage(), image->description());
   }
+  add_part(images, part);
   add(images);
   input_count_ = operand_count_;
-}
-
-void Recording::input(const ImageBatch& images, const ImagePart& part) {
-  if (!part.is_all_of(images[0]->descriptor())) add(part);
-  input(images);
 }
 
 void Recording::input(const StoragePtr& storage) {
@@ -115,7 +154,10 @@ void Recording::no_input() {
   input_count_ = ++operand_count_;
 }
 
-void Recording::result(const ImageBatch& images) {
+void Recording::result(const ImageBatch& images) { write(images, nullptr); }
+void Recording::result(const ImageBatch& images, const ImagePart& part) { write(images, &part); }
+
+void Recording::write(const ImageBatch& images, const ImagePart* part) {
   for (const ImagePtr& image : images) {
     Storage& storage = *image->storage();
     if (storage.temporary() && storage.owner != owner_) refuse(storage, "an image");
@@ -124,12 +166,8 @@ void Recording::result(const ImageBatch& images) {
       newly_written_.push_back(image->storage());
     }
   }
+  add_part(images, part);
   add(images);
-}
-
-void Recording::result(const ImageBatch& images, const ImagePart& part) {
-  if (!part.is_all_of(images[0]->descriptor())) add(part);
-  result(images);
 }
 
 void Recording::result(const StoragePtr& storage) {
@@ -173,10 +211,12 @@ void Recording::end() {
   }
   words_.insert(words_.end(),
                 {operations_.back()->number, operand_count_, input_count_, constants_.size(),
-                 numbers_.size() - first_number_, parts_.size() / (1 + kPartWords)});
+                 numbers_.size() - first_number_, parts_.size() / (1 + kPartWords),
+                 predicate_ == nullptr ? 0 : 1 + predicate_offset_});
   words_.insert(words_.end(), constants_.begin(), constants_.end());
   words_.insert(words_.end(), parts_.begin(), parts_.end());
   words_.insert(words_.end(), operands_.begin(), operands_.end());
+  if (predicate_ != nullptr) words_.insert(words_.end(), {1, index(predicate_), 0, 1});
 }
 
 std::vector<std::uint64_t> Recording::storage_words() const {

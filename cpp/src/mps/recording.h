@@ -56,11 +56,17 @@ inline constexpr std::size_t kPartWords = 10;
 // program is found again. Nothing is formatted here.
 //
 // An encoding: its operation's number, how many operands, how many of those are inputs, how many
-// constants, how many numbers, how many parts; the constants; for each part its operand and the
-// words of an ImagePart; then each operand: how many ranges, and three words for each.
+// constants, how many numbers, how many parts, 0 or 1 + the offset of the predicate; the constants;
+// for each part its operand and the words of an ImagePart; then each operand: how many ranges, and
+// three words for each; then the predicate's storage, if there is one, in the same form.
 class Recording {
  public:
   explicit Recording(std::uint64_t owner) : owner_(owner) {}
+
+  // Of the encodings from now on: whether this element of a row of numbers lets them run.
+  // Raises Unsupported for a storage of another kind.
+  void run_if(const StoragePtr& predicate, std::size_t offset);
+  void run_always() { predicate_ = nullptr; }
 
   void begin(const OperationPtr& operation);
   // Inputs come before results. A part that is all of its images is none.
@@ -94,6 +100,11 @@ class Recording {
   void add(const ImageBatch& images);
   void add(const StoragePtr& storage);
   void add(const ImagePart& part);
+  // All of the images, or this part of each.
+  void read(const ImageBatch& images, const ImagePart* part);
+  void write(const ImageBatch& images, const ImagePart* part);
+  // The part of what the images are channels of; `part` is one of the images, or null for all.
+  void add_part(const ImageBatch& images, const ImagePart* part);
   bool is_readable(const Storage& storage) const;
   [[noreturn]] void refuse(const Storage& storage, const std::string& what);
 
@@ -103,6 +114,8 @@ class Recording {
   std::unordered_map<const Storage*, std::uint64_t> indices_;
   std::vector<OperationPtr> operations_;
   std::vector<double> numbers_;
+  StoragePtr predicate_;  // null: none
+  std::uint64_t predicate_offset_ = 0;
   // Of the encoding being written.
   std::size_t first_number_ = 0;
   std::vector<std::uint64_t> constants_;

@@ -260,6 +260,7 @@ from traingraph._core import (
     MPSNNSubtractionNode,
     MPSNNTrainingStyle,
     MPSNNUnaryReductionNode,
+    MPSPredicate,
     MPSState,
     MPSStateBatch,
     MPSTemporaryImage,
@@ -281,6 +282,7 @@ from traingraph.mps.data_sources import (
     MPSCNNGroupNormalizationDataSource,
     MPSCNNInstanceNormalizationDataSource,
 )
+from traingraph.mps.padding import MPSNNDefaultPadding
 from traingraph.mps.regions import MTLOrigin, MTLRegion, MTLSize
 
 __all__ = [
@@ -461,6 +463,7 @@ __all__ = [
     "MPSNNComparisonType",
     "MPSNNConcatenationGradientNode",
     "MPSNNConcatenationNode",
+    "MPSNNDefaultPadding",
     "MPSNNDivisionNode",
     "MPSNNFilterNode",
     "MPSNNForwardLoss",
@@ -539,6 +542,7 @@ __all__ = [
     "MPSNNSubtractionNode",
     "MPSNNTrainingStyle",
     "MPSNNUnaryReductionNode",
+    "MPSPredicate",
     "MPSState",
     "MPSStateBatch",
     "MPSTemporaryImage",

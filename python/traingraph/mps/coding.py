@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, overload
 
 from traingraph import _core
 from traingraph._core import DataTypeError, InvalidArgument, MTLDevice
@@ -36,14 +37,33 @@ class NSKeyedArchiver:
 class MPSKeyedUnarchiver:
     """A coder that a kernel reads its properties from, and that provides the device."""
 
-    def __init__(self, *, for_reading_from: bytes, device: Any) -> None:
-        """Errors: bytes that no archiver has written."""
+    @overload
+    def __init__(self, *, for_reading_from: bytes, device: Any) -> None: ...
+    @overload
+    def __init__(self, *, for_reading_with: bytes, device: Any) -> None: ...
+    @overload
+    def __init__(self, *, device: Any) -> None: ...
+    def __init__(
+        self,
+        *,
+        for_reading_from: bytes | None = None,
+        for_reading_with: bytes | None = None,
+        device: Any,
+    ) -> None:
+        """Of what an archiver has written, or of nothing; Apple deprecates all but the first form.
+
+        Errors: bytes that no archiver has written.
+        """
         self._device = MTLDevice(device=device)
+        data = for_reading_with if for_reading_from is None else for_reading_from
+        self._class, self._values = "nothing", dict[str, Any]()
+        if data is None:
+            return
         try:
-            content = json.loads(for_reading_from)
+            content = json.loads(data)
             self._class, self._values = str(content["class"]), dict(content["values"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            text = f"expected an archive but got {len(for_reading_from)} other bytes"
+            text = f"expected an archive but got {len(data)} other bytes"
             raise InvalidArgument(f"[MPSKeyedUnarchiver] {text}") from error
 
     def decode(self, *, for_key: str) -> Any:
@@ -75,5 +95,37 @@ class MPSKeyedUnarchiver:
             raise DataTypeError(
                 f"[MPSKeyedUnarchiver] expected {' or '.join(names)} but got {coder._class}"
             )
-        made: T = getattr(_core, coder._class)(coder=coder)
+        made: T = coder._object()
         return made
+
+    @overload
+    @classmethod
+    def unarchive_object(cls, *, with_data: bytes, device: Any) -> Any: ...
+    @overload
+    @classmethod
+    def unarchive_object(cls, *, with_file: str, device: Any) -> Any: ...
+    @classmethod
+    def unarchive_object(
+        cls, *, with_data: bytes | None = None, with_file: str | None = None, device: Any
+    ) -> Any:
+        """The object of these bytes, or of a file's, whatever its class; deprecated by Apple.
+
+        Errors: bytes that no archiver has written; a file that cannot be read.
+        """
+        if with_data is None:
+            if with_file is None:
+                raise TypeError("[MPSKeyedUnarchiver.unarchive_object] expected with_data")
+            with_data = Path(with_file).read_bytes()
+        return cls(for_reading_from=with_data, device=device)._object()
+
+    @classmethod
+    def unarchive_top_level_object(cls, *, with_data: bytes, device: Any) -> Any:
+        """The object of these bytes, whatever its class; deprecated by Apple."""
+        return cls.unarchive_object(with_data=with_data, device=device)
+
+    def _object(self) -> Any:
+        made_of = getattr(_core, self._class, None)
+        if not hasattr(made_of, "encode_with_coder"):
+            text = f"expected an object that can be decoded but got {self._class}"
+            raise DataTypeError(f"[MPSKeyedUnarchiver] {text}")
+        return made_of(coder=self)  # type: ignore[misc]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from traingraph import _core
-from traingraph._core import InvalidArgument, Unsupported
+from traingraph._core import InvalidArgument
 from traingraph.mps import stored_sources as stored
 
 Reader = Callable[[Any], Any]
@@ -26,7 +26,7 @@ class Described(NamedTuple):
 _CONVOLUTION = (
     "kernel_width", "kernel_height", "input_feature_channels", "output_feature_channels",
     "stride_in_pixels_x", "stride_in_pixels_y", "groups", "dilation_rate_x", "dilation_rate_y",
-    "fused_neuron_descriptor",
+    "fused_neuron_descriptor", "_batch_normalization",
 )  # fmt: skip
 
 
@@ -196,10 +196,7 @@ def described(cls: type[Any]) -> Described:
 
 def _class_of(kernel: Any) -> Any:
     """The class of this package that a kernel is of, or that its class derives from."""
-    cls = next(one for one in type(kernel).__mro__ if hasattr(_core, one.__name__))
-    if cls is _core.MPSNNGraph:
-        raise Unsupported("[MPSNNGraph] a copy or bytes of a graph: this version has none")
-    return cls
+    return next(one for one in type(kernel).__mro__ if hasattr(_core, one.__name__))
 
 
 def _values(kernel: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -224,7 +221,7 @@ def _made(cls: Any, device: Any, arguments: dict[str, Any], properties: dict[str
 # --- copying -------------------------------------------------------------------------------------
 
 
-def _copied(source: Any, device: Any) -> Any:
+def copied_source(source: Any, device: Any) -> Any:
     """A data source by its own copy(device=), by Python's copy protocol, or the same again."""
     if hasattr(source, "copy"):
         return source.copy(device=device)
@@ -237,7 +234,7 @@ def copied(kernel: Any, device: Any) -> Any:
     arguments, properties = _values(kernel)
     for name in ("weights", "data_source"):
         if name in arguments:
-            arguments[name] = _copied(arguments[name], device)
+            arguments[name] = copied_source(arguments[name], device)
     return _made(_class_of(kernel), device, arguments, properties)
 
 
@@ -252,19 +249,19 @@ _CHANNEL_SOURCES: dict[str, tuple[Callable[[dict[str, Any]], Any], tuple[str, ..
 }  # fmt: skip
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Numbers, texts, None, lists and dictionaries of these."""
     name = type(value).__name__
     if name in STRUCTURES:
-        return {field: _plain(getattr(value, field)) for field in STRUCTURES[name][1]}
+        return {field: plain(getattr(value, field)) for field in STRUCTURES[name][1]}
     if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
     return value
 
 
-def _structured(name: str, values: Any) -> Any:
+def structured(name: str, values: Any) -> Any:
     """The descriptor of this class that was made plain."""
     begin, fields = STRUCTURES[name]
     made = begin()
@@ -273,7 +270,7 @@ def _structured(name: str, values: Any) -> Any:
         if field in _ENUMS:
             value = _ENUMS[field](value)
         if field == "fused_neuron_descriptor":
-            value = _structured("MPSNNNeuronDescriptor", value)
+            value = structured("MPSNNNeuronDescriptor", value)
         setattr(made, field, value)
     return made
 
@@ -286,33 +283,33 @@ _DESCRIPTORS = {
 }
 
 
-def _coded_argument(kind: str, name: str, value: Any) -> Any:
+def coded_argument(kind: str, name: str, value: Any) -> Any:
     if name == "weights":
         descriptor = value.descriptor()
         return {
-            "descriptor": _plain(descriptor), "descriptor_class": type(descriptor).__name__,
+            "descriptor": plain(descriptor), "descriptor_class": type(descriptor).__name__,
             **stored.StoredConvolution.values_of(value),
         }  # fmt: skip
     if name == "data_source":
         return stored.channels_of(value, _CHANNEL_SOURCES[kind][1], _SMALLEST)
-    return _plain(value)
+    return plain(value)
 
 
-def _decoded_argument(kind: str, name: str, value: Any) -> Any:
+def decoded_argument(kind: str, name: str, value: Any) -> Any:
     if name == "weights":
         kind_of_sizes = value.get("descriptor_class", "MPSCNNConvolutionDescriptor")
-        descriptor = _structured(kind_of_sizes, value["descriptor"])
+        descriptor = structured(kind_of_sizes, value["descriptor"])
         return stored.StoredConvolution(value, descriptor)
     if name == "data_source":
         return _CHANNEL_SOURCES[kind][0](value)
-    return _structured(_DESCRIPTORS[name], value) if name in _DESCRIPTORS else value
+    return structured(_DESCRIPTORS[name], value) if name in _DESCRIPTORS else value
 
 
 # What damaged archives raise.
-_DAMAGES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+DAMAGES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
-def _other(kind: str, error: Exception) -> InvalidArgument:
+def other_archive(kind: str, error: Exception) -> InvalidArgument:
     text = "expected what an object of this class has encoded but got something else"
     return InvalidArgument(f"[{kind}] {text}: {error}")
 
@@ -322,35 +319,41 @@ def encode(kernel: Any, coder: Any) -> None:
     kind = _class_of(kernel).__name__
     arguments, properties = _values(kernel)
     for name, value in arguments.items():
-        coder.encode(_coded_argument(kind, name, value), for_key=name)
+        coder.encode(coded_argument(kind, name, value), for_key=name)
     for name, value in properties.items():
-        coder.encode(_plain(value), for_key=name)
+        coder.encode(plain(value), for_key=name)
+
+
+def device_for(coder: Any, device: Any) -> Any:
+    """This device, or the coder's. Errors: neither."""
+    if device is not None:
+        return device
+    if hasattr(coder, "mps_mtl_device"):
+        return coder.mps_mtl_device()
+    raise InvalidArgument(
+        "[MPSKernel] expected a device, or a coder that provides one by mps_mtl_device(), "
+        "but got neither"
+    )
 
 
 def decoded(cls: Any, coder: Any, device: Any) -> Any:
     """The kernel of this class that was encoded. Errors: no device; what is no such kernel's."""
-    if device is None:
-        if not hasattr(coder, "mps_mtl_device"):
-            raise InvalidArgument(
-                "[MPSKernel] expected a device, or a coder that provides one by mps_mtl_device(), "
-                "but got neither"
-            )
-        device = coder.mps_mtl_device()
+    device = device_for(coder, device)
     arguments, properties = described(cls)
     kind = cls.__name__
     try:
         return _made(
             cls, device,
-            {n: _decoded_argument(kind, n, coder.decode(for_key=n)) for n in arguments},
+            {n: decoded_argument(kind, n, coder.decode(for_key=n)) for n in arguments},
             {n: coder.decode(for_key=n) for n in properties},
         )  # fmt: skip
-    except _DAMAGES as error:
-        raise _other(kind, error) from error
+    except DAMAGES as error:
+        raise other_archive(kind, error) from error
 
 
 def encode_descriptor(descriptor: Any, coder: Any) -> None:
     """Writes every field of a descriptor."""
-    for name, value in _plain(descriptor).items():
+    for name, value in plain(descriptor).items():
         coder.encode(value, for_key=name)
 
 
@@ -358,6 +361,6 @@ def decoded_descriptor(cls: Any, coder: Any) -> Any:
     """The descriptor of this class that was encoded. Errors: what is no such descriptor's."""
     name = cls.__name__
     try:
-        return _structured(name, {key: coder.decode(for_key=key) for key in STRUCTURES[name][1]})
-    except _DAMAGES as error:
-        raise _other(name, error) from error
+        return structured(name, {key: coder.decode(for_key=key) for key in STRUCTURES[name][1]})
+    except DAMAGES as error:
+        raise other_archive(name, error) from error

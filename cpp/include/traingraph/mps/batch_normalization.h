@@ -40,6 +40,8 @@ using CNNBatchNormalizationDataSourcePtr = std::shared_ptr<CNNBatchNormalization
 class TRAINGRAPH_API CNNNormalizationGammaAndBetaState final : public State {
  public:
   CNNNormalizationGammaAndBetaState(std::shared_ptr<Buffer> gamma, std::shared_ptr<Buffer> beta);
+  // A temporary one.
+  CNNNormalizationGammaAndBetaState(const CommandBuffer& buffer, std::int64_t channels);
   const char* kind() const override { return "MPSCNNNormalizationGammaAndBetaState"; }
   const std::shared_ptr<Buffer>& gamma() const { return gamma_; }
   const std::shared_ptr<Buffer>& beta() const { return beta_; }
@@ -53,6 +55,8 @@ class TRAINGRAPH_API CNNNormalizationMeanAndVarianceState final : public State {
  public:
   CNNNormalizationMeanAndVarianceState(std::shared_ptr<Buffer> mean,
                                        std::shared_ptr<Buffer> variance);
+  // A temporary one.
+  CNNNormalizationMeanAndVarianceState(const CommandBuffer& buffer, std::int64_t channels);
   const char* kind() const override { return "MPSCNNNormalizationMeanAndVarianceState"; }
   const std::shared_ptr<Buffer>& mean() const { return mean_; }
   const std::shared_ptr<Buffer>& variance() const { return variance_; }
@@ -119,6 +123,8 @@ class TRAINGRAPH_API CNNBatchNormalization final
 
   void reload_gamma_and_beta_from_data_source();
   void reload_mean_and_variance_from_data_source();
+  // From another source, of as many channels.
+  void reload(CNNBatchNormalizationDataSourcePtr source);
   void reload_gamma_and_beta(CommandBuffer& buffer, CNNNormalizationGammaAndBetaState& state);
   void reload_mean_and_variance(CommandBuffer& buffer, CNNNormalizationMeanAndVarianceState& state);
   bool is_result_state_reused_across_batch() const override { return true; }

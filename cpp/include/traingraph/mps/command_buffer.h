@@ -24,6 +24,23 @@ enum class CommandBufferStatus : int {
   kError = 5,
 };
 
+// Four bytes of a buffer that say, at the time when a kernel would run, whether it does: when they
+// are not all zero. Kernels encoded before may have written them.
+class TRAINGRAPH_API Predicate {
+ public:
+  // Four zeros of its own.
+  explicit Predicate(const Device& device);
+  // Raises InvalidArgument unless the offset, in bytes, is a multiple of 4 inside of the buffer.
+  explicit Predicate(std::shared_ptr<Buffer> buffer, std::size_t offset = 0);
+  const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
+  std::size_t offset() const { return offset_; }
+
+ private:
+  std::shared_ptr<Buffer> buffer_;
+  std::size_t offset_ = 0;
+};
+using PredicatePtr = std::shared_ptr<const Predicate>;
+
 // Records encodings and runs them in one piece after commit. Several may be in flight; they run in
 // the order of their commits.
 class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<CommandBuffer> {
@@ -53,7 +70,7 @@ class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<Command
   double gpu_start_time() const;
   double gpu_end_time() const;
 
-  // Where encodings go; null after commit.
+  // Where encodings go, under the predicate if there is one; null after commit.
   Recording* recording();
   // Tells buffers apart; one for all parts of a ContinuingCommandBuffer.
   std::uint64_t number() const;
@@ -62,6 +79,7 @@ class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<Command
   struct State;
   explicit CommandBuffer(std::shared_ptr<State> state) : state_(std::move(state)) {}
   virtual const std::shared_ptr<State>& state() const { return state_; }
+  virtual const Predicate* condition() const { return nullptr; }
   static const std::shared_ptr<State>& state_of(const CommandBuffer& buffer) {
     return buffer.state();
   }
@@ -102,6 +120,11 @@ class TRAINGRAPH_API ContinuingCommandBuffer final : public CommandBuffer {
   // Commits the part, and begins another one. What is temporary and still to be read is kept; a
   // part whose predecessor failed fails as well. Raises as commit() does, and goes on no more.
   void commit_and_continue();
+  // What decides whether the kernels run that are encoded from now on, to this object; may be null.
+  // Where one does not run, its results stay what they were: zeros if temporary and not written.
+  const PredicatePtr& predicate() const { return predicate_; }
+  // Raises InvalidArgument for one of another device.
+  void set_predicate(PredicatePtr predicate);
   // Makes the memory that programs work in at least this large now. Waits for what was committed.
   void prefetch_heap(std::size_t bytes);
 
@@ -110,7 +133,9 @@ class TRAINGRAPH_API ContinuingCommandBuffer final : public CommandBuffer {
     CommandBufferPtr root;
   };
   const std::shared_ptr<State>& state() const override { return state_of(*chain_->root); }
+  const Predicate* condition() const override { return predicate_.get(); }
 
+  PredicatePtr predicate_;
   CommandBufferPtr wrapped_;  // null unless it continues itself
   std::shared_ptr<Chain> chain_;
 };

@@ -2,10 +2,17 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <traingraph/mps/neuron.h>
 
 namespace traingraph::mps {
+
+// Numbers per output channel: gamma (y - mean) / sqrt(variance + epsilon) + beta.
+struct TRAINGRAPH_API InferenceNormalization {
+  std::vector<float> mean, variance, gamma, beta;
+  float epsilon = 0;
+};
 
 struct TRAINGRAPH_API CNNConvolutionDescriptor {
   std::int64_t kernel_width = 1;
@@ -18,6 +25,8 @@ struct TRAINGRAPH_API CNNConvolutionDescriptor {
   std::int64_t dilation_rate_x = 1;
   std::int64_t dilation_rate_y = 1;
   NeuronDescriptor fused_neuron_descriptor;
+  // Becomes part of the weights and biases whenever they are loaded from their source. May be null.
+  std::shared_ptr<const InferenceNormalization> batch_normalization;
   // Every channel of the source has output / input channels of the result to itself; `groups` is 1.
   bool depth_wise = false;
   // r: pixel (y, x) of the result's channel c comes from pixel (y / r, x / r) of the convolution's
@@ -75,6 +84,10 @@ class TRAINGRAPH_API CNNConvolutionWeightsAndBiasesState final : public State {
   CNNConvolutionWeightsAndBiasesState(const Device& device,
                                       const CNNConvolutionDescriptor& descriptor,
                                       DataType data_type = DataType::kFloat32);
+  // Of a temporary state.
+  CNNConvolutionWeightsAndBiasesState(const CommandBuffer& buffer,
+                                      const CNNConvolutionDescriptor& descriptor,
+                                      DataType data_type = DataType::kFloat32);
   // Over these buffers, which must have the sizes of the descriptor; biases may be null.
   CNNConvolutionWeightsAndBiasesState(std::shared_ptr<Buffer> weights,
                                       std::shared_ptr<Buffer> biases);
@@ -92,6 +105,8 @@ class TRAINGRAPH_API ConvolutionWeights {
  public:
   ConvolutionWeights(const Device& device, CNNConvolutionDataSourcePtr source, const char* kind);
   void load();
+  // From another source, of which the descriptor must say the same sizes.
+  void load(CNNConvolutionDataSourcePtr other);
   // Raises ShapeError unless the state has the sizes of these weights.
   void check(const CNNConvolutionWeightsAndBiasesState& state, const std::string& who) const;
 
@@ -136,6 +151,9 @@ class TRAINGRAPH_API WeightForwardKernel : public CNNKernel {
   DataType data_type() const { return weights_.data_type; }
 
   void reload_weights_and_biases_from_data_source() { weights_.load(); }
+  void reload_weights_and_biases(CNNConvolutionDataSourcePtr source) {
+    weights_.load(std::move(source));
+  }
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> export_weights_and_biases(
       CommandBuffer& buffer);
@@ -143,7 +161,6 @@ class TRAINGRAPH_API WeightForwardKernel : public CNNKernel {
   // biases are null where the kernel has none: none in its source, and none loaded since.
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> weights_state() const;
   bool is_result_state_reused_across_batch() const override { return true; }
-  ImageDescriptor destination_image_descriptor(const ImageDescriptor& source) override;
 
  protected:
   friend class WeightGradientKernel;
@@ -166,6 +183,7 @@ class TRAINGRAPH_API CNNConvolution : public WeightForwardKernel,
   CNNConvolution(const Device& device, CNNConvolutionDataSourcePtr weights)
       : WeightForwardKernel(device, std::move(weights), "MPSCNNConvolution") {}
   const char* kind() const override { return "MPSCNNConvolution"; }
+  ImageDescriptor destination_image_descriptor(const ImageDescriptor& source) override;
 
  protected:
   using WeightForwardKernel::WeightForwardKernel;

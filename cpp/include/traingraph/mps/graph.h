@@ -1,5 +1,7 @@
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +26,9 @@ class TRAINGRAPH_API NNGraph final : public Kernel {
   ~NNGraph() override;
   const char* kind() const override { return "MPSNNGraph"; }
 
+  // What it was made of.
+  const std::vector<NNImageNodePtr>& results() const;
+  const std::vector<bool>& results_are_needed() const;
   // In the order in which an encoding takes them.
   std::vector<HandlePtr> source_image_handles() const;
   std::vector<HandlePtr> source_state_handles() const;
@@ -52,6 +57,17 @@ class TRAINGRAPH_API NNGraph final : public Kernel {
   // refused leaves the buffer as it was.
   Results encode_batch(CommandBuffer& buffer, const std::vector<ImageBatch>& source_images,
                        const std::vector<StateBatch>& source_states = {});
+
+  // Encodes one image per source to a command buffer of its own and commits it. The result, which
+  // is permanent and has its pixels when the handler is called, or null where it is not needed.
+  // The handler is told what made the run fail, or null.
+  using CompletionHandler = std::function<void(const ImagePtr&, const std::exception_ptr&)>;
+  ImagePtr execute_async(const ImageBatch& source_images, CompletionHandler handler);
+
+  // By how much an encoding lowers the read count of a source, by its place in the order of the
+  // handles. Raises InvalidArgument where there is none.
+  std::int64_t read_count_for_source_image(std::int64_t index) const;
+  std::int64_t read_count_for_source_state(std::int64_t index) const;
 
  protected:
   OperationPtr make_operation() const override;

@@ -52,19 +52,52 @@ struct TRAINGRAPH_API ReadCount {
   std::uint64_t round = 0;
 };
 
+// Neighbours in a row of images or channels.
+struct Neighbours {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+// A rectangle of images from an index on, some of their channels, and how these lie in the caller's
+// bytes: between columns, rows (of a plane, where channels come first) and images as many bytes as
+// it says; 0: nothing is between.
+struct TRAINGRAPH_API PixelLayout {
+  DataLayout layout = DataLayout::kChannelsHeightWidth;
+  std::int64_t x = 0;
+  std::int64_t y = 0;
+  std::int64_t width = INT64_MAX;  // at most to the image's end
+  std::int64_t height = INT64_MAX;
+  std::int64_t images = 1;
+  std::int64_t first_channel = 0;
+  std::int64_t channels = INT64_MAX;
+  std::int64_t bytes_per_column = 0;
+  std::int64_t bytes_per_row = 0;
+  std::int64_t bytes_per_image = 0;
+};
+
 class Image;
 using ImagePtr = std::shared_ptr<Image>;
 // Images of one size. Those of one object's batch_representation() are read without a copy.
 using ImageBatch = std::vector<ImagePtr>;
 
-// Pixels (number_of_images, feature_channels, height, width) on a device, or a part of another
-// image's. A temporary one lives on its command buffer alone and has no memory of its own.
+// Pixels (number_of_images, feature_channels, height, width) on a device, or images or channels of
+// another one, whose memory it shares. A temporary one lives on its command buffer alone and has no
+// memory of its own.
 class TRAINGRAPH_API Image {
  public:
   static ImagePtr create(const Device& device, const ImageDescriptor& descriptor);
   static ImagePtr temporary(CommandBuffer& buffer, const ImageDescriptor& descriptor);
+  // These images, and of each these channels, from a multiple of 4 on. One of a temporary image has
+  // a read count of its own that starts with 1, and no parent. Raises InvalidArgument for what is
+  // not there.
+  static ImagePtr part_of(const ImagePtr& parent, const Neighbours& images,
+                          const Neighbours& channels);
+  // The same by slices, of which an image has one for every four channels: channels of one image,
+  // or whole images without the last channels.
+  static ImagePtr slices_of(const ImagePtr& parent, const Neighbours& slices,
+                            std::int64_t channels);
   Image(const Device& device, const ImageDescriptor& descriptor, std::shared_ptr<Storage> storage,
-        std::int64_t first, bool is_temporary);
+        std::int64_t first, bool is_temporary, std::int64_t first_channel = 0);
   virtual ~Image();
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
@@ -75,10 +108,21 @@ class TRAINGRAPH_API Image {
 
   // One image per row, sharing memory and, of a temporary one, starting with a read count of 1.
   ImageBatch batch_representation() const;
-  // Whole images, in the format's own type. Both wait for the work that was committed before; raise
-  // InvalidArgument for a temporary image, another length, or an index that is not there.
-  void read_bytes(void* bytes, std::size_t length, DataLayout layout, std::int64_t index) const;
-  void write_bytes(const void* bytes, std::size_t length, DataLayout layout, std::int64_t index);
+  // What it is a part of; null for an image of its own, and where batch_representation() made it.
+  const ImagePtr& parent() const { return parent_; }
+  // In the format's own type, from image `index` on. Both wait for the work that was committed
+  // before; raise InvalidArgument for a temporary image, pixels that are not there, another length
+  // than the layout's where nothing is between, else a length too short for it.
+  void read_bytes(void* bytes, std::size_t length, const PixelLayout& layout,
+                  std::int64_t index) const;
+  void write_bytes(const void* bytes, std::size_t length, const PixelLayout& layout,
+                   std::int64_t index);
+  void read_bytes(void* bytes, std::size_t length, DataLayout layout, std::int64_t index) const {
+    read_bytes(bytes, length, PixelLayout{layout}, index);
+  }
+  void write_bytes(const void* bytes, std::size_t length, DataLayout layout, std::int64_t index) {
+    write_bytes(bytes, length, PixelLayout{layout}, index);
+  }
   std::size_t image_bytes() const;  // of one image
 
   bool is_temporary() const { return reads_.temporary; }
@@ -90,20 +134,26 @@ class TRAINGRAPH_API Image {
 
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   std::int64_t first() const { return first_; }
+  std::int64_t first_channel() const { return first_channel_; }
+  // Whether others of its storage's channels are not its own.
+  bool is_channels() const;
 
  private:
   Device device_;
   ImageDescriptor descriptor_;
   std::shared_ptr<Storage> storage_;
   std::int64_t first_;  // row of the storage
+  std::int64_t first_channel_;
+  ImagePtr parent_;
   ReadCount reads_;
 };
 
 class TRAINGRAPH_API TemporaryImage final : public Image {
  public:
   TemporaryImage(const Device& device, const ImageDescriptor& descriptor,
-                 std::shared_ptr<Storage> storage, std::int64_t first)
-      : Image(device, descriptor, std::move(storage), first, true) {}
+                 std::shared_ptr<Storage> storage, std::int64_t first,
+                 std::int64_t first_channel = 0)
+      : Image(device, descriptor, std::move(storage), first, true, first_channel) {}
   ~TemporaryImage() override;
 };
 

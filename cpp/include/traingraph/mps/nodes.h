@@ -136,6 +136,8 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
   virtual const char* kind() const = 0;
   std::string label;
   std::string description() const;  // "MPSCNNConvolutionNode 'conv1'"
+  // What the program made it of, to write it down; null for nodes that the library makes.
+  std::shared_ptr<const void> made_of;
 
   NNImageNodePtr result_image();
   NNStateNodePtr result_state();  // the first; null where there is none

@@ -46,9 +46,10 @@ class TRAINGRAPH_API NNOptimizer : public Kernel {
               CNNConvolutionWeightsAndBiasesState& source,
               const std::vector<std::vector<VectorPtr>>& slots,
               CNNConvolutionWeightsAndBiasesState& result);
-  // Vectors for gamma come first, then those for beta.
-  void encode(CommandBuffer& buffer, CNNBatchNormalizationState& state,
-              const std::vector<std::vector<VectorPtr>>& slots,
+  // Gradients of one state and values of one, which may be the same. Vectors for gamma come first,
+  // then those for beta.
+  void encode(CommandBuffer& buffer, CNNBatchNormalizationState& gradient,
+              CNNBatchNormalizationState& source, const std::vector<std::vector<VectorPtr>>& slots,
               CNNNormalizationGammaAndBetaState& result);
 
  protected:

@@ -1,0 +1,32 @@
+"""Padding policies as objects: what kernels and nodes take beside the members of the enum."""
+
+from typing import Any
+
+from traingraph._core import InvalidArgument, MPSNNPaddingMethod
+
+
+class MPSNNDefaultPadding:
+    """A policy that is a method alone; any object with padding_method() serves as well."""
+
+    def __init__(self, method: Any) -> None:
+        """By member, name or number. Errors: no such name."""
+        names = MPSNNPaddingMethod.__members__
+        if isinstance(method, str):
+            if method.upper() not in names:
+                text = f"expected a member of MPSNNPaddingMethod but got '{method}'"
+                raise InvalidArgument(f"[MPSNNDefaultPadding] {text}")
+            method = names[method.upper()]
+        self._method = MPSNNPaddingMethod(method)
+
+    @staticmethod
+    def padding(*, with_method: Any) -> "MPSNNDefaultPadding":
+        """By member, name or number of MPSNNPaddingMethod."""
+        return MPSNNDefaultPadding(with_method)
+
+    def padding_method(self) -> MPSNNPaddingMethod:
+        """What sizes results and places windows."""
+        return self._method
+
+    def label(self) -> str:
+        """The method's name."""
+        return f"MPSNNDefaultPadding: {self._method!r}"
