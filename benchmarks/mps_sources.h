@@ -107,7 +107,7 @@ class Normalization final : public mps::CNNBatchNormalizationDataSource {
   float epsilon() const override { return 1e-5f; }
   std::shared_ptr<mps::CNNNormalizationGammaAndBetaState> update_gamma_and_beta(
       mps::CommandBuffer& buffer, const BatchState& state) override {
-    updated.optimizer->encode(buffer, *state, updated.slots, *state_);
+    updated.optimizer->encode(buffer, *state, *state, updated.slots, *state_);
     return state_;
   }
 
