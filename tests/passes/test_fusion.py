@@ -67,6 +67,46 @@ def test_batch_norm_takes_its_activation_forward_and_gradient():
     assert re.search(r"= batch_norm_gradient\([^\n]*relu_gradient\(", text)
 
 
+@pytest.mark.parametrize("device", ["cpu"])
+def test_an_activation_after_a_reshape_joins_the_product_before_it(device):
+    """And the losses are those without fusion."""
+
+    def trained(options):
+        random = np.random.default_rng(3)
+        x = tg.MLCTensor(shape=[4, 16])
+        graph = tg.MLCGraph()
+        weights = tg.MLCTensor(data=random.normal(size=(1, 16 * 8, 1, 1)).astype(np.float32))
+        descriptor = tg.MLCConvolutionDescriptor(
+            kernel_sizes=(1, 1), input_feature_channel_count=16, output_feature_channel_count=8
+        )
+        full = tg.MLCFullyConnectedLayer(weights=weights, biases=None, descriptor=descriptor)
+        y = graph.node(full, source=x)
+        y = graph.reshape(shape=[4, 8, 1, 1], source=y)
+        y = graph.node(tg.MLCActivationLayer.relu(), source=y)
+        y = graph.node(tg.MLCActivationLayer.tanh(), source=y)
+        whole = tg.MLCTrainingGraph(
+            graph_objects=[graph],
+            loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
+            optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+        )
+        whole.add_inputs({"x": x}, loss_labels={"y": tg.MLCTensor(shape=[4, 8, 1, 1])})
+        whole.compile(device=device, options=options)
+        data = {"x": random.normal(size=(4, 16)).astype(np.float32)}
+        labels = {"y": np.zeros((4, 8, 1, 1), np.float32)}
+        calls = [
+            whole.execute(inputs_data=data, loss_labels_data=labels, options="synchronous")
+            for _ in range(3)
+        ]
+        return whole.compiled_description(), [float(call.result) for call in calls]
+
+    fused, losses = trained("none")
+    apart, expected = trained("disable_layer_fusion")
+    np.testing.assert_allclose(losses, expected, rtol=1e-6)
+    joined = r"= matmul\([^\n]*relu\("
+    assert re.search(joined, fused)
+    assert not re.search(joined, apart)
+
+
 def test_only_the_gradient_of_a_relu_alone_may_work_its_result_out_again():
     """With beta behind the prologue; where something was added before the relu, it has none."""
 

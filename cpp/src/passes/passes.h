@@ -34,6 +34,9 @@ ir::Graph without_dead_nodes(const ir::Graph& graph, std::vector<ir::ValueId>& v
 ir::Graph with_precision(const ir::Graph& graph, Precision precision,
                          const std::vector<ir::ValueId>& visible);
 
+// Moves elementwise ops before reshapes of what they may be joined with. Leaves dead reshapes.
+ir::Graph with_reshapes_last(const ir::Graph& graph);
+
 // Joins elementwise chains, and moves them into producers that say they take them as an epilogue.
 ir::Graph fuse(const ir::Graph& graph, const Backend& backend);
 

@@ -133,17 +133,23 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
                                  std::vector<ValueId>& values) {
   ir::verify(graph);
   ir::Graph lowered = without_dead_nodes(graph, values);
-  if (request.precision != Precision::kFloat32) {
-    lowered = with_precision(lowered, request.precision, mapped(request.gradients, values));
+  const auto drop_dead_nodes = [&] {
     ir::verify(lowered);
-    // Casts of what nobody reads in that form.
     std::vector<ValueId> then;
     lowered = without_dead_nodes(lowered, then);
     for (ValueId& value : values) {
       if (value != kNone) value = then[static_cast<std::size_t>(value)];
     }
+  };
+  if (request.precision != Precision::kFloat32) {
+    lowered = with_precision(lowered, request.precision, mapped(request.gradients, values));
+    drop_dead_nodes();  // casts of what nobody reads in that form
   }
-  if (request.fuse) lowered = fuse(lowered, *request.backend);
+  if (request.fuse) {
+    lowered = with_reshapes_last(lowered);
+    drop_dead_nodes();
+    lowered = fuse(lowered, *request.backend);
+  }
   lowered =
       assign_layouts(lowered, *request.backend, request.parameters, request.choose_parameters);
   ir::verify(lowered);
