@@ -245,8 +245,9 @@ class TRAINGRAPH_API CNNGradientKernel : public TwoSourceKernel {
   // Whether the forward kernel moves a window; else its clip rectangle is a part of its result.
   virtual bool has_window() const { return false; }
   virtual bool takes_parts() const { return true; }
-  // Whether the primary offset and the kernel offset say anything.
+  // Whether the primary offset says anything, and the kernel offset.
   virtual bool has_gradient_offset() const { return false; }
+  virtual bool has_kernel_offset() const { return has_gradient_offset(); }
   // Whether a state is that of a batch of which these images may be a part.
   virtual bool takes_parts_of_batch() const { return false; }
   void check(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,
