@@ -82,6 +82,8 @@ class TRAINGRAPH_API ClippedKernel : public Kernel {
   // Offsets of channels are multiples of 4.
   std::int64_t destination_feature_channel_offset() const { return destination_channel_; }
   void set_destination_feature_channel_offset(std::int64_t value);
+  // Whether an encoding writes into a state that an earlier kernel has made or used.
+  virtual bool is_state_modified() const { return false; }
 
  protected:
   explicit ClippedKernel(const Device& device) : Kernel(device) {}
