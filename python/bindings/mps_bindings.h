@@ -51,6 +51,7 @@ TRAINGRAPH_MPS_ENUM(EdgeMode, "MPSImageEdgeMode");
 TRAINGRAPH_MPS_ENUM(CommandBufferStatus, "MTLCommandBufferStatus");
 TRAINGRAPH_MPS_ENUM(NeuronType, "MPSCNNNeuronType");
 TRAINGRAPH_MPS_ENUM(CNNConvolutionGradientOption, "MPSCNNConvolutionGradientOption");
+TRAINGRAPH_MPS_ENUM(CNNConvolutionWeightsLayout, "MPSCNNConvolutionWeightsLayout");
 TRAINGRAPH_MPS_ENUM(CNNLossType, "MPSCNNLossType");
 TRAINGRAPH_MPS_ENUM(CNNReductionType, "MPSCNNReductionType");
 TRAINGRAPH_MPS_ENUM(NNComparisonType, "MPSNNComparisonType");

@@ -102,6 +102,9 @@ void bind_states(py::module_& module) {
   gradient.def_property_readonly(
       "gradient_for_weights", &Gradient::gradient_for_weights,
       "(O, kernel_height, kernel_width, I / groups), summed over the batch.");
+  gradient.def_property_readonly("gradient_for_weights_layout",
+                                 &Gradient::gradient_for_weights_layout,
+                                 "The order of gradient_for_weights, always the same.");
   gradient.def_property_readonly("gradient_for_biases", &Gradient::gradient_for_biases,
                                  "(O), summed over the batch.");
   gradient.def_property_readonly(

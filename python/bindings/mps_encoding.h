@@ -93,6 +93,9 @@ void def_clip(Class& cls) {
       [](const Self& self) { return self.destination_feature_channel_offset(); },
       [](Self& self, std::int64_t value) { self.set_destination_feature_channel_offset(value); },
       "The first channel of the destination that is written. Errors: no multiple of 4.");
+  cls.def_property_readonly(
+      "is_state_modified", [](const Self& self) { return self.is_state_modified(); },
+      "Whether an encoding writes gradients or statistics into a state that is there before.");
 }
 
 template <typename Class>

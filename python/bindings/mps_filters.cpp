@@ -28,6 +28,9 @@ struct PoolingGradientOf final : CNNPoolingGradient {
   PoolingGradientOf(const mps::Device& device, const mps::KernelWindow& window)
       : CNNPoolingGradient(device, kType, window) {}
 };
+template <typename T>
+constexpr bool is_average = std::is_same_v<T, PoolingOf<CNNPoolingType::kAverage>> ||
+                            std::is_same_v<T, PoolingGradientOf<CNNPoolingType::kAverage>>;
 template <mps::NeuronType kType>
 struct NeuronOf final : CNNNeuron {
   using CNNNeuron::CNNNeuron;
@@ -171,6 +174,20 @@ mps::KernelWindow window_of(const Arguments& arguments, bool dilated) {
   return window;
 }
 
+template <typename Class>
+void def_zero_pad(Class& cls) {
+  using Self = typename Class::type;
+  constexpr const char* kDoc =
+      "So many zeros on either side of the image are counted with edge mode CLAMP. Errors: below "
+      "0.";
+  cls.def_property(
+      "zero_pad_size_x", [](const Self& self) { return self.window().zero_pad_x; },
+      [](Self& self, std::int64_t value) { self.set_zero_pad_size_x(value); }, kDoc);
+  cls.def_property(
+      "zero_pad_size_y", [](const Self& self) { return self.window().zero_pad_y; },
+      [](Self& self, std::int64_t value) { self.set_zero_pad_size_y(value); }, kDoc);
+}
+
 template <typename T, typename Base>
 void bind_pool(py::module_& module, const char* name, const char* doc, const char* detail,
                bool dilated) {
@@ -183,6 +200,7 @@ void bind_pool(py::module_& module, const char* name, const char* doc, const cha
   def_kernel(cls, {form}, detail, [dilated](const Arguments& arguments) {
     return std::make_shared<T>(to_mps_device(arguments["device"]), window_of(arguments, dilated));
   });
+  if constexpr (is_average<T>) def_zero_pad(cls);
 }
 
 template <CNNPoolingType type>
@@ -200,8 +218,20 @@ void bind_pool_pair(py::module_& module, const std::string& name, const char* do
 void bind_pooling_kernels(py::module_& module) {
   py::class_<CNNPooling, CNNKernel, std::shared_ptr<CNNPooling>>(
       module, "MPSCNNPooling", "Joins the pixels of each window.");
-  py::class_<CNNPoolingGradient, CNNGradientKernel, std::shared_ptr<CNNPoolingGradient>>(
-      module, "MPSCNNPoolingGradient", "Spreads each gradient over its window.");
+  auto gradient =
+      py::class_<CNNPoolingGradient, CNNGradientKernel, std::shared_ptr<CNNPoolingGradient>>(
+          module, "MPSCNNPoolingGradient", "Spreads each gradient over its window.");
+  gradient.def_property(
+      "source_size",
+      [](const CNNPoolingGradient& self) -> py::object {
+        return from_region(self.source_size())[py::int_(1)];
+      },
+      [](CNNPoolingGradient& self, const py::object& value) {
+        self.set_source_size(to_region(py::make_tuple(py::make_tuple(0, 0), value),
+                                       "MPSCNNPoolingGradient.source_size"));
+      },
+      "(width, height) of the incoming gradient from primary_offset on that counts, as far as it "
+      "is there; everything at the beginning. Errors: nothing, or a part of the images.");
   bind_pool_pair<CNNPoolingType::kMax>(module, "MPSCNNPoolingMax",
                                        "The largest pixel; edge mode CLAMP at the beginning.",
                                        "dy goes to the first largest pixel of its window.");

@@ -1,3 +1,4 @@
+#include "data.h"
 #include "mps_bindings.h"
 #include "mps_coding.h"
 #include "mps_encoding.h"
@@ -11,16 +12,15 @@ using mps::CNNLossLabels;
 using mps::CNNLossLabelsBatch;
 using mps::ImagePtr;
 
-// (width, height, depth) as MTLSize has it: depth counts channels.
-mps::ImageDescriptor loss_size(const Arguments& arguments, const ImagePtr& labels) {
-  const auto size =
-      convert_list<std::int64_t>(arguments["loss_image_size"], arguments.where("loss_image_size"));
+// (width, height, depth) as MTLSize has it: depth counts channels. The rest is as it was.
+mps::ImageDescriptor size_of(const Arguments& arguments, const char* name,
+                             mps::ImageDescriptor descriptor) {
+  const auto size = convert_list<std::int64_t>(arguments[name], arguments.where(name));
   if (size.size() != 3) {
-    throw InvalidArgument(
-        "[MPSCNNLossLabels] expected loss_image_size (width, height, depth) but got " +
-        std::to_string(size.size()) + " numbers");
+    throw InvalidArgument("[MPSCNNLoss] expected " + std::string(name) +
+                          " (width, height, depth) but got " + std::to_string(size.size()) +
+                          " numbers");
   }
-  mps::ImageDescriptor descriptor = labels->descriptor();
   descriptor.number_of_images = 1;
   descriptor.width = size[0];
   descriptor.height = size[1];
@@ -42,9 +42,56 @@ py::object encode(CNNLoss& self, const Arguments& arguments, bool batch) {
   return py::none();
 }
 
+using Data = mps::CNNLossDataDescriptor;
+
+void bind_data(py::module_& module) {
+  auto data = py::class_<Data>(module, "MPSCNNLossDataDescriptor",
+                               "Labels or weights of one image in the caller's memory.");
+  def_factory(data, "cnn_loss_data_descriptor", "MPSCNNLossDataDescriptor",
+              {"with_data: numpy.typing.ArrayLike, layout: MPSDataLayout | str, size: tuple[int, "
+               "int, int]"},
+              "Copies the data. Types: float32. Shapes: size (width, height, channels). Errors: "
+              "fewer numbers than the size has.",
+              [](const Arguments& arguments) {
+                const TensorData bytes =
+                    readable_data(arguments["with_data"], DataType::kFloat32,
+                                  {"MPSCNNLossDataDescriptor", "with_data", {}});
+                return Data(bytes.bytes, bytes.length, arguments.get<mps::DataLayout>("layout"),
+                            size_of(arguments, "size", {}));
+              });
+  data.def_property_readonly(
+      "layout", [](const Data& self) { return self.layout(); }, "The order of the numbers.");
+  data.def_property_readonly(
+      "size",
+      [](const Data& self) {
+        const mps::ImageDescriptor& size = self.size();
+        return py::module_::import("traingraph.mps")
+            .attr("MTLSize")(size.width, size.height, size.feature_channels);
+      },
+      "MTLSize (width, height, channels).");
+  data.def_readwrite("bytes_per_row", &Data::bytes_per_row,
+                     "From one row to the next; those of a row without anything behind it at the "
+                     "beginning. Errors: in MPSCNNLossLabels, where the data is shorter.");
+  data.def_readwrite("bytes_per_image", &Data::bytes_per_image,
+                     "From one channel's plane to the next where channels come first; else of the "
+                     "image. Errors: in MPSCNNLossLabels, where the data is shorter.");
+  def_copy(data, [](const Data& self) { return self; });
+}
+
+std::shared_ptr<CNNLossLabels> labels_of_data(const Arguments& arguments) {
+  const mps::Device device = to_mps_device(arguments["device"]);
+  const Data labels = arguments.get<Data>("labels_descriptor");
+  if (!arguments.given("loss_image_size")) return std::make_shared<CNNLossLabels>(device, labels);
+  const auto weights = arguments.optional<Data>("weights_descriptor");
+  return std::make_shared<CNNLossLabels>(
+      device, size_of(arguments, "loss_image_size", labels.size()), labels.image(device),
+      weights.has_value() ? weights->image(device) : nullptr);
+}
+
 }  // namespace
 
 void bind_mps_loss(py::module_& module) {
+  bind_data(module);
   using Descriptor = CNNLossDescriptor;
   auto descriptor =
       py::class_<Descriptor>(module, "MPSCNNLossDescriptor", "A loss kernel's function.");
@@ -78,19 +125,26 @@ void bind_mps_loss(py::module_& module) {
   def_init(labels,
            {"device: MTLDevice | MLCDevice | str, loss_image_size: tuple[int, int, int], "
             "labels_image: MPSImage, weights_image: MPSImage | None = None",
+            "device: MTLDevice | MLCDevice | str, loss_image_size: tuple[int, int, int], "
+            "labels_descriptor: MPSCNNLossDataDescriptor, weights_descriptor: "
+            "MPSCNNLossDataDescriptor | None = None",
+            "device: MTLDevice | MLCDevice | str, labels_descriptor: MPSCNNLossDataDescriptor",
             "loss_image: MPSImage, labels_image: MPSImage, weights_image: MPSImage | None = None"},
-           "Shapes: loss_image_size (width, height, channels) of the loss as it is reduced. The "
+           "Shapes: loss_image_size (width, height, channels) of the loss as it is reduced; one "
+           "value where there is none. Data becomes images of float32. The "
            "form with a loss image is an addition of traingraph: the images of a batch may share "
            "one's memory.",
            [](const Arguments& arguments) {
+             if (arguments.given("labels_descriptor")) return labels_of_data(arguments);
              const auto truth = arguments.get<ImagePtr>("labels_image");
              const auto weights = arguments.nullable<ImagePtr>("weights_image");
              if (arguments.given("loss_image")) {
                return std::make_shared<CNNLossLabels>(arguments.get<ImagePtr>("loss_image"), truth,
                                                       weights);
              }
-             return std::make_shared<CNNLossLabels>(to_mps_device(arguments["device"]),
-                                                    loss_size(arguments, truth), truth, weights);
+             return std::make_shared<CNNLossLabels>(
+                 to_mps_device(arguments["device"]),
+                 size_of(arguments, "loss_image_size", truth->descriptor()), truth, weights);
            });
   labels.def("loss_image", &CNNLossLabels::loss_image, "Where the loss goes.");
   labels.def("labels_image", &CNNLossLabels::labels_image, "What is true.");

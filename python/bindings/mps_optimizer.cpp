@@ -1,3 +1,5 @@
+#include <functional>
+
 #include "mps_bindings.h"
 #include "mps_coding.h"
 #include "mps_encoding.h"
@@ -17,6 +19,27 @@ struct VectorDescriptor {
   std::int64_t length = 1;
   DataType data_type = DataType::kFloat32;
 };
+
+std::int64_t vector_bytes(std::int64_t length, DataType type) {
+  const auto element = static_cast<std::int64_t>(element_bytes(type));
+  if (element > 0 && length >= 1 && length <= INT64_MAX / element) return length * element;
+  throw InvalidArgument(
+      "[MPSVectorDescriptor] expected 1 element or more of float16, float32 or float64 but got " +
+      std::to_string(length) + " of " + name(type));
+}
+
+// A descriptor or a vector: what follows from its length.
+template <typename Class, typename Length, typename Type>
+void def_vector_bytes(Class& cls, Length length, Type type) {
+  using Self = typename Class::type;
+  cls.def_property_readonly("vectors", [](const Self&) { return 1; }, "How many rows: one.");
+  cls.def_property_readonly(
+      "vector_bytes",
+      [=](const Self& self) {
+        return vector_bytes(std::invoke(length, self), std::invoke(type, self));
+      },
+      "Of the row. Units: bytes.");
+}
 
 // MPSNNOptimizerDescriptor, a class apart from ML Compute's.
 struct MpsOptimizerDescriptor {
@@ -67,6 +90,14 @@ void bind_vectors(py::module_& module) {
         self.data_type = from_mps_data_type(value);
       },
       "What an element is.");
+  def_vector_bytes(descriptor, &VectorDescriptor::length, &VectorDescriptor::data_type);
+  def_factory(descriptor, "vector_bytes_for_length", "int",
+              {"length: int, data_type: MPSDataType | str"},
+              "How long a row is, with nothing behind it. Units: bytes. Errors: below 1.",
+              [](const Arguments& arguments) {
+                return vector_bytes(arguments.get<std::int64_t>("length"),
+                                    from_mps_data_type(arguments["data_type"]));
+              });
 
   auto vector = py::class_<Vector, VectorPtr>(module, "MPSVector", "A row of numbers on a device.");
   def_init(vector,
@@ -81,7 +112,9 @@ void bind_vectors(py::module_& module) {
              return std::make_shared<Vector>(arguments.get<std::shared_ptr<mps::Buffer>>("buffer"),
                                              d.length, d.data_type);
            });
+  vector.def_property_readonly("device", &Vector::device, "Where it lies.");
   vector.def_property_readonly("length", &Vector::length, "Elements.");
+  def_vector_bytes(vector, &Vector::length, &Vector::data_type);
   vector.def_property_readonly("data", &Vector::data, "The bytes.");
   vector.def_property_readonly(
       "data_type", [](const Vector& self) { return to_mps_data_type(self.data_type()); },

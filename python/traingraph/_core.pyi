@@ -141,6 +141,7 @@ __all__: list[str] = [
     "MPSCNNConvolutionTransposeGradientStateNode",
     "MPSCNNConvolutionTransposeNode",
     "MPSCNNConvolutionWeightsAndBiasesState",
+    "MPSCNNConvolutionWeightsLayout",
     "MPSCNNCrossChannelNormalization",
     "MPSCNNCrossChannelNormalizationGradient",
     "MPSCNNCrossChannelNormalizationGradientNode",
@@ -181,6 +182,7 @@ __all__: list[str] = [
     "MPSCNNLogSoftMaxGradientNode",
     "MPSCNNLogSoftMaxNode",
     "MPSCNNLoss",
+    "MPSCNNLossDataDescriptor",
     "MPSCNNLossDescriptor",
     "MPSCNNLossLabels",
     "MPSCNNLossNode",
@@ -759,6 +761,13 @@ class MPSCNNConvolutionGradientOption(enum.IntEnum):
     GRADIENT_WITH_DATA = 1
     GRADIENT_WITH_WEIGHTS_AND_BIAS = 2
     ALL = 3
+
+class MPSCNNConvolutionWeightsLayout(enum.IntEnum):
+    """
+    The order of weights in a buffer.
+    """
+
+    OHWI = 0
 
 class MPSCNNLossType(enum.IntEnum):
     """
@@ -4952,6 +4961,12 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @property
+    def is_state_modified(self) -> bool:
+        """
+        Whether an encoding writes gradients or statistics into a state that is there before.
+        """
+
+    @property
     def kernel_height(self) -> int:
         """
         In pixels.
@@ -5102,6 +5117,12 @@ class MPSCNNGradientKernel(MPSKernel):
     def is_backwards(self) -> bool:
         """
         Whether it computes gradients.
+        """
+
+    @property
+    def is_state_modified(self) -> bool:
+        """
+        Whether an encoding writes gradients or statistics into a state that is there before.
         """
 
     @property
@@ -5743,6 +5764,15 @@ class MPSCNNPoolingGradient(MPSCNNGradientKernel):
     Spreads each gradient over its window.
     """
 
+    @property
+    def source_size(self) -> typing.Any:
+        """
+        (width, height) of the incoming gradient from primary_offset on that counts, as far as it is there; everything at the beginning. Errors: nothing, or a part of the images.
+        """
+
+    @source_size.setter
+    def source_size(self, arg1: typing.Any) -> None: ...
+
 class MPSCNNPoolingMax(MPSCNNPooling):
     """
     The largest pixel; edge mode CLAMP at the beginning.
@@ -5812,6 +5842,23 @@ class MPSCNNPoolingAverage(MPSCNNPooling):
         The window at position i begins at offset - floor(extent / 2) + stride i.
         """
 
+    @property
+    def zero_pad_size_x(self) -> int:
+        """
+        So many zeros on either side of the image are counted with edge mode CLAMP. Errors: below 0.
+        """
+
+    @zero_pad_size_x.setter
+    def zero_pad_size_x(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def zero_pad_size_y(self) -> int:
+        """
+        So many zeros on either side of the image are counted with edge mode CLAMP. Errors: below 0.
+        """
+
+    @zero_pad_size_y.setter
+    def zero_pad_size_y(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+
 class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
     """
     dy over the count, to each pixel of its window.
@@ -5834,6 +5881,23 @@ class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
         """
         The secondary offset is the forward kernel's offset.
         """
+
+    @property
+    def zero_pad_size_x(self) -> int:
+        """
+        So many zeros on either side of the image are counted with edge mode CLAMP. Errors: below 0.
+        """
+
+    @zero_pad_size_x.setter
+    def zero_pad_size_x(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def zero_pad_size_y(self) -> int:
+        """
+        So many zeros on either side of the image are counted with edge mode CLAMP. Errors: below 0.
+        """
+
+    @zero_pad_size_y.setter
+    def zero_pad_size_y(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNPoolingL2Norm(MPSCNNPooling):
     """
@@ -6573,6 +6637,12 @@ class MPSCNNConvolutionGradientState(MPSNNGradientState):
         (O, kernel_height, kernel_width, I / groups), summed over the batch.
         """
 
+    @property
+    def gradient_for_weights_layout(self) -> MPSCNNConvolutionWeightsLayout:
+        """
+        The order of gradient_for_weights, always the same.
+        """
+
 class MPSCNNBatchNormalization(MPSCNNKernel):
     """
     y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.
@@ -6962,6 +7032,65 @@ class MPSCNNBatchNormalizationGradient(MPSCNNGradientKernel):
         The forward kernel's neuron.
         """
 
+class MPSCNNLossDataDescriptor:
+    """
+    Labels or weights of one image in the caller's memory.
+    """
+
+    @staticmethod
+    def cnn_loss_data_descriptor(
+        with_data: numpy.typing.ArrayLike,
+        *,
+        layout: MPSDataLayout | str,
+        size: tuple[int, int, int],
+    ) -> MPSCNNLossDataDescriptor:
+        """
+        Copies the data. Types: float32. Shapes: size (width, height, channels). Errors: fewer numbers than the size has.
+        """
+
+    def __copy__(self) -> MPSCNNLossDataDescriptor:
+        """
+        An independent object with the same values.
+        """
+
+    def __deepcopy__(self, memo: typing.Any) -> MPSCNNLossDataDescriptor:
+        """
+        An independent object with the same values.
+        """
+
+    def copy(self) -> MPSCNNLossDataDescriptor:
+        """
+        An independent object with the same values.
+        """
+
+    @property
+    def bytes_per_image(self) -> int:
+        """
+        From one channel's plane to the next where channels come first; else of the image. Errors: in MPSCNNLossLabels, where the data is shorter.
+        """
+
+    @bytes_per_image.setter
+    def bytes_per_image(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def bytes_per_row(self) -> int:
+        """
+        From one row to the next; those of a row without anything behind it at the beginning. Errors: in MPSCNNLossLabels, where the data is shorter.
+        """
+
+    @bytes_per_row.setter
+    def bytes_per_row(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def layout(self) -> MPSDataLayout:
+        """
+        The order of the numbers.
+        """
+
+    @property
+    def size(self) -> typing.Any:
+        """
+        MTLSize (width, height, channels).
+        """
+
 class MPSCNNLossDescriptor:
     """
     A loss kernel's function.
@@ -7071,10 +7200,23 @@ class MPSCNNLossLabels(MPSState):
     ) -> None: ...
     @typing.overload
     def __init__(
+        self,
+        *,
+        device: MTLDevice | MLCDevice | str,
+        loss_image_size: tuple[int, int, int],
+        labels_descriptor: MPSCNNLossDataDescriptor,
+        weights_descriptor: MPSCNNLossDataDescriptor | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self, *, device: MTLDevice | MLCDevice | str, labels_descriptor: MPSCNNLossDataDescriptor
+    ) -> None: ...
+    @typing.overload
+    def __init__(
         self, *, loss_image: MPSImage, labels_image: MPSImage, weights_image: MPSImage | None = None
     ) -> None:
         """
-        Shapes: loss_image_size (width, height, channels) of the loss as it is reduced. The form with a loss image is an addition of traingraph: the images of a batch may share one's memory.
+        Shapes: loss_image_size (width, height, channels) of the loss as it is reduced; one value where there is none. Data becomes images of float32. The form with a loss image is an addition of traingraph: the images of a batch may share one's memory.
         """
 
     def labels_image(self) -> MPSImage:
@@ -7209,6 +7351,12 @@ class MPSVectorDescriptor:
     """
 
     @staticmethod
+    def vector_bytes_for_length(length: int, *, data_type: MPSDataType | str) -> int:
+        """
+        How long a row is, with nothing behind it. Units: bytes. Errors: below 1.
+        """
+
+    @staticmethod
     def vector_descriptor(
         with_length: int, *, data_type: MPSDataType | str = ...
     ) -> MPSVectorDescriptor:
@@ -7232,6 +7380,17 @@ class MPSVectorDescriptor:
 
     @length.setter
     def length(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def vector_bytes(self) -> int:
+        """
+        Of the row. Units: bytes.
+        """
+
+    @property
+    def vectors(self) -> int:
+        """
+        How many rows: one.
+        """
 
 class MPSVector:
     """
@@ -7261,9 +7420,27 @@ class MPSVector:
         """
 
     @property
+    def device(self) -> MTLDevice:
+        """
+        Where it lies.
+        """
+
+    @property
     def length(self) -> int:
         """
         Elements.
+        """
+
+    @property
+    def vector_bytes(self) -> int:
+        """
+        Of the row. Units: bytes.
+        """
+
+    @property
+    def vectors(self) -> int:
+        """
+        How many rows: one.
         """
 
 class MPSNNOptimizerDescriptor:
@@ -7888,6 +8065,12 @@ class MPSCNNBinaryKernel(MPSKernel):
     def is_backwards(self) -> bool:
         """
         Whether it computes gradients.
+        """
+
+    @property
+    def is_state_modified(self) -> bool:
+        """
+        Whether an encoding writes gradients or statistics into a state that is there before.
         """
 
     @property

@@ -77,6 +77,7 @@ def optimizer():
 
 POOL = {"kernel_width": 3, "kernel_height": 2, "stride_in_pixels_x": 2, "stride_in_pixels_y": 3}
 DILATED = {**POOL, "dilation_rate_x": 2, "dilation_rate_y": 3}
+ZEROS = {"zero_pad_size_x": 1, "zero_pad_size_y": 2}
 DROPOUT = {"keep_probability": 0.25, "seed": 2**40 + 1, "mask_stride_in_pixels": (1, 0, 1)}
 SCALES = {"integer_scale_factor_x": 2, "integer_scale_factor_y": 3}
 WINDOW = {"kernel_width": 3, "kernel_height": 2}
@@ -174,7 +175,7 @@ CASES = {
     "MPSNNOptimizerAdam": (
         {"beta1": 0.75, "beta2": 0.5, "epsilon": 0.125, "time_step": 7,
          "optimizer_descriptor": optimizer}, {}),
-    **{f"MPSCNNPooling{kind}{end}": (POOL, {})
+    **{f"MPSCNNPooling{kind}{end}": (POOL, ZEROS if kind == "Average" else {})
        for kind in ("Max", "Average", "L2Norm") for end in ("", "Gradient")},
     **{f"MPSCNN{name}": ({}, FORWARD_ARITHMETIC)
        for name in ("Add", "Subtract", "Multiply", "Divide")},
@@ -203,6 +204,7 @@ COMMON = {
     mps.MPSCNNGradientKernel: {
         **TWO, "primary_offset": (1, 2, 3), "secondary_offset": (4, 5, 6), "kernel_offset_x": 7,
         "kernel_offset_y": 8},
+    mps.MPSCNNPoolingGradient: {"source_size": (5, 6, 7)},
     mps.MPSCNNBinaryKernel: {**TWO, "primary_offset": (1, 2, 3), "secondary_offset": (4, 5, 6)},
     mps.MPSCNNLoss: {"makes_temporary_images": False},
 }  # fmt: skip

@@ -77,6 +77,7 @@ Buffer::Buffer(const Device& device, const void* contents, std::size_t bytes)
   write(contents, bytes);
 }
 
+Device Buffer::device() const { return Device(storage_->device); }
 std::size_t Buffer::length() const { return storage_->bytes(); }
 DataType Buffer::data_type() const { return storage_->data_type; }
 void Buffer::read(void* to, std::size_t bytes) const { read_storage(*storage_, 0, to, bytes); }

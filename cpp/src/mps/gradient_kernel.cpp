@@ -13,6 +13,8 @@ void CNNGradientKernel::configure(const GradientState& state) {
   KernelWindow window = window_;
   window.offset = state.window().offset;
   window.edge_mode = state.window().edge_mode;
+  window.zero_pad_x = state.window().zero_pad_x;
+  window.zero_pad_y = state.window().zero_pad_y;
   set(window_, window);
 }
 
@@ -39,6 +41,9 @@ void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients
   if (!takes_parts()) refuse_parts();
   if (!has_gradient_offset() && !(primary_offset_.is_zero() && kernel_offset_.is_zero())) {
     refuse_use("a primary offset or a kernel offset: the whole incoming gradient is read");
+  }
+  if (!has_kernel_offset() && !kernel_offset_.is_zero()) {
+    refuse_use("a kernel offset: the secondary offset says where the windows are");
   }
   if (states.empty()) refuse("expected a gradient state but got none");
   const State* last = nullptr;  // one object may stand for all

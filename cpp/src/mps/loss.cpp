@@ -53,6 +53,9 @@ CNNLossLabels::CNNLossLabels(ImagePtr loss_image, ImagePtr labels, ImagePtr weig
   }
 }
 
+CNNLossLabels::CNNLossLabels(const Device& device, const CNNLossDataDescriptor& labels)
+    : CNNLossLabels(device, {ChannelFormat::kFloat32, 1, 1, 1, 1}, labels.image(device)) {}
+
 CNNLoss::CNNLoss(const Device& device, CNNLossDescriptor descriptor)
     : Kernel(device), descriptor_(descriptor) {
   check_loss(descriptor_, kind());

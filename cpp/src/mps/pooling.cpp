@@ -5,6 +5,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/forms.h"
+#include "mps/image_parts.h"
 
 namespace traingraph::mps {
 namespace {
@@ -33,25 +34,34 @@ void check_window(const KernelWindow& w, const char* kind) {
       std::to_string(w.dilation_y) + "x" + std::to_string(w.dilation_x));
 }
 
-// x with zeros of this thickness around it.
-ValueId with_zeros(Emission& e, ValueId x, ir::Window& w) {
+void check_zero_pad(CNNPoolingType type, std::int64_t value, const char* kind) {
+  const std::string who = "[" + std::string(kind) + "] ";
+  if (type != CNNPoolingType::kAverage) {
+    throw Unsupported(who + "zeros that count: an average alone counts the pixels of its window");
+  }
+  if (value >= 0) return;
+  throw InvalidArgument(who + "expected 0 zeros or more beside the image but got " +
+                        std::to_string(value));
+}
+
+// x with zeros around it in place of so much of the window's padding.
+ValueId with_zeros(Emission& e, ValueId x, ir::Window& w, const std::int64_t (&most)[2]) {
   for (int axis = 0; axis < 2; ++axis) {
     ir::Type edge = e.graph.type(x);
     std::vector<ValueId> parts;
-    const auto at = static_cast<std::size_t>(axis) + 2;
-    if (w.padding_before[axis] > 0) {
-      edge.shape[at] = w.padding_before[axis];
+    const auto add = [&](std::int64_t& padding) {
+      const std::int64_t zeros = std::min(padding, most[axis]);
+      padding -= zeros;
+      if (zeros == 0) return;
+      edge.shape[static_cast<std::size_t>(axis) + 2] = zeros;
       parts.push_back(ops::filled(e.graph, edge, 0));
-    }
+    };
+    add(w.padding_before[axis]);
     parts.push_back(x);
-    if (w.padding_after[axis] > 0) {
-      edge.shape[at] = w.padding_after[axis];
-      parts.push_back(ops::filled(e.graph, edge, 0));
-    }
+    add(w.padding_after[axis]);
     if (parts.size() > 1) {
       x = ops::apply1(e.graph, ir::Op::concatenate, ir::AxisAttributes{axis + 2}, parts);
     }
-    w.padding_before[axis] = w.padding_after[axis] = 0;
   }
   return x;
 }
@@ -61,7 +71,11 @@ ValueId pool(Emission& e, CNNPoolingType type, const KernelWindow& window, Value
   PlacedWindow placed = place_window(e, x, window, result[2], result[3]);
   ir::PoolingAttributes attributes;
   const bool zero = window.edge_mode == EdgeMode::kZero;
-  if (is_max(type) && zero) placed.x = with_zeros(e, placed.x, placed.window);
+  if (is_max(type) && zero) {
+    placed.x = with_zeros(e, placed.x, placed.window, {INT64_MAX, INT64_MAX});
+  } else if (!zero) {
+    placed.x = with_zeros(e, placed.x, placed.window, {window.zero_pad_y, window.zero_pad_x});
+  }
   attributes.kind = is_max(type) ? ir::PoolingKind::max
                                  : (type == CNNPoolingType::kAverage ? ir::PoolingKind::average
                                                                      : ir::PoolingKind::l2_norm);
@@ -142,6 +156,14 @@ CNNPooling::CNNPooling(const Device& device, CNNPoolingType type, const KernelWi
   window_.edge_mode = is_max(type) ? EdgeMode::kClamp : EdgeMode::kZero;
 }
 const char* CNNPooling::kind() const { return kKinds[static_cast<int>(type_)]; }
+void CNNPooling::set_zero_pad_size_x(std::int64_t value) {
+  check_zero_pad(type_, value, kind());
+  set(window_.zero_pad_x, value);
+}
+void CNNPooling::set_zero_pad_size_y(std::int64_t value) {
+  check_zero_pad(type_, value, kind());
+  set(window_.zero_pad_y, value);
+}
 OperationPtr CNNPooling::make_operation() const {
   return std::make_shared<PoolingOperation>(description(), type_, window_);
 }
@@ -154,6 +176,36 @@ CNNPoolingGradient::CNNPoolingGradient(const Device& device, CNNPoolingType type
   window_.edge_mode = is_max(type) ? EdgeMode::kClamp : EdgeMode::kZero;
 }
 const char* CNNPoolingGradient::kind() const { return kGradientKinds[static_cast<int>(type_)]; }
+void CNNPoolingGradient::set_zero_pad_size_x(std::int64_t value) {
+  check_zero_pad(type_, value, kind());
+  set(window_.zero_pad_x, value);
+}
+void CNNPoolingGradient::set_zero_pad_size_y(std::int64_t value) {
+  check_zero_pad(type_, value, kind());
+  set(window_.zero_pad_y, value);
+}
+void CNNPoolingGradient::set_source_size(const Region& size) {
+  check_region(size, "source size");
+  source_size_ = size;
+}
+GradientParts CNNPoolingGradient::parts(const ImageDescriptor& gradient,
+                                        const ImageDescriptor& source,
+                                        const GradientState& state) const {
+  Region counted = source_size_;
+  counted.origin = primary_offset_;
+  check_region(counted, "part of the incoming gradient");
+  const ImageDescriptor used = seen(gradient, counted);
+  // The source size may leave out some of what the forward kernel's clip rectangle has.
+  const ImageParts& forward = state.parts();
+  ImageDescriptor all = used;
+  if (used.width == counted.width) all.width = std::max(used.width, forward.clip_width);
+  if (used.height == counted.height) all.height = std::max(used.height, forward.clip_height);
+  GradientParts parts = CNNGradientKernel::parts(all, source, state);
+  parts.gradient.first = {parts.gradient.first[0], primary_offset_.y, primary_offset_.x};
+  parts.gradient.extent = {parts.gradient.extent[0], used.height, used.width};
+  parts.gradient.size = {used.height, used.width};
+  return parts;
+}
 OperationPtr CNNPoolingGradient::make_operation() const {
   return std::make_shared<PoolingGradientOperation>(description(), type_, window_);
 }

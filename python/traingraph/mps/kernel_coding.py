@@ -129,7 +129,10 @@ KERNELS = {
     "MPSCNNNeuron": Described({**_NEURON}),
     "MPSCNNNeuronGradient": Described({**_NEURON}),
     "MPSCNNPooling": Described(_named(*_WINDOW, *_STRIDES)),
-    "MPSCNNPoolingGradient": Described(_named(*_WINDOW, *_STRIDES, prefix="secondary_")),
+    "MPSCNNPoolingGradient": Described(
+        _named(*_WINDOW, *_STRIDES, prefix="secondary_"), ("source_size",)),
+    "MPSCNNPoolingAverage": Described({}, ("zero_pad_size_x", "zero_pad_size_y")),
+    "MPSCNNPoolingAverageGradient": Described({}, ("zero_pad_size_x", "zero_pad_size_y")),
     "MPSCNNDilatedPoolingMax": Described(_named(*_DILATIONS)),
     "MPSCNNDilatedPoolingMaxGradient": Described(_named(*_DILATIONS, prefix="secondary_")),
     "MPSCNNConvolution": Described({**_WEIGHTS}),

@@ -158,6 +158,7 @@ class TRAINGRAPH_API CNNBatchNormalizationStatistics final : public CNNKernel {
  public:
   explicit CNNBatchNormalizationStatistics(const Device& device) : CNNKernel(device) {}
   const char* kind() const override { return "MPSCNNBatchNormalizationStatistics"; }
+  bool is_state_modified() const override { return true; }
   bool append_batch_barrier() const override { return true; }
   // The inherited forms raise Unsupported: there is no result image.
   void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
@@ -198,6 +199,7 @@ class TRAINGRAPH_API CNNBatchNormalizationStatisticsGradient final
       : BatchNormalizationGradientKernel(device, std::move(fused_neuron),
                                          "MPSCNNBatchNormalizationStatisticsGradient") {}
   const char* kind() const override { return "MPSCNNBatchNormalizationStatisticsGradient"; }
+  bool is_state_modified() const override { return true; }
   bool append_batch_barrier() const { return true; }
   // The properties as they are. The inherited forms raise Unsupported: there is no result image.
   void encode_batch(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,

@@ -120,6 +120,9 @@ class TRAINGRAPH_API ConvolutionWeights {
 
 class CNNConvolution;
 
+// Apple's raw values: (output channels, height, width, input channels of a group).
+enum class CNNConvolutionWeightsLayout : int { kOHWI = 0 };
+
 // One object for a whole batch.
 class TRAINGRAPH_API CNNConvolutionGradientState : public GradientState {
  public:
@@ -129,6 +132,9 @@ class TRAINGRAPH_API CNNConvolutionGradientState : public GradientState {
   // float32 (O, kernel_height, kernel_width, I / groups) and (O): sums over the batch.
   const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
   const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }
+  CNNConvolutionWeightsLayout gradient_for_weights_layout() const {
+    return CNNConvolutionWeightsLayout::kOHWI;
+  }
   // Null for that of a transposed one.
   const std::shared_ptr<const CNNConvolution>& convolution() const { return convolution_; }
 
@@ -212,6 +218,7 @@ class TRAINGRAPH_API WeightGradientKernel : public CNNGradientKernel {
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
   CNNConvolutionGradientOption gradient_option() const { return option_; }
   void set_gradient_option(CNNConvolutionGradientOption value);
+  bool is_state_modified() const override { return option_ != CNNConvolutionGradientOption::kData; }
 
   void reload_weights_and_biases_from_data_source() { weights_.load(); }
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);

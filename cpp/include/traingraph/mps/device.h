@@ -35,6 +35,7 @@ class TRAINGRAPH_API Device {
   const std::shared_ptr<DeviceState>& state() const { return state_; }
 
  private:
+  friend class Buffer;
   explicit Device(std::shared_ptr<DeviceState> state) : state_(std::move(state)) {}
   std::shared_ptr<DeviceState> state_;
 };
@@ -46,6 +47,7 @@ class TRAINGRAPH_API Buffer {
   Buffer(const Device& device, const void* contents, std::size_t bytes);
   explicit Buffer(std::shared_ptr<Storage> storage) : storage_(std::move(storage)) {}
 
+  Device device() const;
   std::size_t length() const;
   DataType data_type() const;
   // Wait for all work that was committed before.

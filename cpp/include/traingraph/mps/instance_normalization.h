@@ -117,6 +117,7 @@ class TRAINGRAPH_API CNNInstanceNormalizationGradient : public CNNGradientKernel
  public:
   explicit CNNInstanceNormalizationGradient(const Device& device) : CNNGradientKernel(device) {}
   const char* kind() const override { return "MPSCNNInstanceNormalizationGradient"; }
+  bool is_state_modified() const override { return true; }
 
  protected:
   OperationPtr make_operation() const override;

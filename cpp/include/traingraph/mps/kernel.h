@@ -82,6 +82,8 @@ class TRAINGRAPH_API ClippedKernel : public Kernel {
   // Offsets of channels are multiples of 4.
   std::int64_t destination_feature_channel_offset() const { return destination_channel_; }
   void set_destination_feature_channel_offset(std::int64_t value);
+  // Whether an encoding writes into a state that an earlier kernel has made or used.
+  virtual bool is_state_modified() const { return false; }
 
  protected:
   explicit ClippedKernel(const Device& device) : Kernel(device) {}
@@ -245,8 +247,9 @@ class TRAINGRAPH_API CNNGradientKernel : public TwoSourceKernel {
   // Whether the forward kernel moves a window; else its clip rectangle is a part of its result.
   virtual bool has_window() const { return false; }
   virtual bool takes_parts() const { return true; }
-  // Whether the primary offset and the kernel offset say anything.
+  // Whether the primary offset says anything, and the kernel offset.
   virtual bool has_gradient_offset() const { return false; }
+  virtual bool has_kernel_offset() const { return has_gradient_offset(); }
   // Whether a state is that of a batch of which these images may be a part.
   virtual bool takes_parts_of_batch() const { return false; }
   void check(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,

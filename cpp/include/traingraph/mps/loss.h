@@ -34,6 +34,25 @@ struct TRAINGRAPH_API CNNLossDescriptor {
   bool operator==(const CNNLossDescriptor&) const = default;
 };
 
+// Labels or weights of one image, float32: a copy of what is given. Bytes per row and per slice (a
+// plane, where channels come first; else the image) begin as those without anything between.
+class TRAINGRAPH_API CNNLossDataDescriptor {
+ public:
+  CNNLossDataDescriptor(const void* data, std::size_t length, DataLayout layout,
+                        const ImageDescriptor& size);
+  DataLayout layout() const { return layout_; }
+  const ImageDescriptor& size() const { return size_; }
+  std::int64_t bytes_per_row;
+  std::int64_t bytes_per_image;
+  // Raises ShapeError where the data is too short for its size, or rows or slices overlap.
+  ImagePtr image(const Device& device) const;
+
+ private:
+  std::shared_ptr<const std::vector<std::byte>> data_;
+  DataLayout layout_;
+  ImageDescriptor size_;
+};
+
 // The labels of one image, and where its loss goes.
 class TRAINGRAPH_API CNNLossLabels final : public State {
  public:
@@ -41,6 +60,8 @@ class TRAINGRAPH_API CNNLossLabels final : public State {
   CNNLossLabels(const Device& device, const ImageDescriptor& loss_image_size, ImagePtr labels,
                 ImagePtr weights = nullptr);
   CNNLossLabels(ImagePtr loss_image, ImagePtr labels, ImagePtr weights);
+  // With a loss of one value.
+  CNNLossLabels(const Device& device, const CNNLossDataDescriptor& labels);
   const char* kind() const override { return "MPSCNNLossLabels"; }
   const ImagePtr& loss_image() const { return loss_; }
   const ImagePtr& labels_image() const { return labels_; }

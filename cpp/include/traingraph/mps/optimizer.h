@@ -15,6 +15,7 @@ class TRAINGRAPH_API Vector {
   Vector(const Device& device, std::int64_t length, DataType data_type = DataType::kFloat32);
   Vector(std::shared_ptr<Buffer> buffer, std::int64_t length,
          DataType data_type = DataType::kFloat32);
+  Device device() const { return data_->device(); }
   std::int64_t length() const { return length_; }
   DataType data_type() const { return data_type_; }
   const std::shared_ptr<Buffer>& data() const { return data_; }

@@ -95,6 +95,9 @@ struct TRAINGRAPH_API KernelWindow {
   std::int64_t dilation_y = 1;
   Offset offset;
   EdgeMode edge_mode = EdgeMode::kZero;
+  // Zeros on either side of the image that an average with kClamp counts as well.
+  std::int64_t zero_pad_x = 0;
+  std::int64_t zero_pad_y = 0;
   bool operator==(const KernelWindow&) const = default;
 };
 

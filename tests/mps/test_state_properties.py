@@ -1,0 +1,58 @@
+"""Which kernels write into states that are there, and the order of weights in them."""
+
+import numpy as np
+import pytest
+from coded import made
+from gradients import backward, device, forward, random
+from kernels import Weights
+
+from traingraph import mps
+
+# Gradients of weights or of gamma and beta, and statistics.
+MODIFIED = {
+    "MPSCNNConvolutionTransposeGradient", "MPSCNNBatchNormalizationStatistics",
+    "MPSCNNBatchNormalizationStatisticsGradient", "MPSCNNInstanceNormalizationGradient",
+    "MPSCNNGroupNormalizationGradient", "MPSCNNConvolutionGradient",
+}  # fmt: skip
+OTHERS = [
+    "MPSCNNConvolution", "MPSCNNFullyConnectedGradient", "MPSCNNPoolingMax",
+    "MPSCNNPoolingMaxGradient", "MPSCNNBatchNormalization", "MPSCNNBatchNormalizationGradient",
+    "MPSCNNDropout", "MPSCNNDropoutGradient", "MPSCNNAdd", "MPSCNNAddGradient", "MPSNNReduceRowSum",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*sorted(MODIFIED), *OTHERS])
+def test_is_state_modified(name):
+    assert made(name).is_state_modified == (name in MODIFIED)
+
+
+@pytest.mark.parametrize("option", ["gradient_with_data", "gradient_with_weights_and_bias", "all"])
+def test_a_state_is_modified_by_the_option(option):
+    """The property says what happens to the state."""
+    source = Weights(random(1, 4, 2, 2, 3), random(2, 4))
+    kernel = mps.MPSCNNConvolution(device=device(), weights=source)
+    gradient = mps.MPSCNNConvolutionGradient(device=device(), weights=source)
+    gradient.gradient_option = option
+    x = random(3, 1, 3, 4, 4)
+    y, states = forward(kernel, x)
+    before = np.array(states[0].gradient_for_weights)
+    backward(gradient, random(4, *y.shape), x, states)
+    changed = np.any(np.array(states[0].gradient_for_weights) != before)
+    assert changed == gradient.is_state_modified == (option != "gradient_with_data")
+
+
+def test_the_order_of_weights():
+    """One weight's gradient lies where the layout says."""
+    source = Weights(random(1, 4, 2, 3, 5))
+    kernel = mps.MPSCNNConvolution(device=device(), weights=source)
+    gradient = mps.MPSCNNConvolutionGradient(device=device(), weights=source)
+    kernel.padding = "size_valid_only"
+    x, dy = np.zeros((1, 5, 2, 3)), np.zeros((1, 4, 1, 1))
+    x[0, 3, 1, 2], dy[0, 2] = 2.0, 0.5
+    _, states = forward(kernel, x)
+    backward(gradient, dy, x, states)
+    assert states[0].gradient_for_weights_layout == mps.MPSCNNConvolutionWeightsLayout.OHWI
+    expected = np.zeros((4, 2, 3, 5))
+    expected[2, 1, 2, 3] = 1.0
+    found = np.array(states[0].gradient_for_weights).reshape(expected.shape)
+    np.testing.assert_array_equal(found, expected)
