@@ -157,6 +157,15 @@ ImageDescriptor CNNKernel::result_of(const ImageDescriptor& source) const {
   return result;
 }
 
+void CNNKernel::check_padding_method() const {
+  if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
+    refuse_use("padding policies that are not centered: this version has none");
+  }
+  if ((padding_method_ & PaddingMethod::kExcludeEdges) != 0) {
+    refuse_use("padding policies that leave out edges: set edge_mode");
+  }
+}
+
 ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& image) {
   const ImageDescriptor source = seen(image, source_channels_);
   check_source(source);
@@ -164,9 +173,7 @@ ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& i
   ImageDescriptor result = result_of(source);
   if (has_place()) set_offset({});
   if (!has_window()) return result;
-  if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
-    refuse_use("padding policies that are not centered: this version has none");
-  }
+  check_padding_method();
   const Fitted y = fit(source.height, window_.kernel_height, window_.stride_y, window_.dilation_y,
                        padding_method_, PaddingMethod::kRemainderToBottom);
   const Fitted x = fit(source.width, window_.kernel_width, window_.stride_x, window_.dilation_x,
@@ -241,6 +248,9 @@ void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
   recording(buffer);
   check_batch(sources, "source images");
   check_source(seen(sources[0]->descriptor(), source_channels_));
+  if (has_window() && window_.offset.z != 0) {
+    refuse_use("an offset of images: encode a part of the batch");
+  }
   check_destinations(sources, destinations);
   const State* last = nullptr;
   for (const StatePtr& state : states) {

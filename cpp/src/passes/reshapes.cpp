@@ -110,9 +110,8 @@ class ReshapesLast {
     if (result_.type(x).shape == shaped.shape) return x;
     const ValueId behind = behind_reshape(x);
     if (behind != kNone && result_.type(behind).shape == shaped.shape) return behind;
-    ir::Type type = shaped;
-    type.data_type = result_.type(x).data_type;
-    const ValueId seen = add_value(type);
+    const ir::Type& own = result_.type(x);
+    const ValueId seen = add_value({own.data_type, shaped.shape, shaped.batched && own.batched});
     append_reshape(beside, x, seen);
     return seen;
   }

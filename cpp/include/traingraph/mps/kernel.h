@@ -179,6 +179,8 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   virtual bool has_window() const { return false; }
   // Whether the offset is the source's pixel of the first one that is written.
   virtual bool has_place() const { return !has_window(); }
+  // Raises Unsupported for policies that are not centered, or that leave out edges.
+  void check_padding_method() const;
   virtual StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const;
   // Buffers that the operation reads beside the image, and those of the states.
   virtual void add_operands(Recording&) const {}
