@@ -5,6 +5,7 @@
 
 #include "mps/batch_normalization_operations.h"
 #include "mps/batch_normalization_order.h"
+#include "mps/borrowed.h"
 #include "mps/forms.h"
 
 // Statistics, and the two gradient kernels.

@@ -100,7 +100,4 @@ struct BatchNormalizationSteps {
   }
 };
 
-// A state that the caller holds.
-inline StatePtr borrowed(State& state) { return {std::shared_ptr<State>(), &state}; }
-
 }  // namespace traingraph::mps

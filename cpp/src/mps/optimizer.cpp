@@ -2,6 +2,7 @@
 
 #include <traingraph/errors.h>
 
+#include "mps/borrowed.h"
 #include "mps/emission.h"
 #include "optimizers/update_emitter.h"
 
@@ -166,7 +167,7 @@ void NNOptimizer::encode(CommandBuffer& buffer, CNNConvolutionGradientState& gra
   add(gradient.gradient_for_weights(), source.weights(), result.weights(), 0);
   if (biased) add(gradient.gradient_for_biases(), source.biases(), result.biases(), 1);
   encode(buffer, parts);
-  read(StateBatch{StatePtr(std::shared_ptr<State>(), &gradient)});
+  read(StateBatch{borrowed(gradient)});
 }
 
 void NNOptimizer::encode(CommandBuffer& buffer, CNNBatchNormalizationState& gradient,
@@ -198,8 +199,7 @@ void NNOptimizer::encode(CommandBuffer& buffer, CNNBatchNormalizationState& grad
   add(gradient.gradient_for_gamma(), source.gamma(), result.gamma(), 0);
   add(gradient.gradient_for_beta(), source.beta(), result.beta(), 1);
   encode(buffer, parts);
-  read(StateBatch{StatePtr(std::shared_ptr<State>(), &gradient),
-                  StatePtr(std::shared_ptr<State>(), &source)});
+  read(StateBatch{borrowed(gradient), borrowed(source)});
 }
 
 NNOptimizerStochasticGradientDescent::NNOptimizerStochasticGradientDescent(
