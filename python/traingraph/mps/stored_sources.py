@@ -50,7 +50,29 @@ def _loaded(source: Any, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return values | {"label": _answer(source, "label")}
 
 
-class StoredConvolution(MPSCNNConvolutionDataSource):
+class ConvolutionOfArrays(MPSCNNConvolutionDataSource):
+    """The arrays that a convolution was made of, by the form that Apple deprecates."""
+
+    def __init__(self, descriptor: Any, weights: Any, biases: Any) -> None:
+        """Copies of float32."""
+        self._descriptor = descriptor
+        self._weights = np.array(weights, np.float32)
+        self._biases = None if biases is None else np.array(biases, np.float32)
+
+    def descriptor(self) -> Any:
+        """The sizes."""
+        return self._descriptor
+
+    def weights(self) -> Any:
+        """(O, kernel_height, kernel_width, I / groups)."""
+        return self._weights
+
+    def bias_terms(self) -> Any:
+        """(O), or None."""
+        return self._biases
+
+
+class StoredConvolution(ConvolutionOfArrays):
     """Weights of an archive."""
 
     def __init__(self, values: dict[str, Any], descriptor: Any) -> None:
@@ -85,43 +107,9 @@ class StoredConvolution(MPSCNNConvolutionDataSource):
         """What an element of the weights is."""
         return _ELEMENTS[self._type]
 
-    def descriptor(self) -> Any:
-        """The sizes."""
-        return self._descriptor
-
-    def weights(self) -> Any:
-        """(O, kernel_height, kernel_width, I / groups)."""
-        return self._weights
-
-    def bias_terms(self) -> Any:
-        """(O), or None."""
-        return self._biases
-
     def label(self) -> str | None:
         """A name for messages."""
         return None if self._label is None else str(self._label)
-
-
-class ConvolutionOfArrays(MPSCNNConvolutionDataSource):
-    """The arrays that a convolution was made of, by the form that Apple deprecates."""
-
-    def __init__(self, descriptor: Any, weights: Any, biases: Any) -> None:
-        """Copies of float32."""
-        self._descriptor = descriptor
-        self._weights = np.array(weights, np.float32)
-        self._biases = None if biases is None else np.array(biases, np.float32)
-
-    def descriptor(self) -> Any:
-        """The sizes."""
-        return self._descriptor
-
-    def weights(self) -> Any:
-        """(O, kernel_height, kernel_width, I / groups)."""
-        return self._weights
-
-    def bias_terms(self) -> Any:
-        """(O), or None."""
-        return self._biases
 
 
 class _StoredChannels:
