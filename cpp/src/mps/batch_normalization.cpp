@@ -58,11 +58,7 @@ void CNNBatchNormalization::reload_mean_and_variance_from_data_source() {
 }
 
 void CNNBatchNormalization::reload(CNNBatchNormalizationDataSourcePtr source) {
-  if (source == nullptr) refuse("expected a data source but got none");
-  if (source->number_of_feature_channels() != channels_) {
-    refuse_shape("expected a data source of " + std::to_string(channels_) + " channels but got " +
-                 std::to_string(source->number_of_feature_channels()));
-  }
+  check_channels(source, channels_);
   source_ = std::move(source);
   reload_gamma_and_beta_from_data_source();
   reload_mean_and_variance_from_data_source();

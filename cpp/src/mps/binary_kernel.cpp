@@ -95,7 +95,7 @@ BinaryParts CNNBinaryKernel::parts(const ImageBatch& primaries, const ImageBatch
   }
   const auto part = [&](const ImageDescriptor& image, const SourcePart& source, bool is_secondary,
                         const char* what) {
-    if (source.offset.z != 0) refuse_use("an offset of images: encode a part of the batch");
+    check_all_images(source.offset);
     const ImagePart read =
         strided_part(image, source, strides(is_secondary), parts.result.height, parts.result.width);
     check_inside(read, image, what);

@@ -45,8 +45,9 @@ void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients
   if (!has_kernel_offset() && !kernel_offset_.is_zero()) {
     refuse_use("a kernel offset: the secondary offset says where the windows are");
   }
-  if (has_window() && (primary_offset_.z != 0 || window_.offset.z != 0)) {
-    refuse_use("an offset of images: encode a part of the batch");
+  if (has_window()) {
+    check_all_images(primary_offset_);
+    check_all_images(window_.offset);
   }
   if (states.empty()) refuse("expected a gradient state but got none");
   const State* last = nullptr;  // one object may stand for all

@@ -98,6 +98,9 @@ void Kernel::check_channel_offset(std::int64_t offset) const {
   if (offset >= 0 && offset % 4 == 0) return;
   refuse("expected a channel offset that is a multiple of 4 but got " + std::to_string(offset));
 }
+void Kernel::check_all_images(const Offset& offset) const {
+  if (offset.z != 0) refuse_use("an offset of images: encode a part of the batch");
+}
 void Kernel::set_channels(ChannelRange& member, const ChannelRange& value) const {
   check_channel_offset(value.offset);
   if (value.max_count < 1) {
@@ -188,7 +191,7 @@ ImagePart ClippedKernel::destination_part(const ImageDescriptor& destination,
   part.size = {rows, columns};
   if (has_window) return part;
   part.size = {result.height, result.width};
-  if (place.z != 0) refuse_use("an offset of images: encode a part of the batch");
+  check_all_images(place);
   part.place = {place.y, place.x};
   const bool fits = part.place[0] >= 0 && part.place[1] >= 0 &&
                     part.place[0] + rows <= result.height &&

@@ -248,9 +248,7 @@ void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
   recording(buffer);
   check_batch(sources, "source images");
   check_source(seen(sources[0]->descriptor(), source_channels_));
-  if (has_window() && window_.offset.z != 0) {
-    refuse_use("an offset of images: encode a part of the batch");
-  }
+  if (has_window()) check_all_images(window_.offset);
   check_destinations(sources, destinations);
   const State* last = nullptr;
   for (const StatePtr& state : states) {

@@ -57,6 +57,16 @@ class TRAINGRAPH_API Kernel {
 
   // Raises unless the offset is a multiple of 4.
   void check_channel_offset(std::int64_t offset) const;
+  // Raises Unsupported where an offset leaves out images.
+  void check_all_images(const Offset& offset) const;
+  // Raises unless there is such a data source, of as many channels.
+  template <class Source>
+  void check_channels(const std::shared_ptr<Source>& source, std::int64_t channels) const {
+    if (source == nullptr) refuse("expected a data source but got none");
+    if (source->number_of_feature_channels() == channels) return;
+    refuse_shape("expected a data source of " + std::to_string(channels) + " channels but got " +
+                 std::to_string(source->number_of_feature_channels()));
+  }
   // Sets which channels of a source are read, if that may be.
   void set_channels(ChannelRange& member, const ChannelRange& value) const;
   // The image as it is when only these channels are there. Raises ShapeError where none is.
