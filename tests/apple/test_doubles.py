@@ -19,6 +19,16 @@ SENTENCES = {
     "broken_pools_out_of_order": "innermost first",
     "broken_unknown_selector": "CheckBase has no method length",
     "broken_index_beyond_an_array": "beyond the end of an NSArray",
+    "broken_encoder_not_ended": "committed before its encoder was ended",
+    "broken_two_encoders": "a blit encoder is encoded while another encoder is not ended",
+    "broken_encoding_after_commit": "after the commit of its command buffer",
+    "broken_use_after_end": "used after endEncoding",
+    "broken_commit_twice": "committed twice",
+    "broken_wait_before_commit": "not committed is waited for",
+    "broken_buffer_not_set": "add_one runs without its buffer 1",
+    "broken_too_many_threads": "more threads than its pipeline allows",
+    "broken_too_many_bytes": "setBytes: takes 1 to 4096 bytes",
+    "broken_write_beyond_a_buffer": "wrote beyond the end of an MTLBuffer",
 }
 
 

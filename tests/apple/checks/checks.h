@@ -12,7 +12,7 @@ const Check* first_check();
 void require(bool holds, const char* text, const char* file, int line);
 
 #define REQUIRE(...) require((__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__)
-#define CHECK(name)                             \
-  static void name();                           \
+#define CHECK(name)                                \
+  static void name();                              \
   static const Check check_of_##name{#name, name}; \
   static void name()

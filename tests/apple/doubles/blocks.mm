@@ -1,5 +1,5 @@
-// Blocks keep the objects that they capture. Debian's runtime of blocks knows no objects, so its two
-// routines for captured variables are wrapped here.
+// Blocks keep the objects that they capture. Debian's runtime of blocks knows no objects, so its
+// two routines for captured variables are wrapped here.
 #include <Foundation/Foundation.h>
 #include <dlfcn.h>
 

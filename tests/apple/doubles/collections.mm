@@ -125,7 +125,8 @@ Entries& entries_of(void* entries) { return *static_cast<Entries*>(entries); }
   apple::expect(object != nil, "an NSArray cannot hold nil");
   apple::expect(index <= [self count], "an index is beyond the end of an NSArray");
   ++changes_;
-  items_of(items_).insert(items_of(items_).begin() + static_cast<NSInteger>(index), [object retain]);
+  items_of(items_).insert(items_of(items_).begin() + static_cast<NSInteger>(index),
+                          [object retain]);
 }
 - (void)replaceObjectAtIndex:(NSUInteger)index withObject:(id)object {
   apple::expect(object != nil, "an NSArray cannot hold nil");
@@ -157,7 +158,9 @@ Entries& entries_of(void* entries) { return *static_cast<Entries*>(entries); }
 - (instancetype)init {
   return [self initWithObjects:nullptr forKeys:nullptr count:0];
 }
-- (instancetype)initWithObjects:(const id[])objects forKeys:(const id[])keys count:(NSUInteger)count {
+- (instancetype)initWithObjects:(const id[])objects
+                        forKeys:(const id[])keys
+                          count:(NSUInteger)count {
   self = [super init];
   entries_ = new Entries;
   for (NSUInteger index = 0; index < count; ++index)

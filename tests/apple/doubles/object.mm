@@ -197,7 +197,9 @@ std::int64_t apple_live_objects_of(const char* class_name) {
               sel_getName(aSelector));
 }
 // GCC's runtime sends this where an object has no method of a name.
+// clang-format off
 - (id)forward:(SEL)aSelector :(void*)arguments {
+  // clang-format on
   (void)arguments;
   [self doesNotRecognizeSelector:aSelector];
   return nil;

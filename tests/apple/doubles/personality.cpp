@@ -1,5 +1,6 @@
-// clang names this routine in the frames of Objective-C++; the one of GCC's runtime knows nothing of
-// C++ catch clauses. The doubles throw no Objective-C exceptions, so C++'s own does for all frames.
+// clang names this routine in the frames of Objective-C++; the one of GCC's runtime knows nothing
+// of C++ catch clauses. The doubles throw no Objective-C exceptions, so C++'s own does for all
+// frames.
 #include <unwind.h>
 
 extern "C" {

@@ -5,7 +5,8 @@
 
 #include "runtime.h"
 
-// The string that is made at run time; NSString itself has no members because constants have their own.
+// The string that is made at run time; NSString itself has no members because constants have their
+// own.
 @interface AppleDoubleString : NSString {
   std::string text_;
 }

@@ -15,6 +15,8 @@ function(add_shaders_as_cpp target text)
 "// Generated from ${name}: the shaders as C++.
 #include \"registry.h\"
 
+#include <metal_stdlib>
+
 namespace {
 #include \"@text@\"
 

@@ -32,12 +32,12 @@ static inline NSRange NSMakeRange(NSUInteger location, NSUInteger length) {
 #define NS_ASSUME_NONNULL_BEGIN
 #define NS_ASSUME_NONNULL_END
 #define NS_RETURNS_RETAINED __attribute__((ns_returns_retained))
+// As in typedef NS_ENUM(type, name) { … };
 #define NS_ENUM(type, name) \
-  enum name : type;         \
-  typedef enum name name;   \
+  enum name : type name;    \
   enum name : type
 #define NS_OPTIONS(type, name) \
-  typedef type name;           \
+  type name;                   \
   enum : type
 
 @class NSString, NSArray, NSDictionary, NSError, NSData, NSCoder, NSMethodSignature;
@@ -76,7 +76,8 @@ static inline NSRange NSMakeRange(NSUInteger location, NSUInteger length) {
 + (BOOL)supportsSecureCoding;
 @end
 
-__attribute__((objc_root_class)) @interface NSObject<NSObject> {
+__attribute__((objc_root_class))
+@interface NSObject<NSObject> {
   Class isa;
 }
 + (void)load;
@@ -176,7 +177,8 @@ typedef struct {
                                     count:(NSUInteger)length;
 @end
 
-@interface NSArray<__covariant ObjectType> : NSObject <NSCopying, NSMutableCopying, NSFastEnumeration> {
+@interface NSArray<__covariant ObjectType>
+    : NSObject <NSCopying, NSMutableCopying, NSFastEnumeration> {
   void* items_;
   unsigned long changes_;
 }
