@@ -1,8 +1,6 @@
 # The Metal backend, a part of the core on macOS. With TRAINGRAPH_APPLE_DOUBLES it is built on Linux
 # against the doubles of tests/apple.
 
-enable_language(OBJCXX)
-
 # --- shaders -----------------------------------------------------------------------------------
 # One text, in the library: Metal's compiler translates it on the machine that runs it.
 
@@ -39,13 +37,14 @@ file(GLOB metal_sources CONFIGURE_DEPENDS
   "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/metal/*.cpp"
   "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/metal/*.mm")
 target_sources(traingraph_objects PRIVATE ${metal_sources} "${shader_source}")
-target_compile_definitions(traingraph_internals INTERFACE TRAINGRAPH_METAL)
+target_compile_definitions(traingraph_objects PRIVATE TRAINGRAPH_METAL)
 
 if(APPLE)
-  target_link_libraries(traingraph_internals INTERFACE
+  target_link_libraries(traingraph_frameworks INTERFACE
     "-framework Foundation" "-framework Metal" "-framework MetalPerformanceShaders")
 else()
   include("${PROJECT_SOURCE_DIR}/tests/apple/shim/shim.cmake")
   add_shaders_as_cpp(traingraph_objects "${shader_file}")
-  target_link_libraries(traingraph_internals INTERFACE apple_doubles)
+  target_link_libraries(traingraph_frameworks INTERFACE apple_doubles)
+  install(TARGETS apple_doubles LIBRARY DESTINATION lib)
 endif()
