@@ -6,6 +6,7 @@ finds out when it writes outside its result, or adds to it.
 
 import numpy as np
 import pytest
+
 from harness import APPLE
 
 testing = pytest.importorskip("traingraph._testing", reason="built without TRAINGRAPH_TESTING")
