@@ -70,6 +70,11 @@ struct Channels {
   float epsilon;
 };
 
+// What kernels of Metal Performance Shaders left per channel, and their epsilon.
+struct Statistics {
+  float epsilon;
+};
+
 // Rows along one axis: element k of row (o, i) is at (o extent + k) inner + i.
 struct Rows {
   int extent, inner, logarithm;
