@@ -38,7 +38,8 @@ void MetalExecutable::run(const ir::NodeId* order, std::size_t count, Pointers p
 }
 
 bool MetalExecutable::all_finite(DataType type, const std::byte* bytes, std::size_t length) const {
-  return type == DataType::kFloat32 && all_finite_float(bytes, length);
+  if (ir::is_half(type)) return all_finite_half(type, bytes, length);
+  return all_finite_float(bytes, length);
 }
 
 }  // namespace traingraph::metal

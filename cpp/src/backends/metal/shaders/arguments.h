@@ -80,6 +80,11 @@ struct Rows {
   int extent, inner, logarithm;
 };
 
+// Which 16-bit type: 0 float16, 1 bfloat16.
+struct Half {
+  int kind;
+};
+
 // Labels: 0 a distribution of float32, else the bytes of an integer class.
 struct CrossEntropy {
   int classes, inner, label_bytes;
