@@ -32,8 +32,16 @@ void apple::batch_normalization::take_step(MPSCNNBatchNormalizationState* state,
 
 namespace {
 
+// The state has what the kernel has when it runs.
+void take_gamma_and_beta(MPSCNNBatchNormalizationState* state) {
+  const auto& own = *state->_batchNormalization->inside_MPSCNNBatchNormalization;
+  std::copy(own.gamma.begin(), own.gamma.end(), values(state, kGamma));
+  std::copy(own.beta.begin(), own.beta.end(), values(state, kBeta));
+}
+
 void add_statistics(MPSCNNBatchNormalizationState* state, const Pictures& sources) {
   auto& sums = inside(state);
+  take_gamma_and_beta(state);
   const NSUInteger channels = sums.sums.size();
   for (const Picture& source : sources) {
     sums.elements += static_cast<double>(source.width() * source.height());
@@ -185,9 +193,7 @@ MEMBERS(MPSCNNBatchNormalization)
   state->_batchNormalization = [self retain];
   state->inside_MPSCNNBatchNormalizationState =
       std::make_shared<MPSCNNBatchNormalizationStateInside>();
-  const auto& own = *inside_MPSCNNBatchNormalization;
-  std::copy(own.gamma.begin(), own.gamma.end(), values(state, kGamma));
-  std::copy(own.beta.begin(), own.beta.end(), values(state, kBeta));
+  take_gamma_and_beta(state);
   auto& sums = inside(state);
   sums.epsilon = _epsilon;
   for (auto* sum : {&sums.sums, &sums.squares, &sums.gamma_sums, &sums.beta_sums})

@@ -143,6 +143,9 @@ MEMBERS(MPSCNNConvolutionGradient)
         "MPSCNNConvolutionGradient",
         "its kernelOffset and its secondaryOffset belong to no offset of the forward kernel");
 }
+- (BOOL)apple_writesDestination {
+  return (_gradientOption & MPSCNNConvolutionGradientOptionGradientWithData) != 0;
+}
 - (BOOL)apple_needsState {
   return (_gradientOption & MPSCNNConvolutionGradientOptionGradientWithWeightsAndBias) != 0;
 }

@@ -29,11 +29,12 @@ inline NSInteger signed_of(NSUInteger value) { return static_cast<NSInteger>(val
                  secondary:(apple::Extent)secondary
                     result:(apple::Extent)result;
 - (apple::BinaryWork)apple_workForState:(MPSState*)state;
+// Whether it writes its destination: gradients of weights alone leave it as it is.
+- (BOOL)apple_writesDestination;
 @end
 
 @interface MPSCNNGradientKernel (AppleDouble)
 // The forward kernel's class, by whose states gradient states must have been made.
 - (Class)apple_forwardClass;
-// Whether it can do without a state.
 - (BOOL)apple_needsState;
 @end

@@ -217,9 +217,12 @@ MEMBERS(MPSCNNBinaryKernel)
   const Pictures secondary =
       apple::read(secondaryImages, commandBuffer, what, _secondarySourceFeatureChannelOffset,
                   _secondarySourceFeatureChannelMaxCount);
+  if (destinationImages == nil) apple::broken(what, "a destination image is missing");
   const Pictures result =
-      apple::write(destinationImages, commandBuffer, what, {primaryImages, secondaryImages},
-                   _destinationFeatureChannelOffset);
+      ![self apple_writesDestination]
+          ? secondary
+          : apple::write(destinationImages, commandBuffer, what, {primaryImages, secondaryImages},
+                         _destinationFeatureChannelOffset);
   check_clip(_clipRect, result, what);
   check_count(secondary.size(), primary.size(), what, "secondary images");
   check_count(result.size(), primary.size(), what, "destination images");
@@ -260,6 +263,9 @@ MEMBERS(MPSCNNBinaryKernel)
 - (void)apple_checkPrimary:(Extent)primary secondary:(Extent)secondary result:(Extent)result {
   if (!(primary == result) || !(secondary == result))
     apple::broken(name_of(self), "sources and result differ in size");
+}
+- (BOOL)apple_writesDestination {
+  return YES;
 }
 - (apple::BinaryWork)apple_workForState:(MPSState*)state {
   (void)state;
