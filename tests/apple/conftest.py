@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from objective_c import Runtime
 
 HERE = Path(__file__).resolve().parent
 COMPILER = "clang++-19"
@@ -35,3 +36,9 @@ def doubles() -> Path:
         f"-DCMAKE_CXX_FLAGS={flags}",
         f"-DCMAKE_OBJCXX_FLAGS={flags}",
     )
+
+
+@pytest.fixture(scope="session")
+def runtime(doubles: Path) -> Runtime:
+    """The doubles in this process."""
+    return Runtime(doubles)
