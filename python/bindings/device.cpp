@@ -11,29 +11,17 @@ namespace traingraph::python {
 
 DataType to_data_type(py::handle value) { return py::cast<DataType>(value); }
 
-namespace {
-
-// Of a device that nobody has verified on this machine, Python says so once.
-Device warned(Device device) {
-  if (device.backend() == "metal" || device.backend() == "bnns") {
-    py::module_::import("traingraph.verification").attr("warn_unless_verified")(device.backend());
-  }
-  return device;
-}
-
-}  // namespace
-
 Device to_device(py::handle value) {
   if (py::isinstance<py::str>(value)) {
     std::string text = py::cast<std::string>(value);
     std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-    return warned(Device::named(text));
+    return Device::named(text);
   }
   if (py::isinstance<Device>(value)) {
     return py::cast<Device>(value);
   }
   if (py::isinstance(value, enum_class("MLCDeviceType"))) {
-    return warned(Device::of_type(py::cast<DeviceType>(value)));
+    return Device::of_type(py::cast<DeviceType>(value));
   }
   refuse({"MLCDevice", "a device", "MLCDevice | str"}, value);
 }
@@ -66,7 +54,7 @@ Device make_device(const Arguments& arguments) {
   if (arguments.get<bool>("selects_multiple_compute_devices") && type == DeviceType::kGpu) {
     throw Unsupported("[MLCDevice] several GPUs as one device are not implemented");
   }
-  return warned(Device::of_type(type));
+  return Device::of_type(type);
 }
 
 // Where Python finds packages, NVIDIA's libraries may be.
@@ -96,9 +84,6 @@ void bind_platform(py::module_& module) {
   module.def("instruction_set", &Platform::instruction_set,
              "The level of the CPU backend's own loops: v2, v3, v4 or generic.");
   module.def("backends", &Platform::backends, "The names of the backends that are built in.");
-  module.def(
-      "_set_any_device", [](const std::string& name) { Device::set_any(Device::named(name)); },
-      py::arg("name"), "Lets the device type ANY mean this backend for the process.");
   module.def("gpus", &Platform::gpus,
              "The GPUs' names by index. Errors: DeviceError that says what is missing.");
 }
@@ -115,7 +100,7 @@ void bind_device(py::module_& module) {
   cls.def_static(
       "gpu",
       [](const std::variant<int, std::string>& index) {
-        return warned(std::visit([](const auto& which) { return Device::gpu(which); }, index));
+        return std::visit([](const auto& which) { return Device::gpu(which); }, index);
       },
       py::arg("index") = 0,
       "A GPU by index or UUID, the first one unless told. Errors: DeviceError that says what is "

@@ -4,8 +4,6 @@ Build an MLCGraph of layers, compile it once in an MLCTrainingGraph or MLCInfere
 its passes many times.
 """
 
-import sys
-
 from traingraph import _openmp  # noqa: F401  (first: it decides how the core is loaded)
 
 # isort: split
@@ -169,8 +167,3 @@ __all__ = [
 ]
 
 __version__ = _version()
-
-if sys.platform == "darwin":
-    from traingraph import verification as _verification
-
-    _verification.choose_any()

@@ -6,14 +6,13 @@ import pathlib
 import sys
 
 import traingraph
-from traingraph import _core, verification
+from traingraph import _core
 
 
 def gpus() -> tuple[list[str], str]:
     """The GPUs, and why there are none."""
     try:
-        backend = "metal" if sys.platform == "darwin" else "cuda"
-        return [f"{backend}:{k}: {name}" for k, name in enumerate(_core.gpus())], ""
+        return [f"cuda:{k}: {name}" for k, name in enumerate(_core.gpus())], ""
     except traingraph.DeviceError as error:
         return [], str(error)
 
@@ -53,15 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command")
     info = commands.add_parser("info", help="print versions, backends and threads")
     info.add_argument("--json", action="store_true", help="print one JSON object")
-    verify = commands.add_parser("verify", help="compare a device with the reference loops")
-    verify.add_argument("--device", required=True, help="a backend, for example metal")
-    verify.add_argument("--tests", type=pathlib.Path, help="a folder of tests to run on it as well")
     options = parser.parse_args(arguments)
 
     if options.cmake_dir:
         print(cmake_directory())
-    elif options.command == "verify":
-        return 0 if verification.verify(options.device, options.tests) else 1
     elif options.command == "info" and options.json:
         print(json.dumps(information(), indent=2))
     elif options.command == "info":

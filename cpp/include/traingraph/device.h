@@ -21,13 +21,11 @@ class TRAINGRAPH_API Device {
   // By its UUID "GPU-…", or a beginning of it that no other one has. Raises DeviceError that lists
   // those that are there.
   static Device gpu(const std::string& uuid);
-  // What `any` means: the CPU unless set_any chose another one for the process.
   static Device any();
-  static void set_any(const Device& device);
   // Plain loops in float32 and float64: the oracle.
   static Device reference();
-  // A backend by its name ("cpu", "reference", "null", "metal", …), also "gpu", "gpu:1",
-  // "gpu:GPU-…", "cuda" and "any".
+  // A backend by its name ("cpu", "reference", "null", …), also "gpu", "gpu:1", "gpu:GPU-…", "cuda"
+  // and "any".
   static Device named(const std::string& text);
   static Device of_type(DeviceType type);
 

@@ -2,7 +2,6 @@
 
 #include <cctype>
 #include <charconv>
-#include <mutex>
 
 #include <traingraph/errors.h>
 
@@ -12,31 +11,7 @@
 namespace traingraph {
 namespace {
 
-#ifdef __APPLE__
-constexpr const char* kGpuBackend = "metal";
-#else
 constexpr const char* kGpuBackend = "cuda";
-#endif
-
-// The GPUs by index: those of the plugin, or the one that Metal chooses.
-std::vector<const Backend*> gpu_backends() {
-  if (kGpuBackend == std::string("cuda")) return plugin_devices(kGpuBackend);
-  return {&backend_named(kGpuBackend)};
-}
-
-bool is_gpu(const std::string& backend) { return backend == "cuda" || backend == "metal"; }
-
-// The backend that "any" means.
-struct Any {
-  std::mutex mutex;
-  std::string backend = "cpu";
-  int index = 0;
-};
-
-Any& any_choice() {
-  static Any choice;
-  return choice;
-}
 
 std::string lowered(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -68,27 +43,10 @@ Device::Device(DeviceType type, std::string backend, int index)
     : type_(type), backend_(std::move(backend)), index_(index) {}
 
 Device Device::cpu() { return {DeviceType::kCpu, "cpu", 0}; }
-Device Device::any() {
-  Any& choice = any_choice();
-  const std::lock_guard lock(choice.mutex);
-  return {DeviceType::kAny, choice.backend, choice.index};
-}
-void Device::set_any(const Device& device) {
-  Any& choice = any_choice();
-  const std::lock_guard lock(choice.mutex);
-  choice.backend = device.backend_;
-  choice.index = device.index_;
-}
+Device Device::any() { return {DeviceType::kAny, "cpu", 0}; }
 Device Device::reference() { return {DeviceType::kCpu, "reference", 0}; }
 Device Device::gpu(int index) {
-  if (kGpuBackend == std::string("cuda")) {
-    plugin_backend(kGpuBackend, index);
-  } else if (index != 0) {
-    throw DeviceError("[device] expected GPU 0, the one that Metal chooses, but got " +
-                      std::to_string(index));
-  } else {
-    backend_named(kGpuBackend);
-  }
+  plugin_backend(kGpuBackend, index);
   return {DeviceType::kGpu, kGpuBackend, index};
 }
 
@@ -98,7 +56,7 @@ Device Device::gpu(const std::string& uuid) {
   }
   std::vector<int> found;
   std::string known;
-  const std::vector<const Backend*> gpus = gpu_backends();
+  const std::vector<const Backend*>& gpus = plugin_devices(kGpuBackend);
   for (std::size_t index = 0; index < gpus.size(); ++index) {
     const std::string own = gpus[index]->uuid();
     known += "\n  " + std::to_string(index) + ": " + own + " " + gpus[index]->devices().at(0);
@@ -129,8 +87,7 @@ Device Device::named(const std::string& text) {
   if (const std::optional<Device> found = gpu_named(text)) return *found;
   if (text == "ane") return of_type(DeviceType::kAne);
   for (const Backend* backend : backends()) {
-    if (backend->name() != text) continue;
-    return {is_gpu(text) ? DeviceType::kGpu : DeviceType::kCpu, text, 0};
+    if (backend->name() == text) return {DeviceType::kCpu, text, 0};
   }
   std::string known = "any, gpu";
   for (const Backend* backend : backends()) known += ", " + backend->name();
@@ -138,7 +95,7 @@ Device Device::named(const std::string& text) {
 }
 
 DeviceType Device::actual_type() const {
-  return is_gpu(backend_) ? DeviceType::kGpu : DeviceType::kCpu;
+  return backend_ == kGpuBackend ? DeviceType::kGpu : DeviceType::kCpu;
 }
 
 std::string Device::description() const {
@@ -160,7 +117,7 @@ void Device::read(void* to, const void* from, std::size_t bytes) const {
 
 std::vector<std::string> Platform::gpus() {
   std::vector<std::string> names;
-  for (const Backend* gpu : gpu_backends()) names.push_back(gpu->devices().at(0));
+  for (const Backend* gpu : plugin_devices(kGpuBackend)) names.push_back(gpu->devices().at(0));
   return names;
 }
 
