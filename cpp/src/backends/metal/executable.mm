@@ -8,6 +8,11 @@ namespace traingraph::metal {
 MetalExecutable::MetalExecutable(Device& device, std::vector<std::unique_ptr<Kernel>> kernels)
     : device_(device), kernels_(std::move(kernels)) {}
 
+MetalExecutable::~MetalExecutable() {
+  const Pool pool;
+  kernels_.clear();
+}
+
 std::size_t MetalExecutable::workspace_bytes(ir::NodeId node) const {
   const auto& kernel = kernels_[static_cast<std::size_t>(node)];
   return kernel ? kernel->workspace_bytes() : 0;
