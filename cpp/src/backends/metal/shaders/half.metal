@@ -3,8 +3,7 @@
 // 16-bit numbers to float32 and back, rounded to the nearest, ties to even; bfloat16 where a.kind
 // is 1, else float16.
 inline float widened(ushort bits, int kind) {
-  return kind == 1 ? metal::as_type<float>(uint(bits) << 16)
-                   : float(metal::as_type<half>(bits));
+  return kind == 1 ? metal::as_type<float>(uint(bits) << 16) : float(metal::as_type<half>(bits));
 }
 
 inline ushort narrowed(float number, int kind) {
