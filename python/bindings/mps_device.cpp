@@ -137,7 +137,7 @@ mps::Device to_mps_device(py::handle value) {
   if (py::isinstance<mps::Device>(value)) return py::cast<mps::Device>(value);
   const traingraph::Device device = to_device(value);
   const std::string index = device.index() == 0 ? "" : ":" + std::to_string(device.index());
-  return mps::Device::named(device.backend() == "cuda" ? "gpu" + index : device.backend());
+  return mps::Device::named(device.backend() + index);
 }
 
 void bind_mps_device(py::module_& module) {
