@@ -252,9 +252,6 @@ void decode(const CodedValue& value, CNNInstanceNormalizationDataSourcePtr& to) 
 void decode(const CodedValue& value, CNNGroupNormalizationDataSourcePtr& to) {
   ChannelArrays arrays = decoded_arrays(value);
   decode_named(value.at("number_of_groups"), "number_of_groups", arrays.groups);
-  if (arrays.groups < 1) {
-    throw InvalidArgument("expected 1 group or more but got " + std::to_string(arrays.groups));
-  }
   to = std::make_shared<GroupNormalizationOfArrays>(std::move(arrays));
 }
 
