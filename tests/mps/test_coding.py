@@ -247,6 +247,27 @@ def test_data_sources_are_read_and_copied():
         archived(kernel)
 
 
+def test_sources_of_bytes_are_sources():
+    """What a kernel of bytes has serves other kernels, where it has what they ask for."""
+    kernel = made("MPSCNNGroupNormalization")
+    source = unarchived(kernel, archived(kernel)).data_source
+    assert (source.number_of_groups, source.number_of_feature_channels) == (2, C)
+    assert not source.gamma().flags.writeable
+    assert unarchived(kernel, archived(kernel)).copy().data_source is not source
+    other = mps.MPSCNNGroupNormalization(device="cpu", data_source=source)
+    assert other.data_source is source
+    assert other.copy().data_source is source
+    kernel = made("MPSCNNInstanceNormalization")
+    source = unarchived(kernel, archived(kernel)).data_source
+    with pytest.raises(InvalidArgument, match="1 group or more but got 0"):
+        mps.MPSCNNGroupNormalization(device="cpu", data_source=source)
+    kernel = made("MPSCNNConvolution")
+    source = unarchived(kernel, archived(kernel)).data_source
+    assert mps.MPSCNNConvolution(device="cpu", weights=source).data_source is source
+    assert source.data_type() == mps.MPSDataType.FLOAT64  # as the case has it
+    assert (source.weights().shape, source.bias_terms().shape) == ((C, 3, 2, C // 2), (C,))
+
+
 def damaged(data):
     """Archives that are no kernel's: every value in turn missing or of another kind."""
     content = json.loads(data)

@@ -95,6 +95,15 @@ def test_numbers_and_texts_are_as_in_python(text):
     assert _testing.json_again(again) == again
 
 
+def test_of_several_values_the_last_counts():
+    """As in Python."""
+    text = archived(made("MPSCNNSoftMax")).decode()
+    text = text.replace('"label": "layer 7"', '"label": "first", "label": "last"')
+    again = _testing.read_and_written(text, "cpu")
+    assert json.loads(again) == json.loads(text)
+    assert json.loads(again)["values"]["label"] == "last"
+
+
 def test_a_number_beyond_64_bits_is_no_whole_one():
     assert json.loads(_testing.json_again("92233720368547758070")) == 9.223372036854776e19
 

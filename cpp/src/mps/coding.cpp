@@ -38,8 +38,9 @@ CodedValue::CodedValue(Entries entries) : value_(std::move(entries)) {}
 const CodedValue* CodedValue::find(std::string_view name) const {
   const auto* const entries = as<Entries>();
   if (entries == nullptr) return nullptr;
-  const auto found = std::ranges::find(*entries, name, &Entry::name);
-  return found == entries->end() ? nullptr : &found->value;
+  const auto found = std::find_if(entries->rbegin(), entries->rend(),
+                                  [&](const Entry& entry) { return entry.name == name; });
+  return found == entries->rend() ? nullptr : &found->value;
 }
 
 const CodedValue& CodedValue::at(std::string_view name) const {

@@ -47,7 +47,7 @@ class TRAINGRAPH_API CodedValue {
   const T* as() const {
     return std::get_if<T>(&value_);
   }
-  // The value of this name; null where there is none.
+  // The value of this name, of several the last; null where there is none.
   const CodedValue* find(std::string_view name) const;
   // Raises InvalidArgument where there is none.
   const CodedValue& at(std::string_view name) const;
