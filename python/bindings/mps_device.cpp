@@ -235,6 +235,8 @@ void bind_mps(py::module_& module) {
   bind_mps_device(module);
   bind_mps_image(module);
   bind_mps_kernel(module);
+  bind_mps_coding(module);
+  bind_mps_stored_sources(module);
   bind_mps_batches(module);
   bind_mps_filters(module);
   bind_mps_convolution(module);
