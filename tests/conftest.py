@@ -6,7 +6,9 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--device", choices=["cuda"], help="run the suites over backends on it too")
+    parser.addoption(
+        "--device", choices=["cuda", "metal", "bnns"], help="run the suites over backends on it too"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -16,7 +18,10 @@ def pytest_configure(config: pytest.Config) -> None:
     from traingraph import DeviceError, _core
 
     try:
-        _core.gpus()
+        if device == "cuda":
+            _core.gpus()
+        elif device not in _core.backends():
+            raise pytest.UsageError(f"--device {device}: this library was built without it")
     except DeviceError as error:
         raise pytest.UsageError(f"--device {device}: {error}") from error
     import harness
@@ -51,8 +56,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def gpu(request: pytest.FixtureRequest) -> str:
-    """The device of --device; tests that need one are skipped without it."""
+    """NVIDIA's GPU of --device cuda; tests that need one are skipped without it."""
     device = request.config.getoption("--device")
-    if device is None:
-        pytest.skip("needs --device")
+    if device != "cuda":
+        pytest.skip("needs --device cuda")
     return device
