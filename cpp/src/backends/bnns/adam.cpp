@@ -1,0 +1,112 @@
+// Adam's update by BNNSOptimizerStep, where an update is exactly Adam: no clipping, no rescaling,
+// no regularization. Other updates are lists of scalar functions as any (elementwise.cpp).
+//
+// BNNS corrects both moments by the time step; here the learning rate comes corrected. At a time
+// step beyond all bounds BNNS's corrections are 1, and what it subtracts is ours:
+// rate m / (sqrt(v) + epsilon).
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "backends/bnns/accelerate.h"
+#include "backends/bnns/bnns.h"
+#include "ir/frequent_lists.h"
+
+namespace traingraph::bnns {
+namespace {
+
+// Inputs: parameter, gradient, both moments, corrected rate. Results: parameter, moments.
+constexpr std::size_t kArrays = 4;
+constexpr float kNoCorrection = 1e9f;
+
+bool is_adam(const ir::ScalarList& list) {
+  using Adam = ir::frequent::adam;
+  const auto same_step = [](const ir::FrequentStep& step, const ir::Instruction& code) {
+    return step.function == code.function && step.x == code.x && step.y == code.y;
+  };
+  if (list.inputs != static_cast<int>(std::size(Adam::kinds)) - 1 ||
+      !std::equal(std::begin(Adam::steps), std::end(Adam::steps), list.code.begin(),
+                  list.code.end(), same_step) ||
+      !std::equal(std::begin(Adam::results), std::end(Adam::results), list.results.begin(),
+                  list.results.end())) {
+    return false;
+  }
+  // Immediates: both betas with their complements, and epsilon added to the plain root.
+  const auto averages = [](const ir::Instruction& blend) {
+    return blend.p >= 0 && blend.p < 1 && std::fabs(1 - blend.p - blend.q) < 1e-12;
+  };
+  return averages(list.code[0]) && averages(list.code[2]) && list.code[4].p == 1;
+}
+
+class AdamStep final : public Kernel {
+ public:
+  AdamStep(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list)
+      : inputs_(node.inputs),
+        outputs_(node.outputs),
+        count_(elements(graph.type(node.outputs[0]).shape)) {
+    fields_.beta1 = static_cast<float>(list.code[0].p);
+    fields_.beta2 = static_cast<float>(list.code[2].p);
+    fields_.epsilon = static_cast<float>(list.code[4].q);
+    fields_.time_step = kNoCorrection;
+    fields_.gradient_scale = 1;
+    fields_.regularization_func = BNNSOptimizerRegularizationNone;
+    for (BNNSNDArrayDescriptor* d : {&parameter_, &gradient_, &first_, &second_}) {
+      *d = vector(count_, nullptr);
+    }
+  }
+
+  void run(Pointers pointers) override {
+    fields_.learning_rate = *read(pointers, inputs_[4]);
+    parameter_.data = in_place(pointers, inputs_[0], outputs_[0]);
+    first_.data = in_place(pointers, inputs_[2], outputs_[1]);
+    second_.data = in_place(pointers, inputs_[3], outputs_[2]);
+    gradient_.data = pointers[inputs_[1]];
+    BNNSNDArrayDescriptor* parameters[] = {&parameter_};
+    const BNNSNDArrayDescriptor* gradients[] = {&gradient_};
+    BNNSNDArrayDescriptor* accumulators[] = {&first_, &second_};
+    check(BNNSOptimizerStep(BNNSOptimizerFunctionAdam, &fields_, 1, parameters, gradients,
+                            accumulators, nullptr),
+          "BNNSOptimizerStep");
+  }
+
+ private:
+  // BNNS updates in place: the result's bytes, which mostly are the operand's.
+  float* in_place(Pointers pointers, ir::ValueId from, ir::ValueId to) const {
+    float* result = write(pointers, to);
+    if (result != read(pointers, from)) std::copy_n(read(pointers, from), count_, result);
+    return result;
+  }
+
+  std::vector<ir::ValueId> inputs_, outputs_;
+  std::size_t count_;
+  BNNSOptimizerAdamFields fields_{};
+  BNNSNDArrayDescriptor parameter_, gradient_, first_, second_;
+};
+
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  if (!is_adam(std::get<ir::ElementwiseAttributes>(node.attributes).list)) {
+    return Support::no("BNNS: a list that is not Adam's");
+  }
+  const Shape& shape = graph.type(node.outputs[0]).shape;
+  for (std::size_t i = 0; i < kArrays; ++i) {
+    if (graph.type(node.inputs[i]).shape != shape) return Support::no("BNNS: shapes that differ");
+  }
+  if (graph.type(node.inputs[kArrays]).elements() != 1) {
+    return Support::no("BNNS: more than one learning rate");
+  }
+  return plain_float32(graph, node);
+}
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  return std::make_unique<AdamStep>(graph, node,
+                                    std::get<ir::ElementwiseAttributes>(node.attributes).list);
+}
+
+}  // namespace
+
+const std::vector<KernelEntry>& adam_entries() {
+  static const std::vector<KernelEntry> entries = {{ir::Op::elementwise, supports, make}};
+  return entries;
+}
+
+}  // namespace traingraph::bnns
