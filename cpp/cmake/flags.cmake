@@ -4,7 +4,7 @@ add_library(traingraph_flags INTERFACE)
 target_compile_options(traingraph_flags INTERFACE
   -Wall -Wextra $<$<BOOL:${TRAINGRAPH_WERROR}>:-Werror>
   # GCC 12 sees overlapping copies in operator+ of std::string where there are none (PR 105651).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   # Never -ffast-math: it removes NaN tests and changes the rounding mode of the importing process.
   -fno-math-errno
   # Messages with __FILE__ name the file within the project, not within the builder's disk.

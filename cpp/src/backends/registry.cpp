@@ -4,6 +4,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/onednn.h"
+#include "backends/metal/metal.h"
 #include "backends/null/null.h"
 #include "backends/reference/reference.h"
 #include "runtime/backend.h"
@@ -13,6 +14,9 @@ namespace traingraph {
 
 const std::vector<const Backend*>& backends() {
   static const std::vector<const Backend*> list = {&cpu::backend(), &reference::backend(),
+#ifdef TRAINGRAPH_METAL
+                                                   &metal::backend(),
+#endif
                                                    &null::backend()};
   return list;
 }

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "runtime/backend.h"
+
+namespace traingraph::metal {
+
+// A function of the shaders, compiled for the device.
+class Shader;
+
+// One GPU: its queue, its memory, its shaders. Objective-C's side is in objects.h.
+class Device {
+ public:
+  // Raises DeviceError where there is none.
+  Device();
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  std::string name() const;
+  // 64-byte aligned, zeroed; an address of the host, because the memory is shared. Raises
+  // OutOfMemory. The device must outlive it.
+  std::shared_ptr<std::byte> allocate(std::size_t bytes);
+  // Raises InternalError where the shaders have no such function.
+  const Shader& shader(const std::string& name);
+
+  // What run() and the copies between memories were asked to do.
+  void count_launches(std::int64_t kernels);
+  void count_copies(std::int64_t in, std::int64_t out, std::int64_t within);
+  DeviceCounters counters() const;
+
+  struct Objects;
+  Objects& objects() const { return *objects_; }
+
+ private:
+  std::unique_ptr<Objects> objects_;
+};
+
+}  // namespace traingraph::metal

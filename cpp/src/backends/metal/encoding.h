@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "backends/metal/device.h"
+
+namespace traingraph::metal {
+
+// What a run has encoded so far on its command buffer.
+class Encoding {
+ public:
+  explicit Encoding(const Device& device);
+  ~Encoding();
+  Encoding(const Encoding&) = delete;
+  Encoding& operator=(const Encoding&) = delete;
+
+  const Device& device() const { return device_; }
+  // One thread per element. Buffers are set at indices 0 …, and behind them the arguments.
+  void run(const Shader& shader, const std::byte* const* buffers, std::size_t count,
+           const void* arguments, std::size_t bytes, std::int64_t threads);
+  // Commits and waits. Returns the seconds on the device; raises DeviceError where it failed.
+  double finish();
+
+  struct State;
+  State& state() const { return *state_; }
+
+ private:
+  const Device& device_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace traingraph::metal

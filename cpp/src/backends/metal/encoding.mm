@@ -1,0 +1,70 @@
+#include "backends/metal/encoding.h"
+
+#include <algorithm>
+
+#include <traingraph/errors.h>
+
+#include "backends/metal/objects.h"
+
+namespace traingraph::metal {
+
+struct Encoding::State {
+  Ref<id<MTLCommandBuffer>> buffer;
+  Ref<id<MTLComputeCommandEncoder>> encoder;  // open, or none
+};
+
+namespace {
+
+void close(Encoding::State& state) {
+  [state.encoder.get() endEncoding];
+  state.encoder = {};
+}
+
+}  // namespace
+
+Encoding::Encoding(const Device& device)
+    : device_(device), state_(std::make_unique<State>()) {
+  state_->buffer =
+      Ref<id<MTLCommandBuffer>>::keep([device.objects().queue.get() commandBuffer]);
+  if (!state_->buffer) throw DeviceError("[metal] expected a command buffer but got none");
+}
+
+// An encoder must be ended before it goes, also when a kernel has raised.
+Encoding::~Encoding() { close(*state_); }
+
+void Encoding::run(const Shader& shader, const std::byte* const* buffers, std::size_t count,
+                   const void* arguments, std::size_t bytes, std::int64_t threads) {
+  if (threads == 0) return;
+  if (!state_->encoder) {
+    state_->encoder = Ref<id<MTLComputeCommandEncoder>>::keep(
+        [state_->buffer.get() computeCommandEncoder]);
+  }
+  id<MTLComputeCommandEncoder> encoder = state_->encoder.get();
+  [encoder setComputePipelineState:shader.pipeline.get()];
+  for (std::size_t i = 0; i < count; ++i) {
+    const Place at = place(device_, buffers[i]);
+    [encoder setBuffer:at.buffer offset:at.offset atIndex:i];
+  }
+  if (bytes != 0) [encoder setBytes:arguments length:bytes atIndex:count];
+  const auto width = static_cast<NSUInteger>(threads);
+  [encoder dispatchThreads:MTLSizeMake(width, 1, 1)
+      threadsPerThreadgroup:MTLSizeMake(std::min(width, shader.group), 1, 1)];
+}
+
+double Encoding::finish() {
+  close(*state_);
+  id<MTLCommandBuffer> buffer = state_->buffer.get();
+  [buffer commit];
+  [buffer waitUntilCompleted];
+  if ([buffer status] != MTLCommandBufferStatusCompleted) {
+    throw DeviceError(text_of("a run failed", [buffer error]));
+  }
+  return [buffer GPUEndTime] - [buffer GPUStartTime];
+}
+
+id<MTLCommandBuffer> command_buffer(Encoding& encoding) {
+  close(encoding.state());
+  return encoding.state().buffer.get();
+}
+
+}  // namespace traingraph::metal

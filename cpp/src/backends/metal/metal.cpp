@@ -1,0 +1,86 @@
+#include "backends/metal/metal.h"
+
+#include <cstring>
+#include <mutex>
+
+#include <traingraph/errors.h>
+
+#include "backends/metal/executable.h"
+#include "runtime/table_backend.h"
+
+namespace traingraph::metal {
+namespace {
+
+// The device is made when somebody first asks, and never destroyed: memory is given back until the
+// process ends.
+class MetalBackend final : public TableBackend<KernelEntry> {
+ public:
+  std::string name() const override { return "metal"; }
+  Support available() const override {
+    find();
+    return reason_.empty() ? Support{} : Support::no(reason_);
+  }
+  std::vector<std::string> devices() const override { return {device().name()}; }
+
+  std::unique_ptr<Executable> compile(const ir::Graph& graph,
+                                      const std::vector<ir::NodeId>& nodes) const override {
+    std::vector<std::unique_ptr<Kernel>> kernels(graph.nodes.size());
+    for_each_entry(graph, nodes, [&](const KernelEntry& entry, ir::NodeId id) {
+      kernels[static_cast<std::size_t>(id)] = entry.make(graph, graph.node(id), device());
+    });
+    return std::make_unique<MetalExecutable>(device(), std::move(kernels));
+  }
+
+  // Memory is shared with the host, and a run has ended when run() returns, so bytes are copied by
+  // the host. It is still the device's own: kernels need to know the buffer of an address.
+  bool uses_host_memory() const override { return false; }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) const override {
+    return device().allocate(bytes);
+  }
+  void write(std::byte* to, const void* from, std::size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+    device().count_copies(1, 0, 0);
+  }
+  void read(void* to, const std::byte* from, std::size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+    device().count_copies(0, 1, 0);
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
+    std::memmove(to, from, bytes);
+    device().count_copies(0, 0, 1);
+  }
+  void clear(std::byte* at, std::size_t bytes) const override { std::memset(at, 0, bytes); }
+  DeviceCounters counters() const override { return device().counters(); }
+
+ protected:
+  const std::vector<KernelEntry>& table() const override { return metal::table(); }
+
+ private:
+  void find() const {
+    std::call_once(once_, [this] {
+      try {
+        device_ = new Device;
+      } catch (const Error& error) {
+        reason_ = error.what();
+      }
+    });
+  }
+  Device& device() const {
+    find();
+    if (device_ == nullptr) throw DeviceError(reason_);
+    return *device_;
+  }
+
+  mutable std::once_flag once_;
+  mutable Device* device_ = nullptr;
+  mutable std::string reason_;
+};
+
+}  // namespace
+
+const Backend& backend() {
+  static const auto* const instance = new MetalBackend;
+  return *instance;
+}
+
+}  // namespace traingraph::metal

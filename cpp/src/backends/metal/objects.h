@@ -1,0 +1,48 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#import <Metal/Metal.h>
+
+#include "backends/metal/device.h"
+#include "backends/metal/encoding.h"
+#include "backends/metal/ref.h"
+
+// The Objective-C side of the backend. For .mm files only.
+namespace traingraph::metal {
+
+class Shader {
+ public:
+  Ref<id<MTLComputePipelineState>> pipeline;
+  NSUInteger group = 1;  // threads of a threadgroup
+};
+
+// A buffer and where in it an address lies.
+struct Place {
+  id<MTLBuffer> buffer;
+  NSUInteger offset;
+};
+
+struct Device::Objects {
+  Ref<id<MTLDevice>> device;
+  Ref<id<MTLCommandQueue>> queue;
+  Ref<id<MTLLibrary>> library;
+
+  std::mutex mutex;  // guards what follows
+  std::map<const std::byte*, Ref<id<MTLBuffer>>> buffers;  // by their first address
+  std::map<std::string, Shader> shaders;
+  DeviceCounters counters;
+};
+
+// Raises InternalError where no allocation of the device holds the address.
+Place place(const Device& device, const std::byte* address);
+
+// "[metal] <what>: <the error's own text>"
+std::string text_of(const std::string& what, NSError* error);
+
+// The command buffer of a run, with no encoder open on it: for kernels that open their own.
+id<MTLCommandBuffer> command_buffer(Encoding& encoding);
+
+}  // namespace traingraph::metal

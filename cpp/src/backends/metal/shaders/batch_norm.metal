@@ -1,0 +1,76 @@
+#include "common.metal"
+
+// x (n, c, s) -> mean, inverse deviation and biased variance (c), a channel per thread, in two
+// passes: the variance is that of differences from the mean.
+kernel void batch_norm_statistics(device const float* x [[buffer(0)]],
+                                  device float* mean [[buffer(1)]],
+                                  device float* inverse_deviation [[buffer(2)]],
+                                  device float* variance [[buffer(3)]],
+                                  constant shader::Channels& e [[buffer(4)]],
+                                  uint channel [[thread_position_in_grid]]) {
+  Sum sum = no_sum();
+  for (int n = 0; n < e.n; ++n) {
+    for (int s = 0; s < e.s; ++s) add(sum, x[(n * e.c + int(channel)) * e.s + s]);
+  }
+  const float middle = total(sum) / float(e.n * e.s);
+  Sum squares = no_sum();
+  for (int n = 0; n < e.n; ++n) {
+    for (int s = 0; s < e.s; ++s) {
+      const float difference = x[(n * e.c + int(channel)) * e.s + s] - middle;
+      add(squares, difference * difference);
+    }
+  }
+  mean[channel] = middle;
+  variance[channel] = total(squares) / float(e.n * e.s);
+  inverse_deviation[channel] = 1.0f / metal::precise::sqrt(variance[channel] + e.epsilon);
+}
+
+// y = (x - mean) inverse_deviation gamma + beta, an element per thread.
+kernel void batch_norm(device const float* x [[buffer(0)]], device const float* mean [[buffer(1)]],
+                       device const float* inverse_deviation [[buffer(2)]],
+                       device const float* gamma [[buffer(3)]],
+                       device const float* beta [[buffer(4)]], device float* y [[buffer(5)]],
+                       constant shader::Channels& e [[buffer(6)]],
+                       uint element [[thread_position_in_grid]]) {
+  const int c = int(element) / e.s % e.c;
+  y[element] = (x[element] - mean[c]) * inverse_deviation[c] * gamma[c] + beta[c];
+}
+
+// dgamma = sum dy z, dbeta = sum dy with z = (x - mean) inverse_deviation, a channel per thread,
+// both overwritten.
+kernel void batch_norm_sums(device const float* dy [[buffer(0)]],
+                            device const float* x [[buffer(1)]],
+                            device const float* mean [[buffer(2)]],
+                            device const float* inverse_deviation [[buffer(3)]],
+                            device float* dgamma [[buffer(4)]], device float* dbeta [[buffer(5)]],
+                            constant shader::Channels& e [[buffer(6)]],
+                            uint channel [[thread_position_in_grid]]) {
+  Sum scaled = no_sum(), plain = no_sum();
+  for (int n = 0; n < e.n; ++n) {
+    for (int s = 0; s < e.s; ++s) {
+      const int at = (n * e.c + int(channel)) * e.s + s;
+      add(scaled, dy[at] * ((x[at] - mean[channel]) * inverse_deviation[channel]));
+      add(plain, dy[at]);
+    }
+  }
+  dgamma[channel] = total(scaled);
+  dbeta[channel] = total(plain);
+}
+
+// dx = gamma inverse_deviation (dy - (dbeta + z dgamma) / M) with M = n s, an element per thread,
+// overwritten.
+kernel void batch_norm_gradient(device const float* dy [[buffer(0)]],
+                                device const float* x [[buffer(1)]],
+                                device const float* mean [[buffer(2)]],
+                                device const float* inverse_deviation [[buffer(3)]],
+                                device const float* gamma [[buffer(4)]],
+                                device const float* dgamma [[buffer(5)]],
+                                device const float* dbeta [[buffer(6)]],
+                                device float* dx [[buffer(7)]],
+                                constant shader::Channels& e [[buffer(8)]],
+                                uint element [[thread_position_in_grid]]) {
+  const int c = int(element) / e.s % e.c;
+  const float z = (x[element] - mean[c]) * inverse_deviation[c];
+  const float centred = dy[element] - (dbeta[c] + z * dgamma[c]) / float(e.n * e.s);
+  dx[element] = gamma[c] * inverse_deviation[c] * centred;
+}

@@ -1,0 +1,14 @@
+#include "common.metal"
+
+// x -> y, one element of y per thread.
+kernel void reduce(device const float* x [[buffer(0)]], device float* y [[buffer(1)]],
+                   constant shader::Reduce& a [[buffer(2)]],
+                   uint element [[thread_position_in_grid]]) {
+  const int base = offset_of(int(element), a.kept, a.kept_strides);
+  Sum sum = no_sum();
+  for (int k = 0; k < a.count; ++k) {
+    const float value = x[base + offset_of(k, a.reduced, a.reduced_strides)];
+    add(sum, a.kind == 0 ? value : a.kind == 1 ? value * value : metal::isfinite(value) ? 0.0f : 1.0f);
+  }
+  y[element] = total(sum);
+}

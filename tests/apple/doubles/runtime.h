@@ -1,0 +1,23 @@
+// What all doubles share: how a broken rule ends the program, and the count of live objects.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace apple {
+
+// Says what rule was broken and aborts, as Metal's validation does. Nothing can swallow it.
+[[noreturn]] void fail(const std::string& sentence);
+
+// Fails unless the rule holds.
+inline void expect(bool rule, const char* sentence) {
+  if (!rule) fail(sentence);
+}
+
+}  // namespace apple
+
+extern "C" {
+// Objects allocated and not yet deallocated, constants and classes aside.
+__attribute__((visibility("default"))) std::int64_t apple_live_objects();
+// How many of them are of this class itself.
+__attribute__((visibility("default"))) std::int64_t apple_live_objects_of(const char* class_name);
+}
