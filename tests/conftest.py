@@ -4,9 +4,12 @@ import sys
 
 import pytest
 
+# A plugin, and backends that are in the core where it is built for a Mac or over doubles.
+DEVICES = ("cuda", "metal", "bnns")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--device", choices=["cuda"], help="run the suites over backends on it too")
+    parser.addoption("--device", choices=DEVICES, help="run the suites over backends on it too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -16,11 +19,16 @@ def pytest_configure(config: pytest.Config) -> None:
     from traingraph import DeviceError, _core
 
     try:
-        _core.gpus()
+        if device == "cuda":
+            _core.gpus()
+        elif device not in _core.backends():
+            raise pytest.UsageError(f"--device {device}: this build has no such backend")
     except DeviceError as error:
         raise pytest.UsageError(f"--device {device}: {error}") from error
     import harness
 
+    if device in harness.BACKENDS:  # built in: the suites run on it anyway
+        return
     harness.BACKENDS.append(device)
     try:
         import op_harness
@@ -53,6 +61,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def gpu(request: pytest.FixtureRequest) -> str:
     """The device of --device; tests that need one are skipped without it."""
     device = request.config.getoption("--device")
-    if device is None:
-        pytest.skip("needs --device")
+    if device != "cuda":
+        pytest.skip("needs --device cuda")
     return device
