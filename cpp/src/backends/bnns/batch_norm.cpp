@@ -1,11 +1,11 @@
 // Batch normalization and its gradient by vDSP. BNNS's own gradient reads what the last forward
 // call has left in its filter, and nothing but the moving averages shows the batch's statistics;
 // here mean and deviation are values of the graph, and the gradient is given them.
-#include "backends/bnns/accelerate.h"
-#include "backends/bnns/bnns.h"
-#include "backends/bnns/sums.h"
-
 #include <cmath>
+
+#include "backends/bnns/bnns.h"
+#include "backends/bnns/list_loop.h"
+#include "backends/bnns/sums.h"
 
 namespace traingraph::bnns {
 namespace {
@@ -42,7 +42,10 @@ class Forward final : public Kernel {
   Forward(const ir::Graph& graph, const ir::Node& node)
       : channels_(graph.type(node.inputs[0]).shape),
         epsilon_(std::get<ir::BatchNormAttributes>(node.attributes).epsilon),
-        node_(node) {}
+        node_(node),
+        epilogue_(graph, node, std::get<ir::BatchNormAttributes>(node.attributes).epilogue, 3) {}
+
+  std::size_t workspace_bytes() const override { return epilogue_.workspace_bytes(); }
 
   // Two passes: the variance is that of differences from the mean, which y holds in between.
   void run(Pointers pointers) override {
@@ -71,12 +74,14 @@ class Forward final : public Kernel {
       write(pointers, node_.outputs[2])[c] = static_cast<float>(inverse_deviation);
       write(pointers, node_.outputs[3])[c] = static_cast<float>(variance);
     }
+    epilogue_.run(pointers);
   }
 
  private:
   Channels channels_;
   double epsilon_;
   ir::Node node_;
+  Epilogue epilogue_;
 };
 
 // With z = (x - mean) inverse_deviation and M elements per channel: dbeta = Σ dy, dgamma = Σ dy z,
@@ -122,8 +127,9 @@ class Gradient final : public Kernel {
 };
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  if (!std::get<ir::BatchNormAttributes>(node.attributes).epilogue.empty()) {
-    return Support::no("vDSP: batch normalization with an epilogue");
+  const bool gradient = node.op == ir::Op::batch_norm_gradient;
+  if (gradient && !std::get<ir::BatchNormAttributes>(node.attributes).epilogue.empty()) {
+    return Support::no("vDSP: a gradient of batch normalization with a prologue");
   }
   return plain_float32(graph, node);
 }
@@ -137,7 +143,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
 
 const std::vector<KernelEntry>& batch_norm_entries() {
   static const std::vector<KernelEntry> entries = {
-      {ir::Op::batch_norm, supports, make<Forward>},
+      {ir::Op::batch_norm, supports, make<Forward>, nullptr, takes_epilogue},
       {ir::Op::batch_norm_gradient, supports, make<Gradient>}};
   return entries;
 }

@@ -5,8 +5,8 @@
 // copies the weights there: a few thousandths of the arithmetic that follows.
 #include <algorithm>
 
-#include "backends/bnns/accelerate.h"
 #include "backends/bnns/bnns.h"
+#include "backends/bnns/list_loop.h"
 
 namespace traingraph::bnns {
 namespace {
@@ -68,18 +68,23 @@ class Forward final : public Kernel {
       : layer_(problem_of(graph, node)),
         x_(node.inputs[0]),
         weights_(node.inputs[1]),
-        y_(node.outputs[0]) {}
+        y_(node.outputs[0]),
+        epilogue_(graph, node, std::get<ConvolutionAttributes>(node.attributes).epilogue, 2) {}
+
+  std::size_t workspace_bytes() const override { return epilogue_.workspace_bytes(); }
 
   void run(Pointers pointers) override {
     layer_.take_weights(read(pointers, weights_));
     check(BNNSFilterApplyBatch(layer_.filter.get(), layer_.batch, pointers[x_], layer_.x_stride,
                                pointers[y_], layer_.y_stride),
           "BNNSFilterApplyBatch");
+    epilogue_.run(pointers);
   }
 
  private:
   Layer layer_;
   ir::ValueId x_, weights_, y_;
+  Epilogue epilogue_;
 };
 
 // Apple does not say whether a gradient is added to what its memory holds or replaces it. The
@@ -138,11 +143,9 @@ class GradientWeights final : public Kernel {
 // What BNNS itself does not take it says by creating no filter.
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (Support s = plain_float32(graph, node); !s.yes) return s;
-  const Problem problem = problem_of(graph, node);
-  if (!problem.attributes.epilogue.empty()) {
-    return Support::no("BNNS: a convolution with an epilogue");
+  if (!Layer(problem_of(graph, node)).filter.exists()) {
+    return Support::no("BNNS creates no such convolution");
   }
-  if (!Layer(problem).filter.exists()) return Support::no("BNNS creates no such convolution");
   return {};
 }
 
@@ -155,7 +158,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
 
 const std::vector<KernelEntry>& convolution_entries() {
   static const std::vector<KernelEntry> entries = {
-      {Op::convolution, supports, make<Forward>},
+      {Op::convolution, supports, make<Forward>, nullptr, takes_epilogue},
       {Op::convolution_gradient_data, supports, make<GradientData>},
       {Op::convolution_gradient_weights, supports, make<GradientWeights>}};
   return entries;
