@@ -26,14 +26,15 @@ int BNNSOptimizerStep(BNNSOptimizerFunction function, const void* OptimizerAlgFi
     // Per parameter a first moment and a second one.
     BNNSNDArrayDescriptor* const moments[] = {accumulators[k],
                                               accumulators[number_of_parameters + k]};
-    const std::size_t count = parameters[k]->size[0];
+    const std::size_t count = parameters[k] == nullptr ? 0 : parameters[k]->size[0];
     const BNNSNDArrayDescriptor* const arrays[] = {parameters[k], gradients[k], moments[0],
                                                    moments[1]};
     for (const BNNSNDArrayDescriptor* array : arrays) {
-      require(array != nullptr, kCall, "an array is null");
+      require(array != nullptr && array->data != nullptr, kCall, "an array is null");
       require_described(*array, BNNSDataLayoutVector, kCall);
-      require(array->data != nullptr, kCall, "an array is null");
       require(array->size[0] == count, kCall, "sizes differ");
+    }
+    for (const BNNSNDArrayDescriptor* array : arrays) {
       for (const BNNSNDArrayDescriptor* other : arrays) {
         require(array == other || !overlap({array->data, 1, count, sizeof(float)},
                                            {other->data, 1, count, sizeof(float)}),
