@@ -95,7 +95,18 @@ def padded_maximum() -> None:
     assert result.max() < 0
 
 
-PROGRAMS = {f.__name__: f for f in (train, train_maximum, padded_maximum)}
+def sigmoid_of_nan() -> None:
+    graph = tg.MLCGraph()
+    x = tg.MLCTensor(shape=[1, 2])
+    graph.node(tg.MLCActivationLayer.sigmoid(), source=x)
+    inference = tg.MLCInferenceGraph(graph_objects=[graph])
+    inference.add_inputs({"x": x})
+    inference.compile(device="bnns")
+    data = np.array([[np.nan, 0]], np.float32)
+    print(inference.execute(inputs_data={"x": data}, options="synchronous").result.tolist()[0])
+
+
+PROGRAMS = {f.__name__: f for f in (train, train_maximum, padded_maximum, sigmoid_of_nan)}
 
 if __name__ == "__main__":
     PROGRAMS[sys.argv[1]](*sys.argv[2:])

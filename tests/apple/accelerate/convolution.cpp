@@ -78,7 +78,9 @@ BNNSFilter BNNSFilterCreateLayerConvolution(const BNNSLayerParametersConvolution
           "the channels are no multiple of the groups");
   require_weights(p.w_desc, filter, kCall);
   const auto* weights = static_cast<const float*>(p.w_desc.data);
-  if (filter_params != nullptr && (filter_params->flags & BNNSFlagsUseClientPtr) != 0) {
+  const bool in_place =
+      filter_params != nullptr && (filter_params->flags & BNNSFlagsUseClientPtr) != 0;
+  if (in_place && !reads("copies")) {
     filter.weights = weights;
   } else {
     filter.copy = new float[filter.weight_elements()];

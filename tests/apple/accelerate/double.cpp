@@ -57,6 +57,11 @@ bool refuses(const char* call) {
   return refused != nullptr && std::strcmp(refused, call) == 0;
 }
 
+bool reads(const char* word) {
+  const char* text = std::getenv("TRAINGRAPH_ACCELERATE_READS");
+  return text != nullptr && std::strcmp(text, word) == 0;
+}
+
 bool adds_gradients() { return std::getenv("TRAINGRAPH_ACCELERATE_ADDS") != nullptr; }
 
 bool overlap(const Range& a, const Range& b) {

@@ -69,12 +69,16 @@ void take_window(Filter& filter, const Parameters& p, std::size_t k_width, std::
   const bool symmetric = p.x_padding > 0 || p.y_padding > 0;
   require(!symmetric || p.pad[0] + p.pad[1] + p.pad[2] + p.pad[3] == 0, call,
           "pad is ignored where x_padding or y_padding is given");
-  const std::size_t after[2] = {symmetric ? p.x_padding : p.pad[1],
-                                symmetric ? p.y_padding : p.pad[3]};
+  // Before and after, columns first.
+  const std::size_t turned = reads("padding") ? 1 : 0;
+  const std::size_t pad[2][2] = {{p.pad[0 + turned], p.pad[1 - turned]},
+                                 {p.pad[2 + turned], p.pad[3 - turned]}};
+  const std::size_t after[2] = {symmetric ? p.x_padding : pad[0][1],
+                                symmetric ? p.y_padding : pad[1][1]};
   filter.window = {{k_width, k_height},
                    {p.x_stride, p.y_stride},
                    {p.x_dilation_stride, p.y_dilation_stride},
-                   {symmetric ? p.x_padding : p.pad[0], symmetric ? p.y_padding : p.pad[2]}};
+                   {symmetric ? p.x_padding : pad[0][0], symmetric ? p.y_padding : pad[1][0]}};
   require_window(filter, after, call);
 }
 

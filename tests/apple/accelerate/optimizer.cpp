@@ -47,11 +47,12 @@ int BNNSOptimizerStep(BNNSOptimizerFunction function, const void* OptimizerAlgFi
     auto* v = static_cast<float*>(moments[1]->data);
     const float first = 1 - std::pow(fields.beta1, fields.time_step);
     const float second = 1 - std::pow(fields.beta2, fields.time_step);
+    const float epsilon = reads("epsilon") ? 0 : fields.epsilon;
     for (std::size_t i = 0; i < count; ++i) {
       const float slope = fields.gradient_scale * g[i];
       m[i] = fields.beta1 * m[i] + (1 - fields.beta1) * slope;
       v[i] = fields.beta2 * v[i] + (1 - fields.beta2) * slope * slope;
-      w[i] -= fields.learning_rate * (m[i] / first) / (std::sqrt(v[i] / second) + fields.epsilon);
+      w[i] -= fields.learning_rate * (m[i] / first) / (std::sqrt(v[i] / second) + epsilon);
     }
   }
   return 0;

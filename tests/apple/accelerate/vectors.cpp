@@ -211,7 +211,8 @@ void by_element(const char* call, float* y, const float* x, const int* n, const 
 }  // namespace
 
 void vvexpf(float* y, const float* x, const int* n) {
-  by_element("vvexpf", y, x, n, [](float v) { return std::exp(v); });
+  const bool clears = reads("nan");
+  by_element("vvexpf", y, x, n, [&](float v) { return clears && std::isnan(v) ? 0 : std::exp(v); });
 }
 void vvlogf(float* y, const float* x, const int* n) {
   by_element("vvlogf", y, x, n, [](float v) { return std::log(v); });

@@ -11,8 +11,8 @@ namespace traingraph::bnns {
 using Loop = void (*)(const float* x, const float* y, float p, float q, float* result,
                       std::size_t count);
 
-// By vDSP or vForce where they document exactly the table's function, NaN included; else the
-// table's own formula as a loop.
+// By vDSP or vForce where they document exactly the table's function and give the same of a few
+// numbers here, NaN and infinities among them; else the table's own formula as a loop.
 Loop loop_of(ir::Scalar function);
 
 }  // namespace traingraph::bnns
