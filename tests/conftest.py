@@ -4,12 +4,11 @@ import sys
 
 import pytest
 
-# A plugin, and backends that are in the core where it is built for a Mac or over doubles.
-DEVICES = ("cuda", "metal", "bnns")
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--device", choices=DEVICES, help="run the suites over backends on it too")
+    parser.addoption(
+        "--device", choices=["cuda", "metal", "bnns"], help="run the suites over backends on it too"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,12 +21,12 @@ def pytest_configure(config: pytest.Config) -> None:
         if device == "cuda":
             _core.gpus()
         elif device not in _core.backends():
-            raise pytest.UsageError(f"--device {device}: this build has no such backend")
+            raise pytest.UsageError(f"--device {device}: this library was built without it")
     except DeviceError as error:
         raise pytest.UsageError(f"--device {device}: {error}") from error
     import harness
 
-    if device in harness.BACKENDS:  # built in: the suites run on it anyway
+    if device in harness.BACKENDS:  # built in: the suites run on it without the option
         return
     harness.BACKENDS.append(device)
     try:
@@ -59,7 +58,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def gpu(request: pytest.FixtureRequest) -> str:
-    """The device of --device; tests that need one are skipped without it."""
+    """NVIDIA's GPU of --device cuda; tests that need one are skipped without it."""
     device = request.config.getoption("--device")
     if device != "cuda":
         pytest.skip("needs --device cuda")

@@ -23,8 +23,11 @@ import pytest
 import traingraph as tg
 from traingraph import _core
 
-# Every backend that computes, best first, without the oracle itself; the option --device adds one.
-BACKENDS = [name for name in _core.backends() if name not in ("reference", "null")]
+# Built in where Apple's frameworks, or their doubles, are: the option --device asks for them.
+APPLE = ("metal", "bnns")
+# Every backend that computes on any machine, best first, without the oracle itself; the option
+# --device adds one.
+BACKENDS = [name for name in _core.backends() if name not in ("reference", "null", *APPLE)]
 # What each data type may deviate by, relative to the largest value of an array.
 BOUNDS = {"float32": 4e-6}
 

@@ -10,7 +10,8 @@ set(shader_text "")
 set(shader_files "${CMAKE_CURRENT_SOURCE_DIR}/src/ir/scalar.def")
 foreach(name IN ITEMS arguments.h common.metal window.metal elementwise.metal reduce.metal
         matmul.metal convolution.metal pooling.metal batch_norm.metal softmax.metal
-        cross_entropy.metal data_movement.metal indexing.metal dropout.metal)
+        cross_entropy.metal data_movement.metal indexing.metal dropout.metal
+        half.metal)
   file(READ "${shader_folder}/${name}" text)
   list(APPEND shader_files "${shader_folder}/${name}")
   string(REPLACE "#include \"ir/scalar.def\"\n" "${scalar_table}" text "${text}")

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from objective_c import Runtime
 
 HERE = Path(__file__).resolve().parent
 COMPILER = "clang++-19"
@@ -16,7 +17,7 @@ def build(folder: Path, *options: str) -> Path:
     if shutil.which(COMPILER) is None:
         pytest.skip(f"{COMPILER} is not installed: Apple's backends are built on Linux by it alone")
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    command = ["cmake", "-S", HERE, "-B", folder, f"-DCMAKE_CXX_COMPILER={COMPILER}", *launcher]
+    command = ["cmake", "-S", HERE, "-B", folder, *launcher]
     for step in ([*command, *options], ["cmake", "--build", folder, "-j2"]):
         done = subprocess.run(step, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
@@ -35,3 +36,9 @@ def doubles() -> Path:
         f"-DCMAKE_CXX_FLAGS={flags}",
         f"-DCMAKE_OBJCXX_FLAGS={flags}",
     )
+
+
+@pytest.fixture(scope="session")
+def runtime(doubles: Path) -> Runtime:
+    """The doubles in this process."""
+    return Runtime(doubles)

@@ -20,6 +20,10 @@ class Encoding {
   // One thread per element. Buffers are set at indices 0 …, and behind them the arguments.
   void run(const Shader& shader, const std::byte* const* buffers, std::size_t count,
            const void* arguments, std::size_t bytes, std::int64_t threads);
+  // The parts of run(): between them buffers are set on the encoder. Arguments go to `index`.
+  void begin(const Shader& shader);
+  void dispatch(const Shader& shader, std::size_t index, const void* arguments, std::size_t bytes,
+                std::int64_t threads);
   // Commits and waits. Returns the seconds on the device; raises DeviceError where it failed.
   double finish();
 

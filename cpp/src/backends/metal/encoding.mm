@@ -34,18 +34,37 @@ Encoding::~Encoding() { close(*state_); }
 
 void Encoding::run(const Shader& shader, const std::byte* const* buffers, std::size_t count,
                    const void* arguments, std::size_t bytes, std::int64_t threads) {
-  if (threads == 0) return;
+  begin(shader);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Place at = place(device_, buffers[i]);
+    [state_->encoder.get() setBuffer:at.buffer offset:at.offset atIndex:i];
+  }
+  dispatch(shader, count, arguments, bytes, threads);
+}
+
+void run(Encoding& encoding, const Shader& shader, std::initializer_list<Place> buffers,
+         const void* arguments, std::size_t bytes, std::int64_t threads) {
+  encoding.begin(shader);
+  NSUInteger index = 0;
+  for (const Place& at : buffers) {
+    [encoding.state().encoder.get() setBuffer:at.buffer offset:at.offset atIndex:index++];
+  }
+  encoding.dispatch(shader, index, arguments, bytes, threads);
+}
+
+void Encoding::begin(const Shader& shader) {
   if (!state_->encoder) {
     state_->encoder = Ref<id<MTLComputeCommandEncoder>>::keep(
         [state_->buffer.get() computeCommandEncoder]);
   }
+  [state_->encoder.get() setComputePipelineState:shader.pipeline.get()];
+}
+
+void Encoding::dispatch(const Shader& shader, std::size_t index, const void* arguments,
+                        std::size_t bytes, std::int64_t threads) {
+  if (threads == 0) return;
   id<MTLComputeCommandEncoder> encoder = state_->encoder.get();
-  [encoder setComputePipelineState:shader.pipeline.get()];
-  for (std::size_t i = 0; i < count; ++i) {
-    const Place at = place(device_, buffers[i]);
-    [encoder setBuffer:at.buffer offset:at.offset atIndex:i];
-  }
-  if (bytes != 0) [encoder setBytes:arguments length:bytes atIndex:count];
+  if (bytes != 0) [encoder setBytes:arguments length:bytes atIndex:index];
   const auto width = static_cast<NSUInteger>(threads);
   [encoder dispatchThreads:MTLSizeMake(width, 1, 1)
       threadsPerThreadgroup:MTLSizeMake(std::min(width, shader.group), 1, 1)];

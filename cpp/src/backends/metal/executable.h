@@ -13,6 +13,7 @@ class MetalExecutable final : public Executable {
  public:
   // Kernels by node number, null for views.
   MetalExecutable(Device& device, std::vector<std::unique_ptr<Kernel>> kernels);
+  ~MetalExecutable() override;
 
   std::size_t workspace_bytes(ir::NodeId node) const override;
   void run(const ir::NodeId* order, std::size_t count, Pointers pointers, double* seconds) override;

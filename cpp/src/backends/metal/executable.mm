@@ -8,6 +8,11 @@ namespace traingraph::metal {
 MetalExecutable::MetalExecutable(Device& device, std::vector<std::unique_ptr<Kernel>> kernels)
     : device_(device), kernels_(std::move(kernels)) {}
 
+MetalExecutable::~MetalExecutable() {
+  const Pool pool;
+  kernels_.clear();
+}
+
 std::size_t MetalExecutable::workspace_bytes(ir::NodeId node) const {
   const auto& kernel = kernels_[static_cast<std::size_t>(node)];
   return kernel ? kernel->workspace_bytes() : 0;
@@ -38,7 +43,8 @@ void MetalExecutable::run(const ir::NodeId* order, std::size_t count, Pointers p
 }
 
 bool MetalExecutable::all_finite(DataType type, const std::byte* bytes, std::size_t length) const {
-  return type == DataType::kFloat32 && all_finite_float(bytes, length);
+  if (ir::is_half(type)) return all_finite_half(type, bytes, length);
+  return all_finite_float(bytes, length);
 }
 
 }  // namespace traingraph::metal

@@ -1,12 +1,21 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "backends/metal/kernel.h"
 
+// The lines of the table whose kernels are Metal Performance Shaders'.
 namespace traingraph::metal {
 
-// The lines of the table whose kernels are Metal Performance Shaders'.
-std::vector<KernelEntry> mps_entries();
+template <class K>
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, Device& device) {
+  return std::make_unique<K>(graph, node, device);
+}
+
+std::vector<KernelEntry> mps_matrix_entries();
+std::vector<KernelEntry> mps_convolution_entries();
+std::vector<KernelEntry> mps_batch_norm_entries();
+std::vector<KernelEntry> mps_pooling_entries();
 
 }  // namespace traingraph::metal

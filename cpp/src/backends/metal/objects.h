@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <mutex>
 #include <string>
@@ -44,5 +45,9 @@ std::string text_of(const std::string& what, NSError* error);
 
 // The command buffer of a run, with no encoder open on it: for kernels that open their own.
 id<MTLCommandBuffer> command_buffer(Encoding& encoding);
+
+// One dispatch of an own shader over buffers of which some are not the arena's.
+void run(Encoding& encoding, const Shader& shader, std::initializer_list<Place> buffers,
+         const void* arguments, std::size_t bytes, std::int64_t threads);
 
 }  // namespace traingraph::metal

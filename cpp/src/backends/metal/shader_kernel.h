@@ -83,5 +83,6 @@ std::vector<KernelEntry> data_movement_entries();
 std::vector<KernelEntry> indexing_entries();
 std::vector<KernelEntry> dropout_entries();
 std::vector<KernelEntry> reorder_entries();
+std::vector<KernelEntry> widened_entries();
 
 }  // namespace traingraph::metal

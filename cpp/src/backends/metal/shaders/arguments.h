@@ -70,9 +70,19 @@ struct Channels {
   float epsilon;
 };
 
+// What kernels of Metal Performance Shaders left per channel, and their epsilon.
+struct Statistics {
+  float epsilon;
+};
+
 // Rows along one axis: element k of row (o, i) is at (o extent + k) inner + i.
 struct Rows {
   int extent, inner, logarithm;
+};
+
+// Which 16-bit type: 0 float16, 1 bfloat16.
+struct Half {
+  int kind;
 };
 
 // Labels: 0 a distribution of float32, else the bytes of an integer class.

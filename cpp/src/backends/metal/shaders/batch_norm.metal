@@ -74,3 +74,17 @@ kernel void batch_norm_gradient(device const float* dy [[buffer(0)]],
   const float centred = dy[element] - (dbeta[c] + z * dgamma[c]) / float(e.n * e.s);
   dx[element] = gamma[c] * inverse_deviation[c] * centred;
 }
+
+// Statistics that another kernel made -> mean, inverse deviation and biased variance (c), a channel
+// per thread.
+kernel void batch_norm_results(device const float* from_mean [[buffer(0)]],
+                               device const float* from_variance [[buffer(1)]],
+                               device float* mean [[buffer(2)]],
+                               device float* inverse_deviation [[buffer(3)]],
+                               device float* variance [[buffer(4)]],
+                               constant shader::Statistics& e [[buffer(5)]],
+                               uint channel [[thread_position_in_grid]]) {
+  mean[channel] = from_mean[channel];
+  variance[channel] = from_variance[channel];
+  inverse_deviation[channel] = 1.0f / metal::precise::sqrt(from_variance[channel] + e.epsilon);
+}

@@ -15,6 +15,14 @@ kernel void move(device const float* x [[buffer(0)]], device float* y [[buffer(1
   y[offset_of(int(element), a.extents, a.target)] = x[offset_of(int(element), a.extents, a.source)];
 }
 
+// Two results of one kernel to their places.
+kernel void copy_pair(device const float* x0 [[buffer(0)]], device const float* x1 [[buffer(1)]],
+                      device float* y0 [[buffer(2)]], device float* y1 [[buffer(3)]],
+                      uint element [[thread_position_in_grid]]) {
+  y0[element] = x0[element];
+  y1[element] = x1[element];
+}
+
 kernel void fill_zero(device float* y [[buffer(0)]], uint element [[thread_position_in_grid]]) {
   y[element] = 0.0f;
 }

@@ -6,6 +6,7 @@
 #include <traingraph/errors.h>
 
 #include "backends/metal/executable.h"
+#include "backends/metal/ref.h"
 #include "runtime/table_backend.h"
 
 namespace traingraph::metal {
@@ -24,6 +25,7 @@ class MetalBackend final : public TableBackend<KernelEntry> {
 
   std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                       const std::vector<ir::NodeId>& nodes) const override {
+    const Pool pool;
     std::vector<std::unique_ptr<Kernel>> kernels(graph.nodes.size());
     for_each_entry(graph, nodes, [&](const KernelEntry& entry, ir::NodeId id) {
       kernels[static_cast<std::size_t>(id)] = entry.make(graph, graph.node(id), device());

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <vector>
+
+#import <MetalPerformanceShaders/MetalPerformanceShaders.h>
+
+#include "backends/metal/kernel.h"
+#include "backends/metal/objects.h"
+
+// Memory as the matrices and images that kernels of Metal Performance Shaders take. For .mm files
+// only.
+namespace traingraph::metal {
+
+// A dense value as `matrices` matrices of rows and columns. The object is made again only where the
+// address is not that of the run before.
+class MatrixAt {
+ public:
+  MatrixAt(std::int64_t rows, std::int64_t columns, std::int64_t matrices = 1);
+  MPSMatrix* at(const Encoding& encoding, const std::byte* address);
+
+ private:
+  Ref<MPSMatrixDescriptor*> descriptor_;
+  const std::byte* address_ = nullptr;
+  Ref<MPSMatrix*> matrix_;
+};
+
+// A value (N, C, H, W) that goes to images, one per row of the batch, or comes from them. Channels
+// lie in slices of four there; Apple's copies between a matrix and images know both orders.
+class ImagesAt {
+ public:
+  ImagesAt(Device& device, const Shape& shape);
+
+  // New temporary images, to be read so many times.
+  MPSImageBatch* make(Encoding& encoding, NSUInteger reads) const;
+  // The same with what is at the address.
+  MPSImageBatch* read(Encoding& encoding, const std::byte* address, NSUInteger reads);
+  // Copies the images to the address, which is one read of each.
+  void write(Encoding& encoding, MPSImageBatch* images, const std::byte* address);
+  // One permanent image of zeros for each row: for sources of which a kernel reads only the size,
+  // and for results that it does not write. Made once, before the first run.
+  void make_blanks(Device& device);
+  MPSImageBatch* blanks() const { return blanks_.get(); }
+
+ private:
+  std::int64_t rows_;
+  Ref<MPSImageDescriptor*> descriptor_;
+  MatrixAt matrix_;
+  Ref<MPSMatrixCopyToImage*> to_images_;
+  Ref<MPSImageCopyToMatrix*> from_images_;
+  Ref<MPSImageBatch*> blanks_;
+};
+
+// Why a value cannot be images; empty where it can.
+std::string no_images(const Shape& shape);
+
+}  // namespace traingraph::metal

@@ -1,0 +1,101 @@
+#include "backends/metal/images.h"
+
+namespace traingraph::metal {
+namespace {
+
+// https://developer.apple.com/metal/Metal-Feature-Set-Tables.pdf: of every Mac's GPU.
+constexpr std::int64_t kMostPixels = 16384;
+constexpr std::int64_t kMostSlices = 2048;
+
+NSUInteger count(std::int64_t number) { return static_cast<NSUInteger>(number); }
+
+}  // namespace
+
+MatrixAt::MatrixAt(std::int64_t rows, std::int64_t columns, std::int64_t matrices) {
+  const Pool pool;
+  const NSUInteger row_bytes = count(columns) * sizeof(float);
+  descriptor_ = Ref<MPSMatrixDescriptor*>::keep([MPSMatrixDescriptor
+      matrixDescriptorWithRows:count(rows)
+                       columns:count(columns)
+                      matrices:count(matrices)
+                      rowBytes:row_bytes
+                   matrixBytes:count(rows) * row_bytes
+                      dataType:MPSDataTypeFloat32]);
+}
+
+MPSMatrix* MatrixAt::at(const Encoding& encoding, const std::byte* address) {
+  if (address != address_) {
+    const Place memory = place(encoding.device(), address);
+    matrix_ = Ref<MPSMatrix*>::own([[MPSMatrix alloc] initWithBuffer:memory.buffer
+                                                             offset:memory.offset
+                                                         descriptor:descriptor_.get()]);
+    address_ = address;
+  }
+  return matrix_.get();
+}
+
+ImagesAt::ImagesAt(Device& device, const Shape& shape)
+    : rows_(shape[0]), matrix_(shape[0], shape[1] * shape[2] * shape[3]) {
+  const Pool pool;
+  id<MTLDevice> gpu = device.objects().device.get();
+  descriptor_ = Ref<MPSImageDescriptor*>::keep([MPSImageDescriptor
+      imageDescriptorWithChannelFormat:MPSImageFeatureChannelFormatFloat32
+                                 width:count(shape[3])
+                                height:count(shape[2])
+                       featureChannels:count(shape[1])]);
+  const MPSDataLayout layout = MPSDataLayoutFeatureChannelsxHeightxWidth;
+  to_images_ = Ref<MPSMatrixCopyToImage*>::own(
+      [[MPSMatrixCopyToImage alloc] initWithDevice:gpu dataLayout:layout]);
+  from_images_ = Ref<MPSImageCopyToMatrix*>::own(
+      [[MPSImageCopyToMatrix alloc] initWithDevice:gpu dataLayout:layout]);
+}
+
+MPSImageBatch* ImagesAt::make(Encoding& encoding, NSUInteger reads) const {
+  NSMutableArray<MPSImage*>* images = [NSMutableArray arrayWithCapacity:count(rows_)];
+  for (std::int64_t row = 0; row < rows_; ++row) {
+    MPSTemporaryImage* image =
+        [MPSTemporaryImage temporaryImageWithCommandBuffer:command_buffer(encoding)
+                                           imageDescriptor:descriptor_.get()];
+    [image setReadCount:reads];
+    [images addObject:image];
+  }
+  return images;
+}
+
+MPSImageBatch* ImagesAt::read(Encoding& encoding, const std::byte* address, NSUInteger reads) {
+  MPSImageBatch* images = make(encoding, reads);
+  [to_images_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
+                                  sourceMatrix:matrix_.at(encoding, address)
+                             destinationImages:images];
+  return images;
+}
+
+void ImagesAt::write(Encoding& encoding, MPSImageBatch* images, const std::byte* address) {
+  [from_images_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
+                                    sourceImages:images
+                               destinationMatrix:matrix_.at(encoding, address)];
+}
+
+void ImagesAt::make_blanks(Device& device) {
+  const Pool pool;
+  const auto image = Ref<MPSImage*>::own([[MPSImage alloc]
+       initWithDevice:device.objects().device.get()
+      imageDescriptor:descriptor_.get()]);
+  const std::vector<float> zeros([image.get() width] * [image.get() height] *
+                                 [image.get() featureChannels]);
+  [image.get() writeBytes:zeros.data()
+               dataLayout:MPSDataLayoutFeatureChannelsxHeightxWidth
+               imageIndex:0];
+  NSMutableArray<MPSImage*>* images = [NSMutableArray arrayWithCapacity:count(rows_)];
+  for (std::int64_t row = 0; row < rows_; ++row) [images addObject:image.get()];
+  blanks_ = Ref<MPSImageBatch*>::keep(images);
+}
+
+std::string no_images(const Shape& shape) {
+  if (shape.size() != 4) return "images have (N, C, H, W)";
+  if (shape[2] > kMostPixels || shape[3] > kMostPixels) return "images of more than 16384 pixels";
+  if (shape[1] > 4 * kMostSlices) return "images of more than 8192 channels";
+  return {};
+}
+
+}  // namespace traingraph::metal

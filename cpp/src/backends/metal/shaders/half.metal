@@ -1,0 +1,27 @@
+#include "common.metal"
+
+// 16-bit numbers to float32 and back, rounded to the nearest, ties to even; bfloat16 where a.kind
+// is 1, else float16.
+inline float widened(ushort bits, int kind) {
+  return kind == 1 ? metal::as_type<float>(uint(bits) << 16)
+                   : float(metal::as_type<half>(bits));
+}
+
+inline ushort narrowed(float number, int kind) {
+  if (kind == 0) return metal::as_type<ushort>(half(number));
+  const uint bits = metal::as_type<uint>(number);
+  if (metal::isnan(number)) return ushort((bits >> 16) | 0x40u);
+  return ushort((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+kernel void widen(device const ushort* x [[buffer(0)]], device float* y [[buffer(1)]],
+                  constant shader::Half& a [[buffer(2)]],
+                  uint element [[thread_position_in_grid]]) {
+  y[element] = widened(x[element], a.kind);
+}
+
+kernel void narrow(device const float* x [[buffer(0)]], device ushort* y [[buffer(1)]],
+                   constant shader::Half& a [[buffer(2)]],
+                   uint element [[thread_position_in_grid]]) {
+  y[element] = narrowed(x[element], a.kind);
+}

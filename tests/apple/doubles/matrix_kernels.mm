@@ -1,0 +1,331 @@
+// Kernels over matrices: product, softmax, sum, and copies from and to images.
+// https://developer.apple.com/documentation/metalperformanceshaders/mpsmatrixmultiplication
+#include <algorithm>
+#include <cmath>
+
+#include "image.h"
+#include "matrix.h"
+#include "neuron.h"
+
+struct MPSMatrixMultiplicationInside {
+  bool left, right;  // transposed
+  NSUInteger rows, columns, interior;
+  double alpha, beta;
+};
+
+namespace {
+
+using apple::Matrix;
+using apple::Picture;
+using apple::Pictures;
+
+void expect_apart(const Matrix& result, const Matrix& source, const char* what) {
+  if (result.overlaps(source)) apple::broken(what, "its result overlaps a source");
+}
+
+void expect_extent(const Matrix& matrix, NSUInteger rows, NSUInteger columns, const char* what) {
+  if (matrix.rows < rows || matrix.columns < columns)
+    apple::broken(what, "a matrix of " + std::to_string(matrix.rows) + " x " +
+                            std::to_string(matrix.columns) + " where " + std::to_string(rows) +
+                            " x " + std::to_string(columns) + " are used");
+}
+
+// The place of a texel in the row of a matrix that holds its image.
+NSUInteger place(const Picture& picture, MPSDataLayout layout, NSUInteger x, NSUInteger y,
+                 NSUInteger c) {
+  return layout == MPSDataLayoutHeightxWidthxFeatureChannels
+             ? (y * picture.width() + x) * picture.channels + c
+             : (c * picture.height() + y) * picture.width() + x;
+}
+
+void check_rows(const Matrix& matrix, NSUInteger index, const Pictures& pictures,
+                const char* what) {
+  if (index >= matrix.matrices) apple::broken(what, "the matrix of this index is not there");
+  const Picture& first = pictures.front();
+  expect_extent(matrix, pictures.size(), first.width() * first.height() * first.channels, what);
+}
+
+MPSImageBatch* one(MPSImage* image) { return [NSArray arrayWithObject:image]; }
+
+}  // namespace
+
+@implementation MPSMatrixMultiplication
+MEMBERS(MPSMatrixMultiplication)
+- (instancetype)initWithDevice:(id<MTLDevice>)device
+                 transposeLeft:(BOOL)transposeLeft
+                transposeRight:(BOOL)transposeRight
+                    resultRows:(NSUInteger)resultRows
+                 resultColumns:(NSUInteger)resultColumns
+               interiorColumns:(NSUInteger)interiorColumns
+                         alpha:(double)alpha
+                          beta:(double)beta {
+  self = [super initWithDevice:device];
+  apple::expect(resultRows * resultColumns * interiorColumns != 0, "a product of no extent");
+  inside_MPSMatrixMultiplication = std::make_shared<MPSMatrixMultiplicationInside>(
+      MPSMatrixMultiplicationInside{transposeLeft != NO, transposeRight != NO, resultRows,
+                                    resultColumns, interiorColumns, alpha, beta});
+  _batchSize = NSUIntegerMax;
+  return self;
+}
+- (instancetype)initWithDevice:(id<MTLDevice>)device
+                    resultRows:(NSUInteger)resultRows
+                 resultColumns:(NSUInteger)resultColumns
+               interiorColumns:(NSUInteger)interiorColumns {
+  return [self initWithDevice:device
+                transposeLeft:NO
+               transposeRight:NO
+                   resultRows:resultRows
+                resultColumns:resultColumns
+              interiorColumns:interiorColumns
+                        alpha:1
+                         beta:0];
+}
+- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+                   leftMatrix:(MPSMatrix*)leftMatrix
+                  rightMatrix:(MPSMatrix*)rightMatrix
+                 resultMatrix:(MPSMatrix*)resultMatrix {
+  const char* what = "MPSMatrixMultiplication";
+  for (const MTLOrigin& origin : {_leftMatrixOrigin, _rightMatrixOrigin, _resultMatrixOrigin})
+    apple::expect_origin(origin, what);
+  const Matrix left = apple::read_matrix(leftMatrix, what);
+  const Matrix right = apple::read_matrix(rightMatrix, what);
+  const Matrix result = apple::read_matrix(resultMatrix, what);
+  const MPSMatrixMultiplicationInside p = *inside_MPSMatrixMultiplication;
+  expect_extent(left, p.left ? p.interior : p.rows, p.left ? p.rows : p.interior, what);
+  expect_extent(right, p.right ? p.columns : p.interior, p.right ? p.interior : p.columns, what);
+  expect_extent(result, p.rows, p.columns, what);
+  expect_apart(result, left, what);
+  expect_apart(result, right, what);
+  const NSUInteger least = std::min({left.matrices, right.matrices, result.matrices});
+  const NSUInteger begin = _batchStart, count = std::min(_batchSize, result.matrices - begin);
+  if (begin >= result.matrices || begin + count > least)
+    apple::broken(what, "its matrices differ in number");
+  apple::add_work(commandBuffer, what, [=] {
+    for (NSUInteger n = begin; n < begin + count; ++n)
+      for (NSUInteger i = 0; i < p.rows; ++i)
+        for (NSUInteger j = 0; j < p.columns; ++j) {
+          double sum = 0;
+          for (NSUInteger k = 0; k < p.interior; ++k)
+            sum += double{p.left ? left.at(n, k, i) : left.at(n, i, k)} *
+                   (p.right ? right.at(n, j, k) : right.at(n, k, j));
+          float& value = result.at(n, i, j);
+          // What is there counts only where beta does; it may be anything.
+          value = static_cast<float>(p.alpha * sum + (p.beta == 0 ? 0 : p.beta * value));
+        }
+  });
+}
+@end
+
+@implementation MPSMatrixUnaryKernel
+MEMBERS(MPSMatrixUnaryKernel)
+- (instancetype)initWithDevice:(id<MTLDevice>)device {
+  self = [super initWithDevice:device];
+  _batchSize = NSUIntegerMax;
+  return self;
+}
+@end
+
+@implementation MPSMatrixBinaryKernel
+MEMBERS(MPSMatrixBinaryKernel)
+- (instancetype)initWithDevice:(id<MTLDevice>)device {
+  self = [super initWithDevice:device];
+  _batchSize = NSUIntegerMax;
+  return self;
+}
+@end
+
+@implementation MPSMatrixSoftMax
+MEMBERS(MPSMatrixSoftMax)
+- (instancetype)initWithDevice:(id<MTLDevice>)device {
+  self = [super initWithDevice:device];
+  _sourceRows = _sourceColumns = NSUIntegerMax;
+  return self;
+}
+- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+                  inputMatrix:(MPSMatrix*)inputMatrix
+                 resultMatrix:(MPSMatrix*)resultMatrix {
+  const char* what = "MPSMatrixSoftMax";
+  apple::expect_origin(_sourceMatrixOrigin, what);
+  apple::expect_origin(_resultMatrixOrigin, what);
+  const Matrix from = apple::read_matrix(inputMatrix, what);
+  const Matrix to = apple::read_matrix(resultMatrix, what);
+  expect_apart(to, from, what);
+  const NSUInteger rows = std::min(_sourceRows, from.rows);
+  const NSUInteger columns = std::min(_sourceColumns, from.columns);
+  expect_extent(to, rows, columns, what);
+  if (to.matrices < from.matrices) apple::broken(what, "its matrices differ in number");
+  const bool logarithm = [self isKindOfClass:[MPSMatrixLogSoftMax class]];
+  apple::add_work(commandBuffer, what, [=] {
+    for (NSUInteger n = 0; n < from.matrices; ++n)
+      for (NSUInteger i = 0; i < rows; ++i) {
+        double most = from.at(n, i, 0), sum = 0;
+        for (NSUInteger j = 1; j < columns; ++j) most = std::max<double>(most, from.at(n, i, j));
+        for (NSUInteger j = 0; j < columns; ++j) sum += std::exp(from.at(n, i, j) - most);
+        for (NSUInteger j = 0; j < columns; ++j) {
+          const double value = from.at(n, i, j) - most - std::log(sum);
+          to.at(n, i, j) = static_cast<float>(logarithm ? value : std::exp(value));
+        }
+      }
+  });
+}
+@end
+
+@implementation MPSMatrixLogSoftMax
+MEMBERS(MPSMatrixLogSoftMax)
+@end
+
+@implementation MPSMatrixSoftMaxGradient
+MEMBERS(MPSMatrixSoftMaxGradient)
+- (instancetype)initWithDevice:(id<MTLDevice>)device {
+  self = [super initWithDevice:device];
+  _sourceRows = _sourceColumns = NSUIntegerMax;
+  return self;
+}
+- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+               gradientMatrix:(MPSMatrix*)gradientMatrix
+          forwardOutputMatrix:(MPSMatrix*)forwardOutputMatrix
+                 resultMatrix:(MPSMatrix*)resultMatrix {
+  const char* what = "MPSMatrixSoftMaxGradient";
+  const Matrix gradient = apple::read_matrix(gradientMatrix, what);
+  const Matrix forward = apple::read_matrix(forwardOutputMatrix, what);
+  const Matrix to = apple::read_matrix(resultMatrix, what);
+  expect_apart(to, gradient, what);
+  expect_apart(to, forward, what);
+  const NSUInteger rows = std::min(_sourceRows, forward.rows);
+  const NSUInteger columns = std::min(_sourceColumns, forward.columns);
+  expect_extent(gradient, rows, columns, what);
+  expect_extent(to, rows, columns, what);
+  const bool logarithm = [self isKindOfClass:[MPSMatrixLogSoftMaxGradient class]];
+  apple::add_work(commandBuffer, what, [=] {
+    for (NSUInteger i = 0; i < rows; ++i) {
+      double sum = 0;
+      for (NSUInteger j = 0; j < columns; ++j)
+        sum += gradient.at(0, i, j) * (logarithm ? 1.0 : forward.at(0, i, j));
+      for (NSUInteger j = 0; j < columns; ++j) {
+        const double e = gradient.at(0, i, j), y = forward.at(0, i, j);
+        to.at(0, i, j) = static_cast<float>(logarithm ? e - std::exp(y) * sum : y * (e - sum));
+      }
+    }
+  });
+}
+@end
+
+@implementation MPSMatrixLogSoftMaxGradient
+MEMBERS(MPSMatrixLogSoftMaxGradient)
+@end
+
+@implementation MPSMatrixSum
+MEMBERS(MPSMatrixSum)
+- (instancetype)initWithDevice:(id<MTLDevice>)device
+                         count:(NSUInteger)count
+                          rows:(NSUInteger)rows
+                       columns:(NSUInteger)columns
+                     transpose:(BOOL)transpose {
+  self = [super initWithDevice:device];
+  _count = count, _rows = rows, _columns = columns, _transpose = transpose;
+  return self;
+}
+- (MPSCNNNeuronType)neuronType {
+  return MPSCNNNeuronTypeNone;
+}
+- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+               sourceMatrices:(NSArray<MPSMatrix*>*)sourceMatrices
+                 resultMatrix:(MPSMatrix*)resultMatrix
+                  scaleVector:(MPSVector*)scaleVector
+                 offsetVector:(MPSVector*)offsetVector
+                   biasVector:(MPSVector*)biasVector
+                   startIndex:(NSUInteger)startIndex {
+  const char* what = "MPSMatrixSum";
+  if (scaleVector != nil || offsetVector != nil || biasVector != nil || startIndex != 0)
+    apple::broken(what, "its vectors have no behaviour on this double");
+  if ([sourceMatrices count] != _count) apple::broken(what, "other than its count of matrices");
+  apple::expect_origin(_resultMatrixOrigin, what);
+  const Matrix to = apple::read_matrix(resultMatrix, what);
+  expect_extent(to, _rows, _columns, what);
+  std::vector<Matrix> sources;
+  for (MPSMatrix* source in sourceMatrices) {
+    sources.push_back(apple::read_matrix(source, what));
+    expect_extent(sources.back(), _transpose ? _columns : _rows, _transpose ? _rows : _columns,
+                  what);
+    expect_apart(to, sources.back(), what);
+  }
+  apple::add_work(commandBuffer, what,
+                  [=, rows = _rows, columns = _columns, transpose = _transpose] {
+                    for (NSUInteger i = 0; i < rows; ++i)
+                      for (NSUInteger j = 0; j < columns; ++j) {
+                        double sum = 0;
+                        for (const Matrix& source : sources)
+                          sum += transpose ? source.at(0, j, i) : source.at(0, i, j);
+                        to.at(0, i, j) = static_cast<float>(sum);
+                      }
+                  });
+}
+@end
+
+@implementation MPSImageCopyToMatrix
+@synthesize destinationMatrixOrigin = _destinationMatrixOrigin;
+@synthesize destinationMatrixBatchIndex = _destinationMatrixBatchIndex;
+@synthesize dataLayout = _dataLayout;
+- (instancetype)initWithDevice:(id<MTLDevice>)device dataLayout:(MPSDataLayout)dataLayout {
+  self = [super initWithDevice:device];
+  _dataLayout = dataLayout;
+  return self;
+}
+- (void)encodeBatchToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+                      sourceImages:(MPSImageBatch*)sourceImages
+                 destinationMatrix:(MPSMatrix*)destinationMatrix {
+  const char* what = "MPSImageCopyToMatrix";
+  apple::expect_origin(_destinationMatrixOrigin, what);
+  const Pictures sources = apple::read(sourceImages, commandBuffer, what);
+  const Matrix to = apple::read_matrix(destinationMatrix, what);
+  const NSUInteger index = _destinationMatrixBatchIndex;
+  check_rows(to, index, sources, what);
+  apple::add_work(commandBuffer, what, [=, layout = _dataLayout] {
+    for (NSUInteger row = 0; row < sources.size(); ++row)
+      sources[row].each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
+        to.at(index, row, place(sources[row], layout, x, y, c)) = sources[row].get(x, y, c);
+      });
+  });
+}
+- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+                  sourceImage:(MPSImage*)sourceImage
+            destinationMatrix:(MPSMatrix*)destinationMatrix {
+  [self encodeBatchToCommandBuffer:commandBuffer
+                      sourceImages:one(sourceImage)
+                 destinationMatrix:destinationMatrix];
+}
+@end
+
+@implementation MPSMatrixCopyToImage
+@synthesize sourceMatrixOrigin = _sourceMatrixOrigin;
+@synthesize sourceMatrixBatchIndex = _sourceMatrixBatchIndex;
+@synthesize dataLayout = _dataLayout;
+- (instancetype)initWithDevice:(id<MTLDevice>)device dataLayout:(MPSDataLayout)dataLayout {
+  self = [super initWithDevice:device];
+  _dataLayout = dataLayout;
+  return self;
+}
+- (void)encodeBatchToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+                      sourceMatrix:(MPSMatrix*)sourceMatrix
+                 destinationImages:(MPSImageBatch*)destinationImages {
+  const char* what = "MPSMatrixCopyToImage";
+  apple::expect_origin(_sourceMatrixOrigin, what);
+  const Matrix from = apple::read_matrix(sourceMatrix, what);
+  const Pictures results = apple::write(destinationImages, commandBuffer, what, {});
+  const NSUInteger index = _sourceMatrixBatchIndex;
+  check_rows(from, index, results, what);
+  apple::add_work(commandBuffer, what, [=, layout = _dataLayout] {
+    for (NSUInteger row = 0; row < results.size(); ++row)
+      results[row].each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
+        results[row].set(x, y, c, from.at(index, row, place(results[row], layout, x, y, c)));
+      });
+  });
+}
+- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+                 sourceMatrix:(MPSMatrix*)sourceMatrix
+             destinationImage:(MPSImage*)destinationImage {
+  [self encodeBatchToCommandBuffer:commandBuffer
+                      sourceMatrix:sourceMatrix
+                 destinationImages:one(destinationImage)];
+}
+@end
