@@ -12,6 +12,21 @@ HERE = Path(__file__).resolve().parent
 COMPILER = "clang++-19"
 
 
+def compile_options(folder: Path) -> list[str | Path]:
+    """What Objective-C++ is compiled with, against the doubles built in this folder."""
+    include = next(Path("/usr/lib/gcc").glob("*/12/include"))
+    folders = (HERE / "include", HERE / "shim", folder / "generated" / "include", HERE / "doubles")
+    return [
+        "-std=c++20",
+        "-fobjc-runtime=gcc",
+        "-fconstant-string-class=NSConstantString",
+        "-fblocks",
+        "-idirafter",
+        include,
+        *(f"-I{path}" for path in folders),
+    ]
+
+
 def build(folder: Path, *options: str) -> Path:
     """The folder, with the doubles and the checks built in it."""
     if shutil.which(COMPILER) is None:

@@ -1,0 +1,119 @@
+// Dropout. Apple does not say how its mask is drawn: this one is another, and its state shows it.
+// https://developer.apple.com/documentation/metalperformanceshaders/mpscnndropout
+#include <algorithm>
+
+#include "kernel.h"
+
+struct MPSCNNDropoutInside {
+  std::uint64_t drawn = 0;  // masks so far
+};
+
+struct MPSCNNDropoutGradientStateInside {
+  std::vector<unsigned char> mask;  // (y, x, channel) of what a mask is drawn for
+  NSUInteger width = 0, height = 0, channels = 0;
+};
+
+namespace {
+
+using apple::Picture;
+
+// Evenly spread bits of a number (the finalizer of SplitMix64).
+std::uint64_t mixed(std::uint64_t bits) {
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
+  return bits ^ (bits >> 31);
+}
+
+bool kept(const MPSCNNDropoutGradientStateInside& mask, NSUInteger x, NSUInteger y, NSUInteger c) {
+  const NSUInteger mx = std::min(x, mask.width - 1), my = std::min(y, mask.height - 1);
+  return mask.mask[(my * mask.width + mx) * mask.channels + std::min(c, mask.channels - 1)] != 0;
+}
+
+void drop(const MPSCNNDropoutGradientStateInside& mask, float keep, const Picture& from,
+          const Picture& to) {
+  from.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
+    to.set(x, y, c, kept(mask, x, y, c) ? from.get(x, y, c) / keep : 0);
+  });
+}
+
+void expect_probability(float keep, MTLSize strides) {
+  apple::expect(keep > 0 && keep < 1, "the probability to keep is between 0 and 1");
+  apple::expect(strides.width <= 1 && strides.height <= 1 && strides.depth <= 1,
+                "strides of a mask are 0 or 1");
+}
+
+}  // namespace
+
+@implementation MPSCNNDropoutGradientState
+MEMBERS(MPSCNNDropoutGradientState)
+- (NSData*)maskData {
+  const auto& mask = inside_MPSCNNDropoutGradientState->mask;
+  return [NSData dataWithBytes:mask.data() length:mask.size()];
+}
+@end
+
+@implementation MPSCNNDropout
+MEMBERS(MPSCNNDropout)
+- (instancetype)initWithDevice:(id<MTLDevice>)device
+               keepProbability:(float)keepProbability
+                          seed:(NSUInteger)seed
+            maskStrideInPixels:(MTLSize)maskStrideInPixels {
+  expect_probability(keepProbability, maskStrideInPixels);
+  self = [super initWithDevice:device];
+  _keepProbability = keepProbability;
+  _seed = seed;
+  _maskStrideInPixels = maskStrideInPixels;
+  inside_MPSCNNDropout = std::make_shared<MPSCNNDropoutInside>();
+  return self;
+}
+- (MPSState*)apple_stateForCommands:(id<MTLCommandBuffer>)commands
+                             source:(MPSImage*)source
+                        destination:(MPSImage*)destination {
+  (void)destination;
+  auto* state = (MPSCNNDropoutGradientState*)apple::make_state([MPSCNNDropoutGradientState class],
+                                                               commands, {});
+  state->inside_MPSCNNDropoutGradientState = std::make_shared<MPSCNNDropoutGradientStateInside>();
+  auto& mask = *state->inside_MPSCNNDropoutGradientState;
+  mask.width = _maskStrideInPixels.width == 0 ? 1 : [source width];
+  mask.height = _maskStrideInPixels.height == 0 ? 1 : [source height];
+  mask.channels = _maskStrideInPixels.depth == 0 ? 1 : [source featureChannels];
+  const std::uint64_t first = mixed(_seed) + mixed(++inside_MPSCNNDropout->drawn);
+  for (NSUInteger index = 0; index < mask.width * mask.height * mask.channels; ++index) {
+    const double uniform = static_cast<double>(mixed(first + index) >> 11) * 0x1p-53;
+    mask.mask.push_back(uniform < _keepProbability);
+  }
+  return state;
+}
+- (apple::UnaryWork)apple_workForState:(MPSState*)state {
+  apple::expect([state isKindOfClass:[MPSCNNDropoutGradientState class]],
+                "dropout is encoded with a state, which has the mask");
+  return [mask = ((MPSCNNDropoutGradientState*)state)->inside_MPSCNNDropoutGradientState,
+          keep = _keepProbability](const Picture& from, const Picture& to) {
+    drop(*mask, keep, from, to);
+  };
+}
+@end
+
+@implementation MPSCNNDropoutGradient
+MEMBERS(MPSCNNDropoutGradient)
+- (instancetype)initWithDevice:(id<MTLDevice>)device
+               keepProbability:(float)keepProbability
+                          seed:(NSUInteger)seed
+            maskStrideInPixels:(MTLSize)maskStrideInPixels {
+  expect_probability(keepProbability, maskStrideInPixels);
+  self = [super initWithDevice:device];
+  _keepProbability = keepProbability;
+  _seed = seed;
+  _maskStrideInPixels = maskStrideInPixels;
+  return self;
+}
+- (BOOL)apple_needsState {
+  return YES;
+}
+- (apple::BinaryWork)apple_workForState:(MPSState*)state {
+  return [mask = ((MPSCNNDropoutGradientState*)state)->inside_MPSCNNDropoutGradientState,
+          keep = _keepProbability](const Picture& gradient, const Picture&, const Picture& to) {
+    drop(*mask, keep, gradient, to);
+  };
+}
+@end
