@@ -53,7 +53,7 @@ void multiply_add(const float* x, const float* y, float p, float q, float* resul
                   std::size_t count) {
   vDSP_vsmsma(x, 1, &p, y, 1, &q, result, 1, count);
 }
-void tanh(const float* x, const float*, float p, float q, float* result, std::size_t count) {
+void scaled_tanh(const float* x, const float*, float p, float q, float* result, std::size_t count) {
   vDSP_vsmul(x, 1, &q, result, 1, count);
   by_vforce<vvtanhf>(result, nullptr, 0, 0, result, count);
   vDSP_vsmul(result, 1, &p, result, 1, count);
@@ -66,45 +66,29 @@ void sigmoid(const float* x, const float*, float, float, float* result, std::siz
   by_vforce<vvrecf>(result, nullptr, 0, 0, result, count);
 }
 
-// Null where the loop below has to do.
-Loop by_accelerate(ir::Scalar function) {
-  switch (function) {
-    case ir::Scalar::add:
-      return bnns::add;
-    case ir::Scalar::subtract:
-      return bnns::subtract;
-    case ir::Scalar::multiply:
-      return bnns::multiply;
-    case ir::Scalar::divide:
-      return bnns::divide;
-    case ir::Scalar::negate:
-      return bnns::negate;
-    case ir::Scalar::square:
-      return bnns::square;
-    case ir::Scalar::scale:
-      return bnns::scale;
-    case ir::Scalar::affine:
-      return bnns::affine;
-    case ir::Scalar::multiply_add:
-      return bnns::multiply_add;
-    case ir::Scalar::exp:
-      return by_vforce<vvexpf>;
-    case ir::Scalar::log:
-      return by_vforce<vvlogf>;
-    case ir::Scalar::sqrt:
-      return by_vforce<vvsqrtf>;
-    case ir::Scalar::rsqrt:
-      return by_vforce<vvrsqrtf>;
-    case ir::Scalar::reciprocal:
-      return by_vforce<vvrecf>;
-    case ir::Scalar::tanh:
-      return bnns::tanh;
-    case ir::Scalar::sigmoid:
-      return bnns::sigmoid;
-    default:
-      return nullptr;
-  }
-}
+struct Entry {
+  ir::Scalar function;
+  Loop loop;
+};
+
+constexpr Entry kByAccelerate[] = {
+    {ir::Scalar::add, add},
+    {ir::Scalar::subtract, subtract},
+    {ir::Scalar::multiply, multiply},
+    {ir::Scalar::divide, divide},
+    {ir::Scalar::negate, negate},
+    {ir::Scalar::square, square},
+    {ir::Scalar::scale, scale},
+    {ir::Scalar::affine, affine},
+    {ir::Scalar::multiply_add, multiply_add},
+    {ir::Scalar::exp, by_vforce<vvexpf>},
+    {ir::Scalar::log, by_vforce<vvlogf>},
+    {ir::Scalar::sqrt, by_vforce<vvsqrtf>},
+    {ir::Scalar::rsqrt, by_vforce<vvrsqrtf>},
+    {ir::Scalar::reciprocal, by_vforce<vvrecf>},
+    {ir::Scalar::tanh, scaled_tanh},
+    {ir::Scalar::sigmoid, sigmoid},
+};
 
 // --- the table's own formulas ------------------------------------------------------------------
 
@@ -156,8 +140,11 @@ bool agree(Loop loop, Loop own) {
 }  // namespace
 
 Loop loop_of(ir::Scalar function) {
-  const Loop loop = by_accelerate(function), own = own_loop(function);
-  return loop != nullptr && agree(loop, own) ? loop : own;
+  const Loop own = own_loop(function);
+  for (const Entry& entry : kByAccelerate) {
+    if (entry.function == function && agree(entry.loop, own)) return entry.loop;
+  }
+  return own;
 }
 
 }  // namespace traingraph::bnns
