@@ -142,16 +142,16 @@ def test_a_failed_call_is_a_device_error(call: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("program", "op", "reason"),
+    ("program", "op"),
     [
-        ("train_maximum", "pooling", "BNNS: max pooling with an index"),
-        ("train_maximum", "pooling_gradient", "BNNS: max pooling with an index"),
-        ("padded_maximum", "pooling", "BNNS: max pooling with padding"),
+        ("train_maximum", "pooling"),
+        ("train_maximum", "pooling_gradient"),
+        ("padded_maximum", "pooling"),
     ],
 )
-def test_a_refusal_has_its_reason(program: str, op: str, reason: str) -> None:
+def test_maxima_are_left_to_the_reference_loops(program: str, op: str) -> None:
     said = messages(program, TRAINGRAPH_VERBOSE="dispatch")
-    assert any(f"bnns refuses {op} " in line and line.endswith(reason) for line in said), said
+    assert any(f"bnns refuses {op} " in line and "BNNS: maxima" in line for line in said), said
 
 
 def test_nothing_of_the_network_is_refused_but_what_the_page_names() -> None:

@@ -33,7 +33,7 @@ struct Filter {
   const float* weights = nullptr;  // the caller's, or `copy`
   float* copy = nullptr;
   // pooling
-  BNNSPoolingFunction function = BNNSPoolingFunctionMax;
+  BNNSPoolingFunction function = BNNSPoolingFunctionL2Norm;
 
   std::size_t in_elements() const { return in[0] * in[1] * in[2]; }
   std::size_t out_elements() const { return out[0] * out[1] * out[2]; }

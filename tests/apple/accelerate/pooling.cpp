@@ -1,4 +1,4 @@
-// Pooling layers of BNNS by plain loops. Padding is zeros, as documented, also to a maximum.
+// Pooling layers of BNNS by plain loops: averages and the norm.
 #include <algorithm>
 #include <cmath>
 
@@ -44,20 +44,12 @@ double divisor(const Filter& f, std::size_t inside) {
 float pooled(const Filter& f, const float* x, std::size_t plane, std::size_t row,
              std::size_t column) {
   double sum = 0, squares = 0;
-  float largest = -HUGE_VALF;
   const std::size_t inside = each_tap(f, plane, row, column, [&](std::size_t at) {
     sum += static_cast<double>(x[at]);
     squares += static_cast<double>(x[at]) * static_cast<double>(x[at]);
-    largest = std::fmax(largest, x[at]);
   });
-  switch (f.function) {
-    case BNNSPoolingFunctionMax:
-      return inside < f.window.kernel[0] * f.window.kernel[1] ? std::fmax(largest, 0.0f) : largest;
-    case BNNSPoolingFunctionL2Norm:
-      return static_cast<float>(std::sqrt(squares));
-    default:
-      return static_cast<float>(sum / divisor(f, inside));
-  }
+  const bool norm = f.function == BNNSPoolingFunctionL2Norm;
+  return static_cast<float>(norm ? std::sqrt(squares) : sum / divisor(f, inside));
 }
 
 }  // namespace
@@ -89,7 +81,7 @@ int BNNSPoolingFilterApplyBatch(BNNSFilter filter, std::size_t batch_size, const
   require(!overlap({in, 1, (batch_size - 1) * in_stride + f.in_elements(), sizeof(float)},
                    {out, 1, (batch_size - 1) * out_stride + f.out_elements(), sizeof(float)}),
           kCall, "the output overlaps the input");
-  require(indices == nullptr, kCall, "what an index counts is not documented");
+  require(indices == nullptr, kCall, "an index is for maxima");
   for (std::size_t n = 0; n < batch_size; ++n) {
     const float* x = static_cast<const float*>(in) + n * in_stride;
     float* y = static_cast<float*>(out) + n * out_stride;
@@ -112,8 +104,7 @@ int BNNSPoolingFilterApplyBackwardBatch(BNNSFilter filter, std::size_t batch_siz
   const Filter& f = living(filter, Filter::kPooling, kCall);
   require(in_delta != nullptr && out_delta != nullptr, kCall, "a gradient is null");
   require(bias_delta == nullptr, kCall, "the double knows no bias");
-  require(f.function != BNNSPoolingFunctionMax && indices == nullptr, kCall,
-          "what an index counts is not documented");
+  require(indices == nullptr, kCall, "an index is for maxima");
   float* dx = gradient_memory(*in_delta, f.in, batch_size, in_delta_stride, kCall);
   const float* dy = gradient_memory(*out_delta, f.out, batch_size, out_delta_stride, kCall);
   const bool norm = f.function == BNNSPoolingFunctionL2Norm;

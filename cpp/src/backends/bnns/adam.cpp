@@ -44,44 +44,73 @@ class AdamStep final : public Kernel {
   AdamStep(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list)
       : inputs_(node.inputs),
         outputs_(node.outputs),
-        count_(elements(graph.type(node.outputs[0]).shape)) {
+        count_(elements(graph.type(node.outputs[0]).shape)),
+        workspace_(workspace_of(graph, node)) {
     fields_.beta1 = static_cast<float>(list.code[0].p);
     fields_.beta2 = static_cast<float>(list.code[2].p);
     fields_.epsilon = static_cast<float>(list.code[4].q);
     fields_.time_step = kNoCorrection;
     fields_.gradient_scale = 1;
     fields_.regularization_func = BNNSOptimizerRegularizationNone;
-    for (BNNSNDArrayDescriptor* d : {&parameter_, &gradient_, &first_, &second_}) {
-      *d = vector(count_, nullptr);
+  }
+
+  std::size_t workspace_bytes() const override { return kArrays * kTile * sizeof(float); }
+
+  // BNNS updates in place. Mostly results have the bytes of their operands; where one has those of
+  // another operand, tiles of all four go through the workspace.
+  void run(Pointers pointers) override {
+    fields_.learning_rate = *read(pointers, inputs_[kArrays]);
+    if (apart(pointers)) {
+      for (std::size_t r = 0; r < std::size(kResults); ++r) {
+        const float* from = read(pointers, inputs_[kResults[r]]);
+        float* to = write(pointers, outputs_[r]);
+        if (from != to) std::copy_n(from, count_, to);
+      }
+      step(write(pointers, outputs_[0]), write(pointers, inputs_[1]), write(pointers, outputs_[1]),
+           write(pointers, outputs_[2]), count_);
+      return;
+    }
+    float* tiles = reinterpret_cast<float*>(pointers[workspace_]);
+    for (std::size_t begin = 0; begin < count_; begin += kTile) {
+      const std::size_t count = std::min(kTile, count_ - begin);
+      for (std::size_t i = 0; i < kArrays; ++i) {
+        std::copy_n(read(pointers, inputs_[i]) + begin, count, tiles + i * kTile);
+      }
+      step(tiles, tiles + kTile, tiles + 2 * kTile, tiles + 3 * kTile, count);
+      for (std::size_t r = 0; r < std::size(kResults); ++r) {
+        std::copy_n(tiles + kResults[r] * kTile, count, write(pointers, outputs_[r]) + begin);
+      }
     }
   }
 
-  void run(Pointers pointers) override {
-    fields_.learning_rate = *read(pointers, inputs_[4]);
-    parameter_.data = in_place(pointers, inputs_[0], outputs_[0]);
-    first_.data = in_place(pointers, inputs_[2], outputs_[1]);
-    second_.data = in_place(pointers, inputs_[3], outputs_[2]);
-    gradient_.data = pointers[inputs_[1]];
-    BNNSNDArrayDescriptor* parameters[] = {&parameter_};
-    const BNNSNDArrayDescriptor* gradients[] = {&gradient_};
-    BNNSNDArrayDescriptor* accumulators[] = {&first_, &second_};
+ private:
+  static constexpr std::size_t kTile = 1024;
+  static constexpr std::size_t kResults[] = {0, 2, 3};  // the operand that each one replaces
+
+  bool apart(Pointers pointers) const {
+    for (std::size_t r = 0; r < std::size(kResults); ++r) {
+      for (std::size_t i = 0; i < kArrays; ++i) {
+        if (i != kResults[r] && pointers[inputs_[i]] == pointers[outputs_[r]]) return false;
+      }
+    }
+    return true;
+  }
+
+  void step(float* parameter, float* gradient, float* first, float* second, std::size_t count) {
+    BNNSNDArrayDescriptor p = vector(count, parameter), g = vector(count, gradient);
+    BNNSNDArrayDescriptor m = vector(count, first), v = vector(count, second);
+    BNNSNDArrayDescriptor* parameters[] = {&p};
+    const BNNSNDArrayDescriptor* gradients[] = {&g};
+    BNNSNDArrayDescriptor* accumulators[] = {&m, &v};
     check(BNNSOptimizerStep(BNNSOptimizerFunctionAdam, &fields_, 1, parameters, gradients,
                             accumulators, nullptr),
           "BNNSOptimizerStep");
   }
 
- private:
-  // BNNS updates in place: the result's bytes, which mostly are the operand's.
-  float* in_place(Pointers pointers, ir::ValueId from, ir::ValueId to) const {
-    float* result = write(pointers, to);
-    if (result != read(pointers, from)) std::copy_n(read(pointers, from), count_, result);
-    return result;
-  }
-
   std::vector<ir::ValueId> inputs_, outputs_;
   std::size_t count_;
+  std::size_t workspace_;
   BNNSOptimizerAdamFields fields_{};
-  BNNSNDArrayDescriptor parameter_, gradient_, first_, second_;
 };
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {

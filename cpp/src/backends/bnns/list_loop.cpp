@@ -78,6 +78,8 @@ ListLoop::ListLoop(const ir::Graph& graph, const ir::ScalarList& list,
   const Shape& result = graph.type(outputs_[0]).shape;
   for (std::size_t i = 0; i < extent(list.inputs); ++i) {
     operands_.emplace_back(graph.type(inputs_[i]).shape, result);
+    copied_.push_back(std::find(list.results.begin(), list.results.end(), static_cast<int>(i)) !=
+                      list.results.end());
   }
   for (const ir::Instruction& code : list_.code) loops_.push_back(loop_of(code.function));
 }
@@ -99,8 +101,9 @@ void ListLoop::compute(Pointers pointers, float* space, std::size_t begin, std::
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const float* source = read(pointers, inputs_[i]);
     if (operands_[i].number()) continue;
-    registers_[i] = operands_[i].dense() ? source + begin : space + i * kTile;
-    if (!operands_[i].dense()) operands_[i].expand(source, begin, count, space + i * kTile);
+    const bool in_place = operands_[i].dense() && !copied_[i];
+    registers_[i] = in_place ? source + begin : space + i * kTile;
+    if (!in_place) operands_[i].expand(source, begin, count, space + i * kTile);
   }
   for (std::size_t k = 0; k < loops_.size(); ++k) {
     const ir::Instruction& code = list_.code[k];

@@ -36,7 +36,7 @@ class ListLoop {
            std::vector<ir::ValueId> outputs);
 
   std::size_t workspace_bytes() const;
-  // A result may be the bytes of a dense operand.
+  // A result may have the bytes of any dense operand.
   void run(Pointers pointers, float* space);
 
  private:
@@ -49,6 +49,7 @@ class ListLoop {
   std::vector<ir::ValueId> inputs_, outputs_;
   std::size_t count_;
   std::vector<Operand> operands_;
+  std::vector<bool> copied_;  // operands that are results too: read before any result is written
   std::vector<Loop> loops_;
   std::vector<const float*> registers_;  // where each register's tile is now
   bool straight_;                        // the last instruction writes the only result itself

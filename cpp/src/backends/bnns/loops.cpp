@@ -120,19 +120,24 @@ bool near(float found, float expected) {
   return std::fabs(found - expected) <= 1e-5f * std::fmax(1.0f, std::fabs(expected));
 }
 
-// Whether both give the same of ordinary numbers and of others, also in place.
+// Whether both give the same of ordinary numbers and of others, also over an
+// operand.
 bool agree(Loop loop, Loop own) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr std::size_t kCount = 10;
   const float x[kCount] = {0.5f, 2, -1.5f, 0, kInfinity, -kInfinity, NAN, 1e-3f, 30, 1};
   const float y[kCount] = {3, -0.25f, 2, 7, 1, 0.5f, 1, NAN, 4, -kInfinity};
-  float expected[kCount], apart[kCount], in_place[kCount];
-  std::copy_n(x, kCount, in_place);
+  float expected[kCount], apart[kCount], over_x[kCount], over_y[kCount];
+  std::copy_n(x, kCount, over_x);
+  std::copy_n(y, kCount, over_y);
   own(x, y, 1.25f, -0.5f, expected, kCount);
   loop(x, y, 1.25f, -0.5f, apart, kCount);
-  loop(in_place, y, 1.25f, -0.5f, in_place, kCount);
+  loop(over_x, y, 1.25f, -0.5f, over_x, kCount);
+  loop(x, over_y, 1.25f, -0.5f, over_y, kCount);
   for (std::size_t i = 0; i < kCount; ++i) {
-    if (!near(apart[i], expected[i]) || !near(in_place[i], expected[i])) return false;
+    for (float found : {apart[i], over_x[i], over_y[i]}) {
+      if (!near(found, expected[i])) return false;
+    }
   }
   return true;
 }

@@ -1,8 +1,8 @@
 // Pooling and its gradient by BNNS's layer filters.
 //
-// Left to the reference loops: max pooling in training, because what BNNS's indices count is not
-// documented and ours are places within a window; and max pooling with padding, which BNNS
-// documents as zeros while ours is no element at all.
+// Maxima are left to the reference loops. BNNS documents padding as zeros, while ours is no
+// element; it does not document what its indices count, while ours are places within a window; and
+// it does not say that NaN wins, which it does here.
 #include <algorithm>
 
 #include "backends/bnns/accelerate.h"
@@ -17,7 +17,6 @@ using ir::PoolingAttributes;
 using ir::PoolingKind;
 
 BNNSPoolingFunction function_of(const PoolingAttributes& a) {
-  if (a.kind == PoolingKind::max) return BNNSPoolingFunctionMax;
   if (a.kind == PoolingKind::l2_norm) return BNNSPoolingFunctionL2Norm;
   return a.count_includes_padding ? BNNSPoolingFunctionAverageCountIncludePadding
                                   : BNNSPoolingFunctionAverageCountExcludePadding;
@@ -109,7 +108,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
 
 // --- what is taken -----------------------------------------------------------------------------
 
-// x (2, 3, 6, 5) under windows of 3 by 2, padded but for maxima: the op and its gradient.
+// x (2, 3, 6, 5) under padded windows of 3 by 2: the op and its gradient.
 bool small_pooling_comes_out_right(PoolingKind kind, bool counts_padding) {
   PoolingAttributes attributes;
   attributes.kind = kind;
@@ -117,23 +116,20 @@ bool small_pooling_comes_out_right(PoolingKind kind, bool counts_padding) {
   ir::Window& window = attributes.window;
   window.kernel[0] = 3;
   window.kernel[1] = window.stride[0] = 2;
-  if (kind != PoolingKind::max) window.padding_before[0] = window.padding_after[1] = 1;
+  window.padding_before[0] = window.padding_after[1] = 1;
   const Shape x = {2, 3, 6, 5};
   const Shape y = {2, 3, positions(window, 0, x[2]), positions(window, 1, x[3])};
-  if (!comes_out_right({Op::pooling, attributes, {x}, {y}}, make<Pooling>)) return false;
-  if (kind == PoolingKind::max) return true;
   const std::vector<Shape> inputs =
       kind == PoolingKind::average ? std::vector<Shape>{y} : std::vector<Shape>{y, x, y};
-  return comes_out_right({Op::pooling_gradient, attributes, inputs, {x}}, make<Gradient>);
+  return comes_out_right({Op::pooling, attributes, {x}, {y}}, make<Pooling>) &&
+         comes_out_right({Op::pooling_gradient, attributes, inputs, {x}}, make<Gradient>);
 }
 
 // Each kind is tried once.
 bool kind_comes_out_right(const PoolingAttributes& a) {
-  static const bool max = small_pooling_comes_out_right(PoolingKind::max, false);
   static const bool norm = small_pooling_comes_out_right(PoolingKind::l2_norm, false);
   static const bool inside = small_pooling_comes_out_right(PoolingKind::average, false);
   static const bool padded = small_pooling_comes_out_right(PoolingKind::average, true);
-  if (a.kind == PoolingKind::max) return max;
   if (a.kind == PoolingKind::l2_norm) return norm;
   return a.count_includes_padding ? padded : inside;
 }
@@ -141,10 +137,7 @@ bool kind_comes_out_right(const PoolingAttributes& a) {
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const auto& attributes = std::get<PoolingAttributes>(node.attributes);
   if (attributes.kind == PoolingKind::max) {
-    if (attributes.with_index || node.op == Op::pooling_gradient) {
-      return Support::no("BNNS: max pooling with an index");
-    }
-    if (pads(attributes.window)) return Support::no("BNNS: max pooling with padding");
+    return Support::no("BNNS: maxima, whose padding, indices and NaN are not ours");
   }
   if (Support s = plain_float32(graph, node); !s.yes) return s;
   if (!layer_of(graph, node).filter.exists()) return Support::no("BNNS creates no such pooling");

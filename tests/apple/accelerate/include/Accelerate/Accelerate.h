@@ -115,8 +115,7 @@ BNNSFilter BNNSFilterCreateLayerConvolution(const BNNSLayerParametersConvolution
 
 // https://developer.apple.com/documentation/accelerate/bnnspoolingfunction
 enum BNNSPoolingFunction : std::uint32_t {
-  BNNSPoolingFunctionMax = 1,
-  BNNSPoolingFunctionAverageCountIncludePadding,
+  BNNSPoolingFunctionAverageCountIncludePadding = 1,
   BNNSPoolingFunctionAverageCountExcludePadding,
   BNNSPoolingFunctionL2Norm
 };
