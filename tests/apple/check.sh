@@ -2,13 +2,14 @@
 # Checks what stands for Apple's frameworks on Linux, and the backends written for them:
 #   tests/apple/check.sh             the doubles: numbers, rules, selectors
 #   tests/apple/check.sh sanitize    the same under AddressSanitizer and UndefinedBehaviorSanitizer
-#   tests/apple/check.sh analyze     clang's analyzer over all Objective-C++, leaks of objects with it
+#   tests/apple/check.sh analyze     clang's analyzer over the backends, leaks of objects with it
 #   tests/apple/check.sh all         all three
-# Installs nothing. Needs clang++-19 and gobjc++-12, libobjc and libblocksruntime; PYTHON names the
-# interpreter that has pytest and numpy.
+# Installs nothing. Needs clang++-19 with its sanitizers' run-time library, libobjc of GCC 12 and
+# libblocksruntime; PYTHON names the interpreter that has pytest, numpy and cmake beside it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
+command -v clang++-19 >/dev/null || { echo "clang++-19 is not installed" >&2 && exit 1; }
 
 doubles() {
   "$python" -m pytest -q tests/apple
