@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CXX = [
     path
-    for folder in ("cpp", "python/bindings", "tests/cpp", "examples/embed")
+    for folder in ("cpp", "python/bindings", "tests/apple", "tests/cpp", "examples/embed")
     for path in sorted((ROOT / folder).rglob("*"))
     if path.suffix in (".cpp", ".h", ".cu", ".mm")
 ]

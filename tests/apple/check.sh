@@ -2,16 +2,21 @@
 # Checks what stands for Apple's frameworks on Linux, and the backends written for them:
 #   tests/apple/check.sh             the doubles: numbers, rules, selectors
 #   tests/apple/check.sh sanitize    the same under AddressSanitizer and UndefinedBehaviorSanitizer
-#   tests/apple/check.sh analyze     clang's analyzer over all Objective-C++, leaks of objects with it
-#   tests/apple/check.sh all         all three
-# Installs nothing. Needs clang++-19 and gobjc++-12, libobjc and libblocksruntime; PYTHON names the
-# interpreter that has pytest and numpy.
+#   tests/apple/check.sh analyze     clang's analyzer over the backends, leaks of objects with it
+#   tests/apple/check.sh backends    the core built with the doubles, and the suites over its backends
+#   tests/apple/check.sh all         all of them
+# Installs nothing. Needs clang++-19 with its sanitizers' run-time library, libobjc of GCC 12 and
+# libblocksruntime; PYTHON names the interpreter that has pytest, numpy and cmake beside it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
+command -v clang++-19 >/dev/null || { echo "clang++-19 is not installed" >&2 && exit 1; }
+
+# test_metal.py is about the backend: it needs the package that backends() builds.
+without_package=(tests/apple --ignore=tests/apple/test_metal.py)
 
 doubles() {
-  "$python" -m pytest -q tests/apple
+  "$python" -m pytest -q "${without_package[@]}"
 }
 
 # An interpreter that was not built with the sanitizers has to load them first; compilers have not.
@@ -25,15 +30,39 @@ build(Path(sys.argv[1]), "address,undefined")' "$folder")
   # Python frees little at its end. The runtime's classes are read as they are laid out.
   ASAN_OPTIONS=detect_leaks=0:handle_abort=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     TRAINGRAPH_APPLE_CHECKS=$folder LD_PRELOAD=$runtime \
-    "$python" -m pytest -q tests/apple --ignore=tests/apple/test_inventory.py
+    "$python" -m pytest -q "${without_package[@]}" --ignore=tests/apple/test_inventory.py
 }
 
 analyze() {
   "$python" tests/apple/analyze.py
 }
 
+backends() {
+  local launcher=()
+  if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  cmake -S . -B build/apple -G Ninja -DCMAKE_BUILD_TYPE=Release -DTRAINGRAPH_APPLE_DOUBLES=ON \
+    -DTRAINGRAPH_BUILD_PYTHON=ON -DTRAINGRAPH_TESTING=ON "${launcher[@]}" \
+    -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)"
+  cmake --build build/apple
+  cmake --install build/apple --prefix build/apple-package/traingraph
+  cp -r python/traingraph/. build/apple-package/traingraph
+  export PYTHONPATH=$PWD/build/apple-package TRAINGRAPH_APPLE_BUILD=$PWD/build/apple
+  "$python" -m pytest -q tests/apple/test_metal.py
+  # Each backend that the core was built with.
+  local device
+  for device in $("$python" -c 'from traingraph import _core
+print(*{"metal", "bnns"}.intersection(_core.backends()))'); do
+    "$python" -m pytest -q --device "$device" tests/reference tests/layers tests/optimizers tests/train
+  done
+}
+
 case "${1:-doubles}" in
-  doubles | sanitize | analyze) "${1:-doubles}" ;;
-  all) doubles && sanitize && analyze ;;
-  *) sed -n '2,9p' "$0" && exit 2 ;;
+  doubles | sanitize | analyze | backends) "${1:-doubles}" ;;
+  all)
+    for part in doubles sanitize analyze backends; do "$part"; done
+    ;;
+  *)
+    sed -n '2,10p' "$0"
+    exit 2
+    ;;
 esac

@@ -354,3 +354,63 @@ def test_buffers_of_weights_are_long_enough(runtime: Runtime) -> None:
         it.forward(s).send("reloadWeightsAndBiasesWithCommandBuffer:state:", s.commands, state)
 
     assert "too short for the weights" in broken(runtime, short)
+
+
+def test_a_temporary_state_is_used_to_its_last_read(runtime: Runtime) -> None:
+    def again(s: Session) -> None:
+        it = Convolution(CASES[1])
+        states = it.forward(s).send(
+            "temporaryResultStateBatchForCommandBuffer:sourceImage:sourceStates:destinationImage:",
+            s.commands, s.batch(it.x), None, s.blank_batch(*it.gradient.shape),
+        )  # fmt: skip
+        for _ in range(2):
+            gradient_encoding(s, it, it.backward(s), states)
+
+    assert "a temporary state is used after its last read" in broken(runtime, again)
+
+
+def test_a_temporary_state_is_read_to_its_end(runtime: Runtime) -> None:
+    def never(s: Session) -> None:
+        it = Convolution(CASES[1])
+        it.forward(s).send(
+            "temporaryResultStateForCommandBuffer:sourceImage:sourceStates:destinationImage:",
+            s.commands, s.image(it.x[0]), None, s.blank(it.gradient.shape[1:]),
+        )  # fmt: skip
+
+    assert "a temporary state is released with reads left" in broken(runtime, never)
+
+
+def test_a_destination_is_given_once(runtime: Runtime) -> None:
+    def twice(s: Session) -> None:
+        it = Convolution(CASES[1])
+        result = s.blank(it.gradient.shape[1:])
+        form = "encodeBatchToCommandBuffer:sourceImages:destinationImages:"
+        results = s.runtime.array([result, result])
+        it.forward(s).send(form, s.commands, s.batch(it.x), results)
+
+    assert "a destination image is given twice" in broken(runtime, twice)
+
+
+def test_a_batch_has_a_result_for_each_source(runtime: Runtime) -> None:
+    def fewer(s: Session) -> None:
+        it = Convolution(CASES[1])
+        form = "encodeBatchToCommandBuffer:sourceImages:destinationImages:"
+        results = s.blank_batch(1, *it.gradient.shape[1:])
+        it.forward(s).send(form, s.commands, s.batch(it.x), results)
+
+    assert "1 destination images for 2 images" in broken(runtime, fewer)
+
+
+def test_an_image_counts_once_in_a_batch_that_repeats_it(runtime: Runtime) -> None:
+    it = Convolution(CASES[1])
+    with session(runtime) as s:
+        source = s.temporary(it.x.shape[1:])
+        form = "encodeBatchToCommandBuffer:sourceImages:destinationImages:"
+        sources = s.runtime.array([source, source])
+        it.forward(s).send(form, s.commands, sources, s.blank_batch(*it.gradient.shape))
+        assert source.send("readCount") == 0
+
+
+def test_what_nobody_wrote_is_no_number(runtime: Runtime) -> None:
+    with session(runtime) as s:
+        assert np.isnan(s.read(s.blank((5, 2, 3)))).all()

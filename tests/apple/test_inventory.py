@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from analyze import findings
 from apple_build import COMPILER, HERE, compile_options
 from declarations import load, properties
 from mps_session import broken
@@ -162,3 +163,12 @@ def test_snippets_that_must_not_compile(tmp_path: Path, doubles: Path, name: str
 def test_a_snippet_that_compiles(tmp_path: Path, doubles: Path) -> None:
     done = compiled(tmp_path, "MPSCNNSoftMax* k = nil; [k setOffset:MPSOffset{1, 2, 0}];", doubles)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_analyzer_finds_a_leak(tmp_path: Path, doubles: Path) -> None:
+    source = tmp_path / "leak.mm"
+    source.write_text(
+        "#include <Foundation/Foundation.h>\n"
+        "unsigned long leak() { return [[[NSArray alloc] init] count]; }\n"
+    )
+    assert "leak" in findings(source, doubles)

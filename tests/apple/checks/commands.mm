@@ -1,7 +1,7 @@
 // Metal: buffers, command buffers, encoders and shaders, and the rules about their order.
 #include <Metal/Metal.h>
 
-#include <cstring>
+#include <cstdlib>
 
 #include "checks.h"
 #include "runtime.h"
@@ -99,6 +99,14 @@ CHECK(devices_say_what_they_are) {
   REQUIRE([metal.library newFunctionWithName:@"another"] == nil);
   NSError* error = nil;
   REQUIRE([metal.device newLibraryWithSource:@"" options:nil error:&error] == nil && error != nil);
+}
+
+CHECK(a_machine_may_have_no_device) {
+  setenv("APPLE_DOUBLE_NO_DEVICE", "1", 1);
+  NSAutoreleasePool* pool = [[NSAutoreleasePool alloc] init];
+  REQUIRE(MTLCreateSystemDefaultDevice() == nil);
+  REQUIRE([[MTLCopyAllDevices() autorelease] count] == 0);
+  [pool drain];
 }
 
 // --- broken rules --------------------------------------------------------------------------------
