@@ -86,7 +86,9 @@ def test_public_headers_compile_alone_and_their_contract_holds(
     cmake(HEADERS, tmp_path, f"-DCMAKE_PREFIX_PATH={trees[form]}")
     lines = run(tmp_path / "contract", tmp_path / "checkpoint.safetensors").splitlines()
     assert len(lines) >= 13
-    assert all(line.endswith(": ok") for line in lines)
+    of_bytes = run(tmp_path / "kernel_bytes").splitlines()
+    assert len(of_bytes) >= 23
+    assert all(line.endswith(": ok") for line in lines + of_bytes)
 
 
 def test_cmake_dir_is_in_the_installed_package() -> None:

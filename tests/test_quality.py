@@ -13,7 +13,7 @@ CXX = [
     path
     for folder in ("cpp", "python/bindings", "tests/cpp", "examples/embed")
     for path in sorted((ROOT / folder).rglob("*"))
-    if path.suffix in (".cpp", ".h", ".cu")
+    if path.suffix in (".cpp", ".h", ".cu", ".mm")
 ]
 
 

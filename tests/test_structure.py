@@ -42,6 +42,8 @@ FOREIGN = {
     "dnnl.hpp": ["backends/cpu"],
     # The platform asks for the number of threads.
     "omp.h": ["backends/cpu", "runtime/platform.cpp"],
+    # The name of a Mac's processor.
+    "sys/sysctl.h": ["backends/cpu"],
     "immintrin.h": ["backends/cpu"],
     "pthread.h": ["runtime"],
     "dlfcn.h": ["runtime", "backends/cuda"],

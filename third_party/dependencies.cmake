@@ -8,9 +8,10 @@ endif()
 find_package(Python 3.11 REQUIRED COMPONENTS ${python_components})
 
 find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
-
-include("${CMAKE_CURRENT_LIST_DIR}/onednn.cmake")
+if(NOT TRAINGRAPH_PORTABLE)
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+  include("${CMAKE_CURRENT_LIST_DIR}/onednn.cmake")
+endif()
 if(TRAINGRAPH_CUDA)
   include("${CMAKE_CURRENT_LIST_DIR}/nvidia.cmake")
 endif()

@@ -21,14 +21,12 @@ target_compile_options(traingraph_cuda PRIVATE
   # The standard by its flag: CMake 3.25 does not know that nvcc 13 has it.
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-fno-math-errno>"
   "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TRAINGRAPH_WERROR}>>:-Werror=all-warnings>")
-set(exports "${CMAKE_CURRENT_SOURCE_DIR}/cmake/plugin_exports.map")
 target_link_libraries(traingraph_cuda PRIVATE traingraph::nvidia ${CMAKE_DL_LIBS})
-target_link_options(traingraph_cuda PRIVATE
-  "LINKER:--version-script=${exports}" "LINKER:-z,defs")
+target_exports(traingraph_cuda plugin_exports.map)
+target_link_options(traingraph_cuda PRIVATE LINKER:-z,defs)
 set_target_properties(traingraph_cuda PROPERTIES
   CUDA_RUNTIME_LIBRARY Static
   LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib"
-  LINK_DEPENDS "${exports}"
   BUILD_WITH_INSTALL_RPATH ON
   # Packages beside ours in one site-packages; the core preloads those of other folders.
   INSTALL_RPATH "\$ORIGIN/../../nvidia/cu13/lib:\$ORIGIN/../../nvidia/cudnn/lib")

@@ -17,18 +17,31 @@ if(TRAINGRAPH_SANITIZE)
   target_link_options(traingraph_flags INTERFACE -fsanitize=${sanitizers})
 endif()
 
+# Lets a target export what this file of cpp/cmake lists. Apple's linker has no such lists: there
+# hidden visibility, the preset of all targets, has to do.
+function(target_exports target list)
+  if(NOT APPLE)
+    set(file "${PROJECT_SOURCE_DIR}/cpp/cmake/${list}")
+    target_link_options(${target} PRIVATE "LINKER:--version-script=${file}")
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${file}")
+  endif()
+endfunction()
+
 # For targets that are part of the core or look inside it.
 add_library(traingraph_internals INTERFACE)
 target_compile_features(traingraph_internals INTERFACE cxx_std_20)
 target_compile_definitions(traingraph_internals INTERFACE TRAINGRAPH_BUILDING)
 target_include_directories(traingraph_internals INTERFACE
   "${PROJECT_SOURCE_DIR}/cpp/include" "${PROJECT_SOURCE_DIR}/cpp/src")
+if(NOT TRAINGRAPH_PORTABLE)
+  set(TRAINGRAPH_KERNEL_LIBRARIES traingraph::dnnl OpenMP::OpenMP_CXX)
+endif()
 target_link_libraries(traingraph_internals INTERFACE
-  traingraph::dnnl OpenMP::OpenMP_CXX Threads::Threads ${CMAKE_DL_LIBS} traingraph_flags)
+  ${TRAINGRAPH_KERNEL_LIBRARIES} Threads::Threads ${CMAKE_DL_LIBS} traingraph_flags)
 
 # Own vectorised loops exist once per x86-64 level, elsewhere once as `generic`.
 set(TRAINGRAPH_ISA_LEVELS generic)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND NOT TRAINGRAPH_PORTABLE)
   set(TRAINGRAPH_ISA_LEVELS v2 v3 v4)
   target_compile_definitions(traingraph_internals INTERFACE TRAINGRAPH_X86_LEVELS)
 endif()

@@ -5,8 +5,10 @@ set(package_directory lib/cmake/traingraph)
 
 install(TARGETS traingraph EXPORT traingraph-targets
   LIBRARY DESTINATION lib ARCHIVE DESTINATION lib)
-get_target_property(private_library traingraph::dnnl IMPORTED_LOCATION)
-install(FILES "${private_library}" DESTINATION lib)
+if(NOT TRAINGRAPH_PORTABLE)
+  get_target_property(private_library traingraph::dnnl IMPORTED_LOCATION)
+  install(FILES "${private_library}" DESTINATION lib)
+endif()
 install(DIRECTORY include/traingraph DESTINATION include FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/third_party/licenses/" DESTINATION share/licenses/traingraph)
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION share/licenses/traingraph)

@@ -38,7 +38,7 @@ file(GLOB metal_sources CONFIGURE_DEPENDS
   "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/metal/*.cpp"
   "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/metal/*.mm")
 target_sources(traingraph_objects PRIVATE ${metal_sources} "${shader_source}")
-target_compile_definitions(traingraph_objects PRIVATE TRAINGRAPH_METAL)
+set_property(SOURCE src/backends/registry.cpp APPEND PROPERTY COMPILE_DEFINITIONS TRAINGRAPH_METAL)
 
 if(APPLE)
   target_link_libraries(traingraph_frameworks INTERFACE

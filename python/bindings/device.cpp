@@ -11,17 +11,29 @@ namespace traingraph::python {
 
 DataType to_data_type(py::handle value) { return py::cast<DataType>(value); }
 
+namespace {
+
+// Of Apple's backends Python says once that nobody has verified them on this machine.
+Device warned(Device device) {
+  if (device.backend() == "metal" || device.backend() == "bnns") {
+    py::module_::import("traingraph._verify").attr("warn_unless_verified")(device.backend());
+  }
+  return device;
+}
+
+}  // namespace
+
 Device to_device(py::handle value) {
   if (py::isinstance<py::str>(value)) {
     std::string text = py::cast<std::string>(value);
     std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-    return Device::named(text);
+    return warned(Device::named(text));
   }
   if (py::isinstance<Device>(value)) {
     return py::cast<Device>(value);
   }
   if (py::isinstance(value, enum_class("MLCDeviceType"))) {
-    return Device::of_type(py::cast<DeviceType>(value));
+    return warned(Device::of_type(py::cast<DeviceType>(value)));
   }
   refuse({"MLCDevice", "a device", "MLCDevice | str"}, value);
 }
@@ -54,7 +66,7 @@ Device make_device(const Arguments& arguments) {
   if (arguments.get<bool>("selects_multiple_compute_devices") && type == DeviceType::kGpu) {
     throw Unsupported("[MLCDevice] several GPUs as one device are not implemented");
   }
-  return Device::of_type(type);
+  return warned(Device::of_type(type));
 }
 
 // Where Python finds packages, NVIDIA's libraries may be.
@@ -84,6 +96,10 @@ void bind_platform(py::module_& module) {
   module.def("instruction_set", &Platform::instruction_set,
              "The level of the CPU backend's own loops: v2, v3, v4 or generic.");
   module.def("backends", &Platform::backends, "The names of the backends that are built in.");
+  module.def("verification_file", &Platform::verification_file, py::arg("backend"),
+             "Where it is noted that a backend has passed its tests on this machine.");
+  module.def("verification_note", &Platform::verification_note, py::arg("backend"),
+             "What stands there when this version has, on this device.");
   module.def("gpus", &Platform::gpus,
              "The GPUs' names by index. Errors: DeviceError that says what is missing.");
 }
@@ -100,7 +116,7 @@ void bind_device(py::module_& module) {
   cls.def_static(
       "gpu",
       [](const std::variant<int, std::string>& index) {
-        return std::visit([](const auto& which) { return Device::gpu(which); }, index);
+        return warned(std::visit([](const auto& which) { return Device::gpu(which); }, index));
       },
       py::arg("index") = 0,
       "A GPU by index or UUID, the first one unless told. Errors: DeviceError that says what is "

@@ -21,10 +21,14 @@ using mps::StatePtr;
 // One Python class each for what is one class of the core with an operation.
 template <CNNArithmeticOperation kOperation>
 struct ArithmeticOf final : CNNArithmetic {
+  using Core = CNNArithmetic;
+  explicit ArithmeticOf(const Core& core) : Core(core) {}
   explicit ArithmeticOf(const mps::Device& device) : CNNArithmetic(device, kOperation) {}
 };
 template <CNNArithmeticOperation kOperation>
 struct ArithmeticGradientOf final : CNNArithmeticGradient {
+  using Core = CNNArithmeticGradient;
+  explicit ArithmeticGradientOf(const Core& core) : Core(core) {}
   ArithmeticGradientOf(const mps::Device& device, bool is_secondary_source_filter)
       : CNNArithmeticGradient(device, kOperation, is_secondary_source_filter) {}
 };

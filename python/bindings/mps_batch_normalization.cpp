@@ -39,6 +39,9 @@ class BatchNormalizationSource final
   bool update_mean_and_variance(const BatchState& state) override {
     return has_updated("update_mean_and_variance_with_batch_normalization_state", state);
   }
+  mps::CNNBatchNormalizationDataSourcePtr copy(const mps::Device& device) override {
+    return copied(device, batch_normalization_source);
+  }
 
  private:
   template <class Values>
@@ -157,7 +160,8 @@ void bind_normalization(py::module_& module) {
   cls.def_property_readonly(
       "data_source",
       [](const Self& self) {
-        return static_cast<const BatchNormalizationSource&>(*self.data_source()).object();
+        return from_source<BatchNormalizationSource, mps::BatchNormalizationOfArrays>(
+            self.data_source());
       },
       "Where the numbers came from.");
   const auto encode = [](Self& self, const Arguments& arguments, bool batch) -> py::object {
@@ -317,7 +321,10 @@ void bind_gradients(py::module_& module) {
 }  // namespace
 
 mps::CNNBatchNormalizationDataSourcePtr batch_normalization_source(const py::object& object) {
-  return std::make_shared<BatchNormalizationSource>(object);
+  return to_source<mps::BatchNormalizationOfArrays>(
+      object, [](const py::object& user) -> mps::CNNBatchNormalizationDataSourcePtr {
+        return std::make_shared<BatchNormalizationSource>(user);
+      });
 }
 
 void bind_mps_batch_normalization(py::module_& module) {

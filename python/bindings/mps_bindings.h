@@ -21,6 +21,8 @@ void bind_mps_device(py::module_& module);
 void bind_mps_image(py::module_& module);
 void bind_mps_batches(py::module_& module);
 void bind_mps_kernel(py::module_& module);
+void bind_mps_coding(py::module_& module);
+void bind_mps_stored_sources(py::module_& module);
 void bind_mps_filters(py::module_& module);
 void bind_mps_convolution(py::module_& module);
 void bind_mps_convolution_descriptor(py::module_& module);
@@ -67,9 +69,12 @@ inline mps::Device idle(const mps::Device& device) {
   device.wait_until_idle();
   return device;
 }
-// An object of the user's, with the methods of MPSCNNConvolutionDataSource, and back.
+// An object of the user's, with the methods of MPSCNNConvolutionDataSource, or one over arrays; and
+// back.
 mps::CNNConvolutionDataSourcePtr to_convolution_source(const py::object& value);
-py::object from_convolution_source(const mps::CNNConvolutionDataSource& source);
+py::object from_convolution_source(const mps::CNNConvolutionDataSourcePtr& source);
+// Of the class that the sizes are of.
+py::object from_convolution_descriptor(const mps::CNNConvolutionDescriptor& descriptor);
 inline mps::CNNConvolutionDataSourcePtr nullable_convolution_source(const py::object& value) {
   return value.is_none() ? nullptr : to_convolution_source(value);
 }

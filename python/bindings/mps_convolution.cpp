@@ -60,6 +60,9 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
     const py::gil_scoped_acquire acquire;
     return says_yes("update_with_gradient_state", gradient, source);
   }
+  mps::CNNConvolutionDataSourcePtr copy(const mps::Device& device) override {
+    return copied(device, to_convolution_source);
+  }
 };
 
 void bind_states(py::module_& module) {
@@ -179,11 +182,14 @@ void bind_kernels(py::module_& module) {
 }  // namespace
 
 mps::CNNConvolutionDataSourcePtr to_convolution_source(const py::object& value) {
-  return std::make_shared<ConvolutionSource>(value);
+  return to_source<mps::ConvolutionOfArrays>(
+      value, [](const py::object& object) -> mps::CNNConvolutionDataSourcePtr {
+        return std::make_shared<ConvolutionSource>(object);
+      });
 }
 
-py::object from_convolution_source(const mps::CNNConvolutionDataSource& source) {
-  return static_cast<const ConvolutionSource&>(source).object();
+py::object from_convolution_source(const mps::CNNConvolutionDataSourcePtr& source) {
+  return from_source<ConvolutionSource, mps::ConvolutionOfArrays>(source);
 }
 
 DataType from_mps_data_type(py::handle value) {

@@ -76,17 +76,24 @@ void def_descriptor(Class& cls, const char* name) {
                 return d;
               });
   def_init(cls, {"coder: typing.Any"}, "What was encoded. Errors: something else was.",
-           [](const Arguments& arguments) {
-             return py::cast<Self>(
-                 kernel_coding("decoded_descriptor")(py::type::of<Self>(), arguments["coder"]));
+           [name](const Arguments& arguments) {
+             Self decoded;
+             static_cast<CNNConvolutionDescriptor&>(decoded) =
+                 mps::convolution_descriptor_with_coder(name, PythonCoder(arguments["coder"]));
+             return decoded;
            });
   cls.def(
       "encode_with_coder",
-      [](const Self& self, const py::object& coder) {
-        kernel_coding("encode_descriptor")(self, coder);
+      [](const Self& self, const py::object& object) {
+        PythonCoder coder(object);
+        const mps::CodedValue fields = mps::coded(self);
+        for (const auto& [key, value] : *fields.as<mps::CodedValue::Entries>()) {
+          coder.encode(value, key);
+        }
       },
       py::arg("coder"), "Writes all properties into a coder, such as NSKeyedArchiver.");
   def_copy(cls, [](const Self& self) { return self; });
+  def_coded(cls);
 }
 
 }  // namespace

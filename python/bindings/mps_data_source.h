@@ -38,6 +38,13 @@ class UserSource : public Base {
   py::object object() const { return py::reinterpret_borrow<py::object>(object_); }
 
  protected:
+  // The object's own copy as `wrap` has it; null where it stands for its copy as well.
+  template <class Wrap>
+  auto copied(const mps::Device& device, Wrap wrap) const {
+    const py::gil_scoped_acquire acquire;
+    const py::object other = python_coding("copied_source")(object(), device);
+    return other.is(object_) ? nullptr : wrap(other);
+  }
   // These expect the GIL.
   bool has(const char* name) const { return py::hasattr(object_, name); }
   // None where the object has no such method.
@@ -106,6 +113,18 @@ class UserNormalizationSource : public UserSource<Base> {
   }
 };
 
+// A data source over an object of the user's, or the one over arrays that it stands for; and back.
+template <class Stored, class Wrap>
+auto to_source(const py::object& object, Wrap wrap) -> decltype(wrap(object)) {
+  if (py::isinstance<Stored>(object)) return py::cast<std::shared_ptr<Stored>>(object);
+  return wrap(object);
+}
+template <class User, class Stored, class Source>
+py::object from_source(const std::shared_ptr<Source>& source) {
+  if (const auto* const user = dynamic_cast<const User*>(source.get())) return user->object();
+  return py::cast(std::dynamic_pointer_cast<Stored>(source));
+}
+
 // kLoad reads the data source again.
 template <auto kLoad, typename Class>
 void def_reload(Class& cls, const char* name) {
@@ -144,14 +163,7 @@ void def_gamma_and_beta(Class& cls) {
 }
 
 // A data source of arrays, for the deprecated forms; flags are Apple's, of which there is none.
-inline mps::CNNConvolutionDataSourcePtr source_of_arrays(const Arguments& arguments) {
-  if (arguments.get<std::int64_t>("flags") != 0) {
-    throw InvalidArgument("[MPSCNNConvolution] expected flags of 0 but got others");
-  }
-  const py::object source = kernel_coding("ConvolutionOfArrays", "stored_sources");
-  return to_convolution_source(source(arguments["convolution_descriptor"].attr("copy")(),
-                                      arguments["kernel_weights"], arguments["bias_terms"]));
-}
+mps::CNNConvolutionDataSourcePtr source_of_arrays(const Arguments& arguments);
 
 template <typename Class>
 void def_weights_init(Class& cls, const char* doc) {
@@ -211,7 +223,7 @@ void def_weights(Class& cls, const char* doc) {
   cls.def_property_readonly(
       "groups", [](const Self& self) { return self.descriptor().groups; }, "Of channels.");
   cls.def_property_readonly(
-      "data_source", [](const Self& self) { return from_convolution_source(*self.data_source()); },
+      "data_source", [](const Self& self) { return from_convolution_source(self.data_source()); },
       "Where the weights came from.");
 }
 

@@ -137,7 +137,7 @@ mps::Device to_mps_device(py::handle value) {
   if (py::isinstance<mps::Device>(value)) return py::cast<mps::Device>(value);
   const traingraph::Device device = to_device(value);
   const std::string index = device.index() == 0 ? "" : ":" + std::to_string(device.index());
-  return mps::Device::named(device.backend() == "cuda" ? "gpu" + index : device.backend());
+  return mps::Device::named(device.backend() + index);
 }
 
 void bind_mps_device(py::module_& module) {
@@ -235,6 +235,8 @@ void bind_mps(py::module_& module) {
   bind_mps_device(module);
   bind_mps_image(module);
   bind_mps_kernel(module);
+  bind_mps_coding(module);
+  bind_mps_stored_sources(module);
   bind_mps_batches(module);
   bind_mps_filters(module);
   bind_mps_convolution(module);

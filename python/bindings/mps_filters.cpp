@@ -20,11 +20,15 @@ using mps::NeuronDescriptor;
 // One Python class each for what is one class of the core with a type.
 template <CNNPoolingType kType>
 struct PoolingOf final : CNNPooling {
+  using Core = CNNPooling;
+  explicit PoolingOf(const Core& core) : Core(core) {}
   PoolingOf(const mps::Device& device, const mps::KernelWindow& window)
       : CNNPooling(device, kType, window) {}
 };
 template <CNNPoolingType kType>
 struct PoolingGradientOf final : CNNPoolingGradient {
+  using Core = CNNPoolingGradient;
+  explicit PoolingGradientOf(const Core& core) : Core(core) {}
   PoolingGradientOf(const mps::Device& device, const mps::KernelWindow& window)
       : CNNPoolingGradient(device, kType, window) {}
 };
@@ -33,14 +37,20 @@ constexpr bool is_average = std::is_same_v<T, PoolingOf<CNNPoolingType::kAverage
                             std::is_same_v<T, PoolingGradientOf<CNNPoolingType::kAverage>>;
 template <mps::NeuronType kType>
 struct NeuronOf final : CNNNeuron {
+  using Core = CNNNeuron;
+  explicit NeuronOf(const Core& core) : Core(core) {}
   using CNNNeuron::CNNNeuron;
 };
 template <bool kLogarithm>
 struct SoftMaxOf final : CNNSoftMax {
+  using Core = CNNSoftMax;
+  explicit SoftMaxOf(const Core& core) : Core(core) {}
   explicit SoftMaxOf(const mps::Device& device) : CNNSoftMax(device, kLogarithm) {}
 };
 template <bool kLogarithm>
 struct SoftMaxGradientOf final : CNNSoftMaxGradient {
+  using Core = CNNSoftMaxGradient;
+  explicit SoftMaxGradientOf(const Core& core) : Core(core) {}
   explicit SoftMaxGradientOf(const mps::Device& device) : CNNSoftMaxGradient(device, kLogarithm) {}
 };
 
@@ -125,6 +135,7 @@ void bind_neuron(py::module_& module) {
   descriptor.def_readwrite("c", &NeuronDescriptor::c, "The third parameter.");
   descriptor.def_readwrite("data", &NeuronDescriptor::data, "PReLU's slopes.");
   def_copy(descriptor, [](const NeuronDescriptor& self) { return self; });
+  def_coded(descriptor);
 
   auto neuron = py::class_<CNNNeuron, CNNKernel, std::shared_ptr<CNNNeuron>>(
       module, "MPSCNNNeuron", "y = f(x), element by element.");

@@ -79,13 +79,26 @@ void bind_mps_graph(py::module_& module) {
   auto cls = py::class_<NNGraph, mps::Kernel, std::shared_ptr<NNGraph>>(
       module, "MPSNNGraph", "All nodes that results need, as kernels that are made once.");
   const std::string device = "device: MTLDevice | MLCDevice | str, ";
-  def_kernel(cls,
-             {device + "result_image: MPSNNImageNode, result_image_is_needed: bool = True",
-              device + "result_images: list[MPSNNImageNode], results_are_needed: list[bool]"},
-             "The first result is returned, the others are intermediate images. Errors: a result "
-             "that no node makes.",
-             make_graph, "graph_coding");
-  def_coding(cls, "graph_coding");
+  def_init(cls,
+           {device + "result_image: MPSNNImageNode, result_image_is_needed: bool = True",
+            device + "result_images: list[MPSNNImageNode], results_are_needed: list[bool]",
+            "coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None"},
+           "The first result is returned, the others are intermediate images. Errors: a result "
+           "that no node makes.",
+           [](const Arguments& a) {
+             if (!a.given("coder")) return make_graph(a);
+             const py::object graph = python_coding("decoded", "graph_coding")(
+                 py::type::of<NNGraph>(), a["coder"], a["device"]);
+             return py::cast<std::shared_ptr<NNGraph>>(graph);
+           });
+  def_coding(
+      cls,
+      [](NNGraph& self, const py::object& coder) {
+        python_coding("encode", "graph_coding")(py::cast(&self), coder);
+      },
+      [](NNGraph& self, const py::object& device) {
+        return python_coding("copied", "graph_coding")(py::cast(&self), device);
+      });
   cls.def_property_readonly("_results", &NNGraph::results, "What it was made of.");
   cls.def_property_readonly("_results_are_needed", &NNGraph::results_are_needed,
                             "What it was made of.");

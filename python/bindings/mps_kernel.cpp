@@ -1,5 +1,4 @@
 #include "mps_bindings.h"
-#include "mps_coding.h"
 #include "mps_encoding.h"
 
 namespace traingraph::python {
@@ -299,7 +298,6 @@ void bind_mps_kernel(py::module_& module) {
                                                             "Something that can be encoded.");
   kernel.def_property_readonly("device", &Kernel::device, "Where it runs.");
   kernel.def_readwrite("label", &Kernel::label, "A name for messages.");
-  def_coding(kernel);
   kernel.def("__repr__", [](const Kernel& self) { return "<" + self.description() + ">"; });
   bind_forward(module);
   bind_gradient(module);

@@ -119,6 +119,7 @@ void bind_mps_loss(py::module_& module) {
   descriptor.def_readwrite("epsilon", &Descriptor::epsilon, "Inside of LOG's logarithms.");
   descriptor.def_readwrite("delta", &Descriptor::delta, "HUBER's.");
   def_copy(descriptor, [](const Descriptor& self) { return self; });
+  def_coded(descriptor);
 
   auto labels = py::class_<CNNLossLabels, mps::State, std::shared_ptr<CNNLossLabels>>(
       module, "MPSCNNLossLabels", "The labels of one image, and where its loss goes.");

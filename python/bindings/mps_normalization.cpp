@@ -38,6 +38,8 @@ LocalNormalization parameters_of(LocalNormalizationType type, const Arguments& a
 
 template <LocalNormalizationType kType, typename Base>
 struct LocalOf final : Base {
+  using Core = Base;
+  explicit LocalOf(const Core& core) : Core(core) {}
   LocalOf(const mps::Device& device, const LocalNormalization& parameters)
       : Base(device, parameters) {}
 };
@@ -138,6 +140,11 @@ class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDa
                         : "update_gamma_and_beta_with_instance_normalization_state_batch",
                     states);
   }
+  mps::CNNInstanceNormalizationDataSourcePtr copy(const mps::Device& device) override {
+    return copied(device, [this](const py::object& object) {
+      return image_normalization_source(object, protocol_);
+    });
+  }
 };
 
 template <typename T>
@@ -147,14 +154,16 @@ auto bind_kernel(py::module_& module, const char* name, const char* protocol, co
              [protocol](const Arguments& arguments) {
                return std::make_shared<T>(
                    idle(to_mps_device(arguments["device"])),
-                   std::make_shared<GroupSource>(arguments["data_source"], protocol));
+                   image_normalization_source(arguments["data_source"], protocol));
              });
   cls.def_property(
       "epsilon", [](const T& self) { return self.epsilon(); },
       [](T& self, float value) { self.set_epsilon(value); }, "Added to the variance.");
   cls.def_property_readonly(
       "data_source",
-      [](const T& self) { return static_cast<const GroupSource&>(*self.data_source()).object(); },
+      [](const T& self) {
+        return from_source<GroupSource, mps::GroupNormalizationOfArrays>(self.data_source());
+      },
       "Where gamma and beta came from.");
   def_gamma_and_beta(cls);
   return cls;
@@ -196,7 +205,7 @@ void bind_instances(py::module_& module) {
              [](CNNInstanceNormalization& self, const Arguments& arguments) {
                idle(self.device());
                self.reload_data_source(
-                   std::make_shared<GroupSource>(arguments["data_source"], kInstanceSource));
+                   image_normalization_source(arguments["data_source"], kInstanceSource));
              });
   bind_kernel<CNNGroupNormalization>(
       module, "MPSCNNGroupNormalization", kGroupSource,
@@ -213,7 +222,10 @@ void bind_instances(py::module_& module) {
 
 mps::CNNGroupNormalizationDataSourcePtr image_normalization_source(const py::object& object,
                                                                    const std::string& protocol) {
-  return std::make_shared<GroupSource>(object, protocol);
+  return to_source<mps::GroupNormalizationOfArrays>(
+      object, [&protocol](const py::object& user) -> mps::CNNGroupNormalizationDataSourcePtr {
+        return std::make_shared<GroupSource>(user, protocol);
+      });
 }
 
 void bind_mps_normalization(py::module_& module) {

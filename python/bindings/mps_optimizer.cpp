@@ -240,6 +240,13 @@ void bind_base(py::module_& module) {
             static_cast<RegularizationType>(enum_value("MPSNNRegularizationType", value));
       },
       "The penalty on weights.");
+  descriptor.def("_coded",
+                 [](const Descriptor& self) { return from_coded(mps::coded(self.values)); });
+  descriptor.def_static("_decoded", [](const py::object& values) {
+    Descriptor decoded;
+    mps::decode(to_coded(values), decoded.values);
+    return decoded;
+  });
 
   auto base = py::class_<NNOptimizer, mps::Kernel, std::shared_ptr<NNOptimizer>>(
       module, "MPSNNOptimizer", "An update rule that is encoded.");

@@ -18,10 +18,14 @@ using mps::NNWeightedReduction;
 // One Python class each for what is one class of the core with an axis and a function.
 template <NNReduceAxis kAxis, NNReduction kReduction>
 struct ReduceOf final : NNReduceUnary {
+  using Core = NNReduceUnary;
+  explicit ReduceOf(const Core& core) : Core(core) {}
   explicit ReduceOf(const mps::Device& device) : NNReduceUnary(device, kAxis, kReduction) {}
 };
 template <bool kMean>
 struct ReduceBinaryOf final : NNReduceBinary {
+  using Core = NNReduceBinary;
+  explicit ReduceBinaryOf(const Core& core) : Core(core) {}
   using NNReduceBinary::NNReduceBinary;
 };
 

@@ -18,6 +18,8 @@ using mps::Upsampling;
 
 template <bool kBilinear, typename Base>
 struct UpsamplingOf final : Base {
+  using Core = Base;
+  explicit UpsamplingOf(const Core& core) : Core(core) {}
   UpsamplingOf(const mps::Device& device, const Upsampling& upsampling)
       : Base(device, upsampling) {}
 };
@@ -111,6 +113,13 @@ void bind_resize(py::module_& module) {
 
 // --- reshape, padding, slice, concatenation ------------------------------------------------------
 
+mps::Offset to_coordinate(const py::object& value, const Where& where) {
+  const auto numbers = convert_list<std::int64_t>(value, where);
+  if (numbers.size() != 3) refuse(where, value);
+  return {numbers[0], numbers[1], numbers[2]};
+}
+py::object from_coordinate(const mps::Offset& o) { return py::make_tuple(o.x, o.y, o.z); }
+
 // Sets the size and goes on as the base class does.
 py::object encode_reshape(NNReshape& self, const Arguments& arguments, const char* method) {
   if (arguments.given("reshaped_width")) {
@@ -146,6 +155,12 @@ void bind_reshape(py::module_& module) {
   auto cls = bind_plain<NNReshape, CNNKernel>(
       module, "MPSNNReshape", "The same elements as an image of another size.",
       "Elements are counted by channels, then rows, then columns.");
+  cls.def_property(
+      "_reshaped", [](const NNReshape& self) { return from_coordinate(self.reshaped_size()); },
+      [](NNReshape& self, const py::object& value) {
+        const mps::Offset size = to_coordinate(value, {"MPSNNReshape", "size", {}});
+        self.set_reshaped(size.x, size.y, size.z);
+      });
   def_method(cls, "encode", "typing.Any", reshape_forms(false),
              "Encodes one image. Errors: another number of elements.",
              [](NNReshape& self, const Arguments& a) { return encode_reshape(self, a, "encode"); });
@@ -157,13 +172,6 @@ void bind_reshape(py::module_& module) {
       module, "MPSNNReshapeGradient", "The gradient in the source's size.",
       "Reads the size of the forward source alone.");
 }
-
-mps::Offset to_coordinate(const py::object& value, const Where& where) {
-  const auto numbers = convert_list<std::int64_t>(value, where);
-  if (numbers.size() != 3) refuse(where, value);
-  return {numbers[0], numbers[1], numbers[2]};
-}
-py::object from_coordinate(const mps::Offset& o) { return py::make_tuple(o.x, o.y, o.z); }
 
 void bind_pad(py::module_& module) {
   auto cls = py::class_<NNPad, CNNKernel, std::shared_ptr<NNPad>>(
@@ -202,12 +210,8 @@ void bind_pad(py::module_& module) {
         self.set_padding_size_after(to_coordinate(value, where));
       },
       "(x, y, channel) to the right, below and behind.");
-  cls.def_property_readonly(
-      "_fill_value_array",
-      [](const NNPad& self) -> py::object {
-        return self.fill_values().empty() ? py::none() : py::cast(self.fill_values());
-      },
-      "One per result channel, or None.");
+  cls.def_property_readonly("_fill_value_array", &NNPad::fill_values,
+                            "One per result channel, or empty.");
   cls.def_property("fill_value", &NNPad::fill_value, &NNPad::set_fill_value,
                    "What edge mode CONSTANT fills with.");
   bind_plain<NNPadGradient, CNNGradientKernel>(

@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 import traingraph
-from traingraph import _core
+from traingraph import _core, _verify
 
 
 def gpus() -> tuple[list[str], str]:
@@ -52,6 +52,12 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command")
     info = commands.add_parser("info", help="print versions, backends and threads")
     info.add_argument("--json", action="store_true", help="print one JSON object")
+    check = commands.add_parser("verify", help="run the test suite on a backend of this machine")
+    check.add_argument("--device", required=True, help="its name, such as metal, bnns or cuda")
+    check.add_argument("--tests", default="tests", type=pathlib.Path, help="the repository's tests")
+    check.add_argument(
+        "--report", default="verify.json", type=pathlib.Path, help="the file to write"
+    )
     options = parser.parse_args(arguments)
 
     if options.cmake_dir:
@@ -61,6 +67,12 @@ def main(arguments: list[str] | None = None) -> int:
     elif options.command == "info":
         for name, value in information().items():
             print(f"{name:16} {', '.join(value) if isinstance(value, list) else value}")
+    elif options.command == "verify":
+        try:
+            return _verify.verify(options.device, options.tests, options.report)
+        except traingraph.Error as error:
+            print(error, file=sys.stderr)
+            return 2
     else:
         parser.print_help()
         return 2

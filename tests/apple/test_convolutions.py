@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+from mps_session import Session, broken, session, values
 from objective_c import Object, Runtime
-
-from mps import Session, broken, session, values
 
 # kernel, stride, dilation, offset, groups, source size
 CASES = [

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+from mps_session import CHANNELS_FIRST, Session, broken, session, values
 from objective_c import Object, Runtime
-
-from mps import CHANNELS_FIRST, Session, broken, session, values
 
 ZERO, CLAMP = 0, 1
 

@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from mps_session import Session, broken, session, values
 from objective_c import Object, Runtime
-
-from mps import Session, broken, session, values
 
 FORWARD = "encodeBatchToCommandBuffer:sourceImages:destinationImages:"
 BINARY = "encodeBatchToCommandBuffer:primaryImages:secondaryImages:destinationImages:"

@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from mps_session import FLOAT16, Session, broken, session, values
 from objective_c import Object, Runtime
-
-from mps import FLOAT16, Session, broken, session, values
 
 A, B, C = 0.7, 0.4, 1.5
 erf = np.vectorize(math.erf)
@@ -364,3 +363,29 @@ def test_a_state_of_batch_normalization_is_of_one_batch(runtime: Runtime) -> Non
         it.encode_forward(state)
 
     assert "a state of one command buffer is used with another one" in broken(runtime, again)
+
+
+def test_results_are_put_behind_other_channels(runtime: Runtime) -> None:
+    a, b = values(4, 2, 3), values(3, 2, 3)
+    with session(runtime) as s:
+        whole = s.blank((7, 2, 3))
+        for data, offset in ((a, 0), (b, 4)):
+            kernel = s.kernel(
+                "MPSCNNNeuron", "initWithDevice:neuronDescriptor:", neuron_descriptor(s, 0, 0, 0, 0)
+            )
+            kernel.send("setDestinationFeatureChannelOffset:", offset)
+            source, form = s.image(data), "encodeToCommandBuffer:sourceImage:destinationImage:"
+            kernel.send(form, s.commands, source, whole)
+        s.run()
+        np.testing.assert_array_equal(s.read(whole), np.concatenate([a, b]))
+
+
+def test_an_offset_of_channels_is_a_multiple_of_four(runtime: Runtime) -> None:
+    def odd(s: Session) -> None:
+        kernel = s.kernel("MPSCNNSoftMax")
+        kernel.send("setDestinationFeatureChannelOffset:", 3)
+        source, result = s.blank((4, 2, 3)), s.blank((7, 2, 3))
+        form = "encodeToCommandBuffer:sourceImage:destinationImage:"
+        kernel.send(form, s.commands, source, result)
+
+    assert "no multiple of four" in broken(runtime, odd)

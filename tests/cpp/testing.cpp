@@ -39,4 +39,5 @@ PYBIND11_MODULE(_testing, module) {
   traingraph::testing::bind_networks(module);
   traingraph::testing::bind_units(module);
   traingraph::testing::bind_streams(module);
+  traingraph::testing::bind_coding(module);
 }

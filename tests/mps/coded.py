@@ -161,6 +161,7 @@ CASES = {
         {"do_weighted_sum_by_non_zero_weights": True}, READ_BOTH),
     "MPSNNCompare": (
         {}, {**FORWARD_ARITHMETIC, "comparison_type": "less_or_equal", "threshold": 0.75}),
+    "MPSNNReshape": ({}, {"_reshaped": (4, 3, 6)}),
     "MPSNNResizeBilinear": (
         {"resize_width": 3, "resize_height": 2, "align_corners": True}, {}),
     **{f"MPSCNNNeuron{name}": (
@@ -183,7 +184,7 @@ CASES = {
        for name in ("Add", "Subtract", "Multiply")},
     **{name: ({}, {}) for name in (
         "MPSCNNSoftMax", "MPSCNNSoftMaxGradient", "MPSCNNLogSoftMax", "MPSCNNLogSoftMaxGradient",
-        "MPSNNReshape", "MPSNNReshapeGradient", "MPSNNPadGradient", "MPSNNSlice",
+        "MPSNNReshapeGradient", "MPSNNPadGradient", "MPSNNSlice",
         "MPSNNInitialGradient")},
 }  # fmt: skip
 # What every kernel of a kind has besides.

@@ -9,8 +9,13 @@ import pytest
 from coded import ARITHMETIC, CASES, FORWARD_ARITHMETIC, C, Channels, made, weights
 from kernels import array, batch, commands
 
-from traingraph import DataTypeError, InvalidArgument, mps
-from traingraph.mps import kernel_coding
+from traingraph import DataTypeError, InvalidArgument, _core, mps
+from traingraph.mps.kernel_coding import plain
+
+
+def described(cls):
+    """Arguments and properties of a class by name, as the core says."""
+    return _core._coded_names(cls.__name__)
 
 
 def every_property(kernel):
@@ -21,7 +26,7 @@ def every_property(kernel):
         if is_property and key not in ("device", "data_source"):
             value = getattr(kernel, key)
             is_kernel = isinstance(value, mps.MPSKernel)
-            seen[key] = every_property(value) if is_kernel else kernel_coding.plain(value)
+            seen[key] = every_property(value) if is_kernel else plain(value)
     source = getattr(kernel, "data_source", None)
     names = ["weights", "bias_terms", "gamma", "beta"]
     if isinstance(kernel, mps.MPSCNNBatchNormalization):
@@ -80,11 +85,10 @@ def test_nothing_is_lost(name):
         key for key in expected
         if getattr(inspect.getattr_static(cls, key, None), "fset", None) is not None
     }  # fmt: skip
-    arguments, properties = kernel_coding.described(cls)
-    structures = [
-        kernel_coding._DESCRIPTORS[one] for one in arguments if one.endswith("_descriptor")
-    ]
-    parts = {field for one in structures for field in kernel_coding.STRUCTURES[one][1]}
+    arguments, properties = described(cls)
+    values = json.loads(data)["values"]
+    assert set(values) == {*arguments, *properties}
+    parts = {field for one in arguments if one.endswith("_descriptor") for field in values[one]}
     refused = {"header_formula"} if "LocalContrast" in name else set()
     assert settable - refused <= {*properties, *arguments, *parts}
 
@@ -96,7 +100,7 @@ def test_no_property_of_a_case_is_as_at_the_beginning(name):
     given = {key: value() if callable(value) else value for key, value in arguments.items()}
     plain = getattr(mps, name)(device="reference", **given)
     kernel = made(name)
-    for key in kernel_coding.described(type(kernel)).properties:
+    for key in described(type(kernel))[1]:
         assert getattr(kernel, key) != getattr(plain, key), key
 
 
@@ -193,9 +197,10 @@ def test_a_descriptor_of_a_convolution():
     data = archived(given)
     other = unarchived(given, data)
     assert given.supports_secure_coding
-    for key in kernel_coding.STRUCTURES["MPSCNNConvolutionDescriptor"][1]:
-        assert kernel_coding.plain(getattr(other, key)) == kernel_coding.plain(getattr(given, key))
     content = json.loads(data)
+    assert plain(other) == content["values"]
+    for key, value in content["values"].items():
+        assert plain(getattr(other, key)) == plain(getattr(given, key)) == value
     content["values"]["groups"] = "2"
     with pytest.raises(InvalidArgument, match="MPSCNNConvolutionDescriptor"):
         unarchived(given, json.dumps(content).encode())
@@ -231,7 +236,7 @@ def test_data_sources_are_read_and_copied():
     kernel = mps.MPSCNNInstanceNormalization(device="cpu", data_source=Copying())
     other = kernel.copy(device="reference")
     assert other.data_source is not kernel.data_source
-    assert kernel.data_source.copied_to == "reference"
+    assert kernel.data_source.copied_to == mps.MTLDevice(device="reference")
 
     class Refusing(Channels):
         def load(self):
@@ -240,6 +245,27 @@ def test_data_sources_are_read_and_copied():
     kernel = mps.MPSCNNInstanceNormalization(device="cpu", data_source=Refusing())
     with pytest.raises(ValueError, match="a data source to load"):
         archived(kernel)
+
+
+def test_sources_of_bytes_are_sources():
+    """What a kernel of bytes has serves other kernels, where it has what they ask for."""
+    kernel = made("MPSCNNGroupNormalization")
+    source = unarchived(kernel, archived(kernel)).data_source
+    assert (source.number_of_groups, source.number_of_feature_channels) == (2, C)
+    assert not source.gamma().flags.writeable
+    assert unarchived(kernel, archived(kernel)).copy().data_source is not source
+    other = mps.MPSCNNGroupNormalization(device="cpu", data_source=source)
+    assert other.data_source is source
+    assert other.copy().data_source is source
+    kernel = made("MPSCNNInstanceNormalization")
+    source = unarchived(kernel, archived(kernel)).data_source
+    with pytest.raises(InvalidArgument, match="1 group or more but got 0"):
+        mps.MPSCNNGroupNormalization(device="cpu", data_source=source)
+    kernel = made("MPSCNNConvolution")
+    source = unarchived(kernel, archived(kernel)).data_source
+    assert mps.MPSCNNConvolution(device="cpu", weights=source).data_source is source
+    assert source.data_type() == mps.MPSDataType.FLOAT64  # as the case has it
+    assert (source.weights().shape, source.bias_terms().shape) == ((C, 3, 2, C // 2), (C,))
 
 
 def damaged(data):

@@ -103,7 +103,8 @@ def test_an_activation_after_a_reshape_joins_the_product_before_it(device):
     apart, expected = trained("disable_layer_fusion")
     np.testing.assert_allclose(losses, expected, rtol=1e-6)
     joined = r"= matmul\([^\n]*relu\("
-    assert re.search(joined, fused)
+    # Metal's products take nothing behind them.
+    assert bool(re.search(joined, fused)) == (device != "metal")
     assert not re.search(joined, apart)
 
 

@@ -67,7 +67,7 @@ def generate() -> str:
     imports = [node for node in tree.body if isinstance(node, ast.Import)]
     raised = [node for node in tree.body if getattr(node, "module", "") == "traingraph"]
     rest = tree.body[1:]  # after the module's docstring
-    rest = [node for node in rest if node not in imports and node not in raised]
+    rest = [node for node in rest if node not in [*imports, *raised] and not is_private(node)]
     split = next(i for i, node in enumerate(rest) if not isinstance(node, ast.ImportFrom))
     tree.body = [*rest[:split], *imports, *exceptions(raised), *rest[split:]]
     text = HEADER + ast.unparse(Cleaner().visit(tree)) + "\n"

@@ -77,6 +77,10 @@ class TRAINGRAPH_API Platform {
   static std::vector<std::string> backends();
   // The GPUs' names by index. Raises DeviceError that says what is missing.
   static std::vector<std::string> gpus();
+  // A file of this user, and what stands in it when this version of a backend has passed its tests
+  // on this machine. Device::any() is Apple's GPU only then.
+  static std::string verification_file(const std::string& backend);
+  static std::string verification_note(const std::string& backend);
   // Folders of Python packages, beside the library's own, that may hold NVIDIA's libraries.
   static void set_package_folders(std::vector<std::string> folders);
 };

@@ -9,6 +9,7 @@
 #include <traingraph/errors.h>
 
 #include "graph/safetensors_header.h"
+#include "runtime/json_text.h"
 
 namespace traingraph {
 namespace {
@@ -81,31 +82,6 @@ DataType check_entry(const HeaderEntry& entry, const std::string& subject) {
 }
 
 }  // namespace
-
-bool is_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto byte = [&](std::size_t k) -> unsigned {
-      return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0U;
-    };
-    const unsigned first = byte(0);
-    if (first < 0x80) {
-      ++i;
-      continue;
-    }
-    const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-    if (first < 0xC2 || first > 0xF4) return false;
-    std::uint32_t code = first & (0x7FU >> length);
-    for (std::size_t k = 1; k < length; ++k) {
-      if ((byte(k) & 0xC0U) != 0x80U) return false;
-      code = code << 6 | (byte(k) & 0x3FU);
-    }
-    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-    const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    if (surrogate || overlong || code > 0x10FFFF) return false;
-    i += length;
-  }
-  return true;
-}
 
 Safetensors parse_safetensors(const FileBytes& file, const std::string& path) {
   const std::string subject = "[load] '" + path + "' is no safetensors file: ";

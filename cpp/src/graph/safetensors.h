@@ -33,7 +33,4 @@ Safetensors parse_safetensors(const FileBytes& file, const std::string& path);
 void write_safetensors(const std::string& path, const NamedData& tensors,
                        const std::map<std::string, std::string>& metadata);
 
-// Whether every byte belongs to a well-formed UTF-8 sequence.
-bool is_utf8(std::string_view text);
-
 }  // namespace traingraph

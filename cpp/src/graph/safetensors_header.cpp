@@ -8,29 +8,12 @@
 
 #include <traingraph/errors.h>
 
-#include "graph/safetensors.h"
+#include "runtime/json_text.h"
 
 namespace traingraph {
 namespace {
 
 constexpr std::string_view kMetadata = "__metadata__";
-
-void append_utf8(std::string& text, std::uint32_t code) {
-  auto put = [&](std::uint32_t byte) { text.push_back(static_cast<char>(byte)); };
-  if (code < 0x80) return put(code);
-  if (code < 0x800) {
-    put(0xC0 | code >> 6);
-  } else {
-    if (code < 0x10000) {
-      put(0xE0 | code >> 12);
-    } else {
-      put(0xF0 | code >> 18);
-      put(0x80 | (code >> 12 & 0x3F));
-    }
-    put(0x80 | (code >> 6 & 0x3F));
-  }
-  put(0x80 | (code & 0x3F));
-}
 
 class Reader {
  public:
@@ -152,80 +135,14 @@ class Reader {
   }
 
   std::string string() {
-    expect('"');
-    std::string result;
-    for (;;) {
-      if (at_ == text_.size()) fail("the text has no end");
-      const char c = text_[at_++];
-      if (c == '"') break;
-      if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a text");
-      if (c == '\\') {
-        escape(result);
-      } else {
-        result.push_back(c);
-      }
-    }
-    if (!is_utf8(result)) fail("a text is not UTF-8");
-    return result;
-  }
-
-  void escape(std::string& result) {
-    constexpr std::string_view kNames = "\"\\/bfnrt";
-    constexpr std::string_view kValues = "\"\\/\b\f\n\r\t";
-    const char c = at_ < text_.size() ? text_[at_++] : '\0';
-    if (c == 'u') return append_utf8(result, escaped_code());
-    const std::size_t known = c != '\0' ? kNames.find(c) : kNames.npos;
-    if (known == kNames.npos) fail("an unknown escape in a text");
-    result.push_back(kValues[known]);
-  }
-
-  std::uint32_t escaped_code() {
-    const std::uint32_t first = hexadecimal();
-    if (first < 0xD800 || first > 0xDFFF) return first;
-    // Beyond 16 bits a character is written as a pair.
-    const bool pair = first < 0xDC00 && text_.substr(at_, 2) == "\\u";
-    if (pair) at_ += 2;
-    const std::uint32_t second = pair ? hexadecimal() : 0;
-    if (second < 0xDC00 || second > 0xDFFF) fail("half of a pair in a text");
-    return 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
-  }
-
-  std::uint32_t hexadecimal() {
-    std::uint32_t value = 0;
-    for (int i = 0; i < 4; ++i) {
-      const char c = at_ < text_.size() ? text_[at_++] : '\0';
-      if (c >= '0' && c <= '9') {
-        value = value * 16 + static_cast<std::uint32_t>(c - '0');
-      } else if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) {
-        value = value * 16 + static_cast<std::uint32_t>((c | 0x20) - 'a') + 10;
-      } else {
-        fail("expected four hexadecimal digits");
-      }
-    }
-    return value;
+    peek();
+    return read_json_text(text_, at_, [this](const char* what) { fail(what); });
   }
 
   const std::string_view text_;
   const std::string& subject_;
   std::size_t at_ = 0;
 };
-
-std::string quoted(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string result = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20) {
-      result += "\\u00";
-      result += kDigits[byte >> 4];
-      result += kDigits[byte & 15];
-      continue;
-    }
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + '"';
-}
 
 std::string listed(const Shape& numbers) {
   std::string result = "[";
@@ -244,11 +161,11 @@ SafetensorsHeader parse_header(std::string_view text, const std::string& subject
 std::string to_json(const SafetensorsHeader& header) {
   std::string metadata;
   for (const auto& [key, value] : header.metadata) {
-    metadata += (metadata.empty() ? "" : ",") + quoted(key) + ":" + quoted(value);
+    metadata += (metadata.empty() ? "" : ",") + json_text(key) + ":" + json_text(value);
   }
-  std::string result = "{" + quoted(kMetadata) + ":{" + metadata + "}";
+  std::string result = "{" + json_text(kMetadata) + ":{" + metadata + "}";
   for (const HeaderEntry& entry : header.tensors) {
-    result += "," + quoted(entry.name) + ":{\"dtype\":" + quoted(entry.type) +
+    result += "," + json_text(entry.name) + ":{\"dtype\":" + json_text(entry.type) +
               ",\"shape\":" + listed(entry.shape) +
               ",\"data_offsets\":" + listed({entry.begin, entry.end}) + "}";
   }

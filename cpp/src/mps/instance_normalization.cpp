@@ -254,10 +254,21 @@ void CNNInstanceNormalization::add_operands(Recording& recording) const {
   recording.input(buffers_.beta);
 }
 
+namespace {
+
+// Raises InvalidArgument for 0, which would mean as many as channels.
+std::int64_t groups_of(const CNNGroupNormalizationDataSourcePtr& source) {
+  const std::int64_t groups = source == nullptr ? 1 : source->number_of_groups();
+  if (groups >= 1) return groups;
+  throw InvalidArgument("[MPSCNNGroupNormalization] expected 1 group or more but got " +
+                        std::to_string(groups));
+}
+
+}  // namespace
+
 CNNGroupNormalization::CNNGroupNormalization(const Device& device,
                                              const CNNGroupNormalizationDataSourcePtr& source)
-    : CNNInstanceNormalization(device, source, source == nullptr ? 1 : source->number_of_groups(),
-                               "MPSCNNGroupNormalization") {}
+    : CNNInstanceNormalization(device, source, groups_of(source), "MPSCNNGroupNormalization") {}
 StatePtr CNNGroupNormalization::make_state(const ImageDescriptor& source,
                                            const CommandBuffer* on) const {
   return std::make_shared<CNNGroupNormalizationGradientState>(*this, source, on);

@@ -7,11 +7,22 @@
 
 #include "runtime/backend.h"
 #include "runtime/plugin.h"
+#include "runtime/verification.h"
 
 namespace traingraph {
 namespace {
 
-constexpr const char* kGpuBackend = "cuda";
+// A build for Apple's GPUs has their backend inside; NVIDIA's comes as a plugin.
+constexpr const char* kApple = "metal";
+constexpr const char* kNvidia = "cuda";
+
+// A backend that is built in, or null.
+const Backend* built_in(const std::string& name) {
+  for (const Backend* backend : backends()) {
+    if (backend->name() == name) return backend;
+  }
+  return nullptr;
+}
 
 std::string lowered(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -21,11 +32,12 @@ std::string lowered(std::string text) {
 // Whether this is a UUID or its beginning, in either case.
 bool is_uuid(const std::string& text) { return lowered(text).starts_with("gpu-"); }
 
-// The GPU of "gpu", "gpu:1", "cuda:1" or "gpu:GPU-…"; nothing for other texts.
+// The GPU of "gpu", "gpu:1", "cuda:1", "metal" or "gpu:GPU-…"; nothing for other texts.
 std::optional<Device> gpu_named(const std::string& text) {
   const std::size_t colon = text.find(':');
   const std::string kind = text.substr(0, colon);
-  if (kind != "gpu" && kind != kGpuBackend) return std::nullopt;
+  const bool here = kind == (built_in(kApple) == nullptr ? kNvidia : kApple);
+  if (kind != "gpu" && !here) return std::nullopt;
   if (colon == std::string::npos) return Device::gpu();
   const std::string which = text.substr(colon + 1);
   if (is_uuid(which)) return Device::gpu(which);
@@ -43,11 +55,22 @@ Device::Device(DeviceType type, std::string backend, int index)
     : type_(type), backend_(std::move(backend)), index_(index) {}
 
 Device Device::cpu() { return {DeviceType::kCpu, "cpu", 0}; }
-Device Device::any() { return {DeviceType::kAny, "cpu", 0}; }
+Device Device::any() {
+  const bool apple = built_in(kApple) != nullptr && is_verified(kApple);
+  return {DeviceType::kAny, apple ? kApple : "cpu", 0};
+}
 Device Device::reference() { return {DeviceType::kCpu, "reference", 0}; }
 Device Device::gpu(int index) {
-  plugin_backend(kGpuBackend, index);
-  return {DeviceType::kGpu, kGpuBackend, index};
+  if (built_in(kApple) == nullptr) {
+    plugin_backend(kNvidia, index);
+    return {DeviceType::kGpu, kNvidia, index};
+  }
+  if (index != 0) {
+    throw DeviceError("[device] expected GPU 0, the only one of Metal, but got " +
+                      std::to_string(index));
+  }
+  backend_named(kApple);
+  return {DeviceType::kGpu, kApple, 0};
 }
 
 Device Device::gpu(const std::string& uuid) {
@@ -56,7 +79,11 @@ Device Device::gpu(const std::string& uuid) {
   }
   std::vector<int> found;
   std::string known;
-  const std::vector<const Backend*>& gpus = plugin_devices(kGpuBackend);
+  if (built_in(kApple) != nullptr) {
+    throw DeviceError("[device] expected an index, for Metal's GPU has no UUID, but got '" + uuid +
+                      "'");
+  }
+  const std::vector<const Backend*>& gpus = plugin_devices(kNvidia);
   for (std::size_t index = 0; index < gpus.size(); ++index) {
     const std::string own = gpus[index]->uuid();
     known += "\n  " + std::to_string(index) + ": " + own + " " + gpus[index]->devices().at(0);
@@ -86,16 +113,14 @@ Device Device::named(const std::string& text) {
   if (text == "any") return any();
   if (const std::optional<Device> found = gpu_named(text)) return *found;
   if (text == "ane") return of_type(DeviceType::kAne);
-  for (const Backend* backend : backends()) {
-    if (backend->name() == text) return {DeviceType::kCpu, text, 0};
-  }
+  if (built_in(text) != nullptr) return {DeviceType::kCpu, text, 0};
   std::string known = "any, gpu";
   for (const Backend* backend : backends()) known += ", " + backend->name();
   throw InvalidArgument("[device] expected one of " + known + " but got '" + text + "'");
 }
 
 DeviceType Device::actual_type() const {
-  return backend_ == kGpuBackend ? DeviceType::kGpu : DeviceType::kCpu;
+  return backend_ == kNvidia || backend_ == kApple ? DeviceType::kGpu : DeviceType::kCpu;
 }
 
 std::string Device::description() const {
@@ -116,8 +141,9 @@ void Device::read(void* to, const void* from, std::size_t bytes) const {
 }
 
 std::vector<std::string> Platform::gpus() {
+  if (built_in(kApple) != nullptr) return backend_named(kApple).devices();
   std::vector<std::string> names;
-  for (const Backend* gpu : plugin_devices(kGpuBackend)) names.push_back(gpu->devices().at(0));
+  for (const Backend* gpu : plugin_devices(kNvidia)) names.push_back(gpu->devices().at(0));
   return names;
 }
 

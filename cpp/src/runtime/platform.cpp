@@ -1,4 +1,6 @@
+#if defined(_OPENMP)
 #include <omp.h>
+#endif
 
 #include <atomic>
 #include <mutex>
@@ -17,6 +19,15 @@ std::optional<std::uint64_t> seed;
 std::uint64_t streams_drawn = 0;
 
 std::atomic<int> threads{0};
+
+// Without OpenMP the CPU backend works on one thread.
+int available_threads() {
+#if defined(_OPENMP)
+  return omp_get_num_procs();
+#else
+  return 1;
+#endif
+}
 
 // Used until the program sets a seed: runs are repeatable by default.
 constexpr std::uint64_t kDefaultSeed = 0x7261696e67726170ull;
@@ -54,7 +65,7 @@ void Platform::set_thread_count(int count) {
 
 int Platform::thread_count() {
   const int chosen = threads;
-  return chosen > 0 ? chosen : omp_get_num_procs();
+  return chosen > 0 ? chosen : available_threads();
 }
 
 std::string Platform::version() { return TRAINGRAPH_VERSION; }

@@ -110,7 +110,7 @@ class _Writer:
             return {"node": self.places[value]}
         if isinstance(value, tuple | list):
             return [self.value(one) for one in value]
-        if type(value).__name__ in kernels.STRUCTURES:
+        if hasattr(value, "_coded"):
             return {"descriptor": type(value).__name__, "fields": kernels.plain(value)}
         if hasattr(value, "padding_method"):
             return kernels.plain(value.padding_method())
@@ -217,7 +217,7 @@ class _Reader:
             return self.nodes[value["node"]]
         if "state" in value:
             return self.nodes[value["state"]].result_states[value["which"]]
-        return kernels.structured(value["descriptor"], value["fields"])
+        return getattr(_core, value["descriptor"])._decoded(value["fields"])
 
     def node(self, written: Written) -> Any:
         if "arguments" in written:
@@ -275,10 +275,9 @@ def encode(graph: Any, coder: Any) -> None:
         )
     written["handles"] = [_text_of(handle) for handle in written["handles"]]
     written["sources"] = [
-        {"kind": kind, "values": kernels.coded_argument(
-            kind, "weights" if kind == "weights" else "data_source", source)}
+        {"kind": kind, "values": core._coded_source(kind, source)}
         for kind, source in written["sources"]
-    ]  # fmt: skip
+    ]
     for name, value in written.items():
         coder.encode(value, for_key=name)
 
@@ -292,12 +291,7 @@ def decoded(cls: Any, coder: Any, device: Any) -> Any:
     device = kernels.device_for(coder, device)
     try:
         written = {name: coder.decode(for_key=name) for name in _KEYS}
-        sources = [
-            kernels.decoded_argument(
-                one["kind"], "weights" if one["kind"] == "weights" else "data_source",
-                one["values"])
-            for one in written["sources"]
-        ]  # fmt: skip
+        sources = [core._decoded_source(one["kind"], one["values"]) for one in written["sources"]]
         return _made(written, sources, device)
     except kernels.DAMAGES as error:
         raise kernels.other_archive(cls.__name__, error) from error

@@ -130,15 +130,17 @@ Entries& entries_of(void* entries) { return *static_cast<Entries*>(entries); }
 }
 - (void)replaceObjectAtIndex:(NSUInteger)index withObject:(id)object {
   apple::expect(object != nil, "an NSArray cannot hold nil");
-  id old = [self objectAtIndex:index];
-  items_of(items_)[index] = [object retain];
-  [old release];
+  apple::expect(index < [self count], "an index is beyond the end of an NSArray");
+  std::swap(items_of(items_)[index], object);
+  [items_of(items_)[index] retain];
+  [object release];
 }
 - (void)removeObjectAtIndex:(NSUInteger)index {
-  id old = [self objectAtIndex:index];
+  apple::expect(index < [self count], "an index is beyond the end of an NSArray");
   ++changes_;
-  items_of(items_).erase(items_of(items_).begin() + static_cast<NSInteger>(index));
-  [old release];
+  const auto place = items_of(items_).begin() + static_cast<NSInteger>(index);
+  [*place release];
+  items_of(items_).erase(place);
 }
 - (void)removeLastObject {
   [self removeObjectAtIndex:[self count] - 1];

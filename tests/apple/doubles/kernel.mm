@@ -170,9 +170,11 @@ MEMBERS(MPSCNNKernel)
 @end
 
 @implementation MPSCNNKernel (AppleDouble)
-// Most kernels work texel by texel.
+// Most kernels work texel by texel; a result may have more channels, beside those written.
 - (void)apple_checkSource:(Extent)source result:(Extent)result {
-  if (!(source == result)) apple::broken(name_of(self), "source and result differ in size");
+  if (source.width != result.width || source.height != result.height ||
+      source.channels > result.channels)
+    apple::broken(name_of(self), "source and result differ in size");
 }
 - (apple::UnaryWork)apple_workForState:(MPSState*)state {
   (void)state;

@@ -227,7 +227,7 @@ void expect_range(id<MTLBuffer> buffer, NSUInteger offset, NSUInteger bytes) {
   arguments_[index] = std::move(argument);
 }
 - (void)dispatchThreads:(MTLSize)grid threadsPerThreadgroup:(MTLSize)group {
-  apple::expect(pipeline_ != nil, "a dispatch without a pipeline");
+  if (pipeline_ == nil) apple::fail("a dispatch without a pipeline");
   const NSUInteger threads = group.width * group.height * group.depth;
   apple::expect(threads != 0, "a dispatch of threadgroups without threads");
   apple::expect(threads <= [pipeline_ maxTotalThreadsPerThreadgroup],

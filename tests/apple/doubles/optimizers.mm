@@ -95,7 +95,7 @@ MEMBERS(MPSNNOptimizer)
 - (instancetype)apple_initWithDevice:(id<MTLDevice>)device
                           descriptor:(MPSNNOptimizerDescriptor*)descriptor {
   self = [super initWithDevice:device];
-  apple::expect(descriptor != nil, "an optimizer without its descriptor");
+  if (descriptor == nil) apple::fail("an optimizer without its descriptor");
   _learningRate = descriptor->_learningRate;
   _gradientRescale = descriptor->_gradientRescale;
   _applyGradientClipping = descriptor->_applyGradientClipping;

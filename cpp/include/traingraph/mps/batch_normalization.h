@@ -23,6 +23,8 @@ class TRAINGRAPH_API CNNBatchNormalizationDataSource {
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
+  // For the copy of a kernel, on this device; null: both have this one.
+  virtual std::shared_ptr<CNNBatchNormalizationDataSource> copy(const Device&) { return nullptr; }
   // The smallest normal number unless the source says otherwise.
   virtual float epsilon() const;
   // Called by a graph that trains. On the device: each encodes its update; the new values, or null

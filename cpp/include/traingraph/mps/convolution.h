@@ -67,6 +67,8 @@ class TRAINGRAPH_API CNNConvolutionDataSource {
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
+  // For the copy of a kernel, on this device; null: both have this one.
+  virtual std::shared_ptr<CNNConvolutionDataSource> copy(const Device&) { return nullptr; }
   // Called by a graph that trains the weights. On the device: encodes the update; the new weights,
   // which may be `source` itself, or null for unchanged ones. On the CPU, after the run: whether
   // the graph shall load the source anew.

@@ -17,6 +17,10 @@ class TRAINGRAPH_API CNNInstanceNormalizationDataSource {
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
+  // For the copy of a kernel, on this device; null: both have this one.
+  virtual std::shared_ptr<CNNInstanceNormalizationDataSource> copy(const Device&) {
+    return nullptr;
+  }
   // The smallest normal number unless the source says otherwise.
   virtual float epsilon() const;
   // Called by a graph that trains, with the state of each image, whose gradients it adds up. On the

@@ -7,6 +7,7 @@
 
 namespace traingraph::mps {
 
+class Coder;
 class Operation;
 struct ImagePart;
 struct GradientParts;
@@ -23,6 +24,15 @@ class TRAINGRAPH_API Kernel {
   std::string label;
   // "MPSCNNConvolution 'conv1'"
   std::string description() const;
+
+  // Writes every property, each under its name; of a data source what it gives now. See
+  // <traingraph/mps/coding.h>. This and copy() raise Unsupported for graphs and for a kind() of the
+  // program's own.
+  void encode_with_coder(Coder& coder) const;
+  // An independent kernel with the same properties. A data source is copied by its own copy(), or
+  // shared; weights that a state was loaded from are not kept, nor are counts of encodings.
+  std::shared_ptr<Kernel> copy() const { return copy(device_); }
+  std::shared_ptr<Kernel> copy(const Device& device) const;
 
  protected:
   explicit Kernel(const Device& device) : device_(device) {}

@@ -4,7 +4,7 @@
 
 namespace traingraph::mps {
 
-enum class LocalNormalizationType : int { kCrossChannel, kSpatial, kLocalContrast };
+enum class TRAINGRAPH_API LocalNormalizationType : int { kCrossChannel, kSpatial, kLocalContrast };
 
 // What a window of N elements around each pixel, or each channel, divides it by. Beyond the image
 // are zeros, and N is always the whole window.

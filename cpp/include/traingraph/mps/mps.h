@@ -4,6 +4,7 @@
 #include <traingraph/mps/arithmetic.h>
 #include <traingraph/mps/arithmetic_nodes.h>
 #include <traingraph/mps/batch_normalization.h>
+#include <traingraph/mps/coding.h>
 #include <traingraph/mps/command_buffer.h>
 #include <traingraph/mps/convolution.h>
 #include <traingraph/mps/convolution_transpose.h>
@@ -28,5 +29,6 @@
 #include <traingraph/mps/reduction.h>
 #include <traingraph/mps/softmax.h>
 #include <traingraph/mps/state.h>
+#include <traingraph/mps/stored_sources.h>
 #include <traingraph/mps/unary_nodes.h>
 #include <traingraph/mps/upsampling.h>

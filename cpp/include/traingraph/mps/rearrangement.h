@@ -14,6 +14,8 @@ class TRAINGRAPH_API NNReshape final : public CNNKernel {
   const char* kind() const override { return "MPSNNReshape"; }
   // The size of the images that are returned.
   void set_reshaped(std::int64_t width, std::int64_t height, std::int64_t feature_channels);
+  // (width, height, feature channels); 0: as the source.
+  Offset reshaped_size() const { return {width_, height_, channels_}; }
 
  protected:
   OperationPtr make_operation() const override;

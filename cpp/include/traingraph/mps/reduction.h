@@ -5,9 +5,9 @@
 namespace traingraph::mps {
 
 // row: over the columns of each row; column: over the rows of each column.
-enum class NNReduceAxis : int { kRow, kColumn, kFeatureChannels };
+enum class TRAINGRAPH_API NNReduceAxis : int { kRow, kColumn, kFeatureChannels };
 // Arguments are over channels alone.
-enum class NNReduction : int { kSum, kMean, kMin, kMax, kArgumentMin, kArgumentMax };
+enum class TRAINGRAPH_API NNReduction : int { kSum, kMean, kMin, kMax, kArgumentMin, kArgumentMax };
 
 // The reduced axis stays with one element. The source's rectangle stands for the offset, which says
 // nothing. An argument is the number of the first smallest or

@@ -59,7 +59,7 @@ class TRAINGRAPH_API PairGradientNode final : public NNGradientFilterNode {
 template <LocalNormalizationType kType>
 struct TRAINGRAPH_API LocalNormalizationPair {
   using Parameters = LocalNormalization;
-  static constexpr const char* kNames[][2] = {
+  static constexpr const char* kNames[3][2] = {
       {"MPSCNNCrossChannelNormalizationNode", "MPSCNNCrossChannelNormalizationGradientNode"},
       {"MPSCNNSpatialNormalizationNode", "MPSCNNSpatialNormalizationGradientNode"},
       {"MPSCNNLocalContrastNormalizationNode", "MPSCNNLocalContrastNormalizationGradientNode"}};
@@ -138,7 +138,7 @@ struct TRAINGRAPH_API SpatialMeanPair {
 template <NNReduceAxis kAxis, NNReduction kReduction>
 struct TRAINGRAPH_API ReductionPair {
   using Parameters = ReductionParameters;
-  static constexpr const char* kNames[][6] = {
+  static constexpr const char* kNames[3][6] = {
       {"MPSNNReductionRowSumNode", "MPSNNReductionRowMeanNode", "MPSNNReductionRowMinNode",
        "MPSNNReductionRowMaxNode", nullptr, nullptr},
       {"MPSNNReductionColumnSumNode", "MPSNNReductionColumnMeanNode", "MPSNNReductionColumnMinNode",

@@ -1,5 +1,9 @@
 #include "backends/cpu/cpu.h"
 
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
 #include <fstream>
 #include <thread>
 
@@ -11,6 +15,11 @@ namespace traingraph::cpu {
 namespace {
 
 std::string processor_name() {
+#if defined(__APPLE__)
+  char name[256];
+  std::size_t length = sizeof name;
+  if (sysctlbyname("machdep.cpu.brand_string", name, &length, nullptr, 0) == 0) return name;
+#endif
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("model name", 0) != 0) continue;

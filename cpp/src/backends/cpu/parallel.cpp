@@ -14,9 +14,11 @@ int threads_for(double nanoseconds) {
   return static_cast<int>(std::min<double>(useful, std::max(1, Platform::thread_count())));
 }
 
-void run_parts(std::int64_t parts, int threads, void (*body)(const void*, std::int64_t),
-               const void* context) {
+void run_parts(std::int64_t parts, [[maybe_unused]] int threads,
+               void (*body)(const void*, std::int64_t), const void* context) {
+#if defined(_OPENMP)
 #pragma omp parallel for schedule(static) num_threads(threads)
+#endif
   for (std::int64_t part = 0; part < parts; ++part) body(context, part);
 }
 

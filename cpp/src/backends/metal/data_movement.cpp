@@ -51,20 +51,17 @@ std::unique_ptr<Kernel> make_transpose(const ir::Graph& graph, const ir::Node& n
   return dispatch(device, "move", {node.inputs[0], node.outputs[0]}, a, element_count(shape));
 }
 
-std::unique_ptr<Kernel> make_select(const ir::Graph& graph, const ir::Node& node,
-                                    Device& device) {
+std::unique_ptr<Kernel> make_select(const ir::Graph& graph, const ir::Node& node, Device& device) {
   const Shape& shape = graph.type(node.outputs[0]).shape;
   const auto strides = [&](std::size_t i) {
     return stretched_strides(graph.type(node.inputs[i]).shape, shape);
   };
-  return dispatch(device, "select_elements",
-                  {node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[0]},
-                  shader::Select{extents_of(shape), strides(0), strides(1), strides(2)},
-                  element_count(shape));
+  return dispatch(
+      device, "select_elements", {node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[0]},
+      shader::Select{extents_of(shape), strides(0), strides(1), strides(2)}, element_count(shape));
 }
 
-std::unique_ptr<Kernel> make_dropout(const ir::Graph& graph, const ir::Node& node,
-                                     Device& device) {
+std::unique_ptr<Kernel> make_dropout(const ir::Graph& graph, const ir::Node& node, Device& device) {
   const auto& attributes = std::get<ir::DropoutAttributes>(node.attributes);
   const Shape& shape = graph.type(node.outputs[0]).shape;
   const std::int64_t count = element_count(shape);
@@ -75,10 +72,10 @@ std::unique_ptr<Kernel> make_dropout(const ir::Graph& graph, const ir::Node& nod
   a.threshold = philox::keep_threshold(attributes.rate);
   a.scale = static_cast<float>(1 / (1 - attributes.rate));
   a.per_row = counts_rows ? narrow(count / shape[0]) : 0;
-  return dispatch(device, "dropout",
-                  {node.inputs[0], node.inputs[1], node.inputs[counts_rows ? 2 : 1],
-                   node.outputs[0]},
-                  a, count);
+  return dispatch(
+      device, "dropout",
+      {node.inputs[0], node.inputs[1], node.inputs[counts_rows ? 2 : 1], node.outputs[0]}, a,
+      count);
 }
 
 Support supports_reorder(const ir::Graph& graph, const ir::Node& node) {
@@ -89,8 +86,7 @@ Support supports_reorder(const ir::Graph& graph, const ir::Node& node) {
     if (element_bytes(type.data_type) != sizeof(float)) {
       return Support::no("a reorder of elements that are not of four bytes");
     }
-    if (ir::physical_dimensions(type.shape, graph.value(id).layout).size() >
-        shader::kDimensions) {
+    if (ir::physical_dimensions(type.shape, graph.value(id).layout).size() > shader::kDimensions) {
       return Support::no("a layout of more than 12 dimensions");
     }
   }
@@ -111,8 +107,7 @@ int dimensions_of(const Shape& shape, const ir::Layout& layout, shader::Dimensio
 
 struct Nothing {};
 
-std::unique_ptr<Kernel> make_reorder(const ir::Graph& graph, const ir::Node& node,
-                                     Device& device) {
+std::unique_ptr<Kernel> make_reorder(const ir::Graph& graph, const ir::Node& node, Device& device) {
   const Shape& shape = graph.type(node.inputs[0]).shape;
   const ir::Layout& from = graph.value(node.inputs[0]).layout;
   const ir::Layout& to = graph.value(node.outputs[0]).layout;
@@ -125,8 +120,7 @@ std::unique_ptr<Kernel> make_reorder(const ir::Graph& graph, const ir::Node& nod
     all->add(dispatch(device, "fill_zero", {node.outputs[0]}, Nothing{},
                       ir::padded_elements(shape, to)));
   }
-  all->add(dispatch(device, "reorder", {node.inputs[0], node.outputs[0]}, a,
-                    element_count(shape)));
+  all->add(dispatch(device, "reorder", {node.inputs[0], node.outputs[0]}, a, element_count(shape)));
   return all;
 }
 

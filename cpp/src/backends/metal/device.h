@@ -24,6 +24,9 @@ class Device {
   // 64-byte aligned, zeroed; an address of the host, because the memory is shared. Raises
   // OutOfMemory. The device must outlive it.
   std::shared_ptr<std::byte> allocate(std::size_t bytes);
+  // The same for what a kernel keeps for itself, which no plan counts.
+  std::shared_ptr<std::byte> keep(std::size_t bytes);
+  std::size_t kept_bytes() const;
   // Raises InternalError where the shaders have no such function.
   const Shader& shader(const std::string& name);
 

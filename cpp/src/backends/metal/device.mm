@@ -1,5 +1,7 @@
 #include "backends/metal/device.h"
 
+#import <MetalPerformanceShaders/MetalPerformanceShaders.h>
+
 #include <algorithm>
 
 #include <traingraph/errors.h>
@@ -24,6 +26,25 @@ Ref<id<MTLLibrary>> compiled_shaders(id<MTLDevice> device) {
   return library;
 }
 
+// A new buffer in the table of addresses, until it is freed. Metal zeroes it, and begins it on a
+// page.
+std::shared_ptr<std::byte> buffer(Device::Objects& objects, std::size_t bytes) {
+  const std::size_t length = std::max<std::size_t>(bytes, 1);
+  auto made = Ref<id<MTLBuffer>>::own(
+      [objects.device.get() newBufferWithLength:length options:MTLResourceStorageModeShared]);
+  if (!made) {
+    throw OutOfMemory("[metal] expected " + std::to_string(length) +
+                      " bytes of memory but the device has no buffer of this size");
+  }
+  auto* const first = static_cast<std::byte*>([made.get() contents]);
+  const std::lock_guard lock(objects.mutex);
+  objects.buffers.emplace(first, std::move(made));
+  return {first, [&objects](std::byte* address) {
+            const std::lock_guard freeing(objects.mutex);
+            objects.buffers.erase(address);
+          }};
+}
+
 }  // namespace
 
 std::string text_of(const std::string& what, NSError* error) {
@@ -36,6 +57,10 @@ Device::Device() : objects_(std::make_unique<Objects>()) {
   objects_->device = Ref<id<MTLDevice>>::own(MTLCreateSystemDefaultDevice());
   if (!objects_->device) {
     throw DeviceError("[metal] expected a GPU but Metal finds none");
+  }
+  if (!MPSSupportsMTLDevice(objects_->device.get())) {
+    throw DeviceError("[metal] expected a GPU of which Metal Performance Shaders know but got '" +
+                      name() + "'");
   }
   objects_->queue = Ref<id<MTLCommandQueue>>::own([objects_->device.get() newCommandQueue]);
   if (!objects_->queue) throw DeviceError("[metal] expected a command queue but got none");
@@ -50,25 +75,32 @@ std::string Device::name() const {
 }
 
 std::shared_ptr<std::byte> Device::allocate(std::size_t bytes) {
-  const std::size_t length = std::max<std::size_t>(bytes, 1);
-  auto buffer = Ref<id<MTLBuffer>>::own([objects_->device.get()
-      newBufferWithLength:length
-                  options:MTLResourceStorageModeShared]);
-  if (!buffer) {
-    throw OutOfMemory("[metal] expected " + std::to_string(length) +
-                      " bytes of memory but the device has no buffer of this size");
-  }
-  // Metal zeroes new buffers, and places them on pages.
-  auto* const first = static_cast<std::byte*>([buffer.get() contents]);
+  const auto count = [objects = objects_.get()](std::int64_t length) {
+    const std::lock_guard lock(objects->mutex);
+    objects->counters.allocations += length > 0 ? 1 : 0;
+    objects->counters.allocated_bytes += length;
+  };
+  const auto length = static_cast<std::int64_t>(bytes);
+  std::shared_ptr<std::byte> memory = buffer(*objects_, bytes);
+  count(length);
+  std::byte* const first = memory.get();
+  return {first, [count, length, memory = std::move(memory)](std::byte*) { count(-length); }};
+}
+
+std::shared_ptr<std::byte> Device::keep(std::size_t bytes) {
+  std::shared_ptr<std::byte> memory = buffer(*objects_, bytes);
   const std::lock_guard lock(objects_->mutex);
-  objects_->buffers.emplace(first, std::move(buffer));
-  ++objects_->counters.allocations;
-  objects_->counters.allocated_bytes += static_cast<std::int64_t>(length);
-  return {first, [objects = objects_.get(), length](std::byte* address) {
+  objects_->kept_bytes += bytes;
+  std::byte* const first = memory.get();
+  return {first, [objects = objects_.get(), bytes, memory = std::move(memory)](std::byte*) {
             const std::lock_guard freeing(objects->mutex);
-            objects->buffers.erase(address);
-            objects->counters.allocated_bytes -= static_cast<std::int64_t>(length);
+            objects->kept_bytes -= bytes;
           }};
+}
+
+std::size_t Device::kept_bytes() const {
+  const std::lock_guard lock(objects_->mutex);
+  return objects_->kept_bytes;
 }
 
 const Shader& Device::shader(const std::string& name) {
@@ -84,8 +116,7 @@ const Shader& Device::shader(const std::string& name) {
   shader.pipeline = Ref<id<MTLComputePipelineState>>::own(
       [objects_->device.get() newComputePipelineStateWithFunction:function.get() error:&error]);
   if (!shader.pipeline) throw DeviceError(text_of("no pipeline for '" + name + "'", error));
-  shader.group =
-      std::min<NSUInteger>(256, [shader.pipeline.get() maxTotalThreadsPerThreadgroup]);
+  shader.group = std::min<NSUInteger>(256, [shader.pipeline.get() maxTotalThreadsPerThreadgroup]);
   return objects_->shaders.emplace(name, std::move(shader)).first->second;
 }
 

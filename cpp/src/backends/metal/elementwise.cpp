@@ -34,8 +34,9 @@ Placed placed(const ir::ScalarList& list) {
   };
   for (int k = 0; k < steps; ++k) {
     const ir::Instruction& from = list.code[static_cast<std::size_t>(k)];
-    shader::Step step{static_cast<int>(from.function), at(from.x), at(from.y), 0,
-                      static_cast<float>(from.p), static_cast<float>(from.q)};
+    shader::Step step{
+        static_cast<int>(from.function), at(from.x), at(from.y), 0, static_cast<float>(from.p),
+        static_cast<float>(from.q)};
     // An operand's place is free for the result: it is written after both are read.
     for (int operand : {from.x, from.y}) {
       if (operand < 0 || last[static_cast<std::size_t>(operand)] != k) continue;
@@ -89,7 +90,7 @@ class Elementwise final : public Kernel {
       list_.inputs_strides[i] = stretched_strides(graph.type(node.inputs[i]).shape, shape);
     }
     const std::size_t bytes = program.code.size() * sizeof(shader::Step);
-    code_ = device.allocate(bytes);
+    code_ = device.keep(bytes);
     std::memcpy(code_.get(), program.code.data(), bytes);
   }
 
@@ -119,8 +120,6 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, Devic
 
 }  // namespace
 
-std::vector<KernelEntry> elementwise_entries() {
-  return {{ir::Op::elementwise, supports, make}};
-}
+std::vector<KernelEntry> elementwise_entries() { return {{ir::Op::elementwise, supports, make}}; }
 
 }  // namespace traingraph::metal

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include "backends/metal/device.h"
 
@@ -11,7 +10,8 @@ namespace traingraph::metal {
 // What a run has encoded so far on its command buffer.
 class Encoding {
  public:
-  explicit Encoding(const Device& device);
+  struct State;  // objects.h; kept by who runs, so that a run makes none
+  Encoding(const Device& device, State& state);
   ~Encoding();
   Encoding(const Encoding&) = delete;
   Encoding& operator=(const Encoding&) = delete;
@@ -27,12 +27,11 @@ class Encoding {
   // Commits and waits. Returns the seconds on the device; raises DeviceError where it failed.
   double finish();
 
-  struct State;
-  State& state() const { return *state_; }
+  State& state() const { return state_; }
 
  private:
   const Device& device_;
-  std::unique_ptr<State> state_;
+  State& state_;
 };
 
 }  // namespace traingraph::metal

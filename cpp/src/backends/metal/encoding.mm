@@ -8,11 +8,6 @@
 
 namespace traingraph::metal {
 
-struct Encoding::State {
-  Ref<id<MTLCommandBuffer>> buffer;
-  Ref<id<MTLComputeCommandEncoder>> encoder;  // open, or none
-};
-
 namespace {
 
 void close(Encoding::State& state) {
@@ -22,22 +17,23 @@ void close(Encoding::State& state) {
 
 }  // namespace
 
-Encoding::Encoding(const Device& device)
-    : device_(device), state_(std::make_unique<State>()) {
-  state_->buffer =
-      Ref<id<MTLCommandBuffer>>::keep([device.objects().queue.get() commandBuffer]);
-  if (!state_->buffer) throw DeviceError("[metal] expected a command buffer but got none");
+Encoding::Encoding(const Device& device, State& state) : device_(device), state_(state) {
+  state_.buffer = Ref<id<MTLCommandBuffer>>::keep([device.objects().queue.get() commandBuffer]);
+  if (!state_.buffer) throw DeviceError("[metal] expected a command buffer but got none");
 }
 
 // An encoder must be ended before it goes, also when a kernel has raised.
-Encoding::~Encoding() { close(*state_); }
+Encoding::~Encoding() {
+  close(state_);
+  state_.buffer = {};
+}
 
 void Encoding::run(const Shader& shader, const std::byte* const* buffers, std::size_t count,
                    const void* arguments, std::size_t bytes, std::int64_t threads) {
   begin(shader);
   for (std::size_t i = 0; i < count; ++i) {
     const Place at = place(device_, buffers[i]);
-    [state_->encoder.get() setBuffer:at.buffer offset:at.offset atIndex:i];
+    [state_.encoder.get() setBuffer:at.buffer offset:at.offset atIndex:i];
   }
   dispatch(shader, count, arguments, bytes, threads);
 }
@@ -53,17 +49,17 @@ void run(Encoding& encoding, const Shader& shader, std::initializer_list<Place> 
 }
 
 void Encoding::begin(const Shader& shader) {
-  if (!state_->encoder) {
-    state_->encoder = Ref<id<MTLComputeCommandEncoder>>::keep(
-        [state_->buffer.get() computeCommandEncoder]);
+  if (!state_.encoder) {
+    state_.encoder =
+        Ref<id<MTLComputeCommandEncoder>>::keep([state_.buffer.get() computeCommandEncoder]);
   }
-  [state_->encoder.get() setComputePipelineState:shader.pipeline.get()];
+  [state_.encoder.get() setComputePipelineState:shader.pipeline.get()];
 }
 
 void Encoding::dispatch(const Shader& shader, std::size_t index, const void* arguments,
                         std::size_t bytes, std::int64_t threads) {
   if (threads == 0) return;
-  id<MTLComputeCommandEncoder> encoder = state_->encoder.get();
+  id<MTLComputeCommandEncoder> encoder = state_.encoder.get();
   if (bytes != 0) [encoder setBytes:arguments length:bytes atIndex:index];
   const auto width = static_cast<NSUInteger>(threads);
   [encoder dispatchThreads:MTLSizeMake(width, 1, 1)
@@ -71,8 +67,8 @@ void Encoding::dispatch(const Shader& shader, std::size_t index, const void* arg
 }
 
 double Encoding::finish() {
-  close(*state_);
-  id<MTLCommandBuffer> buffer = state_->buffer.get();
+  close(state_);
+  id<MTLCommandBuffer> buffer = state_.buffer.get();
   [buffer commit];
   [buffer waitUntilCompleted];
   if ([buffer status] != MTLCommandBufferStatusCompleted) {

@@ -24,6 +24,7 @@ class MetalExecutable final : public Executable {
 
   Device& device_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::unique_ptr<Encoding::State> state_;
 };
 
 }  // namespace traingraph::metal

@@ -6,7 +6,7 @@
 namespace traingraph::metal {
 
 MetalExecutable::MetalExecutable(Device& device, std::vector<std::unique_ptr<Kernel>> kernels)
-    : device_(device), kernels_(std::move(kernels)) {}
+    : device_(device), kernels_(std::move(kernels)), state_(std::make_unique<Encoding::State>()) {}
 
 MetalExecutable::~MetalExecutable() {
   const Pool pool;
@@ -21,7 +21,7 @@ std::size_t MetalExecutable::workspace_bytes(ir::NodeId node) const {
 double MetalExecutable::run_together(const ir::NodeId* order, std::size_t count,
                                      Pointers pointers) const {
   const Pool pool;
-  Encoding encoding(device_);
+  Encoding encoding(device_, *state_);
   for (std::size_t k = 0; k < count; ++k) {
     kernels_[static_cast<std::size_t>(order[k])]->encode(pointers, encoding);
   }

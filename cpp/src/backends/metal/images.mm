@@ -27,8 +27,8 @@ MPSMatrix* MatrixAt::at(const Encoding& encoding, const std::byte* address) {
   if (address != address_) {
     const Place memory = place(encoding.device(), address);
     matrix_ = Ref<MPSMatrix*>::own([[MPSMatrix alloc] initWithBuffer:memory.buffer
-                                                             offset:memory.offset
-                                                         descriptor:descriptor_.get()]);
+                                                              offset:memory.offset
+                                                          descriptor:descriptor_.get()]);
     address_ = address;
   }
   return matrix_.get();
@@ -44,10 +44,12 @@ ImagesAt::ImagesAt(Device& device, const Shape& shape)
                                 height:count(shape[2])
                        featureChannels:count(shape[1])]);
   const MPSDataLayout layout = MPSDataLayoutFeatureChannelsxHeightxWidth;
-  to_images_ = Ref<MPSMatrixCopyToImage*>::own(
-      [[MPSMatrixCopyToImage alloc] initWithDevice:gpu dataLayout:layout]);
-  from_images_ = Ref<MPSImageCopyToMatrix*>::own(
-      [[MPSImageCopyToMatrix alloc] initWithDevice:gpu dataLayout:layout]);
+  to_images_ =
+      Ref<MPSMatrixCopyToImage*>::own([[MPSMatrixCopyToImage alloc] initWithDevice:gpu
+                                                                        dataLayout:layout]);
+  from_images_ =
+      Ref<MPSImageCopyToMatrix*>::own([[MPSImageCopyToMatrix alloc] initWithDevice:gpu
+                                                                        dataLayout:layout]);
 }
 
 MPSImageBatch* ImagesAt::make(Encoding& encoding, NSUInteger reads) const {
@@ -78,9 +80,9 @@ void ImagesAt::write(Encoding& encoding, MPSImageBatch* images, const std::byte*
 
 void ImagesAt::make_blanks(Device& device) {
   const Pool pool;
-  const auto image = Ref<MPSImage*>::own([[MPSImage alloc]
-       initWithDevice:device.objects().device.get()
-      imageDescriptor:descriptor_.get()]);
+  const auto image =
+      Ref<MPSImage*>::own([[MPSImage alloc] initWithDevice:device.objects().device.get()
+                                           imageDescriptor:descriptor_.get()]);
   const std::vector<float> zeros([image.get() width] * [image.get() height] *
                                  [image.get() featureChannels]);
   [image.get() writeBytes:zeros.data()

@@ -17,8 +17,7 @@ shader::Picked picked_of(const ir::Graph& graph, const ir::Node& node, const Sha
   return a;
 }
 
-std::unique_ptr<Kernel> make_gather(const ir::Graph& graph, const ir::Node& node,
-                                    Device& device) {
+std::unique_ptr<Kernel> make_gather(const ir::Graph& graph, const ir::Node& node, Device& device) {
   const Shape& y = graph.type(node.outputs[0]).shape;
   const auto a = picked_of(graph, node, graph.type(node.inputs[0]).shape, y,
                            std::get<ir::AxisAttributes>(node.attributes).axis, false);
@@ -26,12 +25,11 @@ std::unique_ptr<Kernel> make_gather(const ir::Graph& graph, const ir::Node& node
                   element_count(y));
 }
 
-std::unique_ptr<Kernel> make_scatter(const ir::Graph& graph, const ir::Node& node,
-                                     Device& device) {
+std::unique_ptr<Kernel> make_scatter(const ir::Graph& graph, const ir::Node& node, Device& device) {
   const auto& attributes = std::get<ir::ScatterAttributes>(node.attributes);
   const Shape& y = graph.type(node.outputs[0]).shape;
-  const auto a = picked_of(graph, node, y, graph.type(node.inputs[0]).shape, attributes.axis,
-                           attributes.adds);
+  const auto a =
+      picked_of(graph, node, y, graph.type(node.inputs[0]).shape, attributes.axis, attributes.adds);
   return dispatch(device, "scatter",
                   {node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[0]}, a,
                   element_count(y));
@@ -41,15 +39,15 @@ std::unique_ptr<Kernel> make_scatter_gradient(const ir::Graph& graph, const ir::
                                               Device& device) {
   const Shape& dy = graph.type(node.inputs[0]).shape;
   const Shape& values = graph.type(node.outputs[0]).shape;
-  const auto a = picked_of(graph, node, dy, values,
-                           std::get<ir::AxisAttributes>(node.attributes).axis, false);
+  const auto a =
+      picked_of(graph, node, dy, values, std::get<ir::AxisAttributes>(node.attributes).axis, false);
   const auto& in = node.inputs;
   const auto& out = node.outputs;  // dvalues, dtensor, writers
   auto both = std::make_unique<Sequence>();
-  both->add(dispatch(device, "scatter_writers", {in[0], in[1], out[1], out[2]}, a,
-                     element_count(dy)));
-  both->add(dispatch(device, "scatter_values", {in[0], in[1], out[2], out[0]}, a,
-                     element_count(values)));
+  both->add(
+      dispatch(device, "scatter_writers", {in[0], in[1], out[1], out[2]}, a, element_count(dy)));
+  both->add(
+      dispatch(device, "scatter_values", {in[0], in[1], out[2], out[0]}, a, element_count(values)));
   return both;
 }
 

@@ -52,6 +52,7 @@ class MetalBackend final : public TableBackend<KernelEntry> {
     device().count_copies(0, 0, 1);
   }
   void clear(std::byte* at, std::size_t bytes) const override { std::memset(at, 0, bytes); }
+  std::size_t context_bytes() const override { return device().kept_bytes(); }
   DeviceCounters counters() const override { return device().counters(); }
 
  protected:

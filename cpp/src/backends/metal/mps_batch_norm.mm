@@ -1,7 +1,7 @@
-// Batch normalization by Metal Performance Shaders: statistics of the batch, then the normalization,
-// or then sums of the gradient, then the gradient. The state between them is temporary and belongs
-// to one op, because forward and gradient pass may be different runs: the gradient makes the
-// statistics once more.
+// Batch normalization by Metal Performance Shaders: statistics of the batch, then the
+// normalization, or then sums of the gradient, then the gradient. The state between them is
+// temporary and belongs to one op, because forward and gradient pass may be different runs: the
+// gradient makes the statistics once more.
 #include "backends/metal/images.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/shader_kernel.h"
@@ -82,9 +82,8 @@ class BatchNormBase : public Kernel {
     const Pool pool;
     id<MTLDevice> gpu = device.objects().device.get();
     const auto bytes = static_cast<std::size_t>(channels_) * sizeof(float);
-    for (auto* memory : {&gamma_, &beta_, &mean_, &variance_}) *memory = device.allocate(bytes);
-    source_ =
-        Ref<TraingraphBatchNormSource*>::own([[TraingraphBatchNormSource alloc] init]);
+    for (auto* memory : {&gamma_, &beta_, &mean_, &variance_}) *memory = device.keep(bytes);
+    source_ = Ref<TraingraphBatchNormSource*>::own([[TraingraphBatchNormSource alloc] init]);
     TraingraphBatchNormSource* source = source_.get();
     source->channels_ = static_cast<NSUInteger>(channels_);
     source->gamma_ = reinterpret_cast<float*>(gamma_.get());

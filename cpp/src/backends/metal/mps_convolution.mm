@@ -108,7 +108,7 @@ class ConvolutionBase : public Kernel {
     const Shape& x = graph.type(operands_.x).shape;
     const Shape& weights = graph.type(operands_.weights).shape;
     elements_ = element_count(weights);
-    apples_ = device.allocate(static_cast<std::size_t>(elements_) * sizeof(float));
+    apples_ = device.keep(static_cast<std::size_t>(elements_) * sizeof(float));
     // (O, I, kh, kw) here, (O, kh, kw, I) there.
     to_apple_.extents = extents_of(weights);
     to_apple_.source = stretched_strides(weights, weights);
@@ -144,8 +144,7 @@ class ConvolutionBase : public Kernel {
         initWithDevice:device.objects().device.get()
                weights:source_.get()]);
     [forward_.get() setOffset:forward_offset(window_)];
-    [forward_.get()
-        setAccumulatorPrecisionOption:MPSNNConvolutionAccumulatorPrecisionOptionFloat];
+    [forward_.get() setAccumulatorPrecisionOption:MPSNNConvolutionAccumulatorPrecisionOptionFloat];
   }
 
  protected:
@@ -154,8 +153,7 @@ class ConvolutionBase : public Kernel {
   void reload(Encoding& encoding, Pointers pointers, K* kernel) {
     const std::byte* buffers[] = {pointers[operands_.weights], apples_.get()};
     encoding.run(move_, buffers, 2, &to_apple_, sizeof to_apple_, elements_);
-    [kernel reloadWeightsAndBiasesWithCommandBuffer:command_buffer(encoding)
-                                              state:weights_.get()];
+    [kernel reloadWeightsAndBiasesWithCommandBuffer:command_buffer(encoding) state:weights_.get()];
   }
 
   // The result has no padding policy of its own: all that a policy would set is set here.
@@ -171,8 +169,8 @@ class ConvolutionBase : public Kernel {
     [kernel.get() setPrimaryOffset:MPSOffset{0, 0, 0}];
     [kernel.get() setKernelOffsetX:even(1) - offset.x];
     [kernel.get() setKernelOffsetY:even(0) - offset.y];
-    [kernel.get() setSecondaryOffset:MPSOffset{-window_.padding_before[1],
-                                               -window_.padding_before[0], 0}];
+    [kernel.get()
+        setSecondaryOffset:MPSOffset{-window_.padding_before[1], -window_.padding_before[0], 0}];
     return kernel;
   }
 
@@ -217,8 +215,7 @@ class ConvolutionGradientData final : public ConvolutionBase {
  public:
   ConvolutionGradientData(const ir::Graph& graph, const ir::Node& node, Device& device)
       : ConvolutionBase(graph, node, device),
-        gradient_(
-            gradient_kernel(device, MPSCNNConvolutionGradientOptionGradientWithData)) {
+        gradient_(gradient_kernel(device, MPSCNNConvolutionGradientOptionGradientWithData)) {
     x_.make_blanks(device);
   }
 
@@ -260,8 +257,7 @@ class ConvolutionGradientWeights final : public ConvolutionBase {
                            destinationGradients:x_.blanks()];
     MPSCNNConvolutionGradientState* state = [both objectAtIndex:0];
     run(encoding, move_,
-        {{[state gradientForWeights], 0},
-         place(encoding.device(), pointers[operands_.weights])},
+        {{[state gradientForWeights], 0}, place(encoding.device(), pointers[operands_.weights])},
         &from_apple_, sizeof from_apple_, elements_);
     MPSStateBatchIncrementReadCount(both, -1);
   }

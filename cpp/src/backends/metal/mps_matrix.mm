@@ -91,8 +91,7 @@ Support supports_softmax(const ir::Graph& graph, const ir::Node& node) {
   const Support support = supports_float(graph, node);
   if (!support.yes) return support;
   const Shape& shape = graph.type(node.outputs[0]).shape;
-  const auto axis = static_cast<std::size_t>(
-      std::get<ir::SoftmaxAttributes>(node.attributes).axis);
+  const auto axis = static_cast<std::size_t>(std::get<ir::SoftmaxAttributes>(node.attributes).axis);
   for (std::size_t k = axis + 1; k < shape.size(); ++k) {
     if (shape[k] != 1) return Support::no("mps: rows that are not contiguous");
   }
@@ -102,8 +101,8 @@ Support supports_softmax(const ir::Graph& graph, const ir::Node& node) {
 // Rows as those of one matrix.
 MatrixAt rows_of(const ir::Graph& graph, const ir::Node& node) {
   const Shape& shape = graph.type(node.outputs[0]).shape;
-  const std::int64_t extent = shape[static_cast<std::size_t>(
-      std::get<ir::SoftmaxAttributes>(node.attributes).axis)];
+  const std::int64_t extent =
+      shape[static_cast<std::size_t>(std::get<ir::SoftmaxAttributes>(node.attributes).axis)];
   return {element_count(shape) / extent, extent};
 }
 
@@ -146,8 +145,8 @@ class SoftmaxGradient final : public Kernel {
         dy_(rows_of(graph, node)),
         y_(dy_),
         dx_(dy_),
-        kernel_(softmax_kernel<MPSMatrixSoftMaxGradient, MPSMatrixLogSoftMaxGradient>(node,
-                                                                                      device)) {}
+        kernel_(
+            softmax_kernel<MPSMatrixSoftMaxGradient, MPSMatrixLogSoftMaxGradient>(node, device)) {}
 
   void encode(Pointers pointers, Encoding& encoding) override {
     [kernel_.get() encodeToCommandBuffer:command_buffer(encoding)
@@ -204,7 +203,8 @@ Support supports_neuron(const ir::Graph& graph, const ir::Node& node) {
   const Support support = supports_float(graph, node);
   if (!support.yes) return support;
   const auto& list = std::get<ir::ElementwiseAttributes>(node.attributes).list;
-  if (neuron_of(list).type == MPSCNNNeuronTypeNone) return Support::no("mps: a list that is no neuron");
+  if (neuron_of(list).type == MPSCNNNeuronTypeNone)
+    return Support::no("mps: a list that is no neuron");
   if (graph.type(node.inputs[0]).elements() != graph.type(node.outputs[0]).elements()) {
     return Support::no("mps: a neuron whose source is stretched");
   }
@@ -217,23 +217,23 @@ MatrixAt flat(const ir::Type& type) {
   return {rows, rows == 0 ? 0 : type.elements() / rows};
 }
 
+// Apple's kernel must not write over its source. Where the plan lets it, an own shader does.
 class MatrixNeuron final : public Kernel {
  public:
   MatrixNeuron(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : x_value_(node.inputs[0]),
+      : in_place_(elementwise_entries().front().make(graph, node, device)),
+        x_value_(node.inputs[0]),
         y_value_(node.outputs[0]),
         x_(flat(graph.type(y_value_))),
         y_(x_),
         kernel_(Ref<MPSMatrixNeuron*>::own(
             [[MPSMatrixNeuron alloc] initWithDevice:device.objects().device.get()])) {
     const Neuron neuron = neuron_of(std::get<ir::ElementwiseAttributes>(node.attributes).list);
-    [kernel_.get() setNeuronType:neuron.type
-                      parameterA:neuron.a
-                      parameterB:neuron.b
-                      parameterC:0];
+    [kernel_.get() setNeuronType:neuron.type parameterA:neuron.a parameterB:neuron.b parameterC:0];
   }
 
   void encode(Pointers pointers, Encoding& encoding) override {
+    if (pointers[x_value_] == pointers[y_value_]) return in_place_->encode(pointers, encoding);
     [kernel_.get() encodeToCommandBuffer:command_buffer(encoding)
                              inputMatrix:x_.at(encoding, pointers[x_value_])
                               biasVector:nil
@@ -241,6 +241,7 @@ class MatrixNeuron final : public Kernel {
   }
 
  private:
+  std::unique_ptr<Kernel> in_place_;
   ir::ValueId x_value_, y_value_;
   MatrixAt x_, y_;
   Ref<MPSMatrixNeuron*> kernel_;

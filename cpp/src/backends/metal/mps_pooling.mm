@@ -1,6 +1,6 @@
-// Pooling by Metal Performance Shaders, over images: averages and their gradient, and maxima where
-// nobody asks for the window index. Apple's gradient of a maximum looks for the largest element
-// again, and of equal ones takes any; here the op brings the index of the first.
+// Averages and their gradient by Metal Performance Shaders, over images. Maxima stay with an own
+// shader: Apple says neither what becomes of NaN, which wins here, nor which of equal elements the
+// gradient goes to, which is the first one here.
 #include "backends/metal/images.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/shader_kernel.h"
@@ -18,11 +18,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const Support support = supports_float(graph, node);
   if (!support.yes) return support;
   const auto& a = std::get<ir::PoolingAttributes>(node.attributes);
-  if (a.with_index) return Support::no("mps: pooling with an index");
-  const bool average = a.kind == ir::PoolingKind::average;
-  if (!average && (a.kind != ir::PoolingKind::max || node.op == ir::Op::pooling_gradient)) {
-    return Support::no("mps: pooling that is no average and no forward maximum");
-  }
+  if (a.kind != ir::PoolingKind::average) return Support::no("mps: pooling that is no average");
   if (a.window.dilation[0] != 1 || a.window.dilation[1] != 1) {
     return Support::no("mps: pooling with a dilation");
   }
@@ -48,21 +44,16 @@ MPSImageEdgeMode edge_of(const ir::PoolingAttributes& a) {
   return a.count_includes_padding ? MPSImageEdgeModeZero : MPSImageEdgeModeClamp;
 }
 
-class Pooling final : public Kernel {
+class Average final : public Kernel {
  public:
-  Pooling(const ir::Graph& graph, const ir::Node& node, Device& device)
+  Average(const ir::Graph& graph, const ir::Node& node, Device& device)
       : x_value_(node.inputs[0]),
         y_value_(node.outputs[0]),
         x_(device, graph.type(x_value_).shape),
         y_(device, graph.type(y_value_).shape) {
     const auto& a = std::get<ir::PoolingAttributes>(node.attributes);
-    if (a.kind == ir::PoolingKind::max) {
-      kernel_ = Ref<MPSCNNPooling*>::keep(kernel_of<MPSCNNPoolingMax>(a.window, device).get());
-      [kernel_.get() setEdgeMode:MPSImageEdgeModeClamp];
-    } else {
-      kernel_ = Ref<MPSCNNPooling*>::keep(kernel_of<MPSCNNPoolingAverage>(a.window, device).get());
-      [kernel_.get() setEdgeMode:edge_of(a)];
-    }
+    kernel_ = kernel_of<MPSCNNPoolingAverage>(a.window, device);
+    [kernel_.get() setEdgeMode:edge_of(a)];
     [kernel_.get() setOffset:offset_of(a.window)];
   }
 
@@ -78,7 +69,7 @@ class Pooling final : public Kernel {
  private:
   ir::ValueId x_value_, y_value_;
   ImagesAt x_, y_;
-  Ref<MPSCNNPooling*> kernel_;
+  Ref<MPSCNNPoolingAverage*> kernel_;
 };
 
 // dy → dx, of an average: of the forward source only the size matters.
@@ -97,8 +88,8 @@ class AverageGradient final : public Kernel {
     [kernel_.get() setSecondaryOffset:offset];
     [kernel_.get() setPrimaryEdgeMode:edge_of(a)];
     [kernel_.get() setSecondaryEdgeMode:edge_of(a)];
-    [kernel_.get() setSourceSize:MTLSizeMake(static_cast<NSUInteger>(x[3]),
-                                             static_cast<NSUInteger>(x[2]), 1)];
+    [kernel_.get()
+        setSourceSize:MTLSizeMake(static_cast<NSUInteger>(x[3]), static_cast<NSUInteger>(x[2]), 1)];
     dx_.make_blanks(device);
     const Pool pool;
     forward_ = kernel_of<MPSCNNPoolingAverage>(a.window, device);
@@ -132,7 +123,7 @@ class AverageGradient final : public Kernel {
 }  // namespace
 
 std::vector<KernelEntry> mps_pooling_entries() {
-  return {{ir::Op::pooling, supports, make<Pooling>},
+  return {{ir::Op::pooling, supports, make<Average>},
           {ir::Op::pooling_gradient, supports, make<AverageGradient>}};
 }
 

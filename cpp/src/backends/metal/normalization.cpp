@@ -16,8 +16,7 @@ std::unique_ptr<Kernel> make_batch_norm(const ir::Graph& graph, const ir::Node& 
   const auto& in = node.inputs;
   const auto& out = node.outputs;  // y, mean, inverse deviation, variance
   auto both = std::make_unique<Sequence>();
-  both->add(
-      dispatch(device, "batch_norm_statistics", {in[0], out[1], out[2], out[3]}, e, e.c));
+  both->add(dispatch(device, "batch_norm_statistics", {in[0], out[1], out[2], out[3]}, e, e.c));
   both->add(dispatch(device, "batch_norm", {in[0], out[1], out[2], in[1], in[2], out[0]}, e,
                      element_count(x)));
   return both;
@@ -30,16 +29,15 @@ std::unique_ptr<Kernel> make_batch_norm_gradient(const ir::Graph& graph, const i
   const auto& in = node.inputs;    // dy, x, mean, inverse deviation, gamma
   const auto& out = node.outputs;  // dx, dgamma, dbeta
   auto both = std::make_unique<Sequence>();
-  both->add(dispatch(device, "batch_norm_sums", {in[0], in[1], in[2], in[3], out[1], out[2]}, e,
-                     e.c));
+  both->add(
+      dispatch(device, "batch_norm_sums", {in[0], in[1], in[2], in[3], out[1], out[2]}, e, e.c));
   both->add(dispatch(device, "batch_norm_gradient",
                      {in[0], in[1], in[2], in[3], in[4], out[1], out[2], out[0]}, e,
                      element_count(x)));
   return both;
 }
 
-std::unique_ptr<Kernel> make_softmax(const ir::Graph& graph, const ir::Node& node,
-                                     Device& device) {
+std::unique_ptr<Kernel> make_softmax(const ir::Graph& graph, const ir::Node& node, Device& device) {
   const auto& attributes = std::get<ir::SoftmaxAttributes>(node.attributes);
   const Shape& shape = graph.type(node.outputs[0]).shape;
   const auto axis = static_cast<std::size_t>(attributes.axis);
@@ -82,8 +80,7 @@ shader::Pooling pooling_of(const ir::PoolingAttributes& attributes, const Shape&
   return a;
 }
 
-std::unique_ptr<Kernel> make_pooling(const ir::Graph& graph, const ir::Node& node,
-                                     Device& device) {
+std::unique_ptr<Kernel> make_pooling(const ir::Graph& graph, const ir::Node& node, Device& device) {
   const auto& attributes = std::get<ir::PoolingAttributes>(node.attributes);
   const Shape& y = graph.type(node.outputs[0]).shape;
   auto a = pooling_of(attributes, graph.type(node.inputs[0]).shape, y);
@@ -93,8 +90,7 @@ std::unique_ptr<Kernel> make_pooling(const ir::Graph& graph, const ir::Node& nod
     index = node.outputs[1];
     a.index_bytes = narrow(element_bytes(graph.type(index).data_type));
   }
-  return dispatch(device, "pooling", {node.inputs[0], node.outputs[0], index}, a,
-                  element_count(y));
+  return dispatch(device, "pooling", {node.inputs[0], node.outputs[0], index}, a, element_count(y));
 }
 
 std::unique_ptr<Kernel> make_pooling_gradient(const ir::Graph& graph, const ir::Node& node,

@@ -31,10 +31,17 @@ struct Device::Objects {
   Ref<id<MTLCommandQueue>> queue;
   Ref<id<MTLLibrary>> library;
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;                                        // guards what follows
   std::map<const std::byte*, Ref<id<MTLBuffer>>> buffers;  // by their first address
   std::map<std::string, Shader> shaders;
   DeviceCounters counters;
+  std::size_t kept_bytes = 0;
+};
+
+// What a run has opened on the device.
+struct Encoding::State {
+  Ref<id<MTLCommandBuffer>> buffer;
+  Ref<id<MTLComputeCommandEncoder>> encoder;  // open, or none
 };
 
 // Raises InternalError where no allocation of the device holds the address.

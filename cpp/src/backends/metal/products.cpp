@@ -64,9 +64,8 @@ std::unique_ptr<Kernel> make_convolution(const ir::Graph& graph, const ir::Node&
     return graph.type(input < 0 ? node.outputs[0] : node.inputs[static_cast<std::size_t>(input)])
         .shape;
   };
-  const auto arguments =
-      convolution_of(std::get<ir::ConvolutionAttributes>(node.attributes), operand(x_input),
-                     operand(y_input));
+  const auto arguments = convolution_of(std::get<ir::ConvolutionAttributes>(node.attributes),
+                                        operand(x_input), operand(y_input));
   return dispatch(device, ir::name(node.op), {node.inputs[0], node.inputs[1], node.outputs[0]},
                   arguments, graph.type(node.outputs[0]).elements());
 }

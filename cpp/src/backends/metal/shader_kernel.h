@@ -24,8 +24,7 @@ class ShaderKernel final : public Kernel {
   void encode(Pointers pointers, Encoding& encoding) override {
     for (std::size_t i = 0; i < operands_.size(); ++i) addresses_[i] = pointers[operands_[i]];
     encoding.run(shader_, addresses_.data(), addresses_.size(), &arguments_,
-                 std::is_empty_v<Arguments> ? 0 : sizeof(Arguments),
-                 threads_);
+                 std::is_empty_v<Arguments> ? 0 : sizeof(Arguments), threads_);
   }
 
  private:

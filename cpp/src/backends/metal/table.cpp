@@ -7,9 +7,11 @@
 namespace traingraph::metal {
 
 Support supports_float(const ir::Graph& graph, const ir::Node& node) {
+  bool computes = false;
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
       const ir::Type& type = graph.type(id);
+      computes = computes || is_floating_point(type.data_type);
       if (is_floating_point(type.data_type) && type.data_type != DataType::kFloat32) {
         return Support::no(std::string("data type ") + name(type.data_type) +
                            " (metal computes in float32)");
@@ -19,6 +21,10 @@ Support supports_float(const ir::Graph& graph, const ir::Node& node) {
         return Support::no("a tensor of 2^31 elements or more");
       }
     }
+  }
+  if (!computes) {
+    return Support::no(std::string("data type ") + name(graph.type(node.outputs[0]).data_type) +
+                       " (metal computes in float32)");
   }
   return {};
 }
@@ -70,11 +76,11 @@ std::unique_ptr<Kernel> make_reshape(const ir::Graph&, const ir::Node&, Device&)
 const std::vector<KernelEntry>& table() {
   static const std::vector<KernelEntry> entries = [] {
     std::vector<KernelEntry> all;
-    for (auto family :
-         {mps_matrix_entries, mps_convolution_entries, mps_batch_norm_entries, mps_pooling_entries,
-          elementwise_entries, reduce_entries, matmul_entries, convolution_entries,
-          batch_norm_entries, pooling_entries, softmax_entries, cross_entropy_entries,
-          data_movement_entries, indexing_entries, dropout_entries, reorder_entries, widened_entries}) {
+    for (auto family : {mps_matrix_entries, mps_convolution_entries, mps_batch_norm_entries,
+                        mps_pooling_entries, elementwise_entries, reduce_entries, matmul_entries,
+                        convolution_entries, batch_norm_entries, pooling_entries, softmax_entries,
+                        cross_entropy_entries, data_movement_entries, indexing_entries,
+                        dropout_entries, reorder_entries, widened_entries}) {
       for (const KernelEntry& entry : family()) all.push_back(entry);
     }
     all.push_back({ir::Op::reshape, supports_any, make_reshape});

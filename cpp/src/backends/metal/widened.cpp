@@ -14,8 +14,7 @@ struct Alone {
     std::vector<ir::ValueId> inputs;
     std::vector<ir::Type> results;
     for (ir::ValueId id : node.inputs) {
-      inputs.push_back(
-          graph.add_source(ir::Source::bound, 0, float32(from.type(id)), {}));
+      inputs.push_back(graph.add_source(ir::Source::bound, 0, float32(from.type(id)), {}));
     }
     for (ir::ValueId id : node.outputs) results.push_back(float32(from.type(id)));
     graph.layer = node.layer;
@@ -63,7 +62,8 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (!has_half(graph, node)) return Support::no("no operand of 16 bits");
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
-      if (!graph.value(id).layout.plain()) return Support::no("16 bits in a layout that is not plain");
+      if (!graph.value(id).layout.plain())
+        return Support::no("16 bits in a layout that is not plain");
     }
   }
   std::string reasons;
@@ -122,8 +122,8 @@ class Widened final : public Kernel {
   void add(const ir::Graph& graph, ir::ValueId id) {
     const ir::Type& type = graph.type(id);
     const bool half = ir::is_half(type.data_type);
-    operands_.push_back({id, half, {type.data_type == DataType::kBFloat16 ? 1 : 0},
-                         type.elements(), bytes_});
+    operands_.push_back(
+        {id, half, {type.data_type == DataType::kBFloat16 ? 1 : 0}, type.elements(), bytes_});
     if (half) {
       bytes_ += (static_cast<std::size_t>(type.elements()) * sizeof(float) + 63) / 64 * 64;
     }
@@ -139,7 +139,7 @@ class Widened final : public Kernel {
   const Shader& narrow_;
   std::size_t workspace_;
   std::size_t inputs_;
-  std::vector<Operand> operands_;  // inputs, then results
+  std::vector<Operand> operands_;      // inputs, then results
   std::vector<std::byte*> addresses_;  // of the same during a run, and of the inner workspace
   std::size_t bytes_ = 0, own_bytes_ = 0;
   std::unique_ptr<Kernel> inner_;

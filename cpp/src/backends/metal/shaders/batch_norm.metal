@@ -59,16 +59,12 @@ kernel void batch_norm_sums(device const float* dy [[buffer(0)]],
 
 // dx = gamma inverse_deviation (dy - (dbeta + z dgamma) / M) with M = n s, an element per thread,
 // overwritten.
-kernel void batch_norm_gradient(device const float* dy [[buffer(0)]],
-                                device const float* x [[buffer(1)]],
-                                device const float* mean [[buffer(2)]],
-                                device const float* inverse_deviation [[buffer(3)]],
-                                device const float* gamma [[buffer(4)]],
-                                device const float* dgamma [[buffer(5)]],
-                                device const float* dbeta [[buffer(6)]],
-                                device float* dx [[buffer(7)]],
-                                constant shader::Channels& e [[buffer(8)]],
-                                uint element [[thread_position_in_grid]]) {
+kernel void batch_norm_gradient(
+    device const float* dy [[buffer(0)]], device const float* x [[buffer(1)]],
+    device const float* mean [[buffer(2)]], device const float* inverse_deviation [[buffer(3)]],
+    device const float* gamma [[buffer(4)]], device const float* dgamma [[buffer(5)]],
+    device const float* dbeta [[buffer(6)]], device float* dx [[buffer(7)]],
+    constant shader::Channels& e [[buffer(8)]], uint element [[thread_position_in_grid]]) {
   const int c = int(element) / e.s % e.c;
   const float z = (x[element] - mean[c]) * inverse_deviation[c];
   const float centred = dy[element] - (dbeta[c] + z * dgamma[c]) / float(e.n * e.s);

@@ -36,4 +36,3 @@ inline void add(thread Sum& to, float value) {
 }
 
 inline float total(Sum of) { return of.sum + of.lost; }
-

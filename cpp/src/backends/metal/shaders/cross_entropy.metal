@@ -15,7 +15,8 @@ inline float label_at(device const uchar* labels, int n, int k, int i,
                       constant shader::CrossEntropy& a) {
   const float label = a.label_bytes == 0
                           ? ((device const float*)labels)[(n * a.classes + k) * a.inner + i]
-                          : class_at(labels, n * a.inner + i, a) == k ? 1.0f : 0.0f;
+                      : class_at(labels, n * a.inner + i, a) == k ? 1.0f
+                                                                  : 0.0f;
   return label * a.scale + a.share;
 }
 
@@ -70,8 +71,7 @@ kernel void softmax_cross_entropy_gradient(device const float* dloss [[buffer(0)
       continue;
     }
     const float share = metal::precise::exp(logits[at] - logsumexp[position]);
-    const float slope =
-        (labelled == 0.0f ? 0.0f : share * labelled) - label_at(labels, n, k, i, a);
+    const float slope = (labelled == 0.0f ? 0.0f : share * labelled) - label_at(labels, n, k, i, a);
     dlogits[at] = dloss[position] * slope;
   }
 }

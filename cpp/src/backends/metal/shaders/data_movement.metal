@@ -53,8 +53,7 @@ kernel void reorder(device const float* x [[buffer(0)]], device float* y [[buffe
 // condition ? x : y, each read through strides that are 0 along stretched axes.
 kernel void select_elements(device const uchar* condition [[buffer(0)]],
                             device const float* x [[buffer(1)]],
-                            device const float* y [[buffer(2)]],
-                            device float* result [[buffer(3)]],
+                            device const float* y [[buffer(2)]], device float* result [[buffer(3)]],
                             constant shader::Select& a [[buffer(4)]],
                             uint element [[thread_position_in_grid]]) {
   result[element] = condition[offset_of(int(element), a.extents, a.condition)] != 0

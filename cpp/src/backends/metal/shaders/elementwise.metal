@@ -19,7 +19,8 @@ struct Math {
     return (u - 1.0f) * (x / log(u));
   }
   // d gelu / dx of the tanh form: with u = c (x + k x^3), t = tanh u,
-  // (1 + t) / 2 + x (1 - t^2) c (1 + 3 k x^2) / 2; the second term is 0 where t has reached 1 or -1.
+  // (1 + t) / 2 + x (1 - t^2) c (1 + 3 k x^2) / 2; the second term is 0 where t has reached 1 or
+  // -1.
   static float gelu_derivative(float x) {
     const float c = 0.7978845608f, k = 0.044715f;
     const float t = tanh(c * (x + k * x * x * x));
@@ -73,9 +74,8 @@ kernel void elementwise(
   }
   for (int k = 0; k < list.steps; ++k) {
     const int x = code[k].x, y = code[k].y;
-    registers[code[k].to] =
-        evaluate(code[k].function, x < 0 ? 0.0f : registers[x], y < 0 ? 0.0f : registers[y],
-                 code[k].p, code[k].q);
+    registers[code[k].to] = evaluate(code[k].function, x < 0 ? 0.0f : registers[x],
+                                     y < 0 ? 0.0f : registers[y], code[k].p, code[k].q);
   }
   for (int r = 0; r < list.results; ++r) {
     results[r][element] = registers[list.result_registers[r]];

@@ -84,8 +84,7 @@ kernel void scatter(device const float* values [[buffer(0)]],
 // an element of the tensor per thread.
 kernel void scatter_writers(device const float* dy [[buffer(0)]],
                             device const uchar* indices [[buffer(1)]],
-                            device float* dtensor [[buffer(2)]],
-                            device long* writers [[buffer(3)]],
+                            device float* dtensor [[buffer(2)]], device long* writers [[buffer(3)]],
                             constant shader::Picked& a [[buffer(4)]],
                             uint element [[thread_position_in_grid]]) {
   int along = 0;

@@ -46,8 +46,8 @@ kernel void pooling(device const float* x [[buffer(0)]], device float* y [[buffe
     if (a.index_bytes == 1) index[element] = uchar(place);
     if (a.index_bytes == 4) ((device int*)index)[element] = place;
   } else {
-    y[element] = a.kind == 1 ? total(sum) / divisor(a, row, column)
-                             : metal::precise::sqrt(total(sum));
+    y[element] =
+        a.kind == 1 ? total(sum) / divisor(a, row, column) : metal::precise::sqrt(total(sum));
   }
 }
 

@@ -8,7 +8,10 @@ kernel void reduce(device const float* x [[buffer(0)]], device float* y [[buffer
   Sum sum = no_sum();
   for (int k = 0; k < a.count; ++k) {
     const float value = x[base + offset_of(k, a.reduced, a.reduced_strides)];
-    add(sum, a.kind == 0 ? value : a.kind == 1 ? value * value : metal::isfinite(value) ? 0.0f : 1.0f);
+    add(sum, a.kind == 0              ? value
+             : a.kind == 1            ? value * value
+             : metal::isfinite(value) ? 0.0f
+                                      : 1.0f);
   }
   y[element] = total(sum);
 }

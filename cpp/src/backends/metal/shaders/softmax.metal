@@ -40,7 +40,7 @@ kernel void softmax_gradient(device const float* dy [[buffer(0)]],
   const float whole = total(sum);
   for (int k = 0; k < a.extent; ++k) {
     const int at = first + k * a.inner;
-    dx[at] = a.logarithm != 0 ? dy[at] - metal::precise::exp(y[at]) * whole
-                              : y[at] * (dy[at] - whole);
+    dx[at] =
+        a.logarithm != 0 ? dy[at] - metal::precise::exp(y[at]) * whole : y[at] * (dy[at] - whole);
   }
 }

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "backends/cpu/onednn_kernel.h"
+#include "backends/cpu/onednn/kernel.h"
 
 namespace traingraph::cpu {
 namespace {

@@ -1,5 +1,5 @@
 // Which epilogue lists oneDNN computes by the very formulas of ir/scalar.def.
-#include "backends/cpu/onednn_kernel.h"
+#include "backends/cpu/onednn/kernel.h"
 
 namespace traingraph::cpu {
 namespace {

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "backends/cpu/onednn_kernel.h"
+#include "backends/cpu/onednn/kernel.h"
 
 namespace traingraph::cpu {
 namespace {

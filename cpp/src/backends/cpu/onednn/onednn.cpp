@@ -8,7 +8,7 @@
 #include <traingraph/errors.h>
 
 #include "backends/cpu/isa_select.h"
-#include "backends/cpu/onednn_kernel.h"
+#include "backends/cpu/onednn/kernel.h"
 
 namespace traingraph::cpu {
 namespace {

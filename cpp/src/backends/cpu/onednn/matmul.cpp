@@ -3,7 +3,7 @@
 // Operands are plain. A transposed operand is a plain one with exchanged strides, and blocked
 // weights gain 2 to 3 % over that while their gradient and their update would have to follow, so
 // `layouts` asks for none. Inner-product primitives are as fast in one pass and slower in another.
-#include "backends/cpu/onednn_kernel.h"
+#include "backends/cpu/onednn/kernel.h"
 
 namespace traingraph::cpu {
 namespace {

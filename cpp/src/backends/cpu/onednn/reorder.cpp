@@ -1,7 +1,7 @@
 // The same tensor from one layout to another. Padding of the result becomes zero.
 #include <cstring>
 
-#include "backends/cpu/onednn_kernel.h"
+#include "backends/cpu/onednn/kernel.h"
 
 namespace traingraph::cpu {
 namespace {

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <traingraph/mps/coding.h>
+#include <traingraph/mps/instance_normalization.h>
+
+// Data sources over arrays, which kernels of bytes have. What a data source is in an archive is
+// what it gives between load() and purge().
+namespace traingraph::mps {
+
+class TRAINGRAPH_API ConvolutionOfArrays final : public CNNConvolutionDataSource {
+ public:
+  // Bytes of elements of `type`; no biases: none. Raises ShapeError unless there are as many as the
+  // descriptor says.
+  ConvolutionOfArrays(const CNNConvolutionDescriptor& descriptor, DataType type,
+                      std::vector<std::byte> weights, std::vector<std::byte> biases,
+                      std::string label = "");
+  DataType data_type() const override { return type_; }
+  CNNConvolutionDescriptor descriptor() const override { return descriptor_; }
+  const void* weights() const override { return weights_.data(); }
+  const void* bias_terms() const override { return biases_.empty() ? nullptr : biases_.data(); }
+  std::string label() const override { return label_; }
+
+ private:
+  CNNConvolutionDescriptor descriptor_;
+  DataType type_;
+  std::vector<std::byte> weights_, biases_;
+  std::string label_;
+};
+
+// Numbers per channel; empty: none.
+struct TRAINGRAPH_API ChannelArrays {
+  std::int64_t channels = 0;
+  std::int64_t groups = 0;  // of a group normalization
+  std::vector<float> gamma, beta, mean, variance;
+  float epsilon = 0;
+  std::string label;
+
+  // Raises ShapeError unless each array that is there has a number per channel.
+  void check() const;
+};
+
+// What all normalizations have.
+template <class Base>
+class NormalizationOfArrays : public Base {
+ public:
+  explicit NormalizationOfArrays(ChannelArrays arrays) : arrays_(std::move(arrays)) {
+    arrays_.check();
+  }
+  std::int64_t number_of_feature_channels() const override { return arrays_.channels; }
+  const float* gamma() const override { return numbers(arrays_.gamma); }
+  const float* beta() const override { return numbers(arrays_.beta); }
+  float epsilon() const override { return arrays_.epsilon; }
+  std::string label() const override { return arrays_.label; }
+  const ChannelArrays& arrays() const { return arrays_; }
+
+ protected:
+  static const float* numbers(const std::vector<float>& array) {
+    return array.empty() ? nullptr : array.data();
+  }
+  ChannelArrays arrays_;
+};
+
+// Of an instance normalization too, which asks for no groups.
+class TRAINGRAPH_API GroupNormalizationOfArrays final
+    : public NormalizationOfArrays<CNNGroupNormalizationDataSource> {
+ public:
+  using NormalizationOfArrays::NormalizationOfArrays;
+  std::int64_t number_of_groups() const override { return arrays_.groups; }
+};
+
+class TRAINGRAPH_API BatchNormalizationOfArrays final
+    : public NormalizationOfArrays<CNNBatchNormalizationDataSource> {
+ public:
+  using NormalizationOfArrays::NormalizationOfArrays;
+  const float* mean() const override { return numbers(arrays_.mean); }
+  const float* variance() const override { return numbers(arrays_.variance); }
+};
+
+// Raises InvalidArgument where the source refuses to load.
+TRAINGRAPH_API CodedValue coded(CNNConvolutionDataSource& source);
+TRAINGRAPH_API CodedValue coded(CNNBatchNormalizationDataSource& source);
+TRAINGRAPH_API CodedValue coded(CNNInstanceNormalizationDataSource& source);
+TRAINGRAPH_API CodedValue coded(CNNGroupNormalizationDataSource& source);
+// Raise InvalidArgument for what is no such data source.
+TRAINGRAPH_API void decode(const CodedValue& value, CNNConvolutionDataSourcePtr& to);
+TRAINGRAPH_API void decode(const CodedValue& value, CNNBatchNormalizationDataSourcePtr& to);
+TRAINGRAPH_API void decode(const CodedValue& value, CNNInstanceNormalizationDataSourcePtr& to);
+TRAINGRAPH_API void decode(const CodedValue& value, CNNGroupNormalizationDataSourcePtr& to);
+
+}  // namespace traingraph::mps

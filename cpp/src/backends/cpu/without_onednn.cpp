@@ -1,0 +1,13 @@
+// For builds without oneDNN: what it would compute runs in the reference loops.
+#include "backends/cpu/onednn.h"
+
+namespace traingraph::cpu {
+
+const std::vector<KernelEntry>& onednn_entries() {
+  static const std::vector<KernelEntry> none;
+  return none;
+}
+
+std::string onednn_version() { return "none"; }
+
+}  // namespace traingraph::cpu

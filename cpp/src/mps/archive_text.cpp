@@ -1,0 +1,192 @@
+#include "mps/archive_text.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <system_error>
+
+#include <traingraph/errors.h>
+
+#include "runtime/json_text.h"
+
+namespace traingraph::mps {
+namespace {
+
+// What nests deeper is no archive: the reader calls itself.
+constexpr int kDeepest = 64;
+
+std::string text_of(const std::string& text) {
+  if (!is_utf8(text)) {
+    throw InvalidArgument("[NSKeyedArchiver] expected a text in UTF-8 but got '" + text + "'");
+  }
+  return json_text(text);
+}
+
+// So that it is read as the same number, and not as a whole one.
+std::string number_of(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  std::array<char, 32> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  std::string text(buffer.data(), end.ptr);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+template <class Items, class Write>
+void write_joined(std::string& to, char open, char close, const Items& items, Write write) {
+  to += open;
+  bool first = true;
+  for (const auto& item : items) {
+    if (!first) to += ", ";
+    first = false;
+    write(item);
+  }
+  to += close;
+}
+
+void write(std::string& to, const CodedValue& value) {
+  if (const auto* const truth = value.as<bool>()) {
+    to += *truth ? "true" : "false";
+  } else if (const auto* const whole = value.as<std::int64_t>()) {
+    to += std::to_string(*whole);
+  } else if (const auto* const number = value.as<double>()) {
+    to += number_of(*number);
+  } else if (const auto* const text = value.as<std::string>()) {
+    to += text_of(*text);
+  } else if (const auto* const list = value.as<CodedValue::List>()) {
+    write_joined(to, '[', ']', *list, [&](const CodedValue& one) { write(to, one); });
+  } else if (const auto* const entries = value.as<CodedValue::Entries>()) {
+    write_joined(to, '{', '}', *entries, [&](const CodedValue::Entry& entry) {
+      to += text_of(entry.name) + ": ";
+      write(to, entry.value);
+    });
+  } else {
+    to += "null";
+  }
+}
+
+class Reader {
+ public:
+  explicit Reader(std::string_view text) : text_(text) {}
+
+  CodedValue read() {
+    CodedValue value = any(0);
+    peek();
+    if (at_ != text_.size()) fail("expected nothing more");
+    return value;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InvalidArgument(what + " at byte " + std::to_string(at_));
+  }
+
+  // The next character that is no space; 0 at the end.
+  char peek() {
+    constexpr std::string_view kSpaces = " \t\r\n";
+    while (at_ < text_.size() && kSpaces.find(text_[at_]) != std::string_view::npos) ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  void expect(char wanted) {
+    if (peek() != wanted) fail(std::string("expected '") + wanted + "'");
+    ++at_;
+  }
+  bool take(std::string_view word) {
+    if (text_.substr(at_, word.size()) != word) return false;
+    at_ += word.size();
+    return true;
+  }
+  std::string string() {
+    peek();
+    return read_json_text(text_, at_, [this](const char* what) { fail(what); });
+  }
+
+  CodedValue any(int depth) {
+    if (depth == kDeepest) fail("expected nothing so deep");
+    switch (peek()) {
+      case '{':
+        return entries(depth);
+      case '[':
+        return list(depth);
+      case '"':
+        return string();
+      default:
+        break;
+    }
+    if (take("null")) return nullptr;
+    if (take("true")) return true;
+    if (take("false")) return false;
+    if (take("NaN")) return std::numeric_limits<double>::quiet_NaN();
+    if (take("Infinity")) return std::numeric_limits<double>::infinity();
+    if (take("-Infinity")) return -std::numeric_limits<double>::infinity();
+    return number();
+  }
+
+  template <class Item>
+  void items(char open, char close, Item item) {
+    expect(open);
+    if (peek() == close) {
+      ++at_;
+      return;
+    }
+    for (;;) {
+      item();
+      if (peek() != ',') break;
+      ++at_;
+    }
+    expect(close);
+  }
+  CodedValue list(int depth) {
+    CodedValue::List values;
+    items('[', ']', [&] { values.push_back(any(depth + 1)); });
+    return values;
+  }
+  CodedValue entries(int depth) {
+    CodedValue::Entries values;
+    items('{', '}', [&] {
+      std::string name = string();
+      expect(':');
+      values.push_back({std::move(name), any(depth + 1)});
+    });
+    return values;
+  }
+
+  // Whole, unless it has a fraction or an exponent or is too large for that.
+  CodedValue number() {
+    const char* const first = text_.data() + at_;
+    const char* const last = text_.data() + text_.size();
+    std::int64_t whole = 0;
+    const auto as_whole = std::from_chars(first, last, whole);
+    const bool has_more = as_whole.ptr != last &&
+                          std::string_view(".eE").find(*as_whole.ptr) != std::string_view::npos;
+    if (as_whole.ec == std::errc() && !has_more) {
+      at_ += static_cast<std::size_t>(as_whole.ptr - first);
+      return whole;
+    }
+    double value = 0;
+    const auto as_number = std::from_chars(first, last, value);
+    // Not by a name, which from_chars would read too.
+    const char* const digits = first != last && *first == '-' ? first + 1 : first;
+    const bool has_digits = digits != last && *digits >= '0' && *digits <= '9';
+    if (as_number.ec != std::errc() || !has_digits) fail("expected a value");
+    at_ += static_cast<std::size_t>(as_number.ptr - first);
+    return value;
+  }
+
+  const std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+std::string to_json(const CodedValue& value) {
+  std::string text;
+  write(text, value);
+  return text;
+}
+
+CodedValue from_json(std::string_view text) { return Reader(text).read(); }
+
+}  // namespace traingraph::mps

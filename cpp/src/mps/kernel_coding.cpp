@@ -1,0 +1,134 @@
+// Copies and bytes of kernels, by their descriptions.
+#include <traingraph/errors.h>
+
+#include "mps/kernel_description.h"
+
+namespace traingraph::mps {
+namespace {
+
+const KernelTable& table() {
+  static const KernelTable all = [] {
+    KernelTable table;
+    describe_filters(table);
+    describe_weighted_kernels(table);
+    describe_normalizations(table);
+    describe_arithmetic(table);
+    describe_reductions(table);
+    describe_optimizers(table);
+    return table;
+  }();
+  return all;
+}
+
+const KernelDescription& description_of(const Kernel& kernel) {
+  const auto found = table().find(kernel.kind());
+  if (found != table().end()) return found->second;
+  throw Unsupported("[" + kernel.description() +
+                    "] a copy or bytes: nothing says of what such a kernel consists");
+}
+
+const KernelDescription& description_of(const std::string& kind) {
+  const auto found = table().find(kind);
+  if (found != table().end()) return found->second;
+  throw DataTypeError(
+      "[MPSKeyedUnarchiver] expected a class of kernels that can be decoded but got " + kind);
+}
+
+template <class Source>
+KernelArgument copied(const std::shared_ptr<Source>& source, const Device& device) {
+  const auto other = source->copy(device);
+  if (other == nullptr) return source;
+  const auto same_kind = std::dynamic_pointer_cast<Source>(other);
+  if (same_kind != nullptr) return same_kind;
+  throw InvalidArgument("[MPSKernel] expected a copy of a data source to be one of its kind");
+}
+
+Device device_for(const Coder& coder, const std::optional<Device>& device) {
+  if (device.has_value()) return *device;
+  if (const auto* const provider = dynamic_cast<const DeviceProvider*>(&coder)) {
+    return provider->mps_mtl_device();
+  }
+  throw InvalidArgument(
+      "[MPSKernel] expected a device, or a coder that provides one by mps_mtl_device(), but got "
+      "neither");
+}
+
+KernelPtr decoded(const KernelDescription& description, const Coder& coder, const Device& device) {
+  KernelArguments given;
+  for (const KernelDescription::Argument& argument : description.arguments) {
+    given.add(argument.name, argument.decode(coder.decode(argument.name)));
+  }
+  KernelPtr kernel = description.make(device, given);
+  for (const KernelDescription::Property& property : description.properties) {
+    property.write(*kernel, coder.decode(property.name));
+  }
+  return kernel;
+}
+
+}  // namespace
+
+void Kernel::encode_with_coder(Coder& coder) const {
+  const KernelDescription& description = description_of(*this);
+  for (const KernelDescription::Argument& argument : description.arguments) {
+    const auto code = [](const auto& value) -> CodedValue {
+      if constexpr (kIsSource<std::remove_cvref_t<decltype(value)>>) {
+        return coded(*value);
+      } else {
+        return value;
+      }
+    };
+    coder.encode(std::visit(code, argument.read(*this)), argument.name);
+  }
+  for (const KernelDescription::Property& property : description.properties) {
+    coder.encode(property.read(*this), property.name);
+  }
+}
+
+std::shared_ptr<Kernel> Kernel::copy(const Device& device) const {
+  const KernelDescription& description = description_of(*this);
+  KernelArguments given;
+  for (const KernelDescription::Argument& argument : description.arguments) {
+    const auto copy = [&device](const auto& value) -> KernelArgument {
+      if constexpr (kIsSource<std::remove_cvref_t<decltype(value)>>) {
+        return copied(value, device);
+      } else {
+        return value;
+      }
+    };
+    given.add(argument.name, std::visit(copy, argument.read(*this)));
+  }
+  KernelPtr kernel = description.make(device, given);
+  for (const KernelDescription::Property& property : description.properties) {
+    property.write(*kernel, property.read(*this));
+  }
+  return kernel;
+}
+
+KernelPtr kernel_with_coder(const std::string& kind, const Coder& coder,
+                            const std::optional<Device>& device) {
+  const KernelDescription& description = description_of(kind);
+  const Device on = device_for(coder, device);
+  try {
+    return decoded(description, coder, on);
+  } catch (const InvalidArgument& error) {
+    refuse_archive(kind, error);
+  } catch (const Unsupported& error) {
+    refuse_archive(kind, error);
+  }
+}
+
+CodedNames coded_names(const std::string& kind) {
+  const KernelDescription& description = description_of(kind);
+  CodedNames names;
+  for (const auto& argument : description.arguments) names.arguments.push_back(argument.name);
+  for (const auto& property : description.properties) names.properties.push_back(property.name);
+  return names;
+}
+
+std::vector<std::string> coded_kinds() {
+  std::vector<std::string> kinds;
+  for (const auto& [kind, description] : table()) kinds.push_back(kind);
+  return kinds;
+}
+
+}  // namespace traingraph::mps

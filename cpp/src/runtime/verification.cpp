@@ -1,0 +1,46 @@
+#include "runtime/verification.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include <traingraph/device.h>
+
+#include "runtime/backend.h"
+
+namespace traingraph {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string cache_folder() {
+  const std::string chosen = environment("XDG_CACHE_HOME");
+  if (!chosen.empty()) return chosen;
+#if defined(__APPLE__)
+  return environment("HOME") + "/Library/Caches";
+#else
+  return environment("HOME") + "/.cache";
+#endif
+}
+
+}  // namespace
+
+bool is_verified(const std::string& backend) {
+  std::ifstream file(Platform::verification_file(backend));
+  std::ostringstream text;
+  text << file.rdbuf();
+  return file && text.str() == Platform::verification_note(backend);
+}
+
+std::string Platform::verification_file(const std::string& backend) {
+  return cache_folder() + "/traingraph/verified-" + backend + ".txt";
+}
+
+std::string Platform::verification_note(const std::string& backend) {
+  return version() + " " + backend + " " + backend_named(backend).devices().at(0) + " PASS\n";
+}
+
+}  // namespace traingraph

@@ -1,0 +1,119 @@
+#include "mps_coding.h"
+
+#include <limits>
+#include <map>
+#include <optional>
+
+namespace traingraph::python {
+namespace {
+
+std::map<std::string, ToPython>& classes() {
+  static std::map<std::string, ToPython> by_name;
+  return by_name;
+}
+
+// What an object that reads bytes may raise for damaged ones.
+bool is_damage(const py::error_already_set& error) {
+  for (PyObject* type : {PyExc_ArithmeticError, PyExc_AttributeError, PyExc_LookupError,
+                         PyExc_RuntimeError, PyExc_TypeError, PyExc_ValueError}) {
+    if (error.matches(type)) return true;
+  }
+  return false;
+}
+
+py::object copied(mps::Kernel& kernel, const py::object& device) {
+  const mps::Device on = idle(device.is_none() ? kernel.device() : to_mps_device(device));
+  return classes().at(kernel.kind())(kernel.copy(on));
+}
+
+}  // namespace
+
+mps::CodedValue to_coded(py::handle value) {
+  if (value.is_none()) return nullptr;
+  if (py::isinstance<py::bool_>(value)) return py::cast<bool>(value);
+  if (py::isinstance<py::int_>(value)) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+    if (overflow == 0) return static_cast<std::int64_t>(number);
+    throw InvalidArgument("expected a whole number of 64 bits but got " +
+                          py::cast<std::string>(py::str(value)));
+  }
+  if (py::isinstance<py::float_>(value)) return py::cast<double>(value);
+  if (py::isinstance<py::str>(value)) return py::cast<std::string>(value);
+  if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
+    mps::CodedValue::List list;
+    for (const py::handle one : value) list.push_back(to_coded(one));
+    return list;
+  }
+  if (!py::isinstance<py::dict>(value)) {
+    throw InvalidArgument("expected numbers, texts, lists or dictionaries but got " +
+                          py::cast<std::string>(py::type::of(value).attr("__name__")));
+  }
+  mps::CodedValue::Entries entries;
+  for (const auto& [name, one] : py::reinterpret_borrow<py::dict>(value)) {
+    entries.push_back({py::cast<std::string>(py::str(name)), to_coded(one)});
+  }
+  return entries;
+}
+
+py::object from_coded(const mps::CodedValue& value) {
+  if (const auto* const truth = value.as<bool>()) return py::bool_(*truth);
+  if (const auto* const whole = value.as<std::int64_t>()) return py::int_(*whole);
+  if (const auto* const number = value.as<double>()) return py::float_(*number);
+  if (const auto* const text = value.as<std::string>()) return py::str(*text);
+  if (const auto* const list = value.as<mps::CodedValue::List>()) {
+    py::list made;
+    for (const mps::CodedValue& one : *list) made.append(from_coded(one));
+    return made;
+  }
+  const auto* const entries = value.as<mps::CodedValue::Entries>();
+  if (entries == nullptr) return py::none();
+  py::dict made;
+  for (const auto& [name, one] : *entries) made[py::str(name)] = from_coded(one);
+  return made;
+}
+
+void PythonCoder::encode(const mps::CodedValue& value, const std::string& key) {
+  object_.attr("encode")(from_coded(value), py::arg("for_key") = key);
+}
+
+mps::CodedValue PythonCoder::decode(const std::string& key) const {
+  try {
+    return to_coded(object_.attr("decode")(py::arg("for_key") = key));
+  } catch (const py::error_already_set& error) {
+    if (!is_damage(error)) throw;
+    throw InvalidArgument(py::cast<std::string>(py::str(error.value())));
+  }
+}
+
+mps::KernelPtr kernel_of_coder(const std::string& kind, const Arguments& arguments) {
+  const py::object coder = arguments["coder"];
+  py::object device = arguments["device"];
+  if (device.is_none() && py::hasattr(coder, "mps_mtl_device")) {
+    device = coder.attr("mps_mtl_device")();
+  }
+  std::optional<mps::Device> on;
+  if (!device.is_none()) on = idle(to_mps_device(device));
+  return mps::kernel_with_coder(kind, PythonCoder(coder), on);
+}
+
+void remember_class(const std::string& name, ToPython to_python) { classes()[name] = to_python; }
+
+void bind_mps_coding(py::module_& module) {
+  // Of the class that all kernels derive from.
+  auto kernel =
+      py::reinterpret_borrow<py::class_<mps::Kernel, mps::KernelPtr>>(module.attr("MPSKernel"));
+  def_coding(
+      kernel,
+      [](const mps::Kernel& self, const py::object& object) {
+        PythonCoder coder(object);
+        self.encode_with_coder(coder);
+      },
+      copied);
+  module.def("_coded_names", [](const std::string& kind) {
+    const mps::CodedNames names = mps::coded_names(kind);
+    return py::make_tuple(names.arguments, names.properties);
+  });
+}
+
+}  // namespace traingraph::python
