@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include <traingraph/errors.h>
+
 #include "runtime/host_backend.h"
 
 // What the kernels of this folder share: BNNS's filters and descriptors in our terms.
@@ -21,7 +23,7 @@ inline const float* read(Pointers pointers, ir::ValueId id) {
 inline float* write(Pointers pointers, ir::ValueId id) {
   return reinterpret_cast<float*>(pointers[id]);
 }
-// Where the addresses of a node's workspace stands.
+// Where a node's workspace stands among the pointers.
 inline std::size_t workspace_of(const ir::Graph& graph, const ir::Node& node) {
   return graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data());
 }
@@ -73,7 +75,11 @@ class Filter {
   }
 
   bool exists() const { return filter_ != nullptr; }
-  BNNSFilter get() const { return filter_; }
+  // Raises DeviceError where there is none.
+  BNNSFilter get() const {
+    if (filter_ == nullptr) throw DeviceError("[bnns] expected a filter but BNNS has created none");
+    return filter_;
+  }
 
  private:
   BNNSFilter filter_;
