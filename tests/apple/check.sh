@@ -12,8 +12,9 @@ cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
 command -v clang++-19 >/dev/null || { echo "clang++-19 is not installed" >&2 && exit 1; }
 
-# test_metal.py is about the backend: it needs the package that backends() builds.
-without_package=(tests/apple --ignore=tests/apple/test_metal.py)
+# What is about the backends needs the package that backends() builds.
+of_backends=(tests/apple/test_metal.py tests/apple/test_bnns_backend.py)
+without_package=(tests/apple "${of_backends[@]/#/--ignore=}")
 
 doubles() {
   "$python" -m pytest -q "${without_package[@]}"
@@ -47,7 +48,7 @@ backends() {
   cmake --install build/apple --prefix build/apple-package/traingraph
   cp -r python/traingraph/. build/apple-package/traingraph
   export PYTHONPATH=$PWD/build/apple-package TRAINGRAPH_APPLE_BUILD=$PWD/build/apple
-  "$python" -m pytest -q tests/apple/test_metal.py
+  "$python" -m pytest -q "${of_backends[@]}"
   # Each backend that the core was built with.
   local device
   for device in $("$python" -c 'from traingraph import _core

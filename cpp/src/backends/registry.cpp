@@ -1,6 +1,7 @@
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
 
+#include "backends/bnns/bnns.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/onednn.h"
@@ -16,6 +17,9 @@ const std::vector<const Backend*>& backends() {
   static const std::vector<const Backend*> list = {&cpu::backend(), &reference::backend(),
 #ifdef TRAINGRAPH_METAL
                                                    &metal::backend(),
+#endif
+#ifdef TRAINGRAPH_BNNS
+                                                   &bnns::backend(),
 #endif
                                                    &null::backend()};
   return list;

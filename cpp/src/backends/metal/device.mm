@@ -1,5 +1,7 @@
 #include "backends/metal/device.h"
 
+#import <MetalPerformanceShaders/MetalPerformanceShaders.h>
+
 #include <algorithm>
 
 #include <traingraph/errors.h>
@@ -55,6 +57,10 @@ Device::Device() : objects_(std::make_unique<Objects>()) {
   objects_->device = Ref<id<MTLDevice>>::own(MTLCreateSystemDefaultDevice());
   if (!objects_->device) {
     throw DeviceError("[metal] expected a GPU but Metal finds none");
+  }
+  if (!MPSSupportsMTLDevice(objects_->device.get())) {
+    throw DeviceError("[metal] expected a GPU of which Metal Performance Shaders know but got '" +
+                      name() + "'");
   }
   objects_->queue = Ref<id<MTLCommandQueue>>::own([objects_->device.get() newCommandQueue]);
   if (!objects_->queue) throw DeviceError("[metal] expected a command queue but got none");

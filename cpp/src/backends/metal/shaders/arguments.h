@@ -4,7 +4,14 @@
 
 namespace shader {
 
-constexpr int kAxes = 8;
+// Enumerators, because Metal has no constants at namespace scope but those in its constant memory.
+enum Limits {
+  kAxes = 8,
+  kListInputs = 16,
+  kListResults = 8,
+  kListRegisters = 64,
+  kDimensions = 12,  // of a layout
+};
 
 // A walk over a tensor: extents, outermost first, and what one step along each axis means for an
 // operand. Strides are 0 along stretched axes.
@@ -15,10 +22,6 @@ struct Extents {
   int rank;
   int extent[kAxes];
 };
-
-constexpr int kListInputs = 16;
-constexpr int kListResults = 8;
-constexpr int kListRegisters = 64;
 
 // One step of a scalar list: registers, -1 where there is none.
 struct Step {
@@ -123,7 +126,6 @@ struct Dropout {
 struct Dimension {
   int axis, divisor, extent, stride;
 };
-constexpr int kDimensions = 12;
 struct Reorder {
   Extents extents;
   int from_count, to_count;

@@ -3,12 +3,14 @@
 // 16-bit numbers to float32 and back, rounded to the nearest, ties to even; bfloat16 where a.kind
 // is 1, else float16.
 inline float widened(ushort bits, int kind) {
-  return kind == 1 ? metal::as_type<float>(uint(bits) << 16) : float(metal::as_type<half>(bits));
+  using namespace metal;  // where as_type is depends on the version
+  return kind == 1 ? as_type<float>(uint(bits) << 16) : float(as_type<half>(bits));
 }
 
 inline ushort narrowed(float number, int kind) {
-  if (kind == 0) return metal::as_type<ushort>(half(number));
-  const uint bits = metal::as_type<uint>(number);
+  using namespace metal;
+  if (kind == 0) return as_type<ushort>(half(number));
+  const uint bits = as_type<uint>(number);
   if (metal::isnan(number)) return ushort((bits >> 16) | 0x40u);
   return ushort((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
