@@ -12,12 +12,16 @@ cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
 command -v clang++-19 >/dev/null || { echo "clang++-19 is not installed" >&2 && exit 1; }
 
-# test_metal.py is about the backend: it needs the package that backends() builds.
-without_package=(tests/apple --ignore=tests/apple/test_metal.py)
+# What is about the backends needs the package that backends() builds.
+of_backends=(tests/apple/test_metal.py tests/apple/test_bnns_backend.py)
+without_package=(tests/apple "${of_backends[@]/#/--ignore=}")
 
 doubles() {
   "$python" -m pytest -q "${without_package[@]}"
 }
+
+# The first compares names and compiles; the second has a sanitized program of its own.
+without_sanitizers=(tests/apple/test_inventory.py tests/apple/test_accelerate_double.py)
 
 # An interpreter that was not built with the sanitizers has to load them first; compilers have not.
 sanitize() {
@@ -30,7 +34,7 @@ build(Path(sys.argv[1]), "address,undefined")' "$folder")
   # Python frees little at its end. The runtime's classes are read as they are laid out.
   ASAN_OPTIONS=detect_leaks=0:handle_abort=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     TRAINGRAPH_APPLE_CHECKS=$folder LD_PRELOAD=$runtime \
-    "$python" -m pytest -q "${without_package[@]}" --ignore=tests/apple/test_inventory.py
+    "$python" -m pytest -q "${without_package[@]}" "${without_sanitizers[@]/#/--ignore=}"
 }
 
 analyze() {
@@ -47,7 +51,7 @@ backends() {
   cmake --install build/apple --prefix build/apple-package/traingraph
   cp -r python/traingraph/. build/apple-package/traingraph
   export PYTHONPATH=$PWD/build/apple-package TRAINGRAPH_APPLE_BUILD=$PWD/build/apple
-  "$python" -m pytest -q tests/apple/test_metal.py
+  "$python" -m pytest -q "${of_backends[@]}"
   # Each backend that the core was built with.
   local device
   for device in $("$python" -c 'from traingraph import _core

@@ -1,5 +1,5 @@
-// Metal's words in those of OpenCL, whose C++ has the same address spaces: a compiler of that checks
-// what a pointer or reference of the shaders may point to. For syntax alone.
+// Metal's words in those of OpenCL, whose C++ has the same address spaces: a compiler of that
+// checks what a pointer or reference of the shaders may point to. For syntax alone.
 #define device __global
 #define thread __private
 #define constant __constant
