@@ -180,6 +180,16 @@ __device__ void apply_relu(Pack<S, kPack>& pack) {
   }
 }
 
+// x + y, rounded once.
+template <class S, int kPack>
+__device__ Pack<S, kPack> sum_of(const Pack<S, kPack>& x, const Pack<S, kPack>& y) {
+  auto sum = widen(x);
+  const auto other = widen(y);
+#pragma unroll
+  for (int v = 0; v < kPack; ++v) sum.element[v] += other.element[v];
+  return narrow<S>(sum);
+}
+
 // dy where the result is not at or below 0, else 0.
 template <class S, int kPack>
 __device__ void apply_mask(Pack<S, kPack>& dy, const Pack<S, kPack>& result) {

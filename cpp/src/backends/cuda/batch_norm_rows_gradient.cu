@@ -9,20 +9,25 @@ namespace {
 enum class Mask { none, read, again };
 
 // dy and x of kRows rows, dy with the prologue where it reads; zeros beyond the last.
-template <class S, int kPack, int kRows, Mask kMask>
+template <class S, int kPack, int kRows, Mask kMask, bool kJoins = false>
 struct Pairs {
   Pack<S, kPack> dy[kRows] = {}, x[kRows] = {};
 
   __device__ Pairs(const Rows& plan, const Gradients<S>& a, std::int64_t row, int step,
                    std::int64_t channel) {
-    Pack<S, kPack> result[kRows] = {};
+    Pack<S, kPack> result[kRows] = {}, added[kRows] = {};
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       if (row + k * step >= plan.rows) break;
       const std::int64_t at = (row + k * step) * plan.channels + channel;
       dy[k] = load<kPack>(a.dy + at);
       x[k] = load<kPack>(a.x + at);
+      if constexpr (kJoins) added[k] = load<kPack>(a.added + at);
       if constexpr (kMask == Mask::read) result[k] = load<kPack>(a.result + at);
+    }
+    if constexpr (kJoins) {
+#pragma unroll
+      for (int k = 0; k < kRows; ++k) dy[k] = sum_of(dy[k], added[k]);
     }
     if constexpr (kMask == Mask::read) {
 #pragma unroll
@@ -37,7 +42,8 @@ __device__ T result_of(T x, T mean, T scale, T beta) {
   return (x - mean) * scale + beta;
 }
 
-template <class S, int kPack, Mask kMask>
+// With kJoins it also writes what counts of dy + added, for the second launch and for others.
+template <class S, int kPack, Mask kMask, bool kJoins>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     gradient_sums(const __grid_constant__ Rows plan, Gradients<S> a, Compute<S>* partial) {
   using T = Compute<S>;
@@ -56,7 +62,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
       }
     }
     for_each_tile<kRows, true>(plan, place.step, place.row, [&](std::int64_t row) {
-      const Pairs<S, kPack, kRows, kMask> pairs(plan, a, row, place.step, place.channel);
+      const Pairs<S, kPack, kRows, kMask, kJoins> pairs(plan, a, row, place.step, place.channel);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
         auto dy = widen(pairs.dy[k]);
@@ -68,6 +74,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
           }
           sum[v] += dy.element[v];
           products[v] += dy.element[v] * (x.element[v] - mean[v]);
+        }
+        if constexpr (kJoins) {
+          if (row + k * place.step >= plan.rows) break;
+          const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
+          store(a.joined + at, kMask == Mask::again ? narrow<S>(dy) : pairs.dy[k]);
         }
       }
     });
@@ -143,19 +154,25 @@ void enqueue_rows(const Rows& plan, const Gradients<S>& a, Compute<S>* partial,
                   cudaStream_t stream) {
   with_pack<S>(plan, [&](auto pack) {
     constexpr int kPack = decltype(pack)::value;
-    const auto enqueue = [&](auto sums, auto apply) {
-      enqueue_sums(plan, stream, sums, a, partial);
-      apply<<<apply_blocks(plan, 2), kThreads, 0, stream>>>(plan, a, partial);
+    const auto enqueue = [&](auto mask) {
+      constexpr Mask kMask = decltype(mask)::value;
+      if (a.added != nullptr) {
+        enqueue_sums(plan, stream, gradient_sums<S, kPack, kMask, true>, a, partial);
+        gradient_apply<S, kPack, Mask::none>
+            <<<apply_blocks(plan, 2), kThreads, 0, stream>>>(plan, a.after_joining(), partial);
+      } else {
+        enqueue_sums(plan, stream, gradient_sums<S, kPack, kMask, false>, a, partial);
+        gradient_apply<S, kPack, kMask>
+            <<<apply_blocks(plan, 2), kThreads, 0, stream>>>(plan, a, partial);
+      }
     };
     if constexpr (!kShort<S>) {  // those of 16 bits are bound by arithmetic
       if (a.result != nullptr && a.beta != nullptr) {
-        return enqueue(gradient_sums<S, kPack, Mask::again>, gradient_apply<S, kPack, Mask::again>);
+        return enqueue(std::integral_constant<Mask, Mask::again>());
       }
     }
-    if (a.result != nullptr) {
-      return enqueue(gradient_sums<S, kPack, Mask::read>, gradient_apply<S, kPack, Mask::read>);
-    }
-    enqueue(gradient_sums<S, kPack, Mask::none>, gradient_apply<S, kPack, Mask::none>);
+    if (a.result != nullptr) return enqueue(std::integral_constant<Mask, Mask::read>());
+    enqueue(std::integral_constant<Mask, Mask::none>());
   });
 }
 
