@@ -4,6 +4,7 @@
 // prologue. Everything works on one mutable list of nodes; order is restored at the end.
 #include <algorithm>
 
+#include "ir/cast.h"
 #include "ir/ending.h"
 #include "passes/passes.h"
 #include "passes/result_types.h"
@@ -31,6 +32,8 @@ class Fusion {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) join_producers(static_cast<NodeId>(n));
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
       move_into_producer(static_cast<NodeId>(n));
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      read_through_casts(static_cast<NodeId>(n));
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) take_prologue(static_cast<NodeId>(n));
     return sorted();
   }
@@ -253,6 +256,23 @@ class Fusion {
     }
     for (int& result : list.results) renumber(result);
     return list;
+  }
+
+  // An update reads a gradient of 16 bits as it is. The cast stays for who asks for the gradient.
+  void read_through_casts(NodeId id) {
+    if (!is_elementwise(id) || graph_.node(id).phase != ir::Phase::update) return;
+    Node& update = graph_.node(id);
+    for (ValueId& input : update.inputs) {
+      const NodeId producer = graph_.value(input).producer;
+      if (!is_elementwise(producer)) continue;
+      const Node& cast = graph_.node(producer);
+      if (!ir::is_cast(std::get<ElementwiseAttributes>(cast.attributes))) continue;
+      const ValueId source = cast.inputs[0];
+      const bool widens = ir::is_half(type_of(source)) && type_of(input) == DataType::kFloat32;
+      if (widens && graph_.type(source).shape == graph_.type(input).shape) input = source;
+    }
+    std::get<ElementwiseAttributes>(update.attributes).result_types =
+        stated_types(graph_, update.inputs, update.outputs);
   }
 
   void take_prologue(NodeId id) {
