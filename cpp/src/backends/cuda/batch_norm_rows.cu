@@ -124,11 +124,10 @@ void enqueue_rows(const Rows& plan, const Normalized<S>& a, int ending, Compute<
                   cudaStream_t stream) {
   with_pack<S>(plan, [&](auto pack) {
     constexpr int kPack = decltype(pack)::value;
-    enqueue_sums(plan, stream, moments<S, kPack>, a.x, partial);
+    enqueue_sums(plan, 0, stream, moments<S, kPack>, a.x, partial);
     with_ending(ending, [&](auto bits) {
-      normalize<S, kPack, decltype(bits)::value>
-          <<<apply_blocks(plan, rows_at_once(decltype(bits)::value)), kThreads, 0, stream>>>(
-              plan, a, partial);
+      constexpr int kEnding = decltype(bits)::value;
+      enqueue_apply(plan, rows_at_once(kEnding), stream, normalize<S, kPack, kEnding>, a, partial);
     });
   });
 }

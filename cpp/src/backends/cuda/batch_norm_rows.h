@@ -208,11 +208,24 @@ __device__ void apply_mask(Pack<S, kPack>& dy, const Pack<S, kPack>& result) {
   }
 }
 
+// Shared memory beyond what every kernel may have has to be asked for.
+template <class K>
+void allow_shared(K kernel, std::size_t bytes) {
+  constexpr std::size_t kForAll = std::size_t{36} << 10;  // beside a kernel's own 12 KiB
+  if (bytes <= kForAll) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(bytes)),
+        "cudaFuncSetAttribute");
+}
+
 template <class K, class... A>
-void enqueue_sums(const Rows& plan, cudaStream_t stream, K kernel, A... arguments) {
+void enqueue_sums(const Rows& plan, std::size_t shared_bytes, cudaStream_t stream, K kernel,
+                  A... arguments) {
+  allow_shared(kernel, shared_bytes);
   cudaLaunchConfig_t launch = {};
   launch.gridDim = dim3(static_cast<unsigned>(plan.groups), static_cast<unsigned>(plan.parts));
   launch.blockDim = dim3(kThreads);
+  launch.dynamicSmemBytes = shared_bytes;
   launch.stream = stream;
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
@@ -222,11 +235,15 @@ void enqueue_sums(const Rows& plan, cudaStream_t stream, K kernel, A... argument
   check(cudaLaunchKernelEx(&launch, kernel, plan, arguments...), "batch_norm, sums");
 }
 
-inline dim3 apply_blocks(const Rows& plan, int rows_at_once) {
+template <class K, class... A>
+void enqueue_apply(const Rows& plan, int rows_at_once, cudaStream_t stream, K kernel,
+                   A... arguments) {
   const std::int64_t tile = static_cast<std::int64_t>(kThreads / plan.lanes) * rows_at_once;
   const std::int64_t most = (plan.rows + tile - 1) / tile;
   const std::int64_t wanted = std::max<std::int64_t>(1, plan.blocks / plan.groups);
-  return dim3(static_cast<unsigned>(plan.groups), static_cast<unsigned>(std::min(wanted, most)));
+  const dim3 blocks(static_cast<unsigned>(plan.groups),
+                    static_cast<unsigned>(std::min(wanted, most)));
+  kernel<<<blocks, kThreads, 0, stream>>>(plan, arguments...);
 }
 
 // Calls f with the number of elements that a thread reads at once.

@@ -1,5 +1,6 @@
 // The gradient of batch norm over rows (batch_norm_rows.h).
 #include "backends/cuda/batch_norm_rows.h"
+#include "backends/cuda/rows_ahead.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -9,25 +10,20 @@ namespace {
 enum class Mask { none, read, again };
 
 // dy and x of kRows rows, dy with the prologue where it reads; zeros beyond the last.
-template <class S, int kPack, int kRows, Mask kMask, bool kJoins = false>
+template <class S, int kPack, int kRows, Mask kMask>
 struct Pairs {
   Pack<S, kPack> dy[kRows] = {}, x[kRows] = {};
 
   __device__ Pairs(const Rows& plan, const Gradients<S>& a, std::int64_t row, int step,
                    std::int64_t channel) {
-    Pack<S, kPack> result[kRows] = {}, added[kRows] = {};
+    Pack<S, kPack> result[kRows] = {};
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       if (row + k * step >= plan.rows) break;
       const std::int64_t at = (row + k * step) * plan.channels + channel;
       dy[k] = load<kPack>(a.dy + at);
       x[k] = load<kPack>(a.x + at);
-      if constexpr (kJoins) added[k] = load<kPack>(a.added + at);
       if constexpr (kMask == Mask::read) result[k] = load<kPack>(a.result + at);
-    }
-    if constexpr (kJoins) {
-#pragma unroll
-      for (int k = 0; k < kRows; ++k) dy[k] = sum_of(dy[k], added[k]);
     }
     if constexpr (kMask == Mask::read) {
 #pragma unroll
@@ -42,8 +38,7 @@ __device__ T result_of(T x, T mean, T scale, T beta) {
   return (x - mean) * scale + beta;
 }
 
-// With kJoins it also writes what counts of dy + added, for the second launch and for others.
-template <class S, int kPack, Mask kMask, bool kJoins>
+template <class S, int kPack, Mask kMask>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     gradient_sums(const __grid_constant__ Rows plan, Gradients<S> a, Compute<S>* partial) {
   using T = Compute<S>;
@@ -62,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
       }
     }
     for_each_tile<kRows, true>(plan, place.step, place.row, [&](std::int64_t row) {
-      const Pairs<S, kPack, kRows, kMask, kJoins> pairs(plan, a, row, place.step, place.channel);
+      const Pairs<S, kPack, kRows, kMask> pairs(plan, a, row, place.step, place.channel);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
         auto dy = widen(pairs.dy[k]);
@@ -75,12 +70,52 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
           sum[v] += dy.element[v];
           products[v] += dy.element[v] * (x.element[v] - mean[v]);
         }
-        if constexpr (kJoins) {
-          if (row + k * place.step >= plan.rows) break;
-          const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
-          store(a.joined + at, kMask == Mask::again ? narrow<S>(dy) : pairs.dy[k]);
-        }
       }
+    });
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) products[v] *= a.inverse_deviation[place.channel + v];
+  }
+  put(plan, sum, products, partial);
+}
+
+// The sums where dy is a sum itself: of what counts of dy + added, which is written for the second
+// launch and for others.
+template <class S, int kPack, Mask kMask>
+using Joining = RowsAhead<S, kPack, kMask == Mask::read ? 4 : 3, true>;
+
+template <class S, int kPack, Mask kMask>
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
+    joined_sums(const __grid_constant__ Rows plan, Gradients<S> a, Compute<S>* partial) {
+  using T = Compute<S>;
+  const Place<kPack> place(plan);
+  const S* const sources[] = {a.dy, a.added, a.x, a.result};
+  Joining<S, kPack, kMask> rows(plan, place, sources);
+  T sum[kPack] = {}, products[kPack] = {};
+  if (place.there) {
+    T mean[kPack], scale[kPack] = {}, beta[kPack] = {};
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) {
+      const std::int64_t channel = place.channel + v;
+      mean[v] = a.mean[channel];
+      if constexpr (kMask == Mask::again) {
+        scale[v] = a.gamma[channel] * a.inverse_deviation[channel];
+        beta[v] = a.beta[channel];
+      }
+    }
+    rows.for_each([&](std::int64_t at, const auto& packs) {
+      auto joined = sum_of(packs[0], packs[1]);
+      if constexpr (kMask == Mask::read) apply_mask(joined, packs[3]);
+      auto dy = widen(joined);
+      const auto x = widen(packs[2]);
+#pragma unroll
+      for (int v = 0; v < kPack; ++v) {
+        if constexpr (kMask == Mask::again) {
+          if (result_of(x.element[v], mean[v], scale[v], beta[v]) <= T(0)) dy.element[v] = 0;
+        }
+        sum[v] += dy.element[v];
+        products[v] += dy.element[v] * (x.element[v] - mean[v]);
+      }
+      store(a.joined + at, kMask == Mask::again ? narrow<S>(dy) : joined);
     });
 #pragma unroll
     for (int v = 0; v < kPack; ++v) products[v] *= a.inverse_deviation[place.channel + v];
@@ -157,14 +192,13 @@ void enqueue_rows(const Rows& plan, const Gradients<S>& a, Compute<S>* partial,
     const auto enqueue = [&](auto mask) {
       constexpr Mask kMask = decltype(mask)::value;
       if (a.added != nullptr) {
-        enqueue_sums(plan, stream, gradient_sums<S, kPack, kMask, true>, a, partial);
-        gradient_apply<S, kPack, Mask::none>
-            <<<apply_blocks(plan, 2), kThreads, 0, stream>>>(plan, a.after_joining(), partial);
-      } else {
-        enqueue_sums(plan, stream, gradient_sums<S, kPack, kMask, false>, a, partial);
-        gradient_apply<S, kPack, kMask>
-            <<<apply_blocks(plan, 2), kThreads, 0, stream>>>(plan, a, partial);
+        enqueue_sums(plan, Joining<S, kPack, kMask>::kBytes, stream, joined_sums<S, kPack, kMask>,
+                     a, partial);
+        return enqueue_apply(plan, 2, stream, gradient_apply<S, kPack, Mask::none>,
+                             a.after_joining(), partial);
       }
+      enqueue_sums(plan, 0, stream, gradient_sums<S, kPack, kMask>, a, partial);
+      enqueue_apply(plan, 2, stream, gradient_apply<S, kPack, kMask>, a, partial);
     };
     if constexpr (!kShort<S>) {  // those of 16 bits are bound by arithmetic
       if (a.result != nullptr && a.beta != nullptr) {
