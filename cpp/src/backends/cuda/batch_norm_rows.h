@@ -138,15 +138,43 @@ __device__ const T (*per_channel(const Rows& plan, F&& f)) [kNumbers] {
   return numbers;
 }
 
-// Calls f with the first of this thread's rows of every tile, kRows rows `place.step` apart each.
-template <int kRows, bool kDescending, class F>
+// Calls f with the first of this thread's rows of every tile, kRows rows `place.step` apart each,
+// from the last tile to the first.
+template <int kRows, class F>
 __device__ void for_each_tile(const Rows& plan, int step, int row, F&& f) {
   const std::int64_t tile = static_cast<std::int64_t>(step) * kRows;
   const std::int64_t tiles = (plan.rows + tile - 1) / tile;
   for (std::int64_t t = blockIdx.y; t < tiles; t += gridDim.y) {
-    f((kDescending ? tiles - 1 - t : t) * tile + row);
+    f((tiles - 1 - t) * tile + row);
   }
 }
+
+// From the first tile to the last, over what `load` gives for those rows. The first tile is on its
+// way from the start, so that what is done before for_each takes none of its time. load(plan.rows)
+// reads nothing.
+template <int kRows, class Load>
+class LoadedTiles {
+ public:
+  template <class P>
+  __device__ LoadedTiles(const Rows& plan, const P& place, Load load)
+      : load_(load),
+        tile_(static_cast<std::int64_t>(place.step) * kRows),
+        row_(blockIdx.y * tile_ + place.row),
+        loaded_(load(place.there ? row_ : plan.rows)) {}
+
+  template <class F>
+  __device__ void for_each(const Rows& plan, F&& f) {
+    for (std::int64_t row = row_; row < plan.rows; row += gridDim.y * tile_) {
+      if (row != row_) loaded_ = load_(row);
+      f(row, loaded_);
+    }
+  }
+
+ private:
+  Load load_;
+  std::int64_t tile_, row_;
+  decltype(std::declval<Load>()(0)) loaded_;
+};
 
 // Elements of 16 bits: there are more of them per byte, so each may cost few instructions. Their
 // own rounding allows shorter formulas, and what is a choice is made two by two.

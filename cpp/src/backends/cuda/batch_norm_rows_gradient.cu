@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
         beta[v] = a.beta[channel];
       }
     }
-    for_each_tile<kRows, true>(plan, place.step, place.row, [&](std::int64_t row) {
+    for_each_tile<kRows>(plan, place.step, place.row, [&](std::int64_t row) {
       const Pairs<S, kPack, kRows, kMask> pairs(plan, a, row, place.step, place.channel);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
@@ -129,6 +129,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   using T = Compute<S>;
   constexpr int kRows = 2;
   const Place<kPack> place(plan);
+  const auto pairs_at = [&](std::int64_t row) {
+    return Pairs<S, kPack, kRows, kMask>(plan, a, row, place.step, place.channel);
+  };
+  LoadedTiles<kRows, decltype(pairs_at)> tiles(plan, place, pairs_at);
   const double* const sums = sums_of<T, kPack>(plan, partial);
   // dx = scale (dy - dbeta / M - (x - mean) inverse_deviation dgamma / M)
   const auto* const numbers =
@@ -160,8 +164,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     slope[v] = of[3];
     if constexpr (kMask == Mask::again) beta[v] = of[4];
   }
-  for_each_tile<kRows, false>(plan, place.step, place.row, [&](std::int64_t row) {
-    Pairs<S, kPack, kRows, kMask> pairs(plan, a, row, place.step, place.channel);
+  tiles.for_each(plan, [&](std::int64_t row, const auto& pairs) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       if (row + k * place.step >= plan.rows) break;
