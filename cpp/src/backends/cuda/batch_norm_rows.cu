@@ -128,7 +128,8 @@ Rows::Rows(std::int64_t rows_in, std::int64_t channels_in, std::size_t bytes, do
   const std::int64_t tile = static_cast<std::int64_t>(kThreads / lanes) * 4;
   parts = std::clamp<std::int64_t>(blocks / std::max<std::int64_t>(1, groups), 1,
                                    std::max<std::int64_t>(1, (rows + tile - 1) / tile));
-  while (clusters && cluster < 8 && cluster * 2 <= parts) cluster *= 2;
+  // Parts that make no whole cluster are left out: a few of them at most.
+  while (clusters && cluster < 8 && parts % (cluster * 2) * 8 <= parts) cluster *= 2;
   parts = parts / cluster * cluster;
   partial = groups * (parts / cluster) * lanes * pack * 2;
 }
