@@ -6,7 +6,7 @@ import pytest
 import traingraph as tg
 from small_layers import dense, regression
 
-SHAPE = (16, 64)
+SHAPE = (256, 256)  # more bytes than a device keeps apart for the whole of a run
 NOW = "synchronous"
 
 
@@ -16,7 +16,7 @@ def network(device, micro_batches=1):
     x = tg.MLCTensor(shape=list(SHAPE))
     h = x
     for _ in range(6):
-        h = graph.node(dense(64, 64), source=h)
+        h = graph.node(dense(256, 256), source=h)
         h = graph.node(tg.MLCActivationLayer.tanh(), source=h)
     training = regression(graph, x, h)
     training.micro_batches = micro_batches
@@ -58,7 +58,7 @@ def test_phases_apart_ask_for_more_room_than_steps(device):
     assert room(training) == for_phases
 
 
-@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("device", ["cpu"])
 def test_results_are_the_same_where_the_arena_grows_on_the_way(device):
     apart, expected = network(device), network(device)
     losses = [step(apart), phases(apart), step(apart), phases(apart)]
