@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
 // The sums where dy is a sum itself: of what counts of dy + added, which is written for the second
 // launch and for others.
 template <class S, int kPack, Mask kMask>
-using Joining = RowsAhead<S, kPack, kMask == Mask::read ? 4 : 3, true>;
+using Joining = RowsAhead<S, kPack, kMask == Mask::read ? 4 : 3>;
 
 template <class S, int kPack, Mask kMask>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)

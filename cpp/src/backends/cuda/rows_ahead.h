@@ -6,10 +6,10 @@
 // .cu files only.
 namespace traingraph::cuda {
 
-// A thread's rows, each read from kSources tensors some rows before it is worked on. Packs of 16
-// bytes wait in shared memory, where a thread reads only what it has asked for itself, so nothing
-// is synchronised. Others are read when they are needed.
-template <class S, int kPack, int kSources, bool kDescending>
+// A thread's rows from the last to the first, each read from kSources tensors some rows before it
+// is worked on. Packs of 16 bytes wait in shared memory, where a thread reads only what it has
+// asked for itself, so nothing is synchronised. Others are read when they are needed.
+template <class S, int kPack, int kSources>
 class RowsAhead {
  public:
   static constexpr bool kWaits = sizeof(Pack<S, kPack>) == 16;
@@ -49,7 +49,7 @@ class RowsAhead {
 
  private:
   __device__ std::int64_t row_of(std::int64_t tile) const {
-    return (kDescending ? tiles_ - 1 - tile : tile) * place_.step + place_.row;
+    return (tiles_ - 1 - tile) * place_.step + place_.row;
   }
   __device__ bool there(std::int64_t tile, std::int64_t row) const {
     return place_.there && tile < tiles_ && row < plan_.rows;
