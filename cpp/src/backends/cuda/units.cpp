@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 namespace traingraph::cuda {
 namespace {
@@ -220,6 +221,80 @@ std::vector<Unit> with_needs(const std::vector<Levels>& units, const Dependencie
 std::vector<Unit> units_of(const std::vector<std::vector<std::size_t>>& dependencies,
                            const std::vector<int>& tasks) {
   return with_needs(parted(Grouping(dependencies, tasks).in_order(), dependencies), dependencies);
+}
+
+namespace {
+
+// What speaks for launching a unit early: that it is awaited, what the chain from it on costs, and
+// how many wait for it.
+struct Urgency {
+  bool awaited = false;
+  double chain = 0;
+  std::size_t waiting = 0;
+  double cost = 0;  // its own
+
+  bool operator>(const Urgency& other) const {
+    return std::tie(awaited, chain, waiting) > std::tie(other.awaited, other.chain, other.waiting);
+  }
+};
+
+std::vector<Urgency> urgencies(const std::vector<Unit>& units, const std::vector<double>& costs,
+                               const std::vector<bool>& needed) {
+  std::vector<Urgency> result(units.size());
+  for (std::size_t u = units.size(); u-- > 0;) {
+    Urgency& urgency = result[u];  // its chain is that behind it so far
+    for (const auto& level : units[u].levels) {
+      for (std::size_t k : level) {
+        urgency.awaited = urgency.awaited || needed[k];
+        urgency.cost += costs[k];
+      }
+    }
+    urgency.awaited = urgency.awaited && urgency.waiting > 0;
+    urgency.chain += urgency.cost;
+    for (std::size_t need : units[u].needs) {
+      result[need].chain = std::max(result[need].chain, urgency.chain);
+      ++result[need].waiting;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Unit> launch_order(const std::vector<Unit>& units, const std::vector<double>& costs,
+                               const std::vector<bool>& needed) {
+  const std::vector<Urgency> urgency = urgencies(units, costs, needed);
+  std::vector<std::size_t> order;
+  std::vector<std::size_t> number(units.size(), units.size());  // by unit: its place in the order
+  while (order.size() < units.size()) {
+    std::size_t next = units.size();
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      const bool ready = number[u] == units.size() &&
+                         std::all_of(units[u].needs.begin(), units[u].needs.end(),
+                                     [&](std::size_t need) { return number[need] < units.size(); });
+      if (ready && (next == units.size() || urgency[u] > urgency[next])) next = u;
+    }
+    number[next] = order.size();
+    order.push_back(next);
+  }
+  std::vector<Unit> result;
+  std::vector<std::size_t> ready_after;  // by place: the last of the needs, or none
+  for (std::size_t u : order) {
+    Unit unit{units[u].levels, {}, urgency[u].awaited};
+    for (std::size_t need : units[u].needs) unit.needs.push_back(number[need]);
+    const bool waits = !unit.needs.empty();
+    const std::size_t last =
+        waits ? *std::max_element(unit.needs.begin(), unit.needs.end()) : units.size();
+    ready_after.push_back(last);
+    // Those before it that are ready at the same time, and for which it can wait.
+    for (std::size_t v = 0; v < result.size() && waits; ++v) {
+      const Urgency& other = urgency[order[v]];
+      const bool can_wait = other.awaited && other.cost + urgency[u].chain <= other.chain;
+      if (ready_after[v] == last && can_wait) unit.needs.push_back(v);
+    }
+    result.push_back(std::move(unit));
+  }
+  return result;
 }
 
 }  // namespace traingraph::cuda
