@@ -31,14 +31,11 @@ def checked(units: Units, dependencies: list[list[int]], tasks: list[int]) -> Un
                 assert position not in place
                 place[position] = number, level
     assert sorted(place) == list(range(len(tasks)))
-    done: list[set[int]] = []  # before each unit
-    for _, needs in units:
-        done.append(set(needs).union(*(done[need] for need in needs)))
     for position, before in enumerate(dependencies):
         number, level = place[position]
         for earlier in before:
             other, below = place[earlier]
-            assert below < level if other == number else other in done[number]
+            assert below < level if other == number else other in units[number][1]
     for levels, _ in units:
         members = [position for positions in levels for position in positions]
         assert len(members) == 1 or all(tasks[position] > 0 for position in members)
@@ -139,18 +136,3 @@ def test_what_nobody_needs_is_launched_last() -> None:
     assert ordered(dependencies, costs, [True, False, True, True, False]) == [0, 2, 3, 1, 4]
     # Did the second one need the first one, it were awaited with all that it costs.
     assert ordered(dependencies, costs, [True] * 5)[:2] == [0, 1]
-
-
-def test_what_can_wait_takes_nothing_from_what_is_urgent() -> None:
-    # A short op before the costliest chain, and one beside it that a cheap update waits for.
-    dependencies: list[list[int]] = [[], [0], [1], [0], [3]]
-    needed = [True, True, False, True, False]
-
-    def needs(costs: list[float]) -> dict[int, list[int]]:
-        units: Units = _testing.launch_order(dependencies, [0] * 5, costs, needed)
-        numbers = [levels[0][0] for levels, _ in units]
-        return {numbers[k]: sorted(numbers[n] for n in units[k][1]) for k in range(5)}
-
-    assert needs([1.0, 2.0, 9.0, 1.0, 1.0])[3] == [0, 1]
-    # A chain that would become the longest one waits for nothing.
-    assert needs([1.0, 2.0, 9.0, 1.0, 9.0])[3] == [0]

@@ -22,10 +22,7 @@ class CudaExecutable final : public Executable {
   ~CudaExecutable() override;
 
   std::size_t workspace_bytes(ir::NodeId node) const override;
-  // Beside large products more runs side by side, and is little against their operands.
-  std::size_t apart_bytes() const override {
-    return std::size_t{accesses_.has_large_products ? 4096u : 64u} << 10;
-  }
+  std::size_t apart_bytes() const override { return std::size_t{64} << 10; }
   void run(const ir::NodeId* order, std::size_t count, Pointers pointers, double* seconds) override;
   bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const override;
 

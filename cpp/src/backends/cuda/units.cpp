@@ -278,21 +278,10 @@ std::vector<Unit> launch_order(const std::vector<Unit>& units, const std::vector
     order.push_back(next);
   }
   std::vector<Unit> result;
-  std::vector<std::size_t> ready_after;  // by place: the last of the needs, or none
   for (std::size_t u : order) {
-    Unit unit{units[u].levels, {}, urgency[u].awaited};
-    for (std::size_t need : units[u].needs) unit.needs.push_back(number[need]);
-    const bool waits = !unit.needs.empty();
-    const std::size_t last =
-        waits ? *std::max_element(unit.needs.begin(), unit.needs.end()) : units.size();
-    ready_after.push_back(last);
-    // Those before it that are ready at the same time, and for which it can wait.
-    for (std::size_t v = 0; v < result.size() && waits; ++v) {
-      const Urgency& other = urgency[order[v]];
-      const bool can_wait = other.awaited && other.cost + urgency[u].chain <= other.chain;
-      if (ready_after[v] == last && can_wait) unit.needs.push_back(v);
-    }
-    result.push_back(std::move(unit));
+    result.push_back(units[u]);
+    result.back().awaited = urgency[u].awaited;
+    for (std::size_t& need : result.back().needs) need = number[need];
   }
   return result;
 }

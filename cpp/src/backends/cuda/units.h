@@ -25,8 +25,6 @@ std::vector<Unit> units_of(const std::vector<std::vector<std::size_t>>& dependen
 
 // The same units in the order in which they are best launched: what no other needs comes last, and
 // else first what the costliest chain of others waits for; of two alike the one that more wait for.
-// Of those that are ready at the same time one waits for another as well, where that makes no chain
-// longer than the other's: what it took from it would be lost to all that follow.
 // By position: `costs`, above zero, and whether a later node needs it, not just its place in the
 // order.
 std::vector<Unit> launch_order(const std::vector<Unit>& units, const std::vector<double>& costs,
