@@ -395,6 +395,8 @@ __all__: list[str] = [
     "sequential",
     "set_num_threads",
     "state_batch_increment_read_count",
+    "verification_file",
+    "verification_note",
     "version",
 ]
 
@@ -13060,6 +13062,16 @@ def state_batch_increment_read_count(
 ) -> None:
     """
     Adds to the read count of every different temporary state. Errors: raising one from 0.
+    """
+
+def verification_file(backend: str) -> str:
+    """
+    Where it is noted that a backend has passed its tests on this machine.
+    """
+
+def verification_note(backend: str) -> str:
+    """
+    What stands there when this version has, on this device.
     """
 
 def version() -> str:

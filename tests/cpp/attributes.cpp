@@ -107,6 +107,7 @@ void read(Fields& f, ir::MatmulAttributes& a) {
 void read(Fields& f, ir::BatchNormAttributes& a) {
   f.take("epsilon", a.epsilon);
   f.take("epilogue", a.epilogue);
+  f.take("gives_prologue", a.gives_prologue);
 }
 void read(Fields& f, ir::PoolingAttributes& a) {
   f.take_enum("kind", a.kind);

@@ -9,7 +9,12 @@ import pytest
 
 import traingraph as tg
 
-NOW = "synchronous"
+NOW = tg.MLCExecutionOptions.SYNCHRONOUS
+OPTIMIZERS: dict[str, Callable[[], tg.MLCOptimizer]] = {
+    "sgd": lambda: tg.MLCSGDOptimizer(learning_rate=0.1),
+    "momentum": lambda: tg.MLCSGDOptimizer(learning_rate=0.1, momentum_scale=0.9),
+    "adam": lambda: tg.MLCAdamOptimizer(learning_rate=1e-3),
+}
 
 
 def dense(rng: np.random.Generator, inputs: int, outputs: int) -> tg.MLCFullyConnectedLayer:
@@ -33,6 +38,7 @@ class Network:
         sizes: list[int],
         batch: int,
         activation: Callable[[], tg.MLCActivationLayer] = tg.MLCActivationLayer.relu,
+        optimizer: str = "sgd",
     ):
         rng = np.random.default_rng(3)
         self.x = rng.normal(size=(batch, sizes[0])).astype(np.float32)
@@ -48,15 +54,15 @@ class Network:
         self.training = tg.MLCTrainingGraph(
             graph_objects=[graph],
             loss_layer=tg.MLCLossLayer.softmax_cross_entropy(reduction_type="mean"),
-            optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+            optimizer=OPTIMIZERS[optimizer](),
         )
         self.training.add_inputs({"x": x}, loss_labels={"y": labels})
         self.training.compile(device=device, precision=precision)
 
-    def step(self) -> float:
+    def step(self, options: tg.MLCExecutionOptions = NOW) -> float:
         return float(
             self.training.execute(
-                inputs_data={"x": self.x}, loss_labels_data={"y": self.labels}, options=NOW
+                inputs_data={"x": self.x}, loss_labels_data={"y": self.labels}, options=options
             ).result
         )
 
@@ -97,3 +103,17 @@ def test_gradients_are_near_the_oracles(
         gradient = start[name] - oracle.state()[name]
         error = np.linalg.norm(value - oracle.state()[name]) / np.linalg.norm(gradient)
         assert error < (2e-5 if precision == "float32" else 3e-3), name
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_a_recorded_step_has_the_bits_of_one_op_by_op(gpu: str, optimizer: str) -> None:
+    """Recorded, updates run beside large products, in an order of their own."""
+    together, apart = (
+        Network(gpu, "tf32", [2048, 2048, 64], 250, optimizer=optimizer) for _ in range(2)
+    )
+    op_by_op = tg.MLCExecutionOptions.SYNCHRONOUS | tg.MLCExecutionOptions.PER_LAYER_PROFILING
+    for _ in range(4):
+        assert together.step() == apart.step(op_by_op)
+    other = apart.state()
+    for name, value in together.state().items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)

@@ -11,7 +11,17 @@ Units = list[tuple[list[list[int]], list[int]]]
 
 def check(dependencies: list[list[int]], tasks: list[int]) -> Units:
     """The units, after each rule about them was checked."""
-    units: Units = _testing.launch_units(dependencies, tasks)
+    return checked(_testing.launch_units(dependencies, tasks), dependencies, tasks)
+
+
+def ordered(dependencies: list[list[int]], costs: list[float], needed: list[bool]) -> list[int]:
+    """The order in which single ops are launched."""
+    tasks = [0] * len(costs)
+    units: Units = _testing.launch_order(dependencies, tasks, costs, needed)
+    return [levels[0][0] for levels, _ in checked(units, dependencies, tasks)]
+
+
+def checked(units: Units, dependencies: list[list[int]], tasks: list[int]) -> Units:
     place = {}
     for number, (levels, needs) in enumerate(units):
         assert all(need < number for need in needs)
@@ -52,7 +62,12 @@ def test_random_graphs(seed: int) -> None:
         for n in range(count)
     ]
     tasks = [draw.choice((0, 1, 4, 32, 100, 1000)) for _ in range(count)]
-    check(reduced(edges), tasks)
+    dependencies = reduced(edges)
+    apart = check(dependencies, tasks)
+    costs = [draw.choice((1.0, 2.0, 50.0)) for _ in range(count)]
+    needed = [draw.random() < 0.8 for _ in range(count)]
+    units = checked(_testing.launch_order(dependencies, tasks, costs, needed), dependencies, tasks)
+    assert sorted(levels for levels, _ in units) == sorted(levels for levels, _ in apart)
 
 
 def test_a_chain_of_small_ops_is_one_launch() -> None:
@@ -101,3 +116,23 @@ def test_a_short_chain_beside_others_is_launched_one_by_one() -> None:
 def test_ops_of_many_tasks_join_no_chain() -> None:
     units = check([[], [0], [0]], [1, 100, 100])
     assert [levels for levels, _ in units] == [[[0]], [[1, 2]]]
+
+
+def test_what_the_costliest_chain_waits_for_is_launched_first() -> None:
+    # A gradient; what it gives the weights, and their update; the gradient further back, and the
+    # product and the update behind that one.
+    dependencies: list[list[int]] = [[], [0], [1], [0], [3], [4]]
+    costs = [1.0, 1.0, 5.0, 1.0, 1.0, 6.0]
+    needed = [True, True, False, True, True, False]
+    assert ordered(dependencies, costs, needed) == [0, 3, 4, 1, 5, 2]
+    # Of two alike, the one that more wait for.
+    assert ordered([[], [0], [0], [1, 2], [2]], [1.0] * 5, [True] * 3 + [False] * 2)[:2] == [0, 2]
+
+
+def test_what_nobody_needs_is_launched_last() -> None:
+    # Two large updates that keep their order: none needs the other. Beside the first one a chain.
+    dependencies: list[list[int]] = [[], [0], [0], [2], [3, 1]]
+    costs = [1.0, 99.0, 1.0, 1.0, 9.0]
+    assert ordered(dependencies, costs, [True, False, True, True, False]) == [0, 2, 3, 1, 4]
+    # Did the second one need the first one, it were awaited with all that it costs.
+    assert ordered(dependencies, costs, [True] * 5)[:2] == [0, 1]

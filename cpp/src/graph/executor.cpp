@@ -138,6 +138,7 @@ void Executor::execute(Job& job) {
         "[execute] the pass before this one has failed; start again with "
         "execute_forward");
   }
+  make_room(job);
   for (const BoundArray& array : job.bound) {
     const bool apart = array.on_device && !programs_.touches(*job.graph, array);
     job.graph->program->bind(array.value, given_.placed(array, apart));

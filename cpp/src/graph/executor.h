@@ -68,6 +68,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   CompiledPtr find_current(std::int64_t batch, Mode mode);
   // Gives a new program its addresses. Call while holding the stream and mutex_.
   void attach(CompiledGraph& graph);
+  Run usual_run(const CompiledGraph& graph) const;
+  // Room in the arena for the job's run. Call while holding the stream.
+  void make_room(const Job& job);
   MemoryPlan plan_of(const CompiledGraph& graph) const;
 
   Execution start(Run run, Mode mode, const ExecutionArguments& arguments);

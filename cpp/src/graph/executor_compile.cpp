@@ -1,4 +1,6 @@
 // The compiling half of the executor: when programs are made, and what they are given.
+#include <algorithm>
+
 #include <traingraph/errors.h>
 
 #include "graph/executor.h"
@@ -92,11 +94,30 @@ void Executor::attach(CompiledGraph& graph) {
     if (shared->state().parameter == nullptr) shared->state().reader = weak_from_this();
   }
   exchanges_.place(graph);
-  if (programs_.outgrows(graph)) {
+  const Run run = usual_run(graph);
+  if (programs_.outgrows(graph, run)) {
     kept_.drop_all();
     submitted_.drop_passes();
   }
-  programs_.bind_arena(graph);
+  programs_.make_room(graph, run);
+}
+
+// What has its room from the start; other runs ask for theirs.
+Run Executor::usual_run(const CompiledGraph& graph) const {
+  const bool waits = std::any_of(graph.bound.begin(), graph.bound.end(),
+                                 [](const BoundSlot& slot) { return slot.is_gradient(); });
+  const bool steps = graph.mode == Mode::training && graph_.micro_batches == 1 && !waits;
+  return steps ? Run::step : Run::forward;
+}
+
+void Executor::make_room(const Job& job) {
+  const std::lock_guard lock(mutex_);
+  if (programs_.outgrows(*job.graph, job.run)) kept_.drop_all();
+  try {
+    programs_.make_room(*job.graph, job.run);
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(error.what() + plan_of(*job.graph).largest_entries());
+  }
 }
 
 std::size_t Executor::device_memory_size() const {

@@ -23,7 +23,7 @@ class Folding {
     for (std::size_t v = 0; v < part_.values.size(); ++v) {
       if (part_.values[v].source == ir::Source::parameter) bind(*program, static_cast<ValueId>(v));
     }
-    const std::shared_ptr<std::byte> arena = backend_.allocate(program->arena_bytes());
+    const std::shared_ptr<std::byte> arena = backend_.allocate(program->arena_bytes(Run::forward));
     program->bind_arena(arena.get());
     program->run(Run::forward, nullptr);
     for (ValueId value : wanted_) replace(value, program->address(Run::forward, now(value)));

@@ -84,14 +84,14 @@ std::byte* ProgramCache::sum_of(const TensorPtr& tensor) {
   return buffer.get();
 }
 
-bool ProgramCache::outgrows(const CompiledGraph& graph) const {
-  return graph.program->arena_bytes() > arena_bytes_ && backend_.computes();
+bool ProgramCache::outgrows(const CompiledGraph& graph, Run run) const {
+  return graph.program->arena_bytes(run) > arena_bytes_ && backend_.computes();
 }
 
 // One arena at a time is held, also while a larger one is asked for.
-void ProgramCache::bind_arena(CompiledGraph& graph) {
-  const std::size_t bytes = graph.program->arena_bytes(), before = arena_bytes_;
-  if (outgrows(graph)) {
+void ProgramCache::make_room(CompiledGraph& graph, Run run) {
+  const std::size_t bytes = graph.program->arena_bytes(run), before = arena_bytes_;
+  if (outgrows(graph, run)) {
     try {
       place_arena(bytes);
     } catch (const OutOfMemory&) {
@@ -100,7 +100,7 @@ void ProgramCache::bind_arena(CompiledGraph& graph) {
     }
   }
   arena_needed_ = std::max(arena_needed_, bytes);
-  graph.program->bind_arena(arena_.get());
+  if (graph.program->arena() != arena_.get()) graph.program->bind_arena(arena_.get());
 }
 
 void ProgramCache::place_arena(std::size_t bytes) {
@@ -172,7 +172,7 @@ std::vector<TensorPtr> ProgramCache::parameters() const {
 
 void ProgramCache::list(const CompiledGraph& graph, MemoryPlan& plan) const {
   graph.list(plan);
-  plan.arena_bytes = std::max(arena_needed_, graph.program->arena_bytes());
+  plan.arena_bytes = arena_needed_;
   plan.library_bytes = library_bytes_;
 }
 

@@ -29,11 +29,11 @@ class ProgramCache {
 
   // Points a new program to its parameters, their optimizer buffers and sums of gradients.
   void bind_parameters(CompiledGraph& graph);
-  // Whether the arena grows for it, and with that loses what passes have left there.
-  bool outgrows(const CompiledGraph& graph) const;
-  // Points it to the arena, after that has grown. Without memory for it the programs stay as they
-  // were, or are dropped where the arena before is gone, too.
-  void bind_arena(CompiledGraph& graph);
+  // Whether the arena grows for a run, and with that loses what passes have left there.
+  bool outgrows(const CompiledGraph& graph, Run run) const;
+  // Points the program to the arena, after that has grown for the run. Without memory for it the
+  // programs stay as they were, or are dropped where the arena before is gone, too.
+  void make_room(CompiledGraph& graph, Run run);
   const std::shared_ptr<std::byte>& arena() const { return arena_; }
   std::size_t arena_bytes() const { return arena_needed_; }
 
@@ -67,7 +67,7 @@ class ProgramCache {
   std::size_t library_bytes_ = 0;  // the process's growth while kernels were made
   std::shared_ptr<std::byte> arena_;
   std::size_t arena_bytes_ = 0;   // 0 on a backend that computes nothing
-  std::size_t arena_needed_ = 0;  // by the largest program
+  std::size_t arena_needed_ = 0;  // by the largest run
   std::vector<GradientSum> sums_;
 };
 

@@ -108,13 +108,16 @@ struct MatmulAttributes {
 // mean, inverse deviation, gamma → dx, dgamma, dbeta; with a prologue, dy is the prologue's result
 // over (dy, its other inputs, which come last). A prologue relu_gradient(dy, y) may have beta
 // behind it, where y is relu(batch_norm(x)): a kernel may work y out again instead of reading it.
+// What the prologue gives is a fourth result where others read it too.
 struct BatchNormAttributes {
   double epsilon = 1e-5;
   ScalarList epilogue;  // the gradient's prologue
+  bool gives_prologue = false;
   template <class F>
   void fields(F&& f) const {
     f("epsilon", epsilon);
     f("epilogue", epilogue);
+    if (gives_prologue) f("gives_prologue", gives_prologue);
   }
   bool operator==(const BatchNormAttributes&) const = default;
 };

@@ -1,5 +1,8 @@
 #include "ir/ending.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace traingraph::ir {
 
 std::optional<Ending> ending_of(const ScalarList& list) {
@@ -24,9 +27,38 @@ std::optional<Ending> ending_of(const ScalarList& list) {
   return ending;
 }
 
+std::optional<Beginning> beginning_of(const ScalarList& list) {
+  Beginning beginning;
+  if (list.empty()) return beginning;
+  // Each input is read once, by one of the list's two functions at most.
+  std::vector<int> reads(static_cast<std::size_t>(list.inputs), 0);
+  int current = -1;  // the register of the sum
+  for (const Instruction& code : list.code) {
+    const bool last = &code == &list.code.back();
+    if (code.function == Scalar::add && &code == &list.code.front()) {
+      beginning.dy = code.x;
+      beginning.added = code.y;
+      current = list.inputs;
+    } else if (code.function == Scalar::relu_gradient && last) {
+      if (current < 0) beginning.dy = code.x;
+      if (current >= 0 && code.x != current) return {};
+      beginning.result = code.y;
+    } else {
+      return {};
+    }
+  }
+  for (int input : {beginning.dy, beginning.added, beginning.result}) {
+    if (input >= list.inputs) return {};
+    if (input >= 0) ++reads[static_cast<std::size_t>(input)];
+  }
+  const bool once = std::all_of(reads.begin(), reads.end(), [](int count) { return count == 1; });
+  if (!once || list.results != std::vector<int>{list.registers() - 1}) return {};
+  return beginning;
+}
+
 bool is_relu_gradient(const ScalarList& list) {
-  return list.inputs == 2 && list.code.size() == 1 && list.results == std::vector<int>{2} &&
-         list.code[0].function == Scalar::relu_gradient && list.code[0].x != list.code[0].y;
+  const auto beginning = beginning_of(list);
+  return beginning && beginning->added < 0 && beginning->result >= 0;
 }
 
 }  // namespace traingraph::ir

@@ -15,8 +15,18 @@ struct Ending {
 // The epilogue as an ending; empty when it is any other list.
 std::optional<Ending> ending_of(const ScalarList& list);
 
-// Whether a list is relu_gradient(dy, result), its operands in any order: what own kernels of
-// gradients begin with.
+// What own kernels of gradients begin with: a gradient, or the sum of two, that counts only where a
+// result of relu is above 0. Numbers of the list's inputs; -1: there is none.
+struct Beginning {
+  int dy = 0;
+  int added = -1;
+  int result = -1;
+};
+
+// The prologue as a beginning; empty when it is any other list.
+std::optional<Beginning> beginning_of(const ScalarList& list);
+
+// Whether a list is relu_gradient(dy, result), its operands in any order.
 bool is_relu_gradient(const ScalarList& list);
 
 }  // namespace traingraph::ir

@@ -88,7 +88,7 @@ std::unique_ptr<PendingRead> run(DeviceState& device, CompiledRecording& compile
                                  const std::vector<StoragePtr>& storages,
                                  const std::vector<double>& numbers) {
   Program& program = *compiled.program;
-  grow_arena(device, program.arena_bytes());
+  grow_arena(device, program.arena_bytes(Run::step));
   if (compiled.arena != device.arena.get()) {
     program.bind_arena(device.arena.get());
     compiled.arena = device.arena.get();

@@ -36,7 +36,8 @@ std::vector<Type> infer(const Inference& in) {
 }
 
 // dy (N, C, …), x (N, C, …), mean (C), inverse_deviation (C), gamma (C)
-// [, prologue inputs [, beta (C)]] → dx (N, C, …), dgamma (C), dbeta (C), all overwritten
+// [, prologue inputs [, beta (C)]] → dx (N, C, …), dgamma (C), dbeta (C) [, what the prologue gives
+// (N, C, …)], all overwritten
 std::vector<Type> infer_gradient(const Inference& in) {
   const std::size_t prologue = epilogue_inputs(in.get<BatchNormAttributes>().epilogue);
   in.expect_inputs(5, 5 + prologue + (prologue > 0 ? 1 : 0));
@@ -50,7 +51,12 @@ std::vector<Type> infer_gradient(const Inference& in) {
   expect_per_channel(in, 4, "gamma", x);
   if (in.inputs.size() > 5 + prologue) expect_per_channel(in, 5 + prologue, "beta", x);
   const Type per_channel{in.type(4).data_type, {x.shape[1]}, false};
-  return {x, per_channel, per_channel};
+  std::vector<Type> results = {x, per_channel, per_channel};
+  if (in.get<BatchNormAttributes>().gives_prologue) {
+    if (prologue == 0) in.fail("expected a prologue that gives the fourth result but got none");
+    results.push_back(in.type(0));
+  }
+  return results;
 }
 
 // Mean and deviation depend on x; their share is inside batch_norm_gradient. As results of their

@@ -4,6 +4,7 @@
 // prologue. Everything works on one mutable list of nodes; order is restored at the end.
 #include <algorithm>
 
+#include "ir/cast.h"
 #include "ir/ending.h"
 #include "passes/passes.h"
 #include "passes/result_types.h"
@@ -31,6 +32,8 @@ class Fusion {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) join_producers(static_cast<NodeId>(n));
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
       move_into_producer(static_cast<NodeId>(n));
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      read_through_casts(static_cast<NodeId>(n));
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) take_prologue(static_cast<NodeId>(n));
     return sorted();
   }
@@ -255,6 +258,23 @@ class Fusion {
     return list;
   }
 
+  // An update reads a gradient of 16 bits as it is. The cast stays for who asks for the gradient.
+  void read_through_casts(NodeId id) {
+    if (!is_elementwise(id) || graph_.node(id).phase != ir::Phase::update) return;
+    Node& update = graph_.node(id);
+    for (ValueId& input : update.inputs) {
+      const NodeId producer = graph_.value(input).producer;
+      if (!is_elementwise(producer)) continue;
+      const Node& cast = graph_.node(producer);
+      if (!ir::is_cast(std::get<ElementwiseAttributes>(cast.attributes))) continue;
+      const ValueId source = cast.inputs[0];
+      const bool widens = ir::is_half(type_of(source)) && type_of(input) == DataType::kFloat32;
+      if (widens && graph_.type(source).shape == graph_.type(input).shape) input = source;
+    }
+    std::get<ElementwiseAttributes>(update.attributes).result_types =
+        stated_types(graph_, update.inputs, update.outputs);
+  }
+
   void take_prologue(NodeId id) {
     if (dead_[static_cast<std::size_t>(id)]) return;
     Node& node = graph_.node(id);
@@ -265,12 +285,18 @@ class Fusion {
     const Node& chain = graph_.node(chain_id);
     auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
     if (!attributes.epilogue.empty() || chain.outputs.size() != 1) return;
-    if (chain.phase != node.phase || graph_.value(value).keep || uses(value) != 1) return;
+    if (chain.phase != node.phase || graph_.value(value).writes != kNone) return;
     const std::vector<ValueId> extra(chain.inputs.begin() + 1, chain.inputs.end());
     const ScalarList& list = std::get<ElementwiseAttributes>(chain.attributes).list;
     if (graph_.type(chain.inputs[0]).shape != graph_.type(value).shape) return;
     if (!have_type_of(chain.inputs, value)) return;
-    if (!backend_.fuses(graph_, node, list, extra)) return;
+    const bool read_here_alone = !graph_.value(value).keep && uses(value) == 1;
+    if (!read_here_alone || !backend_.fuses(graph_, node, list, extra)) {
+      if (!gives(node, chain_id, list, extra)) return;
+      attributes.gives_prologue = true;
+      node.outputs.push_back(value);
+      graph_.value(value).producer = id;
+    }
     attributes.epilogue = list;
     node.inputs[0] = chain.inputs[0];
     node.inputs.insert(node.inputs.end(), extra.begin(), extra.end());
@@ -279,12 +305,27 @@ class Fusion {
     if (beta != kNone) node.inputs.push_back(beta);
   }
 
+  // Whether the batch_norm_gradient may take the chain as its prologue and give its result to
+  // others.
+  bool gives(const Node& node, NodeId chain, const ScalarList& list,
+             const std::vector<ValueId>& extra) const {
+    const bool waits = std::any_of(node.inputs.begin() + 1, node.inputs.end(),
+                                   [&](ValueId input) { return depends_on(input, chain); });
+    if (waits) return false;
+    Node giving = node;
+    std::get<ir::BatchNormAttributes>(giving.attributes).gives_prologue = true;
+    giving.outputs.push_back(giving.inputs[0]);
+    return backend_.fuses(graph_, giving, list, extra);
+  }
+
   // Where the prologue of a batch_norm_gradient is the gradient of relu(batch_norm(x)) and of
   // nothing else: what the result was worked out with, and can be again.
   ValueId beta_of_relu(const Node& node) const {
     const ScalarList& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
-    if (!ir::is_relu_gradient(list)) return kNone;
-    const ValueId result = node.inputs[list.code[0].y == 0 ? 0 : 5];
+    const auto beginning = ir::beginning_of(list);
+    if (!beginning || beginning->result < 0) return kNone;
+    const int k = beginning->result;
+    const ValueId result = node.inputs[k == 0 ? 0 : static_cast<std::size_t>(k) + 4];
     const NodeId forward_id = graph_.value(result).producer;
     if (forward_id == kNone || graph_.node(forward_id).op != Op::batch_norm) return kNone;
     const Node& forward = graph_.node(forward_id);

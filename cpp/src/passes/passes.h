@@ -52,7 +52,8 @@ ir::Graph assign_layouts(const ir::Graph& graph, const Backend& backend,
                          const std::vector<ParameterLayout>& parameters, bool choose_parameters);
 
 // split: phases one after another. Otherwise one step, in which an update runs as soon as its
-// gradient is complete and its parameter is no longer read.
+// gradient is complete and its parameter is no longer read; what such a step leaves unread is not
+// computed.
 Schedule schedule(const ir::Graph& graph, bool split);
 
 // What the planner lays out: one buffer, needed from `first` to `last` (positions in the schedule,

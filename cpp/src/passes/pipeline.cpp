@@ -53,6 +53,24 @@ std::vector<Lifetime> lifetimes(const Program& program, const Schedule& schedule
   return result;
 }
 
+// The operands of which an op reads each position for the last time before it writes that position
+// of its result `k`: where one of equal element size ends, the result may take its place.
+std::vector<ValueId> read_before_written(const ir::Node& node, std::size_t k) {
+  if (node.op == ir::Op::elementwise) return node.inputs;
+  if (node.op != ir::Op::batch_norm_gradient) return {};
+  // x and dy are read for the sums first, and again for dx.
+  const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
+  std::vector<ValueId> begins_with = {node.inputs[0]};
+  for (int i = 1; i < attributes.epilogue.inputs; ++i) {
+    begins_with.push_back(node.inputs[static_cast<std::size_t>(i) + 4]);
+  }
+  if (k == 3) return begins_with;
+  if (k != 0) return {};
+  if (attributes.gives_prologue) return {node.inputs[1]};
+  begins_with.push_back(node.inputs[1]);
+  return begins_with;
+}
+
 void plan_variant(Program& program, ProgramVariant& variant, bool split,
                   const std::vector<ValueId>& gradients) {
   const ir::Graph& graph = program.graph;
@@ -76,15 +94,13 @@ void plan_variant(Program& program, ProgramVariant& variant, bool split,
     buffer_of[v] = static_cast<int>(buffers.size());
     buffers.push_back(std::move(buffer));
   }
-  // Elementwise ops write position for position, so a result may stand where an operand of equal
-  // element size ends.
   for (NodeId id : schedule.order) {
     const ir::Node& node = graph.node(id);
-    if (node.op != ir::Op::elementwise) continue;
-    for (ValueId output : node.outputs) {
+    for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+      const ValueId output = node.outputs[k];
       const int result = buffer_of[static_cast<std::size_t>(output)];
       if (result < 0) continue;
-      for (ValueId input : node.inputs) {
+      for (ValueId input : read_before_written(node, k)) {
         const auto root = static_cast<std::size_t>(program.roots[static_cast<std::size_t>(input)]);
         const ir::Type& from = graph.type(input);
         const ir::Type& to = graph.type(output);

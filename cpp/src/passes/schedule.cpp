@@ -25,15 +25,31 @@ bool writes_unread(const ir::Graph& graph, NodeId id,
 // A view has no kernel: its result is its source's bytes.
 bool is_view(const ir::Node& node) { return node.op == ir::Op::reshape; }
 
+// By node: whether a full step needs it. What only a separate gradient call leaves is left out.
+std::vector<bool> needed_for_step(const ir::Graph& graph) {
+  std::vector<bool> needed(graph.nodes.size(), false), read(graph.values.size(), false);
+  for (std::size_t n = graph.nodes.size(); n-- > 0;) {
+    const ir::Node& node = graph.nodes[n];
+    needed[n] = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) {
+      const ir::Value& value = graph.value(output);
+      return value.keep || value.writes != kNone || read[static_cast<std::size_t>(output)];
+    });
+    if (!needed[n]) continue;
+    for (ValueId input : node.inputs) read[static_cast<std::size_t>(input)] = true;
+  }
+  return needed;
+}
+
 }  // namespace
 
 Schedule schedule(const ir::Graph& graph, bool split) {
   const auto readers = ir::consumers(graph);
+  const std::vector<bool> needed = needed_for_step(graph);
   Schedule result;
   std::vector<NodeId> updates;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const auto id = static_cast<NodeId>(n);
-    if (is_view(graph.node(id))) continue;
+    if (is_view(graph.node(id)) || (!split && !needed[n])) continue;
     if (is_update(graph, id)) {
       updates.push_back(id);
       continue;

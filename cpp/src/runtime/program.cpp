@@ -69,9 +69,8 @@ Program::Program(ir::Graph graph_in, std::unique_ptr<Executable> executable_in)
   }
 }
 
-std::size_t Program::arena_bytes() const { return std::max(split.arena_bytes, step.arena_bytes); }
-
 void Program::bind_arena(std::byte* base) {
+  arena_ = base;
   if (base == nullptr) return;  // a backend that computes nothing
   for (ProgramVariant* variant : {&split, &step}) {
     for (std::size_t v = 0; v < graph.values.size(); ++v) {

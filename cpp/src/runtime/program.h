@@ -56,8 +56,11 @@ class Program {
   // By value: the value whose bytes it shares (a view's source, a write's parameter), or itself.
   std::vector<ir::ValueId> roots;
 
-  std::size_t arena_bytes() const;
+  // What a run needs; a full step needs less than the phases apart, whose values live longer.
+  std::size_t arena_bytes(Run run) const { return variant(run).arena_bytes; }
+  // An arena that is large enough for the runs to come.
   void bind_arena(std::byte* base);
+  const std::byte* arena() const { return arena_; }
   // Sets the address of a source value and of everything that shares its bytes.
   void bind(ir::ValueId source, std::byte* address);
   // Where a value is in the variant that runs it.
@@ -82,6 +85,7 @@ class Program {
   void list_checks();
   bool is_finite(const ProgramVariant& variant, ir::ValueId value) const;
 
+  const std::byte* arena_ = nullptr;
   // Of each value that a checked run looks at, else 0.
   std::vector<std::size_t> checked_bytes_;
   std::vector<ir::ValueId> checked_inputs_[2];  // bound arrays by the phase that reads them first

@@ -18,17 +18,27 @@ const ir::BatchNormAttributes& attributes_of(const ir::Node& node) {
   return std::get<ir::BatchNormAttributes>(node.attributes);
 }
 
-// The gradient's prologue relu_gradient(dy, y), its operands in any order: which operand is which.
+// The gradient's operands that its prologue reads.
 struct Prologue {
   ir::ValueId dy;
+  ir::ValueId added = ir::kNone;
   ir::ValueId result = ir::kNone;
 };
 
 Prologue prologue_of(const ir::Node& node) {
-  const ir::ScalarList& list = attributes_of(node).epilogue;
-  if (list.empty()) return {node.inputs[0]};
-  const bool swapped = list.code[0].x == 1;
-  return {swapped ? node.inputs[5] : node.inputs[0], swapped ? node.inputs[0] : node.inputs[5]};
+  const ir::Beginning found = *ir::beginning_of(attributes_of(node).epilogue);
+  const auto operand = [&](int k) {
+    if (k < 0) return ir::kNone;
+    return node.inputs[k == 0 ? 0 : static_cast<std::size_t>(k) + 4];
+  };
+  return {operand(found.dy), operand(found.added), operand(found.result)};
+}
+
+bool takes(const ir::Node& node, const ir::ScalarList& list) {
+  if (node.op == ir::Op::batch_norm) return ir::ending_of(list).has_value();
+  const auto beginning = ir::beginning_of(list);
+  // A sum is written; what is not a sum has one reader.
+  return beginning && (beginning->added >= 0) == attributes_of(node).gives_prologue;
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
@@ -42,7 +52,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const ir::ScalarList& list = attributes_of(node).epilogue;
   if (list.empty()) return {};
   const bool forward = node.op == ir::Op::batch_norm;
-  if (forward ? !ir::ending_of(list).has_value() : !ir::is_relu_gradient(list)) {
+  if (!takes(node, list)) {
     return Support::no("own batch norm loops do not take this list");
   }
   // All operands of the list have the tensor's shape.
@@ -58,9 +68,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 
 bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
            const std::vector<ir::ValueId>& extra) {
-  const bool forward = node.op == ir::Op::batch_norm;
-  if (list.empty() || !attributes_of(node).epilogue.empty()) return false;
-  if (forward ? !ir::ending_of(list).has_value() : !ir::is_relu_gradient(list)) return false;
+  if (list.empty() || !attributes_of(node).epilogue.empty() || !takes(node, list)) return false;
   const ir::Type& type = graph.type(node.outputs[0]);
   for (ir::ValueId id : extra) {
     if (graph.type(id).shape != type.shape || graph.type(id).data_type != type.data_type) {
@@ -80,6 +88,7 @@ LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
     if (graph.type(node.inputs[i]).shape == shape) choice.inputs[i] = layout;
   }
   choice.outputs[0] = layout;
+  if (node.op == ir::Op::batch_norm_gradient && node.outputs.size() > 3) choice.outputs[3] = layout;
   return choice;
 }
 
@@ -256,7 +265,12 @@ class BatchNormGradient final : public ChannelKernel {
 
   void run(Pointers pointers) override {
     const float* dy = floats(pointers, prologue_.dy);
+    const float* added = floats(pointers, prologue_.added);
     const float* result = floats(pointers, prologue_.result);
+    float* joined = added == nullptr ? nullptr : results(pointers, node_.outputs[3]);
+    // What counts of dy.
+    const float* g = added == nullptr ? dy : joined;
+    const float* mask = added == nullptr ? result : nullptr;
     const float* x = floats(pointers, node_.inputs[1]);
     const float* means = floats(pointers, node_.inputs[2]);
     float* dx = results(pointers, node_.outputs[0]);
@@ -269,16 +283,19 @@ class BatchNormGradient final : public ChannelKernel {
           double* first = sums(pointers, group, chunk);
           std::fill_n(first, 2 * lanes, 0.0);
           groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
-            loops_.gradient_sums(where, dy + at, x + at, at_or_null(result, at),
+            if (added != nullptr) {
+              loops_.gradient_join(where, dy + at, added + at, at_or_null(result, at), joined + at);
+            }
+            loops_.gradient_sums(where, g + at, x + at, at_or_null(mask, at),
                                  means + groups_.first_channel(group), first, first + lanes);
           });
         },
         [&](std::int64_t group) { finish(pointers, group); },
         [&](std::int64_t group, std::int64_t chunk) {
           groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
-            where.streams = streams_ && dx != dy && dx != x && dx != result;
+            where.streams = streams_ && dx != g && dx != x && dx != mask;
             loops_.gradient_apply(
-                where, dy + at, x + at, at_or_null(result, at), dx + at,
+                where, g + at, x + at, at_or_null(mask, at), dx + at,
                 means + groups_.first_channel(group), coefficients(pointers, 0, group),
                 coefficients(pointers, 1, group), coefficients(pointers, 2, group));
           });

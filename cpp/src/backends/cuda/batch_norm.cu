@@ -208,7 +208,7 @@ class BatchNorm final : public NodeKernel {
     if (plan_.run == 1) {
       const Columns columns{plan_.channels, plan_.count, plan_.epsilon};
       if (operands_.gradient) {
-        enqueue_columns(columns, operands_.gradients<T>(pointers), stream);
+        enqueue_columns(columns, gradients(pointers, stream), stream);
       } else {
         enqueue_columns(columns, operands_.normalized<T>(pointers), operands_.ending, stream);
       }
@@ -231,12 +231,20 @@ class BatchNorm final : public NodeKernel {
     plan_.parts = std::max<std::int64_t>(1, (plan_.count + plan_.length - 1) / plan_.length);
   }
 
+  // The operands of the gradient, with the sum it begins with made.
+  Gradients<T> gradients(Pointers pointers, cudaStream_t stream) const {
+    const Gradients<T> a = operands_.gradients<T>(pointers);
+    if (a.added == nullptr) return a;
+    enqueue_join(plan_.channels * plan_.count, a, stream);
+    return a.after_joining();
+  }
+
   template <int kPack>
   void enqueue(Pointers pointers, cudaStream_t stream) const {
     const auto blocks = static_cast<unsigned>(plan_.channels * plan_.parts);
     Pair* const partial = workspace<Pair>(pointers);
     if (operands_.gradient) {
-      const Gradients<T> a = operands_.gradients<T>(pointers);
+      const Gradients<T> a = gradients(pointers, stream);
       const bool relu = a.result != nullptr;
       auto* const sums = relu ? gradient_sums<T, kPack, true> : gradient_sums<T, kPack, false>;
       auto* const apply = relu ? gradient_apply<T, kPack, true> : gradient_apply<T, kPack, false>;
@@ -311,7 +319,13 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const
 bool takes(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
            const ir::ValueId* extra, std::size_t count) {
   const bool forward = node.op == ir::Op::batch_norm;
-  if (forward ? !ir::ending_of(list).has_value() : !ir::is_relu_gradient(list)) return false;
+  if (forward && !ir::ending_of(list)) return false;
+  if (!forward) {
+    // A sum is written; what is not a sum has one reader.
+    const auto beginning = ir::beginning_of(list);
+    const bool gives = std::get<ir::BatchNormAttributes>(node.attributes).gives_prologue;
+    if (!beginning || (beginning->added >= 0) != gives) return false;
+  }
   const ir::Type& type = graph.type(node.outputs[0]);
   return std::all_of(extra, extra + count, [&](ir::ValueId id) {
     return graph.type(id).shape == type.shape && graph.type(id).data_type == type.data_type;
@@ -343,8 +357,14 @@ BatchNormOperands::BatchNormOperands(const ir::Graph&, const ir::Node& node)
   const auto& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
   if (list.empty()) return;
   if (gradient) {
-    // The list's operand x is dy, y the result of the forward op.
-    if (list.code[0].x == 1) std::swap(inputs_[0], inputs_[5]);
+    const ir::Beginning found = *ir::beginning_of(list);
+    const auto place = [](int k) {
+      return k < 0 ? kNowhere : k == 0 ? 0 : static_cast<std::size_t>(k) + 4;
+    };
+    dy_ = place(found.dy);
+    added_ = place(found.added);
+    result_ = place(found.result);
+    beta_ = static_cast<std::size_t>(list.inputs) + 4;
   } else {
     const ir::Ending found = *ir::ending_of(list);
     ending = (found.adds ? kAdds : 0) | (found.relu ? kRelu : 0);

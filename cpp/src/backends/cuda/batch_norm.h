@@ -56,19 +56,29 @@ struct Moments {
   }
 };
 
-// dy (N, C, S), x (N, C, S), mean (C), inverse_deviation (C), gamma (C) [, result (N, C, S)
-// [, beta (C)]] →
-// dx (N, C, S), dgamma (C), dbeta (C), all overwritten. With z = (x - mean) inverse_deviation and
-// M = N S elements per channel:
+// dy (N, C, S), x (N, C, S), mean (C), inverse_deviation (C), gamma (C) [, added (N, C, S)]
+// [, result (N, C, S) [, beta (C)]] →
+// dx (N, C, S), dgamma (C), dbeta (C) [, joined (N, C, S)], all overwritten. With
+// z = (x - mean) inverse_deviation and M = N S elements per channel:
 //   dbeta = Σ dy, dgamma = Σ dy z, dx = gamma inverse_deviation (dy - dbeta / M - z dgamma / M)
 // With a result, dy counts where it is above 0 only; with beta too, the result is relu(gamma z +
-// beta) and need not be read.
+// beta) and need not be read. With `added`, dy is the sum of both; what then counts is `joined`.
 template <class S>
 struct Gradients {
-  const S *dy, *x, *result;
+  const S *dy, *x, *added, *result;
   const Compute<S>*mean, *inverse_deviation, *gamma, *beta;
   S* dx;
   Compute<S>*dgamma, *dbeta;
+  S* joined;
+
+  // The same once `joined` is written.
+  Gradients after_joining() const {
+    Gradients then = *this;
+    then.dy = joined;
+    then.added = then.result = nullptr;
+    then.beta = nullptr;
+    return then;
+  }
 };
 
 // Which value is which operand.
@@ -85,8 +95,10 @@ class BatchNormOperands {
   template <class S>
   Gradients<S> gradients(Pointers p) const {
     using T = Compute<S>;
-    return {in<S>(p, 0), in<S>(p, 1), in<S>(p, 5),  in<T>(p, 2),  in<T>(p, 3),
-            in<T>(p, 4), in<T>(p, 6), out<S>(p, 0), out<T>(p, 1), out<T>(p, 2)};
+    return {in<S>(p, dy_),     in<S>(p, 1),     in<S>(p, added_),
+            in<S>(p, result_), in<T>(p, 2),     in<T>(p, 3),
+            in<T>(p, 4),       in<T>(p, beta_), out<S>(p, 0),
+            out<T>(p, 1),      out<T>(p, 2),    added_ < inputs_.size() ? out<S>(p, 3) : nullptr};
   }
 
   bool gradient = false;
@@ -104,7 +116,14 @@ class BatchNormOperands {
   }
 
   std::vector<ir::ValueId> inputs_, outputs_;
+  // Places among the inputs of what a gradient begins with.
+  static constexpr std::size_t kNowhere = 16;
+  std::size_t dy_ = 0, added_ = kNowhere, result_ = kNowhere, beta_ = kNowhere;
 };
+
+// joined = dy + added, 0 where the result is not above 0: `elements` of them.
+template <class T>
+void enqueue_join(std::int64_t elements, const Gradients<T>& a, cudaStream_t stream);
 
 // A matrix (N, C) of few rows: one launch, in which a block reads its columns twice.
 struct Columns {

@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   if (place.there) {
     const auto first = load<kPack>(x + place.channel);
     const auto shift = widen(first);
-    for_each_tile<kRows, true>(plan, place.step, place.row, [&](std::int64_t row) {
+    for_each_tile<kRows>(plan, place.step, place.row, [&](std::int64_t row) {
       Pack<S, kPack> loaded[kRows];
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
@@ -41,12 +41,34 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
 // Of normalize: more would not fit into the registers.
 constexpr int rows_at_once(int ending) { return (ending & kAdds) != 0 ? 2 : 4; }
 
+// x and `added` of kRows rows, zeros beyond the last.
+template <class S, int kPack, int kRows, bool kAdded>
+struct Given {
+  Pack<S, kPack> x[kRows] = {}, added[kRows] = {};
+
+  __device__ Given(const Rows& plan, const Normalized<S>& a, std::int64_t row, int step,
+                   std::int64_t channel) {
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      const std::int64_t at = (row + k * step) * plan.channels + channel;
+      if (row + k * step >= plan.rows) break;
+      x[k] = load<kPack>(a.x + at);
+      if constexpr (kAdded) added[k] = load<kPack>(a.added + at);
+    }
+  }
+};
+
 template <class S, int kPack, int kEnding>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     normalize(const __grid_constant__ Rows plan, Normalized<S> a, const Compute<S>* partial) {
   using T = Compute<S>;
   constexpr int kRows = rows_at_once(kEnding);
+  constexpr bool kAdded = (kEnding & kAdds) != 0;
   const Place<kPack> place(plan);
+  const auto given_at = [&](std::int64_t row) {
+    return Given<S, kPack, kRows, kAdded>(plan, a, row, place.step, place.channel);
+  };
+  LoadedTiles<kRows, decltype(given_at)> tiles(plan, place, given_at);
   const double* const sums = sums_of<T, kPack>(plan, partial);
   const auto* const numbers =
       per_channel<T, kPack, 4>(plan, [&](int c, std::int64_t channel, T* to) {
@@ -69,27 +91,19 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     scale[v] = of[2];
     beta[v] = of[3];
   }
-  for_each_tile<kRows, false>(plan, place.step, place.row, [&](std::int64_t row) {
-    Pack<S, kPack> x[kRows] = {}, added[kRows] = {};
+  tiles.for_each(plan, [&](std::int64_t row, const auto& given) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
       if (row + k * place.step >= plan.rows) break;
-      x[k] = load<kPack>(a.x + at);
-      if constexpr ((kEnding & kAdds) != 0) added[k] = load<kPack>(a.added + at);
-    }
-#pragma unroll
-    for (int k = 0; k < kRows; ++k) {
-      const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
-      if (row + k * place.step >= plan.rows) break;
-      auto wide = widen(x[k]);
-      const auto wide_added = widen(added[k]);
+      auto wide = widen(given.x[k]);
+      const auto wide_added = widen(given.added[k]);
 #pragma unroll
       for (int v = 0; v < kPack; ++v) {
         T& value = wide.element[v];
         value = kShort<S> ? value * scale[v] + beta[v]
                           : ((value - high[v]) - low[v]) * scale[v] + beta[v];
-        if constexpr ((kEnding & kAdds) != 0) value += wide_added.element[v];
+        if constexpr (kAdded) value += wide_added.element[v];
       }
       auto result = narrow<S>(wide);
       if constexpr ((kEnding & kRelu) != 0) apply_relu(result);
@@ -114,7 +128,8 @@ Rows::Rows(std::int64_t rows_in, std::int64_t channels_in, std::size_t bytes, do
   const std::int64_t tile = static_cast<std::int64_t>(kThreads / lanes) * 4;
   parts = std::clamp<std::int64_t>(blocks / std::max<std::int64_t>(1, groups), 1,
                                    std::max<std::int64_t>(1, (rows + tile - 1) / tile));
-  while (clusters && cluster < 8 && cluster * 2 <= parts) cluster *= 2;
+  // Parts that make no whole cluster are left out: a few of them at most.
+  while (clusters && cluster < 8 && parts % (cluster * 2) * 8 <= parts) cluster *= 2;
   parts = parts / cluster * cluster;
   partial = groups * (parts / cluster) * lanes * pack * 2;
 }
@@ -124,11 +139,10 @@ void enqueue_rows(const Rows& plan, const Normalized<S>& a, int ending, Compute<
                   cudaStream_t stream) {
   with_pack<S>(plan, [&](auto pack) {
     constexpr int kPack = decltype(pack)::value;
-    enqueue_sums(plan, stream, moments<S, kPack>, a.x, partial);
+    enqueue_sums(plan, 0, stream, moments<S, kPack>, a.x, partial);
     with_ending(ending, [&](auto bits) {
-      normalize<S, kPack, decltype(bits)::value>
-          <<<apply_blocks(plan, rows_at_once(decltype(bits)::value)), kThreads, 0, stream>>>(
-              plan, a, partial);
+      constexpr int kEnding = decltype(bits)::value;
+      enqueue_apply(plan, rows_at_once(kEnding), stream, normalize<S, kPack, kEnding>, a, partial);
     });
   });
 }

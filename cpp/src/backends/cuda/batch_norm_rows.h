@@ -138,15 +138,43 @@ __device__ const T (*per_channel(const Rows& plan, F&& f)) [kNumbers] {
   return numbers;
 }
 
-// Calls f with the first of this thread's rows of every tile, kRows rows `place.step` apart each.
-template <int kRows, bool kDescending, class F>
+// Calls f with the first of this thread's rows of every tile, kRows rows `place.step` apart each,
+// from the last tile to the first.
+template <int kRows, class F>
 __device__ void for_each_tile(const Rows& plan, int step, int row, F&& f) {
   const std::int64_t tile = static_cast<std::int64_t>(step) * kRows;
   const std::int64_t tiles = (plan.rows + tile - 1) / tile;
   for (std::int64_t t = blockIdx.y; t < tiles; t += gridDim.y) {
-    f((kDescending ? tiles - 1 - t : t) * tile + row);
+    f((tiles - 1 - t) * tile + row);
   }
 }
+
+// From the first tile to the last, over what `load` gives for those rows. The first tile is on its
+// way from the start, so that what is done before for_each takes none of its time. load(plan.rows)
+// reads nothing.
+template <int kRows, class Load>
+class LoadedTiles {
+ public:
+  template <class P>
+  __device__ LoadedTiles(const Rows& plan, const P& place, Load load)
+      : load_(load),
+        tile_(static_cast<std::int64_t>(place.step) * kRows),
+        row_(blockIdx.y * tile_ + place.row),
+        loaded_(load(place.there ? row_ : plan.rows)) {}
+
+  template <class F>
+  __device__ void for_each(const Rows& plan, F&& f) {
+    for (std::int64_t row = row_; row < plan.rows; row += gridDim.y * tile_) {
+      if (row != row_) loaded_ = load_(row);
+      f(row, loaded_);
+    }
+  }
+
+ private:
+  Load load_;
+  std::int64_t tile_, row_;
+  decltype(std::declval<Load>()(0)) loaded_;
+};
 
 // Elements of 16 bits: there are more of them per byte, so each may cost few instructions. Their
 // own rounding allows shorter formulas, and what is a choice is made two by two.
@@ -180,6 +208,16 @@ __device__ void apply_relu(Pack<S, kPack>& pack) {
   }
 }
 
+// x + y, rounded once.
+template <class S, int kPack>
+__device__ Pack<S, kPack> sum_of(const Pack<S, kPack>& x, const Pack<S, kPack>& y) {
+  auto sum = widen(x);
+  const auto other = widen(y);
+#pragma unroll
+  for (int v = 0; v < kPack; ++v) sum.element[v] += other.element[v];
+  return narrow<S>(sum);
+}
+
 // dy where the result is not at or below 0, else 0.
 template <class S, int kPack>
 __device__ void apply_mask(Pack<S, kPack>& dy, const Pack<S, kPack>& result) {
@@ -198,11 +236,24 @@ __device__ void apply_mask(Pack<S, kPack>& dy, const Pack<S, kPack>& result) {
   }
 }
 
+// Shared memory beyond what every kernel may have has to be asked for.
+template <class K>
+void allow_shared(K kernel, std::size_t bytes) {
+  constexpr std::size_t kForAll = std::size_t{36} << 10;  // beside a kernel's own 12 KiB
+  if (bytes <= kForAll) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(bytes)),
+        "cudaFuncSetAttribute");
+}
+
 template <class K, class... A>
-void enqueue_sums(const Rows& plan, cudaStream_t stream, K kernel, A... arguments) {
+void enqueue_sums(const Rows& plan, std::size_t shared_bytes, cudaStream_t stream, K kernel,
+                  A... arguments) {
+  allow_shared(kernel, shared_bytes);
   cudaLaunchConfig_t launch = {};
   launch.gridDim = dim3(static_cast<unsigned>(plan.groups), static_cast<unsigned>(plan.parts));
   launch.blockDim = dim3(kThreads);
+  launch.dynamicSmemBytes = shared_bytes;
   launch.stream = stream;
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
@@ -212,11 +263,15 @@ void enqueue_sums(const Rows& plan, cudaStream_t stream, K kernel, A... argument
   check(cudaLaunchKernelEx(&launch, kernel, plan, arguments...), "batch_norm, sums");
 }
 
-inline dim3 apply_blocks(const Rows& plan, int rows_at_once) {
+template <class K, class... A>
+void enqueue_apply(const Rows& plan, int rows_at_once, cudaStream_t stream, K kernel,
+                   A... arguments) {
   const std::int64_t tile = static_cast<std::int64_t>(kThreads / plan.lanes) * rows_at_once;
   const std::int64_t most = (plan.rows + tile - 1) / tile;
   const std::int64_t wanted = std::max<std::int64_t>(1, plan.blocks / plan.groups);
-  return dim3(static_cast<unsigned>(plan.groups), static_cast<unsigned>(std::min(wanted, most)));
+  const dim3 blocks(static_cast<unsigned>(plan.groups),
+                    static_cast<unsigned>(std::min(wanted, most)));
+  kernel<<<blocks, kThreads, 0, stream>>>(plan, arguments...);
 }
 
 // Calls f with the number of elements that a thread reads at once.

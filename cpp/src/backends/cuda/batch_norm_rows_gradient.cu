@@ -1,5 +1,6 @@
 // The gradient of batch norm over rows (batch_norm_rows.h).
 #include "backends/cuda/batch_norm_rows.h"
+#include "backends/cuda/rows_ahead.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
         beta[v] = a.beta[channel];
       }
     }
-    for_each_tile<kRows, true>(plan, place.step, place.row, [&](std::int64_t row) {
+    for_each_tile<kRows>(plan, place.step, place.row, [&](std::int64_t row) {
       const Pairs<S, kPack, kRows, kMask> pairs(plan, a, row, place.step, place.channel);
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
@@ -77,12 +78,61 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   put(plan, sum, products, partial);
 }
 
+// The sums where dy is a sum itself: of what counts of dy + added, which is written for the second
+// launch and for others.
+template <class S, int kPack, Mask kMask>
+using Joining = RowsAhead<S, kPack, kMask == Mask::read ? 4 : 3>;
+
+template <class S, int kPack, Mask kMask>
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
+    joined_sums(const __grid_constant__ Rows plan, Gradients<S> a, Compute<S>* partial) {
+  using T = Compute<S>;
+  const Place<kPack> place(plan);
+  const S* const sources[] = {a.dy, a.added, a.x, a.result};
+  Joining<S, kPack, kMask> rows(plan, place, sources);
+  T sum[kPack] = {}, products[kPack] = {};
+  if (place.there) {
+    T mean[kPack], scale[kPack] = {}, beta[kPack] = {};
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) {
+      const std::int64_t channel = place.channel + v;
+      mean[v] = a.mean[channel];
+      if constexpr (kMask == Mask::again) {
+        scale[v] = a.gamma[channel] * a.inverse_deviation[channel];
+        beta[v] = a.beta[channel];
+      }
+    }
+    rows.for_each([&](std::int64_t at, const auto& packs) {
+      auto joined = sum_of(packs[0], packs[1]);
+      if constexpr (kMask == Mask::read) apply_mask(joined, packs[3]);
+      auto dy = widen(joined);
+      const auto x = widen(packs[2]);
+#pragma unroll
+      for (int v = 0; v < kPack; ++v) {
+        if constexpr (kMask == Mask::again) {
+          if (result_of(x.element[v], mean[v], scale[v], beta[v]) <= T(0)) dy.element[v] = 0;
+        }
+        sum[v] += dy.element[v];
+        products[v] += dy.element[v] * (x.element[v] - mean[v]);
+      }
+      store(a.joined + at, kMask == Mask::again ? narrow<S>(dy) : joined);
+    });
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) products[v] *= a.inverse_deviation[place.channel + v];
+  }
+  put(plan, sum, products, partial);
+}
+
 template <class S, int kPack, Mask kMask>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     gradient_apply(const __grid_constant__ Rows plan, Gradients<S> a, const Compute<S>* partial) {
   using T = Compute<S>;
   constexpr int kRows = 2;
   const Place<kPack> place(plan);
+  const auto pairs_at = [&](std::int64_t row) {
+    return Pairs<S, kPack, kRows, kMask>(plan, a, row, place.step, place.channel);
+  };
+  LoadedTiles<kRows, decltype(pairs_at)> tiles(plan, place, pairs_at);
   const double* const sums = sums_of<T, kPack>(plan, partial);
   // dx = scale (dy - dbeta / M - (x - mean) inverse_deviation dgamma / M)
   const auto* const numbers =
@@ -114,8 +164,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     slope[v] = of[3];
     if constexpr (kMask == Mask::again) beta[v] = of[4];
   }
-  for_each_tile<kRows, false>(plan, place.step, place.row, [&](std::int64_t row) {
-    Pairs<S, kPack, kRows, kMask> pairs(plan, a, row, place.step, place.channel);
+  tiles.for_each(plan, [&](std::int64_t row, const auto& pairs) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       if (row + k * place.step >= plan.rows) break;
@@ -143,19 +192,24 @@ void enqueue_rows(const Rows& plan, const Gradients<S>& a, Compute<S>* partial,
                   cudaStream_t stream) {
   with_pack<S>(plan, [&](auto pack) {
     constexpr int kPack = decltype(pack)::value;
-    const auto enqueue = [&](auto sums, auto apply) {
-      enqueue_sums(plan, stream, sums, a, partial);
-      apply<<<apply_blocks(plan, 2), kThreads, 0, stream>>>(plan, a, partial);
+    const auto enqueue = [&](auto mask) {
+      constexpr Mask kMask = decltype(mask)::value;
+      if (a.added != nullptr) {
+        enqueue_sums(plan, Joining<S, kPack, kMask>::kBytes, stream, joined_sums<S, kPack, kMask>,
+                     a, partial);
+        return enqueue_apply(plan, 2, stream, gradient_apply<S, kPack, Mask::none>,
+                             a.after_joining(), partial);
+      }
+      enqueue_sums(plan, 0, stream, gradient_sums<S, kPack, kMask>, a, partial);
+      enqueue_apply(plan, 2, stream, gradient_apply<S, kPack, kMask>, a, partial);
     };
     if constexpr (!kShort<S>) {  // those of 16 bits are bound by arithmetic
       if (a.result != nullptr && a.beta != nullptr) {
-        return enqueue(gradient_sums<S, kPack, Mask::again>, gradient_apply<S, kPack, Mask::again>);
+        return enqueue(std::integral_constant<Mask, Mask::again>());
       }
     }
-    if (a.result != nullptr) {
-      return enqueue(gradient_sums<S, kPack, Mask::read>, gradient_apply<S, kPack, Mask::read>);
-    }
-    enqueue(gradient_sums<S, kPack, Mask::none>, gradient_apply<S, kPack, Mask::none>);
+    if (a.result != nullptr) return enqueue(std::integral_constant<Mask, Mask::read>());
+    enqueue(std::integral_constant<Mask, Mask::none>());
   });
 }
 

@@ -70,14 +70,20 @@ class Recording {
 
 constexpr std::size_t kLargeBytes = std::size_t{16} << 20;
 
-// Whether the memory is busy with this node alone; with a matrix product it is not.
-bool fills_memory(const ir::Node& node, const std::vector<Access>& accesses) {
+constexpr double kLaunchCost = double{4 << 20};  // what memory moves in the time of a small kernel
+
+std::size_t bytes_of(const std::vector<Access>& accesses) {
   std::size_t bytes = 0;
   for (const Access& access : accesses) bytes += access.bytes;
-  return node.op != ir::Op::matmul && bytes >= kLargeBytes;
+  return bytes;
 }
 
-// Kernels that others wait for go first where there is not room for all.
+// Whether the memory is busy with this node alone; with a matrix product it is not.
+bool fills_memory(const ir::Node& node, const std::vector<Access>& accesses) {
+  return node.op != ir::Op::matmul && bytes_of(accesses) >= kLargeBytes;
+}
+
+// These kernels go first where there is not room for all.
 void prefer(const std::vector<cudaGraphNode_t>& nodes) {
   int least = 0;
   cudaLaunchAttributeValue value{};
@@ -122,6 +128,10 @@ Accesses accesses_of(const ir::Graph& graph, const std::vector<std::size_t>& wor
       result.of[n].push_back({graph.values.size() + n, workspace_bytes[n], true});
     }
     result.fills_memory.push_back(fills_memory(node, result.of[n]));
+    const std::size_t bytes = bytes_of(result.of[n]);
+    result.costs.push_back(static_cast<double>(bytes) + kLaunchCost);
+    result.has_large_products =
+        result.has_large_products || (node.op == ir::Op::matmul && bytes >= kLargeBytes);
   }
   return result;
 }
@@ -149,14 +159,22 @@ std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
   return direct;
 }
 
+std::vector<bool> needed_later(const Accesses& accesses, const ir::NodeId* order, std::size_t count,
+                               Pointers pointers) {
+  std::vector<bool> needed(count);
+  for (std::size_t j = 0; j < count; ++j) {
+    const auto& earlier = accesses.of[static_cast<std::size_t>(order[j])];
+    for (std::size_t k = j + 1; k < count && !needed[j]; ++k) {
+      needed[j] = conflict(earlier, accesses.of[static_cast<std::size_t>(order[k])], pointers);
+    }
+  }
+  return needed;
+}
+
 Captured capture(const std::vector<Unit>& units,
                  const std::function<void(std::size_t, cudaStream_t)>& launch) {
   Recording recording;
   recording.begin();
-  std::vector<bool> is_last(units.size(), true);
-  for (const Unit& unit : units) {
-    for (std::size_t need : unit.needs) is_last[need] = false;
-  }
   std::vector<Recording::Ends> ends;
   for (std::size_t k = 0; k < units.size(); ++k) {
     Recording::Ends before;
@@ -168,13 +186,17 @@ Captured capture(const std::vector<Unit>& units,
     recording.wait_for(std::move(before));
     launch(k, recording.stream());
     ends.push_back(recording.ends());
-    if (!is_last[k]) prefer(ends[k].nodes);
+    if (units[k].awaited) prefer(ends[k].nodes);
   }
   cudaGraphExec_t captured = nullptr;
   cudaGraph_t graph = recording.end();
   std::size_t nodes = 0;
   check(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
-  check(cudaGraphInstantiate(&captured, graph, 0), "cudaGraphInstantiate");
+  const bool prefers =
+      std::any_of(units.begin(), units.end(), [](const Unit& unit) { return unit.awaited; });
+  check(
+      cudaGraphInstantiate(&captured, graph, prefers ? cudaGraphInstantiateFlagUseNodePriority : 0),
+      "cudaGraphInstantiate");
   return {captured, static_cast<std::int64_t>(nodes)};
 }
 

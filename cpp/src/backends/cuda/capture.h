@@ -25,6 +25,9 @@ struct Access {
 struct Accesses {
   std::vector<std::vector<Access>> of;  // operands and workspace
   std::vector<bool> fills_memory;
+  std::vector<double> costs;  // what a node takes, roughly, in bytes of memory's traffic
+  // Matrix products so large that what runs beside them is worth an order of its own.
+  bool has_large_products = false;
 };
 
 Accesses accesses_of(const ir::Graph& graph, const std::vector<std::size_t>& workspace_bytes);
@@ -36,13 +39,18 @@ std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
                                                    const ir::NodeId* order, std::size_t count,
                                                    Pointers pointers);
 
+// By position: whether a later node touches what it writes, or writes what it touches.
+std::vector<bool> needed_later(const Accesses& accesses, const ir::NodeId* order, std::size_t count,
+                               Pointers pointers);
+
 // A recorded run, and how many nodes it has.
 struct Captured {
   cudaGraphExec_t run;
   std::int64_t nodes;
 };
 
-// Records launch(number, stream) for each unit; those that others wait for have priority.
+// Records launch(number, stream) for each unit, in this order; those that are awaited have
+// priority.
 Captured capture(const std::vector<Unit>& units,
                  const std::function<void(std::size_t, cudaStream_t)>& launch);
 

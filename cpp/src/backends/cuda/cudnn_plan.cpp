@@ -313,11 +313,15 @@ std::int64_t tiles_of(const ConvolutionProblem& problem) {
   return tiles(result[0] * result[2] * result[3], result[1]);
 }
 
+// Whether its clusters leave none of 16 multiprocessors idle.
+bool fills_parts(const Candidate& one) { return 16 % one.cluster_blocks == 0; }
+
 // The first, or another setting of its engine where the number of tiles says that this is better:
 //
 // * A cluster runs on one part of the device, of 16 or 18 multiprocessors, and leaves idle those
 //   that do not make another cluster. Where an image's tiles are done in a few rounds, that costs
-//   a round: the first setting with small clusters, and without a workspace for split sums.
+//   a round: the first setting with small clusters, and without a workspace for split sums. Where
+//   there are more, clusters of 7 and the like: the first setting of which 16 is a multiple.
 // * Weights of a tile or two keep the device busy only where their sums are split into many parts:
 //   the setting with the largest workspace.
 Candidate& best_of(const ConvolutionProblem& problem, std::vector<Candidate>& all) {
@@ -327,10 +331,13 @@ Candidate& best_of(const ConvolutionProblem& problem, std::vector<Candidate>& al
   Candidate* best = &all.front();
   const std::int64_t engine = best->engine;
   if (!best->tensor_cores) return *best;
-  if (tiles_of(problem) > (weights ? kFewTilesOfWeights : kFewTiles)) return *best;
+  const bool many = tiles_of(problem) > (weights ? kFewTilesOfWeights : kFewTiles);
+  if (many && (weights || fills_parts(*best))) return *best;
   for (Candidate& one : all) {
     if (one.engine != engine) continue;
-    if (weights) {
+    if (many) {
+      if (fills_parts(one) && one.workspace <= best->workspace) return one;
+    } else if (weights) {
       const bool splits_more = one.workspace >= 2 * std::max<std::int64_t>(1, best->workspace);
       if (splits_more && one.workspace <= kMostForSums) best = &one;
     } else if (one.cluster_blocks <= kSmallCluster && one.workspace == 0) {

@@ -75,12 +75,18 @@ void CudaExecutable::capture(Range& range) const {
   Pointers pointers = range.addresses.data();
   std::vector<std::optional<SmallWork>> works;
   std::vector<int> tasks;
+  std::vector<double> costs;
   for (std::size_t k = 0; k < range.count; ++k) {
-    works.push_back(kernels_[static_cast<std::size_t>(range.order[k])]->small(pointers));
+    const auto node = static_cast<std::size_t>(range.order[k]);
+    works.push_back(kernels_[node]->small(pointers));
     tasks.push_back(works.back() ? works.back()->tasks : 0);
+    costs.push_back(accesses_.costs[node]);
   }
-  const std::vector<Unit> units =
+  std::vector<Unit> units =
       units_of(dependencies(accesses_, range.order, range.count, pointers), tasks);
+  if (accesses_.has_large_products) {
+    units = launch_order(units, costs, needed_later(accesses_, range.order, range.count, pointers));
+  }
   std::vector<Prepared> prepared;
   for (const Unit& unit : units) prepared.push_back(prepare(unit, works));
   const int cluster_blocks = gpu_.context().cluster_blocks;

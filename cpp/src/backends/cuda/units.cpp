@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 namespace traingraph::cuda {
 namespace {
@@ -220,6 +221,69 @@ std::vector<Unit> with_needs(const std::vector<Levels>& units, const Dependencie
 std::vector<Unit> units_of(const std::vector<std::vector<std::size_t>>& dependencies,
                            const std::vector<int>& tasks) {
   return with_needs(parted(Grouping(dependencies, tasks).in_order(), dependencies), dependencies);
+}
+
+namespace {
+
+// What speaks for launching a unit early: that it is awaited, what the chain from it on costs, and
+// how many wait for it.
+struct Urgency {
+  bool awaited = false;
+  double chain = 0;
+  std::size_t waiting = 0;
+  double cost = 0;  // its own
+
+  bool operator>(const Urgency& other) const {
+    return std::tie(awaited, chain, waiting) > std::tie(other.awaited, other.chain, other.waiting);
+  }
+};
+
+std::vector<Urgency> urgencies(const std::vector<Unit>& units, const std::vector<double>& costs,
+                               const std::vector<bool>& needed) {
+  std::vector<Urgency> result(units.size());
+  for (std::size_t u = units.size(); u-- > 0;) {
+    Urgency& urgency = result[u];  // its chain is that behind it so far
+    for (const auto& level : units[u].levels) {
+      for (std::size_t k : level) {
+        urgency.awaited = urgency.awaited || needed[k];
+        urgency.cost += costs[k];
+      }
+    }
+    urgency.awaited = urgency.awaited && urgency.waiting > 0;
+    urgency.chain += urgency.cost;
+    for (std::size_t need : units[u].needs) {
+      result[need].chain = std::max(result[need].chain, urgency.chain);
+      ++result[need].waiting;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Unit> launch_order(const std::vector<Unit>& units, const std::vector<double>& costs,
+                               const std::vector<bool>& needed) {
+  const std::vector<Urgency> urgency = urgencies(units, costs, needed);
+  std::vector<std::size_t> order;
+  std::vector<std::size_t> number(units.size(), units.size());  // by unit: its place in the order
+  while (order.size() < units.size()) {
+    std::size_t next = units.size();
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      const bool ready = number[u] == units.size() &&
+                         std::all_of(units[u].needs.begin(), units[u].needs.end(),
+                                     [&](std::size_t need) { return number[need] < units.size(); });
+      if (ready && (next == units.size() || urgency[u] > urgency[next])) next = u;
+    }
+    number[next] = order.size();
+    order.push_back(next);
+  }
+  std::vector<Unit> result;
+  for (std::size_t u : order) {
+    result.push_back(units[u]);
+    result.back().awaited = urgency[u].awaited;
+    for (std::size_t& need : result.back().needs) need = number[need];
+  }
+  return result;
 }
 
 }  // namespace traingraph::cuda

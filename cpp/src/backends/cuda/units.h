@@ -11,6 +11,7 @@ struct Unit {
   // Nodes by their position in the order; those of a level do not wait for each other.
   std::vector<std::vector<std::size_t>> levels;
   std::vector<std::size_t> needs;  // numbers of units that must be done before; each is smaller
+  bool awaited = false;            // by one that needs it; only where launch_order says so
 };
 
 // `dependencies` is by position: the positions before it that must be done. `tasks` is how many
@@ -21,5 +22,12 @@ struct Unit {
 // several levels runs on few blocks, so it takes only nodes of few tasks.
 std::vector<Unit> units_of(const std::vector<std::vector<std::size_t>>& dependencies,
                            const std::vector<int>& tasks);
+
+// The same units in the order in which they are best launched: what no other needs comes last, and
+// else first what the costliest chain of others waits for; of two alike the one that more wait for.
+// By position: `costs`, above zero, and whether a later node needs it, not just its place in the
+// order.
+std::vector<Unit> launch_order(const std::vector<Unit>& units, const std::vector<double>& costs,
+                               const std::vector<bool>& needed);
 
 }  // namespace traingraph::cuda

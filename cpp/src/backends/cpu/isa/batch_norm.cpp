@@ -272,6 +272,35 @@ void normalize(ChannelRows where, const float* x, const float* z, float* y, cons
 }
 
 template <bool kMasked>
+struct Joined {
+  const float* dy;
+  const float* added;
+  const float* result;
+
+  template <class Read>
+  TRAINGRAPH_INLINE Vector operator()(std::int64_t i, const Read& read) const {
+    const Vector g = read(dy + i) + read(added + i);
+    if constexpr (kMasked) return read(result + i) <= 0.0f ? Vector{} : g;
+    return g;
+  }
+};
+
+template <bool kMasked, bool kRun>
+void join_as(ChannelRows where, const float* dy, const float* added, const float* result,
+             float* joined) {
+  write_all<kRun>(where, joined, [=](std::int64_t, const auto&) __attribute__((always_inline)) {
+    return Joined<kMasked>{dy, added, result};
+  });
+}
+
+template <bool kRun>
+void gradient_join(ChannelRows where, const float* dy, const float* added, const float* result,
+                   float* joined) {
+  if (result != nullptr) return join_as<true, kRun>(where, dy, added, result, joined);
+  join_as<false, kRun>(where, dy, added, result, joined);
+}
+
+template <bool kMasked>
 struct Applied {
   const float* dy;
   const float* x;
@@ -305,7 +334,8 @@ void gradient_apply(ChannelRows where, const float* dy, const float* x, const fl
 
 extern const BatchNormLoops batch_norm_loops;
 const BatchNormLoops batch_norm_loops{
-    {run_moments, normalize<true>, run_gradient_sums, gradient_apply<true>},
-    {lane_moments, normalize<false>, lane_gradient_sums, gradient_apply<false>}};
+    {run_moments, normalize<true>, gradient_join<true>, run_gradient_sums, gradient_apply<true>},
+    {lane_moments, normalize<false>, gradient_join<false>, lane_gradient_sums,
+     gradient_apply<false>}};
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA

@@ -24,6 +24,10 @@ using MomentSums = void (*)(ChannelRows where, const float* x, const float* shif
 using Normalize = void (*)(ChannelRows where, const float* x, const float* z, float* y,
                            const float* mean, const float* scale, const float* beta, bool relu);
 
+// joined = dy + added, or 0 where `result` (may be null) is 0 or less
+using GradientJoin = void (*)(ChannelRows where, const float* dy, const float* added,
+                              const float* result, float* joined);
+
 // With g = dy, or 0 where `result` (may be null) is 0 or less: first += Σ g, second += Σ g (x -
 // mean)
 using GradientSums = void (*)(ChannelRows where, const float* dy, const float* x,
@@ -38,6 +42,7 @@ using GradientApply = void (*)(ChannelRows where, const float* dy, const float* 
 struct BatchNormForm {
   MomentSums moments;
   Normalize normalize;
+  GradientJoin gradient_join;
   GradientSums gradient_sums;
   GradientApply gradient_apply;
 };

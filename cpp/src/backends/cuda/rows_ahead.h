@@ -1,0 +1,86 @@
+#pragma once
+
+#include "backends/cuda/batch_norm_rows.h"
+
+// Rows of several tensors at once, for a kernel that would wait for so many reads otherwise. For
+// .cu files only.
+namespace traingraph::cuda {
+
+// A thread's rows from the last to the first, each read from kSources tensors some rows before it
+// is worked on. Packs of 16 bytes wait in shared memory, where a thread reads only what it has
+// asked for itself, so nothing is synchronised. Others are read when they are needed.
+template <class S, int kPack, int kSources>
+class RowsAhead {
+ public:
+  static constexpr bool kWaits = sizeof(Pack<S, kPack>) == 16;
+  static constexpr int kStages = 3;
+  static constexpr std::size_t kBytes = kWaits ? 16 * kStages * kSources * kThreads : 0;
+
+  // Asks for the first rows of the first kSources of the sources.
+  __device__ RowsAhead(const Rows& plan, const Place<kPack>& place, const S* const* sources)
+      : plan_(plan), place_(place), tiles_((plan.rows + place.step - 1) / place.step) {
+#pragma unroll
+    for (int k = 0; k < kSources; ++k) sources_[k] = sources[k] + place.channel;
+    if constexpr (kWaits) {
+      for (int stage = 0; stage < kStages - 1; ++stage) ask(stage);
+    }
+  }
+
+  // Calls f(offset of the thread's pack in its row, a pack of each source) for each row.
+  template <class F>
+  __device__ void for_each(F&& f) {
+    int stage = 0;
+    for (std::int64_t t = blockIdx.y; t < tiles_; t += gridDim.y) {
+      const std::int64_t row = row_of(t), at = row * plan_.channels;
+      Pack<S, kPack> packs[kSources];
+      if constexpr (kWaits) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+#pragma unroll
+        for (int k = 0; k < kSources; ++k) packs[k] = *slot(stage, k);
+        ask(stage == 0 ? kStages - 1 : stage - 1);
+        stage = stage + 1 == kStages ? 0 : stage + 1;
+      } else if (there(t, row)) {
+#pragma unroll
+        for (int k = 0; k < kSources; ++k) packs[k] = load<kPack>(sources_[k] + at);
+      }
+      if (there(t, row)) f(at + place_.channel, packs);
+    }
+  }
+
+ private:
+  __device__ std::int64_t row_of(std::int64_t tile) const {
+    return (tiles_ - 1 - tile) * place_.step + place_.row;
+  }
+  __device__ bool there(std::int64_t tile, std::int64_t row) const {
+    return place_.there && tile < tiles_ && row < plan_.rows;
+  }
+  __device__ static Pack<S, kPack>* slot(int stage, int source) {
+    extern __shared__ __align__(16) unsigned char ahead[];
+    return reinterpret_cast<Pack<S, kPack>*>(ahead) + (stage * kSources + source) * kThreads +
+           threadIdx.x;
+  }
+  // Asks for the next row into a stage.
+  __device__ void ask(int stage) {
+    const std::int64_t tile = blockIdx.y + asked_ * static_cast<std::int64_t>(gridDim.y);
+    const std::int64_t row = row_of(tile);
+    ++asked_;
+    if (there(tile, row)) {
+#pragma unroll
+      for (int k = 0; k < kSources; ++k) {
+        const auto to = static_cast<unsigned>(__cvta_generic_to_shared(slot(stage, k)));
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to),
+                     "l"(sources_[k] + row * plan_.channels)
+                     : "memory");
+      }
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+
+  const Rows& plan_;
+  const Place<kPack>& place_;
+  const S* sources_[kSources];
+  std::int64_t tiles_;
+  int asked_ = 0;
+};
+
+}  // namespace traingraph::cuda
