@@ -12,7 +12,8 @@ from traingraph import _core, _verify
 def gpus() -> tuple[list[str], str]:
     """The GPUs, and why there are none."""
     try:
-        return [f"cuda:{k}: {name}" for k, name in enumerate(_core.gpus())], ""
+        backend = "metal" if "metal" in _core.backends() else "cuda"
+        return [f"{backend}:{k}: {name}" for k, name in enumerate(_core.gpus())], ""
     except traingraph.DeviceError as error:
         return [], str(error)
 

@@ -44,8 +44,9 @@ analyze() {
 backends() {
   local launcher=()
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  # Portable, as on a Mac.
   cmake -S . -B build/apple -G Ninja -DCMAKE_BUILD_TYPE=Release -DTRAINGRAPH_APPLE_DOUBLES=ON \
-    -DTRAINGRAPH_BUILD_PYTHON=ON -DTRAINGRAPH_TESTING=ON "${launcher[@]}" \
+    -DTRAINGRAPH_PORTABLE=ON -DTRAINGRAPH_BUILD_PYTHON=ON -DTRAINGRAPH_TESTING=ON "${launcher[@]}" \
     -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)"
   cmake --build build/apple
   cmake --install build/apple --prefix build/apple-package/traingraph

@@ -1,6 +1,7 @@
 // Batch normalization and its gradient by vDSP. BNNS's own gradient reads what the last forward
 // call has left in its filter, and nothing but the moving averages shows the batch's statistics;
 // here mean and deviation are values of the graph, and the gradient is given them.
+#include <algorithm>
 #include <cmath>
 
 #include "backends/bnns/bnns.h"
@@ -85,14 +86,20 @@ class Forward final : public Kernel {
 };
 
 // With z = (x - mean) inverse_deviation and M elements per channel: dbeta = Σ dy, dgamma = Σ dy z,
-// dx = gamma inverse_deviation (dy - dbeta / M - z dgamma / M). All are overwritten.
+// dx = gamma inverse_deviation (dy - dbeta / M - z dgamma / M). All are overwritten. dx may have
+// the bytes of dy or of x, so the sums leave it alone, and differences from the mean are in a tile.
 class Gradient final : public Kernel {
  public:
   Gradient(const ir::Graph& graph, const ir::Node& node)
-      : channels_(graph.type(node.inputs[1]).shape), node_(node) {}
+      : channels_(graph.type(node.inputs[1]).shape),
+        node_(node),
+        workspace_(workspace_of(graph, node)) {}
+
+  std::size_t workspace_bytes() const override { return kTile * sizeof(float); }
 
   void run(Pointers pointers) override {
     const Channels& k = channels_;
+    float* tile = reinterpret_cast<float*>(pointers[workspace_]);
     const float* dy = read(pointers, node_.inputs[0]);
     const float* x = read(pointers, node_.inputs[1]);
     float* dx = write(pointers, node_.outputs[0]);
@@ -101,20 +108,20 @@ class Gradient final : public Kernel {
       const auto inverse_deviation = static_cast<double>(read(pointers, node_.inputs[3])[c]);
       const auto gamma = static_cast<double>(read(pointers, node_.inputs[4])[c]);
       double dbeta = 0, products = 0;
-      k.each_run(c, [&](std::size_t at) {
-        vDSP_vsadd(x + at, k.stride, &negative_mean, dx + at, k.stride, k.length);
-        dbeta += sum({dy + at, k.stride}, k.length);
-        products += dot({dy + at, k.stride}, {dx + at, k.stride}, k.length);
+      each_tile(c, [&](std::size_t at, std::size_t length) {
+        vDSP_vsadd(x + at, k.stride, &negative_mean, tile, 1, length);
+        dbeta += sum({dy + at, k.stride}, length);
+        products += dot({dy + at, k.stride}, {tile, 1}, length);
       });
       const double dgamma = products * inverse_deviation;
       const double slope = gamma * inverse_deviation;
       const auto of_dy = static_cast<float>(slope);
       const auto of_x = static_cast<float>(-slope * inverse_deviation * dgamma / k.count());
       const auto shift = static_cast<float>(-slope * dbeta / k.count());
-      k.each_run(c, [&](std::size_t at) {
-        vDSP_vsmsma(dx + at, k.stride, &of_x, dy + at, k.stride, &of_dy, dx + at, k.stride,
-                    k.length);
-        vDSP_vsadd(dx + at, k.stride, &shift, dx + at, k.stride, k.length);
+      each_tile(c, [&](std::size_t at, std::size_t length) {
+        vDSP_vsadd(x + at, k.stride, &negative_mean, tile, 1, length);
+        vDSP_vsmsma(tile, 1, &of_x, dy + at, k.stride, &of_dy, tile, 1, length);
+        vDSP_vsadd(tile, 1, &shift, dx + at, k.stride, length);
       });
       write(pointers, node_.outputs[1])[c] = static_cast<float>(dgamma);
       write(pointers, node_.outputs[2])[c] = static_cast<float>(dbeta);
@@ -122,8 +129,22 @@ class Gradient final : public Kernel {
   }
 
  private:
+  static constexpr std::size_t kTile = 2048;
+
+  // f(offset of the first element, elements) for each tile of a channel's runs.
+  template <class F>
+  void each_tile(std::size_t channel, const F& f) const {
+    const auto stride = static_cast<std::size_t>(channels_.stride);
+    channels_.each_run(channel, [&](std::size_t at) {
+      for (std::size_t begin = 0; begin < channels_.length; begin += kTile) {
+        f(at + begin * stride, std::min(kTile, channels_.length - begin));
+      }
+    });
+  }
+
   Channels channels_;
   ir::Node node_;
+  std::size_t workspace_;  // its place among the pointers
 };
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
