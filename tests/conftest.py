@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from portable import why_skipped
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -52,6 +54,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             added = tuple(cells) if len(names) > 1 else device
             if added not in rows:  # one mark may stand on several tests
                 rows.append(added)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what is about parts that this build of the core does not have."""
+    for item in items:
+        if reason := why_skipped(item.nodeid):
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

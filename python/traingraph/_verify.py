@@ -17,7 +17,7 @@ import traingraph
 from traingraph import _core
 
 # What runs on every backend.
-SUITES = ("reference", "layers", "optimizers", "train", "graph", "runtime", "mps")
+SUITES = ("reference", "layers", "optimizers", "train", "graph", "checkpoint", "mps")
 
 
 _warned: set[str] = set()

@@ -57,7 +57,8 @@ backends() {
   local device
   for device in $("$python" -c 'from traingraph import _core
 print(*{"metal", "bnns"}.intersection(_core.backends()))'); do
-    "$python" -m pytest -q --device "$device" tests/reference tests/layers tests/optimizers tests/train
+    "$python" -m pytest -q --device "$device" tests/reference tests/layers \
+      tests/optimizers tests/train tests/graph tests/checkpoint tests/mps tests/runtime tests/passes
   done
 }
 

@@ -61,4 +61,16 @@ bool is_relu_gradient(const ScalarList& list) {
   return beginning && beginning->added < 0 && beginning->result >= 0;
 }
 
+bool has_ending(const Node& node) {
+  return std::visit(
+      [](const auto& attributes) {
+        if constexpr (requires { attributes.epilogue; }) {
+          return !attributes.epilogue.empty();
+        } else {
+          return false;
+        }
+      },
+      node.attributes);
+}
+
 }  // namespace traingraph::ir

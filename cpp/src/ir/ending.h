@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "ir/scalar.h"
+#include "ir/graph.h"
 
 namespace traingraph::ir {
 
@@ -14,6 +14,9 @@ struct Ending {
 
 // The epilogue as an ending; empty when it is any other list.
 std::optional<Ending> ending_of(const ScalarList& list);
+
+// Whether a node has an epilogue or prologue, which only kernels compute that said so.
+bool has_ending(const Node& node);
 
 // What own kernels of gradients begin with: a gradient, or the sum of two, that counts only where a
 // result of relu is above 0. Numbers of the list's inputs; -1: there is none.

@@ -3,10 +3,12 @@
 
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/shader_kernel.h"
+#include "ir/ending.h"
 
 namespace traingraph::metal {
 
 Support supports_float(const ir::Graph& graph, const ir::Node& node) {
+  if (ir::has_ending(node)) return Support::no("an epilogue or prologue");
   bool computes = false;
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {

@@ -2,6 +2,7 @@
 
 #include "backends/reference/widened.h"
 #include "ir/cast.h"
+#include "ir/ending.h"
 
 namespace traingraph::reference {
 namespace {
@@ -69,6 +70,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   for (ir::ValueId id : node.inputs) {
     if (graph.type(id).rank() > 8) return Support::no("more than 8 axes");
   }
+  if (ir::has_ending(node)) return Support::no("an epilogue or prologue");
   const auto* list = std::get_if<ir::ElementwiseAttributes>(&node.attributes);
   if (list != nullptr && list->list.registers() > 256) {
     return Support::no("a list of more than 256 registers");

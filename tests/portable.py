@@ -1,0 +1,32 @@
+"""What some builds of the core do not have, and the tests about just that."""
+
+from traingraph import _core
+
+# Beginnings of tests' names, and why they are skipped.
+NO_ONEDNN = (
+    "tests/passes/test_fusion.py::test_convolution_takes_bias_and_activation",
+    "tests/passes/test_fusion.py::test_preferred_layouts_flow_through_the_network",
+    "tests/passes/test_layout.py::test_a_kernel_that_wants_plain_weights_decides_as_well",
+    "tests/passes/test_layout.py::test_the_first_kernel_decides",
+    "tests/python/test_threads.py::test_the_user_decides",
+    "tests/python/test_threads.py::test_waiting_threads_give_their_core_away",
+    "tests/runtime/test_cpu_kernels.py::test_an_unknown_level_is_refused",
+    "tests/runtime/test_cpu_kernels.py::test_lower_levels",
+    "tests/runtime/test_onednn_kernels.py",
+    "tests/runtime/test_tables.py::test_the_flag_in_the_table_tells_the_truth",
+)
+NO_PLUGIN = (
+    "tests/python/test_device.py::test_names",
+    "tests/runtime/test_device_double.py",
+    "tests/runtime/test_plugin.py",
+    "tests/test_examples.py::test_wrong_options_end_in_one_line[['--device', 'gpu']-GPU]",
+)
+
+
+def why_skipped(name: str) -> str:
+    """Why this build has nothing that a test of this name could test; empty where it has."""
+    if _core.onednn_version() == "none" and name.startswith(NO_ONEDNN):
+        return "a portable core has no oneDNN, OpenMP and loops per instruction level"
+    if "metal" in _core.backends() and name.startswith(NO_PLUGIN):
+        return "the GPU of this build is Metal's, without a plugin"
+    return ""
