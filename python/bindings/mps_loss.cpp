@@ -154,7 +154,7 @@ void bind_mps_loss(py::module_& module) {
   auto loss = py::class_<CNNLoss, mps::Kernel, std::shared_ptr<CNNLoss>>(
       module, "MPSCNNLoss", "The loss into the labels; its result is the loss's gradient.");
   def_kernel(loss, {"device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor"},
-             "Errors: COSINE_DISTANCE, which this version does not have.",
+             "Errors: COSINE_DISTANCE with another reduction than SUM.",
              [](const Arguments& arguments) {
                return std::make_shared<CNNLoss>(to_mps_device(arguments["device"]),
                                                 arguments.get<Descriptor>("loss_descriptor"));

@@ -142,6 +142,21 @@ def test_label_smoothing(name):
         np.testing.assert_allclose(result, numeric, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("across", [False, True])
+def test_cosine_distance(across):
+    """1 - sum(t y) of each image; the derivatives are -t and -y."""
+    y, t = between(1), between(2)
+    forward_kernel, gradient = kernels_of("cosine_distance", "sum", across, weight=2.0)
+    loss, states = loss_of(forward_kernel, y, t)
+    each = 2 * (1 - (t * y).sum(axis=(1, 2, 3), keepdims=True))
+    expected = np.concatenate([each.sum(axis=0, keepdims=True), 0 * each[1:]]) if across else each
+    np.testing.assert_allclose(loss, expected, rtol=1e-12)
+    ones = np.ones_like(loss)
+    np.testing.assert_allclose(gradient_of(gradient, ones, y, t, states), -2 * t, rtol=1e-12)
+    gradient.compute_label_gradients = True
+    np.testing.assert_allclose(gradient_of(gradient, ones, y, t, states), -2 * y, rtol=1e-12)
+
+
 def test_ones_times_the_gradient_is_what_the_loss_kernel_gives():
     y, t = random(8, *SHAPE), between(9)
     forward_kernel, gradient = kernels_of("soft_max_cross_entropy", "mean", True)
@@ -183,5 +198,5 @@ def test_what_is_refused():
             commands(device()), primary_image=batch(device(), y)[0],
             secondary_image=batch(device(), y)[0],
         )  # fmt: skip
-    with pytest.raises(Unsupported, match="cosine distance"):
-        kernels_of("cosine_distance", "sum")
+    with pytest.raises(ValueError, match="the reduction type sum of a cosine distance"):
+        kernels_of("cosine_distance", "mean")

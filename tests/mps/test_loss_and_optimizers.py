@@ -80,6 +80,13 @@ def test_losses(name, reduction, across):
     np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-8)
 
 
+def test_cosine_distance():
+    y, t = prediction_and_labels()
+    loss, gradient = evaluate("cosine_distance", y, t, "sum")
+    np.testing.assert_allclose(loss, 1 - (t * y).sum(axis=(1, 2, 3), keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(gradient, -t, rtol=1e-6)
+
+
 def test_weights_and_their_count():
     y, t = prediction_and_labels()
     weights = RANDOM.uniform(1, 2, size=y.shape)
@@ -109,9 +116,9 @@ def test_label_smoothing_and_the_exact_softmax_gradient():
 def test_bad_losses():
     y, t = prediction_and_labels()
     d = mps.MPSCNNLossDescriptor.cnn_loss_descriptor(
-        with_type="cosine_distance", reduction_type="sum"
+        with_type="cosine_distance", reduction_type="none"
     )
-    with pytest.raises(NotImplementedError, match="cosine distance"):
+    with pytest.raises(ValueError, match="the reduction type sum of a cosine distance"):
         mps.MPSCNNLoss(device="cpu", loss_descriptor=d)
     with pytest.raises(ValueError, match="labels images 4x1x2 but got 3x1x2"):
         evaluate("mean_squared_error", y, t[:, :3], "sum")

@@ -175,6 +175,9 @@ ImageDescriptor CNNConvolutionTranspose::destination_image_descriptor(
   check_source(source);
   write_everything();
   check_padding_method();
+  if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
+    refuse_use("padding policies that are not centered: give the state of a convolution instead");
+  }
   const std::int64_t height = extent_of(window_.kernel_height, window_.dilation_y);
   const std::int64_t width = extent_of(window_.kernel_width, window_.dilation_x);
   const Mirrored y = mirrored_axis(source.height, height, window_.stride_y, padding_method_,

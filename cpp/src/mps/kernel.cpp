@@ -119,6 +119,10 @@ std::int64_t extent_of(std::int64_t kernel, std::int64_t dilation) {
   return (kernel - 1) * dilation + 1;
 }
 
+// What the alignment of a padding policy may be beside centered.
+constexpr int kTopLeft = 1;
+constexpr int kBottomRight = 2;
+
 // One axis under a padding policy: how many positions, and where the middle of the first one is.
 struct Fitted {
   std::int64_t positions;
@@ -138,12 +142,15 @@ Fitted fit(std::int64_t source, std::int64_t kernel, std::int64_t stride, std::i
     default:
       positions = source < extent ? 0 : (source - extent) / stride + 1;
   }
-  // Padding on both sides, negative where pixels stay unused; an odd one goes to the top and left
-  // unless the policy says otherwise.
+  // Padding on both sides, negative where pixels stay unused. What is read lies to the top and left
+  // or to the bottom and right as far as it can, or centered: an odd pixel of padding then goes to
+  // the top and left unless the policy says otherwise.
   const std::int64_t total = (positions - 1) * stride + extent - source;
   const bool to_end = (method & remainder_flag) != 0;
-  const std::int64_t before =
-      to_end ? (total - (total < 0 ? 1 : 0)) / 2 : (total + (total > 0)) / 2;
+  std::int64_t before = to_end ? (total - (total < 0 ? 1 : 0)) / 2 : (total + (total > 0)) / 2;
+  const int alignment = method & PaddingMethod::kAlignMask;
+  if (alignment == kTopLeft) before = std::max<std::int64_t>(total, 0);
+  if (alignment == kBottomRight) before = std::min<std::int64_t>(total, 0);
   return {positions, extent / 2 - before};
 }
 
@@ -158,8 +165,8 @@ ImageDescriptor CNNKernel::result_of(const ImageDescriptor& source) const {
 }
 
 void CNNKernel::check_padding_method() const {
-  if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
-    refuse_use("padding policies that are not centered: this version has none");
+  if ((padding_method_ & PaddingMethod::kAlignMask) == PaddingMethod::kAlignMask) {
+    refuse_use("padding policies of the reserved alignment: Apple gives it no meaning");
   }
   if ((padding_method_ & PaddingMethod::kExcludeEdges) != 0) {
     refuse_use("padding policies that leave out edges: set edge_mode");

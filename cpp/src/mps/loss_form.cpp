@@ -21,12 +21,15 @@ LossType layer_type(CNNLossType type) {
   return type == CNNLossType::kHuber ? LossType::kHuber : static_cast<LossType>(type);
 }
 
-// One value per element over the prediction, register 0, and the label, register 1.
-int other_loss(ScalarList& list, const CNNLossDescriptor& d) {
+// One value per element over the prediction, register 0, and the label, register 1, of images that
+// have so many elements.
+int other_loss(ScalarList& list, const CNNLossDescriptor& d, double elements) {
   const auto epsilon = static_cast<double>(d.epsilon);
   switch (d.loss_type) {
     case CNNLossType::kCategoricalCrossEntropy:  // -t log y
       return list.add(Scalar::negate, list.add(Scalar::multiply, 1, list.add(Scalar::log, 0)));
+    case CNNLossType::kCosineDistance:  // 1 - sum(t y): each element has its share of the 1
+      return list.add(Scalar::affine, list.add(Scalar::multiply, 0, 1), -1, -1, 1 / elements);
     case CNNLossType::kHinge: {  // max(1 - (2 t - 1) y, 0)
       const int side = list.add(Scalar::affine, 1, -1, 2, -1);
       const int product = list.add(Scalar::multiply, side, 0);
@@ -79,8 +82,8 @@ void check_loss(const CNNLossDescriptor& d, const std::string& who) {
     throw InvalidArgument(subject + "expected a loss type from 0 to 9 but got " +
                           std::to_string(type));
   }
-  if (d.loss_type == CNNLossType::kCosineDistance) {
-    throw Unsupported(subject + "cosine distance: this version has none");
+  if (d.loss_type == CNNLossType::kCosineDistance && d.reduction_type != CNNReductionType::kSum) {
+    throw InvalidArgument(subject + "expected the reduction type sum of a cosine distance");
   }
   const int reduction = static_cast<int>(d.reduction_type);
   if (reduction < 0 || reduction > 3) {
@@ -111,7 +114,8 @@ ValueId loss_values(Emission& e, const CNNLossDescriptor& d, const LossTerms& te
     values = ops::reshape(e.graph, values, shape);
   } else {
     ScalarList list{2, {}, {}};
-    list.results = {other_loss(list, d)};
+    const double images = static_cast<double>(prediction.shape[0]);
+    list.results = {other_loss(list, d, static_cast<double>(prediction.elements()) / images)};
     values = ops::elementwise(e.graph, std::move(list), {terms.prediction, labels})[0];
   }
   if (terms.weights != ir::kNone) {
