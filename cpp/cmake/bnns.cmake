@@ -5,10 +5,10 @@ target_sources(traingraph_objects PRIVATE ${bnns_sources})
 set_property(SOURCE src/backends/registry.cpp APPEND PROPERTY COMPILE_DEFINITIONS TRAINGRAPH_BNNS)
 
 if(APPLE)
-  # The BLAS of macOS 13.3 instead of the deprecated one. BNNS's layers are deprecated from macOS 15
-  # on, without a successor that trains.
+  # BNNS's layers are deprecated from macOS 15 on, without a successor that trains, and the BLAS that
+  # macOS 12 has from 13.3 on.
   set_source_files_properties(${bnns_sources} PROPERTIES
-    COMPILE_DEFINITIONS ACCELERATE_NEW_LAPACK COMPILE_OPTIONS -Wno-deprecated-declarations)
+    COMPILE_OPTIONS -Wno-deprecated-declarations)
   target_link_libraries(traingraph_frameworks INTERFACE "-framework Accelerate")
 else()
   add_subdirectory("${PROJECT_SOURCE_DIR}/tests/apple/accelerate" "${PROJECT_BINARY_DIR}/accelerate")
