@@ -7250,7 +7250,7 @@ class MPSCNNLoss(MPSKernel):
         self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
-        Errors: COSINE_DISTANCE, which this version does not have.
+        Errors: COSINE_DISTANCE with another reduction than SUM.
         """
 
     @typing.overload
