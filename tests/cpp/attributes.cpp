@@ -144,6 +144,8 @@ void read(Fields& f, ir::DropoutAttributes& a) {
   f.take("seed", a.seed);
 }
 
+void read(Fields& f, ir::NamedKernelAttributes& a) { f.take("name", a.name); }
+
 template <class A>
 ir::Attributes attributes_as(const py::dict& given) {
   Fields fields(given);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -240,11 +241,26 @@ struct DropoutAttributes {
   bool operator==(const DropoutAttributes&) const = default;
 };
 
+// A kernel that a backend's library has under this name, with its properties: of one within another
+// "outer.inner", of a list "name.0" and so on. The operands are the library's matter; numbers that
+// change from run to run are scalars of float32 behind them.
+struct NamedKernelAttributes {
+  std::string name;
+  std::vector<std::pair<std::string, double>> numbers;
+  std::vector<Type> results;
+  template <class F>
+  void fields(F&& f) const {
+    f("name", name);
+    f("numbers", numbers);
+  }
+  bool operator==(const NamedKernelAttributes&) const = default;
+};
+
 using Attributes =
     std::variant<NoAttributes, ElementwiseAttributes, ReduceAttributes, ConvolutionAttributes,
                  MatmulAttributes, BatchNormAttributes, PoolingAttributes, SoftmaxAttributes,
                  CrossEntropyAttributes, AxisAttributes, SliceAttributes, ReshapeAttributes,
-                 TransposeAttributes, ScatterAttributes, DropoutAttributes>;
+                 TransposeAttributes, ScatterAttributes, DropoutAttributes, NamedKernelAttributes>;
 
 std::string to_string(const Attributes& attributes);
 

@@ -29,6 +29,14 @@ std::string text_of(const std::vector<T>& values) {
   for (const T& value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
   return "(" + text + ")";
 }
+std::string text_of(const std::string& value) { return value; }
+std::string text_of(const std::vector<std::pair<std::string, double>>& numbers) {
+  std::string text;
+  for (const auto& [name, number] : numbers) {
+    text += (text.empty() ? "" : ", ") + name + " " + text_of(number);
+  }
+  return "(" + text + ")";
+}
 std::string text_of(const Window& window) {
   auto two = [](const std::int64_t (&v)[2]) {
     return std::to_string(v[0]) + "x" + std::to_string(v[1]);

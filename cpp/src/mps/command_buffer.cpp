@@ -50,7 +50,7 @@ std::shared_ptr<CompiledRecording> compiled(DeviceState& device, const Recording
     if (it != programs.begin()) programs.splice(programs.begin(), programs, it);
     return programs.front();
   }
-  auto result = Emission(recording).compile(device.backend);
+  auto result = Emission(recording, device.backend).compile();
   ++device.compilations;
   result->hash = hash;
   result->key = std::move(key);

@@ -113,7 +113,8 @@ ValueId chosen(ir::Graph& graph, const Choice& choice, ValueId now, ValueId befo
 
 }  // namespace
 
-Emission::Emission(const Recording& recording) : graph(lowering.graph), recording_(recording) {}
+Emission::Emission(const Recording& recording, const Backend& backend)
+    : graph(lowering.graph), recording_(recording), backend_(backend) {}
 
 // Storages fall into the parts that the encodings tell apart.
 void Emission::cut() {
@@ -274,6 +275,28 @@ void Emission::fail(const std::string& text) const {
   throw ShapeError("[" + operation_->subject + "] " + text);
 }
 
+bool Emission::emit_named() {
+  if (!operation_->named || std::ranges::count(inputs, kNone) != 0) return false;
+  ir::NamedKernelAttributes attributes = *operation_->named;
+  attributes.results = results;
+  for (std::size_t k = 0; k < constants.size(); ++k) {
+    attributes.numbers.emplace_back("constant." + std::to_string(k),
+                                    static_cast<double>(constants[k]));
+  }
+  const std::size_t values_before = graph.values.size();
+  const ir::NodeId id = ops::apply(graph, ir::Op::named_kernel, std::move(attributes), inputs);
+  if (!backend_.supports(graph, graph.node(id)).yes) {
+    graph.nodes.pop_back();
+    graph.values.resize(values_before);
+    return false;
+  }
+  for (std::size_t k = 0; k < number_count_; ++k) {
+    graph.node(id).inputs.push_back(number(k, DataType::kFloat32));
+  }
+  for (std::size_t k = 0; k < results.size(); ++k) set(k, graph.node(id).outputs[k]);
+  return true;
+}
+
 // What updates bytes that others read belongs to the update phase, and so does what reads those;
 // the gradients that are encoded between updates do not.
 void Emission::set_phase(std::size_t first_node) {
@@ -333,7 +356,7 @@ void Emission::write() {
     const Choice choice =
         conditional ? choice_by(graph, load(encoding.predicate), encoding.predicate_element)
                     : Choice{};
-    operation_->emit(*this);
+    if (!emit_named()) operation_->emit(*this);
     for (std::size_t n = 0; n < result_count; ++n) {
       if (values_[n] == kNone) continue;
       const std::vector<Range>& ranges = encoding.operands[encoding.input_count + n];

@@ -40,8 +40,8 @@ struct CompiledRecording {
 // afterwards, and what no result needs is dropped.
 class Emission {
  public:
-  explicit Emission(const Recording& recording);
-  std::shared_ptr<CompiledRecording> compile(const Backend& backend);
+  Emission(const Recording& recording, const Backend& backend);
+  std::shared_ptr<CompiledRecording> compile();
 
   Lowering lowering;
   ir::Graph& graph;
@@ -83,6 +83,8 @@ class Emission {
   // Of the nodes from this one on, which are those of the operation.
   void set_phase(std::size_t first_node);
   void write();
+  // The operation as one op, if the backend has its kernel by name.
+  bool emit_named();
   ir::ValueId load(const std::vector<Range>& ranges);
   void store(const std::vector<Range>& ranges, ir::ValueId value);
   // As load(), with zeros where nothing was written.
@@ -94,6 +96,7 @@ class Emission {
   ir::ValueId fresh_source(Atom& atom);
 
   const Recording& recording_;
+  const Backend& backend_;
   std::vector<std::vector<Atom>> atoms_;    // by storage
   std::vector<std::size_t> alike_;          // by storage: the first of those that best lie alike
   std::vector<ir::ValueId> values_;         // its results

@@ -56,7 +56,7 @@ std::vector<passes::ParameterLayout> Emission::parameter_layouts() {
   return result;
 }
 
-std::shared_ptr<CompiledRecording> Emission::compile(const Backend& backend) {
+std::shared_ptr<CompiledRecording> Emission::compile() {
   cut();
   write();
   const std::vector<ValueId> joined = join_common_nodes(graph);
@@ -68,7 +68,7 @@ std::shared_ptr<CompiledRecording> Emission::compile(const Backend& backend) {
   write_results();
 
   passes::PipelineRequest request;
-  request.backend = &backend;
+  request.backend = &backend_;
   request.parameters = parameter_layouts();
   request.choose_parameters = true;
   auto out = std::make_shared<CompiledRecording>();
@@ -88,7 +88,7 @@ std::shared_ptr<CompiledRecording> Emission::compile(const Backend& backend) {
     }
   }
   const std::size_t numbers = number_values_.size();
-  out->numbers = numbers == 0 ? nullptr : backend.allocate(numbers * 8);
+  out->numbers = numbers == 0 ? nullptr : backend_.allocate(numbers * 8);
   out->staged.resize(numbers * 8);
   out->wide = wide_;
   for (std::size_t n = 0; n < numbers; ++n) {

@@ -5,6 +5,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/image_parts.h"
+#include "mps/named_kernel.h"
 #include "mps/recording.h"
 
 namespace traingraph::mps {
@@ -16,7 +17,10 @@ std::string Kernel::description() const {
 }
 
 const OperationPtr& Kernel::operation() {
-  if (operation_ == nullptr) operation_ = make_operation();
+  if (operation_ == nullptr) {
+    operation_ = make_operation();
+    if (device_.state()->backend.has_named_kernels()) operation_->named = named_kernel(*this);
+  }
   return operation_;
 }
 

@@ -2,6 +2,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/kernel_description.h"
+#include "mps/named_kernel.h"
 
 namespace traingraph::mps {
 namespace {
@@ -32,6 +33,22 @@ const KernelDescription& description_of(const std::string& kind) {
   if (found != table().end()) return found->second;
   throw DataTypeError(
       "[MPSKeyedUnarchiver] expected a class of kernels that can be decoded but got " + kind);
+}
+
+void add_numbers(ir::NamedKernelAttributes& to, const std::string& name, const CodedValue& value) {
+  if (const auto* flag = value.as<bool>()) {
+    to.numbers.emplace_back(name, *flag ? 1 : 0);
+  } else if (const auto* whole = value.as<std::int64_t>()) {
+    to.numbers.emplace_back(name, static_cast<double>(*whole));
+  } else if (const auto* number = value.as<double>()) {
+    to.numbers.emplace_back(name, *number);
+  } else if (const auto* list = value.as<CodedValue::List>()) {
+    for (std::size_t k = 0; k < list->size(); ++k) {
+      add_numbers(to, name + "." + std::to_string(k), (*list)[k]);
+    }
+  } else if (const auto* entries = value.as<CodedValue::Entries>()) {
+    for (const auto& [inner, entry] : *entries) add_numbers(to, name + "." + inner, entry);
+  }
 }
 
 template <class Source>
@@ -66,6 +83,23 @@ KernelPtr decoded(const KernelDescription& description, const Coder& coder, cons
 }
 
 }  // namespace
+
+std::optional<ir::NamedKernelAttributes> named_kernel(const Kernel& kernel) {
+  const auto found = table().find(kernel.kind());
+  if (found == table().end()) return std::nullopt;
+  ir::NamedKernelAttributes result{kernel.kind(), {}, {}};
+  for (const KernelDescription::Argument& argument : found->second.arguments) {
+    const KernelArgument value = argument.read(kernel);
+    // What a data source gives are operands.
+    if (const auto* coded = std::get_if<CodedValue>(&value)) {
+      add_numbers(result, argument.name, *coded);
+    }
+  }
+  for (const KernelDescription::Property& property : found->second.properties) {
+    add_numbers(result, property.name, property.read(kernel));
+  }
+  return result;
+}
 
 void Kernel::encode_with_coder(Coder& coder) const {
   const KernelDescription& description = description_of(*this);

@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include <traingraph/mps/kernel.h>
 
+#include "ir/attributes.h"
 #include "mps/storage.h"
 
 namespace traingraph::mps {
@@ -26,6 +28,8 @@ class Operation {
 
   const std::uint64_t number;  // unique: a kernel whose properties change gets a new operation
   const std::string subject;   // "MPSCNNConvolution 'conv1'"
+  // The kernel by its name, where the device's backend has kernels by name. Its kernel adds it.
+  mutable std::optional<ir::NamedKernelAttributes> named;
   virtual void emit(Emission& e) const = 0;
   // Whether its results may replace bytes that it reads.
   virtual bool updates() const { return false; }

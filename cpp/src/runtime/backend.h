@@ -57,6 +57,8 @@ class Backend {
   virtual std::vector<std::string> devices() const = 0;
   // Whether this application has a kernel.
   virtual Support supports(const ir::Graph& graph, const ir::Node& node) const = 0;
+  // Whether it has kernels of a library under their own names (Op::named_kernel).
+  virtual bool has_named_kernels() const { return false; }
   // Whether `producer` takes this list as its epilogue (inputs beyond the first in `extra`).
   virtual bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
                      const std::vector<ir::ValueId>& extra) const = 0;

@@ -155,6 +155,7 @@ std::vector<KernelEntry> widened_entries() {
   std::vector<KernelEntry> entries;
 #define TRAINGRAPH_OP(name, attributes, cpu) \
   if (ir::Op::name != ir::Op::reshape) entries.push_back({ir::Op::name, supports, make});
+#define TRAINGRAPH_FOREIGN_OP(name, attributes)
 #include "ops.def"
 #undef TRAINGRAPH_OP
   return entries;

@@ -83,6 +83,7 @@ struct StandardMath {
 #define TRAINGRAPH_OP(name, attributes, cpu) \
   template <class T>                         \
   void name(const Call& call);
+#define TRAINGRAPH_FOREIGN_OP(name, attributes)
 #include "ops.def"
 #undef TRAINGRAPH_OP
 

@@ -103,6 +103,7 @@ const std::vector<KernelEntry>& table() {
       reorder_entry(),
 #define TRAINGRAPH_OP(name, attributes, cpu) \
   {ir::Op::name, supports, make<name<float>, name<double>>, nullptr, nullptr},
+#define TRAINGRAPH_FOREIGN_OP(name, attributes)
 #include "ops.def"
 #undef TRAINGRAPH_OP
   };
