@@ -176,14 +176,14 @@ BROKEN = {
     ),
     "images read more often than said": (
         "mps_batch_norm.mm",
-        "x_.read(encoding, pointers[in_[1]], 3)",
-        "x_.read(encoding, pointers[in_[1]], 2)",
+        "{node.inputs[1], 3}",
+        "{node.inputs[1], 2}",
         "read more often than its readCount says",
     ),
     "images read less often than said": (
-        "mps_pooling.mm",
-        "MPSImageBatch* y = y_.make(encoding, 1);",
-        "MPSImageBatch* y = y_.make(encoding, 2);",
+        "image_plan.cpp",
+        "use.reads + (to_memory ? 1 : 0)",
+        "use.reads + (to_memory ? 2 : 0)",
         "released with reads left in its readCount",
     ),
     "a state that is read after its last read": (
@@ -237,8 +237,8 @@ def test_a_broken_encoder_ends_the_program(build, tmp_path, name):
         ("mps_pooling.mm", "setSourceSize:", "setSourceSizes:", "setSourceSizes:"),
         (
             "mps_batch_norm.mm",
-            "destinationImages:y];",
-            "destinationImage:y];",
+            "destinationImages:images.result(0)];",
+            "destinationImage:images.result(0)];",
             "destinationImage:",
         ),
         (

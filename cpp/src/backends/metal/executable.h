@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "backends/metal/image_plan.h"
 #include "backends/metal/kernel.h"
 #include "runtime/backend.h"
 
@@ -11,8 +12,9 @@ namespace traingraph::metal {
 // Prepared kernels: each run encodes them on one command buffer, commits it and waits.
 class MetalExecutable final : public Executable {
  public:
-  // Kernels by node number, null for views.
-  MetalExecutable(Device& device, std::vector<std::unique_ptr<Kernel>> kernels);
+  // Kernels by node number, null for views. The graph is not kept.
+  MetalExecutable(Device& device, const ir::Graph& graph,
+                  std::vector<std::unique_ptr<Kernel>> kernels);
   ~MetalExecutable() override;
 
   std::size_t workspace_bytes(ir::NodeId node) const override;
@@ -20,10 +22,20 @@ class MetalExecutable final : public Executable {
   bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const override;
 
  private:
-  double run_together(const ir::NodeId* order, std::size_t count, Pointers pointers) const;
+  // What stays images in the run of an order. A program has few, and each keeps its address.
+  struct Planned {
+    const ir::NodeId* order;
+    std::size_t count;
+    ImagePlan images;
+  };
+  const ImagePlan& plan_of(const ir::NodeId* order, std::size_t count);
+  double run_together(const ir::NodeId* order, std::size_t count, Pointers pointers,
+                      const ImagePlan* plan) const;
 
   Device& device_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
+  ImagePlanner planner_;
+  std::vector<Planned> plans_;
   std::unique_ptr<Encoding::State> state_;
 };
 

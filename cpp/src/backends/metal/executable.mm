@@ -5,8 +5,12 @@
 
 namespace traingraph::metal {
 
-MetalExecutable::MetalExecutable(Device& device, std::vector<std::unique_ptr<Kernel>> kernels)
-    : device_(device), kernels_(std::move(kernels)), state_(std::make_unique<Encoding::State>()) {}
+MetalExecutable::MetalExecutable(Device& device, const ir::Graph& graph,
+                                 std::vector<std::unique_ptr<Kernel>> kernels)
+    : device_(device),
+      kernels_(std::move(kernels)),
+      planner_(graph),
+      state_(std::make_unique<Encoding::State>()) {}
 
 MetalExecutable::~MetalExecutable() {
   const Pool pool;
@@ -18,26 +22,39 @@ std::size_t MetalExecutable::workspace_bytes(ir::NodeId node) const {
   return kernel ? kernel->workspace_bytes() : 0;
 }
 
-double MetalExecutable::run_together(const ir::NodeId* order, std::size_t count,
-                                     Pointers pointers) const {
+// The first run of an order plans it.
+const ImagePlan& MetalExecutable::plan_of(const ir::NodeId* order, std::size_t count) {
+  for (const Planned& known : plans_) {
+    if (known.order == order && known.count == count) return known.images;
+  }
+  plans_.push_back({order, count, planner_.plan(order, count, kernels_)});
+  return plans_.back().images;
+}
+
+// Without a plan each kernel works by itself.
+double MetalExecutable::run_together(const ir::NodeId* order, std::size_t count, Pointers pointers,
+                                     const ImagePlan* plan) const {
   const Pool pool;
   Encoding encoding(device_, *state_);
+  state_->slots.assign(plan == nullptr ? 0 : plan->slots, nil);
   for (std::size_t k = 0; k < count; ++k) {
+    const bool shares = plan != nullptr && plan->steps[k].has_value();
+    state_->step = shares ? &*plan->steps[k] : nullptr;
     kernels_[static_cast<std::size_t>(order[k])]->encode(pointers, encoding);
   }
   return encoding.finish();
 }
 
-// A time for each node takes a command buffer for each.
+// A time for each node takes a command buffer for each, to which images of another cannot go.
 void MetalExecutable::run(const ir::NodeId* order, std::size_t count, Pointers pointers,
                           double* seconds) {
   if (count == 0) return;
-  if (seconds == nullptr) {
-    run_together(order, count, pointers);
-  } else {
+  if (seconds != nullptr) {
     for (std::size_t k = 0; k < count; ++k) {
-      seconds[order[k]] = run_together(order + k, 1, pointers);
+      seconds[order[k]] = run_together(order + k, 1, pointers, nullptr);
     }
+  } else {
+    run_together(order, count, pointers, count == 1 ? nullptr : &plan_of(order, count));
   }
   device_.count_launches(static_cast<std::int64_t>(count));
 }

@@ -31,15 +31,11 @@ class ImagesAt {
   ImagesAt(Device& device, const Shape& shape);
 
   // New temporary images, to be read so many times.
-  MPSImageBatch* make(Encoding& encoding, NSUInteger reads) const;
+  MPSImageBatch* make(Encoding& encoding, int reads) const;
   // The same with what is at the address.
-  MPSImageBatch* read(Encoding& encoding, const std::byte* address, NSUInteger reads);
+  MPSImageBatch* read(Encoding& encoding, const std::byte* address, int reads);
   // Copies the images to the address, which is one read of each.
   void write(Encoding& encoding, MPSImageBatch* images, const std::byte* address);
-  // One permanent image of zeros for each row: for sources of which a kernel reads only the size,
-  // and for results that it does not write. Made once, before the first run.
-  void make_blanks(Device& device);
-  MPSImageBatch* blanks() const { return blanks_.get(); }
 
  private:
   std::int64_t rows_;
@@ -47,8 +43,11 @@ class ImagesAt {
   MatrixAt matrix_;
   Ref<MPSMatrixCopyToImage*> to_images_;
   Ref<MPSImageCopyToMatrix*> from_images_;
-  Ref<MPSImageBatch*> blanks_;
 };
+
+// One permanent image of zeros for each row of a value (N, C, H, W): for sources of which a kernel
+// reads only the size, and for results that it does not write.
+Ref<MPSImageBatch*> blank_images(Device& device, const Shape& shape);
 
 // Why a value cannot be images; empty where it can.
 std::string no_images(const Shape& shape);

@@ -9,6 +9,16 @@ constexpr std::int64_t kMostSlices = 2048;
 
 NSUInteger count(std::int64_t number) { return static_cast<NSUInteger>(number); }
 
+// Of one row of a value (N, C, H, W).
+Ref<MPSImageDescriptor*> image_descriptor(const Shape& shape) {
+  const Pool pool;
+  return Ref<MPSImageDescriptor*>::keep([MPSImageDescriptor
+      imageDescriptorWithChannelFormat:MPSImageFeatureChannelFormatFloat32
+                                 width:count(shape[3])
+                                height:count(shape[2])
+                       featureChannels:count(shape[1])]);
+}
+
 }  // namespace
 
 MatrixAt::MatrixAt(std::int64_t rows, std::int64_t columns, std::int64_t matrices) {
@@ -35,14 +45,10 @@ MPSMatrix* MatrixAt::at(const Encoding& encoding, const std::byte* address) {
 }
 
 ImagesAt::ImagesAt(Device& device, const Shape& shape)
-    : rows_(shape[0]), matrix_(shape[0], shape[1] * shape[2] * shape[3]) {
-  const Pool pool;
+    : rows_(shape[0]),
+      descriptor_(image_descriptor(shape)),
+      matrix_(shape[0], shape[1] * shape[2] * shape[3]) {
   id<MTLDevice> gpu = device.objects().device.get();
-  descriptor_ = Ref<MPSImageDescriptor*>::keep([MPSImageDescriptor
-      imageDescriptorWithChannelFormat:MPSImageFeatureChannelFormatFloat32
-                                 width:count(shape[3])
-                                height:count(shape[2])
-                       featureChannels:count(shape[1])]);
   const MPSDataLayout layout = MPSDataLayoutFeatureChannelsxHeightxWidth;
   to_images_ =
       Ref<MPSMatrixCopyToImage*>::own([[MPSMatrixCopyToImage alloc] initWithDevice:gpu
@@ -52,19 +58,19 @@ ImagesAt::ImagesAt(Device& device, const Shape& shape)
                                                                         dataLayout:layout]);
 }
 
-MPSImageBatch* ImagesAt::make(Encoding& encoding, NSUInteger reads) const {
+MPSImageBatch* ImagesAt::make(Encoding& encoding, int reads) const {
   NSMutableArray<MPSImage*>* images = [NSMutableArray arrayWithCapacity:count(rows_)];
   for (std::int64_t row = 0; row < rows_; ++row) {
     MPSTemporaryImage* image =
         [MPSTemporaryImage temporaryImageWithCommandBuffer:command_buffer(encoding)
                                            imageDescriptor:descriptor_.get()];
-    [image setReadCount:reads];
+    [image setReadCount:count(reads)];
     [images addObject:image];
   }
   return images;
 }
 
-MPSImageBatch* ImagesAt::read(Encoding& encoding, const std::byte* address, NSUInteger reads) {
+MPSImageBatch* ImagesAt::read(Encoding& encoding, const std::byte* address, int reads) {
   MPSImageBatch* images = make(encoding, reads);
   [to_images_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                   sourceMatrix:matrix_.at(encoding, address)
@@ -78,19 +84,18 @@ void ImagesAt::write(Encoding& encoding, MPSImageBatch* images, const std::byte*
                                destinationMatrix:matrix_.at(encoding, address)];
 }
 
-void ImagesAt::make_blanks(Device& device) {
+Ref<MPSImageBatch*> blank_images(Device& device, const Shape& shape) {
   const Pool pool;
   const auto image =
       Ref<MPSImage*>::own([[MPSImage alloc] initWithDevice:device.objects().device.get()
-                                           imageDescriptor:descriptor_.get()]);
-  const std::vector<float> zeros([image.get() width] * [image.get() height] *
-                                 [image.get() featureChannels]);
+                                           imageDescriptor:image_descriptor(shape).get()]);
+  const std::vector<float> zeros(static_cast<std::size_t>(shape[1] * shape[2] * shape[3]));
   [image.get() writeBytes:zeros.data()
                dataLayout:MPSDataLayoutFeatureChannelsxHeightxWidth
                imageIndex:0];
-  NSMutableArray<MPSImage*>* images = [NSMutableArray arrayWithCapacity:count(rows_)];
-  for (std::int64_t row = 0; row < rows_; ++row) [images addObject:image.get()];
-  blanks_ = Ref<MPSImageBatch*>::keep(images);
+  NSMutableArray<MPSImage*>* images = [NSMutableArray arrayWithCapacity:count(shape[0])];
+  for (std::int64_t row = 0; row < shape[0]; ++row) [images addObject:image.get()];
+  return Ref<MPSImageBatch*>::keep(images);
 }
 
 std::string no_images(const Shape& shape) {

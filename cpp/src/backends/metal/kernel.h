@@ -12,12 +12,27 @@
 // command buffer of a run.
 namespace traingraph::metal {
 
+// The operands that a kernel takes and gives as images; its others are memory.
+struct ImageOperands {
+  struct Source {
+    ir::ValueId value;  // of one of the node's inputs
+    int reads = 1;      // of each of its images, by one encoding
+  };
+  std::vector<Source> sources;
+  std::vector<ir::ValueId> results;
+  // Whether they have to be images. Otherwise the kernel can do with memory, and takes images where
+  // another kernel of the run has or wants such.
+  bool always = true;
+};
+
 // One op prepared for fixed shapes.
 class Kernel {
  public:
   virtual ~Kernel() = default;
   // Scratch that must be there while it runs; known before.
   virtual std::size_t workspace_bytes() const { return 0; }
+  // Null: all operands are memory. Kernels with images derive from ImageKernel (image_kernel.h).
+  virtual const ImageOperands* images() const { return nullptr; }
   virtual void encode(Pointers pointers, Encoding& encoding) = 0;
 };
 

@@ -30,7 +30,7 @@ class MetalBackend final : public TableBackend<KernelEntry> {
     for_each_entry(graph, nodes, [&](const KernelEntry& entry, ir::NodeId id) {
       kernels[static_cast<std::size_t>(id)] = entry.make(graph, graph.node(id), device());
     });
-    return std::make_unique<MetalExecutable>(device(), std::move(kernels));
+    return std::make_unique<MetalExecutable>(device(), graph, std::move(kernels));
   }
 
   // Memory is shared with the host, and a run has ended when run() returns, so bytes are copied by

@@ -2,7 +2,7 @@
 // normalization, or then sums of the gradient, then the gradient. The state between them is
 // temporary and belongs to one op, because forward and gradient pass may be different runs: the
 // gradient makes the statistics once more.
-#include "backends/metal/images.h"
+#include "backends/metal/image_kernel.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/shader_kernel.h"
 
@@ -69,14 +69,14 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 }
 
 // What both ops share: the normalization, whose gamma and beta are those of the run.
-class BatchNormBase : public Kernel {
+class BatchNormBase : public ImageKernel {
  public:
-  BatchNormBase(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : in_(node.inputs),
+  BatchNormBase(const ir::Graph& graph, const ir::Node& node, Device& device, ImageOperands images)
+      : ImageKernel(graph, device, std::move(images)),
+        in_(node.inputs),
         out_(node.outputs),
         channels_(graph.type(node.outputs[0]).shape[1]),
         statistics_{static_cast<float>(std::get<ir::BatchNormAttributes>(node.attributes).epsilon)},
-        x_(device, graph.type(node.outputs[0]).shape),
         results_(device.shader("batch_norm_results")),
         copy_pair_(device.shader("copy_pair")) {
     const Pool pool;
@@ -134,7 +134,6 @@ class BatchNormBase : public Kernel {
   std::vector<ir::ValueId> in_, out_;
   std::int64_t channels_;
   shader::Statistics statistics_;
-  ImagesAt x_;
   const Shader& results_;
   const Shader& copy_pair_;
   std::shared_ptr<std::byte> gamma_, beta_, mean_, variance_;
@@ -148,18 +147,18 @@ class BatchNormBase : public Kernel {
 class BatchNorm final : public BatchNormBase {
  public:
   BatchNorm(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : BatchNormBase(graph, node, device), y_(device, graph.type(node.outputs[0]).shape) {}
+      : BatchNormBase(graph, node, device,
+                      {.sources = {{node.inputs[0], 2}}, .results = {node.outputs[0]}}) {}
 
-  void encode(Pointers pointers, Encoding& encoding) override {
+ private:
+  void encode_images(const Images& images, Pointers pointers, Encoding& encoding) override {
     reload(encoding, pointers[in_[1]], pointers[in_[2]]);
-    MPSImageBatch* x = x_.read(encoding, pointers[in_[0]], 2);
+    MPSImageBatch* x = images.source(0);
     MPSCNNBatchNormalizationState* state = statistics(encoding, x, 2);
-    MPSImageBatch* y = y_.make(encoding, 1);
     [normalization_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                         sourceImages:x
                              batchNormalizationState:state
-                                   destinationImages:y];
-    y_.write(encoding, y, pointers[out_[0]]);
+                                   destinationImages:images.result(0)];
     const Device& device = encoding.device();
     run(encoding, results_,
         {{[state mean], 0},
@@ -170,18 +169,15 @@ class BatchNorm final : public BatchNormBase {
         &statistics_, sizeof statistics_, channels_);
     was_read(state);
   }
-
- private:
-  ImagesAt y_;
 };
 
 // dy, x, mean, inverse deviation, gamma → dx, dgamma, dbeta, all overwritten
 class BatchNormGradient final : public BatchNormBase {
  public:
   BatchNormGradient(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : BatchNormBase(graph, node, device),
-        dy_(device, graph.type(node.outputs[0]).shape),
-        dx_(device, graph.type(node.outputs[0]).shape) {
+      : BatchNormBase(
+            graph, node, device,
+            {.sources = {{node.inputs[0], 2}, {node.inputs[1], 3}}, .results = {node.outputs[0]}}) {
     id<MTLDevice> gpu = device.objects().device.get();
     sums_ = Ref<MPSCNNBatchNormalizationStatisticsGradient*>::own(
         [[MPSCNNBatchNormalizationStatisticsGradient alloc] initWithDevice:gpu
@@ -190,23 +186,22 @@ class BatchNormGradient final : public BatchNormBase {
         [[MPSCNNBatchNormalizationGradient alloc] initWithDevice:gpu fusedNeuronDescriptor:nil]);
   }
 
-  void encode(Pointers pointers, Encoding& encoding) override {
+ private:
+  void encode_images(const Images& images, Pointers pointers, Encoding& encoding) override {
     // Beta does not matter to the gradient, so gamma stands in for it.
     reload(encoding, pointers[in_[4]], pointers[in_[4]]);
-    MPSImageBatch* dy = dy_.read(encoding, pointers[in_[0]], 2);
-    MPSImageBatch* x = x_.read(encoding, pointers[in_[1]], 3);
+    MPSImageBatch* dy = images.source(0);
+    MPSImageBatch* x = images.source(1);
     MPSCNNBatchNormalizationState* state = statistics(encoding, x, 3);
     [sums_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                             sourceGradients:dy
                                sourceImages:x
                     batchNormalizationState:state];
-    MPSImageBatch* dx = dx_.make(encoding, 1);
     [gradient_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                 sourceGradients:dy
                                    sourceImages:x
                         batchNormalizationState:state
-                           destinationGradients:dx];
-    dx_.write(encoding, dx, pointers[out_[0]]);
+                           destinationGradients:images.result(0)];
     const Device& device = encoding.device();
     run(encoding, copy_pair_,
         {{[state gradientForGamma], 0},
@@ -217,8 +212,6 @@ class BatchNormGradient final : public BatchNormBase {
     was_read(state);
   }
 
- private:
-  ImagesAt dy_, dx_;
   Ref<MPSCNNBatchNormalizationStatisticsGradient*> sums_;
   Ref<MPSCNNBatchNormalizationGradient*> gradient_;
 };

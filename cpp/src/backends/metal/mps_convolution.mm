@@ -1,7 +1,7 @@
 // Convolution and its two gradients by Metal Performance Shaders, over images. Weights are read
 // from memory in each run, because the update has changed them there: an own shader brings them
 // into Apple's order (O, kh, kw, I), and the kernel reloads them on the GPU.
-#include "backends/metal/images.h"
+#include "backends/metal/image_kernel.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/shader_kernel.h"
 
@@ -95,18 +95,18 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 
 // What the three kernels share: the weights in Apple's order, and the forward kernel, of which
 // gradient states come.
-class ConvolutionBase : public Kernel {
+class ConvolutionBase : public ImageKernel {
  public:
-  ConvolutionBase(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : operands_(node),
+  ConvolutionBase(const ir::Graph& graph, const ir::Node& node, Device& device,
+                  ImageOperands images)
+      : ImageKernel(graph, device, std::move(images)),
+        weights_value_(Operands(node).weights),
         window_(std::get<ir::ConvolutionAttributes>(node.attributes).window),
-        x_(device, graph.type(operands_.x).shape),
-        y_(device, graph.type(operands_.y).shape),
         move_(device.shader("move")) {
     const Pool pool;
     const auto& attributes = std::get<ir::ConvolutionAttributes>(node.attributes);
-    const Shape& x = graph.type(operands_.x).shape;
-    const Shape& weights = graph.type(operands_.weights).shape;
+    const Shape& x = graph.type(Operands(node).x).shape;
+    const Shape& weights = graph.type(weights_value_).shape;
     elements_ = element_count(weights);
     apples_ = device.keep(static_cast<std::size_t>(elements_) * sizeof(float));
     // (O, I, kh, kw) here, (O, kh, kw, I) there.
@@ -151,7 +151,7 @@ class ConvolutionBase : public Kernel {
   // The weights of this run, for a kernel of either class.
   template <class K>
   void reload(Encoding& encoding, Pointers pointers, K* kernel) {
-    const std::byte* buffers[] = {pointers[operands_.weights], apples_.get()};
+    const std::byte* buffers[] = {pointers[weights_value_], apples_.get()};
     encoding.run(move_, buffers, 2, &to_apple_, sizeof to_apple_, elements_);
     [kernel reloadWeightsAndBiasesWithCommandBuffer:command_buffer(encoding) state:weights_.get()];
   }
@@ -183,9 +183,8 @@ class ConvolutionBase : public Kernel {
                                                     destinationImage:to];
   }
 
-  Operands operands_;
+  ir::ValueId weights_value_;
   ir::Window window_;
-  ImagesAt x_, y_;
   const Shader& move_;
   std::int64_t elements_ = 0;
   std::shared_ptr<std::byte> apples_;  // the weights in Apple's order
@@ -198,55 +197,57 @@ class ConvolutionBase : public Kernel {
 
 class Convolution final : public ConvolutionBase {
  public:
-  using ConvolutionBase::ConvolutionBase;
+  Convolution(const ir::Graph& graph, const ir::Node& node, Device& device)
+      : ConvolutionBase(graph, node, device,
+                        {.sources = {{node.inputs[0]}}, .results = {node.outputs[0]}}) {}
 
-  void encode(Pointers pointers, Encoding& encoding) override {
+ private:
+  void encode_images(const Images& images, Pointers pointers, Encoding& encoding) override {
     reload(encoding, pointers, forward_.get());
-    MPSImageBatch* x = x_.read(encoding, pointers[operands_.x], 1);
-    MPSImageBatch* y = y_.make(encoding, 1);
     [forward_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
-                                  sourceImages:x
-                             destinationImages:y];
-    y_.write(encoding, y, pointers[operands_.y]);
+                                  sourceImages:images.source(0)
+                             destinationImages:images.result(0)];
   }
 };
 
+// dy → dx: of x only the size matters.
 class ConvolutionGradientData final : public ConvolutionBase {
  public:
   ConvolutionGradientData(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : ConvolutionBase(graph, node, device),
-        gradient_(gradient_kernel(device, MPSCNNConvolutionGradientOptionGradientWithData)) {
-    x_.make_blanks(device);
-  }
-
-  void encode(Pointers pointers, Encoding& encoding) override {
-    reload(encoding, pointers, gradient_.get());
-    MPSImageBatch* dy = y_.read(encoding, pointers[operands_.y], 1);
-    MPSImageBatch* dx = x_.make(encoding, 1);
-    [gradient_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
-                                sourceGradients:dy
-                                   sourceImages:x_.blanks()
-                                 gradientStates:states(encoding, x_.blanks(), dy)
-                           destinationGradients:dx];
-    x_.write(encoding, dx, pointers[operands_.x]);
-  }
+      : ConvolutionBase(graph, node, device,
+                        {.sources = {{node.inputs[0]}}, .results = {node.outputs[0]}}),
+        gradient_(gradient_kernel(device, MPSCNNConvolutionGradientOptionGradientWithData)),
+        like_x_(blank_images(device, graph.type(node.outputs[0]).shape)) {}
 
  private:
+  void encode_images(const Images& images, Pointers pointers, Encoding& encoding) override {
+    reload(encoding, pointers, gradient_.get());
+    MPSImageBatch* dy = images.source(0);
+    [gradient_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
+                                sourceGradients:dy
+                                   sourceImages:like_x_.get()
+                                 gradientStates:states(encoding, like_x_.get(), dy)
+                           destinationGradients:images.result(0)];
+  }
+
   Ref<MPSCNNConvolutionGradient*> gradient_;
+  Ref<MPSImageBatch*> like_x_;
 };
 
+// dy, x → dweights: the gradient of x is not written.
 class ConvolutionGradientWeights final : public ConvolutionBase {
  public:
   ConvolutionGradientWeights(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : ConvolutionBase(graph, node, device),
+      : ConvolutionBase(graph, node, device,
+                        {.sources = {{node.inputs[0]}, {node.inputs[1]}}, .results = {}}),
         gradient_(
-            gradient_kernel(device, MPSCNNConvolutionGradientOptionGradientWithWeightsAndBias)) {
-    x_.make_blanks(device);
-  }
+            gradient_kernel(device, MPSCNNConvolutionGradientOptionGradientWithWeightsAndBias)),
+        like_x_(blank_images(device, graph.type(node.inputs[1]).shape)) {}
 
-  void encode(Pointers pointers, Encoding& encoding) override {
-    MPSImageBatch* dy = y_.read(encoding, pointers[operands_.y], 1);
-    MPSImageBatch* x = x_.read(encoding, pointers[operands_.x], 1);
+ private:
+  void encode_images(const Images& images, Pointers pointers, Encoding& encoding) override {
+    MPSImageBatch* dy = images.source(0);
+    MPSImageBatch* x = images.source(1);
     // One state for the batch, which sums over it. It is read once more, below.
     MPSCNNConvolutionGradientStateBatch* both = states(encoding, x, dy);
     MPSStateBatchIncrementReadCount(both, 1);
@@ -254,16 +255,16 @@ class ConvolutionGradientWeights final : public ConvolutionBase {
                                 sourceGradients:dy
                                    sourceImages:x
                                  gradientStates:both
-                           destinationGradients:x_.blanks()];
+                           destinationGradients:like_x_.get()];
     MPSCNNConvolutionGradientState* state = [both objectAtIndex:0];
     run(encoding, move_,
-        {{[state gradientForWeights], 0}, place(encoding.device(), pointers[operands_.weights])},
+        {{[state gradientForWeights], 0}, place(encoding.device(), pointers[weights_value_])},
         &from_apple_, sizeof from_apple_, elements_);
     MPSStateBatchIncrementReadCount(both, -1);
   }
 
- private:
   Ref<MPSCNNConvolutionGradient*> gradient_;
+  Ref<MPSImageBatch*> like_x_;
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Averages and their gradient by Metal Performance Shaders, over images. Maxima stay with an own
 // shader: Apple says neither what becomes of NaN, which wins here, nor which of equal elements the
 // gradient goes to, which is the first one here.
-#include "backends/metal/images.h"
+#include "backends/metal/image_kernel.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/shader_kernel.h"
 
@@ -44,44 +44,33 @@ MPSImageEdgeMode edge_of(const ir::PoolingAttributes& a) {
   return a.count_includes_padding ? MPSImageEdgeModeZero : MPSImageEdgeModeClamp;
 }
 
-class Average final : public Kernel {
+class Average final : public ImageKernel {
  public:
   Average(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : x_value_(node.inputs[0]),
-        y_value_(node.outputs[0]),
-        x_(device, graph.type(x_value_).shape),
-        y_(device, graph.type(y_value_).shape) {
+      : ImageKernel(graph, device, {.sources = {{node.inputs[0]}}, .results = {node.outputs[0]}}) {
     const auto& a = std::get<ir::PoolingAttributes>(node.attributes);
     kernel_ = kernel_of<MPSCNNPoolingAverage>(a.window, device);
     [kernel_.get() setEdgeMode:edge_of(a)];
     [kernel_.get() setOffset:offset_of(a.window)];
   }
 
-  void encode(Pointers pointers, Encoding& encoding) override {
-    MPSImageBatch* x = x_.read(encoding, pointers[x_value_], 1);
-    MPSImageBatch* y = y_.make(encoding, 1);
+ private:
+  void encode_images(const Images& images, Pointers, Encoding& encoding) override {
     [kernel_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
-                                 sourceImages:x
-                            destinationImages:y];
-    y_.write(encoding, y, pointers[y_value_]);
+                                 sourceImages:images.source(0)
+                            destinationImages:images.result(0)];
   }
 
- private:
-  ir::ValueId x_value_, y_value_;
-  ImagesAt x_, y_;
   Ref<MPSCNNPoolingAverage*> kernel_;
 };
 
 // dy → dx, of an average: of the forward source only the size matters.
-class AverageGradient final : public Kernel {
+class AverageGradient final : public ImageKernel {
  public:
   AverageGradient(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : dy_value_(node.inputs[0]),
-        dx_value_(node.outputs[0]),
-        dy_(device, graph.type(dy_value_).shape),
-        dx_(device, graph.type(dx_value_).shape) {
+      : ImageKernel(graph, device, {.sources = {{node.inputs[0]}}, .results = {node.outputs[0]}}) {
     const auto& a = std::get<ir::PoolingAttributes>(node.attributes);
-    const Shape& x = graph.type(dx_value_).shape;
+    const Shape& x = graph.type(node.outputs[0]).shape;
     kernel_ = kernel_of<MPSCNNPoolingAverageGradient>(a.window, device);
     const MPSOffset offset = offset_of(a.window);
     [kernel_.get() setPrimaryOffset:MPSOffset{0, 0, 0}];
@@ -90,32 +79,27 @@ class AverageGradient final : public Kernel {
     [kernel_.get() setSecondaryEdgeMode:edge_of(a)];
     [kernel_.get()
         setSourceSize:MTLSizeMake(static_cast<NSUInteger>(x[3]), static_cast<NSUInteger>(x[2]), 1)];
-    dx_.make_blanks(device);
-    const Pool pool;
+    like_x_ = blank_images(device, x);
     forward_ = kernel_of<MPSCNNPoolingAverage>(a.window, device);
     [forward_.get() setOffset:offset];
     [forward_.get() setEdgeMode:edge_of(a)];
   }
 
-  void encode(Pointers pointers, Encoding& encoding) override {
-    MPSImageBatch* dy = dy_.read(encoding, pointers[dy_value_], 1);
-    MPSImageBatch* dx = dx_.make(encoding, 1);
+ private:
+  void encode_images(const Images& images, Pointers, Encoding& encoding) override {
     MPSStateBatch* states =
         [forward_.get() temporaryResultStateBatchForCommandBuffer:command_buffer(encoding)
-                                                      sourceImage:dx_.blanks()
+                                                      sourceImage:like_x_.get()
                                                      sourceStates:nil
-                                                 destinationImage:dy];
+                                                 destinationImage:images.source(0)];
     [kernel_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
-                              sourceGradients:dy
-                                 sourceImages:dx_.blanks()
+                              sourceGradients:images.source(0)
+                                 sourceImages:like_x_.get()
                                gradientStates:states
-                         destinationGradients:dx];
-    dx_.write(encoding, dx, pointers[dx_value_]);
+                         destinationGradients:images.result(0)];
   }
 
- private:
-  ir::ValueId dy_value_, dx_value_;
-  ImagesAt dy_, dx_;
+  Ref<MPSImageBatch*> like_x_;
   Ref<MPSCNNPoolingAverage*> forward_;
   Ref<MPSCNNPoolingAverageGradient*> kernel_;
 };

@@ -4,11 +4,14 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #import <Metal/Metal.h>
+#import <MetalPerformanceShaders/MetalPerformanceShaders.h>
 
 #include "backends/metal/device.h"
 #include "backends/metal/encoding.h"
+#include "backends/metal/image_plan.h"
 #include "backends/metal/ref.h"
 
 // The Objective-C side of the backend. For .mm files only.
@@ -42,6 +45,9 @@ struct Device::Objects {
 struct Encoding::State {
   Ref<id<MTLCommandBuffer>> buffer;
   Ref<id<MTLComputeCommandEncoder>> encoder;  // open, or none
+  // What the run's plan says to the kernel that encodes now; null: it shares no images.
+  const ImageStep* step = nullptr;
+  std::vector<MPSImageBatch*> slots;  // of the plan; the run's pool owns the images
 };
 
 // Raises InternalError where no allocation of the device holds the address.
