@@ -243,7 +243,7 @@ struct DropoutAttributes {
 
 // A kernel that a backend's library has under this name, with its properties: of one within another
 // "outer.inner", of a list "name.0" and so on. The operands are the library's matter; numbers that
-// change from run to run are scalars of float32 behind them.
+// change from run to run are scalars of float32 behind them, "running_numbers" of them.
 struct NamedKernelAttributes {
   std::string name;
   std::vector<std::pair<std::string, double>> numbers;

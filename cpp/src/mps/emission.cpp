@@ -283,6 +283,9 @@ bool Emission::emit_named() {
     attributes.numbers.emplace_back("constant." + std::to_string(k),
                                     static_cast<double>(constants[k]));
   }
+  if (number_count_ != 0) {
+    attributes.numbers.emplace_back("running_numbers", static_cast<double>(number_count_));
+  }
   const std::size_t values_before = graph.values.size();
   const ir::NodeId id = ops::apply(graph, ir::Op::named_kernel, std::move(attributes), inputs);
   if (!backend_.supports(graph, graph.node(id)).yes) {

@@ -22,6 +22,7 @@ class MetalBackend final : public TableBackend<KernelEntry> {
     return reason_.empty() ? Support{} : Support::no(reason_);
   }
   std::vector<std::string> devices() const override { return {device().name()}; }
+  bool has_named_kernels() const override { return true; }
 
   std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                       const std::vector<ir::NodeId>& nodes) const override {

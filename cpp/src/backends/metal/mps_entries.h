@@ -17,5 +17,6 @@ std::vector<KernelEntry> mps_matrix_entries();
 std::vector<KernelEntry> mps_convolution_entries();
 std::vector<KernelEntry> mps_batch_norm_entries();
 std::vector<KernelEntry> mps_pooling_entries();
+std::vector<KernelEntry> named_kernel_entries();
 
 }  // namespace traingraph::metal

@@ -79,7 +79,7 @@ const std::vector<KernelEntry>& table() {
   static const std::vector<KernelEntry> entries = [] {
     std::vector<KernelEntry> all;
     for (auto family : {mps_matrix_entries, mps_convolution_entries, mps_batch_norm_entries,
-                        mps_pooling_entries, elementwise_entries, reduce_entries, matmul_entries,
+                        mps_pooling_entries, named_kernel_entries, elementwise_entries, reduce_entries, matmul_entries,
                         convolution_entries, batch_norm_entries, pooling_entries, softmax_entries,
                         cross_entropy_entries, data_movement_entries, indexing_entries,
                         dropout_entries, reorder_entries, widened_entries}) {
