@@ -13,7 +13,8 @@ python=${PYTHON:-python3}
 command -v clang++-19 >/dev/null || { echo "clang++-19 is not installed" >&2 && exit 1; }
 
 # What is about the backends needs the package that backends() builds.
-of_backends=(tests/apple/test_metal.py tests/apple/test_bnns_backend.py)
+of_backends=(tests/apple/test_metal.py tests/apple/test_images_between_ops.py
+  tests/apple/test_bnns_backend.py)
 without_package=(tests/apple "${of_backends[@]/#/--ignore=}")
 
 doubles() {

@@ -19,3 +19,12 @@ def doubles() -> Path:
 def runtime(doubles: Path) -> Runtime:
     """The doubles in this process."""
     return Runtime(doubles)
+
+
+@pytest.fixture(scope="session")
+def metal_build() -> Path:
+    """The build folder of the package that is tested; TRAINGRAPH_APPLE_BUILD names it."""
+    folder = Path(os.environ.get("TRAINGRAPH_APPLE_BUILD", HERE.parents[1] / "build" / "apple"))
+    if not (folder / "build.ninja").exists():
+        pytest.skip("needs the build folder of a build with TRAINGRAPH_APPLE_DOUBLES")
+    return folder

@@ -5,28 +5,16 @@ that was built with TRAINGRAPH_APPLE_DOUBLES; those of broken encoders its build
 TRAINGRAPH_APPLE_BUILD names.
 """
 
-import ctypes
-import os
 import re
-import shlex
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
+import metal_package
 import numpy as np
 import pytest
+from metal_package import live
 
 import traingraph as tg
-from traingraph import _core
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "cpp/src/backends/metal"
-PACKAGE = Path(_core.__file__).parent
-DOUBLES = PACKAGE / "lib/libapple_doubles.so"
-pytestmark = pytest.mark.skipif(
-    not DOUBLES.exists(), reason="needs a build with TRAINGRAPH_APPLE_DOUBLES"
-)
+pytestmark = metal_package.needs_doubles
 
 
 def network() -> tg.MLCTrainingGraph:
@@ -77,15 +65,6 @@ def step(training: tg.MLCTrainingGraph) -> float:
 # --- what a run leaves behind --------------------------------------------------------------------
 
 
-def live(of_class: str | None = None) -> int:
-    doubles = ctypes.CDLL(str(DOUBLES))
-    if of_class is None:
-        doubles.apple_live_objects.restype = ctypes.c_int64
-        return doubles.apple_live_objects()
-    doubles.apple_live_objects_of.restype = ctypes.c_int64
-    return doubles.apple_live_objects_of(of_class.encode())
-
-
 def test_a_run_leaves_no_object_behind():
     training = network()
     first = step(training)
@@ -111,7 +90,7 @@ def test_a_graph_gives_its_objects_back():
 def test_which_kernels_are_apples():
     """What the table of docs/apple.md says."""
     script = "import test_metal; test_metal.step(test_metal.network())"
-    done = run_script(script, PACKAGE.parent, TRAINGRAPH_VERBOSE="dispatch")
+    done = metal_package.run_script(script, TRAINGRAPH_VERBOSE="dispatch")
     assert done.returncode == 0, done.stderr
     refused = set(re.findall(r"metal refuses (\w+)", done.stderr))
     # Lists of scalar functions and what only moves elements are own shaders.
@@ -119,45 +98,6 @@ def test_which_kernels_are_apples():
 
 
 # --- broken encoders -----------------------------------------------------------------------------
-
-
-def run_script(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(folder), str(ROOT / "tests/apple")])
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | environment | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
-
-
-@pytest.fixture(scope="module")
-def build() -> Path:
-    folder = Path(os.environ.get("TRAINGRAPH_APPLE_BUILD", ROOT / "build/apple"))
-    if not (folder / "build.ninja").exists():
-        pytest.skip("needs the build folder of a build with TRAINGRAPH_APPLE_DOUBLES")
-    return folder
-
-
-def commands(build: Path, target: str) -> str:
-    listed = subprocess.run(
-        ["ninja", "-C", build, "-t", "commands", target], capture_output=True, text=True, check=True
-    )
-    return listed.stdout.splitlines()[-1]
-
-
-def compiled(build: Path, folder: Path, source: str, old: str, new: str):
-    """The object of a source with one place changed, and what the compiler said."""
-    text = (SOURCES / source).read_text()
-    assert text.count(old) == 1, old
-    changed = folder / source
-    changed.write_text(text.replace(old, new))
-    name = f"cpp/CMakeFiles/traingraph_objects.dir/src/backends/metal/{source}.o"
-    made = folder / f"{source}.o"
-    command = commands(build, name).replace(str(SOURCES / source), str(changed))
-    command = command.replace(f" -o {name} ", f" -o {made} ").replace(f"{name}.d", f"{made}.d")
-    done = subprocess.run(shlex.split(command), cwd=build, capture_output=True, text=True)
-    return name, made, done
 
 
 # The source, what is changed in it, and what the double then says.
@@ -214,19 +154,10 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_encoder_ends_the_program(build, tmp_path, name):
+def test_a_broken_encoder_ends_the_program(metal_build, tmp_path, name):
     *change, said = BROKEN[name]
-    object_name, made, done = compiled(build, tmp_path, *change)
-    assert done.returncode == 0, done.stderr
-    package = tmp_path / "package/traingraph"
-    shutil.copytree(PACKAGE, package)
-    library = package / "lib/libtraingraph.so"
-    link = commands(build, "lib/libtraingraph.so")
-    link = link.replace(f" {object_name} ", f" {made} ")
-    link = link.replace(" -o lib/libtraingraph.so ", f" -o {library} ")
-    subprocess.run(link, cwd=build, shell=True, check=True)
     script = "import test_metal; test_metal.step(test_metal.network())"
-    ended = run_script(script, package.parent)
+    ended = metal_package.run_changed(metal_build, tmp_path, change, script)
     assert ended.returncode == -6, (ended.returncode, ended.stderr[-2000:])
     assert re.search(f"Apple double: .*{re.escape(said)}", ended.stderr)
 
@@ -250,7 +181,7 @@ def test_a_broken_encoder_ends_the_program(build, tmp_path, name):
         ),
     ],
 )
-def test_a_wrong_selector_does_not_compile(build, tmp_path, source, old, new, said):
-    _, _, done = compiled(build, tmp_path, source, old, new)
+def test_a_wrong_selector_does_not_compile(metal_build, tmp_path, source, old, new, said):
+    _, _, done = metal_package.compiled(metal_build, tmp_path, source, old, new)
     assert done.returncode != 0
     assert said in done.stderr

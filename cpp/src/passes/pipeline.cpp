@@ -175,12 +175,8 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
   }
   // The graph moves into the program first: kernels keep numbers, never addresses, of it.
   auto program = std::make_unique<Program>(std::move(lowered), nullptr);
+  program->executable = request.backend->compile(program->graph, nodes);
   const std::vector<ValueId> gradients = mapped(request.gradients, values);
-  // To the backend all is `keep` that anybody but its kernels reads, so that it may leave out the
-  // bytes of the rest. After a full step gradients cannot be read, so the program's graph differs.
-  ir::Graph told = program->graph;
-  for (ValueId gradient : gradients) told.value(gradient).keep = true;
-  program->executable = request.backend->compile(told, nodes);
   plan_variant(*program, program->split, true, gradients);
   plan_variant(*program, program->step, false, {});
   return program;

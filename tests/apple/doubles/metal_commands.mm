@@ -5,7 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 
 #include "metal.h"
 #include "metal_library.h"
@@ -14,6 +17,12 @@ namespace {
 
 constexpr NSUInteger kBuffers = 31;
 constexpr NSUInteger kMostBytes = 4096;
+
+std::mutex works_mutex;
+std::map<std::string, std::int64_t>& works() {
+  static auto* const by_class = new std::map<std::string, std::int64_t>;
+  return *by_class;
+}
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -299,6 +308,8 @@ AppleCommandBuffer* encodable(id<MTLCommandBuffer> buffer, const char* what) {
 
 void add_work(id<MTLCommandBuffer> buffer, const char* what, Work work) {
   encodable(buffer, what)->work_.push_back(std::move(work));
+  const std::lock_guard lock(works_mutex);
+  ++works()[what];
 }
 
 std::uint64_t number_of(id<MTLCommandBuffer> buffer) {
@@ -306,3 +317,8 @@ std::uint64_t number_of(id<MTLCommandBuffer> buffer) {
 }
 
 }  // namespace apple
+
+std::int64_t apple_work_of(const char* class_name) {
+  const std::lock_guard lock(works_mutex);
+  return works()[class_name];
+}

@@ -20,4 +20,7 @@ extern "C" {
 __attribute__((visibility("default"))) std::int64_t apple_live_objects();
 // How many of them are of this class itself.
 __attribute__((visibility("default"))) std::int64_t apple_live_objects_of(const char* class_name);
+// Pieces of work that this class has encoded so far: one per image, or one per batch where it
+// copies between images and matrices.
+__attribute__((visibility("default"))) std::int64_t apple_work_of(const char* class_name);
 }

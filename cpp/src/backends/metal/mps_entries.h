@@ -14,6 +14,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, Devic
 }
 
 std::vector<KernelEntry> mps_matrix_entries();
+std::vector<KernelEntry> mps_neuron_entries();
 std::vector<KernelEntry> mps_convolution_entries();
 std::vector<KernelEntry> mps_batch_norm_entries();
 std::vector<KernelEntry> mps_pooling_entries();

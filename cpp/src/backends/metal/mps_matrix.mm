@@ -1,5 +1,5 @@
-// Matrix products, softmax over rows and activations by Metal Performance Shaders. They work on
-// memory as it lies, so nothing is copied.
+// Matrix products and softmax over rows by Metal Performance Shaders. They work on memory as it
+// lies, so nothing is copied.
 #include "backends/metal/images.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/shader_kernel.h"
@@ -161,99 +161,12 @@ class SoftmaxGradient final : public Kernel {
   Ref<MPSMatrixSoftMaxGradient*> kernel_;
 };
 
-// --- one activation ------------------------------------------------------------------------------
-
-// The neuron that a scalar function is, with its parameters.
-struct Neuron {
-  MPSCNNNeuronType type = MPSCNNNeuronTypeNone;
-  float a = 0, b = 0;
-};
-
-Neuron neuron_of(const ir::ScalarList& list) {
-  if (list.inputs != 1 || list.code.size() != 1 || list.results != std::vector<int>{1}) return {};
-  const ir::Instruction& only = list.code[0];
-  const auto p = static_cast<float>(only.p), q = static_cast<float>(only.q);
-  switch (only.function) {
-    case ir::Scalar::relu:
-      return {MPSCNNNeuronTypeReLU, 0, 0};
-    case ir::Scalar::leaky_relu:
-      return {MPSCNNNeuronTypeReLU, p, 0};
-    case ir::Scalar::affine:
-      return {MPSCNNNeuronTypeLinear, p, q};
-    case ir::Scalar::sigmoid:
-      return {MPSCNNNeuronTypeSigmoid, 0, 0};
-    case ir::Scalar::hard_sigmoid:
-      return {MPSCNNNeuronTypeHardSigmoid, p, q};
-    case ir::Scalar::tanh:
-      return {MPSCNNNeuronTypeTanH, p, q};
-    case ir::Scalar::absolute:
-      return {MPSCNNNeuronTypeAbsolute, 0, 0};
-    case ir::Scalar::soft_plus:
-      return {MPSCNNNeuronTypeSoftPlus, p, q};
-    case ir::Scalar::soft_sign:
-      return {MPSCNNNeuronTypeSoftSign, 0, 0};
-    case ir::Scalar::elu:
-      return {MPSCNNNeuronTypeELU, p, 0};
-    default:
-      return {};
-  }
-}
-
-Support supports_neuron(const ir::Graph& graph, const ir::Node& node) {
-  const Support support = supports_float(graph, node);
-  if (!support.yes) return support;
-  const auto& list = std::get<ir::ElementwiseAttributes>(node.attributes).list;
-  if (neuron_of(list).type == MPSCNNNeuronTypeNone)
-    return Support::no("mps: a list that is no neuron");
-  if (graph.type(node.inputs[0]).elements() != graph.type(node.outputs[0]).elements()) {
-    return Support::no("mps: a neuron whose source is stretched");
-  }
-  return {};
-}
-
-// A row per row of the batch.
-MatrixAt flat(const ir::Type& type) {
-  const std::int64_t rows = type.shape.empty() ? 1 : type.shape[0];
-  return {rows, rows == 0 ? 0 : type.elements() / rows};
-}
-
-// Apple's kernel must not write over its source. Where the plan lets it, an own shader does.
-class MatrixNeuron final : public Kernel {
- public:
-  MatrixNeuron(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : in_place_(elementwise_entries().front().make(graph, node, device)),
-        x_value_(node.inputs[0]),
-        y_value_(node.outputs[0]),
-        x_(flat(graph.type(y_value_))),
-        y_(x_),
-        kernel_(Ref<MPSMatrixNeuron*>::own(
-            [[MPSMatrixNeuron alloc] initWithDevice:device.objects().device.get()])) {
-    const Neuron neuron = neuron_of(std::get<ir::ElementwiseAttributes>(node.attributes).list);
-    [kernel_.get() setNeuronType:neuron.type parameterA:neuron.a parameterB:neuron.b parameterC:0];
-  }
-
-  void encode(Pointers pointers, Encoding& encoding) override {
-    if (pointers[x_value_] == pointers[y_value_]) return in_place_->encode(pointers, encoding);
-    [kernel_.get() encodeToCommandBuffer:command_buffer(encoding)
-                             inputMatrix:x_.at(encoding, pointers[x_value_])
-                              biasVector:nil
-                            resultMatrix:y_.at(encoding, pointers[y_value_])];
-  }
-
- private:
-  std::unique_ptr<Kernel> in_place_;
-  ir::ValueId x_value_, y_value_;
-  MatrixAt x_, y_;
-  Ref<MPSMatrixNeuron*> kernel_;
-};
-
 }  // namespace
 
 std::vector<KernelEntry> mps_matrix_entries() {
   return {{ir::Op::matmul, supports_matmul, make<Matmul>},
           {ir::Op::softmax, supports_softmax, make<Softmax>},
-          {ir::Op::softmax_gradient, supports_softmax, make<SoftmaxGradient>},
-          {ir::Op::elementwise, supports_neuron, make<MatrixNeuron>}};
+          {ir::Op::softmax_gradient, supports_softmax, make<SoftmaxGradient>}};
 }
 
 }  // namespace traingraph::metal

@@ -1,0 +1,89 @@
+"""The package that is tested, with the Metal backend over the doubles; and the same with one place
+of a source changed, compiled and linked again.
+"""
+
+import ctypes
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from traingraph import _core
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "cpp/src/backends/metal"
+PACKAGE = Path(_core.__file__).parent
+DOUBLES = PACKAGE / "lib/libapple_doubles.so"
+needs_doubles = pytest.mark.skipif(
+    not DOUBLES.exists(), reason="needs a build with TRAINGRAPH_APPLE_DOUBLES"
+)
+
+
+def count(function: str, *of: str) -> int:
+    """What one of the functions of doubles/runtime.h says."""
+    asked = getattr(ctypes.CDLL(str(DOUBLES)), function)
+    asked.restype = ctypes.c_int64
+    return asked(*(name.encode() for name in of))
+
+
+def live(of_class: str | None = None) -> int:
+    """Objects that are there, of one class or of all."""
+    if of_class is None:
+        return count("apple_live_objects")
+    return count("apple_live_objects_of", of_class)
+
+
+def run_script(
+    script: str, folder: Path = PACKAGE.parent, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, with the package in this folder."""
+    path = os.pathsep.join([str(folder), str(ROOT / "tests/apple")])
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | environment | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+
+
+def commands(build: Path, target: str) -> str:
+    listed = subprocess.run(
+        ["ninja", "-C", build, "-t", "commands", target], capture_output=True, text=True, check=True
+    )
+    return listed.stdout.splitlines()[-1]
+
+
+def compiled(build: Path, folder: Path, source: str, old: str, new: str):
+    """The object of a source with one place changed, and what the compiler said."""
+    text = (SOURCES / source).read_text()
+    assert text.count(old) == 1, old
+    changed = folder / source
+    changed.write_text(text.replace(old, new))
+    name = f"cpp/CMakeFiles/traingraph_objects.dir/src/backends/metal/{source}.o"
+    made = folder / f"{source}.o"
+    command = commands(build, name).replace(str(SOURCES / source), str(changed))
+    command = command.replace(f" -o {name} ", f" -o {made} ").replace(f"{name}.d", f"{made}.d")
+    done = subprocess.run(shlex.split(command), cwd=build, capture_output=True, text=True)
+    return name, made, done
+
+
+def run_changed(
+    build: Path, folder: Path, change: list[str], script: str
+) -> subprocess.CompletedProcess[str]:
+    """The script over a copy of the package; the change is a source, what stands there, and what
+    shall.
+    """
+    object_name, made, done = compiled(build, folder, *change)
+    assert done.returncode == 0, done.stderr
+    package = folder / "package/traingraph"
+    shutil.copytree(PACKAGE, package)
+    library = package / "lib/libtraingraph.so"
+    link = commands(build, "lib/libtraingraph.so")
+    link = link.replace(f" {object_name} ", f" {made} ")
+    link = link.replace(" -o lib/libtraingraph.so ", f" -o {library} ")
+    subprocess.run(link, cwd=build, shell=True, check=True)
+    return run_script(script, package.parent)
