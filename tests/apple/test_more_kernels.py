@@ -1,4 +1,4 @@
-"""Arithmetic, upsampling, dropout, reductions and optimizers of the doubles against numpy."""
+"""Arithmetic, upsampling, dropout and optimizers of the doubles against numpy."""
 
 import math
 
@@ -174,19 +174,6 @@ def test_dropout_needs_its_state(runtime: Runtime) -> None:
         kernel.send(FORWARD, s.commands, s.batch(values(1, 1, 2, 2)), s.blank_batch(1, 1, 2, 2))
 
     assert "dropout is encoded with a state" in broken(runtime, without)
-
-
-# --- reductions ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "axis"), [("Row", 3), ("Column", 2), ("FeatureChannels", 1)])
-@pytest.mark.parametrize("kind", ["Sum", "Mean", "Min", "Max"])
-def test_reduction(runtime: Runtime, name: str, axis: int, kind: str) -> None:
-    x = values(2, 5, 3, 4)
-    expected = getattr(x, kind.lower())(axis, keepdims=True)
-    with session(runtime) as s:
-        found = run_unary(s, s.kernel(f"MPSNNReduce{name}{kind}"), x, expected.shape)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 # --- optimizers ----------------------------------------------------------------------------------

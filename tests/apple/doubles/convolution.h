@@ -47,11 +47,27 @@ void reload(const std::shared_ptr<ConvolutionWeights>& weights,
             MPSCNNConvolutionWeightsAndBiasesState* state, id<MTLCommandBuffer> commands,
             const char* what);
 
+// A new state that gets the weights when the command buffer runs.
+MPSCNNConvolutionWeightsAndBiasesState* export_weights(
+    const std::shared_ptr<ConvolutionWeights>& weights, id<MTLDevice> device,
+    id<MTLCommandBuffer> commands);
+
+// A gradient state of this class with zeros for the sums of the gradients.
+MPSCNNConvolutionGradientState* make_gradient_state(Class state_class, const ConvolutionWeights& w,
+                                                    id<MTLDevice> device,
+                                                    id<MTLCommandBuffer> commands);
+
 }  // namespace apple
 
 struct MPSCNNConvolutionInside {
   std::shared_ptr<apple::ConvolutionWeights> weights;
 };
 struct MPSCNNConvolutionGradientInside {
+  std::shared_ptr<apple::ConvolutionWeights> weights;
+};
+struct MPSCNNConvolutionTransposeInside {
+  std::shared_ptr<apple::ConvolutionWeights> weights;
+};
+struct MPSCNNConvolutionTransposeGradientInside {
   std::shared_ptr<apple::ConvolutionWeights> weights;
 };

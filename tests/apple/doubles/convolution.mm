@@ -77,6 +77,32 @@ void reload(const std::shared_ptr<ConvolutionWeights>& weights,
   });
 }
 
+MPSCNNConvolutionWeightsAndBiasesState* export_weights(
+    const std::shared_ptr<ConvolutionWeights>& weights, id<MTLDevice> device,
+    id<MTLCommandBuffer> commands) {
+  auto* state = [[[MPSCNNConvolutionWeightsAndBiasesState alloc]
+      initWithWeights:make_buffer(device, weights->weights.size() * 4)
+               biases:make_buffer(device, weights->outputs * 4)] autorelease];
+  using State = Kept<MPSCNNConvolutionWeightsAndBiasesState*>;
+  add_work(commands, "the export of weights", [weights, kept = State(state)] {
+    std::copy(weights->weights.begin(), weights->weights.end(), floats(kept.get()->_weights));
+    std::copy(weights->biases.begin(), weights->biases.end(), floats(kept.get()->_biases));
+  });
+  return state;
+}
+
+MPSCNNConvolutionGradientState* make_gradient_state(Class state_class, const ConvolutionWeights& w,
+                                                    id<MTLDevice> device,
+                                                    id<MTLCommandBuffer> commands) {
+  id<MTLBuffer> of_weights = make_buffer(device, w.weights.size() * 4);
+  id<MTLBuffer> of_biases = make_buffer(device, w.outputs * 4);
+  auto* state =
+      (MPSCNNConvolutionGradientState*)make_state(state_class, commands, {of_weights, of_biases});
+  state->_gradientForWeights = [of_weights retain];
+  state->_gradientForBiases = [of_biases retain];
+  return state;
+}
+
 }  // namespace apple
 
 @implementation MPSCNNConvolutionDescriptor
@@ -196,17 +222,7 @@ MEMBERS(MPSCNNConvolution)
     exportWeightsAndBiasesWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
                   resultStateCanBeTemporary:(BOOL)resultStateCanBeTemporary {
   (void)resultStateCanBeTemporary;
-  const auto weights = inside_MPSCNNConvolution->weights;
-  auto* state = [[[MPSCNNConvolutionWeightsAndBiasesState alloc]
-      initWithWeights:apple::make_buffer([self device], weights->weights.size() * 4)
-               biases:apple::make_buffer([self device], weights->outputs * 4)] autorelease];
-  using State = apple::Kept<MPSCNNConvolutionWeightsAndBiasesState*>;
-  apple::add_work(commandBuffer, "the export of weights", [weights, kept = State(state)] {
-    std::copy(weights->weights.begin(), weights->weights.end(),
-              apple::floats(kept.get()->_weights));
-    std::copy(weights->biases.begin(), weights->biases.end(), apple::floats(kept.get()->_biases));
-  });
-  return state;
+  return apple::export_weights(inside_MPSCNNConvolution->weights, [self device], commandBuffer);
 }
 - (BOOL)isResultStateReusedAcrossBatch {
   return YES;
@@ -231,13 +247,9 @@ MEMBERS(MPSCNNConvolution)
                              source:(MPSImage*)source
                         destination:(MPSImage*)destination {
   (void)source, (void)destination;
-  const apple::ConvolutionWeights& w = *inside_MPSCNNConvolution->weights;
-  id<MTLBuffer> of_weights = apple::make_buffer([self device], w.weights.size() * 4);
-  id<MTLBuffer> of_biases = apple::make_buffer([self device], w.outputs * 4);
-  auto* state = (MPSCNNConvolutionGradientState*)apple::make_state(
-      [MPSCNNConvolutionGradientState class], commands, { of_weights, of_biases });
-  state->_gradientForWeights = [of_weights retain];
-  state->_gradientForBiases = [of_biases retain];
+  MPSCNNConvolutionGradientState* state =
+      apple::make_gradient_state([MPSCNNConvolutionGradientState class],
+                                 *inside_MPSCNNConvolution->weights, [self device], commands);
   state->_convolution = [self retain];
   return state;
 }

@@ -21,6 +21,8 @@ struct MPSStateInside {
   // What the forward kernel that made it works on: its class, source and result.
   Class maker = Nil;
   apple::Extent source, result;
+  // Numbers of that kernel which its gradient kernel must have too; empty where there are none.
+  std::vector<double> numbers;
 };
 
 namespace apple {

@@ -124,3 +124,56 @@
   return [self retain];
 }
 @end
+
+// Of instance and of group normalization; a null array is left out.
+@interface CheckGroups
+    : NSObject <MPSCNNInstanceNormalizationDataSource, MPSCNNGroupNormalizationDataSource> {
+  std::vector<float> gamma_, beta_;
+  NSUInteger channels_, groups_;
+  float epsilon_;
+}
+- (instancetype)initWithGamma:(const float*)gamma
+                         beta:(const float*)beta
+                     channels:(NSUInteger)channels
+                       groups:(NSUInteger)groups
+                      epsilon:(float)epsilon;
+@end
+
+@implementation CheckGroups
+- (instancetype)initWithGamma:(const float*)gamma
+                         beta:(const float*)beta
+                     channels:(NSUInteger)channels
+                       groups:(NSUInteger)groups
+                      epsilon:(float)epsilon {
+  self = [super init];
+  if (gamma != nullptr) gamma_.assign(gamma, gamma + channels);
+  if (beta != nullptr) beta_.assign(beta, beta + channels);
+  channels_ = channels, groups_ = groups, epsilon_ = epsilon;
+  return self;
+}
+- (NSUInteger)numberOfFeatureChannels {
+  return channels_;
+}
+- (NSUInteger)numberOfGroups {
+  return groups_;
+}
+- (void)setNumberOfGroups:(NSUInteger)groups {
+  groups_ = groups;
+}
+- (float*)gamma {
+  return gamma_.empty() ? nullptr : gamma_.data();
+}
+- (float*)beta {
+  return beta_.empty() ? nullptr : beta_.data();
+}
+- (float)epsilon {
+  return epsilon_;
+}
+- (NSString*)label {
+  return nil;
+}
+- (id)copyWithZone:(NSZone*)zone {
+  (void)zone;
+  return [self retain];
+}
+@end
