@@ -107,7 +107,8 @@ void bind_forward(py::module_& module) {
       [](CNNKernel& self, const py::object& value) {
         self.set_padding_method(padding_method(value));
       },
-      "The policy by which the forms that return images size them and set the offset.");
+      "The policy by which the forms that return images size them and set the offset. An average "
+      "under EXCLUDE_EDGES gets edge mode CLAMP as well; other kernels take no notice of it.");
   def_allocator(cls);
   def_window(cls);
   def_clip(cls);

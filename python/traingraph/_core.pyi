@@ -4999,7 +4999,7 @@ class MPSCNNKernel(MPSKernel):
     @property
     def padding(self) -> typing.Any:
         """
-        The policy by which the forms that return images size them and set the offset.
+        The policy by which the forms that return images size them and set the offset. An average under EXCLUDE_EDGES gets edge mode CLAMP as well; other kernels take no notice of it.
         """
 
     @padding.setter

@@ -55,17 +55,6 @@ def test_an_offset_of_images_in_a_window(kind):
         encoded(forward, gradient)
 
 
-@pytest.mark.parametrize("kind", ["pooling", "convolution"])
-def test_policies_that_leave_out_edges(kind):
-    forward, gradient = kernels(kind)
-    same = mps.MPSNNPaddingMethod.SIZE_SAME
-    forward.padding = same | mps.MPSNNPaddingMethod.EXCLUDE_EDGES
-    with pytest.raises(Unsupported, match="set edge_mode"):
-        encoded(forward, gradient)
-    forward.padding = same
-    assert encoded(forward, gradient).shape == (1, 2, 4, 4)
-
-
 def test_the_kernel_offset_of_a_padding():
     forward, gradient = kernels("pad")
     gradient.kernel_offset_x = 1

@@ -172,9 +172,6 @@ void CNNKernel::check_padding_method() const {
   if ((padding_method_ & PaddingMethod::kAlignMask) == PaddingMethod::kAlignMask) {
     refuse_use("padding policies of the reserved alignment: Apple gives it no meaning");
   }
-  if ((padding_method_ & PaddingMethod::kExcludeEdges) != 0) {
-    refuse_use("padding policies that leave out edges: set edge_mode");
-  }
 }
 
 ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& image) {

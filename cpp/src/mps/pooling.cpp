@@ -164,6 +164,15 @@ void CNNPooling::set_zero_pad_size_y(std::int64_t value) {
   check_zero_pad(type_, value, kind());
   set(window_.zero_pad_y, value);
 }
+// Apple's policy constrains an average to the padding area, for frameworks that count no more:
+// https://developer.apple.com/documentation/metalperformanceshaders/mpsnnpaddingmethod. That area
+// is the image and its zeros that count, which is what kClamp means.
+ImageDescriptor CNNPooling::destination_image_descriptor(const ImageDescriptor& source) {
+  const ImageDescriptor result = CNNKernel::destination_image_descriptor(source);
+  const bool excludes_edges = (padding_method_ & PaddingMethod::kExcludeEdges) != 0;
+  if (excludes_edges && type_ == CNNPoolingType::kAverage) set_edge_mode(EdgeMode::kClamp);
+  return result;
+}
 OperationPtr CNNPooling::make_operation() const {
   return std::make_shared<PoolingOperation>(description(), type_, window_);
 }

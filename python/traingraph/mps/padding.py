@@ -23,6 +23,19 @@ class MPSNNDefaultPadding:
         """By member, name or number of MPSNNPaddingMethod."""
         return MPSNNDefaultPadding(with_method)
 
+    @staticmethod
+    def padding_for_tensorflow_average_pooling() -> "MPSNNDefaultPadding":
+        """Same size, the odd pixel at the bottom and right; an average counts no padding."""
+        method = MPSNNPaddingMethod
+        return MPSNNDefaultPadding(
+            method.SIZE_SAME | method.ADD_REMAINDER_TO_BOTTOM_RIGHT | method.EXCLUDE_EDGES
+        )
+
+    @staticmethod
+    def padding_for_tensorflow_average_pooling_valid_only() -> "MPSNNDefaultPadding":
+        """Windows inside the image alone."""
+        return MPSNNDefaultPadding(MPSNNPaddingMethod.SIZE_VALID_ONLY)
+
     def padding_method(self) -> MPSNNPaddingMethod:
         """What sizes results and places windows."""
         return self._method

@@ -151,7 +151,7 @@ struct PaddingMethod {
   static constexpr int kSizeSame = 16;
   static constexpr int kSizeFull = 32;
   static constexpr int kSizeMask = 48;
-  static constexpr int kExcludeEdges = 32768;
+  static constexpr int kExcludeEdges = 32768;  // of averages; other kernels take no notice
 };
 
 // One source, one result. The forms that return images size them by the padding policy, set the
@@ -199,7 +199,7 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   virtual bool has_window() const { return false; }
   // Whether the offset is the source's pixel of the first one that is written.
   virtual bool has_place() const { return !has_window(); }
-  // Raises Unsupported for policies that are not centered, or that leave out edges.
+  // Raises Unsupported for the reserved alignment.
   void check_padding_method() const;
   virtual StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const;
   // Buffers that the operation reads beside the image, and those of the states.

@@ -18,6 +18,8 @@ class TRAINGRAPH_API CNNPooling : public CNNKernel {
   // Raises Unsupported for anything but an average.
   void set_zero_pad_size_x(std::int64_t value);
   void set_zero_pad_size_y(std::int64_t value);
+  // An average under a policy that leaves out edges gets edge mode kClamp, as it gets an offset.
+  ImageDescriptor destination_image_descriptor(const ImageDescriptor& source) override;
 
  protected:
   OperationPtr make_operation() const override;
