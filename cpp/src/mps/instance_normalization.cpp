@@ -66,14 +66,15 @@ class NormalizationOperation final : public Operation {
   double epsilon_;
 };
 
-// dy, x, gamma → dgamma, dbeta of each state, dx. Constants: groups, epsilon.
+// dy, x, gamma → dgamma, dbeta of each state, dx. Constants: groups, the bits of epsilon.
 class NormalizationGradientOperation final : public Operation {
  public:
   using Operation::Operation;
   void emit(Emission& e) const override {
     const ir::Type type = e.type(0);
     const auto groups = static_cast<std::int64_t>(e.constants[0]);
-    const auto epsilon = std::bit_cast<double>(e.constants[1]);
+    const auto epsilon =
+        static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(e.constants[1])));
     const Normalized found = normalized(e, e.inputs[1], groups, epsilon);
     const ValueId x = ops::reshape(e.graph, found.rows, type.shape);
     const ValueId dy = e.inputs[0];
@@ -129,6 +130,11 @@ std::shared_ptr<Buffer> channel_buffer(const Device& device, std::int64_t channe
   StoragePtr storage = make_storage(device.state(), type, {channels});
   storage->owner = temporary_on == nullptr ? 0 : temporary_on->number();
   return std::make_shared<Buffer>(std::move(storage));
+}
+
+void add_constants(Recording& recording, const CNNInstanceNormalization& kernel) {
+  recording.constant(static_cast<std::uint64_t>(kernel.number_of_groups()));
+  recording.constant(std::bit_cast<std::uint32_t>(kernel.epsilon()));
 }
 
 // The different states, in their order.
@@ -252,6 +258,7 @@ StatePtr CNNInstanceNormalization::make_state(const ImageDescriptor& source,
 void CNNInstanceNormalization::add_operands(Recording& recording) const {
   recording.input(buffers_.gamma);
   recording.input(buffers_.beta);
+  add_constants(recording, *this);
 }
 
 namespace {
@@ -299,8 +306,7 @@ void CNNInstanceNormalizationGradient::add_operands(Recording& recording,
     refuse("expected states of one forward kernel, one per image or one for all, but got others");
   }
   recording.input(kernel.buffers().gamma);
-  recording.constant(static_cast<std::uint64_t>(kernel.number_of_groups()));
-  recording.constant(std::bit_cast<std::uint64_t>(static_cast<double>(kernel.epsilon())));
+  add_constants(recording, kernel);
   for (const auto* state : own) {
     recording.result(state->gradient_for_gamma()->storage());
     recording.result(state->gradient_for_beta()->storage());

@@ -105,6 +105,10 @@ MEMBERS(MPSNNOptimizer)
   _regularizationType = descriptor->_regularizationType;
   return self;
 }
+// Of what is encoded from now on.
+- (void)setLearningRate:(float)newLearningRate {
+  _learningRate = newLearningRate;
+}
 - (Preparation)apple_preparation {
   return {_gradientRescale,
           _gradientClipMin,

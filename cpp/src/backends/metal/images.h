@@ -34,6 +34,8 @@ class ImagesAt {
   MPSImageBatch* make(Encoding& encoding, int reads) const;
   // The same with what is at the address.
   MPSImageBatch* read(Encoding& encoding, const std::byte* address, int reads);
+  // Copies what is at the address to images that are there.
+  void copy(Encoding& encoding, const std::byte* address, MPSImageBatch* images);
   // Copies the images to the address, which is one read of each.
   void write(Encoding& encoding, MPSImageBatch* images, const std::byte* address);
 
@@ -44,6 +46,9 @@ class ImagesAt {
   Ref<MPSMatrixCopyToImage*> to_images_;
   Ref<MPSImageCopyToMatrix*> from_images_;
 };
+
+// Permanent images, one for each row of a value (N, C, H, W).
+Ref<MPSImageBatch*> permanent_images(Device& device, const Shape& shape);
 
 // One permanent image of zeros for each row of a value (N, C, H, W): for sources of which a kernel
 // reads only the size, and for results that it does not write.

@@ -72,16 +72,32 @@ MPSImageBatch* ImagesAt::make(Encoding& encoding, int reads) const {
 
 MPSImageBatch* ImagesAt::read(Encoding& encoding, const std::byte* address, int reads) {
   MPSImageBatch* images = make(encoding, reads);
+  copy(encoding, address, images);
+  return images;
+}
+
+void ImagesAt::copy(Encoding& encoding, const std::byte* address, MPSImageBatch* images) {
   [to_images_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                   sourceMatrix:matrix_.at(encoding, address)
                              destinationImages:images];
-  return images;
 }
 
 void ImagesAt::write(Encoding& encoding, MPSImageBatch* images, const std::byte* address) {
   [from_images_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                     sourceImages:images
                                destinationMatrix:matrix_.at(encoding, address)];
+}
+
+Ref<MPSImageBatch*> permanent_images(Device& device, const Shape& shape) {
+  const Pool pool;
+  NSMutableArray<MPSImage*>* images = [NSMutableArray arrayWithCapacity:count(shape[0])];
+  for (std::int64_t row = 0; row < shape[0]; ++row) {
+    const auto image =
+        Ref<MPSImage*>::own([[MPSImage alloc] initWithDevice:device.objects().device.get()
+                                             imageDescriptor:image_descriptor(shape).get()]);
+    [images addObject:image.get()];
+  }
+  return Ref<MPSImageBatch*>::keep(images);
 }
 
 Ref<MPSImageBatch*> blank_images(Device& device, const Shape& shape) {

@@ -4,12 +4,14 @@
 #include "backends/metal/image_kernel.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/shader_kernel.h"
+#include "ir/ending.h"
 
 // What a kernel asks when it is made; the weights themselves come by reloads.
 @interface TraingraphConvolutionSource : NSObject <MPSCNNConvolutionDataSource> {
  @public
   MPSCNNConvolutionDescriptor* descriptor_;  // not retained: its kernel's C++ side holds it
   void* weights_;
+  float* biases_;  // null: the kernel has none
 }
 @end
 
@@ -27,7 +29,7 @@
   return weights_;
 }
 - (float*)biasTerms {
-  return nullptr;
+  return biases_;
 }
 - (BOOL)load {
   return YES;
@@ -41,6 +43,7 @@
   TraingraphConvolutionSource* copy = [[[self class] allocWithZone:zone] init];
   copy->descriptor_ = descriptor_;
   copy->weights_ = weights_;
+  copy->biases_ = biases_;
   return copy;
 }
 @end
@@ -76,9 +79,26 @@ struct Operands {
   }
 };
 
+// Biases, a number per channel of the result, and relu are the kernel's own.
+bool takes(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
+           const std::vector<ir::ValueId>& extra) {
+  const std::optional<ir::Ending> ending = ir::ending_of(list);
+  if (node.op != ir::Op::convolution || !ending || extra.size() != (ending->adds ? 1 : 0)) {
+    return false;
+  }
+  const std::int64_t channels = graph.type(node.outputs[0]).shape[1];
+  return !ending->adds || graph.type(extra[0]).shape == Shape{1, channels, 1, 1};
+}
+
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  const Support support = supports_float(graph, node);
+  const Support support = supports_float_operands(graph, node);
   if (!support.yes) return support;
+  if (ir::has_ending(node)) {
+    const auto& list = std::get<ir::ConvolutionAttributes>(node.attributes).epilogue;
+    if (!takes(graph, node, list, {node.inputs.begin() + 2, node.inputs.end()})) {
+      return Support::no("mps: an epilogue of more than biases and relu");
+    }
+  }
   const auto& a = std::get<ir::ConvolutionAttributes>(node.attributes);
   const Operands operands(node);
   const Shape& x = graph.type(operands.x).shape;
@@ -102,7 +122,8 @@ class ConvolutionBase : public ImageKernel {
       : ImageKernel(graph, device, std::move(images)),
         weights_value_(Operands(node).weights),
         window_(std::get<ir::ConvolutionAttributes>(node.attributes).window),
-        move_(device.shader("move")) {
+        move_(device.shader("move")),
+        copy_(device.shader("copy_runs")) {
     const Pool pool;
     const auto& attributes = std::get<ir::ConvolutionAttributes>(node.attributes);
     const Shape& x = graph.type(Operands(node).x).shape;
@@ -132,14 +153,26 @@ class ConvolutionBase : public ImageKernel {
     [descriptor setDilationRateX:static_cast<NSUInteger>(window_.dilation[1])];
     [descriptor setDilationRateY:static_cast<NSUInteger>(window_.dilation[0])];
     [descriptor setGroups:static_cast<NSUInteger>(attributes.groups)];
+    const ir::Ending ending = ir::ending_of(attributes.epilogue).value_or(ir::Ending{});
+    if (ending.relu) {
+      [descriptor setFusedNeuronDescriptor:[MPSNNNeuronDescriptor
+                                               cnnNeuronDescriptorWithType:MPSCNNNeuronTypeReLU
+                                                                         a:0]];
+    }
+    if (ending.adds) {
+      biases_value_ = node.inputs[2];
+      channels_ = weights[0];
+      biases_ = device.keep(static_cast<std::size_t>(channels_) * sizeof(float));
+    }
 
     source_ = Ref<TraingraphConvolutionSource*>::own([[TraingraphConvolutionSource alloc] init]);
     source_.get()->descriptor_ = descriptor;
     source_.get()->weights_ = apples_.get();
+    source_.get()->biases_ = reinterpret_cast<float*>(biases_.get());
     weights_ = Ref<MPSCNNConvolutionWeightsAndBiasesState*>::own(
         [[MPSCNNConvolutionWeightsAndBiasesState alloc]
             initWithWeights:place(device, apples_.get()).buffer
-                     biases:nil]);
+                     biases:biases_ ? place(device, biases_.get()).buffer : nil]);
     forward_ = Ref<MPSCNNConvolution*>::own([[MPSCNNConvolution alloc]
         initWithDevice:device.objects().device.get()
                weights:source_.get()]);
@@ -153,6 +186,11 @@ class ConvolutionBase : public ImageKernel {
   void reload(Encoding& encoding, Pointers pointers, K* kernel) {
     const std::byte* buffers[] = {pointers[weights_value_], apples_.get()};
     encoding.run(move_, buffers, 2, &to_apple_, sizeof to_apple_, elements_);
+    if (biases_) {
+      const shader::Runs all{narrow(channels_), 0, 0, 0, 0};
+      const std::byte* own[] = {pointers[biases_value_], biases_.get()};
+      encoding.run(copy_, own, 2, &all, sizeof all, channels_);
+    }
     [kernel reloadWeightsAndBiasesWithCommandBuffer:command_buffer(encoding) state:weights_.get()];
   }
 
@@ -186,8 +224,11 @@ class ConvolutionBase : public ImageKernel {
   ir::ValueId weights_value_;
   ir::Window window_;
   const Shader& move_;
-  std::int64_t elements_ = 0;
+  const Shader& copy_;
+  ir::ValueId biases_value_ = ir::kNone;
+  std::int64_t elements_ = 0, channels_ = 0;
   std::shared_ptr<std::byte> apples_;  // the weights in Apple's order
+  std::shared_ptr<std::byte> biases_;  // null: none
   shader::Moved to_apple_{}, from_apple_{};
   Ref<MPSCNNConvolutionDescriptor*> descriptor_;
   Ref<TraingraphConvolutionSource*> source_;
@@ -270,7 +311,7 @@ class ConvolutionGradientWeights final : public ConvolutionBase {
 }  // namespace
 
 std::vector<KernelEntry> mps_convolution_entries() {
-  return {{ir::Op::convolution, supports, make<Convolution>},
+  return {{ir::Op::convolution, supports, make<Convolution>, nullptr, takes},
           {ir::Op::convolution_gradient_data, supports, make<ConvolutionGradientData>},
           {ir::Op::convolution_gradient_weights, supports, make<ConvolutionGradientWeights>}};
 }

@@ -20,9 +20,12 @@ struct NamedKernel {
 
 // By family.
 std::vector<NamedKernel> named_arithmetic();
+std::vector<NamedKernel> named_image_normalizations();
 std::vector<NamedKernel> named_local_normalizations();
+std::vector<NamedKernel> named_losses();
 std::vector<NamedKernel> named_moves();
 std::vector<NamedKernel> named_neurons();
+std::vector<NamedKernel> named_optimizers();
 std::vector<NamedKernel> named_pooling();
 std::vector<NamedKernel> named_reductions();
 std::vector<NamedKernel> named_softmax();
@@ -34,8 +37,13 @@ double number_of(const ir::Node& node, std::string_view name, double otherwise =
 NSUInteger count_of(const ir::Node& node, std::string_view name, NSUInteger otherwise = 0);
 MPSOffset offset_of(const ir::Node& node, const std::string& name);
 
-// Whether the first so many inputs and the results can be images of float32.
-std::string refused_images(const ir::Graph& graph, const ir::Node& node, std::size_t sources);
+// Why the first so many inputs and these results cannot be images of float32; empty where they can.
+std::string refused_images(const ir::Graph& graph, const ir::Node& node, std::size_t sources,
+                           const std::vector<ir::ValueId>& results);
+inline std::string refused_images(const ir::Graph& graph, const ir::Node& node,
+                                  std::size_t sources) {
+  return refused_images(graph, node, sources, node.outputs);
+}
 
 // One source, one result. Further inputs of the node are not read: Apple's kernel makes them
 // itself.

@@ -17,12 +17,16 @@ MPSImageCoordinate coordinate_of(const ir::Node& node, const std::string& name) 
   return {count_of(node, name + ".0"), count_of(node, name + ".1"), count_of(node, name + ".2")};
 }
 
-// The sizes behind the source are the destination's matter.
+// The result's first pixel reads the source's pixel at the offset, which is none.
 Ref<MPSCNNKernel*> pad(const ir::Node& node, id<MTLDevice> gpu, const std::string&) {
   const auto kernel = Ref<MPSNNPad*>::own([[MPSNNPad alloc]
          initWithDevice:gpu
       paddingSizeBefore:coordinate_of(node, "padding_size_before")
        paddingSizeAfter:coordinate_of(node, "padding_size_after")]);
+  const auto before = [&node](const char* axis) {
+    return static_cast<NSInteger>(number_of(node, std::string("padding_size_before") + axis));
+  };
+  [kernel.get() setOffset:MPSOffset{-before(".0"), -before(".1"), 0}];
   [kernel.get() setFillValue:static_cast<float>(number_of(node, "fill_value"))];
   [kernel.get() setEdgeMode:static_cast<MPSImageEdgeMode>(count_of(node, "edge_mode"))];
   return Ref<MPSCNNKernel*>::keep(kernel.get());

@@ -9,6 +9,10 @@ namespace traingraph::metal {
 
 Support supports_float(const ir::Graph& graph, const ir::Node& node) {
   if (ir::has_ending(node)) return Support::no("an epilogue or prologue");
+  return supports_float_operands(graph, node);
+}
+
+Support supports_float_operands(const ir::Graph& graph, const ir::Node& node) {
   bool computes = false;
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {

@@ -21,3 +21,8 @@
                       sourceStates:(MPSStateBatch*)sourceStates
               destinationGradients:(MPSImageBatch*)destinationGradients;
 @end
+
+// https://developer.apple.com/documentation/metalperformanceshaders/mpsnnoptimizer/setlearningrate(_:)
+@interface MPSNNOptimizer (ByHand)
+- (void)setLearningRate:(float)newLearningRate;
+@end

@@ -1,0 +1,204 @@
+// MPSNNOptimizer… over vectors, which are rows of memory here.
+#include <limits>
+
+#include "backends/metal/mps_entries.h"
+#include "backends/metal/named_kernels.h"
+#include "backends/metal/shader_kernel.h"
+
+namespace traingraph::metal {
+namespace {
+
+// What all of them are told, by their archive.
+MPSNNOptimizerDescriptor* descriptor_of(const ir::Node& node) {
+  const auto number = [&node](const char* name) {
+    return static_cast<float>(number_of(node, std::string("optimizer_descriptor.") + name));
+  };
+  return [MPSNNOptimizerDescriptor
+      optimizerDescriptorWithLearningRate:number("learning_rate")
+                          gradientRescale:number("gradient_rescale")
+                    applyGradientClipping:number("apply_gradient_clipping") != 0
+                          gradientClipMax:number("gradient_clip_max")
+                          gradientClipMin:number("gradient_clip_min")
+                       regularizationType:static_cast<MPSNNRegularizationType>(
+                                              number("regularization_type"))
+                      regularizationScale:number("regularization_scale")];
+}
+
+// A value as one row. The object is made again only where the address is another.
+class VectorAt {
+ public:
+  explicit VectorAt(std::int64_t length) {
+    const Pool pool;
+    descriptor_ = Ref<MPSVectorDescriptor*>::keep([MPSVectorDescriptor
+        vectorDescriptorWithLength:static_cast<NSUInteger>(length)
+                          dataType:MPSDataTypeFloat32]);
+  }
+  MPSVector* at(const Encoding& encoding, const std::byte* address) {
+    if (address != address_) {
+      const Place memory = place(encoding.device(), address);
+      vector_ = Ref<MPSVector*>::own([[MPSVector alloc] initWithBuffer:memory.buffer
+                                                                offset:memory.offset
+                                                            descriptor:descriptor_.get()]);
+      address_ = address;
+    }
+    return vector_.get();
+  }
+
+ private:
+  Ref<MPSVectorDescriptor*> descriptor_;
+  const std::byte* address_ = nullptr;
+  Ref<MPSVector*> vector_;
+};
+
+// gradient, values, own vectors, learning rate, corrected learning rate → values, own vectors.
+// Apple's kernels change their own vectors in place, so these are copied to their results first.
+class Update : public Kernel {
+ public:
+  Update(const ir::Graph& graph, const ir::Node& node, Device& device)
+      : in_(node.inputs),
+        out_(node.outputs),
+        elements_(graph.type(node.outputs[0]).elements()),
+        copy_(device.shader("copy_runs")),
+        vectors_(out_.size() + 2, VectorAt(elements_)) {}
+
+  void encode(Pointers pointers, Encoding& encoding) final {
+    const shader::Runs all{narrow(elements_), 0, 0, 0, 0};
+    for (std::size_t k = 1; k < out_.size(); ++k) {
+      const std::byte* buffers[] = {pointers[in_[k + 1]], pointers[out_[k]]};
+      if (buffers[0] == buffers[1]) continue;
+      encoding.run(copy_, buffers, 2, &all, sizeof all, elements_);
+    }
+    const auto vector = [&](std::size_t k, ir::ValueId value) {
+      return vectors_[k].at(encoding, pointers[value]);
+    };
+    std::vector<MPSVector*>& own = own_;
+    own.clear();
+    for (std::size_t k = 1; k < out_.size(); ++k) own.push_back(vector(k + 2, out_[k]));
+    encode_update({vector(0, in_[0]), vector(1, in_[1]), own, vector(2, out_[0])}, pointers,
+                  command_buffer(encoding));
+  }
+
+ protected:
+  struct Operands {
+    MPSVector* gradient;
+    MPSVector* values;
+    const std::vector<MPSVector*>& own;
+    MPSVector* result;
+  };
+  virtual void encode_update(const Operands& operands, Pointers pointers,
+                             id<MTLCommandBuffer> buffer) = 0;
+  // Numbers lie in memory that the host shares, and are there before a run is encoded.
+  float learning_rate(Pointers pointers, bool corrected) const {
+    const std::size_t first = in_.size() - 2;
+    return *reinterpret_cast<const float*>(pointers[in_[first + (corrected ? 1 : 0)]]);
+  }
+
+ private:
+  std::vector<ir::ValueId> in_, out_;
+  std::int64_t elements_;
+  const Shader& copy_;
+  std::vector<VectorAt> vectors_;
+  std::vector<MPSVector*> own_;
+};
+
+class Sgd final : public Update {
+ public:
+  Sgd(const ir::Graph& graph, const ir::Node& node, Device& device)
+      : Update(graph, node, device),
+        kernel_(Ref<MPSNNOptimizerStochasticGradientDescent*>::own(
+            [[MPSNNOptimizerStochasticGradientDescent alloc]
+                     initWithDevice:device.objects().device.get()
+                      momentumScale:static_cast<float>(number_of(node, "momentum_scale"))
+                useNesterovMomentum:number_of(node, "use_nesterov_momentum") != 0
+                optimizerDescriptor:descriptor_of(node)])) {}
+
+ private:
+  void encode_update(const Operands& o, Pointers pointers, id<MTLCommandBuffer> buffer) override {
+    [kernel_.get() setLearningRate:learning_rate(pointers, false)];
+    [kernel_.get() encodeToCommandBuffer:buffer
+                     inputGradientVector:o.gradient
+                       inputValuesVector:o.values
+                     inputMomentumVector:o.own.empty() ? nil : o.own[0]
+                      resultValuesVector:o.result];
+  }
+  Ref<MPSNNOptimizerStochasticGradientDescent*> kernel_;
+};
+
+class RmsProp final : public Update {
+ public:
+  RmsProp(const ir::Graph& graph, const ir::Node& node, Device& device)
+      : Update(graph, node, device),
+        kernel_(Ref<MPSNNOptimizerRMSProp*>::own([[MPSNNOptimizerRMSProp alloc]
+                 initWithDevice:device.objects().device.get()
+                          decay:static_cast<float>(number_of(node, "decay"))
+                        epsilon:static_cast<float>(number_of(node, "epsilon"))
+            optimizerDescriptor:descriptor_of(node)])) {}
+
+ private:
+  void encode_update(const Operands& o, Pointers pointers, id<MTLCommandBuffer> buffer) override {
+    [kernel_.get() setLearningRate:learning_rate(pointers, false)];
+    [kernel_.get() encodeToCommandBuffer:buffer
+                     inputGradientVector:o.gradient
+                       inputValuesVector:o.values
+                 inputSumOfSquaresVector:o.own[0]
+                      resultValuesVector:o.result];
+  }
+  Ref<MPSNNOptimizerRMSProp*> kernel_;
+};
+
+// The recording knows the time step, and brings the rate with both corrections, of betas that are
+// float32. So Apple's kernel has these betas, and is at a time at which its own corrections are 1.
+class AdamUpdate final : public Update {
+ public:
+  AdamUpdate(const ir::Graph& graph, const ir::Node& node, Device& device)
+      : Update(graph, node, device),
+        kernel_(Ref<MPSNNOptimizerAdam*>::own([[MPSNNOptimizerAdam alloc]
+                 initWithDevice:device.objects().device.get()
+                          beta1:static_cast<float>(number_of(node, "beta1"))
+                          beta2:static_cast<float>(number_of(node, "beta2"))
+                        epsilon:static_cast<float>(number_of(node, "epsilon"))
+                       timeStep:kLate
+            optimizerDescriptor:descriptor_of(node)])) {}
+
+ private:
+  static constexpr NSUInteger kLate = NSUInteger{1} << 30;
+  void encode_update(const Operands& o, Pointers pointers, id<MTLCommandBuffer> buffer) override {
+    [kernel_.get() setLearningRate:learning_rate(pointers, true)];
+    [kernel_.get() encodeToCommandBuffer:buffer
+                     inputGradientVector:o.gradient
+                       inputValuesVector:o.values
+                     inputMomentumVector:o.own[0]
+                     inputVelocityVector:o.own[1]
+                      resultValuesVector:o.result];
+  }
+  Ref<MPSNNOptimizerAdam*> kernel_;
+};
+
+// `most` vectors of its own.
+template <std::size_t kMost>
+std::string refuses(const ir::Graph& graph, const ir::Node& node) {
+  if (node.outputs.size() > 1 + kMost) return "the largest second moments so far";
+  if (number_of(node, "optimizer_descriptor.gradient_clipping_type") != 0) {
+    return "clipping by a norm, which is an addition";
+  }
+  for (const auto* operands : {&node.inputs, &node.outputs}) {
+    for (ir::ValueId id : *operands) {
+      const ir::Type& type = graph.type(id);
+      if (type.data_type != DataType::kFloat32) return "vectors of another type than float32";
+      if (type.elements() > std::numeric_limits<int>::max()) return "2^31 elements or more";
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<NamedKernel> named_optimizers() {
+  return {
+      {"MPSNNOptimizerStochasticGradientDescent", refuses<1>, make<Sgd>},
+      {"MPSNNOptimizerRMSProp", refuses<1>, make<RmsProp>},
+      {"MPSNNOptimizerAdam", refuses<2>, make<AdamUpdate>},
+  };
+}
+
+}  // namespace traingraph::metal
