@@ -147,7 +147,8 @@ def header(inventory: Inventory, insides: set[str]) -> str:
         lines += ["", *protocol(name, entry, classes)]
     for name in in_order(classes):
         lines += ["", *interface(name, inventory, insides)]
-    lines += ["", "#include <MetalPerformanceShaders/image_matrix.h>", ""]
+    lines += ["", "#include <MetalPerformanceShaders/by_hand.h>"]
+    lines += ["#include <MetalPerformanceShaders/image_matrix.h>", ""]
     return "\n".join(lines)
 
 

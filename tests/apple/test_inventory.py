@@ -36,9 +36,24 @@ def selector_of(declaration: str) -> str:
     return kind + ("".join(f"{part}:" for part in parts) if parts else text.strip())
 
 
+def declared_by_hand() -> dict[str, set[str]]:
+    """Selectors of the methods that by_hand.h adds to classes."""
+    text = (HERE / "include/MetalPerformanceShaders/by_hand.h").read_text()
+    return {
+        name: {
+            selector_of(" ".join(method.split()))
+            for method in re.findall(r"^[-+] .*?;", body, re.MULTILINE | re.DOTALL)
+        }
+        for name, body in re.findall(r"^@interface (\w+) \(ByHand\)(.*?)^@end", text, re.M | re.S)
+    }
+
+
+BY_HAND = declared_by_hand()
+
+
 def selectors(name: str) -> set[str]:
     entry = CLASSES.get(name) or INVENTORY["protocols"].get(name, {})
-    found = {selector_of(method) for method in entry.get("methods", [])}
+    found = {selector_of(method) for method in entry.get("methods", [])} | BY_HAND.get(name, set())
     for attributes, _, property_name in properties(entry):
         kind = "+" if "class" in attributes else "-"
         found.add(kind + property_name)

@@ -4,108 +4,93 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from kernel_pairs import differences
+from loss_cases import CASES, MEAN, NON_ZERO, NONE, arrays, loss_kernel, reported
 from mps_session import Session, broken, session, values
 from objective_c import Object, Runtime
 
-NONE, SUM, MEAN = 0, 1, 2
-SMOOTHING = 0.1
+ENCODE = "encodeBatchToCommandBuffer:sourceImages:labels:destinationImages:"
 
 
-def softmax_cross_entropy(y: np.ndarray, t: np.ndarray) -> np.ndarray:
-    t = t * (1 - SMOOTHING) + SMOOTHING / y.shape[0]
-    return -(t * (y - np.log(np.exp(y).sum(0)))).sum(0, keepdims=True)
+def data_descriptor(s: Session, data: np.ndarray) -> Object:
+    stored = s.runtime.NSData.send("dataWithBytes:length:", data, data.nbytes)
+    channels, height, width = data.shape
+    form = "cnnLossDataDescriptorWithData:layout:size:"
+    return s.runtime.MPSCNNLossDataDescriptor.send(form, stored, 1, (width, height, channels))
 
 
-def sigmoid_cross_entropy(y: np.ndarray, t: np.ndarray) -> np.ndarray:
-    t = t * (1 - SMOOTHING) + SMOOTHING / 2
-    return np.log(1 + np.exp(y)) - y * t
-
-
-def huber(y: np.ndarray, t: np.ndarray) -> np.ndarray:
-    d = np.abs(y - t)
-    return np.where(d <= 0.5, d * d / 2, 0.5 * (d - 0.25))
-
-
-def log_loss(y: np.ndarray, t: np.ndarray) -> np.ndarray:
-    return -t * np.log(y + 1e-3) - (1 - t) * np.log(1 - y + 1e-3)
-
-
-# Apple's number of the type, the loss, and whether it wants probabilities.
-LOSSES: dict[str, tuple[int, Callable[[np.ndarray, np.ndarray], np.ndarray], bool]] = {
-    "mean absolute error": (0, lambda y, t: np.abs(y - t), False),
-    "mean squared error": (1, lambda y, t: (y - t) ** 2, False),
-    "softmax cross entropy": (2, softmax_cross_entropy, False),
-    "sigmoid cross entropy": (3, sigmoid_cross_entropy, False),
-    "categorical cross entropy": (4, lambda y, t: -t * np.log(y), True),
-    "huber": (6, huber, False),
-    "log": (8, log_loss, True),
-}
-
-
-def loss_kernel(s: Session, kind: int, reduction: int) -> Object:
-    form = "cnnLossDescriptorWithType:reductionType:"
-    descriptor = s.runtime.MPSCNNLossDescriptor.send(form, kind, reduction)
-    descriptor.send("setWeight:", 1.5)
-    descriptor.send("setLabelSmoothing:", SMOOTHING)
-    descriptor.send("setDelta:", 0.5)
-    descriptor.send("setEpsilon:", 1e-3)
-    return s.kernel("MPSCNNLoss", "initWithDevice:lossDescriptor:", descriptor)
-
-
-def labels_of(s: Session, labels: np.ndarray, report: tuple[int, int, int]) -> Object:
-    data = s.runtime.NSData.send("dataWithBytes:length:", labels, labels.nbytes)
-    channels, height, width = labels.shape
-    descriptor = s.runtime.MPSCNNLossDataDescriptor.send(
-        "cnnLossDataDescriptorWithData:layout:size:", data, 1, (width, height, channels)
-    )
+def labels_of(
+    s: Session, labels: np.ndarray, weights: np.ndarray | None, report: tuple[int, ...]
+) -> Object:
+    """With a loss image of these channels, rows and columns."""
     return s.make(
         "MPSCNNLossLabels", "initWithDevice:lossImageSize:labelsDescriptor:weightsDescriptor:",
-        s.device, report, descriptor, None,
+        s.device, tuple(reversed(report)), data_descriptor(s, labels),
+        None if weights is None else data_descriptor(s, weights),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("reduction", [NONE, SUM, MEAN])
-def test_loss(runtime: Runtime, name: str, reduction: int) -> None:
-    kind, function, probability = LOSSES[name]
-    y, t = values(2, 5, 3, 4), np.abs(values(2, 5, 3, 4))
-    y = np.abs(y) * 0.8 + 0.1 if probability else y
-    shape = function(y[0], t[0]).shape
-    report = tuple(reversed(shape)) if reduction == NONE else (1, 1, 1)
+@pytest.mark.parametrize(("name", "reduction", "across"), CASES)
+def test_loss(runtime: Runtime, name: str, reduction: int, across: bool) -> None:
+    y, t, w = arrays(name, reduction, values)
 
-    def reported(y: np.ndarray, t: np.ndarray) -> np.ndarray:
-        all_of_it = 1.5 * function(y.astype(np.float64), t.astype(np.float64))
-        if reduction == NONE:
-            return all_of_it
-        return (all_of_it.sum() if reduction == SUM else all_of_it.mean()).reshape(1, 1, 1)
+    def of(y: np.ndarray) -> np.ndarray:
+        return reported(name, reduction, across, y, t, w)
 
+    expected = of(y)
     with session(runtime) as s:
-        kernel, results = loss_kernel(s, kind, reduction), s.blank_batch(*y.shape)
-        labels = [labels_of(s, one, report) for one in t]
-        kernel.send(
-            "encodeBatchToCommandBuffer:sourceImages:labels:destinationImages:",
-            s.commands, s.batch(y), s.runtime.array(labels), results,
-        )  # fmt: skip
+        kernel = loss_kernel(s, "MPSCNNLoss", name, reduction, across)
+        results = s.blank_batch(*y.shape)
+        labels = [
+            labels_of(s, t[index], None if w is None else w[index], expected.shape[1:])
+            for index in range(len(y))
+        ]
+        kernel.send(ENCODE, s.commands, s.batch(y), s.runtime.array(labels), results)
         s.run()
-        gradients = s.read_batch(results)
-        for index in range(2):
-            loss = s.read(labels[index].send("lossImage"))
-            np.testing.assert_allclose(loss, reported(y[index], t[index]), rtol=1e-5)
-            expected = np.empty(y.shape[1:])
-            for place in np.ndindex(expected.shape):
-                step = np.zeros(expected.shape)
-                step[place] = 1e-6
-                more, less = (reported(y[index] + sign * step, t[index]) for sign in (1, -1))
-                expected[place] = (more - less).sum() / 2e-6
-            np.testing.assert_allclose(gradients[index], expected, rtol=1e-4, atol=1e-5)
+        losses = np.stack([s.read(one.send("lossImage")) for one in labels])
+        np.testing.assert_allclose(losses, expected, rtol=1e-5, atol=1e-6)
+        dy = differences(of, y, np.ones(expected.shape))
+        np.testing.assert_allclose(s.read_batch(results), dy, rtol=1e-4, atol=1e-5)
 
 
-def test_labels_have_the_size_of_the_source(runtime: Runtime) -> None:
-    def differ(s: Session) -> None:
-        labels = s.runtime.array([labels_of(s, values(5, 3, 4), (1, 1, 1))])
-        loss_kernel(s, 1, MEAN).send(
-            "encodeBatchToCommandBuffer:sourceImages:labels:destinationImages:",
-            s.commands, s.batch(values(1, 5, 3, 5)), labels, s.blank_batch(1, 5, 3, 5),
-        )  # fmt: skip
+def encode(s: Session, name: str, reduction: int, y: np.ndarray, labels: Object) -> None:
+    kernel = loss_kernel(s, "MPSCNNLoss", name, reduction, False)
+    results = s.blank_batch(*y.shape)
+    kernel.send(ENCODE, s.commands, s.batch(y), s.runtime.array([labels]), results)
 
-    assert "labels and source differ in size" in broken(runtime, differ)
+
+def with_other_labels(s: Session) -> None:
+    labels = labels_of(s, values(5, 3, 4), None, (1, 1, 1))
+    encode(s, "mean squared error", MEAN, values(1, 5, 3, 5), labels)
+
+
+def with_other_weights(s: Session) -> None:
+    labels = labels_of(s, values(5, 3, 4), values(5, 3, 4), (1, 1, 1))
+    encode(s, "softmax cross entropy", MEAN, values(1, 5, 3, 4), labels)
+
+
+def without_weights(s: Session) -> None:
+    labels = labels_of(s, values(5, 3, 4), None, (1, 1, 1))
+    encode(s, "huber", NON_ZERO, values(1, 5, 3, 4), labels)
+
+
+def with_a_small_loss_image(s: Session) -> None:
+    labels = labels_of(s, values(5, 3, 4), None, (1, 1, 1))
+    encode(s, "huber", NONE, values(1, 5, 3, 4), labels)
+
+
+@pytest.mark.parametrize(
+    ("action", "sentence"),
+    [
+        (with_other_labels, "labels and source differ in size"),
+        (with_other_weights, "weights have not the size of the values"),
+        (without_weights, "a sum by non-zero weights has no weights"),
+        (with_a_small_loss_image, "the loss image has not the size of what is reported"),
+        (
+            lambda s: loss_kernel(s, "MPSCNNLoss", "cosine distance", MEAN, False),
+            "a cosine distance is reduced by its sum",
+        ),
+    ],
+)
+def test_broken_rules(runtime: Runtime, action: Callable[[Session], None], sentence: str) -> None:
+    assert sentence in broken(runtime, action)

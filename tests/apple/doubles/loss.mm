@@ -1,111 +1,11 @@
-// Losses. The result image is the derivative of the reported loss with respect to the source, the
-// loss itself goes into the labels' loss image. How a reduction scales the gradient is told by no
-// document: here it does as the loss says.
+// MPSCNNLoss: the result image is the derivative of the reported loss with respect to the source,
+// the loss itself goes into the labels' loss image.
 // https://developer.apple.com/documentation/metalperformanceshaders/mpscnnloss
-#include <algorithm>
-#include <cmath>
-
-#include "kernel.h"
+#include "loss_terms.h"
 
 struct MPSCNNLossDataDescriptorInside {
   std::vector<float> values;
 };
-
-namespace {
-
-using apple::Extent;
-using apple::Picture;
-
-struct Loss {
-  MPSCNNLossType type;
-  MPSCNNReductionType reduction;
-  double weight, smoothing, classes, epsilon, delta;
-};
-
-// A loss and its derivative with respect to y.
-struct Term {
-  double value, slope;
-};
-
-double sigmoid(double y) { return 1 / (1 + std::exp(-y)); }
-double sign(double y) { return y > 0 ? 1 : y < 0 ? -1 : 0; }
-
-Term term(const Loss& loss, double y, double t) {
-  switch (loss.type) {
-    case MPSCNNLossTypeMeanAbsoluteError:
-      return {std::abs(y - t), sign(y - t)};
-    case MPSCNNLossTypeMeanSquaredError:
-      return {(y - t) * (y - t), 2 * (y - t)};
-    case MPSCNNLossTypeSigmoidCrossEntropy:
-      t = t * (1 - loss.smoothing) + loss.smoothing / 2;
-      return {std::max(y, 0.0) - y * t + std::log1p(std::exp(-std::abs(y))), sigmoid(y) - t};
-    case MPSCNNLossTypeCategoricalCrossEntropy:
-      return {-t * std::log(y), -t / y};
-    case MPSCNNLossTypeHuber: {
-      const double d = y - t;
-      if (std::abs(d) <= loss.delta) return {d * d / 2, d};
-      return {loss.delta * (std::abs(d) - loss.delta / 2), loss.delta * sign(d)};
-    }
-    case MPSCNNLossTypeLog:
-      return {-t * std::log(y + loss.epsilon) - (1 - t) * std::log(1 - y + loss.epsilon),
-              -t / (y + loss.epsilon) + (1 - t) / (1 - y + loss.epsilon)};
-    default:
-      apple::fail("MPSCNNLoss: this type has no behaviour on this double");
-  }
-}
-
-// Over the channels of one texel: values(channel, loss, slope); softmax reports one for all of
-// them.
-template <class Visit>
-void each_term(const Loss& loss, const Picture& source, const Picture& labels, NSUInteger x,
-               NSUInteger y, Visit visit) {
-  if (loss.type != MPSCNNLossTypeSoftMaxCrossEntropy) {
-    for (NSUInteger c = 0; c < source.channels; ++c) {
-      const Term found = term(loss, source.get(x, y, c), labels.get(x, y, c));
-      visit(c, found.value, found.slope);
-    }
-    return;
-  }
-  const double classes = loss.classes > 1 ? loss.classes : static_cast<double>(source.channels);
-  double most = source.get(x, y, 0), sum = 0, total = 0;
-  const auto label = [&](NSUInteger c) {
-    return labels.get(x, y, c) * (1 - loss.smoothing) + loss.smoothing / classes;
-  };
-  for (NSUInteger c = 1; c < source.channels; ++c)
-    most = std::max<double>(most, source.get(x, y, c));
-  for (NSUInteger c = 0; c < source.channels; ++c) {
-    sum += std::exp(source.get(x, y, c) - most);
-    total += label(c);
-  }
-  for (NSUInteger c = 0; c < source.channels; ++c) {
-    const double logarithm = source.get(x, y, c) - most - std::log(sum);
-    visit(c, -label(c) * logarithm, std::exp(logarithm) * total - label(c));
-  }
-}
-
-void lose(const Loss& loss, const Picture& source, const Picture& labels, const Picture& report,
-          const Picture& to) {
-  const bool softmax = loss.type == MPSCNNLossTypeSoftMaxCrossEntropy;
-  const bool reduced = loss.reduction != MPSCNNReductionTypeNone;
-  double scale = loss.weight, sum = 0;
-  if (loss.reduction == MPSCNNReductionTypeMean)
-    scale /=
-        static_cast<double>(source.width() * source.height() * (softmax ? 1 : source.channels));
-  for (NSUInteger y = 0; y < source.height(); ++y)
-    for (NSUInteger x = 0; x < source.width(); ++x) {
-      double of_texel = 0;
-      each_term(loss, source, labels, x, y, [&](NSUInteger c, double value, double slope) {
-        to.set(x, y, c, static_cast<float>(scale * slope));
-        of_texel += scale * value;
-        if (!reduced && !softmax) report.set(x, y, c, static_cast<float>(scale * value));
-      });
-      if (!reduced && softmax) report.set(x, y, 0, static_cast<float>(of_texel));
-      sum += of_texel;
-    }
-  if (reduced) report.set(0, 0, 0, static_cast<float>(sum));
-}
-
-}  // namespace
 
 @implementation MPSCNNLossDataDescriptor
 MEMBERS(MPSCNNLossDataDescriptor)
@@ -139,7 +39,7 @@ MEMBERS(MPSCNNLossDescriptor)
 @end
 
 struct MPSCNNLossLabelsInside {
-  apple::Kept<MPSImage*> loss, labels;
+  apple::Kept<MPSImage*> loss, labels, weights;
 };
 
 @implementation MPSCNNLossLabels
@@ -155,27 +55,30 @@ MEMBERS(MPSCNNLossLabels)
                  lossImageSize:(MTLSize)lossImageSize
               labelsDescriptor:(MPSCNNLossDataDescriptor*)labelsDescriptor
              weightsDescriptor:(MPSCNNLossDataDescriptor*)weightsDescriptor {
-  apple::expect(weightsDescriptor == nil, "weights of labels have no behaviour on this double");
-  const MTLSize size = labelsDescriptor->_size;
-  MPSImage* labels = [self apple_image:size device:device];
-  [labels writeBytes:labelsDescriptor->inside_MPSCNNLossDataDescriptor->values.data()
-          dataLayout:labelsDescriptor->_layout
-          imageIndex:0];
   return [self initWithDevice:device
                 lossImageSize:lossImageSize
-                  labelsImage:labels
-                 weightsImage:nil];
+                  labelsImage:[self apple_imageOf:labelsDescriptor device:device]
+                 weightsImage:[self apple_imageOf:weightsDescriptor device:device]];
 }
 - (instancetype)initWithDevice:(id<MTLDevice>)device
                  lossImageSize:(MTLSize)lossImageSize
                    labelsImage:(MPSImage*)labelsImage
                   weightsImage:(MPSImage*)weightsImage {
-  apple::expect(weightsImage == nil, "weights of labels have no behaviour on this double");
+  apple::expect(labelsImage != nil, "labels of a loss without an image");
   self = [super initWithResources:[NSArray array]];
   inside_MPSCNNLossLabels = std::make_shared<MPSCNNLossLabelsInside>();
   inside_MPSCNNLossLabels->labels = labelsImage;
+  inside_MPSCNNLossLabels->weights = weightsImage;
   inside_MPSCNNLossLabels->loss = [self apple_image:lossImageSize device:device];
   return self;
+}
+- (MPSImage*)apple_imageOf:(MPSCNNLossDataDescriptor*)descriptor device:(id<MTLDevice>)device {
+  if (descriptor == nil) return nil;
+  MPSImage* image = [self apple_image:descriptor->_size device:device];
+  [image writeBytes:descriptor->inside_MPSCNNLossDataDescriptor->values.data()
+         dataLayout:descriptor->_layout
+         imageIndex:0];
+  return image;
 }
 - (MPSImage*)apple_image:(MTLSize)size device:(id<MTLDevice>)device {
   MPSImageDescriptor* descriptor =
@@ -191,6 +94,9 @@ MEMBERS(MPSCNNLossLabels)
 - (MPSImage*)labelsImage {
   return inside_MPSCNNLossLabels->labels;
 }
+- (MPSImage*)weightsImage {
+  return inside_MPSCNNLossLabels->weights;
+}
 @end
 
 @implementation MPSCNNLoss
@@ -198,18 +104,7 @@ MEMBERS(MPSCNNLoss)
 - (instancetype)initWithDevice:(id<MTLDevice>)device
                 lossDescriptor:(MPSCNNLossDescriptor*)lossDescriptor {
   self = [super initWithDevice:device];
-  apple::expect(lossDescriptor != nil, "a loss without its descriptor");
-  apple::expect(
-      !lossDescriptor->_reduceAcrossBatch &&
-          lossDescriptor->_reductionType <= MPSCNNReductionTypeMean,
-      "a reduction of losses across a batch or by weights has no behaviour on this double");
-  _lossType = lossDescriptor->_lossType;
-  _reductionType = lossDescriptor->_reductionType;
-  _weight = lossDescriptor->_weight;
-  _labelSmoothing = lossDescriptor->_labelSmoothing;
-  _numberOfClasses = lossDescriptor->_numberOfClasses;
-  _epsilon = lossDescriptor->_epsilon;
-  _delta = lossDescriptor->_delta;
+  apple::take_loss(self, lossDescriptor);
   return self;
 }
 - (void)encodeBatchToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
@@ -222,31 +117,31 @@ MEMBERS(MPSCNNLoss)
       apple::write(destinationImages, commandBuffer, what, {sourceImages});
   if (results.size() != sources.size() || [labels count] != sources.size())
     apple::broken(what, "its batches differ in size");
-  const Loss loss{
-      _lossType, _reductionType, _weight, _labelSmoothing, static_cast<double>(_numberOfClasses),
-      _epsilon,  _delta};
-  const bool softmax = _lossType == MPSCNNLossTypeSoftMaxCrossEntropy;
+  const apple::Loss loss = apple::loss_of(self);
+  std::vector<apple::LossTerms> images;
+  apple::Pictures reports;
   for (NSUInteger index = 0; index < sources.size(); ++index) {
     MPSCNNLossLabels* of_image = [labels objectAtIndex:index];
     apple::read_state(of_image, commandBuffer, what);
-    const Picture& source = sources[index];
-    const Picture given =
-        apple::read([NSArray arrayWithObject:[of_image labelsImage]], commandBuffer, what)[0];
-    const Picture report = apple::write([NSArray arrayWithObject : [of_image lossImage]],
-                                        commandBuffer, what, { sourceImages })[0];
-    if (given.width() != source.width() || given.height() != source.height() ||
-        given.channels != source.channels)
-      apple::broken(what, "labels and source differ in size");
-    const bool reduced = _reductionType != MPSCNNReductionTypeNone;
-    const Extent expected{reduced ? 1 : source.width(), reduced ? 1 : source.height(),
-                          reduced || softmax ? 1 : source.channels};
-    if (!(Extent{report.width(), report.height(), report.channels} == expected))
+    const auto read_one = [&](MPSImage* image) {
+      return apple::read([NSArray arrayWithObject:image], commandBuffer, what)[0];
+    };
+    images.push_back({sources[index], read_one([of_image labelsImage]), {}});
+    if ([of_image weightsImage] != nil) images.back().weights = read_one([of_image weightsImage]);
+    MPSImage* report = [of_image lossImage];
+    if (!(apple::Extent{[report width], [report height], [report featureChannels]} ==
+          loss.reported_of(
+              {sources[index].width(), sources[index].height(), sources[index].channels})))
       apple::broken(what, "the loss image has not the size of what is reported");
-    apple::add_work(commandBuffer, what,
-                    [=, to = results[index], kept = apple::Kept<MPSCNNLossLabels*>(of_image)] {
-                      lose(loss, source, given, report, to);
-                    });
+    MPSImageBatch* one = [NSArray arrayWithObject:report];
+    reports.push_back(apple::write(one, commandBuffer, what, {sourceImages})[0]);
   }
+  apple::check_terms(loss, images, what);
+  using Labels = apple::Kept<MPSCNNLossLabelsBatch*>;
+  apple::add_work(commandBuffer, what, [=, kept = Labels(labels)] {
+    apple::report(loss, images, reports);
+    apple::differentiate(loss, images, {}, false, results);
+  });
 }
 - (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
                   sourceImage:(MPSImage*)sourceImage
