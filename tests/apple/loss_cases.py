@@ -9,6 +9,15 @@ from objective_c import Object
 NONE, SUM, MEAN, NON_ZERO = 0, 1, 2, 3
 WEIGHT, SMOOTHING, DELTA, EPSILON = 1.5, 0.1, 0.5, 1e-3
 
+# The forms with given destinations of MPSNNForwardLoss and MPSNNLossGradient.
+FORWARD = (
+    "encodeBatchToCommandBuffer:sourceImages:labels:weights:destinationStates:destinationImages:"
+)
+GRADIENT = (
+    "encodeBatchToCommandBuffer:sourceGradients:sourceImages:labels:weights:sourceStates:"
+    "destinationGradients:"
+)
+
 
 def softmax_cross_entropy(y: np.ndarray, t: np.ndarray) -> np.ndarray:
     t = t * (1 - SMOOTHING) + SMOOTHING / y.shape[1]
