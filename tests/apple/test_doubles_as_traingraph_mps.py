@@ -175,21 +175,78 @@ def test_pair(runtime: Runtime, name: str) -> None:
         np.testing.assert_allclose(double, other, rtol=1e-5, atol=1e-5)
 
 
+def forward_by_mps(kernel: Any, x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    results = images(np.zeros(shape))
+    buffer = DEVICE.make_command_queue().make_command_buffer()
+    kernel.encode_batch(buffer, source_images=images(x), destination_images=results)
+    buffer.commit()
+    buffer.wait_until_completed()
+    return numbers(results, shape)
+
+
 @pytest.mark.parametrize("kind", ["ArgumentMin", "ArgumentMax", "Min", "Max"])
 def test_reduction_of_channels(runtime: Runtime, kind: str) -> None:
     name = f"MPSNNReduceFeatureChannels{kind}"
     x = np.round(values(2, 5, 3, 4))
     x[0, 2:4, 1, 1] = np.nan
-    results = images(np.zeros((2, 1, 3, 4)))
-    buffer = DEVICE.make_command_queue().make_command_buffer()
-    getattr(mps, name)(device=DEVICE).encode_batch(
-        buffer, source_images=images(x), destination_images=results
-    )
-    buffer.commit()
-    buffer.wait_until_completed()
     with session(runtime) as s:
         found = run_forward(s, s.kernel(name), x, (2, 1, 3, 4))
-    np.testing.assert_array_equal(found, numbers(results, found.shape))
+    expected = forward_by_mps(getattr(mps, name)(device=DEVICE), x, (2, 1, 3, 4))
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize(("height", "width"), [(7, 3), (2, 9), (1, 1), (4, 5)])
+def test_resize(runtime: Runtime, height: int, width: int, corners: bool) -> None:
+    x, shape = values(2, 3, 4, 5), (2, 3, height, width)
+    with session(runtime) as s:
+        form = "initWithDevice:resizeWidth:resizeHeight:alignCorners:"
+        found = run_forward(
+            s, s.kernel("MPSNNResizeBilinear", form, width, height, corners), x, shape
+        )
+    kernel = mps.MPSNNResizeBilinear(
+        device=DEVICE, resize_width=width, resize_height=height, align_corners=corners
+    )
+    np.testing.assert_allclose(found, forward_by_mps(kernel, x, shape), rtol=1e-5, atol=1e-6)
+
+
+def test_slice(runtime: Runtime) -> None:
+    x = values(2, 11, 3, 4)
+    with session(runtime) as s:
+        kernel = s.kernel("MPSNNSlice")
+        set_all(kernel, sourceFeatureChannelOffset=4, sourceFeatureChannelMaxCount=5)
+        found = run_forward(s, kernel, x, (2, 5, 3, 4))
+    np.testing.assert_array_equal(found, x[:, 4:9])
+
+
+# What each is made with.
+NEURONS = {
+    "Absolute": {}, "ELU": {"a": 0.7}, "Exponential": {"a": 0.5, "b": 0.1, "c": 2.0},
+    "HardSigmoid": {"a": 0.3, "b": 0.4}, "Linear": {"a": 2.0, "b": -1.0},
+    "Logarithm": {"a": 0.5, "b": 4.0, "c": 3.0}, "Power": {"a": 0.5, "b": 3.0, "c": 2.0},
+    "ReLU": {"a": 0.2}, "ReLUN": {"a": 0.1, "b": 0.6}, "Sigmoid": {},
+    "SoftPlus": {"a": 0.5, "b": 1.5}, "SoftSign": {}, "TanH": {"a": 1.5, "b": 0.7},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEURONS)
+def test_neurons_by_their_names(runtime: Runtime, name: str) -> None:
+    x, given = 2 * values(2, 3, 2, 4), NEURONS[name]
+    form = "initWithDevice:" + "".join(f"{letter}:" for letter in given)
+    with session(runtime) as s:
+        kernel = s.kernel(f"MPSCNNNeuron{name}", form, *given.values())
+        found = run_forward(s, kernel, x, x.shape)
+    kernel = getattr(mps, f"MPSCNNNeuron{name}")(device=DEVICE, **given)
+    np.testing.assert_allclose(found, forward_by_mps(kernel, x, x.shape), rtol=1e-5, atol=1e-6)
+
+
+def test_slopes_of_channels(runtime: Runtime) -> None:
+    x, slopes = values(2, 3, 2, 4), np.array([0.5, -0.25, 2.0], np.float32)
+    with session(runtime) as s:
+        kernel = s.kernel("MPSCNNNeuronPReLU", "initWithDevice:a:count:", slopes, 3)
+        found = run_forward(s, kernel, x, x.shape)
+    expected = np.where(x < 0, x * slopes[:, None, None], x)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "reduction", "across"), CASES)
