@@ -9,6 +9,15 @@ from objective_c import Object
 NONE, SUM, MEAN, NON_ZERO = 0, 1, 2, 3
 WEIGHT, SMOOTHING, DELTA, EPSILON = 1.5, 0.1, 0.5, 1e-3
 
+# The forms with given destinations of MPSNNForwardLoss and MPSNNLossGradient.
+FORWARD = (
+    "encodeBatchToCommandBuffer:sourceImages:labels:weights:destinationStates:destinationImages:"
+)
+GRADIENT = (
+    "encodeBatchToCommandBuffer:sourceGradients:sourceImages:labels:weights:sourceStates:"
+    "destinationGradients:"
+)
+
 
 def softmax_cross_entropy(y: np.ndarray, t: np.ndarray) -> np.ndarray:
     t = t * (1 - SMOOTHING) + SMOOTHING / y.shape[1]
@@ -87,11 +96,18 @@ def loss_kernel(s: Session, kernel: str, name: str, reduction: int, across: bool
     return s.kernel(kernel, "initWithDevice:lossDescriptor:", descriptor)
 
 
-def arrays(name: str, reduction: int, make: Callable[..., np.ndarray]):
-    """Predictions, labels, and weights that some reductions need: some are 0."""
+def arrays(
+    name: str, reduction: int, make: Callable[..., np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Predictions, labels, and weights, some of them 0, where the reduction takes some.
+
+    Predictions and labels lie on two grids, so that no difference crosses a bend of a loss.
+    """
     _, function, probability = LOSSES[name]
-    y, t = make(2, 5, 3, 4), np.abs(make(2, 5, 3, 4))
-    y = np.abs(y) * np.float32(0.8) + np.float32(0.1) if probability else y
+    y, t = 2 * make(2, 5, 3, 4), np.abs(make(2, 5, 3, 4))
+    y = np.abs(y) * 0.4 + 0.1 if probability else y
+    y = (np.round(y * 20) / 20 + 0.02).astype(np.float32)
+    t = np.maximum(np.round(t * 20) / 20, 0.05).astype(np.float32)
     w = make(*function(y, t).shape)
     w[0, 0, 1], w[1, 0, :, 2] = 0, 0
     return y, t, w if reduction in (NONE, NON_ZERO) else None

@@ -5,17 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from kernel_pairs import STATES, differences, run_forward, set_all
-from loss_cases import CASES, WEIGHT, arrays, loss_kernel, reported
+from loss_cases import CASES, FORWARD, GRADIENT, WEIGHT, arrays, loss_kernel, reported
 from mps_session import Session, broken, session, values
 from objective_c import Object, Runtime
-
-FORWARD = (
-    "encodeBatchToCommandBuffer:sourceImages:labels:weights:destinationStates:destinationImages:"
-)
-GRADIENT = (
-    "encodeBatchToCommandBuffer:sourceGradients:sourceImages:labels:weights:sourceStates:"
-    "destinationGradients:"
-)
 
 
 def kernels(s: Session, name: str, reduction: int, across: bool) -> tuple[Object, Object]:

@@ -1,37 +1,12 @@
 // Optimizers over vectors. Values may be updated in place; momentum, velocity and sums are.
 // https://developer.apple.com/documentation/metalperformanceshaders/mpsnnoptimizer
-#include <algorithm>
+#include "optimizer.h"
+
 #include <cmath>
 
-#include "image.h"
-#include "matrix.h"
-
-namespace {
-
+using apple::expect_length;
 using apple::Matrix;
-
-// What all optimizers do to a gradient first.
-struct Preparation {
-  float rescale, clip_min, clip_max, regularization;
-  bool clips;
-  MPSNNRegularizationType kind;
-
-  double operator()(double gradient, double value) const {
-    if (clips) gradient = std::clamp<double>(gradient, clip_min, clip_max);
-    gradient *= rescale;
-    if (kind == MPSNNRegularizationTypeL1)
-      return gradient + (value > 0 ? regularization : value < 0 ? -regularization : 0);
-    if (kind == MPSNNRegularizationTypeL2) return gradient + regularization * value;
-    return gradient;
-  }
-};
-
-void expect_length(const Matrix& vector, NSUInteger length, const char* what) {
-  if (vector.rows != 1 || vector.columns != length)
-    apple::broken(what, "its vectors differ in length");
-}
-
-}  // namespace
+using apple::Preparation;
 
 @implementation MPSNNOptimizerDescriptor
 MEMBERS(MPSNNOptimizerDescriptor)

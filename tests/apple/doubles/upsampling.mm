@@ -1,5 +1,6 @@
-// Upsampling by whole factors, and its transpose as gradient.
+// Upsampling by whole factors, and its transpose as gradient; resizing to any size.
 // https://developer.apple.com/documentation/metalperformanceshaders/mpscnnupsampling
+// https://developer.apple.com/documentation/metalperformanceshaders/mpsnnresizebilinear
 #include <algorithm>
 #include <cmath>
 
@@ -180,6 +181,35 @@ MEMBERS(MPSCNNUpsamplingBilinearGradient)
   return [across = bilinear(_scaleFactorX, false), down = bilinear(_scaleFactorY, false)](
              const Picture& gradient, const Picture&, const Picture& to) {
     spread(across, down, gradient, to);
+  };
+}
+@end
+
+// --- resizing ------------------------------------------------------------------------------------
+
+@implementation MPSNNResizeBilinear
+MEMBERS(MPSNNResizeBilinear)
+- (instancetype)initWithDevice:(id<MTLDevice>)device
+                   resizeWidth:(NSUInteger)resizeWidth
+                  resizeHeight:(NSUInteger)resizeHeight
+                  alignCorners:(BOOL)alignCorners {
+  self = [super initWithDevice:device];
+  _resizeWidth = resizeWidth, _resizeHeight = resizeHeight;
+  _alignCorners = alignCorners;
+  return self;
+}
+- (void)apple_checkSource:(Extent)source result:(Extent)result {
+  if (!(result == Extent{_resizeWidth, _resizeHeight, source.channels}))
+    apple::broken("MPSNNResizeBilinear", "its result has not the size that it resizes to");
+}
+- (apple::UnaryWork)apple_workForState:(MPSState*)state {
+  (void)state;
+  return [corners = _alignCorners != NO](const Picture& from, const Picture& to) {
+    const auto factor = [](NSUInteger result, NSUInteger source) {
+      return static_cast<double>(result) / static_cast<double>(source);
+    };
+    upsample(bilinear(factor(to.width(), from.width()), corners),
+             bilinear(factor(to.height(), from.height()), corners), from, to);
   };
 }
 @end
