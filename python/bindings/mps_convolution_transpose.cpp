@@ -76,7 +76,8 @@ void bind_forward(py::module_& module) {
       cls,
       "Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q): the source of the convolution "
       "whose "
-      "state is given, or of one with the padding policy.");
+      "state is given, or, with the padding policy, (H - 1) stride + 2 - extent for "
+      "SIZE_VALID_ONLY, H stride for SIZE_SAME and (H - 1) stride + extent for SIZE_FULL.");
   cls.def_property("kernel_offset_x", &Self::kernel_offset_x, &Self::set_kernel_offset_x,
                    "In the source with zeros between its pixels.");
   cls.def_property("kernel_offset_y", &Self::kernel_offset_y, &Self::set_kernel_offset_y,

@@ -10196,7 +10196,7 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
-        Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q): the source of the convolution whose state is given, or of one with the padding policy.
+        Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q): the source of the convolution whose state is given, or, with the padding policy, (H - 1) stride + 2 - extent for SIZE_VALID_ONLY, H stride for SIZE_SAME and (H - 1) stride + extent for SIZE_FULL.
         """
 
     @typing.overload

@@ -132,15 +132,6 @@ def test_with_a_convolutions_state_it_is_the_adjoint(size, stride, height):
     np.testing.assert_allclose(np.sum(array(result) * z), np.sum(x * y), rtol=1e-9)
 
 
-def test_padding_policies_mirror_a_convolution():
-    _, kernel, _ = pair(15, 3, 2, 1)
-    x = random(16, 1, 2, 3, 4)
-    kernel.padding = "size_valid_only"
-    assert forward(kernel, x)[0].shape == (1, 4, 7, 9)
-    kernel.padding = "size_full"
-    assert forward(kernel, x)[0].shape == (1, 4, 3, 5)
-
-
 def test_weights_are_exported_and_replaced():
     source, kernel, _ = pair(17, 2, 2, 1)
     exported = execute(lambda buffer: kernel.export_weights_and_biases(buffer))

@@ -4,6 +4,7 @@
 
 #include "mps/convolution_weights.h"
 #include "mps/forms.h"
+#include "mps/padding_policy.h"
 
 namespace traingraph::mps {
 namespace {
@@ -118,11 +119,9 @@ class TransposeGradientOperation final : public Operation {
   int option_;
 };
 
-std::int64_t extent_of(std::int64_t kernel, std::int64_t dilation) {
-  return (kernel - 1) * dilation + 1;
-}
-
-// One axis of the convolution that is mirrored: the size of its source, and its offset.
+// One axis of the convolution that is undone: the size of its source, and its offset. Its policy
+// has the same alignment and the opposite size, full where this one is valid-only:
+// https://developer.apple.com/documentation/metalperformanceshaders/mpsnnpaddingmethod
 struct Mirrored {
   std::int64_t size;
   std::int64_t offset;
@@ -130,16 +129,11 @@ struct Mirrored {
 Mirrored mirrored_axis(std::int64_t source, std::int64_t extent, std::int64_t stride, int method,
                        int remainder_flag) {
   const std::int64_t touched = (source - 1) * stride + extent;
-  std::int64_t size = touched;
+  std::int64_t size = touched - 2 * (extent - 1);
   const int policy = method & PaddingMethod::kSizeMask;
   if (policy == PaddingMethod::kSizeSame) size = source * stride;
-  if (policy == PaddingMethod::kSizeFull) size = touched - 2 * (extent - 1);
-  // As a convolution pads: an odd pixel goes to the top and left unless the policy says otherwise.
-  const std::int64_t total = touched - size;
-  const bool to_end = (method & remainder_flag) != 0;
-  const std::int64_t before =
-      to_end ? (total - (total < 0 ? 1 : 0)) / 2 : (total + (total > 0 ? 1 : 0)) / 2;
-  return {size, extent / 2 - before};
+  if (policy == PaddingMethod::kSizeFull) size = touched;
+  return {size, extent / 2 - padding_before(touched - size, method, remainder_flag)};
 }
 
 std::int64_t kernel_offset_for(std::int64_t offset, std::int64_t extent) {
@@ -175,9 +169,6 @@ ImageDescriptor CNNConvolutionTranspose::destination_image_descriptor(
   check_source(source);
   write_everything();
   check_padding_method();
-  if ((padding_method_ & PaddingMethod::kAlignMask) != 0) {
-    refuse_use("padding policies that are not centered: give the state of a convolution instead");
-  }
   const std::int64_t height = extent_of(window_.kernel_height, window_.dilation_y);
   const std::int64_t width = extent_of(window_.kernel_width, window_.dilation_x);
   const Mirrored y = mirrored_axis(source.height, height, window_.stride_y, padding_method_,

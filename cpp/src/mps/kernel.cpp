@@ -1,11 +1,10 @@
 #include <traingraph/mps/kernel.h>
 
-#include <algorithm>
-
 #include <traingraph/errors.h>
 
 #include "mps/image_parts.h"
 #include "mps/named_kernel.h"
+#include "mps/padding_policy.h"
 #include "mps/recording.h"
 
 namespace traingraph::mps {
@@ -119,14 +118,6 @@ ImageBatch Kernel::make_images(CommandBuffer& buffer, const ImageDescriptor& des
 
 namespace {
 
-std::int64_t extent_of(std::int64_t kernel, std::int64_t dilation) {
-  return (kernel - 1) * dilation + 1;
-}
-
-// What the alignment of a padding policy may be beside centered.
-constexpr int kTopLeft = 1;
-constexpr int kBottomRight = 2;
-
 // One axis under a padding policy: how many positions, and where the middle of the first one is.
 struct Fitted {
   std::int64_t positions;
@@ -146,16 +137,8 @@ Fitted fit(std::int64_t source, std::int64_t kernel, std::int64_t stride, std::i
     default:
       positions = source < extent ? 0 : (source - extent) / stride + 1;
   }
-  // Padding on both sides, negative where pixels stay unused. What is read lies to the top and left
-  // or to the bottom and right as far as it can, or centered: an odd pixel of padding then goes to
-  // the top and left unless the policy says otherwise.
-  const std::int64_t total = (positions - 1) * stride + extent - source;
-  const bool to_end = (method & remainder_flag) != 0;
-  std::int64_t before = to_end ? (total - (total < 0 ? 1 : 0)) / 2 : (total + (total > 0)) / 2;
-  const int alignment = method & PaddingMethod::kAlignMask;
-  if (alignment == kTopLeft) before = std::max<std::int64_t>(total, 0);
-  if (alignment == kBottomRight) before = std::min<std::int64_t>(total, 0);
-  return {positions, extent / 2 - before};
+  const std::int64_t both_sides = (positions - 1) * stride + extent - source;
+  return {positions, extent / 2 - padding_before(both_sides, method, remainder_flag)};
 }
 
 }  // namespace

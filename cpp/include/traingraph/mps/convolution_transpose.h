@@ -28,8 +28,10 @@ class TRAINGRAPH_API CNNConvolutionTransposeGradientState final
 // stride - 1 zeros between the source's pixels, then a convolution of stride 1 with the weights as
 // they are. Its window begins at offset stride + kernel_offset - floor(extent / 2).
 //
-// The forms that return images mirror a convolution: of the state that is given, whose source's
-// size and offset they take back, or of the same padding policy; they set the kernel offset.
+// The forms that return images undo a convolution and set the kernel offset. It is that of the
+// state that is given, or one whose padding policy has the same alignment and the opposite size: of
+// R rows the result has (R - 1) stride + extent by kSizeFull, (R - 1) stride + 2 - extent by
+// kSizeValidOnly, and R stride by kSizeSame.
 class TRAINGRAPH_API CNNConvolutionTranspose final
     : public WeightForwardKernel,
       public std::enable_shared_from_this<CNNConvolutionTranspose> {
