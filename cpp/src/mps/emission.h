@@ -83,10 +83,9 @@ class Emission {
   // Of the nodes from this one on, which are those of the operation.
   void set_phase(std::size_t first_node);
   void write();
+  // Zeros where nothing was written of what is temporary.
   ir::ValueId load(const std::vector<Range>& ranges);
   void store(const std::vector<Range>& ranges, ir::ValueId value);
-  // As load(), with zeros where nothing was written.
-  ir::ValueId load_previous(const std::vector<Range>& ranges);
   template <class F>
   void for_atoms(const Range& range, const F& f);
   void write_results();

@@ -54,6 +54,7 @@ class TRAINGRAPH_API CNNDropout final : public CNNKernel {
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
   void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
               const ImageBatch& destinations) override;
+  bool has_state_per_image() const override { return true; }
 
  private:
   DropoutParameters parameters_;
@@ -72,6 +73,7 @@ class TRAINGRAPH_API CNNDropoutGradient final : public CNNGradientKernel {
   OperationPtr make_operation() const override;
   bool takes(const State& state) const override;
   void add_operands(Recording& recording, const StateBatch& states) override;
+  bool takes_some_images() const override { return false; }
 
  private:
   DropoutParameters parameters_;
