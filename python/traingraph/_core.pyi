@@ -8488,7 +8488,12 @@ class MPSCNNDropoutGradientState(MPSNNGradientState):
 
     def mask_data(self) -> bytes:
         """
-        One byte per element of the mask, 1 where it keeps. Shapes: (rows, columns, channels). Errors: before the state was encoded.
+        One byte per element of the mask, 1 where it keeps. Shapes: (rows, columns, channels). Errors: before the state was encoded, unless it is set.
+        """
+
+    def set_mask_data(self, data: bytes) -> None:
+        """
+        The mask that MPSCNNDropout takes in place of its own when it is encoded with this state, as mask_data() gives it; what is not 0 keeps. An addition to Apple's state. Errors: another length; a state that was encoded.
         """
 
 class MPSCNNDropout(MPSCNNKernel):
