@@ -160,13 +160,14 @@ def test_arithmetic(name):
         kernel.encode(commands(on), **given, destination_image=out, destination_state=state)
 
 
-def test_read_counts_and_what_was_never_written():
+@pytest.mark.parametrize("in_two_parts", [False, True])
+def test_read_counts_and_what_was_never_written(in_two_parts):
     on = device()
     x = random(12, *X)
     d = mps.MPSImageDescriptor.image_descriptor(
         with_channel_format="float64", width=6, height=4, feature_channels=4, number_of_images=5
     )
-    buffer = commands(on)
+    buffer = mps.MPSCommandBuffer(command_buffer=commands(on))
     first, second = (
         mps.MPSTemporaryImage.temporary_image(buffer, image_descriptor=d) for _ in range(2)
     )
@@ -176,6 +177,8 @@ def test_read_counts_and_what_was_never_written():
     kernel.encode(buffer, source_image=first, destination_image=second)
     assert first.read_count == 0
     assert second.read_count == 1
+    if in_two_parts:
+        buffer.commit_and_continue()
     out = image(on, np.ones(X))
     linear().encode(buffer, source_image=second, destination_image=out)
     run(buffer)
