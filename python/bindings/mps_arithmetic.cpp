@@ -92,9 +92,9 @@ void bind_binary(py::module_& module) {
   def_is_backwards(cls, false);
   def_two_sources(cls);
   def_offset(cls, "primary_offset", &Self::primary_offset, &Self::set_primary_offset,
-             "(x, y): the primary image's pixel of the first one that is written.");
+             "(x, y, z): the primary image's pixel of the first one that is written, and image.");
   def_offset(cls, "secondary_offset", &Self::secondary_offset, &Self::set_secondary_offset,
-             "(x, y): the secondary image's pixel of the first one that is written.");
+             "(x, y, z): the secondary image's pixel of the first one that is written, and image.");
   cls.def("is_result_state_reused_across_batch", &Self::is_result_state_reused_across_batch,
           "Whether one state serves all images of a batch.");
   cls.def("append_batch_barrier", &Self::append_batch_barrier,
@@ -303,7 +303,17 @@ void bind_dropout(py::module_& module) {
         return py::bytes(reinterpret_cast<const char*>(mask.data()), mask.size());
       },
       "One byte per element of the mask, 1 where it keeps. Shapes: (rows, columns, channels). "
-      "Errors: before the state was encoded.");
+      "Errors: before the state was encoded, unless it is set.");
+  state.def(
+      "set_mask_data",
+      [](State& self, const py::bytes& data) {
+        const std::string_view bytes = data;
+        self.set_mask_data({bytes.begin(), bytes.end()});
+      },
+      py::arg("data"),
+      "The mask that MPSCNNDropout takes in place of its own when it is encoded with this state, "
+      "as mask_data() gives it; what is not 0 keeps. An addition to Apple's state. Errors: another "
+      "length; a state that was encoded.");
   bind_dropout_kernel<CNNDropout, mps::CNNKernel>(
       module, "MPSCNNDropout", "x / keep_probability with that probability, else 0.",
       "Masks are a function of the seed, of how often the kernel was encoded, and of the element: "

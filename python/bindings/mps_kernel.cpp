@@ -95,8 +95,10 @@ py::object result_states(const CNNKernel& self, const Arguments& arguments, bool
 void bind_forward(py::module_& module) {
   auto cls = py::class_<CNNKernel, Kernel, std::shared_ptr<CNNKernel>>(
       module, "MPSCNNKernel", "One source image, one result image.");
-  def_offset(cls, "offset", &CNNKernel::offset, &CNNKernel::set_offset,
-             "(x, y, z): the source pixel at the middle of the first window.");
+  def_offset(
+      cls, "offset", &CNNKernel::offset, &CNNKernel::set_offset,
+      "(x, y, z): the source pixel at the middle of the first window, and the first image that "
+      "is read of an object with several.");
   cls.def_property("edge_mode", &CNNKernel::edge_mode, &CNNKernel::set_edge_mode,
                    "What lies beyond the image.");
   cls.def_property(
@@ -187,9 +189,10 @@ void bind_gradient(py::module_& module) {
       "Primary image: the incoming gradient; secondary: the forward source.");
   def_is_backwards(cls, true);
   def_offset(cls, "primary_offset", &CNNGradientKernel::primary_offset,
-             &CNNGradientKernel::set_primary_offset, "(x, y, z) in the gradient.");
+             &CNNGradientKernel::set_primary_offset, "(x, y, z) in the gradient; z: an image.");
   def_offset(cls, "secondary_offset", &CNNGradientKernel::secondary_offset,
-             &CNNGradientKernel::set_secondary_offset, "(x, y, z) in the forward source.");
+             &CNNGradientKernel::set_secondary_offset,
+             "(x, y, z) in the forward source; z: an image.");
   cls.def_property("kernel_offset_x", &CNNGradientKernel::kernel_offset_x,
                    &CNNGradientKernel::set_kernel_offset_x, "In the gradient with zeros between.");
   cls.def_property("kernel_offset_y", &CNNGradientKernel::kernel_offset_y,

@@ -4991,7 +4991,7 @@ class MPSCNNKernel(MPSKernel):
     @property
     def offset(self) -> typing.Any:
         """
-        (x, y, z): the source pixel at the middle of the first window.
+        (x, y, z): the source pixel at the middle of the first window, and the first image that is read of an object with several.
         """
 
     @offset.setter
@@ -5154,7 +5154,7 @@ class MPSCNNGradientKernel(MPSKernel):
     @property
     def primary_offset(self) -> typing.Any:
         """
-        (x, y, z) in the gradient.
+        (x, y, z) in the gradient; z: an image.
         """
 
     @primary_offset.setter
@@ -5214,7 +5214,7 @@ class MPSCNNGradientKernel(MPSKernel):
     @property
     def secondary_offset(self) -> typing.Any:
         """
-        (x, y, z) in the forward source.
+        (x, y, z) in the forward source; z: an image.
         """
 
     @secondary_offset.setter
@@ -8086,7 +8086,7 @@ class MPSCNNBinaryKernel(MPSKernel):
     @property
     def primary_offset(self) -> typing.Any:
         """
-        (x, y): the primary image's pixel of the first one that is written.
+        (x, y, z): the primary image's pixel of the first one that is written, and image.
         """
 
     @primary_offset.setter
@@ -8114,7 +8114,7 @@ class MPSCNNBinaryKernel(MPSKernel):
     @property
     def secondary_offset(self) -> typing.Any:
         """
-        (x, y): the secondary image's pixel of the first one that is written.
+        (x, y, z): the secondary image's pixel of the first one that is written, and image.
         """
 
     @secondary_offset.setter
@@ -8488,7 +8488,12 @@ class MPSCNNDropoutGradientState(MPSNNGradientState):
 
     def mask_data(self) -> bytes:
         """
-        One byte per element of the mask, 1 where it keeps. Shapes: (rows, columns, channels). Errors: before the state was encoded.
+        One byte per element of the mask, 1 where it keeps. Shapes: (rows, columns, channels). Errors: before the state was encoded, unless it is set.
+        """
+
+    def set_mask_data(self, data: bytes) -> None:
+        """
+        The mask that MPSCNNDropout takes in place of its own when it is encoded with this state, as mask_data() gives it; what is not 0 keeps. An addition to Apple's state. Errors: another length; a state that was encoded.
         """
 
 class MPSCNNDropout(MPSCNNKernel):

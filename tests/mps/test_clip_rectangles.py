@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from clipped import BOTH, LINEAR, SETTINGS, WINDOWS, convolution, dropout, linear
 from gradients import backward, device, differences, execute, random
-from kernels import array, batch, commands, image
+from kernels import array, batch, commands
 
 from traingraph import ShapeError, Unsupported, mps
 
@@ -243,8 +243,6 @@ def test_what_cannot_be_is_refused():
     for wrong in (((-1, 0), (1, 1)), ((0, 0), (0, 1)), ((0, 0), (1, -2))):
         with pytest.raises(ValueError, match="clip rectangle of 1 pixel or more"):
             kernel.clip_rect = wrong
-    with pytest.raises(Unsupported, match="leaves out the first images"):
-        kernel.clip_rect = ((0, 0, 1), (1, 1))
     for wrong in (5, (1, 2), ((1, 2), (3,)), ((0, 0), (1.5, 1))):
         with pytest.raises(TypeError):
             kernel.clip_rect = wrong
@@ -267,12 +265,7 @@ def test_what_cannot_be_is_refused():
         encode(4, 3, 3, offset=(0, 0), destination_feature_channel_offset=4)
     with pytest.raises(ShapeError, match="more than 4 channels, the offset"):
         encode(8, 3, 3, source_feature_channel_offset=4)
-    two = image(on, np.zeros((2, 8, 3, 3)))
-    other = image(on, np.zeros((2, 8, 3, 3)))
     kernel.source_feature_channel_offset = kernel.destination_feature_channel_offset = 0
-    kernel.clip_rect = region(0, 0, 2, 2)  # of one image
-    with pytest.raises(Unsupported, match="leaves out images"):
-        kernel.encode(commands(on), source_image=two, destination_image=other)
     encode(4, 3, 3, clip_rect=((0, 0), (2, 2)))  # the kernel is as good as before
 
 

@@ -216,6 +216,7 @@ def test_what_cannot_be_is_refused():
         ({"destination_feature_channel_offset": 4}, Unsupported, "there is no result image"),
         ({"offset": (7, 0)}, ShapeError, "an offset within source images 4x6x7"),
         ({"offset": (0, 0, 1)}, Unsupported, "leaves out images: encode a part of the batch"),
+        ({"clip_rect": ((0, 0, 1), (1, 1))}, Unsupported, "leaves out images: encode a part of"),
         ({"source_feature_channel_offset": 12}, ShapeError, "more than 12 channels, the offset"),
         ({"source_feature_channel_max_count": 3}, ShapeError, "expected source images of 4 chan"),
     ]:

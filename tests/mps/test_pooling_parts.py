@@ -185,7 +185,7 @@ def test_what_is_no_part_of_the_incoming_gradient():
     for offset, error, text in (
         ((3, 0), ShapeError, "begins within source images"),
         ((-1, 0), InvalidArgument, "begins at 0 or more"),
-        ((0, 0, 1), Unsupported, "an offset of images"),
+        ((0, 0, 1), ShapeError, "source gradients with 1 images from index 1 on"),
     ):
         gradient.primary_offset = offset
         with pytest.raises(error, match=rf"PoolingAverageGradient.*{text}"):

@@ -41,7 +41,7 @@ void CNNBatchNormalizationStatistics::encode_batch(CommandBuffer& buffer, const 
     refuse_shape("expected source images of " + std::to_string(channels) + " channels but got " +
                  sources[0]->description());
   }
-  if (clip_.depth < used.number_of_images || window_.offset.z != 0) {
+  if (clip_.depth < used.number_of_images || clip_.origin.z != 0 || window_.offset.z != 0) {
     refuse_use("a clip rectangle or an offset that leaves out images: encode a part of the batch");
   }
   Region region{window_.offset, std::min(clip_.width, used.width - window_.offset.x),
@@ -129,7 +129,7 @@ void CNNBatchNormalizationStatisticsGradient::encode_batch(CommandBuffer& buffer
   if (ClippedKernel::is_partial()) {
     refuse_use("a clip rectangle or a destination channel offset: there is no result image");
   }
-  check(buffer, gradients, sources, states);
+  check(buffer, gradients, sources, states, images_in(sources));
   const std::int64_t more = Steps::elements(state, sources);
   const std::string refused = Steps::statistics_gradient_refused(state, more);
   if (!refused.empty()) refuse(refused);

@@ -22,10 +22,31 @@ StateBatch CNNBinaryKernel::result_state_batch(const ImageBatch& primaries,
 void CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& primaries,
                                    const ImageBatch& secondaries, const StateBatch& states,
                                    const ImageBatch& destinations) {
-  Recording& recording = this->recording(buffer);
+  recording(buffer);
   check_batch(primaries, "primary images");
   check_batch(secondaries, "secondary images");
   check_batch(destinations, "destination images");
+  const Neighbours written = written_images(destinations);
+  if (primary_offset_.z == 0 && secondary_offset_.z == 0 &&
+      written.count == destinations[0]->descriptor().number_of_images) {
+    encode_images(buffer, primaries, secondaries, states, destinations);
+  } else {
+    if (!states.empty()) {
+      refuse_use("a state where images are left out: encode a part of the batch");
+    }
+    const std::int64_t count = written.count;
+    encode_images(buffer, some_of(primaries, {primary_offset_.z, count}, "primary images"),
+                  some_of(secondaries, {secondary_offset_.z, count}, "secondary images"), states,
+                  some_of(destinations, written, "destination images"));
+  }
+  read(primaries);
+  read(secondaries);
+}
+
+void CNNBinaryKernel::encode_images(CommandBuffer& buffer, const ImageBatch& primaries,
+                                    const ImageBatch& secondaries, const StateBatch& states,
+                                    const ImageBatch& destinations) {
+  Recording& recording = this->recording(buffer);
   if (images_in(primaries) != images_in(secondaries)) {
     refuse_shape("expected as many secondary images as primary ones, " +
                  std::to_string(images_in(primaries)) + ", but got " +
@@ -64,8 +85,6 @@ void CNNBinaryKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& prim
     own->primary_part_ = {primary_channels_, primary_offset_};
     own->secondary_part_ = {secondary_channels_, secondary_offset_};
   }
-  read(primaries);
-  read(secondaries);
 }
 
 ImageDescriptor CNNBinaryKernel::result_of(const ImageBatch& primaries,
@@ -95,7 +114,6 @@ BinaryParts CNNBinaryKernel::parts(const ImageBatch& primaries, const ImageBatch
   }
   const auto part = [&](const ImageDescriptor& image, const SourcePart& source, bool is_secondary,
                         const char* what) {
-    check_all_images(source.offset);
     const ImagePart read =
         strided_part(image, source, strides(is_secondary), parts.result.height, parts.result.width);
     check_inside(read, image, what);

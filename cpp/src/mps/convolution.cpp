@@ -202,10 +202,11 @@ void CNNConvolutionGradient::configure(const GradientState& state) {
   const KernelWindow& forward = state.window();
   const std::int64_t width = (forward.kernel_width - 1) * forward.dilation_x + 1;
   const std::int64_t height = (forward.kernel_height - 1) * forward.dilation_y + 1;
-  set_primary_offset({});
+  set_primary_offset({0, 0, primary_offset_.z});
   set_kernel_offset_x(-forward.offset.x + (width % 2 == 0 ? 1 : 0));
   set_kernel_offset_y(-forward.offset.y + (height % 2 == 0 ? 1 : 0));
-  set_secondary_offset({forward.offset.x - width / 2, forward.offset.y - height / 2, 0});
+  set_secondary_offset(
+      {forward.offset.x - width / 2, forward.offset.y - height / 2, forward.offset.z});
 }
 
 OperationPtr CNNConvolutionGradient::make_operation() const {

@@ -178,12 +178,13 @@ ValueId Emission::load(const std::vector<Range>& ranges) {
   std::vector<ValueId> parts;
   for (const Range& range : ranges) {
     for_atoms(range, [&](Atom& atom) {
-      if (atom.current == kNone) {
-        if (recording_.storages()[atom.storage]->transient()) {
-          fail("expected an image that was written as a whole but got one written in part");
-        }
-        atom.source = atom.current = fresh_source(atom);
+      const Storage& storage = *recording_.storages()[atom.storage];
+      if (atom.current == kNone && storage.transient()) {
+        ir::Type type = storage.type();
+        if (storage.divisible) type.shape[0] = atom.count;
+        atom.current = ops::filled(graph, type, 0);
       }
+      if (atom.current == kNone) atom.source = atom.current = fresh_source(atom);
       parts.push_back(atom.current);
     });
   }
@@ -194,19 +195,6 @@ ValueId Emission::load(const std::vector<Range>& ranges) {
   }
   const DataType type = graph.type(value).data_type;
   return is_floating_point(type) ? ops::cast(graph, value, computed_in(type)) : value;
-}
-
-ValueId Emission::load_previous(const std::vector<Range>& ranges) {
-  for (const Range& range : ranges) {
-    for_atoms(range, [&](Atom& atom) {
-      const Storage& storage = *recording_.storages()[atom.storage];
-      if (atom.current != kNone || !storage.transient()) return;
-      ir::Type type = storage.type();
-      if (storage.divisible) type.shape[0] = atom.count;
-      atom.current = ops::filled(graph, type, 0);
-    });
-  }
-  return load(ranges);
 }
 
 void Emission::store(const std::vector<Range>& ranges, ValueId value) {
@@ -364,9 +352,9 @@ void Emission::write() {
       if (values_[n] == kNone) continue;
       const std::vector<Range>& ranges = encoding.operands[encoding.input_count + n];
       if (const ImagePart* part = part_of(encoding.input_count + n)) {
-        values_[n] = write_part(graph, load_previous(ranges), values_[n], *part);
+        values_[n] = write_part(graph, load(ranges), values_[n], *part);
       }
-      if (conditional) values_[n] = chosen(graph, choice, values_[n], load_previous(ranges));
+      if (conditional) values_[n] = chosen(graph, choice, values_[n], load(ranges));
       store(ranges, values_[n]);
     }
     set_phase(first_node);

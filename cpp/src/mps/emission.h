@@ -85,10 +85,9 @@ class Emission {
   void write();
   // The operation as one op, if the backend has its kernel by name.
   bool emit_named();
+  // Zeros where nothing was written of what is temporary.
   ir::ValueId load(const std::vector<Range>& ranges);
   void store(const std::vector<Range>& ranges, ir::ValueId value);
-  // As load(), with zeros where nothing was written.
-  ir::ValueId load_previous(const std::vector<Range>& ranges);
   template <class F>
   void for_atoms(const Range& range, const F& f);
   void write_results();

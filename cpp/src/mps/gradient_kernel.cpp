@@ -29,7 +29,8 @@ void CNNGradientKernel::check_gradient(const ImageDescriptor& gradient,
 }
 
 void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients,
-                              const ImageBatch& sources, const StateBatch& states) const {
+                              const ImageBatch& sources, const StateBatch& states,
+                              std::int64_t there) const {
   recording(buffer);
   check_batch(gradients, "source gradients");
   check_batch(sources, "source images");
@@ -39,15 +40,13 @@ void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients
                  std::to_string(images_in(sources)));
   }
   if (!takes_parts()) refuse_parts();
-  if (!has_gradient_offset() && !(primary_offset_.is_zero() && kernel_offset_.is_zero())) {
+  Offset primary = primary_offset_;
+  if (takes_some_images()) primary.z = 0;
+  if (!has_gradient_offset() && !(primary.is_zero() && kernel_offset_.is_zero())) {
     refuse_use("a primary offset or a kernel offset: the whole incoming gradient is read");
   }
   if (!has_kernel_offset() && !kernel_offset_.is_zero()) {
     refuse_use("a kernel offset: the secondary offset says where the windows are");
-  }
-  if (has_window()) {
-    check_all_images(primary_offset_);
-    check_all_images(window_.offset);
   }
   if (states.empty()) refuse("expected a gradient state but got none");
   const State* last = nullptr;  // one object may stand for all
@@ -71,7 +70,7 @@ void CNNGradientKernel::check(CommandBuffer& buffer, const ImageBatch& gradients
     const ImageDescriptor& source = sources[0]->descriptor();
     if (made_for.height == source.height && made_for.width == source.width &&
         made_for.feature_channels == source.feature_channels &&
-        (!shared || takes_parts_of_batch() || made_for.number_of_images == images_in(sources))) {
+        (!shared || takes_parts_of_batch() || made_for.number_of_images == there)) {
       continue;
     }
     refuse("expected " + state->description() + ", made for " + to_string(made_for) +
@@ -98,6 +97,8 @@ ImageDescriptor CNNGradientKernel::destination_image_descriptor(const ImageBatch
   ImageDescriptor result = result_of(state);
   result.channel_format = sources[0]->descriptor().channel_format;
   result.number_of_images = images_in(sources);
+  // Where images were left out, softmax's result may be among more or fewer than its source was.
+  if (state.parts().images.count != 0) result.number_of_images = state.source().number_of_images;
   return result;
 }
 
@@ -105,7 +106,6 @@ ImageBatch CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBat
                                            const ImageBatch& sources, const StateBatch& states) {
   recording(buffer);
   const ImageDescriptor result = destination_image_descriptor(gradients, sources, states);
-  check(buffer, gradients, sources, states);
   ImageBatch images = make_images(buffer, result, makes_temporary_images, sources);
   encode_batch(buffer, gradients, sources, states, images);
   return images;
@@ -114,8 +114,37 @@ ImageBatch CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBat
 void CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
                                      const ImageBatch& sources, const StateBatch& states,
                                      const ImageBatch& destinations) {
-  check(buffer, gradients, sources, states);
+  recording(buffer);
+  check_batch(gradients, "source gradients");
+  check_batch(sources, "source images");
   check_batch(destinations, "destination gradients");
+  const Neighbours written = written_images(destinations);
+  const bool by_offset = takes_some_images() && (primary_offset_.z != 0 || window_.offset.z != 0);
+  if (!by_offset && written.count == destinations[0]->descriptor().number_of_images) {
+    encode_images(buffer, gradients, sources, states, destinations, images_in(sources));
+  } else {
+    if (!takes_some_images()) {
+      refuse_use("a clip rectangle that leaves out images: encode a part of the batch");
+    }
+    if (gradients.size() != destinations.size() || sources.size() != destinations.size()) {
+      refuse_shape("expected as many source gradients and images as destinations, " +
+                   std::to_string(destinations.size()) + ", where images are left out but got " +
+                   std::to_string(gradients.size()) + " and " + std::to_string(sources.size()));
+    }
+    encode_images(buffer,
+                  some_of(gradients, {primary_offset_.z, written.count}, "source gradients"),
+                  some_of(sources, {window_.offset.z, written.count}, "source images"), states,
+                  some_of(destinations, written, "destination gradients"), images_in(sources));
+  }
+  read(gradients);
+  read(sources);
+  read(states);
+}
+
+void CNNGradientKernel::encode_images(CommandBuffer& buffer, const ImageBatch& gradients,
+                                      const ImageBatch& sources, const StateBatch& states,
+                                      const ImageBatch& destinations, std::int64_t there) {
+  check(buffer, gradients, sources, states, there);
   const auto& state = static_cast<const GradientState&>(*states[0]);
   const GradientParts parts =
       this->parts(gradients[0]->descriptor(), sources[0]->descriptor(), state);
@@ -138,9 +167,6 @@ void CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gr
   add_operands(recording, states);
   recording.result(destinations, to);
   recording.end();
-  read(gradients);
-  read(sources);
-  read(states);
 }
 
 }  // namespace traingraph::mps

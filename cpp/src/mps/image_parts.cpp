@@ -98,9 +98,6 @@ void Kernel::check_channel_offset(std::int64_t offset) const {
   if (offset >= 0 && offset % 4 == 0) return;
   refuse("expected a channel offset that is a multiple of 4 but got " + std::to_string(offset));
 }
-void Kernel::check_all_images(const Offset& offset) const {
-  if (offset.z != 0) refuse_use("an offset of images: encode a part of the batch");
-}
 void Kernel::set_channels(ChannelRange& member, const ChannelRange& value) const {
   check_channel_offset(value.offset);
   if (value.max_count < 1) {
@@ -119,7 +116,7 @@ ImageDescriptor Kernel::seen(const ImageDescriptor& image, const ChannelRange& c
   return result;
 }
 
-void Kernel::check_region(const Region& region, const char* what) const {
+void Kernel::check_region(const Region& region, const char* what, bool of_any_images) const {
   const Offset& origin = region.origin;
   if (origin.x < 0 || origin.y < 0 || origin.z < 0 || region.width < 1 || region.height < 1 ||
       region.depth < 1) {
@@ -129,7 +126,7 @@ void Kernel::check_region(const Region& region, const char* what) const {
            std::to_string(origin.x) + ", " + std::to_string(origin.y) + ", " +
            std::to_string(origin.z));
   }
-  if (origin.z == 0) return;
+  if (origin.z == 0 || of_any_images) return;
   refuse_use("a " + std::string(what) +
              " that leaves out the first images: encode a part of the batch");
 }
@@ -152,7 +149,7 @@ ImageDescriptor Kernel::seen(const ImageDescriptor& image, const Region& region)
 // --- writing a part ------------------------------------------------------------------------------
 
 void ClippedKernel::set_clip_rect(const Region& clip) {
-  check_region(clip, "clip rectangle");
+  check_region(clip, "clip rectangle", true);
   clip_ = clip;
 }
 void ClippedKernel::set_destination_feature_channel_offset(std::int64_t value) {
@@ -178,9 +175,6 @@ ImagePart ClippedKernel::destination_part(const ImageDescriptor& destination,
                  to_string(destination) + " but got one at column " +
                  std::to_string(clip_.origin.x) + ", row " + std::to_string(clip_.origin.y));
   }
-  if (clip_.depth < destination.number_of_images) {
-    refuse_use("a clip rectangle that leaves out images: encode a part of the batch");
-  }
   if (destination_channel_ + result.feature_channels > destination.feature_channels) {
     refuse_shape("expected destination images of " +
                  std::to_string(destination_channel_ + result.feature_channels) +
@@ -191,7 +185,6 @@ ImagePart ClippedKernel::destination_part(const ImageDescriptor& destination,
   part.size = {rows, columns};
   if (has_window) return part;
   part.size = {result.height, result.width};
-  check_all_images(place);
   part.place = {place.y, place.x};
   const bool fits = part.place[0] >= 0 && part.place[1] >= 0 &&
                     part.place[0] + rows <= result.height &&
@@ -254,7 +247,8 @@ void CNNKernel::set_parts(const ImageBatch& sources, const StateBatch& states,
   if (states.empty()) return;
   if (!is_partial()) {
     const auto* first = dynamic_cast<const GradientState*>(states[0].get());
-    if (first == nullptr || !first->parts().destination) return;
+    if (first == nullptr) return;
+    if (!first->parts().destination && first->parts().images.count == 0) return;
   }
   ImageParts parts;
   if (is_partial()) {
@@ -273,11 +267,29 @@ void CNNKernel::set_parts(const ImageBatch& sources, const StateBatch& states,
   }
 }
 
+void CNNKernel::set_images(const StateBatch& states, const Neighbours& read,
+                           const ImageBatch& destinations) const {
+  for (const StatePtr& state : states) {
+    auto* own = dynamic_cast<GradientState*>(state.get());
+    if (own == nullptr) continue;
+    ImageParts parts = own->parts();
+    parts.images = read;
+    parts.origin.z = clip_.origin.z;
+    parts.destination = for_batch(destinations[0]->descriptor(), destinations);
+    own->set_parts(parts);
+  }
+}
+
 // --- gradient kernels ----------------------------------------------------------------------------
 
 // The gradient of the source's channels that were read goes where they are.
 void CNNGradientKernel::configure_parts(const GradientState& state) {
   write_everything();
+  const Neighbours& images = state.parts().images;
+  if (images.count != 0) {
+    clip_.origin.z = images.first;
+    clip_.depth = images.count;
+  }
   destination_channel_ = state.parts().source.offset;
   secondary_channels_ = state.parts().source;
 }
@@ -293,7 +305,9 @@ ImagePart CNNGradientKernel::incoming(const ImageDescriptor& gradient,
                  ", the size of the forward kernel's clip rectangle, but got " +
                  to_string(gradient));
   }
-  if (forward.clip_width == 0 && !has_window() && !window_.offset.is_zero()) {
+  Offset secondary = window_.offset;
+  if (takes_some_images()) secondary.z = 0;
+  if (forward.clip_width == 0 && !has_window() && !secondary.is_zero()) {
     refuse_use("a secondary offset: the forward kernel has written whole images");
   }
   return channels_of(used, primary_channels_);

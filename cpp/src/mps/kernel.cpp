@@ -174,7 +174,7 @@ ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& i
   }
   result.height = y.positions;
   result.width = x.positions;
-  set_offset({x.offset, y.offset, window_.offset.z});
+  set_offset({x.offset, y.offset, 0});
   return result;
 }
 
@@ -234,12 +234,9 @@ void CNNKernel::record(CommandBuffer& buffer, const ImageBatch& sources, const S
   }
 }
 
-void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
-                             const StateBatch& states, const ImageBatch& destinations) {
-  recording(buffer);
-  check_batch(sources, "source images");
+void CNNKernel::encode_images(CommandBuffer& buffer, const ImageBatch& sources,
+                              const StateBatch& states, const ImageBatch& destinations) {
   check_source(seen(sources[0]->descriptor(), source_channels_));
-  if (has_window()) check_all_images(window_.offset);
   check_destinations(sources, destinations);
   const State* last = nullptr;
   for (const StatePtr& state : states) {
@@ -248,19 +245,45 @@ void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
     last = state.get();
   }
   if (!states.empty() && is_partial()) check_parts_have_gradient(sources[0]->descriptor());
-  // A source array may be longer than the batch.
+  record(buffer, sources, states, destinations);
+  set_parts(sources, states, destinations);
+}
+
+void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                             const StateBatch& states, const ImageBatch& destinations) {
+  recording(buffer);
+  check_batch(sources, "source images");
+  check_batch(destinations, "destination images");
+  const Neighbours written = written_images(destinations);
   const std::int64_t each = sources[0]->descriptor().number_of_images;
-  const auto used = static_cast<std::size_t>(images_in(destinations) / each);
-  if (used == sources.size()) {
-    record(buffer, sources, states, destinations);
-    set_parts(sources, states, destinations);
-    read(sources);
+  const bool all = first_image() == 0 && images_in(destinations) % each == 0 &&
+                   written.count == destinations[0]->descriptor().number_of_images;
+  if (all) {
+    // A source array may be longer than the batch.
+    const auto used = static_cast<std::size_t>(images_in(destinations) / each);
+    if (used >= sources.size()) {
+      encode_images(buffer, sources, states, destinations);
+      read(sources);
+      return;
+    }
+    const ImageBatch front(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(used));
+    encode_images(buffer, front, states, destinations);
+    read(front);
     return;
   }
-  const ImageBatch front(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(used));
-  record(buffer, front, states, destinations);
-  set_parts(front, states, destinations);
-  read(front);
+  if (sources.size() != destinations.size()) {
+    refuse_shape("expected as many source images as destinations, " +
+                 std::to_string(destinations.size()) + ", where images are left out but got " +
+                 std::to_string(sources.size()));
+  }
+  if (!states.empty() && has_state_per_image()) {
+    refuse_use("a state where images are left out: encode a part of the batch");
+  }
+  const Neighbours from{first_image(), written.count};
+  encode_images(buffer, some_of(sources, from, "source images"), states,
+                some_of(destinations, written, "destination images"));
+  set_images(states, from, destinations);
+  read(sources);
 }
 
 void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,

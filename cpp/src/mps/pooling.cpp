@@ -201,7 +201,7 @@ GradientParts CNNPoolingGradient::parts(const ImageDescriptor& gradient,
                                         const ImageDescriptor& source,
                                         const GradientState& state) const {
   Region counted = source_size_;
-  counted.origin = primary_offset_;
+  counted.origin = {primary_offset_.x, primary_offset_.y, 0};
   check_region(counted, "part of the incoming gradient");
   const ImageDescriptor used = seen(gradient, counted);
   // The source size may leave out some of what the forward kernel's clip rectangle has.

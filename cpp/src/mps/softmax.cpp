@@ -74,7 +74,7 @@ GradientParts CNNSoftMaxGradient::parts(const ImageDescriptor& gradient,
 ImageDescriptor CNNSoftMaxGradient::secondary_of(const GradientState& state) const {
   if (!state.parts().destination) return state.source();
   ImageDescriptor result = *state.parts().destination;
-  result.number_of_images = state.source().number_of_images;
+  if (state.parts().images.count == 0) result.number_of_images = state.source().number_of_images;
   return result;
 }
 

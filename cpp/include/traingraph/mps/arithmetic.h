@@ -108,8 +108,8 @@ struct BinaryParts;
 // Two source images, one result image.
 class TRAINGRAPH_API CNNBinaryKernel : public TwoSourceKernel {
  public:
-  // The source's pixel of the first one that is written. The forms that return images set both to
-  // 0.
+  // The source's pixel of the first one that is written; z: of an object with several images the
+  // first that is read. The forms that return images set both to 0.
   const Offset& primary_offset() const { return primary_offset_; }
   void set_primary_offset(const Offset& value) { primary_offset_ = value; }
   const Offset& secondary_offset() const { return secondary_offset_; }
@@ -150,6 +150,9 @@ class TRAINGRAPH_API CNNBinaryKernel : public TwoSourceKernel {
   Offset primary_offset_, secondary_offset_;
 
  private:
+  void encode_images(CommandBuffer& buffer, const ImageBatch& primaries,
+                     const ImageBatch& secondaries, const StateBatch& states,
+                     const ImageBatch& destinations);
   // Of the channels that are read.
   ImageDescriptor result_of(const ImageBatch& primaries, const ImageBatch& secondaries) const;
   // Of the whole batch. Sets what is written to everything.
@@ -212,6 +215,7 @@ class TRAINGRAPH_API CNNArithmeticGradient : public CNNGradientKernel {
   ImageDescriptor secondary_of(const GradientState& state) const override;
   ImageDescriptor result_of(const GradientState& state) const override;
   void add_operands(Recording& recording, const StateBatch& states) override;
+  bool takes_some_images() const override { return false; }
 
  private:
   const SourcePart& own_part(const CNNArithmeticGradientState& state) const;

@@ -140,6 +140,7 @@ class TRAINGRAPH_API CNNBatchNormalization final
   OperationPtr make_operation() const override;
   void check_source(const ImageDescriptor& source) const override;
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  bool has_state_per_image() const override { return true; }
   void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
               const ImageBatch& destinations) override;
 
@@ -184,6 +185,7 @@ class TRAINGRAPH_API BatchNormalizationGradientKernel : public CNNGradientKernel
                                    const char* kind);
   bool takes(const State& state) const override;
   bool takes_parts_of_batch() const override { return true; }
+  bool takes_some_images() const override { return false; }
   GradientParts parts(const ImageDescriptor& gradient, const ImageDescriptor& source,
                       const GradientState& state) const override;
 

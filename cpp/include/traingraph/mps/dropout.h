@@ -20,23 +20,34 @@ struct TRAINGRAPH_API DropoutParameters {
 // Which of the masks of its kernel an image got: masks are a function of seed, step and element.
 class TRAINGRAPH_API CNNDropoutGradientState final : public GradientState {
  public:
-  CNNDropoutGradientState(const DropoutParameters& parameters, const ImageDescriptor& source,
-                          const CommandBuffer* temporary_on)
-      : GradientState({}, source, temporary_on), parameters_(parameters) {}
+  CNNDropoutGradientState(const Device& device, const DropoutParameters& parameters,
+                          const ImageDescriptor& source, const CommandBuffer* temporary_on)
+      : GradientState({}, source, temporary_on), device_(device), parameters_(parameters) {}
   const char* kind() const override { return "MPSCNNDropoutGradientState"; }
   // One byte per element of the mask, in the order rows, columns, channels: 1 where it keeps.
-  // Raises InvalidArgument before the forward kernel was encoded with this state.
+  // Raises InvalidArgument before the forward kernel was encoded with this state, unless it is set.
   std::vector<std::uint8_t> mask_data() const;
+  // The mask that the forward kernel takes in place of one of its own, and its gradient kernel with
+  // it: another program's, in the same order, other numbers than 0 keep. An addition to Apple's
+  // state. Raises InvalidArgument for another length, and once the state was encoded.
+  void set_mask_data(const std::vector<std::uint8_t>& bytes);
 
   const DropoutParameters& parameters() const { return parameters_; }
   bool encoded() const { return images_ > 0; }
   std::int64_t step() const { return step_; }
   std::int64_t image() const { return image_; }    // its place among those encoded together
   std::int64_t images() const { return images_; }  // how many were
+  // What was set, 0 or 1; null: the kernel's own.
+  const ImagePtr& mask() const { return mask_; }
 
  private:
   friend class CNNDropout;
+  // Of the decisions for its images, as one image.
+  ImageDescriptor mask_descriptor() const;
+
+  Device device_;
   DropoutParameters parameters_;
+  ImagePtr mask_;
   std::int64_t step_ = 0;
   std::int64_t image_ = 0;
   std::int64_t images_ = 0;
@@ -54,6 +65,7 @@ class TRAINGRAPH_API CNNDropout final : public CNNKernel {
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
   void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
               const ImageBatch& destinations) override;
+  bool has_state_per_image() const override { return true; }
 
  private:
   DropoutParameters parameters_;
@@ -72,6 +84,7 @@ class TRAINGRAPH_API CNNDropoutGradient final : public CNNGradientKernel {
   OperationPtr make_operation() const override;
   bool takes(const State& state) const override;
   void add_operands(Recording& recording, const StateBatch& states) override;
+  bool takes_some_images() const override { return false; }
 
  private:
   DropoutParameters parameters_;

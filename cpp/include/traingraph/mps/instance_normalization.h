@@ -95,6 +95,7 @@ class TRAINGRAPH_API CNNInstanceNormalization
   OperationPtr make_operation() const override;
   void check_source(const ImageDescriptor& source) const override;
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  bool has_state_per_image() const override { return true; }
   void add_operands(Recording& recording) const override;
 
  private:
@@ -127,6 +128,7 @@ class TRAINGRAPH_API CNNInstanceNormalizationGradient : public CNNGradientKernel
   OperationPtr make_operation() const override;
   bool takes(const State& state) const override;
   void add_operands(Recording& recording, const StateBatch& states) override;
+  bool takes_some_images() const override { return false; }
 };
 
 class TRAINGRAPH_API CNNGroupNormalizationGradient final : public CNNInstanceNormalizationGradient {

@@ -67,8 +67,8 @@ class TRAINGRAPH_API Kernel {
 
   // Raises unless the offset is a multiple of 4.
   void check_channel_offset(std::int64_t offset) const;
-  // Raises Unsupported where an offset leaves out images.
-  void check_all_images(const Offset& offset) const;
+  // Of each image of a batch so many images. Raises ShapeError where they are not there.
+  ImageBatch some_of(const ImageBatch& batch, const Neighbours& images, const char* what) const;
   // Raises unless there is such a data source, of as many channels.
   template <class Source>
   void check_channels(const std::shared_ptr<Source>& source, std::int64_t channels) const {
@@ -81,8 +81,8 @@ class TRAINGRAPH_API Kernel {
   void set_channels(ChannelRange& member, const ChannelRange& value) const;
   // The image as it is when only these channels are there. Raises ShapeError where none is.
   ImageDescriptor seen(const ImageDescriptor& image, const ChannelRange& channels) const;
-  // Raises unless `what` may be set to it.
-  void check_region(const Region& region, const char* what) const;
+  // Raises unless `what` may be set to it. It is that of the first images, or may be of others.
+  void check_region(const Region& region, const char* what, bool of_any_images = false) const;
   // The image as it is when only these pixels are there. Raises ShapeError where none is, and
   // Unsupported where images are left out.
   ImageDescriptor seen(const ImageDescriptor& image, const Region& region) const;
@@ -96,7 +96,8 @@ class TRAINGRAPH_API Kernel {
 class TRAINGRAPH_API ClippedKernel : public Kernel {
  public:
   // What of the destination is written, as far as it is there; the rest stays as it is. A source's
-  // offset is that of the rectangle's first pixel. The forms that return images set both anew.
+  // offset is that of the rectangle's first pixel; its z, and the rectangle's, is an image of an
+  // object with several, and the depth says how many. The forms that return images set both anew.
   const Region& clip_rect() const { return clip_; }
   void set_clip_rect(const Region& value);
   // Offsets of channels are multiples of 4.
@@ -111,6 +112,8 @@ class TRAINGRAPH_API ClippedKernel : public Kernel {
   // Raises Unsupported where only whole images can be.
   void refuse_parts() const;
   void write_everything();
+  // Which images of each object are written. Raises ShapeError where the rectangle has none.
+  Neighbours written_images(const ImageBatch& destinations) const;
   // Where a result goes. One of a moving window fills the clip rectangle, any other is cut out of
   // `result` at `place`. Raises ShapeError when it reaches beyond its destination or the result.
   ImagePart destination_part(const ImageDescriptor& destination, const ImageDescriptor& result,
@@ -201,6 +204,8 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   virtual bool has_place() const { return !has_window(); }
   // Raises Unsupported for the reserved alignment.
   void check_padding_method() const;
+  // Whether a state holds something of each image, so that it belongs to all that are there.
+  virtual bool has_state_per_image() const { return false; }
   virtual StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const;
   // Buffers that the operation reads beside the image, and those of the states.
   virtual void add_operands(Recording&) const {}
@@ -220,12 +225,21 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   ChannelRange source_channels_;
 
  private:
-  // The offset of a kernel without a window.
-  Offset place() const { return has_place() ? window_.offset : Offset{}; }
+  // The offset of a kernel without a window, within an image.
+  Offset place() const {
+    return has_place() ? Offset{window_.offset.x, window_.offset.y, 0} : Offset{};
+  }
+  // The first image that is read.
+  std::int64_t first_image() const { return has_window() || has_place() ? window_.offset.z : 0; }
+  void encode_images(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
+                     const ImageBatch& destinations);
   ImagePart written_part(const ImageDescriptor& source, const ImageDescriptor& destination) const;
   void check_parts_have_gradient(const ImageDescriptor& source) const;
   void set_parts(const ImageBatch& sources, const StateBatch& states,
                  const ImageBatch& destinations) const;
+  // Where only some images of an object were read and written.
+  void set_images(const StateBatch& states, const Neighbours& read,
+                  const ImageBatch& destinations) const;
 };
 
 // Primary: the gradient that comes in; secondary: the forward source. The forms that return images
@@ -269,13 +283,16 @@ class TRAINGRAPH_API CNNGradientKernel : public TwoSourceKernel {
   // Whether the forward kernel moves a window; else its clip rectangle is a part of its result.
   virtual bool has_window() const { return false; }
   virtual bool takes_parts() const { return true; }
+  // Whether the z of its offsets are images, of which it may read some.
+  virtual bool takes_some_images() const { return takes_parts(); }
   // Whether the primary offset says anything, and the kernel offset.
   virtual bool has_gradient_offset() const { return false; }
   virtual bool has_kernel_offset() const { return has_gradient_offset(); }
   // Whether a state is that of a batch of which these images may be a part.
   virtual bool takes_parts_of_batch() const { return false; }
+  // `there` is how many images the sources have, of which these may be some.
   void check(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,
-             const StateBatch& states) const;
+             const StateBatch& states, std::int64_t there) const;
 
   // Sets by the state what is read and written.
   virtual void configure_parts(const GradientState& state);
@@ -293,6 +310,10 @@ class TRAINGRAPH_API CNNGradientKernel : public TwoSourceKernel {
   KernelWindow window_;
   Offset primary_offset_;
   Offset kernel_offset_;
+
+ private:
+  void encode_images(CommandBuffer& buffer, const ImageBatch& gradients, const ImageBatch& sources,
+                     const StateBatch& states, const ImageBatch& destinations, std::int64_t there);
 };
 
 }  // namespace traingraph::mps

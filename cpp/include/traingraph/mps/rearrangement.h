@@ -77,8 +77,9 @@ class TRAINGRAPH_API NNPadGradient final : public CNNGradientKernel {
   OperationPtr make_operation() const override;
   void configure(const GradientState& state) override;
   void check_gradient(const ImageDescriptor&, const ImageDescriptor&) const override;
-  bool has_gradient_offset() const override { return true; }
+  bool has_gradient_offset() const override { return true; }  // its z are channels
   bool has_kernel_offset() const override { return false; }
+  bool takes_some_images() const override { return false; }
 };
 
 // Some of the source's channels: `count` from `first` on, or all that are there.

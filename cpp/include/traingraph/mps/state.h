@@ -74,6 +74,8 @@ struct TRAINGRAPH_API ImageParts {
   Offset origin;
   std::int64_t channel = 0;
   std::optional<ImageDescriptor> destination;  // none: all of the images
+  // Which images of a source object were read; none: all. Their results begin with image origin.z.
+  Neighbours images;
 };
 
 // Padding alone has the last three.
