@@ -1,14 +1,15 @@
 #include "mps/archive_text.h"
 
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <system_error>
 
 #include <traingraph/errors.h>
 
 #include "runtime/json_text.h"
+#include "runtime/number_text.h"
 
 namespace traingraph::mps {
 namespace {
@@ -27,9 +28,7 @@ std::string text_of(const std::string& text) {
 std::string number_of(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  std::array<char, 32> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  std::string text(buffer.data(), end.ptr);
+  std::string text = number_text(value);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }
@@ -165,14 +164,9 @@ class Reader {
       at_ += static_cast<std::size_t>(as_whole.ptr - first);
       return whole;
     }
-    double value = 0;
-    const auto as_number = std::from_chars(first, last, value);
-    // Not by a name, which from_chars would read too.
-    const char* const digits = first != last && *first == '-' ? first + 1 : first;
-    const bool has_digits = digits != last && *digits >= '0' && *digits <= '9';
-    if (as_number.ec != std::errc() || !has_digits) fail("expected a value");
-    at_ += static_cast<std::size_t>(as_number.ptr - first);
-    return value;
+    const std::optional<double> number = read_number_text(text_, at_);
+    if (!number) fail("expected a value");
+    return *number;
   }
 
   const std::string_view text_;
