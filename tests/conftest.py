@@ -1,4 +1,4 @@
-"""The option --device: a device on which tests that run on several backends run too."""
+"""The option --device: devices on which tests that run on several backends run too."""
 
 import sys
 
@@ -9,14 +9,20 @@ from portable import why_skipped
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--device", choices=["cuda", "metal", "bnns"], help="run the suites over backends on it too"
+        "--device",
+        action="append",
+        choices=["cuda", "metal", "bnns"],
+        default=[],
+        help="run the suites over backends on it too; may be given once for each of several",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    device = config.getoption("--device")
-    if device is None:
-        return
+    for device in config.getoption("--device"):
+        add_backend(device)
+
+
+def add_backend(device: str) -> None:
     from traingraph import DeviceError, _core
 
     try:
@@ -38,22 +44,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A row for "cpu" of an argument called device gets one like it for the device."""
-    device = metafunc.config.getoption("--device")
+    """A row for "cpu" of an argument called device gets one like it for each device."""
+    devices = metafunc.config.getoption("--device")
     for mark in metafunc.definition.iter_markers("parametrize"):
         names, rows = mark.args
         names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
-        if device is None or "device" not in names:
+        if not devices or "device" not in names:
             continue
         at = names.index("device")
         for row in list(rows):
             cells = list(row) if len(names) > 1 else [row]
             if cells[at] != "cpu":
                 continue
-            cells[at] = device
-            added = tuple(cells) if len(names) > 1 else device
-            if added not in rows:  # one mark may stand on several tests
-                rows.append(added)
+            for device in devices:
+                cells[at] = device
+                added = tuple(cells) if len(names) > 1 else device
+                if added not in rows:  # one mark may stand on several tests
+                    rows.append(added)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -66,7 +73,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def gpu(request: pytest.FixtureRequest) -> str:
     """NVIDIA's GPU of --device cuda; tests that need one are skipped without it."""
-    device = request.config.getoption("--device")
-    if device != "cuda":
+    if "cuda" not in request.config.getoption("--device"):
         pytest.skip("needs --device cuda")
-    return device
+    return "cuda"

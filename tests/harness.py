@@ -26,7 +26,7 @@ from traingraph import _core
 # Built in where Apple's frameworks, or their doubles, are: the option --device asks for them.
 APPLE = ("metal", "bnns")
 # Every backend that computes on any machine, best first, without the oracle itself; the option
-# --device adds one.
+# --device adds those that it names.
 BACKENDS = [name for name in _core.backends() if name not in ("reference", "null", *APPLE)]
 # What each data type may deviate by, relative to the largest value of an array.
 BOUNDS = {"float32": 4e-6}

@@ -11,7 +11,7 @@ from harness import APPLE
 
 testing = pytest.importorskip("traingraph._testing", reason="built without TRAINGRAPH_TESTING")
 
-# Every backend that computes on any machine, best first; the option --device adds one.
+# Every backend that computes on any machine, best first; --device adds those that it names.
 BACKENDS = [name for name in testing.backends() if name not in APPLE]
 
 

@@ -2,11 +2,24 @@
 // https://developer.apple.com/documentation/metalperformanceshaders/mpsnnoptimizer
 #include "optimizer.h"
 
+#include <array>
 #include <cmath>
 
 using apple::expect_length;
 using apple::Matrix;
 using apple::Preparation;
+
+namespace {
+
+// Vectors of one length.
+template <class... Vector>
+std::array<Matrix, sizeof...(Vector)> read_vectors(const char* what, Vector*... vectors) {
+  const std::array read = {apple::read_vector(vectors, what)...};
+  for (const Matrix& vector : read) expect_length(vector, read[0].columns, what);
+  return read;
+}
+
+}  // namespace
 
 @implementation MPSNNOptimizerDescriptor
 MEMBERS(MPSNNOptimizerDescriptor)
@@ -126,21 +139,15 @@ MEMBERS(MPSNNOptimizerStochasticGradientDescent)
           inputMomentumVector:(MPSVector*)inputMomentumVector
            resultValuesVector:(MPSVector*)resultValuesVector {
   const char* what = "MPSNNOptimizerStochasticGradientDescent";
-  const Matrix gradient = apple::read_vector(inputGradientVector, what);
-  const Matrix values = apple::read_vector(inputValuesVector, what);
-  const Matrix result = apple::read_vector(resultValuesVector, what);
-  if (inputMomentumVector == nil && _momentumScale != 0)
-    apple::broken(what, "momentum without its vector");
-  const Matrix momentum =
-      inputMomentumVector == nil ? values : apple::read_vector(inputMomentumVector, what);
-  const NSUInteger length = values.columns;
-  for (const Matrix& vector : {gradient, values, result, momentum})
-    expect_length(vector, length, what);
+  const bool has_momentum = inputMomentumVector != nil;
+  if (!has_momentum && _momentumScale != 0) apple::broken(what, "momentum without its vector");
+  const auto [gradient, values, momentum, result] =
+      read_vectors(what, inputGradientVector, inputValuesVector,
+                   has_momentum ? inputMomentumVector : inputValuesVector, resultValuesVector);
   apple::add_work(commandBuffer, what,
                   [=, prepare = [self apple_preparation], rate = double{_learningRate},
-                   scale = double{_momentumScale}, nesterov = _useNesterovMomentum != NO,
-                   has_momentum = inputMomentumVector != nil] {
-                    for (NSUInteger i = 0; i < length; ++i) {
+                   scale = double{_momentumScale}, nesterov = _useNesterovMomentum != NO] {
+                    for (NSUInteger i = 0; i < values.columns; ++i) {
                       const double value = values.at(0, 0, i);
                       const double g = prepare(gradient.at(0, 0, i), value);
                       double step = rate * g;
@@ -178,17 +185,12 @@ MEMBERS(MPSNNOptimizerRMSProp)
       inputSumOfSquaresVector:(MPSVector*)inputSumOfSquaresVector
            resultValuesVector:(MPSVector*)resultValuesVector {
   const char* what = "MPSNNOptimizerRMSProp";
-  const Matrix gradient = apple::read_vector(inputGradientVector, what);
-  const Matrix values = apple::read_vector(inputValuesVector, what);
-  const Matrix squares = apple::read_vector(inputSumOfSquaresVector, what);
-  const Matrix result = apple::read_vector(resultValuesVector, what);
-  const NSUInteger length = values.columns;
-  for (const Matrix& vector : {gradient, values, squares, result})
-    expect_length(vector, length, what);
+  const auto [gradient, values, squares, result] = read_vectors(
+      what, inputGradientVector, inputValuesVector, inputSumOfSquaresVector, resultValuesVector);
   apple::add_work(commandBuffer, what,
                   [=, prepare = [self apple_preparation], rate = double{_learningRate},
                    decay = _decay, epsilon = double{_epsilon}] {
-                    for (NSUInteger i = 0; i < length; ++i) {
+                    for (NSUInteger i = 0; i < values.columns; ++i) {
                       const double value = values.at(0, 0, i);
                       const double g = prepare(gradient.at(0, 0, i), value);
                       float& s = squares.at(0, 0, i);
@@ -230,21 +232,16 @@ MEMBERS(MPSNNOptimizerAdam)
           inputVelocityVector:(MPSVector*)inputVelocityVector
            resultValuesVector:(MPSVector*)resultValuesVector {
   const char* what = "MPSNNOptimizerAdam";
-  const Matrix gradient = apple::read_vector(inputGradientVector, what);
-  const Matrix values = apple::read_vector(inputValuesVector, what);
-  const Matrix momentum = apple::read_vector(inputMomentumVector, what);
-  const Matrix velocity = apple::read_vector(inputVelocityVector, what);
-  const Matrix result = apple::read_vector(resultValuesVector, what);
-  const NSUInteger length = values.columns;
-  for (const Matrix& vector : {gradient, values, momentum, velocity, result})
-    expect_length(vector, length, what);
+  const auto [gradient, values, momentum, velocity, result] =
+      read_vectors(what, inputGradientVector, inputValuesVector, inputMomentumVector,
+                   inputVelocityVector, resultValuesVector);
   const auto t = static_cast<double>(++_timeStep);
   const double rate =
       _learningRate * std::sqrt(1 - std::pow(_beta2, t)) / (1 - std::pow(_beta1, t));
   apple::add_work(commandBuffer, what,
                   [=, prepare = [self apple_preparation], beta1 = _beta1, beta2 = _beta2,
                    epsilon = double{_epsilon}] {
-                    for (NSUInteger i = 0; i < length; ++i) {
+                    for (NSUInteger i = 0; i < values.columns; ++i) {
                       const double value = values.at(0, 0, i);
                       const double g = prepare(gradient.at(0, 0, i), value);
                       float& m = momentum.at(0, 0, i);

@@ -7,6 +7,7 @@
 #include "backends/bnns/bnns.h"
 #include "backends/bnns/list_loop.h"
 #include "backends/bnns/sums.h"
+#include "ir/ending.h"
 
 namespace traingraph::bnns {
 namespace {
@@ -148,8 +149,7 @@ class Gradient final : public Kernel {
 };
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  const bool gradient = node.op == ir::Op::batch_norm_gradient;
-  if (gradient && !std::get<ir::BatchNormAttributes>(node.attributes).epilogue.empty()) {
+  if (node.op == ir::Op::batch_norm_gradient && ir::has_ending(node)) {
     return Support::no("vDSP: a gradient of batch normalization with a prologue");
   }
   return plain_float32(graph, node);

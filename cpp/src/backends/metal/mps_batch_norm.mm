@@ -2,12 +2,13 @@
 // normalization, or then sums of the gradient, then the gradient. The state between them is
 // temporary and belongs to one op, because forward and gradient pass may be different runs: the
 // gradient makes the statistics once more.
+#include "backends/metal/data_source.h"
 #include "backends/metal/image_kernel.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/shader_kernel.h"
 
 // What a kernel asks when it is made; gamma and beta come by reloads.
-@interface TraingraphBatchNormSource : NSObject <MPSCNNBatchNormalizationDataSource> {
+@interface TraingraphBatchNormSource : TraingraphDataSource <MPSCNNBatchNormalizationDataSource> {
  @public
   NSUInteger channels_;
   float* gamma_;  // of `channels_` numbers each, all of which outlive this
@@ -36,14 +37,6 @@
 }
 - (float)epsilon {
   return epsilon_;
-}
-- (BOOL)load {
-  return YES;
-}
-- (void)purge {
-}
-- (NSString*)label {
-  return nil;
 }
 - (id)copyWithZone:(NSZone*)zone {
   TraingraphBatchNormSource* copy = [[[self class] allocWithZone:zone] init];

@@ -1,13 +1,14 @@
 // Convolution and its two gradients by Metal Performance Shaders, over images. Weights are read
 // from memory in each run, because the update has changed them there: an own shader brings them
 // into Apple's order (O, kh, kw, I), and the kernel reloads them on the GPU.
+#include "backends/metal/data_source.h"
 #include "backends/metal/image_kernel.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/shader_kernel.h"
 #include "ir/ending.h"
 
 // What a kernel asks when it is made; the weights themselves come by reloads.
-@interface TraingraphConvolutionSource : NSObject <MPSCNNConvolutionDataSource> {
+@interface TraingraphConvolutionSource : TraingraphDataSource <MPSCNNConvolutionDataSource> {
  @public
   MPSCNNConvolutionDescriptor* descriptor_;  // not retained: its kernel's C++ side holds it
   void* weights_;
@@ -30,14 +31,6 @@
 }
 - (float*)biasTerms {
   return biases_;
-}
-- (BOOL)load {
-  return YES;
-}
-- (void)purge {
-}
-- (NSString*)label {
-  return nil;
 }
 - (id)copyWithZone:(NSZone*)zone {
   TraingraphConvolutionSource* copy = [[[self class] allocWithZone:zone] init];
