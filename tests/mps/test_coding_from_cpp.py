@@ -1,7 +1,15 @@
 """Bytes that C++ reads and writes: every kernel class, there and back; damaged bytes."""
 
 import json
+import math
+import os
 import random
+import shutil
+import struct
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,6 +101,60 @@ def test_numbers_and_texts_are_as_in_python(text):
     again = _testing.json_again(text)
     assert repr(json.loads(again)) == repr(json.loads(text))
     assert _testing.json_again(again) == again
+
+
+def shortest(value):
+    """As std::to_chars writes it: the digits of Python's repr, in the shorter of two forms."""
+    decimal = Decimal(repr(value))
+    digits = "".join(map(str, decimal.as_tuple().digits)).rstrip("0") or "0"
+    scientific = digits[0] + ("." if digits[1:] else "") + digits[1:] + f"e{decimal.adjusted():+03}"
+    # A whole number with the digits that it has, where repr has zeros.
+    plain = f"{abs(value):.0f}" if value.is_integer() else f"{abs(decimal):f}"
+    text = plain if len(plain) <= len(scientific) else scientific
+    return ("-" if math.copysign(1, value) < 0 else "") + text
+
+
+def numbers():
+    """Powers of two, with the next numbers on both sides, and others of every size."""
+    rng = random.Random(1)
+    values = [0.0, -0.0, 1e5, 123456.0, 1e-5, 0.0001, 1e22, 1e23, sys.float_info.max]
+    for exponent in range(-1074, 1024):
+        power = math.ldexp(1.0, exponent)
+        values += [-power, math.nextafter(power, 0), math.nextafter(power, math.inf)]
+    values += [struct.unpack("<d", rng.randbytes(8))[0] for _ in range(2000)]
+    values += [struct.unpack("<f", rng.randbytes(4))[0] for _ in range(2000)]
+    values += [
+        rng.randrange(10 ** rng.randrange(1, 24)) / 2 ** rng.randrange(20) for _ in range(2000)
+    ]
+    return [value for value in values if math.isfinite(value)]
+
+
+def test_numbers_are_the_shortest_that_read_back():
+    given = numbers()
+    text = _testing.json_again(json.dumps(given)).decode()
+    for value, written in zip(given, text[1:-1].split(", "), strict=True):
+        assert written.removesuffix(".0") == shortest(value)
+        assert struct.pack("<d", float(written)) == struct.pack("<d", value)
+    assert _testing.json_again(text).decode() == text
+
+
+COMMA = """
+import locale
+from traingraph import _testing
+locale.setlocale(locale.LC_ALL, "de_DE.UTF-8")
+assert locale.str(1.5) == "1,5"
+assert _testing.json_again("[1.5, -2.5e-7, 1e300]") == b"[1.5, -2.5e-07, 1e+300]"
+"""
+
+
+def test_no_locale_changes_numbers(tmp_path):
+    localedef = shutil.which("localedef")
+    if localedef is None or not Path("/usr/share/i18n/locales/de_DE").exists():
+        pytest.skip("no sources of locales")
+    made = [localedef, "--no-archive", "-i", "de_DE", "-f", "UTF-8", tmp_path / "de_DE.UTF-8"]
+    subprocess.run(made, check=True)
+    environment = {**os.environ, "LOCPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", COMMA], env=environment, check=True)
 
 
 def test_of_several_values_the_last_counts():

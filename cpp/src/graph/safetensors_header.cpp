@@ -6,8 +6,6 @@
 #include <set>
 #include <utility>
 
-#include <traingraph/errors.h>
-
 #include "runtime/json_text.h"
 
 namespace traingraph {
@@ -17,76 +15,40 @@ constexpr std::string_view kMetadata = "__metadata__";
 
 class Reader {
  public:
-  Reader(std::string_view text, const std::string& subject) : text_(text), subject_(subject) {}
+  Reader(std::string_view text, const std::string& subject)
+      : json_(text, subject, " of its header") {}
 
   SafetensorsHeader read() {
     SafetensorsHeader header;
     std::set<std::string> names;
-    if (text_.empty() || text_.front() != '{') fail("expected '{' first");
+    if (!json_.rest().starts_with('{')) json_.fail("expected '{' first");
     object([&] {
-      std::string name = string();
-      if (!names.insert(name).second) fail("'" + name + "' is there twice");
-      expect(':');
+      std::string name = json_.string();
+      if (!names.insert(name).second) json_.fail("'" + name + "' is there twice");
+      json_.expect(':');
       if (name == kMetadata) {
         metadata(header);
       } else {
         header.tensors.push_back(entry(std::move(name)));
       }
     });
-    skip_space();
-    if (at_ != text_.size()) fail("expected nothing after the object");
+    json_.finish("expected nothing after the object");
     return header;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw InvalidArgument(subject_ + what + " at byte " + std::to_string(at_) + " of its header");
-  }
-
-  void skip_space() {
-    while (at_ < text_.size() &&
-           std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
-      ++at_;
-  }
-
-  // The next character that is no space; 0 at the end.
-  char peek() {
-    skip_space();
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-
-  void expect(char wanted) {
-    if (peek() != wanted) fail(std::string("expected '") + wanted + "'");
-    ++at_;
-  }
-
-  template <class Item>
-  void list(char open, char close, Item item) {
-    expect(open);
-    if (peek() == close) {
-      ++at_;
-      return;
-    }
-    for (;;) {
-      item();
-      if (peek() != ',') break;
-      ++at_;
-    }
-    expect(close);
-  }
-
   template <class Member>
   void object(Member member) {
-    list('{', '}', member);
+    json_.items('{', '}', member);
   }
 
   void metadata(SafetensorsHeader& header) {
     object([&] {
-      std::string key = string();
-      expect(':');
-      std::string value = string();
+      std::string key = json_.string();
+      json_.expect(':');
+      std::string value = json_.string();
       if (!header.metadata.emplace(key, std::move(value)).second) {
-        fail("'" + key + "' is there twice");
+        json_.fail("'" + key + "' is there twice");
       }
     });
   }
@@ -96,52 +58,48 @@ class Reader {
     result.name = std::move(name);
     std::set<std::string> seen;
     object([&] {
-      const std::string key = string();
-      if (!seen.insert(key).second) fail("'" + key + "' is there twice");
-      expect(':');
+      const std::string key = json_.string();
+      if (!seen.insert(key).second) json_.fail("'" + key + "' is there twice");
+      json_.expect(':');
       if (key == "dtype") {
-        result.type = string();
+        result.type = json_.string();
       } else if (key == "shape") {
-        list('[', ']', [&] { result.shape.push_back(number()); });
+        json_.items('[', ']', [&] { result.shape.push_back(number()); });
       } else if (key == "data_offsets") {
         Shape offsets;
-        list('[', ']', [&] { offsets.push_back(number()); });
-        if (offsets.size() != 2) fail("expected two data_offsets");
+        json_.items('[', ']', [&] { offsets.push_back(number()); });
+        if (offsets.size() != 2) json_.fail("expected two data_offsets");
         result.begin = offsets[0];
         result.end = offsets[1];
       } else {
-        fail("expected dtype, shape or data_offsets but got '" + key + "'");
+        json_.fail("expected dtype, shape or data_offsets but got '" + key + "'");
       }
     });
-    if (seen.size() != 3) fail("expected dtype, shape and data_offsets of '" + result.name + "'");
+    if (seen.size() != 3) {
+      json_.fail("expected dtype, shape and data_offsets of '" + result.name + "'");
+    }
     return result;
   }
 
   // A whole number without sign, fraction, exponent or leading zero.
   std::int64_t number() {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-    peek();
-    const std::size_t first = at_;
+    const bool zero = json_.peek() == '0';
     std::int64_t value = 0;
-    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
-      const std::int64_t digit = text_[at_] - '0';
-      if (value > (kMost - digit) / 10) fail("the number is too large");
+    int digits = 0;
+    for (; !json_.rest().empty(); ++digits) {
+      const std::int64_t digit = json_.rest().front() - '0';
+      if (digit < 0 || digit > 9) break;
+      if (value > (kMost - digit) / 10) json_.fail("the number is too large");
       value = value * 10 + digit;
-      ++at_;
+      json_.skip(1);
     }
-    if (at_ == first) fail("expected a whole number");
-    if (at_ - first > 1 && text_[first] == '0') fail("expected a number without leading zero");
+    if (digits == 0) json_.fail("expected a whole number");
+    if (digits > 1 && zero) json_.fail("expected a number without leading zero");
     return value;
   }
 
-  std::string string() {
-    peek();
-    return read_json_text(text_, at_, [this](const char* what) { fail(what); });
-  }
-
-  const std::string_view text_;
-  const std::string& subject_;
-  std::size_t at_ = 0;
+  JsonReader json_;
 };
 
 std::string listed(const Shape& numbers) {

@@ -1,14 +1,15 @@
 #include "mps/archive_text.h"
 
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <system_error>
 
 #include <traingraph/errors.h>
 
 #include "runtime/json_text.h"
+#include "runtime/number_text.h"
 
 namespace traingraph::mps {
 namespace {
@@ -27,9 +28,7 @@ std::string text_of(const std::string& text) {
 std::string number_of(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  std::array<char, 32> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  std::string text(buffer.data(), end.ptr);
+  std::string text = number_text(value);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }
@@ -69,85 +68,46 @@ void write(std::string& to, const CodedValue& value) {
 
 class Reader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  explicit Reader(std::string_view text) : json_(text) {}
 
   CodedValue read() {
     CodedValue value = any(0);
-    peek();
-    if (at_ != text_.size()) fail("expected nothing more");
+    json_.finish("expected nothing more");
     return value;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw InvalidArgument(what + " at byte " + std::to_string(at_));
-  }
-
-  // The next character that is no space; 0 at the end.
-  char peek() {
-    constexpr std::string_view kSpaces = " \t\r\n";
-    while (at_ < text_.size() && kSpaces.find(text_[at_]) != std::string_view::npos) ++at_;
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-  void expect(char wanted) {
-    if (peek() != wanted) fail(std::string("expected '") + wanted + "'");
-    ++at_;
-  }
-  bool take(std::string_view word) {
-    if (text_.substr(at_, word.size()) != word) return false;
-    at_ += word.size();
-    return true;
-  }
-  std::string string() {
-    peek();
-    return read_json_text(text_, at_, [this](const char* what) { fail(what); });
-  }
-
   CodedValue any(int depth) {
-    if (depth == kDeepest) fail("expected nothing so deep");
-    switch (peek()) {
+    if (depth == kDeepest) json_.fail("expected nothing so deep");
+    switch (json_.peek()) {
       case '{':
         return entries(depth);
       case '[':
         return list(depth);
       case '"':
-        return string();
+        return json_.string();
       default:
         break;
     }
-    if (take("null")) return nullptr;
-    if (take("true")) return true;
-    if (take("false")) return false;
-    if (take("NaN")) return std::numeric_limits<double>::quiet_NaN();
-    if (take("Infinity")) return std::numeric_limits<double>::infinity();
-    if (take("-Infinity")) return -std::numeric_limits<double>::infinity();
+    if (json_.take("null")) return nullptr;
+    if (json_.take("true")) return true;
+    if (json_.take("false")) return false;
+    if (json_.take("NaN")) return std::numeric_limits<double>::quiet_NaN();
+    if (json_.take("Infinity")) return std::numeric_limits<double>::infinity();
+    if (json_.take("-Infinity")) return -std::numeric_limits<double>::infinity();
     return number();
   }
 
-  template <class Item>
-  void items(char open, char close, Item item) {
-    expect(open);
-    if (peek() == close) {
-      ++at_;
-      return;
-    }
-    for (;;) {
-      item();
-      if (peek() != ',') break;
-      ++at_;
-    }
-    expect(close);
-  }
   CodedValue list(int depth) {
     CodedValue::List values;
-    items('[', ']', [&] { values.push_back(any(depth + 1)); });
+    json_.items('[', ']', [&] { values.push_back(any(depth + 1)); });
     return values;
   }
   CodedValue entries(int depth) {
     CodedValue::Entries values;
-    items('{', '}', [&] {
-      std::string name = string();
-      expect(':');
+    json_.items('{', '}', [&] {
+      std::string name = json_.string();
+      json_.expect(':');
       values.push_back({std::move(name), any(depth + 1)});
     });
     return values;
@@ -155,28 +115,24 @@ class Reader {
 
   // Whole, unless it has a fraction or an exponent or is too large for that.
   CodedValue number() {
-    const char* const first = text_.data() + at_;
-    const char* const last = text_.data() + text_.size();
+    const std::string_view text = json_.rest();
+    const char* const last = text.data() + text.size();
     std::int64_t whole = 0;
-    const auto as_whole = std::from_chars(first, last, whole);
+    const auto as_whole = std::from_chars(text.data(), last, whole);
     const bool has_more = as_whole.ptr != last &&
                           std::string_view(".eE").find(*as_whole.ptr) != std::string_view::npos;
     if (as_whole.ec == std::errc() && !has_more) {
-      at_ += static_cast<std::size_t>(as_whole.ptr - first);
+      json_.skip(static_cast<std::size_t>(as_whole.ptr - text.data()));
       return whole;
     }
-    double value = 0;
-    const auto as_number = std::from_chars(first, last, value);
-    // Not by a name, which from_chars would read too.
-    const char* const digits = first != last && *first == '-' ? first + 1 : first;
-    const bool has_digits = digits != last && *digits >= '0' && *digits <= '9';
-    if (as_number.ec != std::errc() || !has_digits) fail("expected a value");
-    at_ += static_cast<std::size_t>(as_number.ptr - first);
-    return value;
+    std::size_t bytes = 0;
+    const std::optional<double> number = read_number_text(text, bytes);
+    if (!number) json_.fail("expected a value");
+    json_.skip(bytes);
+    return *number;
   }
 
-  const std::string_view text_;
-  std::size_t at_ = 0;
+  JsonReader json_;
 };
 
 }  // namespace

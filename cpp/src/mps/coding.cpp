@@ -33,8 +33,6 @@ Archive opened(std::string_view data) {
 
 }  // namespace
 
-CodedValue::CodedValue(Entries entries) : value_(std::move(entries)) {}
-
 const CodedValue* CodedValue::find(std::string_view name) const {
   const auto* const entries = as<Entries>();
   if (entries == nullptr) return nullptr;

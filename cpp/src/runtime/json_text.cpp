@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include <traingraph/errors.h>
+
 namespace traingraph {
 namespace {
 
@@ -21,73 +23,6 @@ void append_utf8(std::string& text, std::uint32_t code) {
   }
   put(0x80 | (code & 0x3F));
 }
-
-class TextReader {
- public:
-  TextReader(std::string_view text, std::size_t& at, const std::function<void(const char*)>& fail)
-      : text_(text), at_(at), fail_(fail) {}
-
-  std::string read() {
-    if (at_ == text_.size() || text_[at_++] != '"') fail("expected '\"'");
-    std::string result;
-    for (;;) {
-      if (at_ == text_.size()) fail("the text has no end");
-      const char c = text_[at_++];
-      if (c == '"') break;
-      if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a text");
-      if (c == '\\') {
-        escape(result);
-      } else {
-        result.push_back(c);
-      }
-    }
-    if (!is_utf8(result)) fail("a text is not UTF-8");
-    return result;
-  }
-
- private:
-  void fail(const char* what) const { fail_(what); }
-
-  void escape(std::string& result) {
-    constexpr std::string_view kNames = "\"\\/bfnrt";
-    constexpr std::string_view kValues = "\"\\/\b\f\n\r\t";
-    const char c = at_ < text_.size() ? text_[at_++] : '\0';
-    if (c == 'u') return append_utf8(result, escaped_code());
-    const std::size_t known = c != '\0' ? kNames.find(c) : kNames.npos;
-    if (known == kNames.npos) fail("an unknown escape in a text");
-    result.push_back(kValues[known]);
-  }
-
-  std::uint32_t escaped_code() {
-    const std::uint32_t first = hexadecimal();
-    if (first < 0xD800 || first > 0xDFFF) return first;
-    // Beyond 16 bits a character is written as a pair.
-    const bool pair = first < 0xDC00 && text_.substr(at_, 2) == "\\u";
-    if (pair) at_ += 2;
-    const std::uint32_t second = pair ? hexadecimal() : 0;
-    if (second < 0xDC00 || second > 0xDFFF) fail("half of a pair in a text");
-    return 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
-  }
-
-  std::uint32_t hexadecimal() {
-    std::uint32_t value = 0;
-    for (int i = 0; i < 4; ++i) {
-      const char c = at_ < text_.size() ? text_[at_++] : '\0';
-      if (c >= '0' && c <= '9') {
-        value = value * 16 + static_cast<std::uint32_t>(c - '0');
-      } else if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) {
-        value = value * 16 + static_cast<std::uint32_t>((c | 0x20) - 'a') + 10;
-      } else {
-        fail("expected four hexadecimal digits");
-      }
-    }
-    return value;
-  }
-
-  const std::string_view text_;
-  std::size_t& at_;
-  const std::function<void(const char*)>& fail_;
-};
 
 }  // namespace
 
@@ -116,11 +51,6 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-std::string read_json_text(std::string_view json, std::size_t& at,
-                           const std::function<void(const char*)>& fail) {
-  return TextReader(json, at, fail).read();
-}
-
 std::string json_text(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string result = "\"";
@@ -136,6 +66,89 @@ std::string json_text(std::string_view text) {
     result += c;
   }
   return result + '"';
+}
+
+char JsonReader::peek() {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  while (at_ < text_.size() && kSpaces.find(text_[at_]) != kSpaces.npos) ++at_;
+  return at_ < text_.size() ? text_[at_] : '\0';
+}
+
+void JsonReader::expect(char wanted) {
+  if (peek() != wanted) fail(std::string("expected '") + wanted + "'");
+  ++at_;
+}
+
+bool JsonReader::take(std::string_view word) {
+  if (!rest().starts_with(word)) return false;
+  at_ += word.size();
+  return true;
+}
+
+std::string JsonReader::string() {
+  peek();
+  if (next() != '"') fail("expected '\"'");
+  std::string result;
+  for (;;) {
+    if (at_ == text_.size()) fail("the text has no end");
+    const char c = next();
+    if (c == '"') break;
+    if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a text");
+    if (c == '\\') {
+      escape(result);
+    } else {
+      result.push_back(c);
+    }
+  }
+  if (!is_utf8(result)) fail("a text is not UTF-8");
+  return result;
+}
+
+void JsonReader::finish(const char* what) {
+  peek();
+  if (at_ != text_.size()) fail(what);
+}
+
+void JsonReader::fail(const std::string& what) const {
+  throw InvalidArgument(subject_ + what + " at byte " + std::to_string(at_) + whose_);
+}
+
+// The next character of a text, which is read; 0 at the end.
+char JsonReader::next() { return at_ < text_.size() ? text_[at_++] : '\0'; }
+
+void JsonReader::escape(std::string& result) {
+  constexpr std::string_view kNames = "\"\\/bfnrt";
+  constexpr std::string_view kValues = "\"\\/\b\f\n\r\t";
+  const char c = next();
+  if (c == 'u') return append_utf8(result, escaped_code());
+  const std::size_t known = c != '\0' ? kNames.find(c) : kNames.npos;
+  if (known == kNames.npos) fail("an unknown escape in a text");
+  result.push_back(kValues[known]);
+}
+
+std::uint32_t JsonReader::escaped_code() {
+  const std::uint32_t first = hexadecimal();
+  if (first < 0xD800 || first > 0xDFFF) return first;
+  // Beyond 16 bits a character is written as a pair.
+  const bool pair = first < 0xDC00 && take("\\u");
+  const std::uint32_t second = pair ? hexadecimal() : 0;
+  if (second < 0xDC00 || second > 0xDFFF) fail("half of a pair in a text");
+  return 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+}
+
+std::uint32_t JsonReader::hexadecimal() {
+  std::uint32_t value = 0;
+  for (int i = 0; i < 4; ++i) {
+    const char c = next();
+    if (c >= '0' && c <= '9') {
+      value = value * 16 + static_cast<std::uint32_t>(c - '0');
+    } else if ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) {
+      value = value * 16 + static_cast<std::uint32_t>((c | 0x20) - 'a') + 10;
+    } else {
+      fail("expected four hexadecimal digits");
+    }
+  }
+  return value;
 }
 
 }  // namespace traingraph

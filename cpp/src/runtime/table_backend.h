@@ -17,6 +17,14 @@ inline LayoutChoice plain_layouts(const ir::Node& node) {
           std::vector<ir::Layout>(node.outputs.size())};
 }
 
+// Those that the operands have: of an op that reads and writes any layout, so it asks for none.
+inline LayoutChoice layouts_as_they_are(const ir::Graph& graph, const ir::Node& node) {
+  LayoutChoice choice;
+  for (ir::ValueId id : node.inputs) choice.inputs.push_back(graph.value(id).layout);
+  for (ir::ValueId id : node.outputs) choice.outputs.push_back(graph.value(id).layout);
+  return choice;
+}
+
 // A backend made of a table of kernels. An entry has `op`, `supports`, `make`, `layouts` (null:
 // plain only) and `fuses` (null: takes no epilogue). Entries are tried in order, so a second table
 // serves as fallback.

@@ -61,11 +61,17 @@ MEMBERS(MPSCNNArithmetic)
   expect_covers(primary, result, [self apple_primarySteps], "MPSCNNArithmetic");
   expect_covers(secondary, result, [self apple_secondarySteps], "MPSCNNArithmetic");
 }
-- (apple::BinaryWork)apple_workFor:(Operation)operation {
-  return [operation, first = [self apple_primarySteps], second = [self apple_secondarySteps],
-          ps = double{_primaryScale}, ss = double{_secondaryScale}, bias = double{_bias},
-          least = double{_minimumValue}, most = double{_maximumValue}](
-             const Picture& primary, const Picture& secondary, const Picture& to) {
+// What a subclass computes.
+- (Operation)apple_operation {
+  apple::fail("arithmetic of no operation");
+}
+- (apple::BinaryWork)apple_workForState:(MPSState*)state {
+  (void)state;
+  return [operation = [self apple_operation], first = [self apple_primarySteps],
+          second = [self apple_secondarySteps], ps = double{_primaryScale},
+          ss = double{_secondaryScale}, bias = double{_bias}, least = double{_minimumValue},
+          most = double{_maximumValue}](const Picture& primary, const Picture& secondary,
+                                        const Picture& to) {
     to.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
       const double value =
           operation(ps * first.get(primary, x, y, c), ss * second.get(secondary, x, y, c)) + bias;
@@ -77,33 +83,29 @@ MEMBERS(MPSCNNArithmetic)
 
 @implementation MPSCNNAdd
 MEMBERS(MPSCNNAdd)
-- (apple::BinaryWork)apple_workForState:(MPSState*)state {
-  (void)state;
-  return [self apple_workFor:add];
+- (Operation)apple_operation {
+  return add;
 }
 @end
 
 @implementation MPSCNNSubtract
 MEMBERS(MPSCNNSubtract)
-- (apple::BinaryWork)apple_workForState:(MPSState*)state {
-  (void)state;
-  return [self apple_workFor:subtract];
+- (Operation)apple_operation {
+  return subtract;
 }
 @end
 
 @implementation MPSCNNMultiply
 MEMBERS(MPSCNNMultiply)
-- (apple::BinaryWork)apple_workForState:(MPSState*)state {
-  (void)state;
-  return [self apple_workFor:multiply];
+- (Operation)apple_operation {
+  return multiply;
 }
 @end
 
 @implementation MPSCNNDivide
 MEMBERS(MPSCNNDivide)
-- (apple::BinaryWork)apple_workForState:(MPSState*)state {
-  (void)state;
-  return [self apple_workFor:divide];
+- (Operation)apple_operation {
+  return divide;
 }
 @end
 
@@ -111,6 +113,7 @@ MEMBERS(MPSCNNDivide)
 
 @implementation MPSCNNArithmeticGradient
 MEMBERS(MPSCNNArithmeticGradient)
+// For the initializers, which Apple's subclasses have and this class has not.
 - (instancetype)apple_initWithDevice:(id<MTLDevice>)device secondary:(BOOL)secondary {
   self = [super initWithDevice:device];
   _isSecondarySourceFilter = secondary;
@@ -133,11 +136,16 @@ MEMBERS(MPSCNNArithmeticGradient)
       (result.channels != 1 && result.channels != primary.channels))
     apple::broken("MPSCNNArithmeticGradient", "its result has not the size of the forward source");
 }
-// Σ of the gradient over what was repeated, times the other image where `multiplies`.
-- (apple::BinaryWork)apple_workFor:(bool)multiplies {
-  return [multiplies, steps = [self apple_steps], ps = double{_primaryScale},
-          ss = double{_secondaryScale}](const Picture& gradient, const Picture& other,
-                                        const Picture& to) {
+// Whether the gradient is times the other image.
+- (bool)apple_multiplies {
+  return false;
+}
+// Σ of the gradient over what was repeated.
+- (apple::BinaryWork)apple_workForState:(MPSState*)state {
+  (void)state;
+  return [multiplies = [self apple_multiplies], steps = [self apple_steps],
+          ps = double{_primaryScale}, ss = double{_secondaryScale}](
+             const Picture& gradient, const Picture& other, const Picture& to) {
     std::vector<double> sums(to.width() * to.height() * to.channels);
     gradient.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
       const double value =
@@ -158,10 +166,6 @@ MEMBERS(MPSCNNAddGradient)
        isSecondarySourceFilter:(BOOL)isSecondarySourceFilter {
   return [self apple_initWithDevice:device secondary:isSecondarySourceFilter];
 }
-- (apple::BinaryWork)apple_workForState:(MPSState*)state {
-  (void)state;
-  return [self apple_workFor:false];
-}
 @end
 
 // The gradient of what is subtracted wants a primaryScale of -1: the caller's to set.
@@ -171,10 +175,6 @@ MEMBERS(MPSCNNSubtractGradient)
        isSecondarySourceFilter:(BOOL)isSecondarySourceFilter {
   return [self apple_initWithDevice:device secondary:isSecondarySourceFilter];
 }
-- (apple::BinaryWork)apple_workForState:(MPSState*)state {
-  (void)state;
-  return [self apple_workFor:false];
-}
 @end
 
 @implementation MPSCNNMultiplyGradient
@@ -183,8 +183,7 @@ MEMBERS(MPSCNNMultiplyGradient)
        isSecondarySourceFilter:(BOOL)isSecondarySourceFilter {
   return [self apple_initWithDevice:device secondary:isSecondarySourceFilter];
 }
-- (apple::BinaryWork)apple_workForState:(MPSState*)state {
-  (void)state;
-  return [self apple_workFor:true];
+- (bool)apple_multiplies {
+  return true;
 }
 @end

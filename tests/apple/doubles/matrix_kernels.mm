@@ -30,12 +30,19 @@ void expect_extent(const Matrix& matrix, NSUInteger rows, NSUInteger columns, co
                             " x " + std::to_string(columns) + " are used");
 }
 
-// The place of a texel in the row of a matrix that holds its image.
-NSUInteger place(const Picture& picture, MPSDataLayout layout, NSUInteger x, NSUInteger y,
-                 NSUInteger c) {
-  return layout == MPSDataLayoutHeightxWidthxFeatureChannels
-             ? (y * picture.width() + x) * picture.channels + c
-             : (c * picture.height() + y) * picture.width() + x;
+// f(picture, x, y, c, value) for each value of a matrix whose rows hold the images of a batch.
+template <class F>
+void each_value(const Matrix& matrix, NSUInteger index, const Pictures& pictures,
+                MPSDataLayout layout, const F& f) {
+  for (NSUInteger row = 0; row < pictures.size(); ++row) {
+    const Picture& picture = pictures[row];
+    picture.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
+      const NSUInteger column = layout == MPSDataLayoutHeightxWidthxFeatureChannels
+                                    ? (y * picture.width() + x) * picture.channels + c
+                                    : (c * picture.height() + y) * picture.width() + x;
+      f(picture, x, y, c, matrix.at(index, row, column));
+    });
+  }
 }
 
 void check_rows(const Matrix& matrix, NSUInteger index, const Pictures& pictures,
@@ -281,10 +288,10 @@ MEMBERS(MPSMatrixSum)
   const NSUInteger index = _destinationMatrixBatchIndex;
   check_rows(to, index, sources, what);
   apple::add_work(commandBuffer, what, [=, layout = _dataLayout] {
-    for (NSUInteger row = 0; row < sources.size(); ++row)
-      sources[row].each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
-        to.at(index, row, place(sources[row], layout, x, y, c)) = sources[row].get(x, y, c);
-      });
+    each_value(to, index, sources, layout,
+               [](const Picture& picture, NSUInteger x, NSUInteger y, NSUInteger c, float& value) {
+                 value = picture.get(x, y, c);
+               });
   });
 }
 - (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
@@ -315,10 +322,10 @@ MEMBERS(MPSMatrixSum)
   const NSUInteger index = _sourceMatrixBatchIndex;
   check_rows(from, index, results, what);
   apple::add_work(commandBuffer, what, [=, layout = _dataLayout] {
-    for (NSUInteger row = 0; row < results.size(); ++row)
-      results[row].each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
-        results[row].set(x, y, c, from.at(index, row, place(results[row], layout, x, y, c)));
-      });
+    each_value(from, index, results, layout,
+               [](const Picture& picture, NSUInteger x, NSUInteger y, NSUInteger c, float value) {
+                 picture.set(x, y, c, value);
+               });
   });
 }
 - (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer

@@ -29,16 +29,18 @@ class TRAINGRAPH_API CodedValue {
   using List = std::vector<CodedValue>;
   using Entries = std::vector<Entry>;
 
-  CodedValue() = default;
-  CodedValue(std::nullptr_t) {}
-  CodedValue(std::same_as<bool> auto value) : value_(value) {}
+  // Defined below, where Entry is complete: it holds a value, and who makes a value may destroy
+  // one.
+  CodedValue();
+  CodedValue(std::nullptr_t);
+  CodedValue(std::same_as<bool> auto value);
   template <std::integral T>
     requires(!std::same_as<T, bool>)
-  CodedValue(T value) : value_(static_cast<std::int64_t>(value)) {}
-  CodedValue(std::floating_point auto value) : value_(static_cast<double>(value)) {}
-  CodedValue(const char* text) : value_(std::string(text)) {}
-  CodedValue(std::string text) : value_(std::move(text)) {}
-  CodedValue(List list) : value_(std::move(list)) {}
+  CodedValue(T value);
+  CodedValue(std::floating_point auto value);
+  CodedValue(const char* text);
+  CodedValue(std::string text);
+  CodedValue(List list);
   CodedValue(Entries entries);
 
   bool is_nothing() const { return std::holds_alternative<std::monostate>(value_); }
@@ -63,6 +65,18 @@ struct CodedValue::Entry {
   CodedValue value;
   bool operator==(const Entry&) const = default;
 };
+
+inline CodedValue::CodedValue() = default;
+inline CodedValue::CodedValue(std::nullptr_t) {}
+CodedValue::CodedValue(std::same_as<bool> auto value) : value_(value) {}
+template <std::integral T>
+  requires(!std::same_as<T, bool>)
+CodedValue::CodedValue(T value) : value_(static_cast<std::int64_t>(value)) {}
+CodedValue::CodedValue(std::floating_point auto value) : value_(static_cast<double>(value)) {}
+inline CodedValue::CodedValue(const char* text) : value_(std::string(text)) {}
+inline CodedValue::CodedValue(std::string text) : value_(std::move(text)) {}
+inline CodedValue::CodedValue(List list) : value_(std::move(list)) {}
+inline CodedValue::CodedValue(Entries entries) : value_(std::move(entries)) {}
 
 // What objects write their values into and read them from, each under a key. A coder mostly does
 // one of the two; what it does not raises Unsupported.

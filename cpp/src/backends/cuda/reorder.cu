@@ -2,6 +2,7 @@
 #include "backends/cuda/device.h"
 #include "backends/cuda/moved.h"
 #include "backends/cuda/node_kernel.h"
+#include "runtime/table_backend.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -126,14 +127,6 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context&) {
   return std::make_unique<Reorder>(graph, node);
-}
-
-// Reads and writes any layout, so it asks for none.
-LayoutChoice layouts_as_they_are(const ir::Graph& graph, const ir::Node& node) {
-  LayoutChoice choice;
-  for (ir::ValueId id : node.inputs) choice.inputs.push_back(graph.value(id).layout);
-  for (ir::ValueId id : node.outputs) choice.outputs.push_back(graph.value(id).layout);
-  return choice;
 }
 
 }  // namespace

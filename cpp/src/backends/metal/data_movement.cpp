@@ -1,6 +1,7 @@
 // What moves elements and computes little or nothing, by own shaders.
 #include "backends/metal/shader_kernel.h"
 #include "runtime/philox.h"
+#include "runtime/table_backend.h"
 
 namespace traingraph::metal {
 namespace {
@@ -122,14 +123,6 @@ std::unique_ptr<Kernel> make_reorder(const ir::Graph& graph, const ir::Node& nod
   }
   all->add(dispatch(device, "reorder", {node.inputs[0], node.outputs[0]}, a, element_count(shape)));
   return all;
-}
-
-// Reads and writes any layout, so it asks for none.
-LayoutChoice layouts_as_they_are(const ir::Graph& graph, const ir::Node& node) {
-  LayoutChoice choice;
-  for (ir::ValueId id : node.inputs) choice.inputs.push_back(graph.value(id).layout);
-  for (ir::ValueId id : node.outputs) choice.outputs.push_back(graph.value(id).layout);
-  return choice;
 }
 
 }  // namespace
