@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 from apple_build import HERE, build
+from mps_session import draw_anew
 from objective_c import Runtime
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Each test draws the same numbers, whichever ran before it."""
+    draw_anew()
 
 
 @pytest.fixture(scope="session")

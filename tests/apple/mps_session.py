@@ -16,6 +16,12 @@ DATA_FLOAT32 = 0x10000020
 RNG = np.random.default_rng(5)
 
 
+def draw_anew() -> None:
+    """Begins with the first numbers again."""
+    global RNG
+    RNG = np.random.default_rng(5)
+
+
 def values(*shape: int) -> np.ndarray:
     return RNG.uniform(-1, 1, shape).astype(np.float32)
 

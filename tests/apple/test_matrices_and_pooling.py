@@ -68,7 +68,8 @@ def test_sum_of_matrices(runtime: Runtime) -> None:
             None, None, None, 0,
         )  # fmt: skip
         s.run()
-        np.testing.assert_allclose(s.read_matrix(result), sum(parts), rtol=1e-6)
+        expected = np.sum(parts, axis=0, dtype=np.float64)
+        np.testing.assert_allclose(s.read_matrix(result), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("layout", [0, CHANNELS_FIRST])

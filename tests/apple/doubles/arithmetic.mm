@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernel.h"
+#include "arithmetic.h"
 
 namespace {
 
@@ -66,16 +66,19 @@ MEMBERS(MPSCNNArithmetic)
   apple::fail("arithmetic of no operation");
 }
 - (apple::BinaryWork)apple_workForState:(MPSState*)state {
-  (void)state;
+  apple::expect(state == nil || [state isKindOfClass:[MPSCNNArithmeticGradientState class]],
+                "the state of arithmetic is one of another kernel");
   return [operation = [self apple_operation], first = [self apple_primarySteps],
           second = [self apple_secondarySteps], ps = double{_primaryScale},
           ss = double{_secondaryScale}, bias = double{_bias}, least = double{_minimumValue},
-          most = double{_maximumValue}](const Picture& primary, const Picture& secondary,
-                                        const Picture& to) {
+          most = double{_maximumValue}, mask = apple::clamp_mask(state)](
+             const Picture& primary, const Picture& secondary, const Picture& to) {
+    if (mask != nullptr) mask->clear();
     to.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
       const double value =
           operation(ps * first.get(primary, x, y, c), ss * second.get(secondary, x, y, c)) + bias;
       to.set(x, y, c, static_cast<float>(std::clamp(value, least, most)));
+      if (mask != nullptr) mask->push_back(value > least && value < most);
     });
   };
 }
@@ -127,8 +130,6 @@ MEMBERS(MPSCNNArithmeticGradient)
   return {_secondaryStrideInPixelsX, _secondaryStrideInPixelsY, _secondaryStrideInFeatureChannels};
 }
 - (void)apple_checkPrimary:(Extent)primary secondary:(Extent)secondary result:(Extent)result {
-  apple::expect(_minimumValue == -INFINITY && _maximumValue == INFINITY,
-                "a clamp in a gradient of arithmetic has no behaviour on this double");
   (void)secondary;
   expect_steps([self apple_steps]);
   if ((result.width != 1 && result.width != primary.width) ||
@@ -140,23 +141,29 @@ MEMBERS(MPSCNNArithmeticGradient)
 - (bool)apple_multiplies {
   return false;
 }
-// Σ of the gradient over what was repeated.
+// Σ of the gradient over what was repeated, but for what the forward kernel has clamped.
 - (apple::BinaryWork)apple_workForState:(MPSState*)state {
-  (void)state;
-  return [multiplies = [self apple_multiplies], steps = [self apple_steps],
-          ps = double{_primaryScale}, ss = double{_secondaryScale}](
-             const Picture& gradient, const Picture& other, const Picture& to) {
-    std::vector<double> sums(to.width() * to.height() * to.channels);
-    gradient.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
-      const double value =
-          ps * gradient.get(x, y, c) * (multiplies ? ss * steps.get(other, x, y, c) : 1.0);
-      const NSUInteger tx = std::min(x, to.width() - 1), ty = std::min(y, to.height() - 1);
-      sums[(ty * to.width() + tx) * to.channels + std::min(c, to.channels - 1)] += value;
-    });
-    to.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
-      to.set(x, y, c, static_cast<float>(sums[(y * to.width() + x) * to.channels + c]));
-    });
-  };
+  apple::expect(state != nil || (_minimumValue == -INFINITY && _maximumValue == INFINITY),
+                "a clamp in a gradient of arithmetic wants the state of the forward kernel");
+  return
+      [multiplies = [self apple_multiplies], steps = [self apple_steps], ps = double{_primaryScale},
+       ss = double{_secondaryScale}, mask = apple::clamp_mask(state)](
+          const Picture& gradient, const Picture& other, const Picture& to) {
+        apple::expect(mask == nullptr || !mask->empty(),
+                      "the gradient of arithmetic before the forward kernel with its state");
+        std::vector<double> sums(to.width() * to.height() * to.channels);
+        std::size_t element = 0;
+        gradient.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
+          if (mask != nullptr && !(*mask)[element++]) return;
+          const double value =
+              ps * gradient.get(x, y, c) * (multiplies ? ss * steps.get(other, x, y, c) : 1.0);
+          const NSUInteger tx = std::min(x, to.width() - 1), ty = std::min(y, to.height() - 1);
+          sums[(ty * to.width() + tx) * to.channels + std::min(c, to.channels - 1)] += value;
+        });
+        to.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
+          to.set(x, y, c, static_cast<float>(sums[(y * to.width() + x) * to.channels + c]));
+        });
+      };
 }
 @end
 

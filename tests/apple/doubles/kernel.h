@@ -31,6 +31,12 @@ inline NSInteger signed_of(NSUInteger value) { return static_cast<NSInteger>(val
 - (apple::BinaryWork)apple_workForState:(MPSState*)state;
 // Whether it writes its destination: gradients of weights alone leave it as it is.
 - (BOOL)apple_writesDestination;
+// What every form of encoding comes to; states may be nil.
+- (void)apple_encode:(id<MTLCommandBuffer>)commandBuffer
+             primary:(MPSImageBatch*)primaryImages
+           secondary:(MPSImageBatch*)secondaryImages
+              states:(MPSStateBatch*)states
+         destination:(MPSImageBatch*)destinationImages;
 @end
 
 @interface MPSCNNGradientKernel (AppleDouble)

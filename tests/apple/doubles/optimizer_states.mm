@@ -1,8 +1,5 @@
 // Optimizers over the states of layers and over matrices: the same update of each of their vectors.
 // https://developer.apple.com/documentation/metalperformanceshaders/mpsnnoptimizer
-#include <cmath>
-
-#include "optimizer.h"
 #include "optimizer_parts.h"
 
 // The rest of these classes stands in optimizers.mm.
@@ -10,7 +7,6 @@
 
 namespace {
 
-using apple::Matrix;
 using apple::parts_of;
 using apple::rows_of;
 using apple::slot;
@@ -150,52 +146,6 @@ using Vectors = NSArray<MPSVector*>*;
           maximumVelocityVector:slot(maximum, part, "MPSNNOptimizerAdam")
              resultValuesVector:part.result];
   }
-}
-// AMSGrad: the largest velocity so far stands in place of the velocity.
-- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
-          inputGradientVector:(MPSVector*)inputGradientVector
-            inputValuesVector:(MPSVector*)inputValuesVector
-          inputMomentumVector:(MPSVector*)inputMomentumVector
-          inputVelocityVector:(MPSVector*)inputVelocityVector
-        maximumVelocityVector:(MPSVector*)maximumVelocityVector
-           resultValuesVector:(MPSVector*)resultValuesVector {
-  if (maximumVelocityVector == nil) {
-    [self encodeToCommandBuffer:commandBuffer
-            inputGradientVector:inputGradientVector
-              inputValuesVector:inputValuesVector
-            inputMomentumVector:inputMomentumVector
-            inputVelocityVector:inputVelocityVector
-             resultValuesVector:resultValuesVector];
-    return;
-  }
-  const char* what = "MPSNNOptimizerAdam";
-  const Matrix gradient = apple::read_vector(inputGradientVector, what);
-  const Matrix values = apple::read_vector(inputValuesVector, what);
-  const Matrix momentum = apple::read_vector(inputMomentumVector, what);
-  const Matrix velocity = apple::read_vector(inputVelocityVector, what);
-  const Matrix maximum = apple::read_vector(maximumVelocityVector, what);
-  const Matrix result = apple::read_vector(resultValuesVector, what);
-  const NSUInteger length = values.columns;
-  for (const Matrix& vector : {gradient, values, momentum, velocity, maximum, result})
-    apple::expect_length(vector, length, what);
-  const auto t = static_cast<double>(++_timeStep);
-  const double rate =
-      _learningRate * std::sqrt(1 - std::pow(_beta2, t)) / (1 - std::pow(_beta1, t));
-  apple::add_work(commandBuffer, what,
-                  [=, prepare = [self apple_preparation], beta1 = _beta1, beta2 = _beta2,
-                   epsilon = double{_epsilon}] {
-                    for (NSUInteger i = 0; i < length; ++i) {
-                      const double value = values.at(0, 0, i);
-                      const double g = prepare(gradient.at(0, 0, i), value);
-                      float &m = momentum.at(0, 0, i), &v = velocity.at(0, 0, i);
-                      float& most = maximum.at(0, 0, i);
-                      m = static_cast<float>(beta1 * m + (1 - beta1) * g);
-                      v = static_cast<float>(beta2 * v + (1 - beta2) * g * g);
-                      most = std::max(most, v);
-                      result.at(0, 0, i) = static_cast<float>(
-                          value - rate * m / (std::sqrt(double{most}) + epsilon));
-                    }
-                  });
 }
 - (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
      convolutionGradientState:(MPSCNNConvolutionGradientState*)gradientState

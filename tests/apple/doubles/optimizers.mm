@@ -1,21 +1,39 @@
 // Optimizers over vectors. Values may be updated in place; momentum, velocity and sums are.
 // https://developer.apple.com/documentation/metalperformanceshaders/mpsnnoptimizer
-#include "optimizer.h"
-
+#include <algorithm>
 #include <array>
 #include <cmath>
 
-using apple::expect_length;
-using apple::Matrix;
-using apple::Preparation;
+#include "image.h"
+#include "matrix.h"
 
 namespace {
+
+using apple::Matrix;
+
+// What all optimizers do to a gradient first.
+struct Preparation {
+  float rescale, clip_min, clip_max, regularization;
+  bool clips;
+  MPSNNRegularizationType kind;
+
+  double operator()(double gradient, double value) const {
+    if (clips) gradient = std::clamp<double>(gradient, clip_min, clip_max);
+    gradient *= rescale;
+    if (kind == MPSNNRegularizationTypeL1)
+      return gradient + (value > 0 ? regularization : value < 0 ? -regularization : 0);
+    if (kind == MPSNNRegularizationTypeL2) return gradient + regularization * value;
+    return gradient;
+  }
+};
 
 // Vectors of one length.
 template <class... Vector>
 std::array<Matrix, sizeof...(Vector)> read_vectors(const char* what, Vector*... vectors) {
   const std::array read = {apple::read_vector(vectors, what)...};
-  for (const Matrix& vector : read) expect_length(vector, read[0].columns, what);
+  for (const Matrix& vector : read)
+    if (vector.rows != 1 || vector.columns != read[0].columns)
+      apple::broken(what, "its vectors differ in length");
   return read;
 }
 
@@ -224,17 +242,34 @@ MEMBERS(MPSNNOptimizerAdam)
   _timeStep = timeStep;
   return self;
 }
-// Each encoding is a step: it raises the time and uses the new one.
 - (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
           inputGradientVector:(MPSVector*)inputGradientVector
             inputValuesVector:(MPSVector*)inputValuesVector
           inputMomentumVector:(MPSVector*)inputMomentumVector
           inputVelocityVector:(MPSVector*)inputVelocityVector
            resultValuesVector:(MPSVector*)resultValuesVector {
+  [self encodeToCommandBuffer:commandBuffer
+          inputGradientVector:inputGradientVector
+            inputValuesVector:inputValuesVector
+          inputMomentumVector:inputMomentumVector
+          inputVelocityVector:inputVelocityVector
+        maximumVelocityVector:nil
+           resultValuesVector:resultValuesVector];
+}
+// Each encoding is a step: it raises the time and uses the new one. With AMSGrad the largest
+// velocity so far stands in place of the velocity, without it the velocity itself.
+- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+          inputGradientVector:(MPSVector*)inputGradientVector
+            inputValuesVector:(MPSVector*)inputValuesVector
+          inputMomentumVector:(MPSVector*)inputMomentumVector
+          inputVelocityVector:(MPSVector*)inputVelocityVector
+        maximumVelocityVector:(MPSVector*)maximumVelocityVector
+           resultValuesVector:(MPSVector*)resultValuesVector {
   const char* what = "MPSNNOptimizerAdam";
-  const auto [gradient, values, momentum, velocity, result] =
+  MPSVector* most = maximumVelocityVector == nil ? inputVelocityVector : maximumVelocityVector;
+  const auto [gradient, values, momentum, velocity, maximum, result] =
       read_vectors(what, inputGradientVector, inputValuesVector, inputMomentumVector,
-                   inputVelocityVector, resultValuesVector);
+                   inputVelocityVector, most, resultValuesVector);
   const auto t = static_cast<double>(++_timeStep);
   const double rate =
       _learningRate * std::sqrt(1 - std::pow(_beta2, t)) / (1 - std::pow(_beta1, t));
@@ -244,12 +279,13 @@ MEMBERS(MPSNNOptimizerAdam)
                     for (NSUInteger i = 0; i < values.columns; ++i) {
                       const double value = values.at(0, 0, i);
                       const double g = prepare(gradient.at(0, 0, i), value);
-                      float& m = momentum.at(0, 0, i);
-                      float& v = velocity.at(0, 0, i);
+                      float &m = momentum.at(0, 0, i), &v = velocity.at(0, 0, i);
+                      float& most = maximum.at(0, 0, i);
                       m = static_cast<float>(beta1 * m + (1 - beta1) * g);
                       v = static_cast<float>(beta2 * v + (1 - beta2) * g * g);
-                      result.at(0, 0, i) =
-                          static_cast<float>(value - rate * m / (std::sqrt(double{v}) + epsilon));
+                      most = std::max(most, v);
+                      result.at(0, 0, i) = static_cast<float>(
+                          value - rate * m / (std::sqrt(double{most}) + epsilon));
                     }
                   });
 }
