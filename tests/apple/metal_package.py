@@ -23,18 +23,24 @@ needs_doubles = pytest.mark.skipif(
 )
 
 
-def count(function: str, *of: str) -> int:
-    """What one of the functions of doubles/runtime.h says."""
-    asked = getattr(ctypes.CDLL(str(DOUBLES)), function)
-    asked.restype = ctypes.c_int64
-    return asked(*(name.encode() for name in of))
+def doubles() -> ctypes.CDLL:
+    """The functions of doubles/runtime.h."""
+    library = ctypes.CDLL(str(DOUBLES))
+    for name in ("live_objects", "live_objects_of", "work_of", "gpu_waiting"):
+        getattr(library, f"apple_{name}").restype = ctypes.c_int64
+    return library
 
 
 def live(of_class: str | None = None) -> int:
     """Objects that are there, of one class or of all."""
     if of_class is None:
-        return count("apple_live_objects")
-    return count("apple_live_objects_of", of_class)
+        return doubles().apple_live_objects()
+    return doubles().apple_live_objects_of(of_class.encode())
+
+
+def work_of(class_name: str) -> int:
+    """Pieces of work that it has encoded so far."""
+    return doubles().apple_work_of(class_name.encode())
 
 
 def run_script(

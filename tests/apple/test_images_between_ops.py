@@ -7,6 +7,7 @@ import re
 import metal_package
 import numpy as np
 import pytest
+from metal_package import work_of
 
 import traingraph as tg
 
@@ -77,14 +78,20 @@ class Network:
     def step(self, options: str = STEP) -> None:
         self.training.execute(inputs_data={"x": X}, loss_labels_data={"y": Y}, options=options)
 
-    def phases(self) -> None:
-        """The three calls, each a run of its own."""
+    def forward(self) -> None:
         self.training.bind_and_write_data(
             {"x": X, "y": Y}, for_inputs={"x": self.x, "y": self.label}
         )
         self.training.execute_forward(options="synchronous")
+
+    def gradient_and_update(self) -> None:
         self.training.execute_gradient(options="synchronous")
         self.training.execute_optimizer_update(options="synchronous")
+
+    def phases(self) -> None:
+        """The three calls, each a run of its own."""
+        self.forward()
+        self.gradient_and_update()
 
     def weights(self) -> list[np.ndarray]:
         return [read(self.layers[k].weights) for k in (0, 4)]
@@ -95,7 +102,7 @@ def copies(work) -> tuple[int, int]:
 
     def now() -> np.ndarray:
         names = ("MPSMatrixCopyToImage", "MPSImageCopyToMatrix")
-        return np.array([metal_package.count("apple_work_of", name) for name in names])
+        return np.array([work_of(name) for name in names])
 
     before = now()
     work()
@@ -119,9 +126,9 @@ def test_copies_that_are_left(with_biases, alone, phases, step):
 @pytest.mark.parametrize(("options", "over_images"), [(STEP, True), (ALONE, False)])
 def test_a_neuron_is_over_images_where_others_are(options, over_images):
     network = Network()
-    before = metal_package.count("apple_work_of", "MPSCNNNeuron")
+    before = work_of("MPSCNNNeuron")
     network.step(options)
-    assert (metal_package.count("apple_work_of", "MPSCNNNeuron") > before) == over_images
+    assert (work_of("MPSCNNNeuron") > before) == over_images
 
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_float16"])

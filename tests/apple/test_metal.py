@@ -140,8 +140,8 @@ BROKEN = {
     ),
     "a commit before the last encoder has ended": (
         "encoding.mm",
-        "double Encoding::finish() {\n  close(state_);",
-        "double Encoding::finish() {",
+        "void Encoding::commit() {\n  close(state_);",
+        "void Encoding::commit() {",
         "committed before its encoder was ended",
     ),
     "a result that nobody wrote": (

@@ -156,6 +156,7 @@ void Executor::run_program(const Job& job) {
   using Clock = std::chrono::steady_clock;
   if (job.timed) backend_.finish();
   const Clock::time_point start = job.timed ? Clock::now() : Clock::time_point();
+  const double measured = job.timed ? backend_.measured_seconds() : 0;
   std::vector<double> seconds(job.profiled ? program.graph.nodes.size() : 0);
   if (job.checked) {
     if (const auto found = program.run_checked(job.run)) {
@@ -166,7 +167,8 @@ void Executor::run_program(const Job& job) {
   }
   if (!job.timed) return;
   backend_.finish();
-  job.state->seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  job.state->seconds = measured < 0 ? std::chrono::duration<double>(Clock::now() - start).count()
+                                    : backend_.measured_seconds() - measured;
   if (job.profiled && !job.checked) {
     job.state->profile = profile_of(program, job.run, seconds, job.state->seconds);
   }

@@ -90,6 +90,8 @@ TensorData KeptValues::view(const Tensor& tensor, const std::shared_ptr<std::byt
                       backend_.name() + " keeps it as " + ir::to_string(value.layout) +
                       "; read it with copy_data_from_device_memory");
   }
+  // Whoever gets an address of a GPU orders what it does there; a host's is read at once.
+  if (backend_.gpu() < 0) backend_.finish();
   TensorData data;
   data.bytes = const_cast<std::byte*>(kept.graph->program->address(kept.run, kept.value));
   data.length = ir::storage_bytes(value.type, {});

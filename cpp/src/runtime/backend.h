@@ -65,6 +65,8 @@ class Backend {
   // The layouts this application's kernel wants, given those its inputs have now. The result has
   // one entry per operand.
   virtual LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) const = 0;
+  // Prepares the nodes. A value of the graph that is neither `keep` nor `writes` is read by nodes
+  // of the graph alone.
   virtual std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                               const std::vector<ir::NodeId>& nodes) const = 0;
   // 64-byte aligned, zeroed. Raises OutOfMemory. Freed by the deleter.
@@ -99,8 +101,11 @@ class Backend {
   }
   // What the device's context and libraries hold in its memory so far, measured.
   virtual std::size_t context_bytes() const { return 0; }
-  // Returns when everything before is done.
+  // Returns when everything before is done. Raises DeviceError where some of it has failed.
   virtual void finish() const {}
+  // Seconds that its device has worked on what is done, by the device's own clock; negative where
+  // nobody measures that.
+  virtual double measured_seconds() const { return -1; }
   virtual DeviceCounters counters() const { return {}; }
   // Launches the captured run that was launched last so many times again, one after another, and
   // returns the seconds that each took on the device; 0 when there is none. For measurements.

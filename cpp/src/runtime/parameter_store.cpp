@@ -40,6 +40,7 @@ TensorData ParameterState::view(const std::string& label) const {
                       backend->name() + " keeps it as " + ir::to_string(layout) +
                       "; read it with copy_data_from_device_memory");
   }
+  if (backend->gpu() < 0) backend->finish();  // a host's address is read at once
   TensorData data;
   data.bytes = master.get();
   data.length = bytes();

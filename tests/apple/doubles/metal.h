@@ -2,6 +2,7 @@
 #pragma once
 #include <Metal/Metal.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -41,9 +42,12 @@ inline float* floats(id<MTLBuffer> buffer) { return static_cast<float*>([buffer 
   // Asked at commit: what temporary storage still waits for.
   std::vector<apple::Work> when_completed_;
   std::uint64_t number_;
-  MTLCommandBufferStatus status_;
+  std::atomic<MTLCommandBufferStatus> status_;
+  NSError* error_;
   double start_, end_;
   NSString* label_;
 }
 - (instancetype)initWithQueue:(id<MTLCommandQueue>)queue;
+// Its work, and what is told when that is done.
+- (void)apple_run;
 @end

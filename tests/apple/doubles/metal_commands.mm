@@ -1,4 +1,4 @@
-// Command buffers and encoders. Work runs in order at the commit, on the committing thread.
+// Command buffers and encoders. Work runs in the order of commits (gpu_thread.h).
 #include <Block.h>
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 
+#include "gpu_thread.h"
 #include "metal.h"
 #include "metal_library.h"
 
@@ -81,6 +82,7 @@ void expect_range(id<MTLBuffer> buffer, NSUInteger offset, NSUInteger bytes) {
   for (MTLCommandBufferHandler block : scheduled_) Block_release(block);
   for (MTLCommandBufferHandler block : completed_) Block_release(block);
   work_.clear();
+  [error_ release];
   [label_ release];
   [queue_ release];
   [super dealloc];
@@ -118,7 +120,7 @@ void expect_range(id<MTLBuffer> buffer, NSUInteger offset, NSUInteger bytes) {
   return status_;
 }
 - (NSError*)error {
-  return nil;
+  return error_;
 }
 - (void)enqueue {
   apple::expect(status_ == MTLCommandBufferStatusNotEnqueued,
@@ -130,19 +132,25 @@ void expect_range(id<MTLBuffer> buffer, NSUInteger offset, NSUInteger bytes) {
   apple::expect(open_encoder_ == nil,
                 "a command buffer was committed before its encoder was ended");
   status_ = MTLCommandBufferStatusCommitted;
-  [self retain];
+  apple::run_on_gpu(
+      [commands = apple::Kept<AppleCommandBuffer*>(self)] { [commands.get() apple_run]; });
+}
+- (void)apple_run {
   NSAutoreleasePool* pool = [[NSAutoreleasePool alloc] init];
   for (MTLCommandBufferHandler block : scheduled_) block(self);
+  const bool fails = apple::fails_now();
   start_ = now();
-  for (const apple::Work& work : work_) work();
+  if (!fails) {
+    for (const apple::Work& work : work_) work();
+  }
   end_ = now();
   work_.clear();
   for (const apple::Work& work : when_completed_) work();
   when_completed_.clear();
-  status_ = MTLCommandBufferStatusCompleted;
+  if (fails) error_ = [[NSError errorWithDomain:@"of a test" code:1 userInfo:nil] retain];
+  status_ = fails ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted;
   for (MTLCommandBufferHandler block : completed_) block(self);
   [pool drain];
-  [self release];
 }
 - (void)addScheduledHandler:(MTLCommandBufferHandler)block {
   apple::expect(status_ < MTLCommandBufferStatusCommitted, "a handler was added after the commit");
@@ -158,6 +166,7 @@ void expect_range(id<MTLBuffer> buffer, NSUInteger offset, NSUInteger bytes) {
 - (void)waitUntilCompleted {
   apple::expect(status_ >= MTLCommandBufferStatusCommitted,
                 "a command buffer that was not committed is waited for");
+  apple::wait_for_gpu([self] { return status_ >= MTLCommandBufferStatusCompleted; });
 }
 - (id<MTLComputeCommandEncoder>)computeCommandEncoder {
   apple::encodable(self, "a compute encoder");

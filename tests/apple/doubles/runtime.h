@@ -23,4 +23,12 @@ __attribute__((visibility("default"))) std::int64_t apple_live_objects_of(const 
 // Pieces of work that this class has encoded so far: one per image, or one per batch where it
 // copies between images and matrices.
 __attribute__((visibility("default"))) std::int64_t apple_work_of(const char* class_name);
+
+// From now on work runs on a thread of its own, not at the commit.
+__attribute__((visibility("default"))) void apple_gpu_start_thread();
+// Whether that thread begins nothing new; how many command buffers it has before it.
+__attribute__((visibility("default"))) void apple_gpu_hold(int holds);
+__attribute__((visibility("default"))) std::int64_t apple_gpu_waiting();
+// The command buffer that begins after so many more fails, and does nothing.
+__attribute__((visibility("default"))) void apple_gpu_fail_after(std::int64_t command_buffers);
 }

@@ -27,18 +27,31 @@ class Device {
   // The same for what a kernel keeps for itself, which no plan counts.
   std::shared_ptr<std::byte> keep(std::size_t bytes);
   std::size_t kept_bytes() const;
+  // What Backend says of these. Anything that was committed may be in flight when they are called,
+  // and when run() returns.
+  void write(std::byte* to, const void* from, std::size_t bytes);
+  void read(void* to, const std::byte* from, std::size_t bytes);
+  std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes);
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes);
+  void clear(std::byte* at, std::size_t bytes);
+  void finish() const;
+  // Seconds of work of what is done.
+  double seconds() const;
+
   // Raises InternalError where the shaders have no such function.
   const Shader& shader(const std::string& name);
 
   // What run() and the copies between memories were asked to do.
   void count_launches(std::int64_t kernels);
-  void count_copies(std::int64_t in, std::int64_t out, std::int64_t within);
   DeviceCounters counters() const;
 
   struct Objects;
   Objects& objects() const { return *objects_; }
 
  private:
+  bool holds(const std::byte* address) const;
+  void count_copies(std::int64_t in, std::int64_t out, std::int64_t within);
+
   std::unique_ptr<Objects> objects_;
 };
 

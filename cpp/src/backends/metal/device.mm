@@ -32,10 +32,7 @@ std::shared_ptr<std::byte> buffer(Device::Objects& objects, std::size_t bytes) {
   const std::size_t length = std::max<std::size_t>(bytes, 1);
   auto made = Ref<id<MTLBuffer>>::own(
       [objects.device.get() newBufferWithLength:length options:MTLResourceStorageModeShared]);
-  if (!made) {
-    throw OutOfMemory("[metal] expected " + std::to_string(length) +
-                      " bytes of memory but the device has no buffer of this size");
-  }
+  if (!made) throw no_memory(length);
   auto* const first = static_cast<std::byte*>([made.get() contents]);
   const std::lock_guard lock(objects.mutex);
   objects.buffers.emplace(first, std::move(made));
@@ -50,6 +47,11 @@ std::shared_ptr<std::byte> buffer(Device::Objects& objects, std::size_t bytes) {
 std::string text_of(const std::string& what, NSError* error) {
   const char* own = error == nil ? nullptr : [[error localizedDescription] UTF8String];
   return "[metal] " + what + ": " + (own == nullptr ? "no reason given" : own);
+}
+
+OutOfMemory no_memory(std::size_t bytes) {
+  return OutOfMemory("[metal] expected " + std::to_string(bytes) +
+                     " bytes of memory but the device has no buffer of this size");
 }
 
 Device::Device() : objects_(std::make_unique<Objects>()) {
@@ -137,16 +139,33 @@ DeviceCounters Device::counters() const {
   return objects_->counters;
 }
 
+namespace {
+
+// The buffer that begins at the address or before it, if any; whether the address lies in it.
+auto find(Device::Objects& objects, const std::byte* address) {
+  auto found = objects.buffers.upper_bound(address);
+  const bool begins = found != objects.buffers.begin();
+  if (begins) --found;
+  const bool inside =
+      begins && static_cast<NSUInteger>(address - found->first) < [found->second.get() length];
+  return std::pair(found, inside);
+}
+
+}  // namespace
+
+bool Device::holds(const std::byte* address) const {
+  const std::lock_guard lock(objects_->mutex);
+  return find(*objects_, address).second;
+}
+
+double Device::seconds() const { return objects_->flight.seconds(); }
+
 Place place(const Device& device, const std::byte* address) {
   Device::Objects& objects = device.objects();
   const std::lock_guard lock(objects.mutex);
-  auto found = objects.buffers.upper_bound(address);
-  if (found == objects.buffers.begin()) throw InternalError("[metal] address of no buffer");
-  --found;
-  const auto offset = static_cast<NSUInteger>(address - found->first);
-  id<MTLBuffer> buffer = found->second.get();
-  if (offset >= [buffer length]) throw InternalError("[metal] address behind its buffer");
-  return {buffer, offset};
+  const auto [found, inside] = find(objects, address);
+  if (!inside) throw InternalError("[metal] address of no buffer");
+  return {found->second.get(), static_cast<NSUInteger>(address - found->first)};
 }
 
 }  // namespace traingraph::metal

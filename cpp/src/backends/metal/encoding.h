@@ -24,8 +24,8 @@ class Encoding {
   void begin(const Shader& shader);
   void dispatch(const Shader& shader, std::size_t index, const void* arguments, std::size_t bytes,
                 std::int64_t threads);
-  // Commits and waits. Returns the seconds on the device; raises DeviceError where it failed.
-  double finish();
+  // Commits, and does not wait.
+  void commit();
 
   State& state() const { return state_; }
 

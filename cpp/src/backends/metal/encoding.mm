@@ -18,8 +18,7 @@ void close(Encoding::State& state) {
 }  // namespace
 
 Encoding::Encoding(const Device& device, State& state) : device_(device), state_(state) {
-  state_.buffer = Ref<id<MTLCommandBuffer>>::keep([device.objects().queue.get() commandBuffer]);
-  if (!state_.buffer) throw DeviceError("[metal] expected a command buffer but got none");
+  state_.buffer = Ref<id<MTLCommandBuffer>>::keep(new_command_buffer(device));
 }
 
 // An encoder must be ended before it goes, also when a kernel has raised.
@@ -66,15 +65,28 @@ void Encoding::dispatch(const Shader& shader, std::size_t index, const void* arg
       threadsPerThreadgroup:MTLSizeMake(std::min(width, shader.group), 1, 1)];
 }
 
-double Encoding::finish() {
+void Encoding::commit() {
   close(state_);
-  id<MTLCommandBuffer> buffer = state_.buffer.get();
+  metal::commit(device_, state_.buffer.get());
+}
+
+id<MTLCommandBuffer> new_command_buffer(const Device& device) {
+  id<MTLCommandBuffer> buffer = [device.objects().queue.get() commandBuffer];
+  if (buffer == nil) throw DeviceError("[metal] expected a command buffer but got none");
+  return buffer;
+}
+
+// The handler runs on a thread of Metal's. The device is never destroyed, so neither is its flight.
+Flight::Number commit(const Device& device, id<MTLCommandBuffer> buffer) {
+  Flight* const flight = &device.objects().flight;
+  const Flight::Number number = flight->begin();
+  [buffer addCompletedHandler:^(id<MTLCommandBuffer> done) {
+    const bool succeeded = [done status] == MTLCommandBufferStatusCompleted;
+    flight->end(number, [done GPUEndTime] - [done GPUStartTime],
+                succeeded ? std::string() : text_of("a run failed", [done error]));
+  }];
   [buffer commit];
-  [buffer waitUntilCompleted];
-  if ([buffer status] != MTLCommandBufferStatusCompleted) {
-    throw DeviceError(text_of("a run failed", [buffer error]));
-  }
-  return [buffer GPUEndTime] - [buffer GPUStartTime];
+  return number;
 }
 
 id<MTLCommandBuffer> command_buffer(Encoding& encoding) {

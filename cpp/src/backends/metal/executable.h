@@ -9,7 +9,7 @@
 
 namespace traingraph::metal {
 
-// Prepared kernels: each run encodes them on one command buffer, commits it and waits.
+// Prepared kernels: each run encodes them on one command buffer and commits it.
 class MetalExecutable final : public Executable {
  public:
   // Kernels by node number, null for views. The graph is not kept.
@@ -29,8 +29,8 @@ class MetalExecutable final : public Executable {
     ImagePlan images;
   };
   const ImagePlan& plan_of(const ir::NodeId* order, std::size_t count);
-  double run_together(const ir::NodeId* order, std::size_t count, Pointers pointers,
-                      const ImagePlan* plan) const;
+  void run_together(const ir::NodeId* order, std::size_t count, Pointers pointers,
+                    const ImagePlan* plan) const;
 
   Device& device_;
   std::vector<std::unique_ptr<Kernel>> kernels_;

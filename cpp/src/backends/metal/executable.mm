@@ -32,8 +32,8 @@ const ImagePlan& MetalExecutable::plan_of(const ir::NodeId* order, std::size_t c
 }
 
 // Without a plan each kernel works by itself.
-double MetalExecutable::run_together(const ir::NodeId* order, std::size_t count, Pointers pointers,
-                                     const ImagePlan* plan) const {
+void MetalExecutable::run_together(const ir::NodeId* order, std::size_t count, Pointers pointers,
+                                   const ImagePlan* plan) const {
   const Pool pool;
   Encoding encoding(device_, *state_);
   state_->slots.assign(plan == nullptr ? 0 : plan->slots, nil);
@@ -42,7 +42,7 @@ double MetalExecutable::run_together(const ir::NodeId* order, std::size_t count,
     state_->step = shares ? &*plan->steps[k] : nullptr;
     kernels_[static_cast<std::size_t>(order[k])]->encode(pointers, encoding);
   }
-  return encoding.finish();
+  encoding.commit();
 }
 
 // A time for each node takes a command buffer for each, to which images of another cannot go.
@@ -50,8 +50,12 @@ void MetalExecutable::run(const ir::NodeId* order, std::size_t count, Pointers p
                           double* seconds) {
   if (count == 0) return;
   if (seconds != nullptr) {
+    device_.finish();
     for (std::size_t k = 0; k < count; ++k) {
-      seconds[order[k]] = run_together(order + k, 1, pointers, nullptr);
+      const double before = device_.seconds();
+      run_together(order + k, 1, pointers, nullptr);
+      device_.finish();
+      seconds[order[k]] = device_.seconds() - before;
     }
   } else {
     run_together(order, count, pointers, count == 1 ? nullptr : &plan_of(order, count));
@@ -60,6 +64,7 @@ void MetalExecutable::run(const ir::NodeId* order, std::size_t count, Pointers p
 }
 
 bool MetalExecutable::all_finite(DataType type, const std::byte* bytes, std::size_t length) const {
+  device_.finish();
   if (ir::is_half(type)) return all_finite_half(type, bytes, length);
   return all_finite_float(bytes, length);
 }

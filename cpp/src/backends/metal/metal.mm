@@ -1,6 +1,5 @@
 #include "backends/metal/metal.h"
 
-#include <cstring>
 #include <mutex>
 
 #include <traingraph/errors.h>
@@ -34,25 +33,27 @@ class MetalBackend final : public TableBackend<KernelEntry> {
     return std::make_unique<MetalExecutable>(device(), graph, std::move(kernels));
   }
 
-  // Memory is shared with the host, and a run has ended when run() returns, so bytes are copied by
-  // the host. It is still the device's own: kernels need to know the buffer of an address.
+  // Memory is shared with the host. It is still the device's own: kernels need to know the buffer
+  // of an address, and runs are in flight when run() has returned.
   bool uses_host_memory() const override { return false; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes) const override {
     return device().allocate(bytes);
   }
   void write(std::byte* to, const void* from, std::size_t bytes) const override {
-    std::memcpy(to, from, bytes);
-    device().count_copies(1, 0, 0);
+    device().write(to, from, bytes);
   }
   void read(void* to, const std::byte* from, std::size_t bytes) const override {
-    std::memcpy(to, from, bytes);
-    device().count_copies(0, 1, 0);
+    device().read(to, from, bytes);
+  }
+  std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes) const override {
+    return device().read_later(from, bytes);
   }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
-    std::memmove(to, from, bytes);
-    device().count_copies(0, 0, 1);
+    device().copy(to, from, bytes);
   }
-  void clear(std::byte* at, std::size_t bytes) const override { std::memset(at, 0, bytes); }
+  void clear(std::byte* at, std::size_t bytes) const override { device().clear(at, bytes); }
+  void finish() const override { device().finish(); }
+  double measured_seconds() const override { return device().seconds(); }
   std::size_t context_bytes() const override { return device().kept_bytes(); }
   DeviceCounters counters() const override { return device().counters(); }
 

@@ -6,11 +6,14 @@
 #include <string>
 #include <vector>
 
+#include <traingraph/errors.h>
+
 #import <Metal/Metal.h>
 #import <MetalPerformanceShaders/MetalPerformanceShaders.h>
 
 #include "backends/metal/device.h"
 #include "backends/metal/encoding.h"
+#include "backends/metal/flight.h"
 #include "backends/metal/image_plan.h"
 #include "backends/metal/ref.h"
 
@@ -33,6 +36,8 @@ struct Device::Objects {
   Ref<id<MTLDevice>> device;
   Ref<id<MTLCommandQueue>> queue;
   Ref<id<MTLLibrary>> library;
+  Flight flight;
+  Flight::Number last_late_read = 0;  // read and written in the order of work
 
   std::mutex mutex;                                        // guards what follows
   std::map<const std::byte*, Ref<id<MTLBuffer>>> buffers;  // by their first address
@@ -55,6 +60,13 @@ Place place(const Device& device, const std::byte* address);
 
 // "[metal] <what>: <the error's own text>"
 std::string text_of(const std::string& what, NSError* error);
+
+OutOfMemory no_memory(std::size_t bytes);
+
+// Autoreleased. Raises DeviceError where the queue gives none.
+id<MTLCommandBuffer> new_command_buffer(const Device& device);
+// Commits it and does not wait: the device's flight knows it until it is done.
+Flight::Number commit(const Device& device, id<MTLCommandBuffer> buffer);
 
 // The command buffer of a run, with no encoder open on it: for kernels that open their own.
 id<MTLCommandBuffer> command_buffer(Encoding& encoding);

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace traingraph::metal {
+
+// The command buffers that were committed and are not done. Numbers rise in the order of commits,
+// in which the queue works. Completion handlers call end() on threads of Metal's.
+class Flight {
+ public:
+  using Number = std::uint64_t;
+
+  // Call right before the commit.
+  Number begin();
+  // An empty error: it has succeeded.
+  void end(Number number, double seconds, std::string error);
+
+  bool idle() const;
+  Number last() const;
+  // Returns when all up to this number are done. Raises DeviceError for the first failure that
+  // nobody has seen.
+  void wait(Number number);
+  // The same for those behind `after`, whether somebody has seen the failure or not.
+  void wait_for_run(Number after, Number number);
+  // Seconds of work of what is done.
+  double seconds() const;
+
+ private:
+  struct Failure {
+    Number number;
+    std::string error;
+    bool seen = false;
+  };
+  void wait_done(std::unique_lock<std::mutex>& lock, Number number);
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  Number last_ = 0;
+  std::vector<Number> flying_;
+  std::vector<Failure> failures_;
+  double seconds_ = 0;
+};
+
+}  // namespace traingraph::metal
