@@ -79,13 +79,13 @@ def images(device, shape=SHAPE, seed=0):
 
 def works(encode, device, name):
     """How often Apple's class of this name computes what `encode` records."""
-    before = metal_package.count("apple_work_of", name)
+    before = metal_package.doubles().apple_work_of(name.encode())
     buffer = device.make_command_queue().make_command_buffer()
     kept = encode(buffer)
     buffer.commit()
     buffer.wait_until_completed()
     del kept
-    return metal_package.count("apple_work_of", name) - before
+    return metal_package.doubles().apple_work_of(name.encode()) - before
 
 
 def forward_of(name, device):
@@ -180,3 +180,27 @@ def test_optimizers(name, own, device):
         )  # fmt: skip
 
     assert works(encode, device, name) == 1
+
+
+def check_rates_in_flight() -> None:
+    """Each buffer brings another rate while those before it run."""
+    metal_package.doubles().apple_gpu_start_thread()
+    device = mps.MTLDevice(device="metal")
+    optimizer = mps.MPSNNOptimizerStochasticGradientDescent(device=device, learning_rate=0)
+    queue, gradient, values = device.make_command_queue(), vector(device), vector(device)
+    rates = [0.5, 0.25, 0.125, 0.0625]
+    for rate in rates:
+        optimizer.set_learning_rate(rate)
+        buffer = queue.make_command_buffer()
+        optimizer.encode(
+            buffer, input_gradient_vector=gradient, input_values_vector=values,
+            result_values_vector=values,
+        )  # fmt: skip
+        buffer.commit()
+    buffer.wait_until_completed()
+    np.testing.assert_array_equal(np.array(values.data), np.float32(1 - sum(rates)))
+
+
+def test_rates_in_flight():
+    done = metal_package.run_script("import test_named_kernels as t; t.check_rates_in_flight()")
+    assert done.returncode == 0, done.stderr

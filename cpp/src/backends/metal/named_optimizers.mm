@@ -62,6 +62,7 @@ class Update : public Kernel {
         vectors_(out_.size() + 2, VectorAt(elements_)) {}
 
   void encode(Pointers pointers, Encoding& encoding) final {
+    encoding.device().finish();
     const shader::Runs all{narrow(elements_), 0, 0, 0, 0};
     for (std::size_t k = 1; k < out_.size(); ++k) {
       const std::byte* buffers[] = {pointers[in_[k + 1]], pointers[out_[k]]};
@@ -87,7 +88,8 @@ class Update : public Kernel {
   };
   virtual void encode_update(const Operands& operands, Pointers pointers,
                              id<MTLCommandBuffer> buffer) = 0;
-  // Numbers lie in memory that the host shares, and are there before a run is encoded.
+  // Apple's kernels take it from the host when they are encoded, and it is in memory that what is
+  // in flight may still write.
   float learning_rate(Pointers pointers, bool corrected) const {
     const std::size_t first = in_.size() - 2;
     return *reinterpret_cast<const float*>(pointers[in_[first + (corrected ? 1 : 0)]]);
