@@ -100,6 +100,8 @@ void bind_platform(py::module_& module) {
              "Where it is noted that a backend has passed its tests on this machine.");
   module.def("verification_note", &Platform::verification_note, py::arg("backend"),
              "What stands there when this version has, on this device.");
+  module.def("is_verified", &Platform::is_verified, py::arg("backend"),
+             "Whether it is noted that this version of a backend has passed on this device.");
   module.def("gpus", &Platform::gpus,
              "The GPUs' names by index. Errors: DeviceError that says what is missing.");
 }

@@ -391,6 +391,7 @@ __all__: list[str] = [
     "gpus",
     "image_batch_increment_read_count",
     "instruction_set",
+    "is_verified",
     "onednn_version",
     "sequential",
     "set_num_threads",
@@ -13043,6 +13044,11 @@ def image_batch_increment_read_count(
 def instruction_set() -> str:
     """
     The level of the CPU backend's own loops: v2, v3, v4 or generic.
+    """
+
+def is_verified(backend: str) -> bool:
+    """
+    Whether it is noted that this version of a backend has passed on this device.
     """
 
 def onednn_version() -> str:

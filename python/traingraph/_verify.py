@@ -19,14 +19,7 @@ from traingraph import _core
 # What runs on every backend.
 SUITES = ("reference", "layers", "optimizers", "train", "graph", "checkpoint", "mps")
 
-
 _warned: set[str] = set()
-
-
-def noted(backend: str) -> bool:
-    """Whether it is noted that this version of a backend has passed on this machine."""
-    note = pathlib.Path(_core.verification_file(backend))
-    return note.exists() and note.read_text() == _core.verification_note(backend)
 
 
 def warn_unless_verified(backend: str) -> None:
@@ -34,7 +27,7 @@ def warn_unless_verified(backend: str) -> None:
     if backend in _warned:
         return
     _warned.add(backend)
-    if not noted(backend):
+    if not _core.is_verified(backend):
         warnings.warn(
             f"[device] the backend {backend} was never verified on Apple's hardware; on this "
             f"machine 'python -m traingraph verify --device {backend}' does that",

@@ -81,6 +81,8 @@ class TRAINGRAPH_API Platform {
   // on this machine. Device::any() is Apple's GPU only then.
   static std::string verification_file(const std::string& backend);
   static std::string verification_note(const std::string& backend);
+  // Whether that stands there.
+  static bool is_verified(const std::string& backend);
   // Folders of Python packages, beside the library's own, that may hold NVIDIA's libraries.
   static void set_package_folders(std::vector<std::string> folders);
 };

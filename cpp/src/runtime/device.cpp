@@ -7,7 +7,6 @@
 
 #include "runtime/backend.h"
 #include "runtime/plugin.h"
-#include "runtime/verification.h"
 
 namespace traingraph {
 namespace {
@@ -56,7 +55,7 @@ Device::Device(DeviceType type, std::string backend, int index)
 
 Device Device::cpu() { return {DeviceType::kCpu, "cpu", 0}; }
 Device Device::any() {
-  const bool apple = built_in(kApple) != nullptr && is_verified(kApple);
+  const bool apple = built_in(kApple) != nullptr && Platform::is_verified(kApple);
   return {DeviceType::kAny, apple ? kApple : "cpu", 0};
 }
 Device Device::reference() { return {DeviceType::kCpu, "reference", 0}; }

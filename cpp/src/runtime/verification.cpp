@@ -1,10 +1,8 @@
-#include "runtime/verification.h"
+#include <traingraph/device.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
-
-#include <traingraph/device.h>
 
 #include "runtime/backend.h"
 
@@ -28,19 +26,19 @@ std::string cache_folder() {
 
 }  // namespace
 
-bool is_verified(const std::string& backend) {
-  std::ifstream file(Platform::verification_file(backend));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return file && text.str() == Platform::verification_note(backend);
-}
-
 std::string Platform::verification_file(const std::string& backend) {
   return cache_folder() + "/traingraph/verified-" + backend + ".txt";
 }
 
 std::string Platform::verification_note(const std::string& backend) {
   return version() + " " + backend + " " + backend_named(backend).devices().at(0) + " PASS\n";
+}
+
+bool Platform::is_verified(const std::string& backend) {
+  std::ifstream file(verification_file(backend));
+  std::ostringstream text;
+  text << file.rdbuf();
+  return file && text.str() == verification_note(backend);
 }
 
 }  // namespace traingraph
