@@ -1,5 +1,6 @@
-"""traingraph.mps over the Metal backend: Apple's kernels of the same names are what is encoded. What
-they compute is compared elsewhere (tests/mps, with --device metal).
+"""traingraph.mps over the Metal backend encodes Apple's kernels of the same names.
+
+What they compute is compared elsewhere (tests/mps, with --device metal).
 """
 
 import metal_package

@@ -11,17 +11,41 @@
 // only.
 namespace traingraph::metal {
 
-// A dense value as `matrices` matrices of rows and columns. The object is made again only where the
-// address is not that of the run before.
-class MatrixAt {
+// A dense value as an object of the class `Object`. It is made again only where the address is not
+// that of the run before.
+template <class Object, class Descriptor>
+class ObjectAt {
  public:
-  MatrixAt(std::int64_t rows, std::int64_t columns, std::int64_t matrices = 1);
-  MPSMatrix* at(const Encoding& encoding, const std::byte* address);
+  Object* at(const Encoding& encoding, const std::byte* address) {
+    if (address != address_) {
+      const Place memory = place(encoding.device(), address);
+      object_ = Ref<Object*>::own([[Object alloc] initWithBuffer:memory.buffer
+                                                          offset:memory.offset
+                                                      descriptor:descriptor_.get()]);
+      address_ = address;
+    }
+    return object_.get();
+  }
+
+ protected:
+  explicit ObjectAt(Ref<Descriptor*> descriptor) : descriptor_(std::move(descriptor)) {}
 
  private:
-  Ref<MPSMatrixDescriptor*> descriptor_;
+  Ref<Descriptor*> descriptor_;
   const std::byte* address_ = nullptr;
-  Ref<MPSMatrix*> matrix_;
+  Ref<Object*> object_;
+};
+
+// As `matrices` matrices of rows and columns.
+class MatrixAt : public ObjectAt<MPSMatrix, MPSMatrixDescriptor> {
+ public:
+  MatrixAt(std::int64_t rows, std::int64_t columns, std::int64_t matrices = 1);
+};
+
+// As one row.
+class VectorAt : public ObjectAt<MPSVector, MPSVectorDescriptor> {
+ public:
+  explicit VectorAt(std::int64_t length);
 };
 
 // A value (N, C, H, W) that goes to images, one per row of the batch, or comes from them. Channels

@@ -19,12 +19,11 @@ Ref<MPSImageDescriptor*> image_descriptor(const Shape& shape) {
                        featureChannels:count(shape[1])]);
 }
 
-}  // namespace
-
-MatrixAt::MatrixAt(std::int64_t rows, std::int64_t columns, std::int64_t matrices) {
+Ref<MPSMatrixDescriptor*> matrix_descriptor(std::int64_t rows, std::int64_t columns,
+                                            std::int64_t matrices) {
   const Pool pool;
   const NSUInteger row_bytes = count(columns) * sizeof(float);
-  descriptor_ = Ref<MPSMatrixDescriptor*>::keep([MPSMatrixDescriptor
+  return Ref<MPSMatrixDescriptor*>::keep([MPSMatrixDescriptor
       matrixDescriptorWithRows:count(rows)
                        columns:count(columns)
                       matrices:count(matrices)
@@ -33,16 +32,18 @@ MatrixAt::MatrixAt(std::int64_t rows, std::int64_t columns, std::int64_t matrice
                       dataType:MPSDataTypeFloat32]);
 }
 
-MPSMatrix* MatrixAt::at(const Encoding& encoding, const std::byte* address) {
-  if (address != address_) {
-    const Place memory = place(encoding.device(), address);
-    matrix_ = Ref<MPSMatrix*>::own([[MPSMatrix alloc] initWithBuffer:memory.buffer
-                                                              offset:memory.offset
-                                                          descriptor:descriptor_.get()]);
-    address_ = address;
-  }
-  return matrix_.get();
+Ref<MPSVectorDescriptor*> vector_descriptor(std::int64_t length) {
+  const Pool pool;
+  return Ref<MPSVectorDescriptor*>::keep(
+      [MPSVectorDescriptor vectorDescriptorWithLength:count(length) dataType:MPSDataTypeFloat32]);
 }
+
+}  // namespace
+
+MatrixAt::MatrixAt(std::int64_t rows, std::int64_t columns, std::int64_t matrices)
+    : ObjectAt(matrix_descriptor(rows, columns, matrices)) {}
+
+VectorAt::VectorAt(std::int64_t length) : ObjectAt(vector_descriptor(length)) {}
 
 ImagesAt::ImagesAt(Device& device, const Shape& shape)
     : rows_(shape[0]),

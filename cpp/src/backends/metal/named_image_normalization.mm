@@ -3,12 +3,13 @@
 // gradient kernel may be encoded in different runs: the gradient encodes the forward kernel again.
 #include <bit>
 
+#include "backends/metal/data_source.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/named_kernels.h"
 
 // What a kernel asks when it is made; gamma and beta come by reloads.
-@interface TraingraphImageNormSource
-    : NSObject <MPSCNNInstanceNormalizationDataSource, MPSCNNGroupNormalizationDataSource> {
+@interface TraingraphImageNormSource : TraingraphDataSource <MPSCNNInstanceNormalizationDataSource,
+                                                             MPSCNNGroupNormalizationDataSource> {
  @public
   NSUInteger channels_;
   NSUInteger groups_;
@@ -31,14 +32,6 @@
 }
 - (float*)beta {
   return ones_;
-}
-- (BOOL)load {
-  return YES;
-}
-- (void)purge {
-}
-- (NSString*)label {
-  return nil;
 }
 - (id)copyWithZone:(NSZone*)zone {
   TraingraphImageNormSource* copy = [[[self class] allocWithZone:zone] init];

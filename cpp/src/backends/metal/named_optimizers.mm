@@ -24,32 +24,6 @@ MPSNNOptimizerDescriptor* descriptor_of(const ir::Node& node) {
                       regularizationScale:number("regularization_scale")];
 }
 
-// A value as one row. The object is made again only where the address is another.
-class VectorAt {
- public:
-  explicit VectorAt(std::int64_t length) {
-    const Pool pool;
-    descriptor_ = Ref<MPSVectorDescriptor*>::keep([MPSVectorDescriptor
-        vectorDescriptorWithLength:static_cast<NSUInteger>(length)
-                          dataType:MPSDataTypeFloat32]);
-  }
-  MPSVector* at(const Encoding& encoding, const std::byte* address) {
-    if (address != address_) {
-      const Place memory = place(encoding.device(), address);
-      vector_ = Ref<MPSVector*>::own([[MPSVector alloc] initWithBuffer:memory.buffer
-                                                                offset:memory.offset
-                                                            descriptor:descriptor_.get()]);
-      address_ = address;
-    }
-    return vector_.get();
-  }
-
- private:
-  Ref<MPSVectorDescriptor*> descriptor_;
-  const std::byte* address_ = nullptr;
-  Ref<MPSVector*> vector_;
-};
-
 // gradient, values, own vectors, learning rate, corrected learning rate → values, own vectors.
 // Apple's kernels change their own vectors in place, so these are copied to their results first.
 class Update : public Kernel {
