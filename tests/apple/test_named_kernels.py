@@ -1,6 +1,6 @@
 """traingraph.mps over the Metal backend encodes Apple's kernels of the same names.
 
-What they compute is compared elsewhere (tests/mps, with --device metal).
+What the doubles compute of them is compared with the reference loops.
 """
 
 import metal_package
@@ -12,8 +12,14 @@ from traingraph import _core, mps
 pytestmark = metal_package.needs_doubles
 
 N, C, H, W = SHAPE = 2, 4, 6, 5
-WINDOW = {"kernel_width": 2, "kernel_height": 2}
+WINDOW = {"kernel_width": 3, "kernel_height": 2, "stride_in_pixels_x": 2, "stride_in_pixels_y": 1}
+SMALL = {"kernel_width": 3, "kernel_height": 2}
 BOTH = {"integer_scale_factor_x": 2, "integer_scale_factor_y": 3}
+LOCAL = {"alpha": 0.5, "beta": 0.75, "delta": 2}
+PART = mps.MTLRegion(mps.MTLOrigin(1, 2), mps.MTLSize(3, 3, 1))
+REDUCTIONS = [f"MPSNNReduce{axis}{what}" for axis in ("Row", "Column", "FeatureChannels")
+              for what in ("Sum", "Mean", "Min", "Max")]  # fmt: skip
+REDUCTIONS += [f"MPSNNReduceFeatureChannelsArgument{what}" for what in ("Min", "Max")]
 
 
 class Groups(mps.MPSCNNGroupNormalizationDataSource):
@@ -22,186 +28,215 @@ class Groups(mps.MPSCNNGroupNormalizationDataSource):
     def gamma(self):
         return np.arange(1, C + 1, dtype=np.float32)
 
+    def beta(self):
+        return np.arange(C, dtype=np.float32)
+
+    def epsilon(self):
+        return 0.125
+
 
 def neuron(name):
-    return mps.MPSNNNeuronDescriptor.cnn_neuron_descriptor(with_type=name, a=0.5, b=0.25, c=1)
+    return mps.MPSNNNeuronDescriptor.cnn_neuron_descriptor(with_type=name, a=0.5, b=0.25, c=2)
 
 
-# The class, and what its forward kernel is made with.
-FORWARD = {
-    "MPSCNNPoolingMax": WINDOW,
-    "MPSCNNPoolingAverage": WINDOW,
-    "MPSCNNPoolingL2Norm": WINDOW,
-    "MPSCNNDilatedPoolingMax": WINDOW | {"dilation_rate_x": 2},
-    "MPSCNNNeuron": {"neuron_descriptor": neuron("elu")},
-    "MPSCNNSoftMax": {},
-    "MPSCNNLogSoftMax": {},
-    "MPSCNNUpsamplingNearest": BOTH,
-    "MPSCNNUpsamplingBilinear": BOTH,
-    "MPSCNNCrossChannelNormalization": {"kernel_size": 3},
-    "MPSCNNSpatialNormalization": WINDOW,
-    "MPSCNNLocalContrastNormalization": WINDOW,
-    "MPSCNNInstanceNormalization": {"data_source": Groups()},
-    "MPSCNNGroupNormalization": {"data_source": Groups()},
-    "MPSNNGramMatrixCalculation": {"alpha": 0.5},
-    "MPSNNPad": {"padding_size_before": (1, 0, 0), "padding_size_after": (2, 1, 0)},
-    "MPSNNResizeBilinear": {"resize_width": 3, "resize_height": 4, "align_corners": True},
-    **{f"MPSNNReduce{axis}{what}": {} for axis in ("Row", "Column", "FeatureChannels")
-       for what in ("Sum", "Mean", "Min", "Max")},
-    "MPSNNReduceFeatureChannelsArgumentMax": {},
-    "MPSNNReduceFeatureChannelsArgumentMin": {},
-}  # fmt: skip
-# With a gradient kernel; one that is made without arguments has None.
-GRADIENTS = {
-    name: None if "InstanceN" in name or "GroupN" in name else FORWARD[name]
-    for name in FORWARD
-    if not name.startswith(("MPSNNReduce", "MPSNNPad", "MPSNNResize"))
-}
+NEURONS = [
+    "linear", "sigmoid", "hard_sigmoid", "tanh", "absolute", "soft_plus", "soft_sign", "elu",
+    "relu", "relun", "power", "exponential", "logarithm",
+]  # fmt: skip
+# The class, what its kernels are made with, and properties of the forward kernel.
+PAIRS = [
+    ("MPSCNNPoolingMax", WINDOW, {"offset": (1, 1, 0)}),
+    ("MPSCNNPoolingMax", WINDOW, {"edge_mode": "zero"}),
+    ("MPSCNNPoolingAverage", WINDOW, {"offset": (1, 0, 0)}),
+    ("MPSCNNPoolingAverage", WINDOW, {"edge_mode": "clamp", "zero_pad_size_x": 1}),
+    ("MPSCNNPoolingL2Norm", WINDOW, {}),
+    ("MPSCNNDilatedPoolingMax", WINDOW | {"dilation_rate_x": 2, "dilation_rate_y": 2}, {}),
+    *[("MPSCNNNeuron", {"neuron_descriptor": neuron(name)}, {}) for name in NEURONS],
+    ("MPSCNNSoftMax", {}, {}),
+    ("MPSCNNLogSoftMax", {}, {}),
+    ("MPSCNNUpsamplingNearest", BOTH, {}),
+    ("MPSCNNUpsamplingBilinear", BOTH, {}),
+    ("MPSCNNCrossChannelNormalization", {"kernel_size": 3}, LOCAL),
+    ("MPSCNNSpatialNormalization", SMALL, LOCAL),
+    ("MPSCNNLocalContrastNormalization", SMALL, LOCAL | {"p0": 0.5, "pm": 0.25, "ps": 2}),
+    ("MPSCNNInstanceNormalization", {"data_source": Groups()}, {}),
+    ("MPSCNNGroupNormalization", {"data_source": Groups()}, {"epsilon": 0.5}),
+    ("MPSNNGramMatrixCalculation", {"alpha": 0.5}, {}),
+]
+PADDING = {"padding_size_before": (1, 2, 0), "padding_size_after": (2, 1, 4)}
+FORWARD = [
+    *PAIRS,
+    ("MPSCNNUpsamplingBilinear", BOTH | {"align_corners": True}, {}),
+    ("MPSNNPad", PADDING, {"edge_mode": "zero"}),
+    ("MPSNNPad", PADDING, {"edge_mode": "constant", "fill_value": 0.5}),
+    ("MPSNNPad", PADDING | {"padding_size_after": (2, 1, 0)}, {"edge_mode": "clamp"}),
+    ("MPSNNResizeBilinear", {"resize_width": 3, "resize_height": 8, "align_corners": True}, {}),
+    *[(name, {}, {}) for name in REDUCTIONS],
+    *[(name, {}, {"clip_rect_source": PART}) for name in REDUCTIONS],
+    ("MPSNNReduceFeatureChannelsSum", {}, {"weight": 0.5}),
+]
 # Composed of other ops, with the reason beside the table that lacks them.
 COMPOSED = ["MPSCNNCrossChannelNormalizationGradient", "MPSCNNSpatialNormalizationGradient"]
+# Made without arguments, as the state has all.
+STATED = ("MPSCNNInstanceNormalization", "MPSCNNGroupNormalization")
 
 
-@pytest.fixture
-def device():
-    return mps.MTLDevice(device="metal")
+def named(case):
+    return f"{case[0]}-{len(case[1])}-{'-'.join(map(str, case[2]))}"
 
 
-def images(device, shape=SHAPE, seed=0):
-    n, c, h, w = shape
+def values(shape=SHAPE, seed=0):
+    return np.random.default_rng(seed).uniform(0.5, 2, shape).astype(np.float32)
+
+
+def images(device, array):
+    n, c, h, w = array.shape
     descriptor = mps.MPSImageDescriptor.image_descriptor(
         with_channel_format="float32", width=w, height=h, feature_channels=c, number_of_images=n
     )
     made = mps.MPSImage(device=device, image_descriptor=descriptor)
-    values = np.random.default_rng(seed).uniform(1, 2, shape).astype(np.float32)
     for k in range(n):
-        made.write_bytes(values[k], image_index=k)
+        made.write_bytes(np.ascontiguousarray(array[k]), image_index=k)
     return made.batch_representation()
 
 
-def works(encode, device, name):
-    """How often Apple's class of this name computes what `encode` records."""
-    before = metal_package.doubles().apple_work_of(name.encode())
-    buffer = device.make_command_queue().make_command_buffer()
-    kept = encode(buffer)
-    buffer.commit()
-    buffer.wait_until_completed()
-    del kept
-    return metal_package.doubles().apple_work_of(name.encode()) - before
+def arrays(batch):
+    first = batch[0]
+    rows = np.empty((len(batch), first.feature_channels, first.height, first.width), np.float32)
+    for row, one in zip(rows, batch, strict=True):
+        one.read_bytes(row)
+    return rows
 
 
-def forward_of(name, device):
-    kernel = getattr(_core, name)(device=device, **FORWARD[name])
-    kernel.makes_temporary_images = False
+def kernel_of(name, device, arguments, properties):
+    kernel = getattr(_core, name)(device=device, **arguments)
+    for key, value in properties.items():
+        setattr(kernel, key, value)
+    if hasattr(kernel, "makes_temporary_images"):
+        kernel.makes_temporary_images = False
     return kernel
 
 
-@pytest.mark.parametrize("name", FORWARD)
-def test_forward(name, device):
-    kernel, x = forward_of(name, device), images(device)
-    assert works(lambda buffer: kernel.encode_batch(buffer, source_images=x), device, name) == N
+def works(name):
+    return metal_package.doubles().apple_work_of(name.encode())
 
 
-@pytest.mark.parametrize("name", GRADIENTS)
-def test_gradient(name, device):
-    kernel, x = forward_of(name, device), images(device)
-    arguments = GRADIENTS[name] or {}
-    gradient = getattr(_core, f"{name}Gradient")(device=device, **arguments)
-    gradient.makes_temporary_images = False
+def compare(name, expected, run):
+    """The same arrays on both devices, and so many computations by Apple's class on one."""
+    results = {}
+    for device in ("reference", "metal"):
+        before = works(name)
+        on = mps.MTLDevice(device=device)
+        buffer = on.make_command_queue().make_command_buffer()
+        kept = run(on, buffer)
+        buffer.commit()
+        buffer.wait_until_completed()
+        results[device] = [
+            np.array(one.data) if hasattr(one, "data") else arrays(one) for one in kept
+        ]
+        assert works(name) - before == (expected if device == "metal" else 0), device
+    for got, want in zip(results["metal"], results["reference"], strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
-    def encode(buffer):
+
+# An offset of a window is the policy's in the forms that return images, so it is given with them.
+def destination(device, kernel, x):
+    offset = kernel.offset
+    like = kernel.destination_image_descriptor(for_source_images=x, source_states=None)
+    kernel.offset = offset
+    return images(device, np.zeros((N, like.feature_channels, like.height, like.width), np.float32))
+
+
+@pytest.mark.parametrize("case", FORWARD, ids=named)
+def test_forward(case):
+    name, arguments, properties = case
+
+    def run(device, buffer):
+        kernel = kernel_of(name, device, arguments, properties)
+        x = images(device, values())
+        result = destination(device, kernel, x)
+        kernel.encode_batch(buffer, source_images=x, destination_images=result)
+        return [result]
+
+    compare(name, N, run)
+
+
+@pytest.mark.parametrize("case", PAIRS, ids=named)
+def test_gradient(case):
+    name, arguments, properties = case
+    gradient_name = f"{name}Gradient"
+
+    def run(device, buffer):
+        kernel = kernel_of(name, device, arguments, properties)
+        x = images(device, values())
         y, states = kernel.encode_batch(
             buffer, source_images=x, destination_state_is_temporary=False
         )
-        second = y if "SoftMax" in name else x
+        shared = {} if name in STATED else arguments
+        own = {key: value for key, value in properties.items()
+               if key in LOCAL or key in ("p0", "pm", "ps", "zero_pad_size_x")}  # fmt: skip
+        gradient = kernel_of(gradient_name, device, shared, own)
         first = y[0]
         shape = (N, first.feature_channels, first.height, first.width)
-        dy = images(device, shape, seed=1)
-        return gradient.encode_batch(
-            buffer, source_gradients=dy, source_images=second, gradient_states=states
+        result = gradient.encode_batch(
+            buffer,
+            source_gradients=images(device, values(shape, seed=1) - 1),
+            source_images=y if "SoftMax" in name else x,
+            gradient_states=states,
         )
+        sums = [getattr(state, f"gradient_for_{which}") for state in states
+                for which in ("gamma", "beta")] if name in STATED else []  # fmt: skip
+        return [result, *(Numbers(one) for one in sums)]
 
-    expected = 0 if f"{name}Gradient" in COMPOSED else N
-    assert works(encode, device, f"{name}Gradient") == expected
-
-
-@pytest.mark.parametrize("name", ["Add", "Subtract", "Multiply", "Divide"])
-def test_arithmetic(name, device):
-    kernel = getattr(_core, f"MPSCNN{name}")(device=device)
-    kernel.makes_temporary_images = False
-    a, b = images(device), images(device, seed=1)
-
-    def encode(buffer):
-        return kernel.encode_batch(buffer, primary_images=a, secondary_images=b)
-
-    assert works(encode, device, f"MPSCNN{name}") == N
+    compare(gradient_name, 0 if gradient_name in COMPOSED else N, run)
 
 
-@pytest.mark.parametrize(
-    ("loss", "expected"), [("mean_squared_error", 1), ("soft_max_cross_entropy", 1), ("huber", 0)]
-)
-def test_losses(loss, expected, device):
-    descriptor = mps.MPSCNNLossDescriptor.cnn_loss_descriptor(with_type=loss, reduction_type="mean")
-    kernel = mps.MPSCNNLoss(device=device, loss_descriptor=descriptor)
-    kernel.makes_temporary_images = False
-    x, y, losses = images(device), images(device, seed=1), images(device, (N, 1, 1, 1))
-    labels = [
-        mps.MPSCNNLossLabels(loss_image=one, labels_image=truth)
-        for one, truth in zip(losses, y, strict=True)
-    ]
+class Numbers:
+    """A buffer, read when its command buffer is done."""
 
-    def encode(buffer):
-        return kernel.encode_batch(buffer, source_images=x, labels=labels)
+    def __init__(self, buffer):
+        self.buffer = buffer
 
-    assert works(encode, device, "MPSCNNLoss") == expected
-
-
-def vector(device, count=6):
-    descriptor = mps.MPSVectorDescriptor.vector_descriptor(with_length=count)
-    data = mps.MTLBuffer(device=device, bytes=np.ones(count, np.float32).tobytes())
-    return mps.MPSVector(buffer=data, descriptor=descriptor)
+    @property
+    def data(self):
+        return np.array(self.buffer)
 
 
 @pytest.mark.parametrize(
-    ("name", "own"),
+    "properties",
     [
-        ("MPSNNOptimizerStochasticGradientDescent", []),
-        ("MPSNNOptimizerRMSProp", ["input_sum_of_squares_vector"]),
-        ("MPSNNOptimizerAdam", ["input_momentum_vector", "input_velocity_vector"]),
+        {"primary_scale": 0.5, "secondary_scale": 2, "bias": 1},
+        {"minimum_value": 1, "maximum_value": 1.5},
+        {"secondary_stride_in_pixels_x": 0, "secondary_stride_in_feature_channels": 0},
+    ],
+    ids=lambda properties: "-".join(properties),
+)
+@pytest.mark.parametrize("name", ["Add", "Subtract", "Multiply", "Divide"])
+def test_arithmetic(name, properties):
+    def run(device, buffer):
+        kernel = kernel_of(f"MPSCNN{name}", device, {}, properties)
+        a, b = images(device, values()), images(device, values(seed=1))
+        return [kernel.encode_batch(buffer, primary_images=a, secondary_images=b)]
+
+    compare(f"MPSCNN{name}", N, run)
+
+
+@pytest.mark.parametrize("rectangles", [False, True])
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("Mean", {}),
+        ("Sum", {}),
+        ("Sum", {"do_weighted_sum_by_non_zero_weights": True}),
     ],
 )
-def test_optimizers(name, own, device):
-    optimizer = getattr(_core, name)(device=device, learning_rate=0.1)
-    given = {key: vector(device) for key in own}
-    result = vector(device)
+def test_weighted_reductions(name, arguments, rectangles):
+    name = f"MPSNNReduceFeatureChannelsAndWeights{name}"
+    parts = ("primary_source_clip_rect", "secondary_source_clip_rect") if rectangles else ()
 
-    def encode(buffer):
-        optimizer.encode(
-            buffer, input_gradient_vector=vector(device), input_values_vector=vector(device),
-            result_values_vector=result, **given,
-        )  # fmt: skip
+    def run(device, buffer):
+        kernel = kernel_of(name, device, arguments, dict.fromkeys(parts, PART))
+        x, weights = images(device, values()), images(device, values(seed=1))
+        return [kernel.encode_batch(buffer, primary_images=x, secondary_images=weights)]
 
-    assert works(encode, device, name) == 1
-
-
-def check_rates_in_flight() -> None:
-    """Each buffer brings another rate while those before it run."""
-    metal_package.doubles().apple_gpu_start_thread()
-    device = mps.MTLDevice(device="metal")
-    optimizer = mps.MPSNNOptimizerStochasticGradientDescent(device=device, learning_rate=0)
-    queue, gradient, values = device.make_command_queue(), vector(device), vector(device)
-    rates = [0.5, 0.25, 0.125, 0.0625]
-    for rate in rates:
-        optimizer.set_learning_rate(rate)
-        buffer = queue.make_command_buffer()
-        optimizer.encode(
-            buffer, input_gradient_vector=gradient, input_values_vector=values,
-            result_values_vector=values,
-        )  # fmt: skip
-        buffer.commit()
-    buffer.wait_until_completed()
-    np.testing.assert_array_equal(np.array(values.data), np.float32(1 - sum(rates)))
-
-
-def test_rates_in_flight():
-    done = metal_package.run_script("import test_named_kernels as t; t.check_rates_in_flight()")
-    assert done.returncode == 0, done.stderr
+    compare(name, N, run)

@@ -4,27 +4,44 @@
 namespace traingraph::metal {
 namespace {
 
-// A rectangle of the source is cut out before.
+// A rectangle of the source; one without bounds is Apple's default.
+MTLRegion region_of(const ir::Node& node, const std::string& name) {
+  const auto part = [&](const char* which) { return count_of(node, name + which); };
+  return MTLRegionMake3D(part(".0.0"), part(".0.1"), part(".0.2"), part(".1.0"), part(".1.1"),
+                         part(".1.2"));
+}
+
 template <class K>
-Ref<MPSCNNKernel*> along(const ir::Node&, id<MTLDevice> gpu, const std::string&) {
-  return Ref<MPSCNNKernel*>::own([[K alloc] initWithDevice:gpu]);
+Ref<K*> made(const ir::Node& node, id<MTLDevice> gpu) {
+  const auto kernel = Ref<K*>::own([[K alloc] initWithDevice:gpu]);
+  [kernel.get() setClipRectSource:region_of(node, "clip_rect_source")];
+  return kernel;
+}
+template <class K>
+Ref<MPSCNNKernel*> along(const ir::Node& node, id<MTLDevice> gpu, const std::string&) {
+  return Ref<MPSCNNKernel*>::keep(made<K>(node, gpu).get());
 }
 Ref<MPSCNNKernel*> sum_of_channels(const ir::Node& node, id<MTLDevice> gpu, const std::string&) {
-  const auto kernel = Ref<MPSNNReduceFeatureChannelsSum*>::own(
-      [[MPSNNReduceFeatureChannelsSum alloc] initWithDevice:gpu]);
+  const auto kernel = made<MPSNNReduceFeatureChannelsSum>(node, gpu);
   [kernel.get() setWeight:static_cast<float>(number_of(node, "weight"))];
   return Ref<MPSCNNKernel*>::keep(kernel.get());
 }
 
-Ref<MPSCNNBinaryKernel*> weighted_mean(const ir::Node&, id<MTLDevice> gpu) {
-  return Ref<MPSCNNBinaryKernel*>::own(
-      [[MPSNNReduceFeatureChannelsAndWeightsMean alloc] initWithDevice:gpu]);
+Ref<MPSCNNBinaryKernel*> with_rectangles(MPSNNReduceBinary* kernel, const ir::Node& node) {
+  [kernel setPrimarySourceClipRect:region_of(node, "primary_source_clip_rect")];
+  [kernel setSecondarySourceClipRect:region_of(node, "secondary_source_clip_rect")];
+  return Ref<MPSCNNBinaryKernel*>::keep(kernel);
+}
+Ref<MPSCNNBinaryKernel*> weighted_mean(const ir::Node& node, id<MTLDevice> gpu) {
+  using Mean = MPSNNReduceFeatureChannelsAndWeightsMean;
+  return with_rectangles(Ref<Mean*>::own([[Mean alloc] initWithDevice:gpu]).get(), node);
 }
 Ref<MPSCNNBinaryKernel*> weighted_sum(const ir::Node& node, id<MTLDevice> gpu) {
+  using Sum = MPSNNReduceFeatureChannelsAndWeightsSum;
   const bool by_count = number_of(node, "do_weighted_sum_by_non_zero_weights") != 0;
-  return Ref<MPSCNNBinaryKernel*>::own([[MPSNNReduceFeatureChannelsAndWeightsSum alloc]
-                     initWithDevice:gpu
-      doWeightedSumByNonZeroWeights:by_count]);
+  const auto kernel = Ref<Sum*>::own([[Sum alloc] initWithDevice:gpu
+                                   doWeightedSumByNonZeroWeights:by_count]);
+  return with_rectangles(kernel.get(), node);
 }
 
 template <class Base, class K>
