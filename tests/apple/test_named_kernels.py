@@ -43,6 +43,7 @@ NEURONS = [
     "linear", "sigmoid", "hard_sigmoid", "tanh", "absolute", "soft_plus", "soft_sign", "elu",
     "relu", "relun", "power", "exponential", "logarithm",
 ]  # fmt: skip
+SLOPES = mps.MPSNNNeuronDescriptor.cnn_neuron_prelu_descriptor(with_data=[0.5, 0.25, 2, -1])
 # The class, what its kernels are made with, and properties of the forward kernel.
 PAIRS = [
     ("MPSCNNPoolingMax", WINDOW, {"offset": (1, 1, 0)}),
@@ -52,6 +53,7 @@ PAIRS = [
     ("MPSCNNPoolingL2Norm", WINDOW, {}),
     ("MPSCNNDilatedPoolingMax", WINDOW | {"dilation_rate_x": 2, "dilation_rate_y": 2}, {}),
     *[("MPSCNNNeuron", {"neuron_descriptor": neuron(name)}, {}) for name in NEURONS],
+    ("MPSCNNNeuron", {"neuron_descriptor": SLOPES}, {}),
     ("MPSCNNSoftMax", {}, {}),
     ("MPSCNNLogSoftMax", {}, {}),
     ("MPSCNNUpsamplingNearest", BOTH, {}),
@@ -240,3 +242,26 @@ def test_weighted_reductions(name, arguments, rectangles):
         return [kernel.encode_batch(buffer, primary_images=x, secondary_images=weights)]
 
     compare(name, N, run)
+
+
+def test_reshape():
+    def run(device, buffer):
+        x = images(device, values())
+        y, states = kernel_of("MPSNNReshape", device, {}, {}).encode_batch(
+            buffer,
+            source_images=x,
+            destination_state_is_temporary=False,
+            reshaped_width=3,
+            reshaped_height=4,
+            reshaped_feature_channels=10,
+        )
+        dx = kernel_of("MPSNNReshapeGradient", device, {}, {}).encode_batch(
+            buffer,
+            source_gradients=images(device, values((N, 10, 4, 3), seed=1)),
+            source_images=x,
+            gradient_states=states,
+        )
+        return [y, dx]
+
+    compare("MPSNNReshape", N, run)
+    compare("MPSNNReshapeGradient", N, run)
