@@ -263,3 +263,30 @@ def test_a_broken_plan_is_found_out(metal_build, tmp_path, name):
     ended = metal_package.run_changed(metal_build, tmp_path, change, script)
     assert ended.returncode == (-6 if said.startswith("Apple") else 1), ended.stderr[-2000:]
     assert re.search(said, ended.stderr, re.DOTALL), ended.stderr[-2000:]
+
+
+def branches(device: str) -> tuple[list[np.ndarray], int]:
+    """Two convolutions of one source, concatenated and convolved; weights after a step, and how
+    many slices were copied as images.
+    """
+    layers = [convolution(4, 8), convolution(4, 4), convolution(12, 4)]
+    x, label = tg.MLCTensor(shape=[4, 4, 8, 8]), tg.MLCTensor(shape=[4, 4, 4, 4])
+    graph = tg.MLCGraph()
+    both = graph.concatenate([graph.node(layer, source=x) for layer in layers[:2]], dimension=1)
+    graph.node(halves(), source=graph.node(layers[2], source=both))
+    training = training_of(graph, tg.MLCSGDOptimizer(learning_rate=0.1))
+    training.add_inputs({"x": x}, loss_labels={"y": label})
+    training.compile(device=device)
+    before = metal_package.doubles().apple_work_of(b"MPSNNSlice")
+    data = {"x": values(4, 4, 8, 8)}, {"y": values(4, 4, 4, 4)}
+    training.execute(inputs_data=data[0], loss_labels_data=data[1], options=STEP)
+    weights = [read(layer.weights) for layer in layers]
+    return weights, metal_package.doubles().apple_work_of(b"MPSNNSlice") - before
+
+
+def test_branches_stay_images():
+    """Forward two sources are put beside each other, and the gradient is cut in two."""
+    (got, copied), (want, _) = branches("metal"), branches("reference")
+    assert copied == 4 * (2 + 2)
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)

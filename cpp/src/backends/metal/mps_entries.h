@@ -18,6 +18,7 @@ std::vector<KernelEntry> mps_neuron_entries();
 std::vector<KernelEntry> mps_convolution_entries();
 std::vector<KernelEntry> mps_batch_norm_entries();
 std::vector<KernelEntry> mps_pooling_entries();
+std::vector<KernelEntry> mps_concatenation_entries();
 std::vector<KernelEntry> named_kernel_entries();
 
 }  // namespace traingraph::metal
