@@ -35,6 +35,13 @@ Ref<MPSCNNGradientKernel*> gradient(const ir::Node& node, id<MTLDevice> gpu) {
       [[MPSCNNNeuronGradient alloc] initWithDevice:gpu neuronDescriptor:descriptor_of(node)]);
 }
 
+std::string refuses_gradient(const ir::Graph& graph, const ir::Node& node) {
+  if (count_of(node, "neuron_descriptor.neuron_type") == MPSCNNNeuronTypeReLUN) {
+    return "the derivative of ReLUN that Apple prints is not its derivative";
+  }
+  return refuses_two_sources(graph, node);
+}
+
 constexpr const char* kForwardNames[] = {
     "MPSCNNNeuron",         "MPSCNNNeuronReLU",      "MPSCNNNeuronSigmoid",
     "MPSCNNNeuronTanH",     "MPSCNNNeuronLinear",    "MPSCNNNeuronAbsolute",
@@ -47,7 +54,7 @@ constexpr const char* kForwardNames[] = {
 
 std::vector<NamedKernel> named_neurons() {
   std::vector<NamedKernel> all{
-      {"MPSCNNNeuronGradient", refuses_two_sources, make_gradient<forward, gradient>}};
+      {"MPSCNNNeuronGradient", refuses_gradient, make_gradient<forward, gradient>}};
   for (const char* name : kForwardNames) {
     all.push_back({name, refuses_one_source, make_forward<forward>});
   }
