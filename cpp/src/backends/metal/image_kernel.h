@@ -40,4 +40,17 @@ class ImageKernel : public Kernel {
   std::vector<MPSImageBatch*> alone_slots_;
 };
 
+// All operands are images where the run's plan says so; else another kernel works over memory.
+class MemoryOrImages : public ImageKernel {
+ public:
+  void encode(Pointers pointers, Encoding& encoding) final;
+
+ protected:
+  MemoryOrImages(const ir::Graph& graph, const ir::Node& node, Device& device,
+                 std::unique_ptr<Kernel> over_memory);
+
+ private:
+  std::unique_ptr<Kernel> over_memory_;
+};
+
 }  // namespace traingraph::metal

@@ -33,4 +33,23 @@ void ImageKernel::encode(Pointers pointers, Encoding& encoding) {
   }
 }
 
+namespace {
+
+ImageOperands where_possible(const ir::Node& node) {
+  ImageOperands images = ImageOperands::all_of(node);
+  images.always = false;
+  return images;
+}
+
+}  // namespace
+
+MemoryOrImages::MemoryOrImages(const ir::Graph& graph, const ir::Node& node, Device& device,
+                               std::unique_ptr<Kernel> over_memory)
+    : ImageKernel(graph, device, where_possible(node)), over_memory_(std::move(over_memory)) {}
+
+void MemoryOrImages::encode(Pointers pointers, Encoding& encoding) {
+  if (encoding.state().step == nullptr) return over_memory_->encode(pointers, encoding);
+  ImageKernel::encode(pointers, encoding);
+}
+
 }  // namespace traingraph::metal

@@ -23,6 +23,13 @@ struct ImageOperands {
   // Whether they have to be images. Otherwise the kernel can do with memory, and takes images where
   // another kernel of the run has or wants such.
   bool always = true;
+
+  static ImageOperands all_of(const ir::Node& node) {
+    ImageOperands images;
+    for (ir::ValueId input : node.inputs) images.sources.push_back({input});
+    images.results = node.outputs;
+    return images;
+  }
 };
 
 // One op prepared for fixed shapes.

@@ -3,6 +3,7 @@
 // temporary and belongs to one op, because forward and gradient pass may be different runs: the
 // gradient makes the statistics once more.
 #include "backends/metal/data_source.h"
+#include "backends/metal/gamma_and_beta.h"
 #include "backends/metal/image_kernel.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/shader_kernel.h"
@@ -71,38 +72,27 @@ class BatchNormBase : public ImageKernel {
         channels_(graph.type(node.outputs[0]).shape[1]),
         statistics_{static_cast<float>(std::get<ir::BatchNormAttributes>(node.attributes).epsilon)},
         results_(device.shader("batch_norm_results")),
-        copy_pair_(device.shader("copy_pair")) {
+        parameters_(device, channels_) {
     const Pool pool;
     id<MTLDevice> gpu = device.objects().device.get();
     const auto bytes = static_cast<std::size_t>(channels_) * sizeof(float);
-    for (auto* memory : {&gamma_, &beta_, &mean_, &variance_}) *memory = device.keep(bytes);
+    for (auto* memory : {&mean_, &variance_}) *memory = device.keep(bytes);
     source_ = Ref<TraingraphBatchNormSource*>::own([[TraingraphBatchNormSource alloc] init]);
     TraingraphBatchNormSource* source = source_.get();
     source->channels_ = static_cast<NSUInteger>(channels_);
-    source->gamma_ = reinterpret_cast<float*>(gamma_.get());
-    source->beta_ = reinterpret_cast<float*>(beta_.get());
+    source->gamma_ = parameters_.gamma();
+    source->beta_ = parameters_.beta();
     source->mean_ = reinterpret_cast<float*>(mean_.get());
     source->variance_ = reinterpret_cast<float*>(variance_.get());
     source->epsilon_ = statistics_.epsilon;
     normalization_ = Ref<MPSCNNBatchNormalization*>::own(
         [[MPSCNNBatchNormalization alloc] initWithDevice:gpu dataSource:source]);
     [normalization_.get() setEpsilon:statistics_.epsilon];
-    parameters_ = Ref<MPSCNNNormalizationGammaAndBetaState*>::own(
-        [[MPSCNNNormalizationGammaAndBetaState alloc]
-            initWithGamma:place(device, gamma_.get()).buffer
-                     beta:place(device, beta_.get()).buffer]);
     of_batch_ = Ref<MPSCNNBatchNormalizationStatistics*>::own(
         [[MPSCNNBatchNormalizationStatistics alloc] initWithDevice:gpu]);
   }
 
  protected:
-  void reload(Encoding& encoding, const std::byte* gamma, const std::byte* beta) {
-    const std::byte* buffers[] = {gamma, beta, gamma_.get(), beta_.get()};
-    encoding.run(copy_pair_, buffers, 4, nullptr, 0, channels_);
-    [normalization_.get() reloadGammaAndBetaWithCommandBuffer:command_buffer(encoding)
-                                            gammaAndBetaState:parameters_.get()];
-  }
-
   // A state with the statistics of the images, which are read once; it will be read so many times
   // more.
   MPSCNNBatchNormalizationState* statistics(Encoding& encoding, MPSImageBatch* images,
@@ -128,11 +118,10 @@ class BatchNormBase : public ImageKernel {
   std::int64_t channels_;
   shader::Statistics statistics_;
   const Shader& results_;
-  const Shader& copy_pair_;
-  std::shared_ptr<std::byte> gamma_, beta_, mean_, variance_;
+  GammaAndBeta parameters_;
+  std::shared_ptr<std::byte> mean_, variance_;
   Ref<TraingraphBatchNormSource*> source_;
   Ref<MPSCNNBatchNormalization*> normalization_;
-  Ref<MPSCNNNormalizationGammaAndBetaState*> parameters_;
   Ref<MPSCNNBatchNormalizationStatistics*> of_batch_;
 };
 
@@ -145,7 +134,7 @@ class BatchNorm final : public BatchNormBase {
 
  private:
   void encode_images(const Images& images, Pointers pointers, Encoding& encoding) override {
-    reload(encoding, pointers[in_[1]], pointers[in_[2]]);
+    parameters_.reload(encoding, normalization_.get(), pointers[in_[1]], pointers[in_[2]]);
     MPSImageBatch* x = images.source(0);
     MPSCNNBatchNormalizationState* state = statistics(encoding, x, 2);
     [normalization_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
@@ -182,7 +171,8 @@ class BatchNormGradient final : public BatchNormBase {
  private:
   void encode_images(const Images& images, Pointers pointers, Encoding& encoding) override {
     // Beta does not matter to the gradient, so gamma stands in for it.
-    reload(encoding, pointers[in_[4]], pointers[in_[4]]);
+    const std::byte* gamma = pointers[in_[4]];
+    parameters_.reload(encoding, normalization_.get(), gamma, gamma);
     MPSImageBatch* dy = images.source(0);
     MPSImageBatch* x = images.source(1);
     MPSCNNBatchNormalizationState* state = statistics(encoding, x, 3);
@@ -195,13 +185,8 @@ class BatchNormGradient final : public BatchNormBase {
                                    sourceImages:x
                         batchNormalizationState:state
                            destinationGradients:images.result(0)];
-    const Device& device = encoding.device();
-    run(encoding, copy_pair_,
-        {{[state gradientForGamma], 0},
-         {[state gradientForBeta], 0},
-         place(device, pointers[out_[1]]),
-         place(device, pointers[out_[2]])},
-        nullptr, 0, channels_);
+    parameters_.write_sums(encoding, [state gradientForGamma], [state gradientForBeta],
+                           pointers[out_[1]], pointers[out_[2]]);
     was_read(state);
   }
 

@@ -48,37 +48,17 @@ Ref<MPSNNSlice*> new_slice(Device& device) {
   return Ref<MPSNNSlice*>::own([[MPSNNSlice alloc] initWithDevice:device.objects().device.get()]);
 }
 
-// What both share: an own shader where no image is near.
-class Channels : public ImageKernel {
- public:
-  Channels(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : ImageKernel(graph, device, operands_of(node)) {
-    for (const KernelEntry& entry : data_movement_entries()) {
-      if (entry.op == node.op) over_memory_ = entry.make(graph, node, device);
-    }
+std::unique_ptr<Kernel> own_shader(const ir::Graph& graph, const ir::Node& node, Device& device) {
+  for (const KernelEntry& entry : data_movement_entries()) {
+    if (entry.op == node.op) return entry.make(graph, node, device);
   }
+  return nullptr;
+}
 
-  void encode(Pointers pointers, Encoding& encoding) final {
-    if (encoding.state().step == nullptr) return over_memory_->encode(pointers, encoding);
-    ImageKernel::encode(pointers, encoding);
-  }
-
- private:
-  static ImageOperands operands_of(const ir::Node& node) {
-    ImageOperands images;
-    for (ir::ValueId input : node.inputs) images.sources.push_back({input});
-    images.results = node.outputs;
-    images.always = false;
-    return images;
-  }
-
-  std::unique_ptr<Kernel> over_memory_;
-};
-
-class Concatenation final : public Channels {
+class Concatenation final : public MemoryOrImages {
  public:
   Concatenation(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : Channels(graph, node, device) {
+      : MemoryOrImages(graph, node, device, own_shader(graph, node, device)) {
     NSUInteger at = 0;
     for (ir::ValueId input : node.inputs) {
       parts_.push_back(new_slice(device));
@@ -98,10 +78,11 @@ class Concatenation final : public Channels {
   std::vector<Ref<MPSNNSlice*>> parts_;  // one for each source
 };
 
-class Slice final : public Channels {
+class Slice final : public MemoryOrImages {
  public:
   Slice(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : Channels(graph, node, device), kernel_(new_slice(device)) {
+      : MemoryOrImages(graph, node, device, own_shader(graph, node, device)),
+        kernel_(new_slice(device)) {
     const auto& slice = std::get<ir::SliceAttributes>(node.attributes);
     [kernel_.get() setSourceFeatureChannelOffset:static_cast<NSUInteger>(slice.start)];
     [kernel_.get() setSourceFeatureChannelMaxCount:static_cast<NSUInteger>(slice.extent)];

@@ -180,9 +180,7 @@ class ConvolutionBase : public ImageKernel {
     const std::byte* buffers[] = {pointers[weights_value_], apples_.get()};
     encoding.run(move_, buffers, 2, &to_apple_, sizeof to_apple_, elements_);
     if (biases_) {
-      const shader::Runs all{narrow(channels_), 0, 0, 0, 0};
-      const std::byte* own[] = {pointers[biases_value_], biases_.get()};
-      encoding.run(copy_, own, 2, &all, sizeof all, channels_);
+      copy_row(encoding, copy_, pointers[biases_value_], biases_.get(), channels_);
     }
     [kernel reloadWeightsAndBiasesWithCommandBuffer:command_buffer(encoding) state:weights_.get()];
   }

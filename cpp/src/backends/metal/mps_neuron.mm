@@ -93,12 +93,10 @@ class MatrixNeuron final : public Kernel {
 };
 
 // Over images where the run's plan says so.
-class ImageNeuron final : public ImageKernel {
+class ImageNeuron final : public MemoryOrImages {
  public:
   ImageNeuron(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : ImageKernel(graph, device,
-                    {.sources = {{node.inputs[0]}}, .results = {node.outputs[0]}, .always = false}),
-        over_memory_(graph, node, device) {
+      : MemoryOrImages(graph, node, device, make<MatrixNeuron>(graph, node, device)) {
     const Pool pool;
     const Neuron neuron = neuron_of(node);
     MPSNNNeuronDescriptor* descriptor =
@@ -108,11 +106,6 @@ class ImageNeuron final : public ImageKernel {
                                                     neuronDescriptor:descriptor]);
   }
 
-  void encode(Pointers pointers, Encoding& encoding) override {
-    if (encoding.state().step == nullptr) return over_memory_.encode(pointers, encoding);
-    ImageKernel::encode(pointers, encoding);
-  }
-
  private:
   void encode_images(const Images& images, Pointers, Encoding& encoding) override {
     [kernel_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
@@ -120,7 +113,6 @@ class ImageNeuron final : public ImageKernel {
                             destinationImages:images.result(0)];
   }
 
-  MatrixNeuron over_memory_;
   Ref<MPSCNNNeuron*> kernel_;
 };
 

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "backends/metal/data_source.h"
+#include "backends/metal/gamma_and_beta.h"
 #include "backends/metal/mps_entries.h"
 #include "backends/metal/named_kernels.h"
 
@@ -13,7 +14,8 @@
  @public
   NSUInteger channels_;
   NSUInteger groups_;
-  float* ones_;  // of `channels_` numbers, which outlive this
+  float* gamma_;  // of `channels_` numbers each, which outlive this
+  float* beta_;
 }
 @end
 
@@ -28,16 +30,17 @@
   groups_ = groups;
 }
 - (float*)gamma {
-  return ones_;
+  return gamma_;
 }
 - (float*)beta {
-  return ones_;
+  return beta_;
 }
 - (id)copyWithZone:(NSZone*)zone {
   TraingraphImageNormSource* copy = [[[self class] allocWithZone:zone] init];
   copy->channels_ = channels_;
   copy->groups_ = groups_;
-  copy->ones_ = ones_;
+  copy->gamma_ = gamma_;
+  copy->beta_ = beta_;
   return copy;
 }
 @end
@@ -58,40 +61,23 @@ class NormBase : public ImageKernel {
       : ImageKernel(graph, device, std::move(images)),
         in_(node.inputs),
         out_(node.outputs),
-        channels_(graph.type(node.inputs[0]).shape[1]),
-        copy_pair_(device.shader("copy_pair")) {
+        parameters_(device, graph.type(node.inputs[0]).shape[1]) {
     const Pool pool;
-    const auto bytes = static_cast<std::size_t>(channels_) * sizeof(float);
-    gamma_ = device.keep(bytes);
-    beta_ = device.keep(bytes);
     source_ = Ref<TraingraphImageNormSource*>::own([[TraingraphImageNormSource alloc] init]);
-    source_.get()->channels_ = static_cast<NSUInteger>(channels_);
+    source_.get()->channels_ = static_cast<NSUInteger>(graph.type(node.inputs[0]).shape[1]);
     source_.get()->groups_ = count_of(node, "constant.0");
-    source_.get()->ones_ = reinterpret_cast<float*>(gamma_.get());
+    source_.get()->gamma_ = parameters_.gamma();
+    source_.get()->beta_ = parameters_.beta();
     forward_ = Ref<K*>::own([[K alloc] initWithDevice:device.objects().device.get()
                                            dataSource:source_.get()]);
     [forward_.get() setEpsilon:epsilon_of(node)];
-    parameters_ = Ref<MPSCNNNormalizationGammaAndBetaState*>::own(
-        [[MPSCNNNormalizationGammaAndBetaState alloc]
-            initWithGamma:place(device, gamma_.get()).buffer
-                     beta:place(device, beta_.get()).buffer]);
   }
 
  protected:
-  void reload(Encoding& encoding, const std::byte* gamma, const std::byte* beta) {
-    const std::byte* buffers[] = {gamma, beta, gamma_.get(), beta_.get()};
-    encoding.run(copy_pair_, buffers, 4, nullptr, 0, channels_);
-    [forward_.get() reloadGammaAndBetaWithCommandBuffer:command_buffer(encoding)
-                                      gammaAndBetaState:parameters_.get()];
-  }
-
   std::vector<ir::ValueId> in_, out_;
-  std::int64_t channels_;
-  const Shader& copy_pair_;
-  std::shared_ptr<std::byte> gamma_, beta_;
+  GammaAndBeta parameters_;
   Ref<TraingraphImageNormSource*> source_;
   Ref<K*> forward_;
-  Ref<MPSCNNNormalizationGammaAndBetaState*> parameters_;
 };
 
 // x, gamma, beta → y
@@ -104,7 +90,8 @@ class Normalization final : public NormBase<K> {
 
  private:
   void encode_images(const Images& images, Pointers pointers, Encoding& encoding) override {
-    this->reload(encoding, pointers[this->in_[1]], pointers[this->in_[2]]);
+    this->parameters_.reload(encoding, this->forward_.get(), pointers[this->in_[1]],
+                             pointers[this->in_[2]]);
     [this->forward_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                         sourceImages:images.source(0)
                                    destinationImages:images.result(0)];
@@ -125,7 +112,8 @@ class NormalizationGradient final : public NormBase<K> {
  private:
   void encode_images(const Images& images, Pointers pointers, Encoding& encoding) override {
     // Beta does not matter to the gradient, so gamma stands in for it.
-    this->reload(encoding, pointers[this->in_[2]], pointers[this->in_[2]]);
+    const std::byte* gamma = pointers[this->in_[2]];
+    this->parameters_.reload(encoding, this->forward_.get(), gamma, gamma);
     // The result of the forward kernel is not wanted, so nobody reads it.
     MPSImageBatch* y = forward_result_.make(encoding, 1);
     MPSStateBatch* states =
@@ -144,15 +132,10 @@ class NormalizationGradient final : public NormBase<K> {
                                    sourceImages:images.source(1)
                                  gradientStates:states
                            destinationGradients:images.result(0)];
-    const Device& device = encoding.device();
     std::size_t result = 0;
     for (State* state in states) {
-      run(encoding, this->copy_pair_,
-          {{[state gradientForGamma], 0},
-           {[state gradientForBeta], 0},
-           place(device, pointers[this->out_[result]]),
-           place(device, pointers[this->out_[result + 1]])},
-          nullptr, 0, this->channels_);
+      this->parameters_.write_sums(encoding, [state gradientForGamma], [state gradientForBeta],
+                                   pointers[this->out_[result]], pointers[this->out_[result + 1]]);
       [state setReadCount:[state readCount] - 1];
       result += 2;
     }
@@ -161,13 +144,6 @@ class NormalizationGradient final : public NormBase<K> {
   ImagesAt forward_result_;
   Ref<G*> gradient_;
 };
-
-std::string refuses(const ir::Graph& graph, const ir::Node& node) {
-  for (ir::ValueId id : node.outputs) {
-    if (graph.type(id).data_type != DataType::kFloat32) return "another type than float32";
-  }
-  return refused_images(graph, node, 1, {node.outputs[0]});
-}
 
 // Apple's kernels have a state for each image.
 std::string refuses_gradient(const ir::Graph& graph, const ir::Node& node) {
@@ -182,11 +158,11 @@ std::vector<NamedKernel> named_image_normalizations() {
   using Instance = MPSCNNInstanceNormalization;
   using Group = MPSCNNGroupNormalization;
   return {
-      {"MPSCNNInstanceNormalization", refuses, make<Normalization<Instance>>},
+      {"MPSCNNInstanceNormalization", refuses_one_source, make<Normalization<Instance>>},
       {"MPSCNNInstanceNormalizationGradient", refuses_gradient,
        make<NormalizationGradient<Instance, MPSCNNInstanceNormalizationGradient,
                                   MPSCNNInstanceNormalizationGradientState>>},
-      {"MPSCNNGroupNormalization", refuses, make<Normalization<Group>>},
+      {"MPSCNNGroupNormalization", refuses_one_source, make<Normalization<Group>>},
       {"MPSCNNGroupNormalizationGradient", refuses_gradient,
        make<NormalizationGradient<Group, MPSCNNGroupNormalizationGradient,
                                   MPSCNNGroupNormalizationGradientState>>},

@@ -78,18 +78,11 @@ class Loss final : public ImageKernel {
   Ref<MPSCNNLoss*> kernel_;
 };
 
-ImageOperands all_images(const ir::Node& node) {
-  ImageOperands images;
-  for (ir::ValueId id : node.inputs) images.sources.push_back({id});
-  images.results = {node.outputs[0]};
-  return images;
-}
-
 // prediction, labels [, weights] → loss
 class ForwardLoss final : public ImageKernel {
  public:
   ForwardLoss(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : ImageKernel(graph, device, all_images(node)), weighted_(node.inputs.size() > 2) {
+      : ImageKernel(graph, device, ImageOperands::all_of(node)), weighted_(node.inputs.size() > 2) {
     const Pool pool;
     kernel_ = Ref<MPSNNForwardLoss*>::own([[MPSNNForwardLoss alloc]
         initWithDevice:device.objects().device.get()
@@ -113,7 +106,7 @@ class ForwardLoss final : public ImageKernel {
 class LossGradient final : public ImageKernel {
  public:
   LossGradient(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : ImageKernel(graph, device, all_images(node)), weighted_(node.inputs.size() > 3) {
+      : ImageKernel(graph, device, ImageOperands::all_of(node)), weighted_(node.inputs.size() > 3) {
     const Pool pool;
     kernel_ = Ref<MPSNNLossGradient*>::own([[MPSNNLossGradient alloc]
         initWithDevice:device.objects().device.get()

@@ -37,19 +37,16 @@ class Update : public Kernel {
 
   void encode(Pointers pointers, Encoding& encoding) final {
     encoding.device().finish();
-    const shader::Runs all{narrow(elements_), 0, 0, 0, 0};
     for (std::size_t k = 1; k < out_.size(); ++k) {
-      const std::byte* buffers[] = {pointers[in_[k + 1]], pointers[out_[k]]};
-      if (buffers[0] == buffers[1]) continue;
-      encoding.run(copy_, buffers, 2, &all, sizeof all, elements_);
+      const std::byte *from = pointers[in_[k + 1]], *to = pointers[out_[k]];
+      if (from != to) copy_row(encoding, copy_, from, to, elements_);
     }
     const auto vector = [&](std::size_t k, ir::ValueId value) {
       return vectors_[k].at(encoding, pointers[value]);
     };
-    std::vector<MPSVector*>& own = own_;
-    own.clear();
-    for (std::size_t k = 1; k < out_.size(); ++k) own.push_back(vector(k + 2, out_[k]));
-    encode_update({vector(0, in_[0]), vector(1, in_[1]), own, vector(2, out_[0])}, pointers,
+    own_.clear();
+    for (std::size_t k = 1; k < out_.size(); ++k) own_.push_back(vector(k + 2, out_[k]));
+    encode_update({vector(0, in_[0]), vector(1, in_[1]), own_, vector(2, out_[0])}, pointers,
                   command_buffer(encoding));
   }
 
@@ -150,7 +147,7 @@ class AdamUpdate final : public Update {
   Ref<MPSNNOptimizerAdam*> kernel_;
 };
 
-// `most` vectors of its own.
+// An optimizer with so many vectors of its own at the most.
 template <std::size_t kMost>
 std::string refuses(const ir::Graph& graph, const ir::Node& node) {
   if (node.outputs.size() > 1 + kMost) return "the largest second moments so far";

@@ -71,6 +71,14 @@ shader::Window window_of(const ir::Window& window);
 shader::Convolution convolution_of(const ir::ConvolutionAttributes& a, const Shape& x,
                                    const Shape& y);
 
+// So many numbers of float32 from one place to another; the shader is "copy_runs".
+inline void copy_row(Encoding& encoding, const Shader& copy_runs, const std::byte* from,
+                     const std::byte* to, std::int64_t count) {
+  const shader::Runs all{narrow(count), 0, 0, 0, 0};
+  const std::byte* buffers[] = {from, to};
+  encoding.run(copy_runs, buffers, 2, &all, sizeof all, count);
+}
+
 // The lines of the table, one function per family.
 std::vector<KernelEntry> elementwise_entries();
 std::vector<KernelEntry> reduce_entries();
