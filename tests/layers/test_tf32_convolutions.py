@@ -51,6 +51,8 @@ CASES = [
     Case("three by three, small images", (64, 128, 4, 4), 256),
     Case("one by one", (16, 128, 32, 32), 128, size=1),
     Case("a first layer", (32, 3, 64, 64), 64, size=7, stride=2, padding=3),
+    Case("a first layer of many results", (16, 3, 64, 64), 128, size=7, stride=2, padding=3),
+    Case("a first layer with odd positions", (32, 3, 62, 62), 64, size=7, stride=2, padding=3),
     Case("a first layer without a stride", (32, 3, 64, 64), 128),
     Case("another padding before than behind", (32, 64, 31, 32), 64, stride=2),
     Case("groups", (32, 64, 32, 32), 64, groups=2),

@@ -54,6 +54,13 @@ struct Source {
 
 constexpr int kNowhere = -(1 << 30);  // a row of no image
 
+// Elements of 4 bytes are float32 for TF32: rounded to its nearest, as tensor cores would cut them.
+__device__ std::uint16_t as_operand(std::uint16_t bits) { return bits; }
+__device__ std::uint32_t as_operand(std::uint32_t bits) {
+  constexpr std::uint32_t kExponent = 0x7f800000u, kHalf = 0x1000u, kKept = ~0x1fffu;
+  return (bits & kExponent) == kExponent ? bits : (bits + kHalf) & kKept;
+}
+
 // A thread per 16 bytes, so that neighbours write beside each other.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -81,7 +88,7 @@ __global__ void __launch_bounds__(kThreads)
     const Source source = sources[first + v];
     const int row = first_row + source.row, column = first_column + source.column;
     const bool inside = row >= 0 && row < plan.h && column >= 0 && column < plan.w;
-    if (inside) pack.element[v] = from[source.offset];
+    if (inside) pack.element[v] = as_operand(from[source.offset]);
   }
   store(to + number * kPack, pack);
 }
@@ -102,7 +109,7 @@ __global__ void __launch_bounds__(kThreads)
   if constexpr (kBack) {
     if (there) to[at] = from[number];
   } else {
-    to[number] = there ? from[at] : T(0);
+    to[number] = there ? as_operand(from[at]) : T(0);
   }
 }
 

@@ -52,11 +52,27 @@ std::unique_ptr<Kernel> make_reshape(const ir::Graph&, const ir::Node&, const Co
 const std::vector<KernelEntry>& table() {
   static const std::vector<KernelEntry> entries = [] {
     std::vector<KernelEntry> all;
-    for (auto family :
-         {reorder_entries, frequent_entries, elementwise_entries, cast_entries, reduce_entries,
-          small_matmul_entries, matmul_entries, small_convolution_entries, weight_product_entries,
-          cudnn_entries, convolution_entries, batch_norm_entries, pooling_entries, softmax_entries,
-          cross_entropy_entries, data_movement_entries, indexing_entries, dropout_entries}) {
+    for (auto family : {reorder_entries,
+                        frequent_entries,
+                        elementwise_entries,
+                        cast_entries,
+                        reduce_entries,
+                        small_matmul_entries,
+                        matmul_entries,
+                        small_convolution_entries,
+                        weight_product_entries,
+                        first_layer_entries,
+                        first_layer_weights_entries,
+                        cudnn_entries,
+                        convolution_entries,
+                        batch_norm_entries,
+                        max_pooling_gradient_entries,
+                        pooling_entries,
+                        softmax_entries,
+                        cross_entropy_entries,
+                        data_movement_entries,
+                        indexing_entries,
+                        dropout_entries}) {
       for (const KernelEntry& entry : family()) all.push_back(entry);
     }
     all.push_back({ir::Op::reshape, supports_floating, make_reshape, nullptr, nullptr});

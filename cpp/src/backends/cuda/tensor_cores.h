@@ -36,4 +36,24 @@ __device__ inline void multiply_add(float (&sum)[4], float a0, float a1, float a
 #endif
 }
 
+// 64 rows of a as four products want them, at eight columns of which the lanes of one t have 2 t
+// and 2 t + 1: `at` is row 2 g of column 2 t, columns are `pitch` floats from each other in shared
+// memory, and rows beside each other. Which row is which of a product is free: rows 2 g and
+// 2 g + 1 of each 16 are its g and g + 8, so that two are read at once, into the registers that the
+// instruction wants them in.
+__device__ inline void load_rows(const float* at, int pitch, float (&a)[4][4]) {
+#pragma unroll
+  for (int m = 0; m < 4; ++m) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const auto two = *reinterpret_cast<const float2*>(at + k * pitch + 16 * m);
+      a[m][2 * k] = two.x;
+      a[m][2 * k + 1] = two.y;
+    }
+  }
+}
+
+// The row of the 64 that is row g (half 0) or g + 8 (half 1) of product m.
+__device__ inline int row_of_result(int m, int half, int g) { return 16 * m + 2 * g + half; }
+
 }  // namespace traingraph::cuda

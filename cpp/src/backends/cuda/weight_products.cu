@@ -10,6 +10,7 @@
 #include "backends/cuda/device.h"
 #include "backends/cuda/layouts.h"
 #include "backends/cuda/node_kernel.h"
+#include "backends/cuda/split_sums.h"
 #include "backends/cuda/tensor_cores.h"
 
 namespace traingraph::cuda {
@@ -120,18 +121,14 @@ __device__ void load_chunk(const Plan& plan, const Shared& shared, const float* 
 }
 
 // What a warp's products of eight positions read of a stage: dy of 64 results, and x of 16 channels
-// under the three taps of a row, where neighbouring taps share pixels. All single floats: each is
-// loaded into the register that its instructions want it in.
+// under the three taps of a row, where neighbouring taps share pixels. Four floats at once would
+// have to be moved to the registers that the instructions want them in, which is slower.
 struct Operands {
   float dy[4][4];
   float x[2][4];
 
   __device__ void load(const float* dy_at, const float* x_at) {
-#pragma unroll
-    for (int m = 0; m < 4; ++m) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) dy[m][k] = dy_at[k / 2 * kPitch + 16 * m + k % 2 * 8];
-    }
+    load_rows(dy_at, kPitch, dy);
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
 #pragma unroll
@@ -176,7 +173,7 @@ __global__ void __launch_bounds__(kBlock, 1)
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int g = lane / 4, t = lane % 4, row = warp / 4, channel = warp % 4 * 16;
   const int x_at = row * plan.x_row_pitch + channel + g;
-  const int dy_at = plan.x_floats() + 2 * t * kPitch + g;
+  const int dy_at = plan.x_floats() + 2 * t * kPitch + 2 * g;
   float sums[4][3][2][4] = {};
   int chunk = start_of(split);
   load(chunk, 0);
@@ -205,7 +202,7 @@ __global__ void __launch_bounds__(kBlock, 1)
   for (int m = 0; m < 4; ++m) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int result = first_result + m * 16 + half * 8 + g;
+      const int result = first_result + row_of_result(m, half, g);
       const std::int64_t line = static_cast<std::int64_t>(split) * plan.o + result;
 #pragma unroll
       for (int j = 0; j < 3; ++j) {
@@ -219,29 +216,6 @@ __global__ void __launch_bounds__(kBlock, 1)
       }
     }
   }
-}
-
-// sums (parts, count) → result (count). `lanes` threads, far from each other, share four elements.
-__global__ void __launch_bounds__(kThreads)
-    add_splits(std::int64_t packs, int parts, int lanes, const float4* sums, float4* result) {
-  const int width = kThreads / lanes;
-  const int lane = static_cast<int>(threadIdx.x) / width;
-  const std::int64_t pack =
-      static_cast<std::int64_t>(blockIdx.x) * width + static_cast<int>(threadIdx.x) % width;
-  float4 sum = {};
-  const auto add = [&sum](const float4& value) {
-    sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
-  };
-  if (pack < packs) {
-#pragma unroll 8
-    for (int part = lane; part < parts; part += lanes) add(sums[part * packs + pack]);
-  }
-  __shared__ float4 shared[kThreads];
-  shared[threadIdx.x] = sum;
-  __syncthreads();
-  if (lane > 0 || pack >= packs) return;
-  for (int other = 1; other < lanes; ++other) add(shared[other * width + threadIdx.x]);
-  result[pack] = sum;
 }
 
 // The chunk that loads the least for each position, within the shared memory; nothing where no
@@ -310,11 +284,7 @@ class WeightProducts final : public NodeKernel {
                                                                       in<float>(pointers, 1), sums);
     check_launch("convolution_gradient_weights, on tensor cores");
     if (plan_.splits == 1) return;
-    const int lanes = plan_.splits >= 32 ? 8 : (plan_.splits >= 8 ? 2 : 1);
-    add_splits<<<blocks_for(count_ / 4, kThreads / lanes), kThreads, 0, stream>>>(
-        count_ / 4, plan_.splits, lanes, reinterpret_cast<const float4*>(sums),
-        reinterpret_cast<float4*>(result));
-    check_launch("convolution_gradient_weights, second stage");
+    enqueue_split_sums(sums, plan_.splits, count_, result, stream);
   }
 
  private:

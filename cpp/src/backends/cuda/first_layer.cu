@@ -1,0 +1,188 @@
+#include "backends/cuda/first_layer.h"
+
+#include "backends/cuda/check.h"
+#include "backends/cuda/device.h"
+#include "backends/cuda/layouts.h"
+#include "backends/cuda/tensor_cores.h"
+
+namespace traingraph::cuda {
+namespace {
+
+// A block has chunks of 8 rows and 16 columns of positions; its warps share them two by two, 4 rows
+// and 32 results each.
+constexpr int kRows = 8, kColumns = 16;
+constexpr int kBlock = 4 * 32;
+constexpr int kBlocksAtOnce = 3;  // on a multiprocessor
+constexpr int kRowsOfWarp = kRows / 2, kResultsOfWarp = kFirstResults / 2;
+constexpr int kInner = kFirstTaps * kFirstWidth, kAtOnce = 16;  // of two products
+// Floats from row to row of x in shared memory. Positions are 12 from each other, so that what
+// lanes read at once is one piece, which they share.
+constexpr int kPitch = (kColumns + kFirstTaps - 1) * kFirstChannels;
+constexpr int kStage = (kRows + kFirstTaps - 1) * kPitch;           // floats of a chunk of x
+constexpr int kShared = (kFirstResults * kInner + 2 * kStage) * 4;  // bytes
+
+// x (N, p + 3, q + 3, 12), weights (o, 4, 4, 12) → y (N, p, q, o)
+struct Plan {
+  int p, q, o;
+  std::int64_t chunks;
+  Divider by_across, by_down;  // chunks of an image
+};
+
+struct Chunk {
+  std::int64_t image;
+  std::int64_t row, column;  // the first of its positions
+
+  __device__ Chunk(const Plan& plan, std::int64_t number) : image(number) {
+    column = plan.by_across.split(image) * kColumns;
+    row = plan.by_down.split(image) * kRows;
+  }
+};
+
+__device__ void load_chunk(const Plan& plan, const float* x, const Chunk& chunk, float* stage) {
+  const std::int64_t line = static_cast<std::int64_t>(plan.q + kFirstTaps - 1) * kFirstChannels;
+  const float* const from = x + (chunk.image * (plan.p + kFirstTaps - 1) + chunk.row) * line +
+                            chunk.column * kFirstChannels;
+  for (int k = static_cast<int>(threadIdx.x) * 4; k < kStage; k += kBlock * 4) {
+    copy_behind(stage + k, from + k / kPitch * line + k % kPitch, true);
+  }
+}
+
+// Where a weight lies in shared memory, so that a lane reads its four of a product at once. Result
+// 4 g + 2 m + half of a warp's 32 is row g + 8 half of product m; of each 16 numbers that are
+// summed, lane t has 4 t to 4 t + 3, two for each of two products.
+__device__ int place_of_weight(int result, int inner) {
+  const int g = result % 32 / 4, m = result / 2 % 2, half = result % 2;
+  const int t = inner % kAtOnce / 4, product = inner / 2 % 2, second = inner % 2;
+  const int step = result / 32 * (kInner / kAtOnce) + inner / kAtOnce;
+  return (((step * 2 + product) * 2 + m) * 32 + 4 * g + t) * 4 + half + 2 * second;
+}
+
+// Grid: (blocks, tiles of results).
+__global__ void __launch_bounds__(kBlock, kBlocksAtOnce)
+    convolve_rows(const __grid_constant__ Plan plan, const float* x, const float* weights,
+                  float* y) {
+  extern __shared__ __align__(16) float memory[];
+  float* const stages = memory + kFirstResults * kInner;
+  const int first_result = static_cast<int>(blockIdx.y) * kFirstResults;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int g = lane / 4, t = lane % 4;
+  const int row = warp / 2 * kRowsOfWarp, share = warp % 2;
+  for (int k = static_cast<int>(threadIdx.x); k < kFirstResults * kInner; k += kBlock) {
+    memory[place_of_weight(k / kInner, k % kInner)] =
+        weights[static_cast<std::int64_t>(first_result) * kInner + k];
+  }
+  std::int64_t number = blockIdx.x;
+  if (number < plan.chunks) load_chunk(plan, x, Chunk(plan, number), stages);
+  for (int stage = 0; number < plan.chunks; number += gridDim.x, stage ^= 1) {
+    wait_for_copies();
+    __syncthreads();  // of all threads, and nobody reads the other stage any more
+    const std::int64_t next = number + gridDim.x;
+    if (next < plan.chunks) {
+      load_chunk(plan, x, Chunk(plan, next), stages + (stage ^ 1) * kStage);
+    }
+    const float* const x_at = stages + stage * kStage + row * kPitch + g * kFirstChannels + 4 * t;
+    const auto* weights_at = reinterpret_cast<const float4*>(memory) + share * kInner * 8 + lane;
+    // By product of results, row of positions, and half of a row.
+    float sums[2][kRowsOfWarp][2][4] = {};
+    for (int tap = 0; tap < kFirstTaps; ++tap) {
+#pragma unroll
+      for (int k = 0; k < kFirstWidth; k += kAtOnce) {
+        float4 a[2][2];
+#pragma unroll
+        for (int n = 0; n < 4; ++n) a[n / 2][n % 2] = weights_at[n * 32];
+        weights_at += 4 * 32;
+#pragma unroll
+        for (int r = 0; r < kRowsOfWarp; ++r) {
+#pragma unroll
+          for (int c = 0; c < 2; ++c) {
+            const auto b = *reinterpret_cast<const float4*>(x_at + (r + tap) * kPitch +
+                                                            c * 8 * kFirstChannels + k);
+#pragma unroll
+            for (int m = 0; m < 2; ++m) {
+              const float4 &one = a[0][m], &other = a[1][m];
+              multiply_add(sums[m][r][c], one.x, one.y, one.z, one.w, b.x, b.y);
+              multiply_add(sums[m][r][c], other.x, other.y, other.z, other.w, b.z, b.w);
+            }
+          }
+        }
+      }
+    }
+    const Chunk chunk(plan, number);
+    float* const to = y + first_result + share * kResultsOfWarp + 4 * g;
+#pragma unroll
+    for (int r = 0; r < kRowsOfWarp; ++r) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          const std::int64_t at = (chunk.image * plan.p + chunk.row + row + r) * plan.q +
+                                  chunk.column + 8 * c + 2 * t + n;
+          const auto &even = sums[0][r][c], &odd = sums[1][r][c];
+          *reinterpret_cast<float4*>(to + at * plan.o) = {even[n], even[n + 2], odd[n], odd[n + 2]};
+        }
+      }
+    }
+  }
+}
+
+class FirstLayer final : public NodeKernel {
+ public:
+  FirstLayer(const ir::Graph& graph, const ir::Node& node, const Context& context)
+      : NodeKernel(graph, node), few_(few_channels(graph, node)) {
+    const ConvolutionShapes shapes(graph, node);
+    plan_.p = static_cast<int>(shapes.y[2]);
+    plan_.q = static_cast<int>(shapes.y[3]);
+    plan_.o = static_cast<int>(shapes.y[1]);
+    plan_.by_across = Divider(plan_.q / kColumns);
+    plan_.by_down = Divider(plan_.p / kRows);
+    plan_.chunks = shapes.y[0] * (plan_.p / kRows) * (plan_.q / kColumns);
+    const std::int64_t wanted =
+        std::int64_t{context.multiprocessors} * kBlocksAtOnce * kFirstResults / plan_.o;
+    blocks_ = static_cast<unsigned>(std::clamp<std::int64_t>(wanted, 1, plan_.chunks));
+    check(cudaFuncSetAttribute(convolve_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared),
+          "cudaFuncSetAttribute");
+  }
+
+  std::size_t workspace_bytes() const override {
+    return bytes_of_copy(few_.source) + bytes_of_copy(few_.weights);
+  }
+
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    auto* const source = workspace<std::byte>(pointers);
+    std::byte* const weights = source + bytes_of_copy(few_.source);
+    enqueue_source(few_, sizeof(float), in<float>(pointers, 0), source, stream);
+    enqueue_weights(few_, sizeof(float), in<float>(pointers, 1), weights, stream);
+    const dim3 blocks(blocks_, static_cast<unsigned>(plan_.o / kFirstResults));
+    convolve_rows<<<blocks, kBlock, kShared, stream>>>(
+        plan_, reinterpret_cast<const float*>(source), reinterpret_cast<const float*>(weights),
+        out<float>(pointers, 0));
+    check_launch("convolution, of a first layer");
+  }
+
+ private:
+  FewChannels few_;
+  Plan plan_{};
+  unsigned blocks_ = 1;
+};
+
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  const Support first = is_first_layer(graph, node);
+  if (!first.yes) return first;
+  const Shape& y = ConvolutionShapes(graph, node).y;
+  if (y[2] % kRows != 0 || y[3] % kColumns != 0) {
+    return Support::no("first layer: positions in multiples of 8 and 16");
+  }
+  return {};
+}
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  return std::make_unique<FirstLayer>(graph, node, context);
+}
+
+}  // namespace
+
+std::vector<KernelEntry> first_layer_entries() {
+  return {{ir::Op::convolution, supports, make, convolution_layouts, nullptr}};
+}
+
+}  // namespace traingraph::cuda

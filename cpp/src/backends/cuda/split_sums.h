@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace traingraph::cuda {
+
+// sums (splits, count) → result (count), added in a fixed order; `count` is a multiple of 4.
+void enqueue_split_sums(const float* sums, int splits, std::int64_t count, float* result,
+                        cudaStream_t stream);
+
+}  // namespace traingraph::cuda
