@@ -114,11 +114,16 @@ struct BatchNormAttributes {
   double epsilon = 1e-5;
   ScalarList epilogue;  // the gradient's prologue
   bool gives_prologue = false;
+  // A bit per element of the result in memory order, whether it is not at or below 0, in bytes up
+  // to whole words of 32 bits: what the op gives as its last result, and its gradient reads in
+  // place of the result. Only backends that said so have them.
+  bool has_signs = false;
   template <class F>
   void fields(F&& f) const {
     f("epsilon", epsilon);
     f("epilogue", epilogue);
     if (gives_prologue) f("gives_prologue", gives_prologue);
+    if (has_signs) f("has_signs", has_signs);
   }
   bool operator==(const BatchNormAttributes&) const = default;
 };

@@ -37,15 +37,19 @@ NodeId Graph::add_node(Op op, Attributes attributes, std::vector<ValueId> inputs
   node.phase = phase;
   node.layer = layer;
   const NodeId id = static_cast<NodeId>(nodes.size());
-  for (const Type& type : results) {
-    Value value;
-    value.type = type;
-    value.producer = id;
-    values.push_back(std::move(value));
-    node.outputs.push_back(static_cast<ValueId>(values.size()) - 1);
-  }
   nodes.push_back(std::move(node));
+  for (const Type& type : results) add_result(id, type);
   return id;
+}
+
+ValueId Graph::add_result(NodeId id, Type type) {
+  Value value;
+  value.type = std::move(type);
+  value.producer = id;
+  values.push_back(std::move(value));
+  const auto result = static_cast<ValueId>(values.size()) - 1;
+  node(id).outputs.push_back(result);
+  return result;
 }
 
 DataType joint_type(const Graph& graph, const std::vector<ValueId>& inputs) {

@@ -86,6 +86,8 @@ class Graph {
   // Appends an op with results of the given types; the current phase and layer go with it.
   NodeId add_node(Op op, Attributes attributes, std::vector<ValueId> inputs,
                   const std::vector<Type>& results);
+  // One more result of an op.
+  ValueId add_result(NodeId node, Type type);
 
   // Why this graph runs with one batch size only, naming the layer; empty when it does not.
   std::string fixed_batch;

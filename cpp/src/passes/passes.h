@@ -51,6 +51,10 @@ struct ParameterLayout {
 ir::Graph assign_layouts(const ir::Graph& graph, const Backend& backend,
                          const std::vector<ParameterLayout>& parameters, bool choose_parameters);
 
+// Lets gradients that read a result of batch_norm for its sign alone read a bit per element
+// instead, where the backend's kernels do. Expects layouts.
+ir::Graph with_signs(ir::Graph graph, const Backend& backend);
+
 // split: phases one after another. Otherwise one step, in which an update runs as soon as its
 // gradient is complete and its parameter is no longer read; what such a step leaves unread is not
 // computed.

@@ -168,6 +168,7 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
   }
   lowered =
       assign_layouts(lowered, *request.backend, request.parameters, request.choose_parameters);
+  if (request.fuse) lowered = with_signs(std::move(lowered), *request.backend);
   ir::verify(lowered);
   std::vector<NodeId> nodes;
   for (std::size_t n = 0; n < lowered.nodes.size(); ++n) {

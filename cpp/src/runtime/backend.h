@@ -62,6 +62,9 @@ class Backend {
   // Whether `producer` takes this list as its epilogue (inputs beyond the first in `extra`).
   virtual bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
                      const std::vector<ir::ValueId>& extra) const = 0;
+  // Whether its kernel of this batch_norm or batch_norm_gradient can have signs
+  // (ir::BatchNormAttributes) and gains by them.
+  virtual bool has_signs(const ir::Graph&, const ir::Node&) const { return false; }
   // The layouts this application's kernel wants, given those its inputs have now. The result has
   // one entry per operand.
   virtual LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) const = 0;

@@ -304,45 +304,54 @@ bool channels_innermost(const ir::Graph& graph, const ir::Node& node) {
          !normalization_layouts(graph, node).outputs[0].plain();
 }
 
-std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+// Whether BatchNormRows is the kernel.
+bool goes_by_rows(const ir::Graph& graph, const ir::Node& node) {
   constexpr std::int64_t kManyRows = 4096;
   const ir::Type& type = graph.type(node.inputs[0]);
   const std::int64_t channels = type.shape[1];
   const std::int64_t rows = channels == 0 ? 0 : type.elements() / channels;
   const bool few_rows = rows == type.shape[0] && rows < kManyRows;  // one launch serves them
-  if (ir::is_half(type.data_type) || (channels_innermost(graph, node) && !few_rows)) {
-    return make_floating_or_half<BatchNormRows>(graph, node, context);
-  }
+  return ir::is_half(type.data_type) || (channels_innermost(graph, node) && !few_rows);
+}
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  if (goes_by_rows(graph, node)) return make_floating_or_half<BatchNormRows>(graph, node, context);
   return make_floating<BatchNorm>(graph, node, context);
 }
 
 bool takes(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
-           const ir::ValueId* extra, std::size_t count) {
+           const ir::ValueId* extra, int count) {
+  const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
   const bool forward = node.op == ir::Op::batch_norm;
   if (forward && !ir::ending_of(list)) return false;
+  int signs = 0;  // the input of the list that is one bit per element
   if (!forward) {
     // A sum is written; what is not a sum has one reader.
     const auto beginning = ir::beginning_of(list);
-    const bool gives = std::get<ir::BatchNormAttributes>(node.attributes).gives_prologue;
-    if (!beginning || (beginning->added >= 0) != gives) return false;
+    if (!beginning || (beginning->added >= 0) != attributes.gives_prologue) return false;
+    if (attributes.has_signs) signs = beginning->result;
   }
   const ir::Type& type = graph.type(node.outputs[0]);
-  return std::all_of(extra, extra + count, [&](ir::ValueId id) {
-    return graph.type(id).shape == type.shape && graph.type(id).data_type == type.data_type;
-  });
+  for (int k = 1; k <= count; ++k) {
+    const ir::Type& operand = graph.type(extra[k - 1]);
+    if (k == signs) continue;
+    if (operand.shape != type.shape || operand.data_type != type.data_type) return false;
+  }
+  return true;
 }
 
 bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
            const std::vector<ir::ValueId>& extra) {
   const auto& own = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
-  return own.empty() && !list.empty() && takes(graph, node, list, extra.data(), extra.size());
+  return own.empty() && !list.empty() &&
+         takes(graph, node, list, extra.data(), static_cast<int>(extra.size()));
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const auto& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
   const std::size_t own = node.op == ir::Op::batch_norm ? 3 : 5;
-  if (!list.empty() && !takes(graph, node, list, node.inputs.data() + own,
-                              static_cast<std::size_t>(std::max(0, list.inputs - 1)))) {
+  if (!list.empty() &&
+      !takes(graph, node, list, node.inputs.data() + own, std::max(0, list.inputs - 1))) {
     return Support::no("a list that batch norm does not end in");
   }
   return supports_floating_or_half(graph, node);
@@ -350,25 +359,20 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 
 }  // namespace
 
-BatchNormOperands::BatchNormOperands(const ir::Graph&, const ir::Node& node)
-    : gradient(node.op == ir::Op::batch_norm_gradient),
-      inputs_(node.inputs),
-      outputs_(node.outputs) {
-  const auto& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
-  if (list.empty()) return;
-  if (gradient) {
-    const ir::Beginning found = *ir::beginning_of(list);
-    const auto place = [](int k) {
-      return k < 0 ? kNowhere : k == 0 ? 0 : static_cast<std::size_t>(k) + 4;
-    };
-    dy_ = place(found.dy);
-    added_ = place(found.added);
-    result_ = place(found.result);
-    beta_ = static_cast<std::size_t>(list.inputs) + 4;
-  } else {
-    const ir::Ending found = *ir::ending_of(list);
-    ending = (found.adds ? kAdds : 0) | (found.relu ? kRelu : 0);
+bool batch_norm_has_signs(const ir::Graph& graph, const ir::Node& node) {
+  // Packs of a row in pairs, so that each pair has a byte or more.
+  const ir::Type& type = graph.type(node.inputs[0]);
+  const bool half = ir::is_half(type.data_type);
+  if (!half && type.data_type != DataType::kFloat32) return false;
+  if (!goes_by_rows(graph, node) || type.shape[1] % 8 != 0) return false;
+  const ir::ScalarList& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
+  if (node.op == ir::Op::batch_norm) {
+    const auto ending = ir::ending_of(list);
+    return ending && ending->relu;
   }
+  const auto beginning = ir::beginning_of(list);
+  const bool has_beta = static_cast<int>(node.inputs.size()) > list.inputs + 4;
+  return beginning && beginning->result > 0 && (half || !has_beta);
 }
 
 std::vector<KernelEntry> batch_norm_entries() {

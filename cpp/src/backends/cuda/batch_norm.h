@@ -28,13 +28,14 @@ void with_ending(int ending, F&& f) {
 }
 
 // x (N, C, S), gamma (C), beta (C) [, added (N, C, S)] →
-// y (N, C, S), mean (C), inverse_deviation (C), variance (C).
+// y (N, C, S), mean (C), inverse_deviation (C), variance (C) [, signs of y].
 template <class S>
 struct Normalized {
   const S *x, *added;
   const Compute<S>*gamma, *beta;
   S* y;
   Compute<S>*mean, *inverse_deviation, *variance;
+  std::uint8_t* signs;
 };
 
 // Of one channel, from sum and sum of squares of its elements minus `shift`.
@@ -57,7 +58,7 @@ struct Moments {
 };
 
 // dy (N, C, S), x (N, C, S), mean (C), inverse_deviation (C), gamma (C) [, added (N, C, S)]
-// [, result (N, C, S) [, beta (C)]] →
+// [, result (N, C, S) or its signs [, beta (C)]] →
 // dx (N, C, S), dgamma (C), dbeta (C) [, joined (N, C, S)], all overwritten. With
 // z = (x - mean) inverse_deviation and M = N S elements per channel:
 //   dbeta = Σ dy, dgamma = Σ dy z, dx = gamma inverse_deviation (dy - dbeta / M - z dgamma / M)
@@ -66,6 +67,7 @@ struct Moments {
 template <class S>
 struct Gradients {
   const S *dy, *x, *added, *result;
+  const std::uint8_t* signs;
   const Compute<S>*mean, *inverse_deviation, *gamma, *beta;
   S* dx;
   Compute<S>*dgamma, *dbeta;
@@ -76,6 +78,7 @@ struct Gradients {
     Gradients then = *this;
     then.dy = joined;
     then.added = then.result = nullptr;
+    then.signs = nullptr;
     then.beta = nullptr;
     return then;
   }
@@ -89,16 +92,26 @@ class BatchNormOperands {
   template <class S>
   Normalized<S> normalized(Pointers p) const {
     using T = Compute<S>;
-    return {in<S>(p, 0),  in<S>(p, 3),  in<T>(p, 1),  in<T>(p, 2),
-            out<S>(p, 0), out<T>(p, 1), out<T>(p, 2), out<T>(p, 3)};
+    return {in<S>(p, 0),  in<S>(p, 3),  in<T>(p, 1),
+            in<T>(p, 2),  out<S>(p, 0), out<T>(p, 1),
+            out<T>(p, 2), out<T>(p, 3), signs_ ? out<std::uint8_t>(p, 4) : nullptr};
   }
   template <class S>
   Gradients<S> gradients(Pointers p) const {
     using T = Compute<S>;
-    return {in<S>(p, dy_),     in<S>(p, 1),     in<S>(p, added_),
-            in<S>(p, result_), in<T>(p, 2),     in<T>(p, 3),
-            in<T>(p, 4),       in<T>(p, beta_), out<S>(p, 0),
-            out<T>(p, 1),      out<T>(p, 2),    added_ < inputs_.size() ? out<S>(p, 3) : nullptr};
+    return {in<S>(p, dy_),
+            in<S>(p, 1),
+            in<S>(p, added_),
+            signs_ ? nullptr : in<S>(p, result_),
+            signs_ ? in<std::uint8_t>(p, result_) : nullptr,
+            in<T>(p, 2),
+            in<T>(p, 3),
+            in<T>(p, 4),
+            in<T>(p, beta_),
+            out<S>(p, 0),
+            out<T>(p, 1),
+            out<T>(p, 2),
+            added_ < inputs_.size() ? out<S>(p, 3) : nullptr};
   }
 
   bool gradient = false;
@@ -116,6 +129,7 @@ class BatchNormOperands {
   }
 
   std::vector<ir::ValueId> inputs_, outputs_;
+  bool signs_ = false;
   // Places among the inputs of what a gradient begins with.
   static constexpr std::size_t kNowhere = 16;
   std::size_t dy_ = 0, added_ = kNowhere, result_ = kNowhere, beta_ = kNowhere;

@@ -106,7 +106,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
         if constexpr (kAdded) value += wide_added.element[v];
       }
       auto result = narrow<S>(wide);
-      if constexpr ((kEnding & kRelu) != 0) apply_relu(result);
+      if constexpr ((kEnding & kRelu) != 0) {
+        apply_relu(result);
+        if constexpr (kHasSigns<S, kPack>) {
+          if (a.signs != nullptr) store_signs(a.signs, at, result);
+        }
+      }
       store(a.y + at, result);
     }
   });

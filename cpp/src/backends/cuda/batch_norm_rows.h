@@ -236,6 +236,59 @@ __device__ void apply_mask(Pack<S, kPack>& dy, const Pack<S, kPack>& result) {
   }
 }
 
+// Signs (ir::BatchNormAttributes). A pack of 16 bits has a byte of them; one of float32 has half of
+// one, the other half is the neighbouring lane's.
+template <class S, int kPack>
+constexpr bool kHasSigns = kPack == (kShort<S> ? 8 : 4) && sizeof(S) <= 4;
+
+// Writes those of the pack that lies `at` so many elements.
+template <class S, int kPack>
+__device__ void store_signs(std::uint8_t* signs, std::int64_t at, const Pack<S, kPack>& result) {
+  unsigned bits = 0;
+  if constexpr (kShort<S>) {
+    const unsigned zero = 0;
+#pragma unroll
+    for (int v = 0; v < kPack; v += 2) {
+      bits |= __hgtu2_mask(two(result.element + v), two(reinterpret_cast<const S*>(&zero))) &
+              (0x20001u << v);
+    }
+    signs[at / kPack] = static_cast<std::uint8_t>(bits | bits >> 16);
+  } else {
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) bits |= (result.element[v] <= S(0) ? 0u : 1u) << v;
+    const unsigned pair = 3u << (threadIdx.x % 32 & ~1u);
+    const unsigned other = __shfl_xor_sync(pair, bits, 1);
+    if (threadIdx.x % 2 == 0) signs[at / 8] = static_cast<std::uint8_t>(bits | other << 4);
+  }
+}
+
+// Those of a pack, in the lowest bits, from a byte or a word of them in which they are.
+template <int kPack>
+__device__ unsigned signs_in(std::uint8_t byte, std::int64_t at) {
+  return kPack == 8 ? byte : byte >> (at & 4);
+}
+template <int kPack>
+__device__ unsigned signs_in(std::uint32_t word, std::int64_t at) {
+  return word >> (at & 31);
+}
+
+// dy where the sign is set, else 0.
+template <class S, int kPack>
+__device__ void apply_signs(Pack<S, kPack>& dy, unsigned signs) {
+  if constexpr (kShort<S>) {
+    const unsigned spread = (signs & 0xffu) | signs << 15;  // neighbours 16 bits from each other
+#pragma unroll
+    for (int v = 0; v < kPack; v += 2) {
+      *reinterpret_cast<unsigned*>(dy.element + v) &= (spread >> v & 0x10001u) * 0xffffu;
+    }
+  } else {
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) {
+      if ((signs >> v & 1u) == 0) dy.element[v] = S(0);
+    }
+  }
+}
+
 // Shared memory beyond what every kernel may have has to be asked for.
 template <class K>
 void allow_shared(K kernel, std::size_t bytes) {

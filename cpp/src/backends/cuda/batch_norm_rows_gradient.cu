@@ -6,8 +6,9 @@ namespace traingraph::cuda {
 namespace {
 
 // How the prologue relu_gradient(dy, result) knows the result's sign: there is none; the result is
-// read; it is worked out again from x, which costs arithmetic instead of memory traffic.
-enum class Mask { none, read, again };
+// read; its signs are; it is worked out again from x, which costs arithmetic instead of memory
+// traffic.
+enum class Mask { none, read, signs, again };
 
 // dy and x of kRows rows, dy with the prologue where it reads; zeros beyond the last.
 template <class S, int kPack, int kRows, Mask kMask>
@@ -17,6 +18,7 @@ struct Pairs {
   __device__ Pairs(const Rows& plan, const Gradients<S>& a, std::int64_t row, int step,
                    std::int64_t channel) {
     Pack<S, kPack> result[kRows] = {};
+    unsigned signs[kRows] = {};
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       if (row + k * step >= plan.rows) break;
@@ -24,10 +26,12 @@ struct Pairs {
       dy[k] = load<kPack>(a.dy + at);
       x[k] = load<kPack>(a.x + at);
       if constexpr (kMask == Mask::read) result[k] = load<kPack>(a.result + at);
+      if constexpr (kMask == Mask::signs) signs[k] = signs_in<kPack>(a.signs[at / 8], at);
     }
-    if constexpr (kMask == Mask::read) {
 #pragma unroll
-      for (int k = 0; k < kRows; ++k) apply_mask(dy[k], result[k]);
+    for (int k = 0; k < kRows; ++k) {
+      if constexpr (kMask == Mask::read) apply_mask(dy[k], result[k]);
+      if constexpr (kMask == Mask::signs) apply_signs(dy[k], signs[k]);
     }
   }
 };
@@ -81,7 +85,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
 // The sums where dy is a sum itself: of what counts of dy + added, which is written for the second
 // launch and for others.
 template <class S, int kPack, Mask kMask>
-using Joining = RowsAhead<S, kPack, kMask == Mask::read ? 4 : 3>;
+using Joining = RowsAhead<S, kPack, kMask == Mask::read ? 4 : 3, kMask == Mask::signs>;
 
 template <class S, int kPack, Mask kMask>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
@@ -89,7 +93,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   using T = Compute<S>;
   const Place<kPack> place(plan);
   const S* const sources[] = {a.dy, a.added, a.x, a.result};
-  Joining<S, kPack, kMask> rows(plan, place, sources);
+  Joining<S, kPack, kMask> rows(plan, place, sources, a.signs);
   T sum[kPack] = {}, products[kPack] = {};
   if (place.there) {
     T mean[kPack], scale[kPack] = {}, beta[kPack] = {};
@@ -102,9 +106,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
         beta[v] = a.beta[channel];
       }
     }
-    rows.for_each([&](std::int64_t at, const auto& packs) {
+    rows.for_each([&](std::int64_t at, const auto& packs, std::uint32_t signs) {
       auto joined = sum_of(packs[0], packs[1]);
       if constexpr (kMask == Mask::read) apply_mask(joined, packs[3]);
+      if constexpr (kMask == Mask::signs) apply_signs(joined, signs_in<kPack>(signs, at));
       auto dy = widen(joined);
       const auto x = widen(packs[2]);
 #pragma unroll
@@ -203,6 +208,9 @@ void enqueue_rows(const Rows& plan, const Gradients<S>& a, Compute<S>* partial,
       enqueue_sums(plan, 0, stream, gradient_sums<S, kPack, kMask>, a, partial);
       enqueue_apply(plan, 2, stream, gradient_apply<S, kPack, kMask>, a, partial);
     };
+    if constexpr (kHasSigns<S, kPack>) {
+      if (a.signs != nullptr) return enqueue(std::integral_constant<Mask, Mask::signs>());
+    }
     if constexpr (!kShort<S>) {  // those of 16 bits are bound by arithmetic
       if (a.result != nullptr && a.beta != nullptr) {
         return enqueue(std::integral_constant<Mask, Mask::again>());

@@ -7,6 +7,7 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/executable.h"
+#include "backends/cuda/node_kernel.h"
 #include "runtime/plugin.h"
 #include "runtime/table_backend.h"
 
@@ -18,6 +19,9 @@ class CudaBackend final : public TableBackend<KernelEntry> {
   explicit CudaBackend(int index) : gpu_(index) {}
 
   std::string name() const override { return "cuda"; }
+  bool has_signs(const ir::Graph& graph, const ir::Node& node) const override {
+    return batch_norm_has_signs(graph, node);
+  }
   std::vector<std::string> devices() const override { return {gpu_.name()}; }
 
   std::unique_ptr<Executable> compile(const ir::Graph& graph,

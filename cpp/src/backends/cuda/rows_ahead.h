@@ -7,18 +7,26 @@
 namespace traingraph::cuda {
 
 // A thread's rows from the last to the first, each read from kSources tensors some rows before it
-// is worked on. Packs of 16 bytes wait in shared memory, where a thread reads only what it has
-// asked for itself, so nothing is synchronised. Others are read when they are needed.
-template <class S, int kPack, int kSources>
+// is worked on, and from signs if kSigns is set. Packs of 16 bytes wait in shared memory, where a
+// thread reads only what it has asked for itself, so nothing is synchronised. Others are read when
+// they are needed.
+template <class S, int kPack, int kSources, bool kSigns>
 class RowsAhead {
  public:
   static constexpr bool kWaits = sizeof(Pack<S, kPack>) == 16;
   static constexpr int kStages = 3;
-  static constexpr std::size_t kBytes = kWaits ? 16 * kStages * kSources * kThreads : 0;
+  static constexpr std::size_t kPacks = std::size_t{16} * kStages * kSources * kThreads;
+  static constexpr std::size_t kWords = kSigns ? sizeof(std::uint32_t) * kStages * kThreads : 0;
+  static constexpr std::size_t kBytes = kWaits ? kPacks + kWords : 0;
+  static_assert(kWaits || !kSigns);
 
   // Asks for the first rows of the first kSources of the sources.
-  __device__ RowsAhead(const Rows& plan, const Place<kPack>& place, const S* const* sources)
-      : plan_(plan), place_(place), tiles_((plan.rows + place.step - 1) / place.step) {
+  __device__ RowsAhead(const Rows& plan, const Place<kPack>& place, const S* const* sources,
+                       const std::uint8_t* signs)
+      : plan_(plan),
+        place_(place),
+        signs_(signs),
+        tiles_((plan.rows + place.step - 1) / place.step) {
 #pragma unroll
     for (int k = 0; k < kSources; ++k) sources_[k] = sources[k] + place.channel;
     if constexpr (kWaits) {
@@ -26,24 +34,27 @@ class RowsAhead {
     }
   }
 
-  // Calls f(offset of the thread's pack in its row, a pack of each source) for each row.
+  // Calls f(offset of the thread's pack, a pack of each source, the word with its signs) for each
+  // row.
   template <class F>
   __device__ void for_each(F&& f) {
     int stage = 0;
     for (std::int64_t t = blockIdx.y; t < tiles_; t += gridDim.y) {
       const std::int64_t row = row_of(t), at = row * plan_.channels;
       Pack<S, kPack> packs[kSources];
+      std::uint32_t signs = 0;
       if constexpr (kWaits) {
         asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
 #pragma unroll
         for (int k = 0; k < kSources; ++k) packs[k] = *slot(stage, k);
+        if constexpr (kSigns) signs = *word(stage);
         ask(stage == 0 ? kStages - 1 : stage - 1);
         stage = stage + 1 == kStages ? 0 : stage + 1;
       } else if (there(t, row)) {
 #pragma unroll
         for (int k = 0; k < kSources; ++k) packs[k] = load<kPack>(sources_[k] + at);
       }
-      if (there(t, row)) f(at + place_.channel, packs);
+      if (there(t, row)) f(at + place_.channel, packs, signs);
     }
   }
 
@@ -54,10 +65,16 @@ class RowsAhead {
   __device__ bool there(std::int64_t tile, std::int64_t row) const {
     return place_.there && tile < tiles_ && row < plan_.rows;
   }
-  __device__ static Pack<S, kPack>* slot(int stage, int source) {
+  __device__ static unsigned char* shared() {
     extern __shared__ __align__(16) unsigned char ahead[];
-    return reinterpret_cast<Pack<S, kPack>*>(ahead) + (stage * kSources + source) * kThreads +
+    return ahead;
+  }
+  __device__ static Pack<S, kPack>* slot(int stage, int source) {
+    return reinterpret_cast<Pack<S, kPack>*>(shared()) + (stage * kSources + source) * kThreads +
            threadIdx.x;
+  }
+  __device__ static std::uint32_t* word(int stage) {
+    return reinterpret_cast<std::uint32_t*>(shared() + kPacks) + stage * kThreads + threadIdx.x;
   }
   // Asks for the next row into a stage.
   __device__ void ask(int stage) {
@@ -72,6 +89,12 @@ class RowsAhead {
                      "l"(sources_[k] + row * plan_.channels)
                      : "memory");
       }
+      if constexpr (kSigns) {
+        const std::int64_t at = row * plan_.channels + place_.channel;
+        const auto to = static_cast<unsigned>(__cvta_generic_to_shared(word(stage)));
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(signs_ + at / 32 * 4)
+                     : "memory");
+      }
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
@@ -79,6 +102,7 @@ class RowsAhead {
   const Rows& plan_;
   const Place<kPack>& place_;
   const S* sources_[kSources];
+  const std::uint8_t* signs_;
   std::int64_t tiles_;
   int asked_ = 0;
 };

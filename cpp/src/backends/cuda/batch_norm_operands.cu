@@ -1,0 +1,28 @@
+#include "backends/cuda/batch_norm.h"
+
+namespace traingraph::cuda {
+
+BatchNormOperands::BatchNormOperands(const ir::Graph&, const ir::Node& node)
+    : gradient(node.op == ir::Op::batch_norm_gradient),
+      inputs_(node.inputs),
+      outputs_(node.outputs) {
+  const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
+  const ir::ScalarList& list = attributes.epilogue;
+  if (list.empty()) return;
+  signs_ = attributes.has_signs;
+  if (gradient) {
+    const ir::Beginning found = *ir::beginning_of(list);
+    const auto place = [](int k) {
+      return k < 0 ? kNowhere : k == 0 ? 0 : static_cast<std::size_t>(k) + 4;
+    };
+    dy_ = place(found.dy);
+    added_ = place(found.added);
+    result_ = place(found.result);
+    beta_ = static_cast<std::size_t>(list.inputs) + 4;
+  } else {
+    const ir::Ending found = *ir::ending_of(list);
+    ending = (found.adds ? kAdds : 0) | (found.relu ? kRelu : 0);
+  }
+}
+
+}  // namespace traingraph::cuda
