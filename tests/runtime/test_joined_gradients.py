@@ -97,12 +97,12 @@ def normalized(graph, h, channels, relu=True):
 
 
 def residual(device, precision="float32", options="none"):
-    """Two blocks, of which the second has a convolution and a batch norm in its short way."""
+    """Three blocks, of which the second has a convolution and a batch norm in its short way."""
     tg.MLCPlatform.set_rng_seed_to(11)
     graph = tg.MLCGraph()
     source = tg.MLCTensor(shape=list(IMAGES))
     h = normalized(graph, source, IMAGES[1])
-    for short in (False, True):
+    for short in (False, True, False):
         long = normalized(graph, normalized(graph, h, IMAGES[1]), IMAGES[1], relu=False)
         if short:
             h = normalized(graph, h, IMAGES[1], relu=False)
@@ -144,20 +144,22 @@ def test_residual_sums_are_inside_the_gradient_of_batch_norm(device):
     text = residual(device).compiled_description() + "\nend:"
     backward = re.search(r"^gradient:\n(.*?)^\w+:", text, re.S | re.M).group(1)
     sums = [line for line in backward.splitlines() if "= add(" in line]
-    # The two blocks' sources: the sum of what the long and the short way give.
-    assert len(sums) == 2
+    # The blocks' sources: the sum of what the long and the short way give.
+    assert len(sums) == 3
     assert all("= batch_norm_gradient(" in line and "gives_prologue" in line for line in sums)
 
 
 @pytest.mark.parametrize("precision", ["tf32", "mixed_bfloat16", "mixed_float16"])
 def test_signs_are_read_in_place_of_results(gpu, precision):
-    text = residual(gpu, precision).compiled_description()
-    given = [line for line in text.splitlines() if "= batch_norm(" in line and "has_signs" in line]
-    read = [line for line in text.splitlines() if "batch_norm_gradient(" in line]
-    read = [line for line in read if "has_signs" in line]
+    lines = residual(gpu, precision).compiled_description().splitlines()
+    given = [line for line in lines if "= batch_norm(" in line and "has_signs" in line]
+    gradients = [line for line in lines if "batch_norm_gradient(" in line]
+    read = [line for line in gradients if "has_signs" in line]
     # The last block's end is masked once for both its ways. In float32 a result without a sum is
-    # worked out again, so only the end of the block before is left.
-    assert len(given) == len(read) == (1 if precision == "tf32" else 4)
+    # worked out again, so only the ends of the blocks before are left.
+    assert len(given) == len(read) == (2 if precision == "tf32" else 6)
+    # Both ways of the second block end in a batch norm.
+    assert len([line for line in gradients if "has_twin" in line]) == 1
 
 
 @pytest.mark.parametrize("device", ["cpu"])

@@ -118,12 +118,17 @@ struct BatchNormAttributes {
   // to whole words of 32 bits: what the op gives as its last result, and its gradient reads in
   // place of the result. Only backends that said so have them.
   bool has_signs = false;
+  // A gradient with signs also is that of a second batch norm, whose result the first one's had
+  // been added to: it has its x, mean, inverse_deviation and gamma behind all other inputs, and
+  // its dx, dgamma and dbeta behind all other results.
+  bool has_twin = false;
   template <class F>
   void fields(F&& f) const {
     f("epsilon", epsilon);
     f("epilogue", epilogue);
     if (gives_prologue) f("gives_prologue", gives_prologue);
     if (has_signs) f("has_signs", has_signs);
+    if (has_twin) f("has_twin", has_twin);
   }
   bool operator==(const BatchNormAttributes&) const = default;
 };

@@ -55,6 +55,10 @@ ir::Graph assign_layouts(const ir::Graph& graph, const Backend& backend,
 // instead, where the backend's kernels do. Expects layouts.
 ir::Graph with_signs(ir::Graph graph, const Backend& backend);
 
+// Joins the gradients of two batch norms whose results were added, where the first has signs and
+// gives its prologue to the second alone, and the backend has a kernel for both.
+ir::Graph with_twins(const ir::Graph& graph, const Backend& backend);
+
 // split: phases one after another. Otherwise one step, in which an update runs as soon as its
 // gradient is complete and its parameter is no longer read; what such a step leaves unread is not
 // computed.

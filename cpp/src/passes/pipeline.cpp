@@ -65,6 +65,7 @@ std::vector<ValueId> read_before_written(const ir::Node& node, std::size_t k) {
     begins_with.push_back(node.inputs[static_cast<std::size_t>(i) + 4]);
   }
   if (k == 3) return begins_with;
+  if (k == 4) return {node.inputs[node.inputs.size() - 4]};  // the twin's x
   if (k != 0) return {};
   if (attributes.gives_prologue) return {node.inputs[1]};
   begins_with.push_back(node.inputs[1]);
@@ -168,7 +169,10 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
   }
   lowered =
       assign_layouts(lowered, *request.backend, request.parameters, request.choose_parameters);
-  if (request.fuse) lowered = with_signs(std::move(lowered), *request.backend);
+  if (request.fuse) {
+    lowered = with_signs(std::move(lowered), *request.backend);
+    lowered = with_twins(lowered, *request.backend);
+  }
   ir::verify(lowered);
   std::vector<NodeId> nodes;
   for (std::size_t n = 0; n < lowered.nodes.size(); ++n) {

@@ -348,7 +348,9 @@ bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  const auto& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
+  const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
+  if (attributes.has_twin) return Support::no("a twin");
+  const ir::ScalarList& list = attributes.epilogue;
   const std::size_t own = node.op == ir::Op::batch_norm ? 3 : 5;
   if (!list.empty() &&
       !takes(graph, node, list, node.inputs.data() + own, std::max(0, list.inputs - 1))) {

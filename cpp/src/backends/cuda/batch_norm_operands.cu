@@ -18,7 +18,7 @@ BatchNormOperands::BatchNormOperands(const ir::Graph&, const ir::Node& node)
     dy_ = place(found.dy);
     added_ = place(found.added);
     result_ = place(found.result);
-    beta_ = static_cast<std::size_t>(list.inputs) + 4;
+    if (!attributes.has_twin) beta_ = static_cast<std::size_t>(list.inputs) + 4;
   } else {
     const ir::Ending found = *ir::ending_of(list);
     ending = (found.adds ? kAdds : 0) | (found.relu ? kRelu : 0);

@@ -289,6 +289,46 @@ __device__ void apply_signs(Pack<S, kPack>& dy, unsigned signs) {
   }
 }
 
+// dx = scale (dy - dbeta / M - (x - mean) inverse_deviation dgamma / M) of one channel as four
+// numbers, from its sums dbeta and dgamma over M elements.
+template <class S>
+__device__ void put_slope(const double* sums, std::int64_t rows, Compute<S> mean, Compute<S> scale,
+                          Compute<S> inverse_deviation, Compute<S>* to) {
+  using T = Compute<S>;
+  const auto count = static_cast<double>(rows);
+  to[0] = mean;
+  to[1] = scale;
+  to[2] = static_cast<T>(sums[0] / count);
+  to[3] = static_cast<T>(sums[1] / count) * inverse_deviation;
+  if constexpr (kShort<S>) {  // dx = scale dy + slope x + dbeta
+    to[2] = to[1] * (to[0] * to[3] - to[2]);
+    to[3] *= -to[1];
+  }
+}
+
+// The four of each of a thread's channels.
+template <class S, int kPack>
+struct Slopes {
+  using T = Compute<S>;
+  T mean[kPack], scale[kPack], dbeta[kPack], slope[kPack];
+
+  template <int kNumbers>
+  __device__ Slopes(const T (*numbers)[kNumbers], int lane) {
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) {
+      const T* const of = numbers[lane * kPack + v];
+      mean[v] = of[0];
+      scale[v] = of[1];
+      dbeta[v] = of[2];
+      slope[v] = of[3];
+    }
+  }
+  __device__ T dx(int v, T dy, T x) const {
+    return kShort<S> ? scale[v] * dy + (slope[v] * x + dbeta[v])
+                     : scale[v] * (dy - (dbeta[v] + (x - mean[v]) * slope[v]));
+  }
+};
+
 // Shared memory beyond what every kernel may have has to be asked for.
 template <class K>
 void allow_shared(K kernel, std::size_t bytes) {

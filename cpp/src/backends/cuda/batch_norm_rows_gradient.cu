@@ -139,7 +139,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   };
   LoadedTiles<kRows, decltype(pairs_at)> tiles(plan, place, pairs_at);
   const double* const sums = sums_of<T, kPack>(plan, partial);
-  // dx = scale (dy - dbeta / M - (x - mean) inverse_deviation dgamma / M)
   const auto* const numbers =
       per_channel<T, kPack, 5>(plan, [&](int c, std::int64_t channel, T* to) {
         const double* const sum = sums + c * 2;
@@ -147,27 +146,17 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
           a.dbeta[channel] = static_cast<T>(sum[0]);
           a.dgamma[channel] = static_cast<T>(sum[1]);
         }
-        const auto count = static_cast<double>(plan.rows);
-        to[0] = a.mean[channel];
-        to[1] = a.gamma[channel] * a.inverse_deviation[channel];
-        to[2] = static_cast<T>(sum[0] / count);
-        to[3] = static_cast<T>(sum[1] / count) * a.inverse_deviation[channel];
-        if constexpr (kShort<S>) {  // dx = scale dy + slope x + dbeta
-          to[2] = to[1] * (to[0] * to[3] - to[2]);
-          to[3] *= -to[1];
-        }
+        const T inverse_deviation = a.inverse_deviation[channel];
+        put_slope<S>(sum, plan.rows, a.mean[channel], a.gamma[channel] * inverse_deviation,
+                     inverse_deviation, to);
         if constexpr (kMask == Mask::again) to[4] = a.beta[channel];
       });
   if (!place.there) return;
-  T mean[kPack], scale[kPack], dbeta[kPack], slope[kPack], beta[kPack] = {};
+  const Slopes<S, kPack> slopes(numbers, place.lane);
+  T beta[kPack] = {};
 #pragma unroll
   for (int v = 0; v < kPack; ++v) {
-    const T* const of = numbers[place.lane * kPack + v];
-    mean[v] = of[0];
-    scale[v] = of[1];
-    dbeta[v] = of[2];
-    slope[v] = of[3];
-    if constexpr (kMask == Mask::again) beta[v] = of[4];
+    if constexpr (kMask == Mask::again) beta[v] = numbers[place.lane * kPack + v][4];
   }
   tiles.for_each(plan, [&](std::int64_t row, const auto& pairs) {
 #pragma unroll
@@ -179,10 +168,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
       for (int v = 0; v < kPack; ++v) {
         T& value = dx.element[v];
         if constexpr (kMask == Mask::again) {
-          if (result_of(value, mean[v], scale[v], beta[v]) <= T(0)) dy.element[v] = 0;
+          if (result_of(value, slopes.mean[v], slopes.scale[v], beta[v]) <= T(0)) dy.element[v] = 0;
         }
-        value = kShort<S> ? scale[v] * dy.element[v] + (slope[v] * value + dbeta[v])
-                          : scale[v] * (dy.element[v] - (dbeta[v] + (value - mean[v]) * slope[v]));
+        value = slopes.dx(v, dy.element[v], value);
       }
       const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
       store(a.dx + at, narrow<S>(dx));

@@ -66,6 +66,7 @@ const std::vector<KernelEntry>& table() {
                         cudnn_entries,
                         convolution_entries,
                         batch_norm_entries,
+                        batch_norm_twin_entries,
                         max_pooling_gradient_entries,
                         pooling_entries,
                         softmax_entries,

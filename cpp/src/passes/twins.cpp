@@ -1,0 +1,68 @@
+#include "passes/passes.h"
+
+namespace traingraph::passes {
+namespace {
+
+using ir::kNone;
+using ir::Node;
+using ir::NodeId;
+using ir::Op;
+using ir::ValueId;
+
+const ir::BatchNormAttributes& attributes_of(const Node& node) {
+  return std::get<ir::BatchNormAttributes>(node.attributes);
+}
+
+// The one op that reads the sum which this gradient gives, where it is the gradient of a batch norm
+// that reads nothing else of the gradient phase; or kNone.
+NodeId twin_of(const ir::Graph& graph, NodeId id, const std::vector<std::vector<NodeId>>& readers) {
+  const Node& node = graph.node(id);
+  if (node.op != Op::batch_norm_gradient) return kNone;
+  if (!attributes_of(node).has_signs || !attributes_of(node).gives_prologue) return kNone;
+  const ValueId sum = node.outputs[3];
+  const std::vector<NodeId>& of_sum = readers[static_cast<std::size_t>(sum)];
+  if (graph.value(sum).keep || of_sum.size() != 1) return kNone;
+  const Node& twin = graph.node(of_sum[0]);
+  if (twin.op != Op::batch_norm_gradient || twin.phase != node.phase) return kNone;
+  if (!attributes_of(twin).epilogue.empty() || twin.inputs[0] != sum) return kNone;
+  for (std::size_t i = 1; i < twin.inputs.size(); ++i) {
+    if (graph.value(twin.inputs[i]).producer >= id) return kNone;
+  }
+  return of_sum[0];
+}
+
+Node joined(Node node, const Node& twin) {
+  std::get<ir::BatchNormAttributes>(node.attributes).has_twin = true;
+  node.inputs.insert(node.inputs.end(), twin.inputs.begin() + 1, twin.inputs.end());
+  node.outputs.insert(node.outputs.end(), twin.outputs.begin(), twin.outputs.end());
+  return node;
+}
+
+}  // namespace
+
+ir::Graph with_twins(const ir::Graph& graph, const Backend& backend) {
+  const auto readers = ir::consumers(graph);
+  ir::Graph result = graph;
+  std::vector<bool> gone(graph.nodes.size(), false);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const auto id = static_cast<NodeId>(n);
+    const NodeId twin = twin_of(graph, id, readers);
+    if (twin == kNone) continue;
+    Node both = joined(graph.node(id), graph.node(twin));
+    if (!backend.supports(graph, both).yes) continue;
+    result.node(id) = std::move(both);
+    gone[static_cast<std::size_t>(twin)] = true;
+  }
+  std::vector<Node> nodes;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (gone[n]) continue;
+    for (ValueId output : result.nodes[n].outputs) {
+      result.value(output).producer = static_cast<NodeId>(nodes.size());
+    }
+    nodes.push_back(std::move(result.nodes[n]));
+  }
+  result.nodes = std::move(nodes);
+  return result;
+}
+
+}  // namespace traingraph::passes
