@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import traingraph as tg
+from harness import APPLE
 from small_layers import convolution, dense, halving, regression
 
 BATCH, CHANNELS, SIDE = 24, 16, 12  # results that a GPU plans like large ones, in 16 bits too
@@ -99,6 +100,8 @@ def tightest_for_phases(device, precision):
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_steps_and_phases_give_the_same_bits(device, precision):
+    if device in APPLE and precision != "float32":
+        pytest.skip(f"{device} computes in float32")
     free = Residual(device, precision)
     limit = tightest(device, precision)
     assert limit < free.plan().total_bytes
@@ -146,6 +149,10 @@ def test_copies_run_where_they_are_asked_for_and_nowhere_else(device):
         assert kept.batch_norms("forward") == free.batch_norms("forward") == 5
         again = [e for e in kept.plan().recomputed if e.name.startswith("batch_norm")]
         assert kept.batch_norms("gradient") == len(again)
+        # Who has no kernels for coefficients finds the statistics once more.
+        handed = 0 if device in ("reference", *APPLE) else len(again)
+        assert kept.description().count("given_coefficients") == handed
+        assert kept.description().count("gives_coefficients") == handed
         counts.append(len(kept.plan().recomputed))
     assert counts[0] == 0
     assert counts[1] >= 1

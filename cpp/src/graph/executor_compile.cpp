@@ -125,7 +125,8 @@ bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {
   const std::size_t needed = needs(apart);
   graph.fits_apart = needs(true) <= room;
   if (needed <= room) return false;
-  const passes::Recomputation chosen = passes::choose_recomputed(*graph.program, apart, room);
+  const passes::Recomputation chosen =
+      passes::choose_recomputed(*graph.program, backend_, apart, room);
   if (chosen.fits) {
     const std::size_t before = private_memory_bytes();
     graph.program = passes::with_recomputed(*graph.program, backend_, chosen.values);

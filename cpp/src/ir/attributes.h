@@ -110,15 +110,25 @@ struct MatmulAttributes {
 // over (dy, its other inputs, which come last). A prologue relu_gradient(dy, y) may have beta
 // behind it, where y is relu(batch_norm(x)): a kernel may work y out again instead of reading it.
 // What the prologue gives is a fourth result where others read it too.
+//
+// A batch_norm may give its coefficients, (C, 4) of the statistics' type, as its last result: the
+// numbers per channel that its kernel has made y from x with. What they are is the backend's
+// matter. Another one over the same x that is given them, as its last input, gives y alone, to the
+// same bits and without finding the statistics again.
+enum class Coefficients { inside, result, given };
+
 struct BatchNormAttributes {
   double epsilon = 1e-5;
   ScalarList epilogue;  // the gradient's prologue
   bool gives_prologue = false;
+  Coefficients coefficients = Coefficients::inside;
   template <class F>
   void fields(F&& f) const {
     f("epsilon", epsilon);
     f("epilogue", epilogue);
     if (gives_prologue) f("gives_prologue", gives_prologue);
+    if (coefficients == Coefficients::result) f("gives_coefficients", true);
+    if (coefficients == Coefficients::given) f("given_coefficients", true);
   }
   bool operator==(const BatchNormAttributes&) const = default;
 };

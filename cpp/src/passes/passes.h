@@ -102,10 +102,11 @@ VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool sp
 
 // Computes values of the forward pass once more for the gradient pass: a copy of each one's
 // producer stands right before the first op of the gradient phase that reads the value, and all of
-// those read the copy. Values keep their numbers; new ones follow. `origins` says of which of the
-// graph's nodes each new node is, or is a copy.
-ir::Graph with_recomputed(const ir::Graph& graph, std::vector<Recomputed> values,
-                          std::vector<ir::NodeId>& origins);
+// those read the copy. Where the backend can, a batch norm hands its coefficients to its copy.
+// Values keep their numbers; new ones follow. `origins` says which of the graph's nodes each new
+// node is, or is a copy of.
+ir::Graph with_recomputed(const ir::Graph& graph, const Backend& backend,
+                          std::vector<Recomputed> values, std::vector<ir::NodeId>& origins);
 
 // Which values to compute again so that the arena of a full step, and with `apart` also that of
 // phases apart, has at most `arena_limit` bytes. Takes what frees most bytes where most are in use,
@@ -115,9 +116,9 @@ struct Recomputation {
   std::size_t arena_bytes = 0;  // of the last try
   bool fits = false;
 };
-Recomputation choose_recomputed(const ir::Graph& graph, const KernelRoom& room,
-                                const std::vector<ir::ValueId>& gradients, bool apart,
-                                std::size_t arena_limit);
+Recomputation choose_recomputed(const ir::Graph& graph, const Backend& backend,
+                                const KernelRoom& room, const std::vector<ir::ValueId>& gradients,
+                                bool apart, std::size_t arena_limit);
 
 // What the pipeline needs beside the graph with its gradient and update ops.
 struct PipelineRequest {
@@ -133,7 +134,8 @@ struct PipelineRequest {
 std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& request,
                                  std::vector<ir::ValueId>& values);
 // The choice for a compiled program, and the program compiled by it: its values keep their numbers.
-Recomputation choose_recomputed(const Program& program, bool apart, std::size_t arena_limit);
+Recomputation choose_recomputed(const Program& program, const Backend& backend, bool apart,
+                                std::size_t arena_limit);
 std::unique_ptr<Program> with_recomputed(const Program& program, const Backend& backend,
                                          const std::vector<Recomputed>& values);
 

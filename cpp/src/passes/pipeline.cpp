@@ -89,15 +89,17 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
   return prepared(std::move(lowered), *request.backend, mapped(request.gradients, values));
 }
 
-Recomputation choose_recomputed(const Program& program, bool apart, std::size_t arena_limit) {
-  return choose_recomputed(program.graph, room_of(program), program.gradients, apart, arena_limit);
+Recomputation choose_recomputed(const Program& program, const Backend& backend, bool apart,
+                                std::size_t arena_limit) {
+  return choose_recomputed(program.graph, backend, room_of(program), program.gradients, apart,
+                           arena_limit);
 }
 
 std::unique_ptr<Program> with_recomputed(const Program& program, const Backend& backend,
                                          const std::vector<Recomputed>& values) {
   std::vector<NodeId> origins;
-  auto again =
-      prepared(with_recomputed(program.graph, values, origins), backend, program.gradients);
+  auto again = prepared(with_recomputed(program.graph, backend, values, origins), backend,
+                        program.gradients);
   again->recomputed = values;
   return again;
 }

@@ -32,8 +32,32 @@ ValueId copy_of(ir::Graph& graph, ValueId value) {
   return static_cast<ValueId>(graph.values.size()) - 1;
 }
 
+// Lets a batch norm hand its coefficients to a copy of it, which then need not find the statistics
+// again: where the backend has kernels for both.
+void hand_coefficients(ir::Graph& graph, const Backend& backend, ir::Node& producer,
+                       ir::Node& copy) {
+  const ir::Type& mean = graph.type(producer.outputs[1]);
+  ir::Value coefficients;
+  coefficients.type = {mean.data_type, {mean.shape[0], 4}, false};
+  const auto number = static_cast<ValueId>(graph.values.size());
+  ir::Node gives = producer, takes = copy;
+  std::get<ir::BatchNormAttributes>(gives.attributes).coefficients = ir::Coefficients::result;
+  std::get<ir::BatchNormAttributes>(takes.attributes).coefficients = ir::Coefficients::given;
+  gives.outputs.push_back(number);
+  takes.inputs.push_back(number);
+  takes.outputs.resize(1);
+  graph.values.push_back(std::move(coefficients));
+  if (backend.supports(graph, gives).yes && backend.supports(graph, takes).yes) {
+    producer = std::move(gives);
+    copy = std::move(takes);
+  } else {
+    graph.values.pop_back();
+  }
+}
+
 // Places a copy of the value's producer, which must be another one than those of `placed` so far.
-void recompute(ir::Graph& graph, std::vector<Placed>& placed, ValueId value) {
+void recompute(ir::Graph& graph, const Backend& backend, std::vector<Placed>& placed,
+               ValueId value) {
   const auto first = std::find_if(placed.begin(), placed.end(), [&](const Placed& reader) {
     return reads_in_gradient(reader, value);
   });
@@ -46,6 +70,9 @@ void recompute(ir::Graph& graph, std::vector<Placed>& placed, ValueId value) {
   }
   Placed copy = *producer;
   copy.node.phase = ir::Phase::gradient;
+  if (copy.node.op == ir::Op::batch_norm) {
+    hand_coefficients(graph, backend, producer->node, copy.node);
+  }
   ValueId again = kNone;
   for (ValueId& output : copy.node.outputs) {
     const bool wanted = output == value;
@@ -61,8 +88,8 @@ void recompute(ir::Graph& graph, std::vector<Placed>& placed, ValueId value) {
 
 }  // namespace
 
-ir::Graph with_recomputed(const ir::Graph& graph, std::vector<Recomputed> values,
-                          std::vector<NodeId>& origins) {
+ir::Graph with_recomputed(const ir::Graph& graph, const Backend& backend,
+                          std::vector<Recomputed> values, std::vector<NodeId>& origins) {
   ir::Graph result = graph;
   std::vector<Placed> placed;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -72,7 +99,7 @@ ir::Graph with_recomputed(const ir::Graph& graph, std::vector<Recomputed> values
   std::sort(values.begin(), values.end(), [&](const Recomputed& a, const Recomputed& b) {
     return graph.value(a.value).producer > graph.value(b.value).producer;
   });
-  for (const Recomputed& one : values) recompute(result, placed, one.value);
+  for (const Recomputed& one : values) recompute(result, backend, placed, one.value);
   result.nodes.clear();
   origins.clear();
   for (Placed& one : placed) {

@@ -163,13 +163,13 @@ KernelRoom room_of(const KernelRoom& room, const std::vector<NodeId>& origins) {
 
 }  // namespace
 
-Recomputation choose_recomputed(const ir::Graph& graph, const KernelRoom& room,
-                                const std::vector<ValueId>& gradients, bool apart,
-                                std::size_t arena_limit) {
+Recomputation choose_recomputed(const ir::Graph& graph, const Backend& backend,
+                                const KernelRoom& room, const std::vector<ValueId>& gradients,
+                                bool apart, std::size_t arena_limit) {
   Recomputation result;
   for (;;) {
     std::vector<NodeId> origins;
-    const ir::Graph now = with_recomputed(graph, result.values, origins);
+    const ir::Graph now = with_recomputed(graph, backend, result.values, origins);
     const KernelRoom room_now = room_of(room, origins);
     VariantPlan largest = plan_variant(now, room_now, false, {});
     if (apart) {

@@ -27,14 +27,25 @@ void with_ending(int ending, F&& f) {
   if (ending == (kAdds | kRelu)) f(std::integral_constant<int, kAdds | kRelu>());
 }
 
-// x (N, C, S), gamma (C), beta (C) [, added (N, C, S)] →
-// y (N, C, S), mean (C), inverse_deviation (C), variance (C).
+// What y is worked out from x with, of one channel: y = ((x - high) - low) scale + shift, or
+// x scale + shift where x has 16 bits. The mean is in two pieces: its rounding would show in y
+// where it is far from 0.
+template <class T>
+struct Coefficients {
+  T high, low, scale, shift;
+};
+
+// x (N, C, S), gamma (C), beta (C) [, added (N, C, S)] [, given (C, 4)] →
+// y (N, C, S) [, mean (C), inverse_deviation (C), variance (C) [, kept (C, 4)]].
+// With given coefficients the statistics are neither found nor written.
 template <class S>
 struct Normalized {
   const S *x, *added;
   const Compute<S>*gamma, *beta;
   S* y;
   Compute<S>*mean, *inverse_deviation, *variance;
+  const Coefficients<Compute<S>>* given;
+  Coefficients<Compute<S>>* kept;
 };
 
 // Of one channel, from sum and sum of squares of its elements minus `shift`.
@@ -49,10 +60,25 @@ struct Moments {
     inverse_deviation = 1 / ::sqrt(variance + epsilon);
   }
   template <class S>
-  __device__ void write(const Normalized<S>& a, std::int64_t channel) const {
+  __device__ void write(const Normalized<S>& a, std::int64_t channel,
+                        const Coefficients<Compute<S>>& coefficients) const {
     a.mean[channel] = static_cast<Compute<S>>(mean);
     a.inverse_deviation[channel] = static_cast<Compute<S>>(inverse_deviation);
     a.variance[channel] = static_cast<Compute<S>>(variance);
+    if (a.kept != nullptr) a.kept[channel] = coefficients;
+  }
+  // The coefficients of a channel; `short_x`: for x of 16 bits.
+  template <class T>
+  __device__ Coefficients<T> coefficients(T gamma, T beta, bool short_x) const {
+    Coefficients<T> result;
+    result.high = static_cast<T>(mean);
+    result.low = static_cast<T>(mean - static_cast<double>(result.high));
+    result.scale = static_cast<T>(inverse_deviation * static_cast<double>(gamma));
+    result.shift =
+        short_x
+            ? static_cast<T>(static_cast<double>(beta) - mean * static_cast<double>(result.scale))
+            : beta;
+    return result;
   }
 };
 
@@ -89,8 +115,17 @@ class BatchNormOperands {
   template <class S>
   Normalized<S> normalized(Pointers p) const {
     using T = Compute<S>;
-    return {in<S>(p, 0),  in<S>(p, 3),  in<T>(p, 1),  in<T>(p, 2),
-            out<S>(p, 0), out<T>(p, 1), out<T>(p, 2), out<T>(p, 3)};
+    const S* const added = (ending & kAdds) != 0 ? in<S>(p, 3) : nullptr;
+    return {in<S>(p, 0),
+            added,
+            in<T>(p, 1),
+            in<T>(p, 2),
+            out<S>(p, 0),
+            out<T>(p, 1),
+            out<T>(p, 2),
+            out<T>(p, 3),
+            in<Coefficients<T>>(p, given_),
+            out<Coefficients<T>>(p, kept_)};
   }
   template <class S>
   Gradients<S> gradients(Pointers p) const {
@@ -112,13 +147,15 @@ class BatchNormOperands {
   }
   template <class T>
   T* out(Pointers pointers, std::size_t i) const {
-    return reinterpret_cast<T*>(pointers[outputs_[i]]);
+    return i < outputs_.size() ? reinterpret_cast<T*>(pointers[outputs_[i]]) : nullptr;
   }
 
   std::vector<ir::ValueId> inputs_, outputs_;
   // Places among the inputs of what a gradient begins with.
   static constexpr std::size_t kNowhere = 16;
   std::size_t dy_ = 0, added_ = kNowhere, result_ = kNowhere, beta_ = kNowhere;
+  // Of a forward's coefficients: among the inputs, among the results.
+  std::size_t given_ = kNowhere, kept_ = kNowhere;
 };
 
 // joined = dy + added, 0 where the result is not above 0: `elements` of them.

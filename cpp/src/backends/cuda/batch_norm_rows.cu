@@ -69,17 +69,22 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     return Given<S, kPack, kRows, kAdded>(plan, a, row, place.step, place.channel);
   };
   LoadedTiles<kRows, decltype(given_at)> tiles(plan, place, given_at);
-  const double* const sums = sums_of<T, kPack>(plan, partial);
+  const double* const sums = a.given == nullptr ? sums_of<T, kPack>(plan, partial) : nullptr;
   const auto* const numbers =
       per_channel<T, kPack, 4>(plan, [&](int c, std::int64_t channel, T* to) {
-        const Moments found(sums + c * 2, static_cast<double>(widen(a.x[channel])), plan.rows,
-                            plan.epsilon);
-        if (blockIdx.y == 0) found.write(a, channel);
-        const auto beta = static_cast<double>(a.beta[channel]);
-        to[0] = static_cast<T>(found.mean);
-        to[1] = static_cast<T>(found.mean - static_cast<double>(to[0]));
-        to[2] = static_cast<T>(found.inverse_deviation * static_cast<double>(a.gamma[channel]));
-        to[3] = static_cast<T>(kShort<S> ? beta - found.mean * static_cast<double>(to[2]) : beta);
+        Coefficients<T> of;
+        if (sums == nullptr) {
+          of = a.given[channel];
+        } else {
+          const Moments found(sums + c * 2, static_cast<double>(widen(a.x[channel])), plan.rows,
+                              plan.epsilon);
+          of = found.coefficients(a.gamma[channel], a.beta[channel], kShort<S>);
+          if (blockIdx.y == 0) found.write(a, channel, of);
+        }
+        to[0] = of.high;
+        to[1] = of.low;
+        to[2] = of.scale;
+        to[3] = of.shift;
       });
   if (!place.there) return;
   T high[kPack], low[kPack], scale[kPack], beta[kPack];
@@ -139,7 +144,7 @@ void enqueue_rows(const Rows& plan, const Normalized<S>& a, int ending, Compute<
                   cudaStream_t stream) {
   with_pack<S>(plan, [&](auto pack) {
     constexpr int kPack = decltype(pack)::value;
-    enqueue_sums(plan, 0, stream, moments<S, kPack>, a.x, partial);
+    if (a.given == nullptr) enqueue_sums(plan, 0, stream, moments<S, kPack>, a.x, partial);
     with_ending(ending, [&](auto bits) {
       constexpr int kEnding = decltype(bits)::value;
       enqueue_apply(plan, rows_at_once(kEnding), stream, normalize<S, kPack, kEnding>, a, partial);
