@@ -48,8 +48,8 @@ class Residual:
     def bent(self, source):
         return self.graph.node(tg.MLCActivationLayer.relu(), source=source)
 
-    def step(self):
-        return self.training.execute(**self.data, options=NOW).result.tobytes()
+    def step(self, options=NOW):
+        return self.training.execute(**self.data, options=options).result.tobytes()
 
     def phases(self):
         """With the data of a step before: the loss, and gradients of weights."""
@@ -176,6 +176,23 @@ def test_a_program_for_phases_apart_takes_the_place_of_one_for_steps(device):
     assert network.plan().total_bytes < for_phases
     assert network.step() == expected.step()
     assert network.parameters() == expected.parameters()
+
+
+@pytest.mark.parametrize("device", ["cpu"])
+def test_micro_batches_and_checked_steps_run_within_it(device):
+    """Both run their phases apart."""
+    free, network = Residual(device), Residual(device)
+    for training in (free.training, network.training):
+        training.micro_batches = 2
+    with pytest.raises(MemoryError) as caught:
+        network.training.compile(**network.options, memory_limit=1)
+    network.training.compile(**network.options, memory_limit=least(caught))
+    checked = f"{NOW}|check_numerics"
+    for options in (NOW, NOW, checked, checked):
+        assert network.step(options) == free.step(options)
+    assert network.plan().recomputed
+    assert network.plan().total_bytes < free.plan().total_bytes
+    assert network.parameters() == free.parameters()
 
 
 @pytest.mark.parametrize("device", ["cpu"])
