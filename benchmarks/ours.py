@@ -116,7 +116,12 @@ class Session:
     """One compiled workload and the calls that run it."""
 
     def __init__(
-        self, workload: w.Workload, threads: int, variant: str, precision: str = "float32"
+        self,
+        workload: w.Workload,
+        threads: int,
+        variant: str,
+        precision: str = "float32",
+        memory_limit: int | None = None,
     ) -> None:
         self.variant = variant
         self.version = tg.__version__
@@ -134,7 +139,9 @@ class Session:
             optimizer=_optimizer(workload.optimizer),
         )
         self.training.add_inputs({"x": network.x}, loss_labels={"y": labels})
-        self.training.compile(device=variant or "cpu", precision=precision)
+        self.training.compile(
+            device=variant or "cpu", precision=precision, memory_limit=memory_limit
+        )
         now = tg.MLCExecutionOptions.SYNCHRONOUS
         fed: dict[str, Any] = {"inputs_data": {"x": x}, "loss_labels_data": {"y": y}}
         self.step: Callable[[], Any] = partial(self.training.execute, **fed, options=now)

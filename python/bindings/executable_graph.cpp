@@ -34,12 +34,13 @@ bool compile(ExecutableGraph& self, const Arguments& arguments) {
   const auto options = arguments.get<CompilationOptions>("options");
   const auto device = arguments.get<Device>("device");
   const auto precision = arguments.get<Precision>("precision");
+  const auto memory_limit = arguments.optional<std::int64_t>("memory_limit");
   const NamedTensors constants =
       named_tensors(arguments["input_tensors"], arguments.where("input_tensors"));
   const NamedData data = named_data(arguments["input_tensors_data"], constants, "MLCGraph.compile",
                                     "input_tensors_data", "constant", Access::kRead);
   const py::gil_scoped_release release;
-  self.compile(options, device, constants, data, precision);
+  self.compile(options, device, constants, data, precision, memory_limit);
   return true;
 }
 
@@ -60,12 +61,13 @@ void bind_shared(Class& cls) {
        "MLCDevice | str, input_tensors: collections.abc.Mapping[str, MLCTensor] | None = None, "
        "input_tensors_data: "
        "collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData] | None = None, "
-       "precision: Precision | str = Precision.FLOAT32"},
+       "precision: Precision | str = Precision.FLOAT32, memory_limit: int | None = None"},
       "Compiles for a device; input_tensors are constants: what depends on them alone is "
       "computed here, and later changes of their data count at the next compile. Types: "
-      "float64 graphs take the precision FLOAT32, which is exact, alone. Errors: "
-      "NotImplementedError listing "
-      "every layer that the device cannot run.",
+      "float64 graphs take the precision FLOAT32, which is exact, alone. Where the memory plan "
+      "comes to more than memory_limit, the gradient pass computes values again instead of keeping "
+      "them, to the same bits. Units: bytes. Errors: NotImplementedError listing every layer that "
+      "the device cannot run; MemoryError where the limit cannot be kept.",
       compile, Signature::Kind::kKeywordMethod);
   def_method(cls, "link", "bool", {"graphs: collections.abc.Sequence[" + self_name + "]"},
              "Joins graphs that share tensors: what one computes and another one reads passes over "
@@ -91,6 +93,8 @@ void bind_shared(Class& cls) {
   def_checkpoint(cls);
   cls.def_property_readonly("precision", &ExecutableGraph::precision,
                             "What the last compile chose; FLOAT32 before it.");
+  cls.def_property_readonly("memory_limit", &ExecutableGraph::memory_limit,
+                            "What the last compile was given, or None. Units: bytes.");
   cls.def_property_readonly("device_memory_size", &ExecutableGraph::device_memory_size,
                             "Saved, gradient, transient and workspace memory. Units: bytes.");
   cls.def("memory_plan", &ExecutableGraph::memory_plan,

@@ -9,13 +9,18 @@ void bind_memory_plan(py::module_& module) {
                                      "What one compiled graph keeps in device memory.");
   auto entry = py::class_<MemoryPlan::Entry>(plan, "Entry", "One value of a plan.");
   entry.def_readonly("name", &MemoryPlan::Entry::name, "The tensor or operation, with its layer.");
-  entry.def_readonly("kind", &MemoryPlan::Entry::kind,
-                     "bound, persistent, saved, gradient, exchange, transient or workspace.");
+  entry.def_readonly(
+      "kind", &MemoryPlan::Entry::kind,
+      "bound, persistent, saved, gradient, exchange, transient or workspace; of what is "
+      "computed again: recomputed.");
   entry.def_readonly("bytes", &MemoryPlan::Entry::bytes, "Units: bytes.");
   entry.def("__repr__", [](const MemoryPlan::Entry& self) {
     return "<Entry '" + self.name + "' " + self.kind + " " + std::to_string(self.bytes) + " bytes>";
   });
   plan.def_readonly("entries", &MemoryPlan::entries, "The values.");
+  plan.def_readonly("recomputed", &MemoryPlan::recomputed,
+                    "What the gradient pass computes again for a memory limit, with the bytes that "
+                    "are free in between.");
   plan.def_readonly("arena_bytes", &MemoryPlan::arena_bytes,
                     "Saved, gradient, transient and workspace memory, shared by reuse.");
   plan.def_readonly("persistent_bytes", &MemoryPlan::persistent_bytes,

@@ -3716,7 +3716,7 @@ class MemoryPlan:
         @property
         def kind(self) -> str:
             """
-            bound, persistent, saved, gradient, exchange, transient or workspace.
+            bound, persistent, saved, gradient, exchange, transient or workspace; of what is computed again: recomputed.
             """
 
         @property
@@ -3761,6 +3761,12 @@ class MemoryPlan:
     def persistent_bytes(self) -> int:
         """
         Parameters, moments, running statistics, constants.
+        """
+
+    @property
+    def recomputed(self) -> list[MemoryPlan.Entry]:
+        """
+        What the gradient pass computes again for a memory limit, with the bytes that are free in between.
         """
 
     @property
@@ -3837,9 +3843,10 @@ class MLCTrainingGraph(ExecutableGraph):
         input_tensors_data: collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData]
         | None = None,
         precision: Precision | str = ...,
+        memory_limit: int | None = None,
     ) -> bool:
         """
-        Compiles for a device; input_tensors are constants: what depends on them alone is computed here, and later changes of their data count at the next compile. Types: float64 graphs take the precision FLOAT32, which is exact, alone. Errors: NotImplementedError listing every layer that the device cannot run.
+        Compiles for a device; input_tensors are constants: what depends on them alone is computed here, and later changes of their data count at the next compile. Types: float64 graphs take the precision FLOAT32, which is exact, alone. Where the memory plan comes to more than memory_limit, the gradient pass computes values again instead of keeping them, to the same bits. Units: bytes. Errors: NotImplementedError listing every layer that the device cannot run; MemoryError where the limit cannot be kept.
         """
 
     def compile_optimizer(self, optimizer: MLCOptimizer) -> bool:
@@ -4050,6 +4057,12 @@ class MLCTrainingGraph(ExecutableGraph):
         """
 
     @property
+    def memory_limit(self) -> int | None:
+        """
+        What the last compile was given, or None. Units: bytes.
+        """
+
+    @property
     def micro_batches(self) -> int:
         """
         How many executions make one step: each adds its gradients to a sum, the last one updates. Means of losses count a part each. 1 at the start.
@@ -4104,9 +4117,10 @@ class MLCInferenceGraph(ExecutableGraph):
         input_tensors_data: collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData]
         | None = None,
         precision: Precision | str = ...,
+        memory_limit: int | None = None,
     ) -> bool:
         """
-        Compiles for a device; input_tensors are constants: what depends on them alone is computed here, and later changes of their data count at the next compile. Types: float64 graphs take the precision FLOAT32, which is exact, alone. Errors: NotImplementedError listing every layer that the device cannot run.
+        Compiles for a device; input_tensors are constants: what depends on them alone is computed here, and later changes of their data count at the next compile. Types: float64 graphs take the precision FLOAT32, which is exact, alone. Where the memory plan comes to more than memory_limit, the gradient pass computes values again instead of keeping them, to the same bits. Units: bytes. Errors: NotImplementedError listing every layer that the device cannot run; MemoryError where the limit cannot be kept.
         """
 
     def compiled_description(self) -> str:
@@ -4186,6 +4200,12 @@ class MLCInferenceGraph(ExecutableGraph):
     def device_memory_size(self) -> int:
         """
         Saved, gradient, transient and workspace memory. Units: bytes.
+        """
+
+    @property
+    def memory_limit(self) -> int | None:
+        """
+        What the last compile was given, or None. Units: bytes.
         """
 
     @property

@@ -108,6 +108,7 @@ void read(Fields& f, ir::BatchNormAttributes& a) {
   f.take("epsilon", a.epsilon);
   f.take("epilogue", a.epilogue);
   f.take("gives_prologue", a.gives_prologue);
+  f.take_enum("coefficients", a.coefficients);
 }
 void read(Fields& f, ir::PoolingAttributes& a) {
   f.take_enum("kind", a.kind);

@@ -125,6 +125,18 @@ void bind_graph(py::module_& module) {
           },
           py::arg("slot"), py::arg("dtype"), py::arg("shape"), "For passes; nothing runs it.")
       .def("add_op", add_op, py::arg("op"), py::arg("attributes"), py::arg("inputs"))
+      .def(
+          "begin_gradient", [](ir::Graph& graph) { graph.phase = ir::Phase::gradient; },
+          "Ops that are added from now on belong to the gradient phase.")
+      .def(
+          "keep", [](ir::Graph& graph, ValueId value) { graph.value(value).keep = true; },
+          py::arg("value"), "What may be read after its phase.")
+      .def(
+          "writes",
+          [](ir::Graph& graph, ValueId value, ValueId parameter) {
+            graph.value(value).writes = parameter;
+          },
+          py::arg("value"), py::arg("parameter"), "Lets a result replace a parameter's bytes.")
       .def("autodiff", autodiff, py::arg("seeds"), py::arg("wanted"),
            py::arg("stopped") = std::vector<ValueId>{})
       .def("type",

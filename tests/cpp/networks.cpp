@@ -144,12 +144,14 @@ std::size_t allocated_on(const Backend& backend) {
 
 // (what the plan says, what the backend's allocator holds) after a step and the separate phases.
 std::pair<std::size_t, std::size_t> planned_and_allocated(const std::string& device,
-                                                          int micro_batches) {
+                                                          int micro_batches,
+                                                          std::optional<std::int64_t> limit) {
   const Backend& backend = backend_named(device);
   const std::size_t before = allocated_on(backend);
   Digits digits;
   digits.training->set_micro_batches(micro_batches);
-  digits.training->compile(CompilationOptions::kNone, Device::named(device));
+  digits.training->compile(CompilationOptions::kNone, Device::named(device), {}, {},
+                           Precision::kFloat32, limit);
   for (int k = 0; k < micro_batches; ++k) digits.training->execute(digits.arguments());
   digits.training->bind_and_write_data(
       {{"x", TensorData::of(digits.images.data(), {kBatch, 1, 8, 8})}}, {{"x", digits.x}});
@@ -206,7 +208,7 @@ std::pair<std::size_t, std::size_t> planned_and_allocated_linked(const std::stri
 void bind_networks(py::module_& module) {
   module.def("allocations_per_run", allocations_per_run, py::arg("device"));
   module.def("planned_and_allocated", planned_and_allocated, py::arg("device"),
-             py::arg("micro_batches") = 1);
+             py::arg("micro_batches") = 1, py::arg("memory_limit") = py::none());
   module.def("planned_and_allocated_linked", planned_and_allocated_linked, py::arg("device"));
 }
 

@@ -32,11 +32,39 @@ void verify(const std::vector<Row>& rows, const std::vector<std::size_t>& offset
   passes::verify_plan(plan);
 }
 
+passes::KernelRoom no_workspaces(const ir::Graph& graph) {
+  return {std::vector<std::size_t>(graph.nodes.size(), 0), 0};
+}
+
+ir::Graph with_recomputed(const ir::Graph& graph, const std::vector<ir::ValueId>& values,
+                          const std::string& backend) {
+  std::vector<Recomputed> list;
+  for (ir::ValueId value : values) list.push_back({value, 0});
+  std::vector<ir::NodeId> origins;
+  ir::Graph result = passes::with_recomputed(graph, backend_named(backend), list, origins);
+  ir::verify(result);
+  return result;
+}
+
+std::tuple<std::vector<ir::ValueId>, std::size_t, bool> choose_recomputed(const ir::Graph& graph,
+                                                                          bool apart,
+                                                                          std::size_t limit) {
+  const passes::Recomputation chosen = passes::choose_recomputed(
+      graph, backend_named("null"), no_workspaces(graph), {}, apart, limit);
+  std::vector<ir::ValueId> values;
+  for (const Recomputed& one : chosen.values) values.push_back(one.value);
+  return {values, chosen.arena_bytes, chosen.fits};
+}
+
 }  // namespace
 
 void bind_plans(py::module_& module) {
   module.def("plan_arena", plan, py::arg("buffers"), "(offsets, bytes) of a verified plan.");
   module.def("verify_plan", verify, py::arg("buffers"), py::arg("offsets"), py::arg("bytes"));
+  module.def("with_recomputed", with_recomputed, py::arg("graph"), py::arg("values"),
+             py::arg("backend") = "reference");
+  module.def("choose_recomputed", choose_recomputed, py::arg("graph"), py::arg("apart"),
+             py::arg("limit"), "(values, bytes of the arena, whether that fits the limit).");
 }
 
 }  // namespace traingraph::testing

@@ -84,6 +84,15 @@ def test_the_plan_is_what_the_allocators_are_asked_for(device, micro_batches):
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_a_limit_keeps_what_the_allocators_are_asked_for_below_it(device):
+    free, _ = _testing.planned_and_allocated(device)
+    limit = free - (1 << 16)
+    planned, allocated = _testing.planned_and_allocated(device, memory_limit=limit)
+    assert planned == allocated
+    assert planned <= limit
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_the_plans_of_linked_graphs_with_user_gradients(device):
     planned, allocated = _testing.planned_and_allocated_linked(device)
     assert planned == allocated

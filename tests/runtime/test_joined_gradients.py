@@ -160,6 +160,7 @@ def test_signs_are_read_in_place_of_results(gpu, precision):
     assert len(given) == len(read) == (2 if precision == "tf32" else 6)
     # Both ways of the second block end in a batch norm.
     assert len([line for line in gradients if "has_twin" in line]) == 1
+    assert len([line for line in given if "adds_normalized" in line]) == 1
 
 
 @pytest.mark.parametrize("device", ["cpu"])

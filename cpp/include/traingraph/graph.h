@@ -125,11 +125,16 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   const NamedTensors& outputs() const;
   // `constants` are tensors whose data stays as it is now (or as `data` says): what depends on them
   // alone is computed here, and they are not updated. The precision is this compile's, and that of
-  // every program it leads to; float64 graphs know kFloat32, which is exact, alone.
+  // every program it leads to; float64 graphs know kFloat32, which is exact, alone. So is the
+  // memory limit, which MemoryPlan::total_bytes is to keep to, in bytes: where it would be more,
+  // the gradient pass computes values again instead of keeping them, to the same bits. Raises
+  // OutOfMemory where that is not enough, or later where phases are run apart and need more.
   void compile(CompilationOptions options, const Device& device, const NamedTensors& constants = {},
-               const NamedData& data = {}, Precision precision = Precision::kFloat32);
+               const NamedData& data = {}, Precision precision = Precision::kFloat32,
+               std::optional<std::int64_t> memory_limit = std::nullopt);
   // Of the last compile.
   Precision precision() const;
+  std::optional<std::int64_t> memory_limit() const;
   // Joins graphs that share tensors: what one computes and another one reads passes over when
   // each is executed in turn, and gradients pass back. Needs kLinkGraphs; graphs already compiled
   // compile again at their next execution.

@@ -16,6 +16,9 @@ struct TRAINGRAPH_API MemoryPlan {
     std::size_t bytes;
   };
   std::vector<Entry> entries;
+  // What the gradient pass computes again for a memory limit, with the bytes that are free between
+  // its last reader in the forward pass and its first one in the gradient pass.
+  std::vector<Entry> recomputed;
   std::size_t arena_bytes = 0;       // saved, gradient, transient, workspace: shared by reuse
   std::size_t persistent_bytes = 0;  // parameters, moments, running statistics, constants
   std::size_t staging_bytes = 0;     // copies of inputs that could not be used in place

@@ -38,9 +38,16 @@ void CompiledGraph::list(MemoryPlan& plan) const {
   for (const auto& [tensor, value] : gradients) {
     if (value != kNone) names[value] = "gradient of " + tensor->label();
   }
+  const auto name_of = [&](const ir::Node& node) {
+    return ir::name(node.op) + ir::where(ops, node);
+  };
+  for (const Recomputed& again : program->recomputed) {
+    const ir::Node& producer = ops.node(ops.value(again.value).producer);
+    plan.recomputed.push_back({name_of(producer), "recomputed", again.freed_bytes});
+  }
   for (std::size_t n = 0; n < ops.nodes.size(); ++n) {
     const ir::Node& node = ops.nodes[n];
-    const std::string op = std::string(ir::name(node.op)) + ir::where(ops, node);
+    const std::string op = name_of(node);
     for (ValueId output : node.outputs) {
       const auto v = static_cast<std::size_t>(output);
       if (program->roots[v] != output || variant.value_offsets[v] < 0) continue;

@@ -22,6 +22,7 @@ struct CompiledGraph {
   Mode mode = Mode::training;
   int threads = 0;
   bool clips = false;             // whether gradients are clipped
+  bool fits_apart = true;         // whether phases run apart within the memory limit, too
   std::size_t library_bytes = 0;  // the process's growth while kernels were made
   std::unique_ptr<Program> program;
   std::vector<BoundSlot> bound;

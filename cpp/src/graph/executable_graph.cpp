@@ -108,7 +108,11 @@ const NamedTensors& ExecutableGraph::outputs() const { return state_->outputs; }
 
 void ExecutableGraph::compile(CompilationOptions options, const Device& device,
                               const NamedTensors& constants, const NamedData& data,
-                              Precision precision) {
+                              Precision precision, std::optional<std::int64_t> memory_limit) {
+  if (memory_limit && *memory_limit < 1) {
+    throw InvalidArgument("[compile] expected a memory_limit of at least 1 byte but got " +
+                          std::to_string(*memory_limit));
+  }
   const Backend& backend = backend_named(device.backend(), device.index());
   if (state_->links != nullptr && !has(options, CompilationOptions::kLinkGraphs)) {
     throw InvalidArgument("[compile] expected LINK_GRAPHS among the options of a linked graph");
@@ -117,8 +121,10 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   const std::optional<Device> device_before = state_->device;
   const CompilationOptions options_before = state_->options;
   const Precision precision_before = state_->precision;
+  const std::optional<std::int64_t> limit_before = state_->memory_limit;
   state_->options = options;
   state_->precision = precision;
+  state_->memory_limit = memory_limit;
   if (precision == Precision::kMixedFloat16) LossScaling::prepare(*state_);
   state_->device = device;
   auto executor = std::make_shared<Executor>(*state_, backend);
@@ -129,6 +135,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
     state_->device = device_before;
     state_->options = options_before;
     state_->precision = precision_before;
+    state_->memory_limit = limit_before;
     state_->constants = std::move(constants_before);
     throw;
   }
@@ -141,6 +148,8 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
 }
 
 Precision ExecutableGraph::precision() const { return state_->precision; }
+
+std::optional<std::int64_t> ExecutableGraph::memory_limit() const { return state_->memory_limit; }
 
 void ExecutableGraph::link(const std::vector<std::shared_ptr<ExecutableGraph>>& graphs) {
   std::vector<std::shared_ptr<GraphState>> states{state_};

@@ -69,13 +69,14 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
     batch = submitted_.batch_for(run, arguments.batch_size);
   }
   auto job = std::make_shared<Job>();
-  job->graph = program_for(batch, mode);
+  job->checked = has(arguments.options, ExecutionOptions::kCheckNumerics);
+  // A checked step runs its phases apart as well.
+  job->graph = program_for(batch, mode, run != Run::step || job->checked);
   check_may_run(*job->graph, run);
   upload_parameters(*job->graph);
   job->run = run;
   job->profiled = has(arguments.options, ExecutionOptions::kPerLayerProfiling);
   job->timed = job->profiled || has(arguments.options, ExecutionOptions::kProfiling);
-  job->checked = has(arguments.options, ExecutionOptions::kCheckNumerics);
   job->handler = arguments.completion_handler;
   job->state = std::make_shared<ExecutionState>();
   const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);

@@ -34,7 +34,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   Execution submit(Run run, const ExecutionArguments& arguments);
 
   // Raises unless a training step can run with this batch size.
-  void check_batch(std::int64_t batch) { program_for(batch, Mode::training); }
+  void check_batch(std::int64_t batch) { program_for(batch, Mode::training, false); }
   // The last result of an inference forward without losses.
   TensorData predict(const ExecutionArguments& arguments);
   // What the loss of the last forward compared: prediction and label.
@@ -61,17 +61,23 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::uint64_t built_for() const { return built_for_; }
 
  private:
-  // The program for this batch and mode, compiled now if need be. Call without mutex_.
-  CompiledPtr compiled(std::int64_t batch, Mode mode);
+  // The program for this batch and mode, compiled now if need be; `apart`: for phases apart, too,
+  // as far as a memory limit is concerned. Call without mutex_.
+  CompiledPtr compiled(std::int64_t batch, Mode mode, bool apart);
   // The same; raises when an op fixes another batch size.
-  CompiledPtr program_for(std::int64_t batch, Mode mode);
-  CompiledPtr find_current(std::int64_t batch, Mode mode);
+  CompiledPtr program_for(std::int64_t batch, Mode mode, bool apart);
+  CompiledPtr find_current(std::int64_t batch, Mode mode, bool apart);
   // Gives a new program its addresses. Call while holding the stream and mutex_.
-  void attach(CompiledGraph& graph);
+  void attach(CompiledGraph& graph, bool apart);
+  // Points it to what lies outside the arena.
+  void point(CompiledGraph& graph);
+  // Where a memory limit asks for it, makes the program anew; whether it did. Raises OutOfMemory.
+  bool keep_within_limit(CompiledGraph& graph, bool apart);
   Run usual_run(const CompiledGraph& graph) const;
   // Room in the arena for the job's run. Call while holding the stream.
   void make_room(const Job& job);
-  MemoryPlan plan_of(const CompiledGraph& graph) const;
+  // With an arena that has room for the run.
+  MemoryPlan plan_of(const CompiledGraph& graph, Run run) const;
 
   Execution start(Run run, Mode mode, const ExecutionArguments& arguments);
   void check_may_run(const CompiledGraph& graph, Run run) const;

@@ -4,6 +4,8 @@
 #include <traingraph/errors.h>
 
 #include "graph/executor.h"
+#include "passes/passes.h"
+#include "runtime/allocator.h"
 
 namespace traingraph {
 namespace {
@@ -36,7 +38,8 @@ Executor::~Executor() = default;
 void Executor::prepare() {
   const bool labels_missing = graph_.loss_layer != nullptr && graph_.loss_labels.empty();
   // Without labels there is no loss to differentiate yet; the forward part is checked all the same.
-  compiled(declared_batch_, graph_.training && !labels_missing ? Mode::training : inference_mode_);
+  const Mode mode = graph_.training && !labels_missing ? Mode::training : inference_mode_;
+  compiled(declared_batch_, mode, false);
 }
 
 void Executor::take_over(Executor& before) {
@@ -46,25 +49,27 @@ void Executor::take_over(Executor& before) {
   });
 }
 
-CompiledPtr Executor::find_current(std::int64_t batch, Mode mode) {
+CompiledPtr Executor::find_current(std::int64_t batch, Mode mode, bool apart) {
   const std::lock_guard lock(mutex_);
-  return programs_.find(batch, mode);
+  CompiledPtr found = programs_.find(batch, mode);
+  return found != nullptr && apart && !found->fits_apart ? nullptr : found;
 }
 
-CompiledPtr Executor::compiled(std::int64_t batch, Mode mode) {
-  if (CompiledPtr found = find_current(batch, mode)) return found;
+CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
+  if (CompiledPtr found = find_current(batch, mode, apart)) return found;
   const std::lock_guard compiling(compilation());
   CompiledPtr result;
   // Compiling may move parameters and the arena: nothing may be running.
   stream_->run([&] {
-    result = find_current(batch, mode);
+    result = find_current(batch, mode, apart);
     if (result != nullptr) return;
     result = compile(graph_, backend_, stream_, batch, mode);
     const std::lock_guard lock(mutex_);
     try {
-      attach(*result);
+      attach(*result, apart);
     } catch (const OutOfMemory& error) {
-      throw OutOfMemory(error.what() + plan_of(*result).largest_entries());
+      const Run run = apart ? Run::forward : usual_run(*result);
+      throw OutOfMemory(error.what() + plan_of(*result, run).largest_entries());
     }
     if (const CompiledPtr replaced = programs_.add(result)) {
       kept_.drop(replaced);
@@ -74,8 +79,8 @@ CompiledPtr Executor::compiled(std::int64_t batch, Mode mode) {
   return result;
 }
 
-CompiledPtr Executor::program_for(std::int64_t batch, Mode mode) {
-  CompiledPtr graph = compiled(batch, mode);
+CompiledPtr Executor::program_for(std::int64_t batch, Mode mode, bool apart) {
+  CompiledPtr graph = compiled(batch, mode, apart);
   if (batch != declared_batch_ && !graph->fixed_batch.empty()) {
     throw InvalidArgument("[execute] expected batch size " + std::to_string(declared_batch_) +
                           ", which " + graph->fixed_batch + " fixes, but got " +
@@ -84,9 +89,13 @@ CompiledPtr Executor::program_for(std::int64_t batch, Mode mode) {
   return graph;
 }
 
-void Executor::attach(CompiledGraph& graph) {
+void Executor::point(CompiledGraph& graph) {
   programs_.bind_parameters(graph);
   step_numbers_.bind(graph);
+}
+
+void Executor::attach(CompiledGraph& graph, bool apart) {
+  point(graph);
   given_.place(graph);
   for (const GradientHandle& handle : graph_.gradient_handles) read_through(handle);
   for (const auto& [tensor, value] : graph.tensors) {
@@ -95,11 +104,43 @@ void Executor::attach(CompiledGraph& graph) {
   }
   exchanges_.place(graph);
   const Run run = usual_run(graph);
+  if (keep_within_limit(graph, apart || run != Run::step)) point(graph);
   if (programs_.outgrows(graph, run)) {
     kept_.drop_all();
     submitted_.drop_passes();
   }
   programs_.make_room(graph, run);
+}
+
+bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {
+  if (!graph_.memory_limit) return false;
+  const MemoryPlan plan = plan_of(graph, Run::step);
+  const std::size_t beside = plan.total_bytes - plan.arena_bytes;
+  const auto limit = static_cast<std::size_t>(*graph_.memory_limit);
+  const std::size_t room = limit > beside ? limit - beside : 0;
+  const auto needs = [&](bool phases_apart) {
+    const std::size_t step = graph.program->step.arena_bytes;
+    return phases_apart ? std::max(step, graph.program->split.arena_bytes) : step;
+  };
+  const std::size_t needed = needs(apart);
+  graph.fits_apart = needs(true) <= room;
+  if (needed <= room) return false;
+  const passes::Recomputation chosen =
+      passes::choose_recomputed(*graph.program, backend_, apart, room);
+  if (chosen.fits) {
+    const std::size_t before = private_memory_bytes();
+    graph.program = passes::with_recomputed(*graph.program, backend_, chosen.values);
+    const std::size_t after = private_memory_bytes();
+    graph.library_bytes = after > before ? after - before : 0;
+    graph.fits_apart = needs(true) <= room;
+    return true;
+  }
+  throw OutOfMemory("[compile] expected a memory plan of at most " + std::to_string(limit) +
+                    " bytes, the memory_limit, but got " + std::to_string(beside + needed) +
+                    (apart ? " for phases run apart" : "") + ", and " +
+                    std::to_string(beside + chosen.arena_bytes) + " with " +
+                    std::to_string(chosen.values.size()) +
+                    " values computed again, when that of no other would free any more");
 }
 
 // What has its room from the start; other runs ask for theirs.
@@ -116,7 +157,7 @@ void Executor::make_room(const Job& job) {
   try {
     programs_.make_room(*job.graph, job.run);
   } catch (const OutOfMemory& error) {
-    throw OutOfMemory(error.what() + plan_of(*job.graph).largest_entries());
+    throw OutOfMemory(error.what() + plan_of(*job.graph, job.run).largest_entries());
   }
 }
 
@@ -128,12 +169,12 @@ std::size_t Executor::device_memory_size() const {
 MemoryPlan Executor::memory_plan() const {
   const std::lock_guard lock(mutex_);
   const CompiledGraph* newest = programs_.newest();
-  return newest != nullptr ? plan_of(*newest) : MemoryPlan();
+  return newest != nullptr ? plan_of(*newest, usual_run(*newest)) : MemoryPlan();
 }
 
-MemoryPlan Executor::plan_of(const CompiledGraph& graph) const {
+MemoryPlan Executor::plan_of(const CompiledGraph& graph, Run run) const {
   MemoryPlan plan;
-  programs_.list(graph, plan);
+  programs_.list(graph, run, plan);
   given_.list(plan);
   step_numbers_.list(plan);
   exchanges_.list(graph, plan);

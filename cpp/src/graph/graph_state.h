@@ -54,6 +54,7 @@ struct GraphState {
   int micro_batches = 1;           // executions that make one step
   CompilationOptions options = CompilationOptions::kNone;
   Precision precision = Precision::kFloat32;
+  std::optional<std::int64_t> memory_limit;  // in bytes
   // Of a training graph in kMixedFloat16, from its first compile on; else null.
   TensorPtr loss_scale;
   TensorPtr good_steps;  // since the scale has changed

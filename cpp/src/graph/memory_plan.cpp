@@ -35,6 +35,7 @@ std::string MemoryPlan::to_string() const {
   line("total", "asked for", total_bytes);
   line("libraries", "held", library_bytes);
   if (context_bytes > 0) line("device's context", "held", context_bytes);
+  for (const Entry& entry : recomputed) line(entry.name, entry.kind, entry.bytes);
   return text.str();
 }
 

@@ -170,9 +170,9 @@ std::vector<TensorPtr> ProgramCache::parameters() const {
   return result;
 }
 
-void ProgramCache::list(const CompiledGraph& graph, MemoryPlan& plan) const {
+void ProgramCache::list(const CompiledGraph& graph, Run run, MemoryPlan& plan) const {
   graph.list(plan);
-  plan.arena_bytes = arena_needed_;
+  plan.arena_bytes = std::max(arena_needed_, graph.program->arena_bytes(run));
   plan.library_bytes = library_bytes_;
 }
 

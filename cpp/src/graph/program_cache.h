@@ -46,8 +46,8 @@ class ProgramCache {
                     const TensorData& data) const;
   // Of all programs, each once.
   std::vector<TensorPtr> parameters() const;
-  // Adds what this program and all of them have.
-  void list(const CompiledGraph& graph, MemoryPlan& plan) const;
+  // Adds what this program and all of them have, with an arena that has room for the run.
+  void list(const CompiledGraph& graph, Run run, MemoryPlan& plan) const;
 
  private:
   // A sum of gradients over micro-batches, in its parameter's layout.

@@ -62,6 +62,8 @@ bool is_relu_gradient(const ScalarList& list) {
 }
 
 bool has_ending(const Node& node) {
+  const auto* normalization = std::get_if<BatchNormAttributes>(&node.attributes);
+  if (normalization != nullptr && normalization->coefficients != Coefficients::inside) return true;
   return std::visit(
       [](const auto& attributes) {
         if constexpr (requires { attributes.epilogue; }) {

@@ -15,7 +15,8 @@ struct Ending {
 // The epilogue as an ending; empty when it is any other list.
 std::optional<Ending> ending_of(const ScalarList& list);
 
-// Whether a node has an epilogue or prologue, which only kernels compute that said so.
+// Whether a node has an epilogue or prologue, or gives or takes coefficients of batch norm, which
+// only kernels compute that said so.
 bool has_ending(const Node& node);
 
 // What own kernels of gradients begin with: a gradient, or the sum of two, that counts only where a

@@ -24,15 +24,28 @@ void expect_per_channel(const Inference& in, std::size_t i, const char* what, co
           to_string(in.type(i).shape));
 }
 
-// x (N, C, …), gamma (C), beta (C) [, epilogue inputs] → y (N, C, …), mean (C),
-// inverse_deviation (C) = 1 / sqrt(variance + epsilon), variance (C), biased
+// x (N, C, …), gamma (C), beta (C) [, epilogue inputs] [, coefficients (C, 4)] → y (N, C, …)
+// [, mean (C), inverse_deviation (C) = 1 / sqrt(variance + epsilon), variance (C), biased
+// [, coefficients (C, 4)]]; y alone where the coefficients are given
 std::vector<Type> infer(const Inference& in) {
-  in.expect_inputs(3, 3 + epilogue_inputs(in.get<BatchNormAttributes>().epilogue));
+  const auto& attributes = in.get<BatchNormAttributes>();
+  const bool given = attributes.coefficients == ir::Coefficients::given;
+  const std::size_t others = 3 + (given ? 1 : 0);
+  in.expect_inputs(others, others + epilogue_inputs(attributes.epilogue));
   const Type& x = in.type(0);
   expect_per_channel(in, 1, "gamma", x);
   expect_per_channel(in, 2, "beta", x);
   const Type statistics{in.type(1).data_type, {x.shape[1]}, false};
-  return {x, statistics, statistics, statistics};
+  const Type coefficients{statistics.data_type, {x.shape[1], 4}, false};
+  if (given) {
+    const Shape& shape = in.type(in.inputs.size() - 1).shape;
+    if (shape == coefficients.shape) return {x};
+    in.fail("expected coefficients " + to_string(coefficients.shape) + " but got " +
+            to_string(shape));
+  }
+  std::vector<Type> results = {x, statistics, statistics, statistics};
+  if (attributes.coefficients == ir::Coefficients::result) results.push_back(coefficients);
+  return results;
 }
 
 // dy (N, C, …), x (N, C, …), mean (C), inverse_deviation (C), gamma (C)

@@ -55,8 +55,9 @@ ir::Graph assign_layouts(const ir::Graph& graph, const Backend& backend,
 // instead, where the backend's kernels do. Expects layouts.
 ir::Graph with_signs(ir::Graph graph, const Backend& backend);
 
-// Joins the gradients of two batch norms whose results were added, where the first has signs and
-// gives its prologue to the second alone, and the backend has a kernel for both.
+// Two batch norms whose results are added: one op normalizes both, and one gives both gradients
+// where the first has signs and gives its prologue to the second alone. For backends whose kernels
+// can have signs.
 ir::Graph with_twins(const ir::Graph& graph, const Backend& backend);
 
 // split: phases one after another. Otherwise one step, in which an update runs as soon as its
@@ -85,6 +86,49 @@ ArenaPlan plan_arena(std::vector<PlannedBuffer> buffers);
 // Independent of the planner: raises InternalError when two live buffers overlap.
 void verify_plan(const ArenaPlan& plan);
 
+// What kernels ask of the planner.
+struct KernelRoom {
+  std::vector<std::size_t> workspaces;  // by node
+  std::size_t apart_bytes = 0;          // Executable::apart_bytes
+};
+// From where to where in a schedule a value must exist, inclusive.
+struct Lifetime {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  bool used = false;
+};
+// One schedule and where its values lie. What has no bytes of its own in the arena has no buffer.
+struct VariantPlan {
+  Schedule schedule;
+  std::vector<Lifetime> lives;  // by value, of those that others are views of
+  ArenaPlan arena;
+  std::vector<int> buffer_of;     // by value, or -1
+  std::vector<int> workspace_of;  // by node, or -1
+};
+// `gradients` are readable after a separate gradient call.
+VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool split,
+                         const std::vector<ir::ValueId>& gradients);
+
+// Computes values of the forward pass once more for the gradient pass: a copy of each one's
+// producer stands right before the first op of the gradient phase that reads the value, and all of
+// those read the copy. Where the backend can, a batch norm hands its coefficients to its copy.
+// Values keep their numbers; new ones follow. `origins` says which of the graph's nodes each new
+// node is, or is a copy of.
+ir::Graph with_recomputed(const ir::Graph& graph, const Backend& backend,
+                          std::vector<Recomputed> values, std::vector<ir::NodeId>& origins);
+
+// Which values to compute again so that the arena of a full step, and with `apart` also that of
+// phases apart, has at most `arena_limit` bytes. Takes what frees most bytes where most are in use,
+// one after another, until that is so or nothing frees any there.
+struct Recomputation {
+  std::vector<Recomputed> values;
+  std::size_t arena_bytes = 0;  // of the last try
+  bool fits = false;
+};
+Recomputation choose_recomputed(const ir::Graph& graph, const Backend& backend,
+                                const KernelRoom& room, const std::vector<ir::ValueId>& gradients,
+                                bool apart, std::size_t arena_limit);
+
 // What the pipeline needs beside the graph with its gradient and update ops.
 struct PipelineRequest {
   const Backend* backend = nullptr;
@@ -98,5 +142,10 @@ struct PipelineRequest {
 // Runs all passes and compiles. `values` maps the graph's numbers to the program's (kNone: gone).
 std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& request,
                                  std::vector<ir::ValueId>& values);
+// The choice for a compiled program, and the program compiled by it: its values keep their numbers.
+Recomputation choose_recomputed(const Program& program, const Backend& backend, bool apart,
+                                std::size_t arena_limit);
+std::unique_ptr<Program> with_recomputed(const Program& program, const Backend& backend,
+                                         const std::vector<Recomputed>& values);
 
 }  // namespace traingraph::passes

@@ -1,3 +1,4 @@
+#include "ir/ending.h"
 #include "passes/passes.h"
 
 namespace traingraph::passes {
@@ -11,6 +12,38 @@ using ir::ValueId;
 
 const ir::BatchNormAttributes& attributes_of(const Node& node) {
   return std::get<ir::BatchNormAttributes>(node.attributes);
+}
+
+// The batch norm whose result alone this one adds to its own before relu, where nobody else reads
+// that; or kNone.
+NodeId added_by(const ir::Graph& graph, NodeId id,
+                const std::vector<std::vector<NodeId>>& readers) {
+  const Node& node = graph.node(id);
+  if (node.op != Op::batch_norm) return kNone;
+  const auto ending = ir::ending_of(attributes_of(node).epilogue);
+  if (!ending || !ending->adds) return kNone;
+  const ValueId added = node.inputs[3];
+  const NodeId other = graph.value(added).producer;
+  if (other == kNone || graph.node(other).op != Op::batch_norm) return kNone;
+  const auto& attributes = attributes_of(graph.node(other));
+  const bool plain =
+      attributes.epilogue.empty() && attributes.coefficients == ir::Coefficients::inside;
+  const bool read_here_alone = readers[static_cast<std::size_t>(added)].size() == 1;
+  if (!plain || !read_here_alone || graph.value(added).keep) return kNone;
+  return graph.node(other).outputs[0] == added ? other : kNone;
+}
+
+// Leaves the second batch norm its statistics, and gives the first its x and coefficients.
+void normalize_together(ir::Graph& graph, NodeId id, NodeId other) {
+  const ir::Type& mean = graph.type(graph.node(other).outputs[1]);
+  const ValueId coefficients = graph.add_result(other, {mean.data_type, {mean.shape[0], 4}, false});
+  Node& alone = graph.node(other);
+  alone.outputs.erase(alone.outputs.begin());
+  std::get<ir::BatchNormAttributes>(alone.attributes).coefficients = ir::Coefficients::alone;
+  Node& node = graph.node(id);
+  node.inputs[3] = alone.inputs[0];
+  node.inputs.insert(node.inputs.begin() + 4, coefficients);
+  std::get<ir::BatchNormAttributes>(node.attributes).adds_normalized = true;
 }
 
 // The one op that reads the sum which this gradient gives, where it is the gradient of a batch norm
@@ -46,6 +79,10 @@ ir::Graph with_twins(const ir::Graph& graph, const Backend& backend) {
   std::vector<bool> gone(graph.nodes.size(), false);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const auto id = static_cast<NodeId>(n);
+    const NodeId added = added_by(graph, id, readers);
+    if (added != kNone && backend.has_signs(graph, graph.node(id))) {
+      normalize_together(result, id, added);
+    }
     const NodeId twin = twin_of(graph, id, readers);
     if (twin == kNone) continue;
     Node both = joined(graph.node(id), graph.node(twin));

@@ -44,9 +44,8 @@ bool stays_finite(const ir::Node& node) {
 
 }  // namespace
 
-Program::Program(ir::Graph graph_in, std::unique_ptr<Executable> executable_in)
-    : graph(std::move(graph_in)), executable(std::move(executable_in)) {
-  roots.resize(graph.values.size());
+std::vector<ValueId> roots_of(const ir::Graph& graph) {
+  std::vector<ValueId> roots(graph.values.size());
   for (std::size_t v = 0; v < roots.size(); ++v) roots[v] = static_cast<ValueId>(v);
   // Nodes stand in order, so a view's source already has its root.
   for (const ir::Node& node : graph.nodes) {
@@ -61,6 +60,11 @@ Program::Program(ir::Graph graph_in, std::unique_ptr<Executable> executable_in)
       }
     }
   }
+  return roots;
+}
+
+Program::Program(ir::Graph graph_in, std::unique_ptr<Executable> executable_in)
+    : graph(std::move(graph_in)), executable(std::move(executable_in)), roots(roots_of(graph)) {
   split.pointers.resize(graph.values.size() + graph.nodes.size(), nullptr);
   step.pointers = split.pointers;
   aliases_.resize(graph.values.size());

@@ -43,6 +43,16 @@ constexpr bool runs_update(Run run) {
   return run == Run::update || run == Run::step || run == Run::separate_step;
 }
 
+// By value: the value whose bytes it shares (a view's source, a write's parameter), or itself.
+std::vector<ir::ValueId> roots_of(const ir::Graph& graph);
+
+// A forward value that the gradient pass computes again, and what that frees where most bytes are
+// in use: nothing for one that only another one of them is made of.
+struct Recomputed {
+  ir::ValueId value;
+  std::size_t freed_bytes;
+};
+
 // A compiled graph for one batch size: kernels, two schedules (separate phases, and the full step)
 // and the addresses they run on. Binding writes addresses; running only runs.
 class Program {
@@ -53,8 +63,9 @@ class Program {
   std::unique_ptr<Executable> executable;
   ProgramVariant split;
   ProgramVariant step;
-  // By value: the value whose bytes it shares (a view's source, a write's parameter), or itself.
-  std::vector<ir::ValueId> roots;
+  std::vector<ir::ValueId> roots;      // roots_of the graph
+  std::vector<ir::ValueId> gradients;  // readable after a separate gradient call
+  std::vector<Recomputed> recomputed;
 
   // What a run needs; a full step needs less than the phases apart, whose values live longer.
   std::size_t arena_bytes(Run run) const { return variant(run).arena_bytes; }

@@ -152,6 +152,9 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (node.op == ir::Op::batch_norm_gradient && ir::has_ending(node)) {
     return Support::no("vDSP: a gradient of batch normalization with a prologue");
   }
+  if (std::get<ir::BatchNormAttributes>(node.attributes).coefficients != ir::Coefficients::inside) {
+    return Support::no("vDSP: coefficients of batch normalization");
+  }
   return plain_float32(graph, node);
 }
 

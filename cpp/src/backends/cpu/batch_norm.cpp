@@ -168,25 +168,32 @@ class BatchNorm final : public ChannelKernel {
   BatchNorm(const ir::Graph& graph, const ir::Node& node)
       : ChannelKernel(graph, node, node.inputs[0], 3),
         epsilon_(attributes_of(node).epsilon),
-        ending_(*ir::ending_of(attributes_of(node).epilogue)) {}
+        ending_(*ir::ending_of(attributes_of(node).epilogue)) {
+    if (attributes_of(node).coefficients == ir::Coefficients::given) given_ = node.inputs.back();
+    if (attributes_of(node).coefficients == ir::Coefficients::result) kept_ = node.outputs.back();
+  }
 
   void run(Pointers pointers) override {
     const float* x = floats(pointers, node_.inputs[0]);
     const float* z = ending_.adds ? floats(pointers, node_.inputs[3]) : nullptr;
     float* y = results(pointers, node_.outputs[0]);
-    run_passes([&](std::int64_t group, std::int64_t chunk) { sum(pointers, x, group, chunk); },
-               [&](std::int64_t group) { finish(pointers, group); },
-               [&](std::int64_t group, std::int64_t chunk) {
-                 const float* mean =
-                     results(pointers, node_.outputs[1]) + groups_.first_channel(group);
-                 const float* scale = coefficients(pointers, 0, group);
-                 const float* shift = coefficients(pointers, 1, group);
-                 groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
-                   where.streams = streams_ && x != y && z != y;
-                   loops_.normalize(where, x + at, z == nullptr ? nullptr : z + at, y + at, mean,
-                                    scale, shift, ending_.relu);
-                 });
-               });
+    const auto apply = [&](std::int64_t group, std::int64_t chunk) {
+      const float* scale = coefficients(pointers, 0, group);
+      const float* shift = coefficients(pointers, 1, group);
+      const float* mean = coefficients(pointers, 2, group);
+      groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+        where.streams = streams_ && x != y && z != y;
+        loops_.normalize(where, x + at, z == nullptr ? nullptr : z + at, y + at, mean, scale, shift,
+                         ending_.relu);
+      });
+    };
+    if (given_ != ir::kNone) {
+      run_passes([](std::int64_t, std::int64_t) {},
+                 [&](std::int64_t group) { take(pointers, group); }, apply);
+    } else {
+      run_passes([&](std::int64_t group, std::int64_t chunk) { sum(pointers, x, group, chunk); },
+                 [&](std::int64_t group) { finish(pointers, group); }, apply);
+    }
   }
 
  private:
@@ -219,12 +226,23 @@ class BatchNorm final : public ChannelKernel {
     }
   }
 
-  // Joins the chunks; writes mean, inverse deviation, variance, and the second pass's scale and
-  // shift: beta, less what rounding the mean to float32 would add.
+  // The second pass's numbers from the given (C, 4), where `finish` of another run has kept them.
+  void take(Pointers pointers, std::int64_t group) const {
+    const float* given = floats(pointers, given_) + 4 * groups_.first_channel(group);
+    for (std::int64_t j = 0; j < groups_.lanes(group); ++j) {
+      for (std::size_t k = 0; k < kCoefficients; ++k) {
+        coefficients(pointers, k, group)[j] = given[4 * j + static_cast<std::int64_t>(k)];
+      }
+    }
+  }
+
+  // Joins the chunks; writes mean, inverse deviation, variance, and the second pass's scale, shift
+  // (beta, less what rounding the mean to float32 would add) and mean.
   void finish(Pointers pointers, std::int64_t group) const {
     const std::int64_t lanes = groups_.lanes(group), first = groups_.first_channel(group);
     float* scale = coefficients(pointers, 0, group);
     float* shift = coefficients(pointers, 1, group);
+    float* means = coefficients(pointers, 2, group);
     const float* gamma = floats(pointers, node_.inputs[1]) + first;
     const float* beta = floats(pointers, node_.inputs[2]) + first;
     for (std::int64_t j = 0; j < lanes; ++j) {
@@ -244,18 +262,25 @@ class BatchNorm final : public ChannelKernel {
       const double kept = squares != squares ? squares : variance;
       const double inverse = 1 / std::sqrt(kept + epsilon_);
       const auto rounded = static_cast<float>(mean);
-      results(pointers, node_.outputs[1])[first + j] = rounded;
+      results(pointers, node_.outputs[1])[first + j] = means[j] = rounded;
       results(pointers, node_.outputs[2])[first + j] = static_cast<float>(inverse);
       results(pointers, node_.outputs[3])[first + j] = static_cast<float>(kept);
       const double factor = inverse * static_cast<double>(gamma[j]);
       scale[j] = static_cast<float>(factor);
       shift[j] = static_cast<float>(static_cast<double>(beta[j]) -
                                     (mean - static_cast<double>(rounded)) * factor);
+      if (kept_ == ir::kNone) continue;
+      float* to = results(pointers, kept_) + 4 * (first + j);
+      to[0] = scale[j];
+      to[1] = shift[j];
+      to[2] = rounded;
+      to[3] = 0;
     }
   }
 
   double epsilon_;
   ir::Ending ending_;
+  ir::ValueId given_ = ir::kNone, kept_ = ir::kNone;  // coefficients (C, 4)
 };
 
 class BatchNormGradient final : public ChannelKernel {

@@ -92,15 +92,17 @@ __global__ void __launch_bounds__(kThreads)
     normalize(const __grid_constant__ Plan plan, Normalized<T> a, const Pair* partial) {
   const Share share(plan);
   const std::int64_t c = share.channel;
-  const Pair sum = sums_of(plan, c, partial);
-  const double sums[] = {sum.a, sum.b};
-  const Moments found(sums, static_cast<double>(a.x[plan.offset(c, 0)]), plan.count, plan.epsilon);
-  if (share.part == 0 && threadIdx.x == 0) found.write(a, c);
-  // The mean in two pieces: its rounding would show in y where it is far from 0.
-  const T high = static_cast<T>(found.mean);
-  const T low = static_cast<T>(found.mean - static_cast<double>(high));
-  const T scale = static_cast<T>(found.inverse_deviation * static_cast<double>(a.gamma[c]));
-  const T beta = a.beta[c];
+  Coefficients<T> of;
+  if (a.given != nullptr) {
+    of = a.given[c];
+  } else {
+    const Pair sum = sums_of(plan, c, partial);
+    const double sums[] = {sum.a, sum.b};
+    const Moments found(sums, static_cast<double>(a.x[plan.offset(c, 0)]), plan.count,
+                        plan.epsilon);
+    of = found.coefficients(a.gamma[c], a.beta[c], false);
+    if (share.part == 0 && threadIdx.x == 0) found.write(a, c, of);
+  }
 #pragma unroll(kPack == 1 ? 4 : 2)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
     const std::int64_t at = plan.offset(c, k);
@@ -111,8 +113,8 @@ __global__ void __launch_bounds__(kThreads)
     }
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
-      pack.element[v] =
-          ended<kEnding>(((pack.element[v] - high) - low) * scale + beta, added.element[v]);
+      pack.element[v] = ended<kEnding>(((pack.element[v] - of.high) - of.low) * of.scale + of.shift,
+                                       added.element[v]);
     }
     store(a.y + at, pack);
   }
@@ -253,7 +255,9 @@ class BatchNorm final : public NodeKernel {
       return;
     }
     const Normalized<T> a = operands_.normalized<T>(pointers);
-    moments<T, kPack><<<blocks, kThreads, 0, stream>>>(plan_, a.x, partial);
+    if (a.given == nullptr) {
+      moments<T, kPack><<<blocks, kThreads, 0, stream>>>(plan_, a.x, partial);
+    }
     with_ending(operands_.ending, [&](auto ending) {
       normalize<T, kPack, decltype(ending)::value>
           <<<blocks, kThreads, 0, stream>>>(plan_, a, partial);
@@ -307,6 +311,8 @@ bool channels_innermost(const ir::Graph& graph, const ir::Node& node) {
 // Whether BatchNormRows is the kernel.
 bool goes_by_rows(const ir::Graph& graph, const ir::Node& node) {
   constexpr std::int64_t kManyRows = 4096;
+  const auto coefficients = std::get<ir::BatchNormAttributes>(node.attributes).coefficients;
+  if (coefficients == ir::Coefficients::alone) return true;
   const ir::Type& type = graph.type(node.inputs[0]);
   const std::int64_t channels = type.shape[1];
   const std::int64_t rows = channels == 0 ? 0 : type.elements() / channels;

@@ -10,7 +10,7 @@
 namespace traingraph::cuda {
 
 // Bits of an ending as a constant.
-constexpr int kAdds = 1, kRelu = 2;
+constexpr int kAdds = 1, kRelu = 2, kAddsNormalized = 4;
 
 template <int kEnding, class T>
 __device__ T ended(T value, T added) {
@@ -27,8 +27,17 @@ void with_ending(int ending, F&& f) {
   if (ending == (kAdds | kRelu)) f(std::integral_constant<int, kAdds | kRelu>());
 }
 
-// x (N, C, S), gamma (C), beta (C) [, added (N, C, S)] →
-// y (N, C, S), mean (C), inverse_deviation (C), variance (C) [, signs of y].
+// What y is worked out from x with, of one channel: y = ((x - high) - low) scale + shift, or
+// x scale + shift where x has 16 bits. The mean is in two pieces: its rounding would show in y
+// where it is far from 0.
+template <class T>
+struct Coefficients {
+  T high, low, scale, shift;
+};
+
+// x (N, C, S), gamma (C), beta (C) [, added (N, C, S) [, its coefficients (C, 4)]] [, given (C, 4)]
+// → [y (N, C, S)] [, mean (C), inverse_deviation (C), variance (C) [, signs of y] [, kept (C, 4)]].
+// With given coefficients the statistics are neither found nor written.
 template <class S>
 struct Normalized {
   const S *x, *added;
@@ -36,6 +45,9 @@ struct Normalized {
   S* y;
   Compute<S>*mean, *inverse_deviation, *variance;
   std::uint8_t* signs;
+  const Coefficients<Compute<S>>* of_added;  // what is added is normalized with them
+  const Coefficients<Compute<S>>* given;
+  Coefficients<Compute<S>>* kept;
 };
 
 // Of one channel, from sum and sum of squares of its elements minus `shift`.
@@ -50,10 +62,25 @@ struct Moments {
     inverse_deviation = 1 / ::sqrt(variance + epsilon);
   }
   template <class S>
-  __device__ void write(const Normalized<S>& a, std::int64_t channel) const {
+  __device__ void write(const Normalized<S>& a, std::int64_t channel,
+                        const Coefficients<Compute<S>>& coefficients) const {
     a.mean[channel] = static_cast<Compute<S>>(mean);
     a.inverse_deviation[channel] = static_cast<Compute<S>>(inverse_deviation);
     a.variance[channel] = static_cast<Compute<S>>(variance);
+    if (a.kept != nullptr) a.kept[channel] = coefficients;
+  }
+  // The coefficients of a channel; `short_x`: for x of 16 bits.
+  template <class T>
+  __device__ Coefficients<T> coefficients(T gamma, T beta, bool short_x) const {
+    Coefficients<T> result;
+    result.high = static_cast<T>(mean);
+    result.low = static_cast<T>(mean - static_cast<double>(result.high));
+    result.scale = static_cast<T>(inverse_deviation * static_cast<double>(gamma));
+    result.shift =
+        short_x
+            ? static_cast<T>(static_cast<double>(beta) - mean * static_cast<double>(result.scale))
+            : beta;
+    return result;
   }
 };
 
@@ -92,9 +119,19 @@ class BatchNormOperands {
   template <class S>
   Normalized<S> normalized(Pointers p) const {
     using T = Compute<S>;
-    return {in<S>(p, 0),  in<S>(p, 3),  in<T>(p, 1),
-            in<T>(p, 2),  out<S>(p, 0), out<T>(p, 1),
-            out<T>(p, 2), out<T>(p, 3), signs_ ? out<std::uint8_t>(p, 4) : nullptr};
+    const S* const added = (ending & kAdds) != 0 ? in<S>(p, 3) : nullptr;
+    return {in<S>(p, 0),
+            added,
+            in<T>(p, 1),
+            in<T>(p, 2),
+            out<S>(p, y_),
+            out<T>(p, mean_),
+            out<T>(p, mean_ + 1),
+            out<T>(p, mean_ + 2),
+            signs_ ? out<std::uint8_t>(p, 4) : nullptr,
+            in<Coefficients<T>>(p, of_added_),
+            in<Coefficients<T>>(p, given_),
+            out<Coefficients<T>>(p, kept_)};
   }
   template <class S>
   Gradients<S> gradients(Pointers p) const {
@@ -125,7 +162,7 @@ class BatchNormOperands {
   }
   template <class T>
   T* out(Pointers pointers, std::size_t i) const {
-    return reinterpret_cast<T*>(pointers[outputs_[i]]);
+    return i < outputs_.size() ? reinterpret_cast<T*>(pointers[outputs_[i]]) : nullptr;
   }
 
   std::vector<ir::ValueId> inputs_, outputs_;
@@ -133,6 +170,10 @@ class BatchNormOperands {
   // Places among the inputs of what a gradient begins with.
   static constexpr std::size_t kNowhere = 16;
   std::size_t dy_ = 0, added_ = kNowhere, result_ = kNowhere, beta_ = kNowhere;
+  // Of a forward's coefficients: its own among the inputs or the results, and what is added's.
+  std::size_t given_ = kNowhere, kept_ = kNowhere, of_added_ = kNowhere;
+  // Of a forward's results.
+  std::size_t y_ = 0, mean_ = 1;
 };
 
 // joined = dy + added, 0 where the result is not above 0: `elements` of them.

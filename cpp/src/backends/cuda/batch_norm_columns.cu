@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kColumns* kRows) forward(Columns plan, Normali
   const bool there = c < plan.channels;
   Pair sum = {0, 0};
   const T shift = there ? a.x[c] : T(0);
-  if (there) {
+  if (there && a.given == nullptr) {
 #pragma unroll 4
     for (std::int64_t n = row; n < plan.count; n += kRows) {
       const double difference = static_cast<double>(a.x[n * plan.channels + c] - shift);
@@ -45,19 +45,20 @@ __global__ void __launch_bounds__(kColumns* kRows) forward(Columns plan, Normali
   }
   sum = sum_rows(sum, row, column);
   if (!there) return;
-  const double sums[] = {sum.a, sum.b};
-  const Moments found(sums, static_cast<double>(shift), plan.count, plan.epsilon);
-  if (row == 0) found.write(a, c);
-  // The mean in two pieces: its rounding would show in y where it is far from 0.
-  const T high = static_cast<T>(found.mean);
-  const T low = static_cast<T>(found.mean - static_cast<double>(high));
-  const T scale = static_cast<T>(found.inverse_deviation * static_cast<double>(a.gamma[c]));
-  const T beta = a.beta[c];
+  Coefficients<T> of;
+  if (a.given != nullptr) {
+    of = a.given[c];
+  } else {
+    const double sums[] = {sum.a, sum.b};
+    const Moments found(sums, static_cast<double>(shift), plan.count, plan.epsilon);
+    of = found.coefficients(a.gamma[c], a.beta[c], false);
+    if (row == 0) found.write(a, c, of);
+  }
 #pragma unroll 4
   for (std::int64_t n = row; n < plan.count; n += kRows) {
     const std::int64_t at = n * plan.channels + c;
     const T added = (kEnding & kAdds) != 0 ? a.added[at] : T(0);
-    a.y[at] = ended<kEnding>(((a.x[at] - high) - low) * scale + beta, added);
+    a.y[at] = ended<kEnding>(((a.x[at] - of.high) - of.low) * of.scale + of.shift, added);
   }
 }
 

@@ -7,6 +7,15 @@ BatchNormOperands::BatchNormOperands(const ir::Graph&, const ir::Node& node)
       inputs_(node.inputs),
       outputs_(node.outputs) {
   const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
+  const ir::Coefficients coefficients = attributes.coefficients;
+  if (coefficients == ir::Coefficients::given) given_ = inputs_.size() - 1;
+  if (coefficients == ir::Coefficients::result) kept_ = outputs_.size() - 1;
+  if (coefficients == ir::Coefficients::alone) {
+    kept_ = outputs_.size() - 1;
+    y_ = kNowhere;
+    mean_ = 0;
+  }
+  if (attributes.adds_normalized) of_added_ = 4;
   const ir::ScalarList& list = attributes.epilogue;
   if (list.empty()) return;
   signs_ = attributes.has_signs;

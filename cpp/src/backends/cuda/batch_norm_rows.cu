@@ -58,6 +58,34 @@ struct Given {
   }
 };
 
+template <class S>
+__device__ Compute<S> normalized(Compute<S> x, const Coefficients<Compute<S>>& of) {
+  return kShort<S> ? x * of.scale + of.shift : ((x - of.high) - of.low) * of.scale + of.shift;
+}
+
+// Of a channel, from its sums; the first of the blocks that find them writes them.
+template <class S>
+__device__ Coefficients<Compute<S>> found_coefficients(const Rows& plan, const Normalized<S>& a,
+                                                       const double* sums, std::int64_t channel) {
+  const Moments found(sums, static_cast<double>(widen(a.x[channel])), plan.rows, plan.epsilon);
+  const auto result = found.coefficients(a.gamma[channel], a.beta[channel], kShort<S>);
+  if (blockIdx.y == 0) found.write(a, channel, result);
+  return result;
+}
+
+// What there is to write without y.
+template <class S, int kPack>
+__global__ void __launch_bounds__(kThreads)
+    write_statistics(const __grid_constant__ Rows plan, Normalized<S> a,
+                     const Compute<S>* partial) {
+  const double* const sums = sums_of<Compute<S>, kPack>(plan, partial);
+  const int c = static_cast<int>(threadIdx.x), channels = plan.lanes * kPack;
+  const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * channels + c;
+  if (c < channels && channel < plan.channels) {
+    static_cast<void>(found_coefficients(plan, a, sums + c * 2, channel));
+  }
+}
+
 template <class S, int kPack, int kEnding>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     normalize(const __grid_constant__ Rows plan, Normalized<S> a, const Compute<S>* partial) {
@@ -69,27 +97,27 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     return Given<S, kPack, kRows, kAdded>(plan, a, row, place.step, place.channel);
   };
   LoadedTiles<kRows, decltype(given_at)> tiles(plan, place, given_at);
-  const double* const sums = sums_of<T, kPack>(plan, partial);
+  const double* const sums = a.given == nullptr ? sums_of<T, kPack>(plan, partial) : nullptr;
   const auto* const numbers =
       per_channel<T, kPack, 4>(plan, [&](int c, std::int64_t channel, T* to) {
-        const Moments found(sums + c * 2, static_cast<double>(widen(a.x[channel])), plan.rows,
-                            plan.epsilon);
-        if (blockIdx.y == 0) found.write(a, channel);
-        const auto beta = static_cast<double>(a.beta[channel]);
-        to[0] = static_cast<T>(found.mean);
-        to[1] = static_cast<T>(found.mean - static_cast<double>(to[0]));
-        to[2] = static_cast<T>(found.inverse_deviation * static_cast<double>(a.gamma[channel]));
-        to[3] = static_cast<T>(kShort<S> ? beta - found.mean * static_cast<double>(to[2]) : beta);
+        const Coefficients<T> of =
+            sums == nullptr ? a.given[channel] : found_coefficients(plan, a, sums + c * 2, channel);
+        to[0] = of.high;
+        to[1] = of.low;
+        to[2] = of.scale;
+        to[3] = of.shift;
       });
   if (!place.there) return;
-  T high[kPack], low[kPack], scale[kPack], beta[kPack];
+  Coefficients<T> of[kPack];
 #pragma unroll
   for (int v = 0; v < kPack; ++v) {
-    const T* const of = numbers[place.lane * kPack + v];
-    high[v] = of[0];
-    low[v] = of[1];
-    scale[v] = of[2];
-    beta[v] = of[3];
+    const T* const four = numbers[place.lane * kPack + v];
+    of[v] = {four[0], four[1], four[2], four[3]};
+  }
+  [[maybe_unused]] Coefficients<T> of_added[kPack];
+  if constexpr ((kEnding & kAddsNormalized) != 0) {
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) of_added[v] = a.of_added[place.channel + v];
   }
   tiles.for_each(plan, [&](std::int64_t row, const auto& given) {
 #pragma unroll
@@ -97,13 +125,15 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
       const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
       if (row + k * place.step >= plan.rows) break;
       auto wide = widen(given.x[k]);
-      const auto wide_added = widen(given.added[k]);
+      auto added = widen(given.added[k]);
 #pragma unroll
       for (int v = 0; v < kPack; ++v) {
         T& value = wide.element[v];
-        value = kShort<S> ? value * scale[v] + beta[v]
-                          : ((value - high[v]) - low[v]) * scale[v] + beta[v];
-        if constexpr (kAdded) value += wide_added.element[v];
+        value = normalized<S>(value, of[v]);
+        if constexpr ((kEnding & kAddsNormalized) != 0) {
+          added.element[v] = normalized<S>(added.element[v], of_added[v]);
+        }
+        if constexpr (kAdded) value += added.element[v];
       }
       auto result = narrow<S>(wide);
       if constexpr ((kEnding & kRelu) != 0) {
@@ -144,11 +174,21 @@ void enqueue_rows(const Rows& plan, const Normalized<S>& a, int ending, Compute<
                   cudaStream_t stream) {
   with_pack<S>(plan, [&](auto pack) {
     constexpr int kPack = decltype(pack)::value;
-    enqueue_sums(plan, 0, stream, moments<S, kPack>, a.x, partial);
-    with_ending(ending, [&](auto bits) {
+    if (a.given == nullptr) enqueue_sums(plan, 0, stream, moments<S, kPack>, a.x, partial);
+    if (a.y == nullptr) {
+      write_statistics<S, kPack>
+          <<<static_cast<unsigned>(plan.groups), kThreads, 0, stream>>>(plan, a, partial);
+      return;
+    }
+    const auto apply = [&](auto bits) {
       constexpr int kEnding = decltype(bits)::value;
       enqueue_apply(plan, rows_at_once(kEnding), stream, normalize<S, kPack, kEnding>, a, partial);
-    });
+    };
+    if constexpr (kHasSigns<S, kPack>) {  // and ends in relu
+      constexpr int kTwins = kAdds | kRelu | kAddsNormalized;
+      if (a.of_added != nullptr) return apply(std::integral_constant<int, kTwins>());
+    }
+    with_ending(ending, apply);
   });
 }
 

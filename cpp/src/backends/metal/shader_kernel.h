@@ -59,7 +59,8 @@ class Sequence final : public Kernel {
 inline int narrow(std::int64_t number) { return static_cast<int>(number); }
 
 // Floating-point operands of float32, at most eight axes, and fewer than 2^31 elements.
-// `supports_float` also refuses what a kernel has to say that it takes: an epilogue or prologue.
+// `supports_float` also refuses what a kernel has to say that it takes: an epilogue, a prologue or
+// coefficients of batch norm.
 Support supports_float_operands(const ir::Graph& graph, const ir::Node& node);
 Support supports_float(const ir::Graph& graph, const ir::Node& node);
 

@@ -8,7 +8,7 @@
 namespace traingraph::metal {
 
 Support supports_float(const ir::Graph& graph, const ir::Node& node) {
-  if (ir::has_ending(node)) return Support::no("an epilogue or prologue");
+  if (ir::has_ending(node)) return Support::no("an epilogue, a prologue or coefficients");
   return supports_float_operands(graph, node);
 }
 

@@ -70,7 +70,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   for (ir::ValueId id : node.inputs) {
     if (graph.type(id).rank() > 8) return Support::no("more than 8 axes");
   }
-  if (ir::has_ending(node)) return Support::no("an epilogue or prologue");
+  if (ir::has_ending(node)) return Support::no("an epilogue, a prologue or coefficients");
   const auto* list = std::get_if<ir::ElementwiseAttributes>(&node.attributes);
   if (list != nullptr && list->list.registers() > 256) {
     return Support::no("a list of more than 256 registers");

@@ -1,0 +1,133 @@
+// From a graph to the places of its values in one schedule: the order, how long each value must
+// exist, and the arena that the planner makes of that.
+#include <algorithm>
+
+#include "passes/passes.h"
+
+namespace traingraph::passes {
+namespace {
+
+using ir::kNone;
+using ir::NodeId;
+using ir::ValueId;
+
+// Where each root value must exist, in schedule positions. In separate calls a value that a later
+// phase reads stays through all of that phase, because the phase may be repeated.
+std::vector<Lifetime> lifetimes(const ir::Graph& graph, const std::vector<ValueId>& roots,
+                                const Schedule& schedule, bool split,
+                                const std::vector<ValueId>& gradients) {
+  std::vector<Lifetime> result(graph.values.size());
+  const std::size_t end = schedule.order.size();
+  auto root = [&](ValueId v) {
+    return static_cast<std::size_t>(roots[static_cast<std::size_t>(v)]);
+  };
+  auto phase_end = [&](std::size_t position) {
+    if (position < schedule.forward_end) return schedule.forward_end;
+    return position < schedule.gradient_end ? schedule.gradient_end : end;
+  };
+  for (std::size_t k = 0; k < end; ++k) {
+    const ir::Node& node = graph.node(schedule.order[k]);
+    for (ValueId output : node.outputs) {
+      Lifetime& life = result[root(output)];
+      if (!life.used) life = {k, k, true};
+    }
+    for (ValueId input : node.inputs) {
+      Lifetime& life = result[root(input)];
+      if (!life.used) continue;  // a source
+      const bool later_phase = split && phase_end(life.first) != phase_end(k);
+      life.last = std::max(life.last, later_phase ? phase_end(k) - 1 : k);
+    }
+  }
+  auto keep = [&](ValueId value) { result[root(value)].last = end; };
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    if (graph.values[v].keep) keep(static_cast<ValueId>(v));
+  }
+  if (split) {
+    for (ValueId gradient : gradients) keep(gradient);
+  }
+  return result;
+}
+
+// The operands of which an op reads each position for the last time before it writes that position
+// of its result `k`: where one of equal element size ends, the result may take its place.
+std::vector<ValueId> read_before_written(const ir::Node& node, std::size_t k) {
+  if (node.op == ir::Op::elementwise) return node.inputs;
+  if (node.op != ir::Op::batch_norm_gradient) return {};
+  // x and dy are read for the sums first, and again for dx.
+  const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
+  std::vector<ValueId> begins_with = {node.inputs[0]};
+  for (int i = 1; i < attributes.epilogue.inputs; ++i) {
+    begins_with.push_back(node.inputs[static_cast<std::size_t>(i) + 4]);
+  }
+  if (k == 3) return begins_with;
+  if (k == 4) return {node.inputs[node.inputs.size() - 4]};  // the x of a twin
+  if (k != 0) return {};
+  if (attributes.gives_prologue) return {node.inputs[1]};
+  begins_with.push_back(node.inputs[1]);
+  return begins_with;
+}
+
+// Lets results take the place of operands that end where they begin.
+void allow_replacing(const ir::Graph& graph, const std::vector<ValueId>& roots,
+                     const std::vector<NodeId>& order, const std::vector<int>& buffer_of,
+                     std::vector<PlannedBuffer>& buffers) {
+  for (NodeId id : order) {
+    const ir::Node& node = graph.node(id);
+    for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+      const ValueId output = node.outputs[k];
+      const int result = buffer_of[static_cast<std::size_t>(output)];
+      if (result < 0) continue;
+      for (ValueId input : read_before_written(node, k)) {
+        const auto root = static_cast<std::size_t>(roots[static_cast<std::size_t>(input)]);
+        const ir::Type& from = graph.type(input);
+        const ir::Type& to = graph.type(output);
+        if (buffer_of[root] < 0 || from.shape != to.shape ||
+            element_bytes(from.data_type) != element_bytes(to.data_type) ||
+            !(graph.value(input).layout == graph.value(output).layout)) {
+          continue;
+        }
+        buffers[static_cast<std::size_t>(result)].may_replace.push_back(buffer_of[root]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool split,
+                         const std::vector<ValueId>& gradients) {
+  VariantPlan plan;
+  plan.schedule = schedule(graph, split);
+  const std::vector<NodeId>& order = plan.schedule.order;
+  const std::vector<ValueId> roots = roots_of(graph);
+  plan.lives = lifetimes(graph, roots, plan.schedule, split, gradients);
+  std::vector<PlannedBuffer> buffers;
+  plan.buffer_of.assign(graph.values.size(), -1);
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const ir::Value& value = graph.values[v];
+    if (roots[v] != static_cast<ValueId>(v) || !plan.lives[v].used) continue;
+    if (value.source != ir::Source::node) continue;
+    PlannedBuffer buffer;
+    buffer.bytes = ir::storage_bytes(value.type, value.layout);
+    buffer.first = plan.lives[v].first;
+    buffer.last = plan.lives[v].last;
+    if (buffer.bytes <= room.apart_bytes) {
+      buffer.first = 0;
+      buffer.last = order.size();
+    }
+    plan.buffer_of[v] = static_cast<int>(buffers.size());
+    buffers.push_back(std::move(buffer));
+  }
+  allow_replacing(graph, roots, order, plan.buffer_of, buffers);
+  plan.workspace_of.assign(graph.nodes.size(), -1);
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    const auto n = static_cast<std::size_t>(order[k]);
+    if (room.workspaces[n] == 0) continue;
+    plan.workspace_of[n] = static_cast<int>(buffers.size());
+    buffers.push_back({room.workspaces[n], k, k, {}, 0});
+  }
+  plan.arena = plan_arena(std::move(buffers));
+  return plan;
+}
+
+}  // namespace traingraph::passes
