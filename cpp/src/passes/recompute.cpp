@@ -56,7 +56,8 @@ void hand_coefficients(ir::Graph& graph, const Backend& backend, ir::Node& produ
   }
 }
 
-// Places a copy of the value's producer, which must be another one than those of `placed` so far.
+// Places a copy of the producer of a value that has none so far, and lets the gradient phase read
+// the copy's result.
 void recompute(ir::Graph& graph, const Backend& backend, std::vector<Placed>& placed,
                ValueId value) {
   const auto first = std::find_if(placed.begin(), placed.end(), [&](const Placed& reader) {
