@@ -32,6 +32,9 @@ class Device {
   void write(std::byte* to, const void* from, std::size_t bytes);
   void read(void* to, const std::byte* from, std::size_t bytes);
   std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes);
+  // What write() has brought there or is bringing, without waiting: for bytes that nothing else
+  // writes.
+  void read_written(void* to, const std::byte* from, std::size_t bytes) const;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
   void clear(std::byte* at, std::size_t bytes);
   void finish() const;
