@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from metal_package import doubles
 from test_images_between_ops import Network, training_of, values
+from test_named_losses_and_optimizers import check_rates_in_flight
 
 import traingraph as tg
 
@@ -232,6 +233,13 @@ BROKEN = {
         "false && flight_.done(piece->until)",
         check_no_buffers_are_made,
         r"made\[1:\] == \[0, 0\]",
+    ),
+    "a rate is what the runs before have": (
+        "transfers.mm",
+        "sent == nullptr ? from : sent",
+        "sent == nullptr || bytes != 0 ? from : sent",
+        check_rates_in_flight,
+        "Arrays are not equal",
     ),
     "a late read does not wait": (
         "transfers.mm",
