@@ -26,7 +26,7 @@ needs_doubles = pytest.mark.skipif(
 def doubles() -> ctypes.CDLL:
     """The functions of doubles/runtime.h."""
     library = ctypes.CDLL(str(DOUBLES))
-    for name in ("live_objects", "live_objects_of", "work_of", "gpu_waiting"):
+    for name in ("live_objects", "live_objects_of", "made_objects_of", "work_of", "gpu_waiting"):
         getattr(library, f"apple_{name}").restype = ctypes.c_int64
     return library
 

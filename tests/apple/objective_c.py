@@ -97,7 +97,9 @@ class Runtime:
 
     def __init__(self, folder: Path) -> None:
         self.library = ctypes.CDLL(str(folder / "libapple_check_classes.so"), ctypes.RTLD_GLOBAL)
-        self.doubles = ctypes.CDLL(str(folder / "libapple_doubles.so"), ctypes.RTLD_GLOBAL)
+        # It has brought its doubles, unless a package over doubles had brought its own before: by
+        # their name whichever are there, because a second copy of a class would end the process.
+        self.doubles = ctypes.CDLL("libapple_doubles.so", ctypes.RTLD_GLOBAL)
         for name, result, arguments in (
             ("objc_lookUpClass", "p", "s"),
             ("sel_registerName", "p", "s"),

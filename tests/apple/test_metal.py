@@ -17,6 +17,21 @@ import traingraph as tg
 pytestmark = metal_package.needs_doubles
 
 
+def test_doubles_are_there_once(doubles):
+    """The package has brought its own before those of the tests are asked for."""
+    done = metal_package.run_script(
+        f"""
+from pathlib import Path
+import traingraph
+from objective_c import Runtime
+Runtime(Path({str(doubles)!r})).MPSImage
+maps = Path("/proc/self/maps").read_text().split()
+print(len({{name for name in maps if name.endswith("libapple_doubles.so")}}))
+"""
+    )
+    assert done.stdout.split() == ["1"], done.stderr
+
+
 def network() -> tg.MLCTrainingGraph:
     """Images through convolution, batch normalization and an average, to a loss."""
 

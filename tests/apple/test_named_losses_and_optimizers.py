@@ -1,5 +1,7 @@
 """Losses and optimizers that traingraph.mps encodes as Apple's kernels over the Metal backend."""
 
+import time
+
 import metal_package
 import numpy as np
 import pytest
@@ -154,13 +156,15 @@ def test_optimizers(name, arguments, own, described):
 
 def check_rates_in_flight() -> None:
     """Each buffer brings another rate while those before it run."""
-    metal_package.doubles().apple_gpu_start_thread()
+    doubles = metal_package.doubles()
+    doubles.apple_gpu_start_thread()
     device = mps.MTLDevice(device="metal")
     optimizer = mps.MPSNNOptimizerStochasticGradientDescent(device=device, learning_rate=0)
     queue, gradient, parameters = (
         device.make_command_queue(), vector(device, [1.0] * 6), vector(device, [1.0] * 6)
     )  # fmt: skip
     rates = [0.5, 0.25, 0.125, 0.0625]
+    doubles.apple_gpu_hold(1)
     for rate in rates:
         optimizer.set_learning_rate(rate)
         buffer = queue.make_command_buffer()
@@ -169,6 +173,12 @@ def check_rates_in_flight() -> None:
             result_values_vector=parameters,
         )  # fmt: skip
         buffer.commit()
+    # Of each a run and the read of a byte behind it, of all but the first the numbers as well.
+    until = time.monotonic() + 30
+    while doubles.apple_gpu_waiting() < 3 * len(rates) - 1:
+        assert time.monotonic() < until, f"{doubles.apple_gpu_waiting()} command buffers in flight"
+        time.sleep(0.01)
+    doubles.apple_gpu_hold(0)
     buffer.wait_until_completed()
     np.testing.assert_array_equal(np.array(parameters.data), np.float32(1 - sum(rates)))
 

@@ -12,7 +12,8 @@ import metal_package
 import numpy as np
 import pytest
 from metal_package import doubles
-from test_images_between_ops import Network, X, Y, values
+from test_images_between_ops import Network, training_of, values
+from test_named_losses_and_optimizers import check_rates_in_flight
 
 import traingraph as tg
 
@@ -25,26 +26,27 @@ BUFFERS = 2 + 4 * (STEPS - 1)
 
 
 def batch(step: int) -> dict[str, dict[str, np.ndarray]]:
-    """Another one for each step."""
+    """Another one for each step, and other numbers in sources and labels."""
     factor = np.float32(step + 1)
     return {
         "inputs_data": {"x": factor * values(4, 3, 8, 8)},
-        "loss_labels_data": {"y": factor * values(4, 4, 4, 4)},
+        "loss_labels_data": {"y": -factor * values(4, 4, 4, 4)},
     }
 
 
 def waited_for() -> tuple[list[float], list[np.ndarray]]:
-    """Losses of the steps, and the weights behind them."""
+    """Losses of the steps, and the weights behind them; one like the first is before them."""
     network = Network()
-    network.step()
     losses = [
         float(network.training.execute(**batch(k), options="synchronous").result)
-        for k in range(STEPS)
+        for k in (0, *range(STEPS))
     ]
-    return losses, network.weights()
+    return losses[1:], network.weights()
 
 
-def submit(network: Network) -> list[tg.MLCExecution]:
+def submit(
+    training: tg.MLCTrainingGraph, batches: Callable[[int], dict] = batch
+) -> list[tg.MLCExecution]:
     """The same steps, all in flight. They are submitted while another one still holds the order,
     for the last one that is submitted is waited for.
     """
@@ -54,12 +56,10 @@ def submit(network: Network) -> list[tg.MLCExecution]:
         begun.set()
         go_on.wait()
 
-    network.training.execute(
-        inputs_data={"x": X}, loss_labels_data={"y": Y}, completion_handler=handler
-    )
+    training.execute(**batches(0), completion_handler=handler)
     begun.wait()
     doubles().apple_gpu_hold(1)
-    handles = [network.training.execute(**batch(k)) for k in range(STEPS)]
+    handles = [training.execute(**batches(k)) for k in range(STEPS)]
     go_on.set()
     until = time.monotonic() + 30
     while doubles().apple_gpu_waiting() < BUFFERS:
@@ -69,11 +69,49 @@ def submit(network: Network) -> list[tg.MLCExecution]:
     return handles
 
 
+def buffers_made() -> int:
+    return doubles().apple_made_objects_of(b"AppleBuffer")
+
+
+def check_no_buffers_are_made() -> None:
+    """Steps in flight take the staging memory of those before them. Their ops are matrix products
+    and own shaders, which need no states of MPS, for these have buffers.
+    """
+
+    def batches(step: int) -> dict[str, dict[str, np.ndarray]]:
+        factor = np.float32(step + 1)
+        return {
+            "inputs_data": {"x": factor * values(4, 3)},
+            "loss_labels_data": {"y": factor * values(4, 2)},
+        }
+
+    x, y = tg.MLCTensor(shape=(4, 3)), tg.MLCTensor(shape=(4, 2))
+    graph = tg.MLCGraph()
+    descriptor = tg.MLCConvolutionDescriptor(
+        kernel_sizes=(1, 1), input_feature_channel_count=3, output_feature_channel_count=2
+    )
+    graph.node(tg.MLCFullyConnectedLayer(descriptor=descriptor), source=x)
+    training = training_of(graph, tg.MLCSGDOptimizer(learning_rate=0.1))
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="metal")
+    doubles().apple_gpu_start_thread()
+    made = []
+    for _ in range(3):
+        before = buffers_made()
+        handles = submit(training, batches)
+        doubles().apple_gpu_hold(0)
+        for handle in handles:
+            handle.wait()
+        made.append(buffers_made() - before)
+    assert made[0] > 0
+    assert made[1:] == [0, 0]
+
+
 def check_steps() -> None:
     losses, weights = waited_for()
     doubles().apple_gpu_start_thread()
     network = Network()
-    handles = submit(network)
+    handles = submit(network.training)
     doubles().apple_gpu_hold(0)
     assert [float(handle.result) for handle in handles] == losses
     for got, want in zip(network.weights(), weights, strict=True):
@@ -122,7 +160,7 @@ def check_failures() -> None:
     failed = []
     for buffers in range(BUFFERS):
         network = Network()
-        handles = submit(network)
+        handles = submit(network.training)
         doubles().apple_gpu_fail_after(buffers)
         doubles().apple_gpu_hold(0)
         said = [error_of(handle) for handle in handles]
@@ -151,6 +189,7 @@ def check_seconds() -> None:
 
 
 CHECKS = (
+    check_no_buffers_are_made,
     check_steps,
     check_reads,
     check_views,
@@ -179,6 +218,27 @@ BROKEN = {
         "void Device::read(void* to, const std::byte* from, std::size_t bytes) {\n  finish();",
         "void Device::read(void* to, const std::byte* from, std::size_t bytes) {",
         check_reads,
+        "Arrays are not equal",
+    ),
+    "memory serves a write while another still needs it": (
+        "staging.cpp",
+        "piece.use_count() == 1 && flight_.done(piece->until)",
+        "piece.use_count() == 1",
+        check_steps,
+        "Arrays are not equal|== losses",
+    ),
+    "memory serves once": (
+        "staging.cpp",
+        "piece.use_count() == 1 && flight_.done(piece->until)",
+        "false && flight_.done(piece->until)",
+        check_no_buffers_are_made,
+        r"made\[1:\] == \[0, 0\]",
+    ),
+    "a rate is what the runs before have": (
+        "transfers.mm",
+        "sent == nullptr ? from : sent",
+        "sent == nullptr || bytes != 0 ? from : sent",
+        check_rates_in_flight,
         "Arrays are not equal",
     ),
     "a late read does not wait": (

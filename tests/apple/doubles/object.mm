@@ -23,14 +23,23 @@ std::mutex& counts_mutex() {
   static auto* mutex = new std::mutex;
   return *mutex;
 }
+struct Count {
+  std::int64_t live = 0, made = 0;
+};
 // By class; never destroyed, because objects may outlive static destructors.
-std::map<std::string, std::int64_t>& counts() {
-  static auto* counts = new std::map<std::string, std::int64_t>;
+std::map<std::string, Count>& counts() {
+  static auto* counts = new std::map<std::string, Count>;
   return *counts;
 }
-void count(Class of, int change) {
+void count_made(Class of) {
   std::lock_guard lock(counts_mutex());
-  counts()[class_getName(of)] += change;
+  Count& own = counts()[class_getName(of)];
+  ++own.live;
+  ++own.made;
+}
+void count_gone(Class of) {
+  std::lock_guard lock(counts_mutex());
+  --counts()[class_getName(of)].live;
 }
 
 Header* header_of(id object) { return reinterpret_cast<Header*>(object) - 1; }
@@ -70,14 +79,18 @@ void fail(const std::string& sentence) {
 std::int64_t apple_live_objects() {
   std::lock_guard lock(counts_mutex());
   std::int64_t sum = 0;
-  for (const auto& [name, count] : counts()) sum += count;
+  for (const auto& [name, count] : counts()) sum += count.live;
   return sum;
 }
 
 std::int64_t apple_live_objects_of(const char* class_name) {
   std::lock_guard lock(counts_mutex());
-  const auto found = counts().find(class_name);
-  return found == counts().end() ? 0 : found->second;
+  return counts()[class_name].live;
+}
+
+std::int64_t apple_made_objects_of(const char* class_name) {
+  std::lock_guard lock(counts_mutex());
+  return counts()[class_name].made;
 }
 
 @implementation NSObject
@@ -97,7 +110,7 @@ std::int64_t apple_live_objects_of(const char* class_name) {
   id object = reinterpret_cast<id>(header + 1);
   object_setClass(object, self);
   construct(object, self);
-  count(self, 1);
+  count_made(self);
   return object;
 }
 + (instancetype)new {
@@ -137,7 +150,7 @@ std::int64_t apple_live_objects_of(const char* class_name) {
 - (void)dealloc {
   Class of = object_getClass(self);
   destruct(self);
-  count(of, -1);
+  count_gone(of);
   std::free(header_of(self));
 }
 - (instancetype)retain {

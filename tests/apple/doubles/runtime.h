@@ -20,6 +20,8 @@ extern "C" {
 __attribute__((visibility("default"))) std::int64_t apple_live_objects();
 // How many of them are of this class itself.
 __attribute__((visibility("default"))) std::int64_t apple_live_objects_of(const char* class_name);
+// How many of them were made so far, those that are gone included.
+__attribute__((visibility("default"))) std::int64_t apple_made_objects_of(const char* class_name);
 // Pieces of work that this class has encoded so far: one per image, or one per batch where it
 // copies between images and matrices.
 __attribute__((visibility("default"))) std::int64_t apple_work_of(const char* class_name);

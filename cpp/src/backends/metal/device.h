@@ -24,7 +24,7 @@ class Device {
   // 64-byte aligned, zeroed; an address of the host, because the memory is shared. Raises
   // OutOfMemory. The device must outlive it.
   std::shared_ptr<std::byte> allocate(std::size_t bytes);
-  // The same for what a kernel keeps for itself, which no plan counts.
+  // The same for what kernels and transfers keep for themselves, which no plan counts.
   std::shared_ptr<std::byte> keep(std::size_t bytes);
   std::size_t kept_bytes() const;
   // What Backend says of these. Anything that was committed may be in flight when they are called,
@@ -32,6 +32,9 @@ class Device {
   void write(std::byte* to, const void* from, std::size_t bytes);
   void read(void* to, const std::byte* from, std::size_t bytes);
   std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes);
+  // What write() has brought there or is bringing, without waiting: for bytes that nothing else
+  // writes.
+  void read_written(void* to, const std::byte* from, std::size_t bytes) const;
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
   void clear(std::byte* at, std::size_t bytes);
   void finish() const;

@@ -32,7 +32,10 @@ std::shared_ptr<std::byte> buffer(Device::Objects& objects, std::size_t bytes) {
   const std::size_t length = std::max<std::size_t>(bytes, 1);
   auto made = Ref<id<MTLBuffer>>::own(
       [objects.device.get() newBufferWithLength:length options:MTLResourceStorageModeShared]);
-  if (!made) throw no_memory(length);
+  if (!made) {
+    throw OutOfMemory("[metal] expected " + std::to_string(length) +
+                      " bytes of memory but the device has no buffer of this size");
+  }
   auto* const first = static_cast<std::byte*>([made.get() contents]);
   const std::lock_guard lock(objects.mutex);
   objects.buffers.emplace(first, std::move(made));
@@ -47,11 +50,6 @@ std::shared_ptr<std::byte> buffer(Device::Objects& objects, std::size_t bytes) {
 std::string text_of(const std::string& what, NSError* error) {
   const char* own = error == nil ? nullptr : [[error localizedDescription] UTF8String];
   return "[metal] " + what + ": " + (own == nullptr ? "no reason given" : own);
-}
-
-OutOfMemory no_memory(std::size_t bytes) {
-  return OutOfMemory("[metal] expected " + std::to_string(bytes) +
-                     " bytes of memory but the device has no buffer of this size");
 }
 
 Device::Device() : objects_(std::make_unique<Objects>()) {

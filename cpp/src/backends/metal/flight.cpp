@@ -27,6 +27,15 @@ bool Flight::idle() const {
   return flying_.empty();
 }
 
+bool Flight::done_up_to(Number number) const {
+  return std::all_of(flying_.begin(), flying_.end(), [&](Number n) { return n > number; });
+}
+
+bool Flight::done(Number number) const {
+  const std::lock_guard lock(mutex_);
+  return done_up_to(number);
+}
+
 Flight::Number Flight::last() const {
   const std::lock_guard lock(mutex_);
   return last_;
@@ -38,9 +47,7 @@ double Flight::seconds() const {
 }
 
 void Flight::wait_done(std::unique_lock<std::mutex>& lock, Number number) {
-  changed_.wait(lock, [&] {
-    return std::all_of(flying_.begin(), flying_.end(), [&](Number n) { return n > number; });
-  });
+  changed_.wait(lock, [&] { return done_up_to(number); });
 }
 
 void Flight::wait(Number number) {

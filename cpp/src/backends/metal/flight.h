@@ -20,6 +20,8 @@ class Flight {
   void end(Number number, double seconds, std::string error);
 
   bool idle() const;
+  // Whether all up to this number are done.
+  bool done(Number number) const;
   Number last() const;
   // Returns when all up to this number are done. Raises DeviceError for the first failure that
   // nobody has seen.
@@ -35,6 +37,7 @@ class Flight {
     std::string error;
     bool seen = false;
   };
+  bool done_up_to(Number number) const;  // call with mutex_
   void wait_done(std::unique_lock<std::mutex>& lock, Number number);
 
   mutable std::mutex mutex_;  // guards what follows

@@ -1,7 +1,6 @@
-// MPSCNNAdd and its siblings. Their gradient kernels are composed of other ops: which of the two
-// images Apple's kernel takes as its source, and how it knows where bounds were reached, its pages
-// do not say
-// (https://developer.apple.com/documentation/metalperformanceshaders/mpscnnarithmeticgradient).
+// MPSCNNAdd and its siblings. Their gradient kernels are composed of other ops: Apple's kernels
+// read a state that the forward kernel has written, and the gradient's op has one of its sources
+// (https://developer.apple.com/documentation/metalperformanceshaders/mpscnnarithmeticgradientstate).
 #include "backends/metal/named_kernels.h"
 
 namespace traingraph::metal {

@@ -28,15 +28,15 @@ MPSNNOptimizerDescriptor* descriptor_of(const ir::Node& node) {
 // Apple's kernels change their own vectors in place, so these are copied to their results first.
 class Update : public Kernel {
  public:
-  Update(const ir::Graph& graph, const ir::Node& node, Device& device)
+  Update(const ir::Graph& graph, const ir::Node& node, Device& device, bool corrected)
       : in_(node.inputs),
         out_(node.outputs),
+        rate_(in_[in_.size() - (corrected ? 1 : 2)]),
         elements_(graph.type(node.outputs[0]).elements()),
         copy_(device.shader("copy_runs")),
         vectors_(out_.size() + 2, VectorAt(elements_)) {}
 
   void encode(Pointers pointers, Encoding& encoding) final {
-    encoding.device().finish();
     for (std::size_t k = 1; k < out_.size(); ++k) {
       const std::byte *from = pointers[in_[k + 1]], *to = pointers[out_[k]];
       if (from != to) copy_row(encoding, copy_, from, to, elements_);
@@ -46,7 +46,12 @@ class Update : public Kernel {
     };
     own_.clear();
     for (std::size_t k = 1; k < out_.size(); ++k) own_.push_back(vector(k + 2, out_[k]));
-    encode_update({vector(0, in_[0]), vector(1, in_[1]), own_, vector(2, out_[0])}, pointers,
+    // Apple's kernels take it from the host, and encoding copies what a kernel is told to the
+    // command buffer (https://developer.apple.com/documentation/metalperformanceshaders/mpskernel),
+    // so each run in flight has a rate of its own.
+    float rate = 0;
+    encoding.device().read_written(&rate, pointers[rate_], sizeof rate);
+    encode_update({vector(0, in_[0]), vector(1, in_[1]), own_, vector(2, out_[0]), rate},
                   command_buffer(encoding));
   }
 
@@ -56,18 +61,13 @@ class Update : public Kernel {
     MPSVector* values;
     const std::vector<MPSVector*>& own;
     MPSVector* result;
+    float rate;
   };
-  virtual void encode_update(const Operands& operands, Pointers pointers,
-                             id<MTLCommandBuffer> buffer) = 0;
-  // Apple's kernels take it from the host when they are encoded, and it is in memory that what is
-  // in flight may still write.
-  float learning_rate(Pointers pointers, bool corrected) const {
-    const std::size_t first = in_.size() - 2;
-    return *reinterpret_cast<const float*>(pointers[in_[first + (corrected ? 1 : 0)]]);
-  }
+  virtual void encode_update(const Operands& operands, id<MTLCommandBuffer> buffer) = 0;
 
  private:
   std::vector<ir::ValueId> in_, out_;
+  ir::ValueId rate_;  // written by the host alone
   std::int64_t elements_;
   const Shader& copy_;
   std::vector<VectorAt> vectors_;
@@ -77,7 +77,7 @@ class Update : public Kernel {
 class Sgd final : public Update {
  public:
   Sgd(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : Update(graph, node, device),
+      : Update(graph, node, device, false),
         kernel_(Ref<MPSNNOptimizerStochasticGradientDescent*>::own(
             [[MPSNNOptimizerStochasticGradientDescent alloc]
                      initWithDevice:device.objects().device.get()
@@ -86,8 +86,8 @@ class Sgd final : public Update {
                 optimizerDescriptor:descriptor_of(node)])) {}
 
  private:
-  void encode_update(const Operands& o, Pointers pointers, id<MTLCommandBuffer> buffer) override {
-    [kernel_.get() setLearningRate:learning_rate(pointers, false)];
+  void encode_update(const Operands& o, id<MTLCommandBuffer> buffer) override {
+    [kernel_.get() setLearningRate:o.rate];
     [kernel_.get() encodeToCommandBuffer:buffer
                      inputGradientVector:o.gradient
                        inputValuesVector:o.values
@@ -100,7 +100,7 @@ class Sgd final : public Update {
 class RmsProp final : public Update {
  public:
   RmsProp(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : Update(graph, node, device),
+      : Update(graph, node, device, false),
         kernel_(Ref<MPSNNOptimizerRMSProp*>::own([[MPSNNOptimizerRMSProp alloc]
                  initWithDevice:device.objects().device.get()
                           decay:static_cast<float>(number_of(node, "decay"))
@@ -108,8 +108,8 @@ class RmsProp final : public Update {
             optimizerDescriptor:descriptor_of(node)])) {}
 
  private:
-  void encode_update(const Operands& o, Pointers pointers, id<MTLCommandBuffer> buffer) override {
-    [kernel_.get() setLearningRate:learning_rate(pointers, false)];
+  void encode_update(const Operands& o, id<MTLCommandBuffer> buffer) override {
+    [kernel_.get() setLearningRate:o.rate];
     [kernel_.get() encodeToCommandBuffer:buffer
                      inputGradientVector:o.gradient
                        inputValuesVector:o.values
@@ -124,7 +124,7 @@ class RmsProp final : public Update {
 class AdamUpdate final : public Update {
  public:
   AdamUpdate(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : Update(graph, node, device),
+      : Update(graph, node, device, true),
         kernel_(Ref<MPSNNOptimizerAdam*>::own([[MPSNNOptimizerAdam alloc]
                  initWithDevice:device.objects().device.get()
                           beta1:static_cast<float>(number_of(node, "beta1"))
@@ -135,8 +135,8 @@ class AdamUpdate final : public Update {
 
  private:
   static constexpr NSUInteger kLate = NSUInteger{1} << 30;
-  void encode_update(const Operands& o, Pointers pointers, id<MTLCommandBuffer> buffer) override {
-    [kernel_.get() setLearningRate:learning_rate(pointers, true)];
+  void encode_update(const Operands& o, id<MTLCommandBuffer> buffer) override {
+    [kernel_.get() setLearningRate:o.rate];
     [kernel_.get() encodeToCommandBuffer:buffer
                      inputGradientVector:o.gradient
                        inputValuesVector:o.values

@@ -16,6 +16,7 @@
 #include "backends/metal/flight.h"
 #include "backends/metal/image_plan.h"
 #include "backends/metal/ref.h"
+#include "backends/metal/staging.h"
 
 // The Objective-C side of the backend. For .mm files only.
 namespace traingraph::metal {
@@ -37,6 +38,7 @@ struct Device::Objects {
   Ref<id<MTLCommandQueue>> queue;
   Ref<id<MTLLibrary>> library;
   Flight flight;
+  Staging staging{flight};
   Flight::Number last_late_read = 0;  // read and written in the order of work
 
   std::mutex mutex;                                        // guards what follows
@@ -60,8 +62,6 @@ Place place(const Device& device, const std::byte* address);
 
 // "[metal] <what>: <the error's own text>"
 std::string text_of(const std::string& what, NSError* error);
-
-OutOfMemory no_memory(std::size_t bytes);
 
 // Autoreleased. Raises DeviceError where the queue gives none.
 id<MTLCommandBuffer> new_command_buffer(const Device& device);

@@ -27,19 +27,19 @@ Flight::Number blit(const Device& device, const Place& from, const Place& to, st
 
 class LateRead final : public PendingRead {
  public:
-  LateRead(Flight& flight, Flight::Number after, Flight::Number number, Ref<id<MTLBuffer>> copy,
-           std::size_t bytes)
+  LateRead(Flight& flight, Flight::Number after, Flight::Number number,
+           std::shared_ptr<StagingPiece> copy, std::size_t bytes)
       : flight_(flight), after_(after), number_(number), copy_(std::move(copy)), bytes_(bytes) {}
 
   void take(void* to) override {
     flight_.wait_for_run(after_, number_);
-    std::memcpy(to, [copy_.get() contents], bytes_);
+    std::memcpy(to, copy_->memory.get(), bytes_);
   }
 
  private:
   Flight& flight_;
   Flight::Number after_, number_;  // behind the last late read; this one
-  Ref<id<MTLBuffer>> copy_;
+  std::shared_ptr<StagingPiece> copy_;
   std::size_t bytes_;
 };
 
@@ -61,12 +61,10 @@ void Device::write(std::byte* to, const void* from, std::size_t bytes) {
     std::memcpy(to, from, bytes);
   } else {
     const Pool pool;
-    const auto copy = Ref<id<MTLBuffer>>::own([objects_->device.get()
-        newBufferWithBytes:from
-                    length:bytes
-                   options:MTLResourceStorageModeShared]);
-    if (!copy) throw no_memory(bytes);
-    blit(*this, {copy.get(), 0}, target, bytes);
+    const std::shared_ptr<StagingPiece> copy = objects_->staging.take(*this, bytes);
+    std::memcpy(copy->memory.get(), from, bytes);
+    const Flight::Number number = blit(*this, place(*this, copy->memory.get()), target, bytes);
+    objects_->staging.sent(*copy, number, to, bytes);
   }
   count_copies(1, 0, 0);
 }
@@ -77,6 +75,11 @@ void Device::read(void* to, const std::byte* from, std::size_t bytes) {
   count_copies(0, 1, 0);
 }
 
+void Device::read_written(void* to, const std::byte* from, std::size_t bytes) const {
+  const std::byte* sent = objects_->staging.last_sent_to(from, bytes);
+  std::memcpy(to, sent == nullptr ? from : sent, bytes);
+}
+
 std::unique_ptr<PendingRead> Device::read_later(const std::byte* from, std::size_t bytes) {
   if (bytes == 0) return nullptr;
   const Pool pool;
@@ -85,10 +88,9 @@ std::unique_ptr<PendingRead> Device::read_later(const std::byte* from, std::size
   const bool possible =
       source.offset % kUnit == 0 && source.offset + whole <= [source.buffer length];
   if (!possible) return nullptr;
-  auto copy = Ref<id<MTLBuffer>>::own(
-      [objects_->device.get() newBufferWithLength:whole options:MTLResourceStorageModeShared]);
-  if (!copy) throw no_memory(whole);
-  const Flight::Number number = blit(*this, source, {copy.get(), 0}, whole);
+  std::shared_ptr<StagingPiece> copy = objects_->staging.take(*this, whole);
+  const Flight::Number number = blit(*this, source, place(*this, copy->memory.get()), whole);
+  objects_->staging.sent(*copy, number, nullptr, whole);
   const Flight::Number after = std::exchange(objects_->last_late_read, number);
   count_copies(0, 1, 0);
   return std::make_unique<LateRead>(objects_->flight, after, number, std::move(copy), bytes);

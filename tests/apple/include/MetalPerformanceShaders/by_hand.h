@@ -11,8 +11,15 @@
                  destinationImages:(MPSImageBatch*)destinationImages;
 @end
 
-// https://developer.apple.com/documentation/metalperformanceshaders/mpsnnlossgradient/encodebatch(commandbuffer:sourcegradients:sourceimages:labels:weights:sourcestates:destinationgradients:)
 @interface MPSNNLossGradient (ByHand)
+// https://developer.apple.com/documentation/metalperformanceshaders/mpsnnlossgradient/encodebatch(commandbuffer:sourcegradients:sourceimages:labels:weights:sourcestates:)
+- (MPSImageBatch*)encodeBatchToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+                             sourceGradients:(MPSImageBatch*)sourceGradients
+                                sourceImages:(MPSImageBatch*)sourceImages
+                                      labels:(MPSImageBatch*)labels
+                                     weights:(MPSImageBatch*)weights
+                                sourceStates:(MPSStateBatch*)sourceStates;
+// https://developer.apple.com/documentation/metalperformanceshaders/mpsnnlossgradient/encodebatch(commandbuffer:sourcegradients:sourceimages:labels:weights:sourcestates:destinationgradients:)
 - (void)encodeBatchToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
                    sourceGradients:(MPSImageBatch*)sourceGradients
                       sourceImages:(MPSImageBatch*)sourceImages
@@ -20,6 +27,21 @@
                            weights:(MPSImageBatch*)weights
                       sourceStates:(MPSStateBatch*)sourceStates
               destinationGradients:(MPSImageBatch*)destinationGradients;
+@end
+
+@interface MPSNNReshape (ByHand)
+// https://developer.apple.com/documentation/metalperformanceshaders/mpsnnreshape/encode(commandbuffer:sourceimage:reshapedwidth:reshapedheight:reshapedfeaturechannels:)
+- (MPSImage*)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+                       sourceImage:(MPSImage*)sourceImage
+                     reshapedWidth:(NSUInteger)reshapedWidth
+                    reshapedHeight:(NSUInteger)reshapedHeight
+           reshapedFeatureChannels:(NSUInteger)reshapedFeatureChannels;
+// https://developer.apple.com/documentation/metalperformanceshaders/mpsnnreshape/encodebatch(commandbuffer:sourceimages:reshapedwidth:reshapedheight:reshapedfeaturechannels:)
+- (MPSImageBatch*)encodeBatchToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+                                sourceImages:(MPSImageBatch*)sourceImages
+                               reshapedWidth:(NSUInteger)reshapedWidth
+                              reshapedHeight:(NSUInteger)reshapedHeight
+                     reshapedFeatureChannels:(NSUInteger)reshapedFeatureChannels;
 @end
 
 // https://developer.apple.com/documentation/metalperformanceshaders/mpsnnoptimizer/setlearningrate(_:)
