@@ -1,9 +1,7 @@
 #include <traingraph/mps/command_buffer.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -11,6 +9,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/emission.h"
+#include "mps/recorded_run.h"
 
 namespace traingraph::mps {
 namespace {
@@ -59,58 +58,6 @@ std::shared_ptr<CompiledRecording> compiled(DeviceState& device, const Recording
   return result;
 }
 
-// On the stream.
-void grow_arena(DeviceState& device, std::size_t bytes) {
-  if (bytes <= device.arena_bytes) return;
-  device.arena = device.backend.allocate(bytes);
-  device.arena_bytes = bytes;
-}
-
-// The numbers of a run as the program reads them; false when they are those of the run before.
-bool stage(CompiledRecording& compiled, const std::vector<double>& numbers) {
-  bool changed = !compiled.has_run;
-  for (std::size_t n = 0; n < numbers.size(); ++n) {
-    const auto narrow = static_cast<float>(numbers[n]);
-    const std::size_t bytes = compiled.wide[n] ? sizeof(double) : sizeof(float);
-    const void* value = compiled.wide[n] ? static_cast<const void*>(&numbers[n]) : &narrow;
-    std::byte* at = compiled.staged.data() + n * 8;
-    if (std::memcmp(at, value, bytes) == 0) continue;
-    std::memcpy(at, value, bytes);
-    changed = true;
-  }
-  compiled.has_run = true;
-  return changed;
-}
-
-// On the stream: every address, the numbers, the run. What tells when a device is done with it, or
-// null when it is.
-std::unique_ptr<PendingRead> run(DeviceState& device, CompiledRecording& compiled,
-                                 const std::vector<StoragePtr>& storages,
-                                 const std::vector<double>& numbers) {
-  Program& program = *compiled.program;
-  grow_arena(device, program.arena_bytes(Run::step));
-  if (compiled.arena != device.arena.get()) {
-    program.bind_arena(device.arena.get());
-    compiled.arena = device.arena.get();
-  }
-  const std::byte* any = device.arena.get();
-  for (const CompiledRecording::Binding& binding : compiled.bindings) {
-    std::byte* base = storages[binding.storage]->address(binding.layout);
-    program.bind(binding.value, base == nullptr ? nullptr : base + binding.offset);
-    any = base;
-  }
-  if (compiled.numbers != nullptr && stage(compiled, numbers)) {
-    device.backend.write(compiled.numbers.get(), compiled.staged.data(), compiled.staged.size());
-  }
-  program.run(Run::step, nullptr);
-  if (device.backend.uses_host_memory()) return nullptr;
-  // A byte that is read behind the run; the runs behind it need not wait for that.
-  std::unique_ptr<PendingRead> pending;
-  if (any != nullptr) pending = device.backend.read_later(any, 1);
-  if (pending == nullptr) device.backend.finish();
-  return pending;
-}
-
 }  // namespace
 
 struct CommandBuffer::State {
@@ -142,10 +89,9 @@ struct CommandBuffer::State {
   }
 
   // When the device is done with it.
-  void settle(const CommandBufferPtr& self, PendingRead* pending) {
+  void settle(const CommandBufferPtr& self, RunEnd* run_end) {
     try {
-      std::byte byte;
-      if (pending != nullptr) pending->take(&byte);
+      if (run_end != nullptr) run_end->take();
     } catch (...) {
       fail(std::current_exception());
     }
@@ -231,7 +177,7 @@ void CommandBuffer::commit() {
   auto task = std::make_shared<Task>();
   // A handler comes before the runs behind it.
   task->leaves = !device->backend.uses_host_memory() && state->handlers.empty();
-  task->is_awaited = device->backend.uses_host_memory();
+  task->is_awaited = task->leaves || device->backend.uses_host_memory();
   task->work = [state, device, program, leaves = task->leaves,
                 self = shared_from_this()]() -> std::function<void()> {
     state->status = static_cast<int>(CommandBufferStatus::kScheduled);
@@ -239,20 +185,20 @@ void CommandBuffer::commit() {
       const std::lock_guard lock(state->mutex);
       state->start = now();
     }
-    std::shared_ptr<PendingRead> pending;
+    std::shared_ptr<RunEnd> run_end;
     try {
       if (state->before != nullptr) {
         const std::exception_ptr failed = state->before->failure();
         if (failed != nullptr) std::rethrow_exception(failed);
       }
       if (program != nullptr) {
-        pending = run(*device, *program, state->recording.storages(), state->recording.numbers());
+        run_end = run(*device, *program, state->recording.storages(), state->recording.numbers());
       }
     } catch (...) {
       state->fail(std::current_exception());
     }
-    auto rest = [state, self, pending] { state->settle(self, pending.get()); };
-    if (pending != nullptr && leaves) return rest;
+    auto rest = [state, self, run_end] { state->settle(self, run_end.get()); };
+    if (run_end != nullptr && leaves) return rest;
     rest();
     return nullptr;
   };
