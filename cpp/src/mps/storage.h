@@ -17,6 +17,7 @@
 namespace traingraph::mps {
 
 struct CompiledRecording;
+class Recording;
 struct Storage;
 
 // The few bytes of a storage that the host has read last, or several readings of it together. The
@@ -39,6 +40,7 @@ struct DeviceState {
   std::mutex mutex;                                        // guards what follows, up to the arena
   std::list<std::shared_ptr<CompiledRecording>> programs;  // newest use first
   std::int64_t compilations = 0;
+  std::shared_ptr<Recording> spare;  // its memory serves the next buffer
 
   // Touched on the stream alone.
   std::shared_ptr<std::byte> arena;
@@ -60,7 +62,7 @@ struct Storage : std::enable_shared_from_this<Storage> {
   bool written = false;     // while recording, for what lives on one
   bool kept = false;        // it outlives a committed part of its buffer, and has bytes
   std::atomic<std::int64_t> reads_left{0};  // of its images, if temporary
-  std::atomic<int> in_flight{0};            // runs that use it and are not done
+  std::atomic<int> in_flight{0};            // runs that use it and are not done, if permanent
   // Between runs the bytes of what is not divisible lie as the last program wanted them. Plain:
   // none has wanted anything. Guarded by the device's mutex.
   ir::Layout preferred;
