@@ -2,7 +2,11 @@
 
 #include <pybind11/stl.h>
 
+#include <chrono>
+#include <future>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,6 +49,37 @@ std::vector<Event> run_tasks(const std::vector<bool>& leaves, int wait_for) {
   return events;
 }
 
+// Who begins and who finishes a task that leaves something and is awaited: "this" thread or
+// "another". Nobody waits for it unless `waits`, and `behind` another task it has to queue.
+std::pair<std::string, std::string> threads_of_task(bool waits, bool behind) {
+  const std::thread::id here = std::this_thread::get_id();
+  const auto name = [here] {
+    return std::string(std::this_thread::get_id() == here ? "this" : "another");
+  };
+  std::string begun;
+  std::promise<std::string> finished;
+  const auto stream = std::make_shared<Stream>();
+  auto task = std::make_shared<Task>();
+  task->leaves = task->is_awaited = true;
+  task->work = [&]() -> std::function<void()> {
+    begun = name();
+    return [&] { finished.set_value(name()); };
+  };
+  if (behind) {
+    auto first = std::make_shared<Task>();
+    first->work = [] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return std::function<void()>();
+    };
+    stream->submit(first);
+  }
+  stream->submit(task);
+  if (waits) stream->wait(task);
+  std::string finisher = finished.get_future().get();
+  stream->wait(task);
+  return {begun, finisher};
+}
+
 }  // namespace
 
 void bind_streams(py::module_& module) {
@@ -52,6 +87,9 @@ void bind_streams(py::module_& module) {
              py::call_guard<py::gil_scoped_release>(),
              "What happened to tasks of one stream, in order: (\"begin\", k), (\"finish\", k) and "
              "(\"waited\", wait_for).");
+  module.def("threads_of_task", threads_of_task, py::arg("waits"), py::arg("behind"),
+             py::call_guard<py::gil_scoped_release>(),
+             "Which threads begin and finish a task that is likely to be waited for.");
 }
 
 }  // namespace traingraph::testing

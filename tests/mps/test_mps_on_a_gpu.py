@@ -3,6 +3,9 @@
 Runs with --device only.
 """
 
+import itertools
+import time
+
 import numpy as np
 import pytest
 from kernels import array, batch, commands
@@ -92,3 +95,57 @@ def test_buffers_follow_each_other_without_waiting(gpu):
     # Behind what was committed, waited for or not.
     np.testing.assert_allclose(steps.loss(), losses[19], rtol=1e-6)
     assert losses[19] < losses[0]
+
+
+def test_a_loss_that_is_read_comes_with_its_step(gpu):
+    """Once it was read, no step waits for the device twice."""
+    steps = Steps("sgd", gpu)
+    losses = []
+
+    def work():
+        for _ in range(5):
+            steps.commit().wait_until_completed()
+            losses.append(steps.loss())
+
+    for _ in range(3):
+        work()
+    assert counts(gpu, work)["copies_out"] == 5
+    assert all(b < a for a, b in itertools.pairwise(losses))
+
+
+def test_what_came_with_a_step_is_not_older_than_the_device(gpu):
+    """Written by the host, or by a step that was not waited for, and read beside it."""
+    steps, other = Steps("sgd", gpu), Steps("sgd", gpu)
+    losses = []
+    for _ in range(6):
+        other.commit()
+        losses.append(other.loss())  # not waited for: it has come with no run
+
+    def step():
+        buffer = steps.commit()
+        buffer.wait_until_completed()
+        return buffer
+
+    step()
+    assert steps.loss() == losses[0]
+    step()
+    steps.network.losses[0].write_bytes(np.full((1, 1, 1), 7, np.float32))
+    assert steps.loss() == 7
+    step()
+    steps.commit()  # begins before the loss is read
+    assert steps.loss() == losses[3]
+    first, second = steps.commit(), steps.commit()
+    first.wait_until_completed()
+    assert steps.loss() == losses[5]
+    second.wait_until_completed()
+    assert steps.loss() == losses[5]
+
+
+def test_buffers_that_nobody_waits_for_are_done_soon(gpu):
+    steps = Steps("sgd", gpu)
+    buffers = [steps.commit() for _ in range(3)]
+    end = time.monotonic() + 10
+    while buffers[-1].status != mps.MTLCommandBufferStatus.COMPLETED:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    assert {buffer.status for buffer in buffers} == {mps.MTLCommandBufferStatus.COMPLETED}

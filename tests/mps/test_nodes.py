@@ -291,6 +291,27 @@ def test_row_16_updates_by_another_state_and_by_none():
     assert train(on, graph, 2, 6) == 0
 
 
+def test_a_graph_that_fails_leaves_the_buffer_as_it_was():
+    """Behind what was encoded before, and before what is encoded then."""
+    on = mps.MTLDevice(device="cpu")
+    weights = Given(np.ones((1, 1, 1, 1), np.float32))
+    graph = line(on, weights)
+    buffer = commands(on)
+    sources = [batch(on, np.full((1, 1, 1, 1), x, np.float32))[0] for x in (2, 3, 4)]
+    losses = empty(on, (3, 1, 1, 1), "float32")
+    truth = batch(on, np.full((1, 1, 1, 1), 6, np.float32))[0]
+    for k, state in enumerate([None, 3, None]):
+        weights.state = state
+        labels = mps.MPSCNNLossLabels(loss_image=losses[k], labels_image=truth)
+        if state is None:
+            graph.encode(buffer, source_images=[sources[k]], source_states=[labels])
+            continue
+        with pytest.raises(TypeError, match=r"MPSCNNConvolutionDataSource.update"):
+            graph.encode(buffer, source_images=[sources[k]], source_states=[labels])
+    run(buffer)
+    assert array(losses).ravel().tolist() == [16, 0, 4]
+
+
 def test_style_none_and_stopped_gradients():
     on = mps.MTLDevice(device="cpu")
     weights = OnTheCPU(np.ones((1, 1, 1, 1), np.float32))

@@ -39,6 +39,17 @@ def test_tasks_begin_before_others_are_finished() -> None:
     assert events.index(("begin", 8)) < events.index(("finish", 0))
 
 
+def test_what_is_waited_for_changes_no_thread() -> None:
+    for _ in range(50):
+        assert _testing.threads_of_task(waits=True, behind=False) == ("this", "this")
+
+
+def test_what_nobody_waits_for_is_finished_by_the_worker() -> None:
+    assert _testing.threads_of_task(waits=False, behind=False) == ("this", "another")
+    # Behind another task: a submission does not wait.
+    assert _testing.threads_of_task(waits=False, behind=True) == ("another", "another")
+
+
 def test_any_mixture() -> None:
     chance = random.Random(1)
     for _ in range(200):

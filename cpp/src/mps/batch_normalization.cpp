@@ -145,7 +145,7 @@ void CNNBatchNormalization::record(CommandBuffer& buffer, const ImageBatch& sour
   if (state == nullptr) return;
   Steps::normalize(*state);
   state->update(window_);
-  read(StateBatch{states[0]});
+  read(*states[0]);
 }
 
 }  // namespace traingraph::mps

@@ -63,7 +63,7 @@ void CNNBatchNormalizationStatistics::encode_batch(CommandBuffer& buffer, const 
   recording.end();
   Steps::count(state, sources, region, range);
   read(sources);
-  read(StateBatch{borrowed(state)});
+  read(state);
 }
 
 // --- gradients -----------------------------------------------------------------------------------

@@ -1,9 +1,7 @@
 #include <traingraph/mps/command_buffer.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -11,6 +9,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/emission.h"
+#include "mps/recorded_run.h"
 
 namespace traingraph::mps {
 namespace {
@@ -25,107 +24,66 @@ double now() {
   return std::chrono::duration<double>(time).count();
 }
 
-std::vector<std::uint64_t> key_of(const Recording& recording) {
-  std::vector<std::uint64_t> key = recording.storage_words();
-  key.reserve(key.size() + recording.words().size() + 2);
-  key.push_back(static_cast<std::uint64_t>(Platform::thread_count()));
-  key.push_back(recording.storages().size());
-  key.insert(key.end(), recording.words().begin(), recording.words().end());
-  return key;
+// With the memory of another buffer's, where there is one.
+std::shared_ptr<Recording> take_recording(DeviceState& device, std::uint64_t number) {
+  std::shared_ptr<Recording> recording;
+  {
+    const std::lock_guard lock(device.mutex);
+    recording = std::move(device.spare);
+  }
+  if (recording == nullptr) recording = std::make_shared<Recording>();
+  recording->clear(number);
+  return recording;
 }
 
-std::uint64_t hash_of(const std::vector<std::uint64_t>& key) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;
-  for (std::uint64_t word : key) hash = (hash ^ word) * 0x100000001b3ull + (hash >> 29);
-  return hash;
+// Its images and kernels may go.
+void give_back(DeviceState& device, std::shared_ptr<Recording> recording) {
+  recording->clear(0);
+  const std::lock_guard lock(device.mutex);
+  device.spare = std::move(recording);
 }
 
 std::shared_ptr<CompiledRecording> compiled(DeviceState& device, const Recording& recording) {
-  std::vector<std::uint64_t> key = key_of(recording);
-  const std::uint64_t hash = hash_of(key);
+  const int threads = Platform::thread_count();
   const std::lock_guard lock(device.mutex);
   auto& programs = device.programs;
   for (auto it = programs.begin(); it != programs.end(); ++it) {
-    if ((*it)->hash != hash || (*it)->key != key) continue;
+    const CompiledRecording& known = **it;
+    if (known.threads != threads || known.words != recording.words() ||
+        !recording.has_storage_words(known.storage_words)) {
+      continue;
+    }
     if (it != programs.begin()) programs.splice(programs.begin(), programs, it);
     return programs.front();
   }
+  std::vector<std::uint64_t> storage_words = recording.storage_words();
   auto result = Emission(recording, device.backend).compile();
   ++device.compilations;
-  result->hash = hash;
-  result->key = std::move(key);
+  result->words = recording.words();
+  result->storage_words = std::move(storage_words);
+  result->threads = threads;
   programs.push_front(result);
   if (programs.size() > kMostPrograms) programs.pop_back();
   return result;
-}
-
-// On the stream.
-void grow_arena(DeviceState& device, std::size_t bytes) {
-  if (bytes <= device.arena_bytes) return;
-  device.arena = device.backend.allocate(bytes);
-  device.arena_bytes = bytes;
-}
-
-// The numbers of a run as the program reads them; false when they are those of the run before.
-bool stage(CompiledRecording& compiled, const std::vector<double>& numbers) {
-  bool changed = !compiled.has_run;
-  for (std::size_t n = 0; n < numbers.size(); ++n) {
-    const auto narrow = static_cast<float>(numbers[n]);
-    const std::size_t bytes = compiled.wide[n] ? sizeof(double) : sizeof(float);
-    const void* value = compiled.wide[n] ? static_cast<const void*>(&numbers[n]) : &narrow;
-    std::byte* at = compiled.staged.data() + n * 8;
-    if (std::memcmp(at, value, bytes) == 0) continue;
-    std::memcpy(at, value, bytes);
-    changed = true;
-  }
-  compiled.has_run = true;
-  return changed;
-}
-
-// On the stream: every address, the numbers, the run. What tells when a device is done with it, or
-// null when it is.
-std::unique_ptr<PendingRead> run(DeviceState& device, CompiledRecording& compiled,
-                                 const std::vector<StoragePtr>& storages,
-                                 const std::vector<double>& numbers) {
-  Program& program = *compiled.program;
-  grow_arena(device, program.arena_bytes(Run::step));
-  if (compiled.arena != device.arena.get()) {
-    program.bind_arena(device.arena.get());
-    compiled.arena = device.arena.get();
-  }
-  const std::byte* any = device.arena.get();
-  for (const CompiledRecording::Binding& binding : compiled.bindings) {
-    std::byte* base = storages[binding.storage]->address(binding.layout);
-    program.bind(binding.value, base == nullptr ? nullptr : base + binding.offset);
-    any = base;
-  }
-  if (compiled.numbers != nullptr && stage(compiled, numbers)) {
-    device.backend.write(compiled.numbers.get(), compiled.staged.data(), compiled.staged.size());
-  }
-  program.run(Run::step, nullptr);
-  if (device.backend.uses_host_memory()) return nullptr;
-  // A byte that is read behind the run; the runs behind it need not wait for that.
-  std::unique_ptr<PendingRead> pending;
-  if (any != nullptr) pending = device.backend.read_later(any, 1);
-  if (pending == nullptr) device.backend.finish();
-  return pending;
 }
 
 }  // namespace
 
 struct CommandBuffer::State {
   explicit State(const Device& device_in)
-      : device(device_in), number(next_buffer++), recording(number) {}
+      : device(device_in),
+        number(next_buffer++),
+        recording(take_recording(*device.state(), number)) {}
   explicit State(const std::shared_ptr<State>& before_in)
       : device(before_in->device),
         number(before_in->number),
         before(before_in),
-        recording(number) {}
+        recording(take_recording(*device.state(), number)) {}
 
   const Device device;
   const std::uint64_t number;
-  std::shared_ptr<State> before;  // the part that this one goes on from, until it has run
-  Recording recording;
+  std::shared_ptr<State> before;         // the part that this one goes on from, until it has run
+  std::shared_ptr<Recording> recording;  // null when all is done
   std::vector<Handler> handlers;
   std::atomic<int> status{static_cast<int>(CommandBufferStatus::kNotEnqueued)};
   std::mutex mutex;  // guards what follows
@@ -142,14 +100,15 @@ struct CommandBuffer::State {
   }
 
   // When the device is done with it.
-  void settle(const CommandBufferPtr& self, PendingRead* pending) {
+  void settle(const CommandBufferPtr& self, RunEnd* run_end) {
     try {
-      std::byte byte;
-      if (pending != nullptr) pending->take(&byte);
+      if (run_end != nullptr) run_end->take();
     } catch (...) {
       fail(std::current_exception());
     }
-    for (const StoragePtr& storage : recording.storages()) --storage->in_flight;
+    for (const StoragePtr& storage : recording->storages()) {
+      if (!storage->temporary()) --storage->in_flight;
+    }
     {
       const std::lock_guard lock(mutex);
       end = now();
@@ -158,7 +117,7 @@ struct CommandBuffer::State {
     for (const Handler& handler : handlers) handler(self);
     handlers.clear();
     before = nullptr;
-    recording = Recording(number);  // images and kernels may go
+    give_back(*device.state(), std::move(recording));
   }
 
   void fail(std::exception_ptr with) {
@@ -195,7 +154,7 @@ CommandBufferStatus CommandBuffer::status() const {
 
 Recording* CommandBuffer::recording() {
   if (status() != CommandBufferStatus::kNotEnqueued) return nullptr;
-  Recording& recording = state()->recording;
+  Recording& recording = *state()->recording;
   const Predicate* predicate = condition();
   if (predicate == nullptr) {
     recording.run_always();
@@ -222,16 +181,18 @@ void CommandBuffer::commit() {
   const std::shared_ptr<DeviceState>& device = state->device.state();
   std::shared_ptr<CompiledRecording> program;
   try {
-    if (!state->recording.empty()) program = compiled(*device, state->recording);
+    if (!state->recording->empty()) program = compiled(*device, *state->recording);
   } catch (...) {
     state->fail(std::current_exception());
     throw;
   }
-  for (const StoragePtr& storage : state->recording.storages()) ++storage->in_flight;
+  for (const StoragePtr& storage : state->recording->storages()) {
+    if (!storage->temporary()) ++storage->in_flight;
+  }
   auto task = std::make_shared<Task>();
   // A handler comes before the runs behind it.
   task->leaves = !device->backend.uses_host_memory() && state->handlers.empty();
-  task->is_awaited = device->backend.uses_host_memory();
+  task->is_awaited = task->leaves || device->backend.uses_host_memory();
   task->work = [state, device, program, leaves = task->leaves,
                 self = shared_from_this()]() -> std::function<void()> {
     state->status = static_cast<int>(CommandBufferStatus::kScheduled);
@@ -239,20 +200,22 @@ void CommandBuffer::commit() {
       const std::lock_guard lock(state->mutex);
       state->start = now();
     }
-    std::shared_ptr<PendingRead> pending;
+    std::shared_ptr<RunEnd> run_end;
     try {
       if (state->before != nullptr) {
         const std::exception_ptr failed = state->before->failure();
         if (failed != nullptr) std::rethrow_exception(failed);
       }
       if (program != nullptr) {
-        pending = run(*device, *program, state->recording.storages(), state->recording.numbers());
+        run_end = run(*device, *program, state->recording->storages(), state->recording->numbers());
       }
     } catch (...) {
       state->fail(std::current_exception());
     }
-    auto rest = [state, self, pending] { state->settle(self, pending.get()); };
-    if (pending != nullptr && leaves) return rest;
+    // While the device works: nobody waits for that.
+    if (run_end != nullptr) state->recording->keep_bytes();
+    auto rest = [state, self, run_end] { state->settle(self, run_end.get()); };
+    if (run_end != nullptr && leaves) return rest;
     rest();
     return nullptr;
   };
@@ -296,7 +259,7 @@ double CommandBuffer::gpu_end_time() const {
 
 CommandBufferPtr CommandBuffer::next_part(const std::shared_ptr<State>& before) {
   // What is still to be read outlives its part: it gets bytes.
-  for (const StoragePtr& storage : before->recording.storages()) {
+  for (const StoragePtr& storage : before->recording->storages()) {
     if (!storage->temporary()) continue;
     const bool is_read = storage->divisible ? storage->reads_left > 0 : storage.use_count() > 1;
     if (is_read) storage->kept = true;

@@ -227,7 +227,7 @@ OperationPtr CNNConvolutionGradient::make_operation() const {
 bool CNNConvolutionGradient::takes(const State& state) const {
   const auto* own = dynamic_cast<const CNNConvolutionGradientState*>(&state);
   return own != nullptr && own->convolution() != nullptr &&
-         weights_shape(own->convolution()->descriptor()) == weights_shape(weights_.descriptor);
+         have_same_weights(own->convolution()->descriptor(), weights_.descriptor);
 }
 
 }  // namespace traingraph::mps

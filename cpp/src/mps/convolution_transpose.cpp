@@ -259,8 +259,8 @@ void CNNConvolutionTransposeGradient::configure(const GradientState& state) {
 
 bool CNNConvolutionTransposeGradient::takes(const State& state) const {
   const auto* own = dynamic_cast<const CNNConvolutionTransposeGradientState*>(&state);
-  return own != nullptr && weights_shape(own->convolution_transpose()->descriptor()) ==
-                               weights_shape(weights_.descriptor);
+  return own != nullptr &&
+         have_same_weights(own->convolution_transpose()->descriptor(), weights_.descriptor);
 }
 
 }  // namespace traingraph::mps

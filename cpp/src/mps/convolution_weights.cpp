@@ -49,12 +49,18 @@ Shape weights_shape(const CNNConvolutionDescriptor& d) {
           d.kernel_width};
 }
 
+bool have_same_weights(const CNNConvolutionDescriptor& a, const CNNConvolutionDescriptor& b) {
+  return a.output_feature_channels == b.output_feature_channels &&
+         a.input_feature_channels / a.all_groups() == b.input_feature_channels / b.all_groups() &&
+         a.kernel_height == b.kernel_height && a.kernel_width == b.kernel_width;
+}
+
 StoragePtr weights_storage(const Device& device, const CNNConvolutionDescriptor& d, DataType type) {
-  // Apple's order (O, kh, kw, I) is a layout of the ops' (O, I, kh, kw).
-  const Shape shape = weights_shape(d);
-  const ir::Layout layout = ir::channels_last(4);
-  return make_storage(device.state(), type, shape,
-                      ir::same_bytes(shape, layout, {}) ? ir::Layout{} : layout);
+  // Apple's order (O, kh, kw, I) is a layout of the ops' (O, I, kh, kw), or the same bytes.
+  Shape shape = weights_shape(d);
+  const bool is_plain = shape[1] == 1 || shape[2] * shape[3] == 1;
+  return make_storage(device.state(), type, std::move(shape),
+                      is_plain ? ir::Layout{} : ir::channels_last(4));
 }
 
 StoragePtr biases_storage(const Device& device, const CNNConvolutionDescriptor& d, DataType type) {
@@ -203,7 +209,7 @@ void ConvolutionWeights::load(CNNConvolutionDataSourcePtr other) {
     throw InvalidArgument("[MPSCNNConvolutionDataSource] expected a data source but got none");
   }
   const CNNConvolutionDescriptor theirs = other->descriptor();
-  if (weights_shape(theirs) != weights_shape(descriptor) || other->data_type() != data_type) {
+  if (!have_same_weights(theirs, descriptor) || other->data_type() != data_type) {
     throw ShapeError("[MPSCNNConvolutionDataSource] expected " + std::string(name(data_type)) +
                      " weights " + to_string(weights_shape(descriptor)) + " but got " +
                      name(other->data_type()) + " " + to_string(weights_shape(theirs)));

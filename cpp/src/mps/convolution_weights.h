@@ -11,6 +11,8 @@ namespace traingraph::mps {
 
 // (O, I / groups, kh, kw), as the ops have it.
 Shape weights_shape(const CNNConvolutionDescriptor& descriptor);
+// Whether their weights are of one shape.
+bool have_same_weights(const CNNConvolutionDescriptor& a, const CNNConvolutionDescriptor& b);
 // Bytes in Apple's order (O, kh, kw, I / groups), which is a layout of the ops' shape.
 StoragePtr weights_storage(const Device& device, const CNNConvolutionDescriptor& descriptor,
                            DataType type);

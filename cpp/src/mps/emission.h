@@ -15,8 +15,9 @@ namespace traingraph::mps {
 
 // A recording's program, and what its addresses are. Found again by `key`.
 struct CompiledRecording {
-  std::uint64_t hash = 0;
-  std::vector<std::uint64_t> key;
+  // What it was compiled for: those of the recording, and the number of threads.
+  std::vector<std::uint64_t> words, storage_words;
+  int threads = 0;
   std::unique_ptr<Program> program;
   struct Binding {
     std::size_t storage;

@@ -173,11 +173,12 @@ NNGraph::Results NNGraph::encode_batch(CommandBuffer& buffer,
   for (std::size_t k = 0; k < source_states.size(); ++k) {
     e.states[plan_->source_states[k]] = e.joined ? states[k] : source_states[k];
   }
-  const Recording before = recording;
+  const Recording::Mark before = recording.mark();
   try {
     for (const auto& step : plan_->steps) step->encode(e);
   } catch (...) {
-    recording = before;
+    // A data source may have committed the buffer.
+    if (buffer.recording() == &recording) recording.roll_back(before);
     throw;
   }
   if (!e.completed.empty()) {

@@ -125,14 +125,19 @@ const ImageBatch& GraphEncoding::make(std::size_t place, ImageDescriptor like,
   bool temporary = true;
   if (at.is_result) temporary = graph.makes_temporary_images;
   if (at.node->export_from_graph) temporary = temporary && at.node->makes_temporary_images;
-  const ImagePtr all =
-      temporary ? Image::temporary(buffer, like) : Image::create(plan.device, like);
-  images[place] = joined ? ImageBatch{all} : all->batch_representation();
+  ImagePtr all = temporary ? Image::temporary(buffer, like) : Image::create(plan.device, like);
+  ImageBatch& made = images[place];
+  if (joined) {
+    made.clear();
+    made.push_back(std::move(all));
+  } else {
+    made = all->batch_representation();
+  }
   const std::int64_t reads = at.reads + at.handed_out;
-  for (const ImagePtr& image : images[place]) {
+  for (const ImagePtr& image : made) {
     if (temporary && reads > 1) image->set_read_count(reads);
   }
-  return images[place];
+  return made;
 }
 
 ImageBatch GraphEncoding::handed_out(std::size_t place) const {

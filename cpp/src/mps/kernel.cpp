@@ -79,6 +79,7 @@ namespace {
 // One reading of every different object; the first that has none left, or null.
 template <class Batch>
 const typename Batch::value_type::element_type* unreadable(const Batch& batch) {
+  if (batch.size() == 1) return batch[0]->reads().read() ? nullptr : batch[0].get();
   const std::uint64_t round = ReadCount::next_round();
   for (const auto& one : batch) {
     if (one->reads().temporary && one->reads().first_in(round) && !one->reads().read()) {
@@ -101,6 +102,10 @@ void Kernel::read(const ImageBatch& batch) const {
 
 void Kernel::read(const StateBatch& batch) const {
   if (const State* state = unreadable(batch)) refuse(no_reading_left(state->description()));
+}
+
+void Kernel::read(State& state) const {
+  if (!state.reads().read()) refuse(no_reading_left(state.description()));
 }
 
 ImageBatch Kernel::make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor,

@@ -2,7 +2,6 @@
 
 #include <traingraph/errors.h>
 
-#include "mps/borrowed.h"
 #include "mps/emission.h"
 #include "optimizers/update_emitter.h"
 
@@ -76,69 +75,85 @@ OperationPtr NNOptimizer::make_operation() const {
   return std::make_shared<OptimizerOperation>(description(), make_rule(slots_ > least_slots()));
 }
 
-std::vector<std::shared_ptr<Storage>> NNOptimizer::slots_for(const std::vector<VectorPtr>& slots,
-                                                             const Storage& values) const {
-  if (slots.size() < least_slots() || slots.size() > most_slots()) {
-    refuse("expected " + std::to_string(least_slots()) + " vectors of its own but got " +
-           std::to_string(slots.size()));
-  }
-  std::vector<std::shared_ptr<Storage>> result;
-  for (const VectorPtr& slot : slots) {
-    if (slot == nullptr) refuse("expected a vector of its own but got none");
-    Storage& storage = *slot->data()->storage();
-    if (elements(storage) != elements(values)) {
-      refuse_shape("expected a vector of " + std::to_string(elements(values)) +
-                   " elements but got " + std::to_string(elements(storage)));
-    }
-    lie_alike(storage, values);
-    result.push_back(slot->data()->storage());
-  }
-  return result;
+void NNOptimizer::check_slots(std::size_t count) const {
+  if (count >= least_slots() && count <= most_slots()) return;
+  refuse("expected " + std::to_string(least_slots()) + " vectors of its own but got " +
+         std::to_string(count));
 }
 
-void NNOptimizer::encode(CommandBuffer& buffer, const std::vector<Part>& parts) {
+const std::shared_ptr<Storage>* NNOptimizer::slot_for(const VectorPtr& vector,
+                                                      const Storage& values) const {
+  if (vector == nullptr) refuse("expected a vector of its own but got none");
+  const std::shared_ptr<Storage>& storage = vector->data()->storage();
+  if (elements(*storage) != elements(values)) {
+    refuse_shape("expected a vector of " + std::to_string(elements(values)) + " elements but got " +
+                 std::to_string(elements(*storage)));
+  }
+  lie_alike(*storage, values);
+  return &storage;
+}
+
+NNOptimizer::Part NNOptimizer::part_of(const Buffer& gradient, const Buffer& values,
+                                       const Buffer& result,
+                                       const std::vector<std::vector<VectorPtr>>& slots,
+                                       std::size_t which, const char* what) const {
+  check_slots(slots.size());
+  Part part{&gradient.storage(), &values.storage(), &result.storage()};
+  for (std::size_t k = 0; k < slots.size(); ++k) {
+    if (which >= slots[k].size()) {
+      refuse("expected two vectors per slot, for " + std::string(what) + ", but got " +
+             std::to_string(slots[k].size()));
+    }
+    part.slots[k] = slot_for(slots[k][which], **part.values);
+  }
+  return part;
+}
+
+void NNOptimizer::encode(CommandBuffer& buffer, std::span<const Part> parts, std::size_t slots) {
   Recording& recording = this->recording(buffer);
   for (const Part& part : parts) {
-    for (const std::shared_ptr<Storage>& other : {part.gradient, part.result}) {
-      if (elements(*other) == elements(*part.values)) continue;
-      refuse_shape("expected " + std::to_string(elements(*part.values)) +
-                   " elements of gradient and result but got " + std::to_string(elements(*other)));
+    for (const auto* other : {part.gradient, part.result}) {
+      if (elements(**other) == elements(**part.values)) continue;
+      refuse_shape("expected " + std::to_string(elements(**part.values)) +
+                   " elements of gradient and result but got " + std::to_string(elements(**other)));
     }
   }
-  if (parts[0].slots.size() != slots_) {
-    slots_ = parts[0].slots.size();
+  if (slots != slots_) {
+    slots_ = slots;
     changed();
   }
   Optimizer& rule = static_cast<const OptimizerOperation&>(*operation()).rule();
   rule.set_learning_rate(descriptor_.learning_rate);
   const double corrected = rule.corrected_learning_rate(next_time_step());
   for (const Part& part : parts) {
-    if (part.result->shape != part.values->shape) lie_alike(*part.result, *part.values);
-    if (part.gradient->shape != part.values->shape) {
-      const DataType own = part.gradient->data_type;
-      retype(*part.gradient, own == DataType::kUInt8 ? part.values->data_type : own,
-             part.values->shape, part.values->layout);
+    Storage &gradient = **part.gradient, &values = **part.values, &result = **part.result;
+    if (result.shape != values.shape) lie_alike(result, values);
+    if (gradient.shape != values.shape) {
+      const DataType own = gradient.data_type;
+      retype(gradient, own == DataType::kUInt8 ? values.data_type : own, values.shape,
+             values.layout);
     }
     recording.begin(operation());
-    recording.input(part.gradient);
-    recording.input(part.values);
-    for (const auto& slot : part.slots) recording.input(slot);
+    recording.input(*part.gradient);
+    recording.input(*part.values);
+    for (std::size_t k = 0; k < slots; ++k) recording.input(*part.slots[k]);
     recording.number(static_cast<double>(descriptor_.learning_rate));
     recording.number(corrected);
-    recording.result(part.result);
-    for (const auto& slot : part.slots) recording.result(slot);
+    recording.result(*part.result);
+    for (std::size_t k = 0; k < slots; ++k) recording.result(*part.slots[k]);
     recording.end();
   }
 }
 
 void NNOptimizer::encode(CommandBuffer& buffer, const VectorPtr& gradient, const VectorPtr& values,
                          const std::vector<VectorPtr>& slots, const VectorPtr& result) {
-  for (const VectorPtr& vector : {gradient, values, result}) {
-    if (vector == nullptr) refuse("expected vectors of gradient, values and result but got none");
+  for (const VectorPtr* vector : {&gradient, &values, &result}) {
+    if (*vector == nullptr) refuse("expected vectors of gradient, values and result but got none");
   }
-  const std::shared_ptr<Storage>& storage = values->data()->storage();
-  encode(buffer, {{gradient->data()->storage(), storage, result->data()->storage(),
-                   slots_for(slots, *storage)}});
+  check_slots(slots.size());
+  Part part{&gradient->data()->storage(), &values->data()->storage(), &result->data()->storage()};
+  for (std::size_t k = 0; k < slots.size(); ++k) part.slots[k] = slot_for(slots[k], **part.values);
+  encode(buffer, {&part, 1}, slots.size());
 }
 
 void NNOptimizer::encode(CommandBuffer& buffer, CNNConvolutionGradientState& gradient,
@@ -148,26 +163,20 @@ void NNOptimizer::encode(CommandBuffer& buffer, CNNConvolutionGradientState& gra
   check_state(gradient, buffer);
   check_state(source, buffer);
   check_state(result, buffer);
-  const bool biased = source.biases() != nullptr && result.biases() != nullptr;
-  std::vector<Part> parts;
-  auto add = [&](const std::shared_ptr<Buffer>& g, const std::shared_ptr<Buffer>& values,
-                 const std::shared_ptr<Buffer>& out, std::size_t which) {
-    Storage& storage = *values->storage();
-    if (elements(storage) == elements(*g->storage())) lie_alike(storage, *g->storage());
-    std::vector<VectorPtr> own;
-    for (const std::vector<VectorPtr>& slot : slots) {
-      if (which >= slot.size()) {
-        refuse("expected two vectors per slot, for weights and for biases, but got " +
-               std::to_string(slot.size()));
-      }
-      own.push_back(slot[which]);
-    }
-    parts.push_back({g->storage(), values->storage(), out->storage(), slots_for(own, storage)});
+  const auto part = [&](const Buffer& g, const Buffer& values, const Buffer& to,
+                        std::size_t which) {
+    Storage& storage = *values.storage();
+    if (elements(storage) == elements(*g.storage())) lie_alike(storage, *g.storage());
+    return part_of(g, values, to, slots, which, "weights and for biases");
   };
-  add(gradient.gradient_for_weights(), source.weights(), result.weights(), 0);
-  if (biased) add(gradient.gradient_for_biases(), source.biases(), result.biases(), 1);
-  encode(buffer, parts);
-  read(StateBatch{borrowed(gradient)});
+  std::array<Part, 2> parts{
+      part(*gradient.gradient_for_weights(), *source.weights(), *result.weights(), 0)};
+  const bool biased = source.biases() != nullptr && result.biases() != nullptr;
+  if (biased) {
+    parts[1] = part(*gradient.gradient_for_biases(), *source.biases(), *result.biases(), 1);
+  }
+  encode(buffer, std::span(parts).first(biased ? 2 : 1), slots.size());
+  read(gradient);
 }
 
 void NNOptimizer::encode(CommandBuffer& buffer, CNNBatchNormalizationState& gradient,
@@ -182,24 +191,13 @@ void NNOptimizer::encode(CommandBuffer& buffer, CNNBatchNormalizationState& grad
         "expected a state with gradients of gamma and beta but "
         "MPSCNNBatchNormalizationStatisticsGradient was not encoded");
   }
-  std::vector<Part> parts;
-  auto add = [&](const std::shared_ptr<Buffer>& g, const std::shared_ptr<Buffer>& values,
-                 const std::shared_ptr<Buffer>& out, std::size_t which) {
-    std::vector<VectorPtr> own;
-    for (const std::vector<VectorPtr>& slot : slots) {
-      if (which >= slot.size()) {
-        refuse("expected two vectors per slot, for gamma and for beta, but got " +
-               std::to_string(slot.size()));
-      }
-      own.push_back(slot[which]);
-    }
-    parts.push_back(
-        {g->storage(), values->storage(), out->storage(), slots_for(own, *values->storage())});
-  };
-  add(gradient.gradient_for_gamma(), source.gamma(), result.gamma(), 0);
-  add(gradient.gradient_for_beta(), source.beta(), result.beta(), 1);
-  encode(buffer, parts);
-  read(StateBatch{borrowed(gradient), borrowed(source)});
+  const char* const what = "gamma and for beta";
+  const std::array<Part, 2> parts{
+      part_of(*gradient.gradient_for_gamma(), *source.gamma(), *result.gamma(), slots, 0, what),
+      part_of(*gradient.gradient_for_beta(), *source.beta(), *result.beta(), slots, 1, what)};
+  encode(buffer, parts, slots.size());
+  read(gradient);
+  if (&source != &gradient) read(source);
 }
 
 NNOptimizerStochasticGradientDescent::NNOptimizerStochasticGradientDescent(

@@ -1,5 +1,6 @@
 #include "mps/recording.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include <traingraph/errors.h>
@@ -10,6 +11,16 @@ namespace traingraph::mps {
 namespace {
 
 std::atomic<std::uint64_t> next_operation{1};
+
+constexpr std::size_t kFewestEntries = 256;
+
+// What a program is compiled for beside the shape: the type, the lifetime, and how many axes.
+std::array<std::uint64_t, 3> kind_of(const Storage& storage) {
+  return {static_cast<std::uint64_t>(storage.data_type),
+          (storage.transient() ? 1u : 0u) | (storage.divisible ? 2u : 0u) |
+              (storage.layout.plain() ? 0u : 4u) | (storage.fixed() ? 8u : 0u),
+          storage.shape.size()};
+}
 
 }  // namespace
 
@@ -37,6 +48,35 @@ void Recording::run_if(const StoragePtr& predicate, std::size_t offset) {
   predicate_offset_ = offset;
 }
 
+void Recording::clear(std::uint64_t owner) {
+  operations_.clear();
+  words_.clear();
+  numbers_.clear();
+  storages_.clear();
+  std::fill(entries_.begin(), entries_.end(), 0);
+  predicate_ = nullptr;
+  owner_ = owner;
+}
+
+void Recording::keep_bytes() {
+  operations_.clear();
+  std::erase_if(storages_, [](const StoragePtr& storage) { return storage->memory == nullptr; });
+}
+
+Recording::Mark Recording::mark() const {
+  return {operations_.size(), words_.size(), numbers_.size(), storages_.size()};
+}
+
+void Recording::roll_back(const Mark& to) {
+  if (to.storages < storages_.size()) {
+    storages_.resize(to.storages);
+    make_entries(entries_.size());
+  }
+  operations_.resize(std::min(to.operations, operations_.size()));
+  words_.resize(std::min(to.words, words_.size()));
+  numbers_.resize(std::min(to.numbers, numbers_.size()));
+}
+
 void Recording::begin(const OperationPtr& operation) {
   operations_.push_back(operation);
   first_number_ = numbers_.size();
@@ -50,13 +90,34 @@ void Recording::begin(const OperationPtr& operation) {
 void Recording::cancel() {
   operations_.pop_back();
   numbers_.resize(first_number_);
-  for (const StoragePtr& storage : newly_written_) storage->written = false;
+  for (Storage* storage : newly_written_) storage->written = false;
+}
+
+std::size_t Recording::entry_of(const Storage* storage) const {
+  const std::size_t last = entries_.size() - 1;
+  const auto address = reinterpret_cast<std::uintptr_t>(storage);
+  std::size_t at = ((address >> 4) * 0x9e3779b97f4a7c15ull >> 32) & last;
+  while (entries_[at] != 0 && storages_[entries_[at] - 1].get() != storage) at = (at + 1) & last;
+  return at;
+}
+
+void Recording::make_entries(std::size_t count) {
+  entries_.assign(count, 0);
+  for (std::size_t k = 0; k < storages_.size(); ++k) {
+    entries_[entry_of(storages_[k].get())] = static_cast<std::uint32_t>(k + 1);
+  }
 }
 
 std::uint64_t Recording::index(const StoragePtr& storage) {
-  const auto [found, is_new] = indices_.try_emplace(storage.get(), storages_.size());
-  if (is_new) storages_.push_back(storage);
-  return found->second;
+  if (entries_.size() <= 2 * storages_.size()) {
+    make_entries(std::max(kFewestEntries, 2 * entries_.size()));
+  }
+  std::uint32_t& entry = entries_[entry_of(storage.get())];
+  if (entry == 0) {
+    storages_.push_back(storage);
+    entry = static_cast<std::uint32_t>(storages_.size());
+  }
+  return entry - 1;
 }
 
 // Neighbouring rows of one storage are one range.
@@ -163,7 +224,7 @@ void Recording::write(const ImageBatch& images, const ImagePart* part) {
     if (storage.temporary() && storage.owner != owner_) refuse(storage, "an image");
     if (storage.temporary() && !storage.written) {
       storage.written = true;
-      newly_written_.push_back(image->storage());
+      newly_written_.push_back(&storage);
     }
   }
   add_part(images, part);
@@ -173,7 +234,7 @@ void Recording::write(const ImageBatch& images, const ImagePart* part) {
 void Recording::result(const StoragePtr& storage) {
   if (storage->temporary() && !storage->written) {
     storage->written = true;
-    newly_written_.push_back(storage);
+    newly_written_.push_back(storage.get());
   }
   add(storage);
 }
@@ -183,21 +244,18 @@ void Recording::number(double value) { numbers_.push_back(value); }
 
 void Recording::end() {
   // A result image that is an input as well. Buffers may be both.
-  struct Span {
-    std::uint64_t storage, first, count;
-  };
   std::size_t at = 0;
-  std::vector<Span> read;
+  read_.clear();
   for (std::uint64_t operand = 0; operand < operand_count_; ++operand) {
     const std::uint64_t ranges = operands_[at++];
     for (std::uint64_t r = 0; r < ranges; ++r, at += 3) {
-      const Span span{operands_[at], operands_[at + 1], operands_[at + 2]};
+      const Range span{operands_[at], operands_[at + 1], operands_[at + 2]};
       if (!storages_[span.storage]->divisible) continue;
       if (operand < input_count_) {
-        read.push_back(span);
+        read_.push_back(span);
         continue;
       }
-      for (const Span& other : read) {
+      for (const Range& other : read_) {
         if (other.storage == span.storage && other.first < span.first + span.count &&
             span.first < other.first + other.count) {
           const std::string subject = operations_.back()->subject;
@@ -221,15 +279,30 @@ void Recording::end() {
 
 std::vector<std::uint64_t> Recording::storage_words() const {
   std::vector<std::uint64_t> words;
-  words.reserve(storages_.size() * 7);
   for (const StoragePtr& storage : storages_) {
-    words.push_back(static_cast<std::uint64_t>(storage->data_type));
-    words.push_back((storage->transient() ? 1u : 0u) | (storage->divisible ? 2u : 0u) |
-                    (storage->layout.plain() ? 0u : 4u) | (storage->fixed() ? 8u : 0u));
-    words.push_back(storage->shape.size());
-    for (std::int64_t extent : storage->shape) words.push_back(static_cast<std::uint64_t>(extent));
+    const std::array<std::uint64_t, 3> kind = kind_of(*storage);
+    words.insert(words.end(), kind.begin(), kind.end());
+    words.insert(words.end(), storage->shape.begin(), storage->shape.end());
   }
   return words;
+}
+
+bool Recording::has_storage_words(const std::vector<std::uint64_t>& words) const {
+  const std::uint64_t* at = words.data();
+  const std::uint64_t* const end = at + words.size();
+  for (const StoragePtr& storage : storages_) {
+    const std::array<std::uint64_t, 3> kind = kind_of(*storage);
+    const Shape& shape = storage->shape;
+    if (static_cast<std::size_t>(end - at) < kind.size() + shape.size() ||
+        !std::equal(kind.begin(), kind.end(), at)) {
+      return false;
+    }
+    at += kind.size();
+    for (std::int64_t extent : shape) {
+      if (static_cast<std::uint64_t>(extent) != *at++) return false;
+    }
+  }
+  return at == end;
 }
 
 }  // namespace traingraph::mps

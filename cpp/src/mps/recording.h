@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include <traingraph/mps/kernel.h>
@@ -63,9 +62,14 @@ inline constexpr std::size_t kPartWords = 10;
 // constants, how many numbers, how many parts, 0 or 1 + the offset of the predicate; the constants;
 // for each part its operand and the words of an ImagePart; then each operand: how many ranges, and
 // three words for each; then the predicate's storage, if there is one, in the same form.
+//
+// One that is cleared keeps its memory, for the next buffer.
 class Recording {
  public:
-  explicit Recording(std::uint64_t owner) : owner_(owner) {}
+  // Of the buffer with this number. Images and kernels of the one before may go.
+  void clear(std::uint64_t owner);
+  // Once it has begun to run: keeps the storages that have bytes, and nothing else.
+  void keep_bytes();
 
   // Of the encodings from now on: whether this element of a row of numbers lets them run.
   // Raises Unsupported for a storage of another kind.
@@ -91,16 +95,27 @@ class Recording {
   // As before begin().
   void cancel();
 
+  // How far it is, to come back to when one of several encodings fails.
+  struct Mark {
+    std::size_t operations, words, numbers, storages;
+  };
+  Mark mark() const;
+  void roll_back(const Mark& to);
+
   bool empty() const { return operations_.empty(); }
   const std::vector<std::uint64_t>& words() const { return words_; }
-  // Type, shape and lifetime of each storage, by index.
+  // Type, shape and lifetime of each storage, by index; and whether they are these.
   std::vector<std::uint64_t> storage_words() const;
+  bool has_storage_words(const std::vector<std::uint64_t>& words) const;
   const std::vector<StoragePtr>& storages() const { return storages_; }
   const std::vector<OperationPtr>& operations() const { return operations_; }
   const std::vector<double>& numbers() const { return numbers_; }
 
  private:
   std::uint64_t index(const StoragePtr& storage);
+  // Where the storage is entered in `entries_`, or is to be.
+  std::size_t entry_of(const Storage* storage) const;
+  void make_entries(std::size_t count);
   void add(const ImageBatch& images);
   void add(const StoragePtr& storage);
   void add(const ImagePart& part);
@@ -112,10 +127,12 @@ class Recording {
   bool is_readable(const Storage& storage) const;
   [[noreturn]] void refuse(const Storage& storage, const std::string& what);
 
-  std::uint64_t owner_;
+  std::uint64_t owner_ = 0;
   std::vector<std::uint64_t> words_;
   std::vector<StoragePtr> storages_;
-  std::unordered_map<const Storage*, std::uint64_t> indices_;
+  // The indices of storages by a hash of their address: index + 1, or 0 for none. A power of two,
+  // at most half full.
+  std::vector<std::uint32_t> entries_;
   std::vector<OperationPtr> operations_;
   std::vector<double> numbers_;
   StoragePtr predicate_;  // null: none
@@ -127,7 +144,8 @@ class Recording {
   std::vector<std::uint64_t> operands_;
   std::uint64_t operand_count_ = 0;
   std::uint64_t input_count_ = 0;
-  std::vector<StoragePtr> newly_written_;
+  std::vector<Storage*> newly_written_;
+  std::vector<Range> read_;  // images, at its end
 };
 
 }  // namespace traingraph::mps

@@ -1,5 +1,7 @@
 #include "mps/storage.h"
 
+#include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include <traingraph/errors.h>
@@ -9,6 +11,7 @@
 namespace traingraph::mps {
 
 std::byte* Storage::address(const ir::Layout& wanted) {
+  brought.clear();
   if (memory != nullptr && lies == wanted) return memory.get();
   std::shared_ptr<std::byte> now = device->backend.allocate(ir::storage_bytes(type(), wanted));
   if (memory != nullptr) {
@@ -54,12 +57,34 @@ void check_range(const Storage& storage, std::size_t offset, std::size_t bytes) 
                         " bytes but got " + std::to_string(bytes));
 }
 
+// On the stream.
+void note_reading(Storage& storage, std::size_t offset, std::size_t bytes) {
+  LastRead& last = storage.device->last_read;
+  if (bytes > kMostLateBytes) return;
+  if (last.of.lock().get() == &storage) {
+    const std::size_t first = std::min(last.first, offset);
+    const std::size_t end = std::max(last.end, offset + bytes);
+    if (end - first <= kMostLateBytes) {
+      last.first = first;
+      last.end = end;
+      return;
+    }
+  }
+  last = {storage.weak_from_this(), offset, offset + bytes};
+}
+
 }  // namespace
 
 void read_storage(Storage& storage, std::size_t offset, void* to, std::size_t bytes) {
   check_range(storage, offset, bytes);
   const Backend& backend = storage.device->backend;
   storage.device->stream->run([&] {
+    if (!backend.uses_host_memory()) note_reading(storage, offset, bytes);
+    if (offset >= storage.brought_from &&
+        offset + bytes <= storage.brought_from + storage.brought.size()) {
+      std::memcpy(to, storage.brought.data() + (offset - storage.brought_from), bytes);
+      return;
+    }
     std::byte* at = storage.address();
     if (at != nullptr) backend.read(to, at + offset, bytes);
   });

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <traingraph/mps/device.h>
 
@@ -16,6 +17,17 @@
 namespace traingraph::mps {
 
 struct CompiledRecording;
+class Recording;
+struct Storage;
+
+// The few bytes of a storage that the host has read last, or several readings of it together. The
+// end of a run brings them along, because a host that reads a loss behind each step would else wait
+// for the device twice.
+struct LastRead {
+  std::weak_ptr<Storage> of;
+  std::size_t first = 0;
+  std::size_t end = 0;
+};
 
 // One piece of hardware: one order of work, one cache of programs, one arena that they share.
 struct DeviceState {
@@ -28,15 +40,17 @@ struct DeviceState {
   std::mutex mutex;                                        // guards what follows, up to the arena
   std::list<std::shared_ptr<CompiledRecording>> programs;  // newest use first
   std::int64_t compilations = 0;
+  std::shared_ptr<Recording> spare;  // its memory serves the next buffer
 
   // Touched on the stream alone.
   std::shared_ptr<std::byte> arena;
   std::size_t arena_bytes = 0;
+  LastRead last_read;  // where memory is not the host's
 };
 
 // The bytes of images, states and weights, or the name of a value that lives on one command buffer
 // alone.
-struct Storage {
+struct Storage : std::enable_shared_from_this<Storage> {
   std::shared_ptr<DeviceState> device;
   DataType data_type = DataType::kFloat32;
   // Images: (rows, C, H, W), of which parts along axis 0 are read and written apart.
@@ -48,7 +62,7 @@ struct Storage {
   bool written = false;     // while recording, for what lives on one
   bool kept = false;        // it outlives a committed part of its buffer, and has bytes
   std::atomic<std::int64_t> reads_left{0};  // of its images, if temporary
-  std::atomic<int> in_flight{0};            // runs that use it and are not done
+  std::atomic<int> in_flight{0};            // runs that use it and are not done, if permanent
   // Between runs the bytes of what is not divisible lie as the last program wanted them. Plain:
   // none has wanted anything. Guarded by the device's mutex.
   ir::Layout preferred;
@@ -56,6 +70,10 @@ struct Storage {
   // Touched on the stream, or while nothing is in flight.
   std::shared_ptr<std::byte> memory;
   ir::Layout lies;
+  // What the last run has brought along, from this byte of `layout` on; nothing once the address
+  // was asked for again.
+  std::vector<std::byte> brought;
+  std::size_t brought_from = 0;
 
   bool temporary() const { return owner != 0; }
   // A value without bytes.

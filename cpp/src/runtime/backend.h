@@ -38,6 +38,9 @@ struct DeviceCounters {
   std::int64_t copies_within = 0;
 };
 
+// The most that is worth a late read: it comes in the shadow of what was enqueued before.
+inline constexpr std::size_t kMostLateBytes = 256;
+
 // Bytes on their way to the host.
 class PendingRead {
  public:
@@ -84,8 +87,8 @@ class Backend {
   // again, or there, when the call returns.
   virtual void write(std::byte* to, const void* from, std::size_t bytes) const;
   virtual void read(void* to, const std::byte* from, std::size_t bytes) const;
-  // Enqueues a read behind everything before, and returns without waiting. Null where it cannot:
-  // then read() has to do.
+  // Enqueues a read behind everything before, and returns without waiting. Null where it cannot,
+  // and maybe for more than kMostLateBytes: then read() has to do.
   virtual std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes) const;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
   virtual void clear(std::byte* at, std::size_t bytes) const;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <tuple>
+#include <map>
 #include <utility>
 
 namespace traingraph {
@@ -13,6 +13,11 @@ constexpr std::size_t kMostBegun = 8;
 
 // How long what is awaited may take to be waited for.
 constexpr std::chrono::microseconds kPatience{100};
+
+// How long somebody who may wait for a begun task is left to do so.
+constexpr std::chrono::milliseconds kWhile{2};
+
+using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
@@ -28,21 +33,34 @@ class Worker {
   void enqueue(std::shared_ptr<Stream> stream, bool is_awaited) {
     {
       const std::lock_guard lock(mutex_);
-      if (!started_) {
-        started_ = true;
-        std::thread([this] { loop(); }).detach();
-      }
+      start();
       ready_.emplace_back(std::move(stream), is_awaited);
     }
     changed_.notify_one();
   }
 
+  // Looks at what it has begun, from then on until nothing is left.
+  void watch(std::shared_ptr<Stream> stream, Clock::time_point from) {
+    {
+      const std::lock_guard lock(mutex_);
+      start();
+      watched_.emplace(from, std::move(stream));
+    }
+    changed_.notify_one();
+  }
+
  private:
+  void start() {
+    if (started_) return;
+    started_ = true;
+    std::thread([this] { loop(); }).detach();
+  }
+
   // For a moment, or until another thread has taken what there is. It does not sleep: waking up
   // amid the run would hold up a thread that works on it.
   static void leave_to_others(Stream& stream) {
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    while (std::chrono::steady_clock::now() < end) {
+    const auto end = Clock::now() + kPatience;
+    while (Clock::now() < end) {
       {
         const std::lock_guard lock(stream.mutex_);
         if (stream.busy_ || stream.tasks_.empty()) return;
@@ -53,25 +71,36 @@ class Worker {
 
   void loop() {
     for (;;) {
-      std::shared_ptr<Stream> stream;
-      bool is_awaited = false;
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return !ready_.empty(); });
-        std::tie(stream, is_awaited) = std::move(ready_.front());
+      std::unique_lock lock(mutex_);
+      if (!ready_.empty()) {
+        const auto [stream, is_awaited] = std::move(ready_.front());
         ready_.pop_front();
+        lock.unlock();
+        run_first(*stream, is_awaited);
+      } else if (watched_.empty()) {
+        changed_.wait(lock);
+      } else if (const auto first = watched_.begin(); Clock::now() < first->first) {
+        changed_.wait_until(lock, first->first);
+      } else {
+        const std::shared_ptr<Stream> stream = std::move(first->second);
+        watched_.erase(first);
+        lock.unlock();
+        if (const auto again = stream->finish_old()) watch(stream, *again);
       }
-      if (is_awaited) leave_to_others(*stream);
-      std::unique_lock lock(stream->mutex_);
-      // Taken by another thread: whoever holds it asks again on release.
-      if (stream->busy_ || stream->tasks_.empty()) continue;
-      stream->run_front(lock);
     }
+  }
+
+  static void run_first(Stream& stream, bool is_awaited) {
+    if (is_awaited) leave_to_others(stream);
+    std::unique_lock lock(stream.mutex_);
+    // Taken by another thread: whoever holds it asks again on release.
+    if (!stream.busy_ && !stream.tasks_.empty()) stream.run_front(lock);
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::pair<std::shared_ptr<Stream>, bool>> ready_;
+  std::multimap<Clock::time_point, std::shared_ptr<Stream>> watched_;  // when to look next
   bool started_ = false;
 };
 
@@ -114,13 +143,16 @@ void Stream::run(const std::function<void()>& work) {
 }
 
 void Stream::submit(const std::shared_ptr<Task>& task) {
-  bool idle = false;
-  {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back(task);
-    idle = !busy_;
+  std::unique_lock lock(mutex_);
+  const bool is_first = !busy_ && tasks_.empty();
+  tasks_.push_back(task);
+  if (busy_) return;  // whoever holds the stream asks for a thread on release
+  if (is_first && task->leaves && task->is_awaited) {
+    run_front(lock);
+    return;
   }
-  if (idle) Worker::instance().enqueue(shared_from_this(), task->is_awaited);
+  lock.unlock();
+  Worker::instance().enqueue(shared_from_this(), task->is_awaited && !task->leaves);
 }
 
 void Stream::run_front(std::unique_lock<std::mutex>& lock) {
@@ -133,11 +165,28 @@ void Stream::run_front(std::unique_lock<std::mutex>& lock) {
   std::function<void()> rest = task->work();
   task->work = nullptr;  // it holds the caller's data, and whoever waits holds the task
   lock.lock();
-  const bool may_remain = rest != nullptr && !tasks_.empty();
+  const bool may_remain = rest != nullptr && (task->is_awaited || !tasks_.empty());
   task->rest = std::move(rest);
+  task->begun = Clock::now();
   begun_.push_back(task);
   finish_begun(lock, may_remain ? kMostBegun : 0);
+  const bool watch = !begun_.empty() && !std::exchange(is_watched_, true);
   release(lock);
+  if (watch) Worker::instance().watch(shared_from_this(), task->begun + kWhile);
+}
+
+std::optional<Clock::time_point> Stream::finish_old() {
+  std::unique_lock lock(mutex_);
+  if (!busy_ && !begun_.empty() && Clock::now() - begun_.front()->begun >= kWhile) {
+    busy_ = true;
+    holder_ = std::this_thread::get_id();
+    finish_begun(lock, begun_.size() - 1);
+    release(lock);
+    lock.lock();
+  }
+  is_watched_ = !begun_.empty();
+  if (!is_watched_) return std::nullopt;
+  return (busy_ ? Clock::now() : begun_.front()->begun) + kWhile;
 }
 
 void Stream::finish_begun(std::unique_lock<std::mutex>& lock, std::size_t remain) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace traingraph {
@@ -16,11 +18,13 @@ struct Task {
   std::function<std::function<void()>()> work;
   // Whether something may be left: tasks behind it may then begin before that.
   bool leaves = false;
-  // Whether the thread that submits it is likely to wait for it: then it runs there, for a change
-  // of threads costs a team of helpers more than a moment's patience.
+  // Whether the thread that submits it is likely to wait for it. Then it runs there, for a change
+  // of threads costs a team of helpers more than a moment's patience. What leaves something begins
+  // at once, if nothing stands before it; the worker does what is left when nobody has for a while.
   bool is_awaited = false;
   // Guarded by the stream's mutex.
   std::function<void()> rest;
+  std::chrono::steady_clock::time_point begun;
   bool done = false;
 };
 
@@ -50,11 +54,15 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void run_front(std::unique_lock<std::mutex>& lock);
   // Does what is left of begun tasks, oldest first, until so many remain.
   void finish_begun(std::unique_lock<std::mutex>& lock, std::size_t remain);
+  // On the worker: does what is left of the oldest task if nobody has for a while. When to look
+  // again, unless nothing is left.
+  std::optional<std::chrono::steady_clock::time_point> finish_old();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Task>> tasks_;
   std::deque<std::shared_ptr<Task>> begun_;  // something is left of them
+  bool is_watched_ = false;                  // by the worker, because of them
   bool busy_ = false;
   std::thread::id holder_;
   std::atomic<Stream*> merged_into_{nullptr};

@@ -59,6 +59,7 @@ class TRAINGRAPH_API Kernel {
   // Counts one reading of every different object.
   void read(const ImageBatch& batch) const;
   void read(const StateBatch& batch) const;
+  void read(State& state) const;
   ImageBatch make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor,
                          bool temporary) const;
   // In the form of a batch: one image of several where that is one.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <traingraph/mps/batch_normalization.h>
@@ -67,13 +69,20 @@ class TRAINGRAPH_API NNOptimizer : public Kernel {
   OptimizerDescriptor descriptor_;
 
  private:
+  // One row of numbers; the buffers are the caller's.
   struct Part {
-    std::shared_ptr<Storage> gradient, values, result;
-    std::vector<std::shared_ptr<Storage>> slots;
+    const std::shared_ptr<Storage>*gradient, *values, *result;
+    std::array<const std::shared_ptr<Storage>*, 3> slots{};
   };
-  void encode(CommandBuffer& buffer, const std::vector<Part>& parts);
-  std::vector<std::shared_ptr<Storage>> slots_for(const std::vector<VectorPtr>& slots,
-                                                  const Storage& values) const;
+  void encode(CommandBuffer& buffer, std::span<const Part> parts, std::size_t slots);
+  // Raises unless it keeps so many vectors.
+  void check_slots(std::size_t count) const;
+  // What it keeps beside the values, which then lies as they do.
+  const std::shared_ptr<Storage>* slot_for(const VectorPtr& vector, const Storage& values) const;
+  // The part of weights, gamma (0), biases or beta (1).
+  Part part_of(const Buffer& gradient, const Buffer& values, const Buffer& result,
+               const std::vector<std::vector<VectorPtr>>& slots, std::size_t which,
+               const char* what) const;
 
   std::size_t slots_ = 0;  // of the last encoding
 };

@@ -8,6 +8,8 @@
 namespace traingraph::cuda {
 namespace {
 
+static_assert(kFewBytes >= kMostLateBytes);
+
 class LateRead final : public PendingRead {
  public:
   LateRead(LateReads::Place& place, std::size_t bytes) : place_(place), bytes_(bytes) {}
