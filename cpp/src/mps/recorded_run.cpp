@@ -15,12 +15,16 @@ std::shared_ptr<RunEnd> RunEnd::of(DeviceState& device, const std::vector<Storag
   const bool is_of_run = std::find(storages.begin(), storages.end(), storage) != storages.end();
   if (is_of_run && storage->memory != nullptr && storage->lies == storage->layout &&
       last.end <= storage->bytes()) {
-    any = storage->memory.get() + last.first;
-    end->storage_ = storage;
-    end->first_ = last.first;
-    end->bytes_.resize(last.end - last.first);
+    const std::size_t bytes = last.end - last.first;
+    end->pending_ = device.backend.read_later(storage->memory.get() + last.first, bytes);
+    if (end->pending_ != nullptr) {
+      end->storage_ = storage;
+      end->first_ = last.first;
+      end->bytes_.resize(bytes);
+      return end;
+    }
   }
-  if (any != nullptr) end->pending_ = device.backend.read_later(any, end->bytes_.size());
+  if (any != nullptr) end->pending_ = device.backend.read_later(any, 1);
   if (end->pending_ != nullptr) return end;
   device.backend.finish();
   return nullptr;
