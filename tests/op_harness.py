@@ -19,6 +19,18 @@ def declare(graph, arrays):
     return [graph.add_input(a.dtype.name, a.shape) for a in map(np.asarray, arrays)]
 
 
+def declare_with(graph, arrays, channels_last):
+    """The inputs, and the operands: those or copies of images with the channel innermost."""
+    inputs = declare(graph, arrays)
+    operands = []
+    for value, array in zip(inputs, arrays, strict=True):
+        if channels_last and array.ndim == 4:
+            value = graph.add_op("reorder", {}, [value])[0]
+            testing.set_layout(graph, value, [0, 2, 3, 1], [])
+        operands.append(value)
+    return inputs, operands
+
+
 def forward(op, attributes, arrays, backend="reference"):
     """The op's results; the same bits twice."""
     arrays = [np.asarray(a) for a in arrays]

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from harness import APPLE
-from op_harness import forward, testing
+from op_harness import declare_with, forward, testing
 
-CHANNELS_LAST = ([0, 2, 3, 1], [])
 RESULT, GIVEN = 1, 2  # what `coefficients` may be beside 0, inside the kernel
 ENDINGS = {
     "none": (1, []),
@@ -38,13 +37,7 @@ def arrays_of(shape, ending, dtype):
 def ran(device, ending, arrays, last):
     """Results of a batch norm alone, of one that gives its coefficients, and of one given them."""
     graph = testing.Graph()
-    inputs = [graph.add_input(a.dtype.name, a.shape) for a in arrays]
-    operands = []
-    for value, array in zip(inputs, arrays, strict=True):
-        if last and array.ndim == 4:
-            value = graph.add_op("reorder", {}, [value])[0]
-            testing.set_layout(graph, value, *CHANNELS_LAST)
-        operands.append(value)
+    inputs, operands = declare_with(graph, arrays, last)
     alone = graph.add_op("batch_norm", attributes_of(ending), operands)
     giving = graph.add_op("batch_norm", attributes_of(ending, RESULT), operands)
     again = graph.add_op("batch_norm", attributes_of(ending, GIVEN), [*operands, giving[-1]])

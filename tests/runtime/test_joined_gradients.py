@@ -10,10 +10,9 @@ import pytest
 
 import traingraph as tg
 from harness import APPLE
-from op_harness import forward, testing
+from op_harness import declare_with, forward, testing
 from small_layers import convolution, regression
 
-CHANNELS_LAST = ([0, 2, 3, 1], [])
 IMAGES = (32, 64, 16, 16)  # large enough for tensor cores
 
 # Operands of the list by their place: those of the sum, and the result of relu.
@@ -34,13 +33,7 @@ def attributes_of(inputs, code):
 def ran(device, attributes, arrays, last):
     """Results of a batch_norm_gradient, its operands with the channel last; the same bits twice."""
     graph = testing.Graph()
-    inputs = [graph.add_input(a.dtype.name, a.shape) for a in arrays]
-    operands = []
-    for value, array in zip(inputs, arrays, strict=True):
-        if last and array.ndim == 4:
-            value = graph.add_op("reorder", {}, [value])[0]
-            testing.set_layout(graph, value, *CHANNELS_LAST)
-        operands.append(value)
+    inputs, operands = declare_with(graph, arrays, last)
     results = graph.add_op("batch_norm_gradient", attributes, operands)
     plain = [graph.add_op("reorder", {}, [r])[0] for r in results]
     graph = testing.with_layouts(graph, device)
