@@ -165,6 +165,8 @@ def test_signs_are_read_in_place_of_results(gpu, precision):
 def test_residual_networks_have_the_gradients_of_those_without_fusion(
     device, precision, bound, ways
 ):
+    if device in APPLE and ways != WAYS[0]:
+        pytest.skip(f"{device} joins nothing in either network, and one takes long on doubles")
     check_beside_no_fusion(device, precision, bound, ways)
 
 
