@@ -113,8 +113,7 @@ __global__ void __launch_bounds__(kThreads)
     }
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
-      pack.element[v] = ended<kEnding>(((pack.element[v] - of.high) - of.low) * of.scale + of.shift,
-                                       added.element[v]);
+      pack.element[v] = ended<kEnding>(of.y(pack.element[v]), added.element[v]);
     }
     store(a.y + at, pack);
   }

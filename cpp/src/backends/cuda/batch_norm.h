@@ -33,6 +33,8 @@ void with_ending(int ending, F&& f) {
 template <class T>
 struct Coefficients {
   T high, low, scale, shift;
+
+  __device__ T y(T x) const { return ((x - high) - low) * scale + shift; }
 };
 
 // x (N, C, S), gamma (C), beta (C) [, added (N, C, S) [, its coefficients (C, 4)]] [, given (C, 4)]

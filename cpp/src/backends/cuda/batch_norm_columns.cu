@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kColumns* kRows) forward(Columns plan, Normali
   for (std::int64_t n = row; n < plan.count; n += kRows) {
     const std::int64_t at = n * plan.channels + c;
     const T added = (kEnding & kAdds) != 0 ? a.added[at] : T(0);
-    a.y[at] = ended<kEnding>(((a.x[at] - of.high) - of.low) * of.scale + of.shift, added);
+    a.y[at] = ended<kEnding>(of.y(a.x[at]), added);
   }
 }
 

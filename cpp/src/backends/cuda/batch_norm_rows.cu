@@ -60,7 +60,7 @@ struct Given {
 
 template <class S>
 __device__ Compute<S> normalized(Compute<S> x, const Coefficients<Compute<S>>& of) {
-  return kShort<S> ? x * of.scale + of.shift : ((x - of.high) - of.low) * of.scale + of.shift;
+  return kShort<S> ? x * of.scale + of.shift : of.y(x);
 }
 
 // Of a channel, from its sums; the first of the blocks that find them writes them.

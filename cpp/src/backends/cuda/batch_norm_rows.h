@@ -292,12 +292,12 @@ __device__ void apply_signs(Pack<S, kPack>& dy, unsigned signs) {
 // dx = scale (dy - dbeta / M - (x - mean) inverse_deviation dgamma / M) of one channel as four
 // numbers, from its sums dbeta and dgamma over M elements.
 template <class S>
-__device__ void put_slope(const double* sums, std::int64_t rows, Compute<S> mean, Compute<S> scale,
+__device__ void put_slope(const double* sums, std::int64_t rows, Compute<S> mean, Compute<S> gamma,
                           Compute<S> inverse_deviation, Compute<S>* to) {
   using T = Compute<S>;
   const auto count = static_cast<double>(rows);
   to[0] = mean;
-  to[1] = scale;
+  to[1] = gamma * inverse_deviation;
   to[2] = static_cast<T>(sums[0] / count);
   to[3] = static_cast<T>(sums[1] / count) * inverse_deviation;
   if constexpr (kShort<S>) {  // dx = scale dy + slope x + dbeta

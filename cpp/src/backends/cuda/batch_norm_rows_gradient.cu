@@ -146,9 +146,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
           a.dbeta[channel] = static_cast<T>(sum[0]);
           a.dgamma[channel] = static_cast<T>(sum[1]);
         }
-        const T inverse_deviation = a.inverse_deviation[channel];
-        put_slope<S>(sum, plan.rows, a.mean[channel], a.gamma[channel] * inverse_deviation,
-                     inverse_deviation, to);
+        put_slope<S>(sum, plan.rows, a.mean[channel], a.gamma[channel],
+                     a.inverse_deviation[channel], to);
         if constexpr (kMask == Mask::again) to[4] = a.beta[channel];
       });
   if (!place.there) return;

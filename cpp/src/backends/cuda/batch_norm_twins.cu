@@ -105,9 +105,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
           a.dbeta[channel] = b.dbeta[channel] = static_cast<T>(sum[0]);
           a.dgamma[channel] = static_cast<T>(sum[1]);
         }
-        const T inverse_deviation = a.inverse_deviation[channel];
-        put_slope<S>(sum, plan.rows, a.mean[channel], a.gamma[channel] * inverse_deviation,
-                     inverse_deviation, to);
+        put_slope<S>(sum, plan.rows, a.mean[channel], a.gamma[channel],
+                     a.inverse_deviation[channel], to);
         to[4] = static_cast<T>(sum[0]);
       });
   sums = sums_of<T, kPack>(plan, partial + plan.partial);
@@ -115,9 +114,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
       per_channel<T, kPack, 4>(plan, [&](int c, std::int64_t channel, T* to) {
         const double sum[] = {static_cast<double>(numbers[c][4]), sums[c * 2 + 1]};
         if (blockIdx.y == 0) b.dgamma[channel] = static_cast<T>(sum[1]);
-        const T inverse_deviation = b.inverse_deviation[channel];
-        put_slope<S>(sum, plan.rows, b.mean[channel], b.gamma[channel] * inverse_deviation,
-                     inverse_deviation, to);
+        put_slope<S>(sum, plan.rows, b.mean[channel], b.gamma[channel],
+                     b.inverse_deviation[channel], to);
       });
   if (!place.there) return;
   const Slopes<S, kPack> slopes(numbers, place.lane), slopes_of_twin(of_twin, place.lane);

@@ -15,6 +15,11 @@ struct ConvolutionShapes {
 // Multiplications of a pass.
 double products_of(const ir::Node& node, const ConvolutionShapes& shapes);
 
+// Of a copy in a workspace, in whole steps of 256, so that what follows is aligned.
+inline std::size_t bytes_of_copy(const Shape& shape, std::size_t element_bytes) {
+  return (static_cast<std::size_t>(element_count(shape)) * element_bytes + 255) / 256 * 256;
+}
+
 // Own loops, for every case.
 std::unique_ptr<Kernel> make_direct_convolution(const ir::Graph& graph, const ir::Node& node,
                                                 const Context& context);

@@ -70,10 +70,8 @@ struct Prepared {
     std::fill(w.padding_after, w.padding_after + 2, 0);
   }
 
-  // In whole steps of 256, so that what follows is aligned.
   std::size_t bytes_of(const Shape& shape) const {
-    const auto bytes = static_cast<std::size_t>(element_count(shape)) * element_bytes(problem.type);
-    return (bytes + 255) / 256 * 256;
+    return bytes_of_copy(shape, element_bytes(problem.type));
   }
 };
 

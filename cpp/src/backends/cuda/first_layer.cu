@@ -144,12 +144,12 @@ class FirstLayer final : public NodeKernel {
   }
 
   std::size_t workspace_bytes() const override {
-    return bytes_of_copy(few_.source) + bytes_of_copy(few_.weights);
+    return bytes_of_copy(few_.source, sizeof(float)) + bytes_of_copy(few_.weights, sizeof(float));
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     auto* const source = workspace<std::byte>(pointers);
-    std::byte* const weights = source + bytes_of_copy(few_.source);
+    std::byte* const weights = source + bytes_of_copy(few_.source, sizeof(float));
     enqueue_source(few_, sizeof(float), in<float>(pointers, 0), source, stream);
     enqueue_weights(few_, sizeof(float), in<float>(pointers, 1), weights, stream);
     const dim3 blocks(blocks_, static_cast<unsigned>(plan_.o / kFirstResults));

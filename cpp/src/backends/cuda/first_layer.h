@@ -30,9 +30,4 @@ inline Support is_first_layer(const ir::Graph& graph, const ir::Node& node) {
   return {};
 }
 
-// Bytes of a copy, in whole steps of 256, so that what follows is aligned.
-inline std::size_t bytes_of_copy(const Shape& shape) {
-  return (static_cast<std::size_t>(element_count(shape)) * sizeof(float) + 255) / 256 * 256;
-}
-
 }  // namespace traingraph::cuda

@@ -163,12 +163,13 @@ class FirstLayerWeights final : public NodeKernel {
   }
 
   std::size_t workspace_bytes() const override {
-    return bytes_of_copy(few_.source) + static_cast<std::size_t>(plan_.splits + 1) * bytes();
+    return bytes_of_copy(few_.source, sizeof(float)) +
+           static_cast<std::size_t>(plan_.splits + 1) * bytes();
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     auto* const source = workspace<std::byte>(pointers);
-    auto* const sums = reinterpret_cast<float*>(source + bytes_of_copy(few_.source));
+    auto* const sums = reinterpret_cast<float*>(source + bytes_of_copy(few_.source, sizeof(float)));
     float* const weights = sums + plan_.splits * count();
     enqueue_source(few_, sizeof(float), in<float>(pointers, 1), source, stream);
     const dim3 blocks(static_cast<unsigned>(plan_.splits),
@@ -191,8 +192,7 @@ class FirstLayerWeights final : public NodeKernel {
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const Support first = is_first_layer(graph, node);
   if (!first.yes) return first;
-  const ConvolutionShapes shapes(graph, node);
-  if (element_count(shapes.y) == 0 || !plan_of(shapes)) {
+  if (!plan_of(ConvolutionShapes(graph, node))) {
     return Support::no("first layer: positions in rows of a multiple of 8");
   }
   return {};

@@ -4,6 +4,7 @@
 #include "backends/cuda/layouts.h"
 #include "backends/cuda/node_kernel.h"
 #include "backends/cuda/storage.h"
+#include "backends/cuda/window.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -117,11 +118,8 @@ class MaxPoolingGradient final : public NodeKernel {
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const auto& a = std::get<ir::PoolingAttributes>(node.attributes);
   const ir::Window& w = a.window;
-  const auto both = [](const std::int64_t (&values)[2], std::int64_t wanted) {
-    return values[0] == wanted && values[1] == wanted;
-  };
-  if (a.kind != ir::PoolingKind::max || !both(w.stride, kStride) || !both(w.dilation, 1) ||
-      !(both(w.kernel, 2) || both(w.kernel, 3))) {
+  if (a.kind != ir::PoolingKind::max || !both_are(w.stride, kStride) || !both_are(w.dilation, 1) ||
+      !(both_are(w.kernel, 2) || both_are(w.kernel, 3))) {
     return Support::no("maxima: windows of 2 x 2 or 3 x 3 with strides of 2");
   }
   const ir::Type& dy = graph.type(node.inputs[0]);
@@ -130,12 +128,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (normalization_layouts(graph, node).outputs[0].plain() || source[1] % pack != 0) {
     return Support::no("maxima: the channel innermost, in packs of 16 bytes");
   }
-  constexpr std::int64_t kMost = std::int64_t{1} << 29;  // of an extent with its padding
-  for (std::size_t axis = 2; axis < 4; ++axis) {
-    if (source[axis] + w.padding_before[axis - 2] > kMost) {
-      return Support::no("an extent above 2^29");
-    }
-  }
+  if (!window_fits(w, source, dy.shape)) return Support::no("an extent above 2^29");
   return supports_floating_or_half(graph, node);
 }
 

@@ -12,6 +12,7 @@
 #include "backends/cuda/node_kernel.h"
 #include "backends/cuda/split_sums.h"
 #include "backends/cuda/tensor_cores.h"
+#include "backends/cuda/window.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -299,11 +300,8 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const auto& a = std::get<ir::ConvolutionAttributes>(node.attributes);
   const ir::Window& w = a.window;
   const ConvolutionShapes shapes(graph, node);
-  const auto pair = [](const std::int64_t (&values)[2], std::int64_t wanted) {
-    return values[0] == wanted && values[1] == wanted;
-  };
-  if (!a.epilogue.empty() || a.groups != 1 || !pair(w.kernel, 3) || !pair(w.stride, 1) ||
-      !pair(w.dilation, 1)) {
+  if (!a.epilogue.empty() || a.groups != 1 || !both_are(w.kernel, 3) || !both_are(w.stride, 1) ||
+      !both_are(w.dilation, 1)) {
     return Support::no("weight products: kernels of 3 x 3 with strides of 1");
   }
   const std::int64_t tiles = shapes.x[1] / kTile * (shapes.y[1] / kTile);

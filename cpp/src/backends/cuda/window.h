@@ -59,6 +59,10 @@ struct WindowAxis {
   }
 };
 
+inline bool both_are(const std::int64_t (&values)[2], std::int64_t wanted) {
+  return values[0] == wanted && values[1] == wanted;
+}
+
 // Extents that do not fit this arithmetic are refused.
 inline bool window_fits(const ir::Window& w, const Shape& x, const Shape& y) {
   constexpr std::int64_t kMost = std::int64_t{1} << 29;
