@@ -83,6 +83,15 @@ class BatchNormalizationGradientStep final : public GradientStep {
     const auto state = std::static_pointer_cast<CNNBatchNormalizationState>(e.states[state_][0]);
     statistics_.encode_batch(e.buffer, e.images[gradient_], e.images[source_], *state);
     GradientStep::encode(e);
+  }
+
+  bool repeats() const override { return style_ != NNTrainingStyle::kUpdateDeviceCPU; }
+  std::size_t updated_state() const override {
+    return style_ == NNTrainingStyle::kUpdateDeviceNone ? GraphPlan::kNone : state_;
+  }
+
+  void update(GraphEncoding& e) override {
+    const auto state = std::static_pointer_cast<CNNBatchNormalizationState>(e.states[state_][0]);
     const CNNBatchNormalizationDataSourcePtr& source = forward_->data_source();
     if (style_ == NNTrainingStyle::kUpdateDeviceGPU) {
       if (const auto updated = source->update_gamma_and_beta(e.buffer, state)) {

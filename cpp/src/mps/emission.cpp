@@ -61,9 +61,9 @@ void for_encodings(const std::vector<std::uint64_t>& words, const F& f) {
     const std::uint64_t* head = &words[at];
     Encoding one;
     one.input_count = static_cast<std::size_t>(head[2]);
-    one.constants.assign(head + 7, head + 7 + head[3]);
+    one.constants.assign(head + kHeadWords, head + kHeadWords + head[3]);
     one.number_count = static_cast<std::size_t>(head[4]);
-    at += 7 + head[3];
+    at += kHeadWords + head[3];
     for (std::uint64_t n = 0; n < head[5]; ++n, at += 1 + kPartWords) {
       one.parts[words[at]] = read_part(&words[at + 1]);
     }

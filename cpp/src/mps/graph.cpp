@@ -8,6 +8,7 @@
 #include <traingraph/mps/loss.h>
 
 #include "mps/graph_plan.h"
+#include "mps/graph_replay.h"
 #include "mps/recording.h"
 
 namespace traingraph::mps {
@@ -124,6 +125,7 @@ bool NNGraph::result_image_is_needed() const { return plan_->result != GraphPlan
 
 void NNGraph::reload_from_data_sources() {
   for (const auto& step : plan_->steps) step->reload();
+  replay_ = nullptr;
 }
 
 // What can be said before the first kernel is encoded.
@@ -175,7 +177,11 @@ NNGraph::Results NNGraph::encode_batch(CommandBuffer& buffer,
   }
   const Recording::Mark before = recording.mark();
   try {
-    for (const auto& step : plan_->steps) step->encode(e);
+    // Of its own while it encodes: a data source may encode the graph itself.
+    std::unique_ptr<GraphReplay> replay = std::move(replay_);
+    if (replay == nullptr) replay = std::make_unique<GraphReplay>();
+    replay->encode(e);
+    replay_ = std::move(replay);
   } catch (...) {
     // A data source may have committed the buffer.
     if (buffer.recording() == &recording) recording.roll_back(before);

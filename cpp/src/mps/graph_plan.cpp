@@ -1,5 +1,6 @@
 #include "mps/graph_plan.h"
 
+#include <algorithm>
 #include <set>
 
 #include <traingraph/errors.h>
@@ -7,6 +8,7 @@
 namespace traingraph::mps {
 
 GraphStep::~GraphStep() = default;
+std::size_t GraphStep::updated_state() const { return GraphPlan::kNone; }
 
 GraphPlan::GraphPlan(const Device& device_in, const std::vector<NNImageNodePtr>& results_in,
                      const std::vector<bool>& needed_in)
@@ -55,6 +57,8 @@ GraphPlan::GraphPlan(const Device& device_in, const std::vector<NNImageNodePtr>&
     ++images[place].handed_out;
     intermediate_images.push_back(place);
   }
+  repeats = exported_states.empty() &&
+            std::ranges::all_of(steps, [](const auto& step) { return step->repeats(); });
 }
 
 std::size_t GraphPlan::add(const NNImageNode& node) {
@@ -107,6 +111,12 @@ GraphEncoding::GraphEncoding(const NNGraph& graph_in, const GraphPlan& plan_in,
       images(plan_in.images.size()),
       states(plan_in.states.size()) {}
 
+Recording& GraphEncoding::recording() const {
+  if (Recording* recording = buffer.recording()) return *recording;
+  throw InvalidArgument("[" + graph.description() +
+                        "] expected a command buffer to encode to but got one that was committed");
+}
+
 const ImageBatch& GraphEncoding::images_at(std::size_t place) const {
   static const ImageBatch none;
   return place == GraphPlan::kNone ? none : images[place];
@@ -122,10 +132,17 @@ const ImageBatch& GraphEncoding::make(std::size_t place, ImageDescriptor like,
   like.number_of_images =
       static_cast<std::int64_t>(batch.size()) * batch[0]->descriptor().number_of_images;
   like.channel_format = at.node->format == ChannelFormat::kNone ? graph.format : at.node->format;
+  return make(place, like, at.reads + at.handed_out);
+}
+
+const ImageBatch& GraphEncoding::make(std::size_t place, const ImageDescriptor& descriptor,
+                                      std::int64_t reads) {
+  const GraphPlan::ImagePlace& at = plan.images[place];
   bool temporary = true;
   if (at.is_result) temporary = graph.makes_temporary_images;
   if (at.node->export_from_graph) temporary = temporary && at.node->makes_temporary_images;
-  ImagePtr all = temporary ? Image::temporary(buffer, like) : Image::create(plan.device, like);
+  ImagePtr all = temporary ? Image::temporary(buffer, descriptor)
+                           : Image::create(plan.device, descriptor);
   ImageBatch& made = images[place];
   if (joined) {
     made.clear();
@@ -133,7 +150,6 @@ const ImageBatch& GraphEncoding::make(std::size_t place, ImageDescriptor like,
   } else {
     made = all->batch_representation();
   }
-  const std::int64_t reads = at.reads + at.handed_out;
   for (const ImagePtr& image : made) {
     if (temporary && reads > 1) image->set_read_count(reads);
   }

@@ -18,6 +18,9 @@ class GraphEncoding {
  public:
   GraphEncoding(const NNGraph& graph, const GraphPlan& plan, CommandBuffer& buffer);
 
+  // Where it goes. Raises InvalidArgument once a data source has committed the buffer.
+  Recording& recording() const;
+
   const NNGraph& graph;
   const GraphPlan& plan;
   CommandBuffer& buffer;
@@ -33,6 +36,8 @@ class GraphEncoding {
   const StateBatch& states_at(std::size_t place) const;
   // New images like `like`, as many as in the batch, in the place's own format.
   const ImageBatch& make(std::size_t place, ImageDescriptor like, const ImageBatch& batch);
+  // These, with so many readings.
+  const ImageBatch& make(std::size_t place, const ImageDescriptor& all, std::int64_t reads);
   // What an encoding returns of a place, image by image.
   ImageBatch handed_out(std::size_t place) const;
   // Where the states of a place live: null for permanent ones.
@@ -48,6 +53,13 @@ class GraphStep {
   // When all steps are made: how often this one reads what.
   virtual void count_reads(GraphPlan& plan) = 0;
   virtual void encode(GraphEncoding& e) = 0;
+  // After encode(): lets a data source encode an update of what it holds, by the gradients in this
+  // state; none for kNone.
+  virtual std::size_t updated_state() const;
+  virtual void update(GraphEncoding&) {}
+  // Whether encode() records the same each time, but for numbers, over images of the same kind, and
+  // does nothing else that anybody sees.
+  virtual bool repeats() const { return true; }
   virtual void reload() {}
 };
 
@@ -84,6 +96,8 @@ class GraphPlan {
   std::vector<std::size_t> intermediate_images, exported_states;
   // Whether somebody is given the states of each image apart.
   bool image_by_image = false;
+  // Whether all steps repeat, and no state is handed out.
+  bool repeats = true;
 
   // For nodes that make their steps.
   std::size_t image(const NNImageNode& node) const { return image_places_.at(&node); }

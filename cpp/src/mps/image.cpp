@@ -1,5 +1,6 @@
 #include <traingraph/mps/image.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 
@@ -224,6 +225,18 @@ State::State(const CommandBuffer* temporary_on) {
   owner_ = temporary_on->number();
 }
 State::~State() = default;
+
+bool State::renew(const CommandBuffer&, std::int64_t) { return false; }
+
+bool State::renew(const CommandBuffer& on, std::int64_t readings,
+                  std::initializer_list<const std::shared_ptr<Buffer>*> buffers) {
+  const auto is_shared = [](const std::shared_ptr<Buffer>* b) { return b->use_count() > 1; };
+  if (!reads_.temporary || std::ranges::any_of(buffers, is_shared)) return false;
+  reads_.count = readings;
+  owner_ = on.number();
+  for (const std::shared_ptr<Buffer>* buffer : buffers) (*buffer)->storage()->owner = owner_;
+  return true;
+}
 
 std::string State::description() const {
   return std::string(kind()) + (label.empty() ? "" : " '" + label + "'");

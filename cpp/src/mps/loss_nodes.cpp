@@ -34,6 +34,8 @@ class ForwardLossStep final : public ForwardStep {
     loss_.encode_batch(e.buffer, x, e.images[labels_], e.images_at(weights_), e.states[state_], y);
   }
 
+  bool repeats() const override { return callback_.call == nullptr; }
+
  private:
   NNForwardLoss& loss_;
   NNNumberCallback callback_;
@@ -73,6 +75,8 @@ class LossGradientStep final : public GraphStep {
     kernel_.encode_batch(e.buffer, e.images[gradient_], x, e.images[labels_], e.images_at(weights_),
                          e.states_at(state_), dx);
   }
+
+  bool repeats() const override { return callback_.call == nullptr; }
 
  private:
   NNLossGradient kernel_;

@@ -32,8 +32,12 @@ class NormalizationGradientStep final : public GradientStep {
     if (style_ == NNTrainingStyle::kUpdateDeviceGPU) ++plan.states[state_].reads;
   }
 
-  void encode(GraphEncoding& e) override {
-    GradientStep::encode(e);
+  bool repeats() const override { return style_ == NNTrainingStyle::kUpdateDeviceNone; }
+  std::size_t updated_state() const override {
+    return style_ == NNTrainingStyle::kUpdateDeviceNone ? GraphPlan::kNone : state_;
+  }
+
+  void update(GraphEncoding& e) override {
     const StateBatch& states = e.states[state_];
     const CNNInstanceNormalizationDataSourcePtr& source = forward_->data_source();
     if (style_ == NNTrainingStyle::kUpdateDeviceGPU) {

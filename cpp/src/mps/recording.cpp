@@ -77,6 +77,49 @@ void Recording::roll_back(const Mark& to) {
   numbers_.resize(std::min(to.numbers, numbers_.size()));
 }
 
+namespace {
+
+// Calls f(at) for each word that names a storage.
+template <class F>
+void for_names(const std::vector<std::uint64_t>& words, const F& f) {
+  for (std::size_t at = 0; at < words.size();) {
+    const std::uint64_t* head = &words[at];
+    const std::uint64_t operands = head[1] + (head[6] == 0 ? 0 : 1);
+    at += kHeadWords + head[3] + head[5] * (1 + kPartWords);
+    for (std::uint64_t n = 0; n < operands; ++n) {
+      for (std::uint64_t ranges = words[at++]; ranges > 0; --ranges, at += 3) f(at);
+    }
+  }
+}
+
+}  // namespace
+
+Excerpt Recording::excerpt(const Mark& from, const Mark& to,
+                           std::vector<StoragePtr>& storages) const {
+  Excerpt made;
+  const auto copy = [](const auto& row, std::size_t first, std::size_t end, auto& into) {
+    into.assign(row.begin() + static_cast<std::ptrdiff_t>(first),
+                row.begin() + static_cast<std::ptrdiff_t>(end));
+  };
+  copy(operations_, from.operations, to.operations, made.operations);
+  copy(words_, from.words, to.words, made.words);
+  for_names(made.words, [&](std::size_t at) {
+    const StoragePtr& storage = storages_[made.words[at]];
+    const auto known = std::ranges::find(storages, storage);
+    made.words[at] = static_cast<std::uint64_t>(known - storages.begin());
+    if (known == storages.end()) storages.push_back(storage);
+    made.names.push_back(at);
+  });
+  return made;
+}
+
+void Recording::append(const Excerpt& excerpt, const std::vector<const StoragePtr*>& storages) {
+  const std::size_t first = words_.size();
+  operations_.insert(operations_.end(), excerpt.operations.begin(), excerpt.operations.end());
+  words_.insert(words_.end(), excerpt.words.begin(), excerpt.words.end());
+  for (std::size_t at : excerpt.names) words_[first + at] = index(*storages[excerpt.words[at]]);
+}
+
 void Recording::begin(const OperationPtr& operation) {
   operations_.push_back(operation);
   first_number_ = numbers_.size();

@@ -54,6 +54,14 @@ struct ImagePart {
   bool is_all_of(const ImageDescriptor& image) const;
 };
 inline constexpr std::size_t kPartWords = 10;
+inline constexpr std::size_t kHeadWords = 7;  // of an encoding, before its constants
+
+// Encodings apart from their recording: they name storages by their places in a list beside them.
+struct Excerpt {
+  std::vector<OperationPtr> operations;
+  std::vector<std::uint64_t> words;
+  std::vector<std::size_t> names;  // the words that name a storage
+};
 
 // The encodings of a command buffer as one row of words, which is also the key under which its
 // program is found again. Nothing is formatted here.
@@ -101,6 +109,12 @@ class Recording {
   };
   Mark mark() const;
   void roll_back(const Mark& to);
+
+  // What was encoded between two marks, without predicate. Storages that are not among `storages`
+  // are added there.
+  Excerpt excerpt(const Mark& from, const Mark& to, std::vector<StoragePtr>& storages) const;
+  // Encodes it again over these storages, by place. Nothing is checked.
+  void append(const Excerpt& excerpt, const std::vector<const StoragePtr*>& storages);
 
   bool empty() const { return operations_.empty(); }
   const std::vector<std::uint64_t>& words() const { return words_; }

@@ -37,9 +37,12 @@ class WeightedGradientStep final : public GradientStep {
     if (style_ == NNTrainingStyle::kUpdateDeviceGPU) ++plan.states[state_].reads;
   }
 
-  void encode(GraphEncoding& e) override {
-    GradientStep::encode(e);
-    if (style_ == NNTrainingStyle::kUpdateDeviceNone) return;
+  bool repeats() const override { return style_ != NNTrainingStyle::kUpdateDeviceCPU; }
+  std::size_t updated_state() const override {
+    return style_ == NNTrainingStyle::kUpdateDeviceNone ? GraphPlan::kNone : state_;
+  }
+
+  void update(GraphEncoding& e) override {
     auto gradient = std::static_pointer_cast<CNNConvolutionGradientState>(e.states[state_][0]);
     if (style_ == NNTrainingStyle::kUpdateDeviceGPU) {
       const auto now = forward_->weights_state();

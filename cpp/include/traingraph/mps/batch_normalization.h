@@ -89,6 +89,10 @@ class TRAINGRAPH_API CNNBatchNormalizationState final : public GradientState {
   const std::shared_ptr<const CNNBatchNormalization>& batch_normalization() const {
     return kernel_;
   }
+  bool renew(const CommandBuffer& on, std::int64_t readings) override {
+    return State::renew(on, readings,
+                        {&mean_, &variance_, &gradient_for_gamma_, &gradient_for_beta_});
+  }
 
  private:
   friend struct BatchNormalizationSteps;

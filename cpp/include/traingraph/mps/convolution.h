@@ -139,6 +139,9 @@ class TRAINGRAPH_API CNNConvolutionGradientState : public GradientState {
   }
   // Null for that of a transposed one.
   const std::shared_ptr<const CNNConvolution>& convolution() const { return convolution_; }
+  bool renew(const CommandBuffer& on, std::int64_t readings) override {
+    return State::renew(on, readings, {&weights_, &biases_});
+  }
 
  protected:
   CNNConvolutionGradientState(const Device& device, const CNNConvolutionDescriptor& descriptor,

@@ -11,6 +11,8 @@
 
 namespace traingraph::mps {
 
+class GraphReplay;
+
 // Everything that results need, as kernels that are made once. Encodings of one graph record the
 // same, so that all but the first find their program.
 //
@@ -78,6 +80,7 @@ class TRAINGRAPH_API NNGraph final : public Kernel {
                      const std::vector<StateBatch>& states) const;
 
   std::unique_ptr<GraphPlan> plan_;
+  std::unique_ptr<GraphReplay> replay_;  // of the last encoding
   std::shared_ptr<Failure> failure_;
 };
 

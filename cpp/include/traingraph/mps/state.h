@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,9 +26,16 @@ class TRAINGRAPH_API State {
   std::string description() const;
   // The command buffer a temporary state lives on, by number; 0 for a permanent one.
   std::uint64_t owner() const { return owner_; }
+  // For a graph that has encoded the same again: a temporary state, which was used up, is that of
+  // another buffer and has so many readings. False, and unchanged, if somebody else holds one of
+  // its buffers or there is no telling.
+  virtual bool renew(const CommandBuffer& on, std::int64_t readings);
 
  protected:
   explicit State(const CommandBuffer* temporary_on);
+  // The same of a state that consists of these.
+  bool renew(const CommandBuffer& on, std::int64_t readings,
+             std::initializer_list<const std::shared_ptr<Buffer>*> buffers);
 
  private:
   ReadCount reads_;
