@@ -40,4 +40,5 @@ PYBIND11_MODULE(_testing, module) {
   traingraph::testing::bind_units(module);
   traingraph::testing::bind_streams(module);
   traingraph::testing::bind_coding(module);
+  traingraph::testing::bind_nodes(module);
 }

@@ -312,6 +312,8 @@ void WeightForwardKernel::add_operands(Recording& recording) const {
   add_weights(recording, weights_);
 }
 
+bool WeightForwardKernel::has_biases() const { return !weights_.biases->blank; }
+
 void WeightForwardKernel::reload_weights_and_biases(CommandBuffer& buffer,
                                                     CNNConvolutionWeightsAndBiasesState& state) {
   check_state(state, buffer);

@@ -141,8 +141,8 @@ const ImageBatch& GraphEncoding::make(std::size_t place, const ImageDescriptor& 
   bool temporary = true;
   if (at.is_result) temporary = graph.makes_temporary_images;
   if (at.node->export_from_graph) temporary = temporary && at.node->makes_temporary_images;
-  ImagePtr all = temporary ? Image::temporary(buffer, descriptor)
-                           : Image::create(plan.device, descriptor);
+  ImagePtr all =
+      temporary ? Image::temporary(buffer, descriptor) : Image::create(plan.device, descriptor);
   ImageBatch& made = images[place];
   if (joined) {
     made.clear();

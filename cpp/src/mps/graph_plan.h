@@ -60,6 +60,8 @@ class GraphStep {
   // Whether encode() records the same each time, but for numbers, over images of the same kind, and
   // does nothing else that anybody sees.
   virtual bool repeats() const { return true; }
+  // Whether there are any now, where they may come and go.
+  virtual bool has_biases() const { return false; }
   virtual void reload() {}
 };
 

@@ -47,7 +47,8 @@ void GraphReplay::encode(GraphEncoding& e) {
   brought_.clear();
 }
 
-// What the recording depends on beside the plan: properties that anybody may set, and the images.
+// What the recording depends on beside the plan: properties that anybody may set, biases that come
+// with an update, and the images.
 void GraphReplay::find_kind(const GraphEncoding& e) {
   kind_.clear();
   // What lives on another part of its buffer would have to be found among what stays.
@@ -63,6 +64,7 @@ void GraphReplay::find_kind(const GraphEncoding& e) {
   for (const GraphPlan::StatePlace& at : e.plan.states) {
     add_properties({}, at.node->export_from_graph, false);
   }
+  for (const auto& step : e.plan.steps) kind_.push_back(step->has_biases() ? 1 : 0);
   const auto add_all = [&] {
     for (std::size_t place : e.plan.source_images) {
       kind_.push_back(e.images[place].size());
@@ -95,10 +97,10 @@ bool GraphReplay::add(const GraphEncoding& e, const Image& image) {
   const auto place = known - brought_.begin();
   if (known == brought_.end()) brought_.push_back(&image.storage());
   const ImageDescriptor& d = image.descriptor();
-  kind_.insert(kind_.end(), {word(place), word(image.first()), word(image.first_channel()),
-                             word(image.storage()->shape[1]), word(d.number_of_images),
-                             word(d.feature_channels), word(d.height), word(d.width),
-                             static_cast<std::uint64_t>(d.channel_format)});
+  kind_.insert(kind_.end(),
+               {word(place), word(image.first()), word(image.first_channel()),
+                word(image.storage()->shape[1]), word(d.number_of_images), word(d.feature_channels),
+                word(d.height), word(d.width), static_cast<std::uint64_t>(d.channel_format)});
   return true;
 }
 
@@ -138,21 +140,18 @@ void GraphReplay::note(GraphEncoding& e) {
     const auto known = std::ranges::find_if(
         brought_, [&](const StoragePtr* brought) { return *brought == storage; });
     if (known == brought_.end()) {
-      const bool blank = storage->blank;
-      named_.push_back({std::move(storage), blank});
+      named_.push_back({std::move(storage)});
     } else {
-      named_.push_back({nullptr, false, static_cast<std::size_t>(known - brought_.begin())});
+      named_.push_back({nullptr, static_cast<std::size_t>(known - brought_.begin())});
     }
   }
   is_noted_ = true;
 }
 
-// Whether what stays is what it was: biases that came later are read, and what was kept for another
-// part of a buffer has bytes.
+// Not when something was kept for another part of a buffer, where it has bytes.
 bool GraphReplay::is_current() const {
-  return std::ranges::all_of(named_, [](const Named& named) {
-    return named.own == nullptr || (named.own->blank == named.blank && !named.own->kept);
-  });
+  return std::ranges::none_of(
+      named_, [](const Named& named) { return named.own != nullptr && named.own->kept; });
 }
 
 bool GraphReplay::repeat(GraphEncoding& e) {

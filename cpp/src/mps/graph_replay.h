@@ -9,9 +9,9 @@
 
 namespace traingraph::mps {
 
-// What an encoding of a graph has recorded. Later ones over images of the same kind record it again:
-// to ask every kernel takes as long as a GPU takes for some of them. Data sources are asked as ever,
-// and are handed the same states again, unless somebody has kept one.
+// What an encoding of a graph has recorded. Later ones over images of the same kind record it
+// again: to ask every kernel takes as long as a GPU takes for some of them. Data sources are asked
+// as ever, and are handed the same states again, unless somebody has kept one.
 class GraphReplay {
  public:
   // All steps. The second encoding of a kind is noted, those behind it repeat it.
@@ -29,7 +29,6 @@ class GraphReplay {
   // A storage that the excerpts name: one that stays, or one of those that an encoding brings.
   struct Named {
     StoragePtr own;
-    bool blank = false;
     std::size_t brought = 0;
   };
   struct Result {
@@ -45,7 +44,7 @@ class GraphReplay {
   bool repeat(GraphEncoding& e);
 
   std::vector<std::uint64_t> kind_, last_kind_;  // empty: none that can be repeated
-  std::vector<const StoragePtr*> brought_;  // with the given images, then with results
+  std::vector<const StoragePtr*> brought_;       // with the given images, then with results
   bool is_noted_ = false;
   bool has_numbers_ = false;  // they change from run to run, and only kernels know them
   std::vector<Stretch> stretches_;

@@ -57,12 +57,12 @@ struct Storage : std::enable_shared_from_this<Storage> {
   Shape shape;
   ir::Layout layout;  // the order that programs see: Apple's
   bool divisible = false;
-  bool blank = false;       // zeros that stand for nothing: a kernel without biases
+  bool blank = false;  // zeros that stand for nothing: a kernel without biases
   // The number of the command buffer it lives on; 0: permanent. Runs of earlier buffers ask whether
   // it is, while a graph lets it live on the next.
   std::atomic<std::uint64_t> owner{0};
-  bool written = false;     // while recording, for what lives on one
-  bool kept = false;        // it outlives a committed part of its buffer, and has bytes
+  bool written = false;  // while recording, for what lives on one
+  bool kept = false;     // it outlives a committed part of its buffer, and has bytes
   std::atomic<std::int64_t> reads_left{0};  // of its images, if temporary
   std::atomic<int> in_flight{0};            // runs that use it and are not done, if permanent
   // Between runs the bytes of what is not divisible lie as the last program wanted them. Plain:

@@ -13,6 +13,9 @@ namespace traingraph::mps {
 class WeightedStep : public ForwardStep {
  public:
   using ForwardStep::ForwardStep;
+  bool has_biases() const override {
+    return static_cast<const WeightForwardKernel&>(*kernel).has_biases();
+  }
   void reload() override {
     static_cast<WeightForwardKernel&>(*kernel).reload_weights_and_biases_from_data_source();
   }

@@ -160,6 +160,7 @@ class TRAINGRAPH_API WeightForwardKernel : public CNNKernel {
   const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
   DataType data_type() const { return weights_.data_type; }
+  bool has_biases() const;
 
   void reload_weights_and_biases_from_data_source() { weights_.load(); }
   void reload_weights_and_biases(CNNConvolutionDataSourcePtr source) {
