@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include <traingraph/errors.h>
+
 #include "backends/reference/reference.h"
 #include "runtime/plugin.h"
 
@@ -25,11 +27,18 @@ struct Counters {
   std::atomic<std::int64_t> launches, allocations, allocated, in, out, within;
 };
 
-// Launches count runs, as if each had been captured.
+constexpr std::size_t kAlignment = 16;
+
+// Launches count runs, as if each had been captured. Refuses addresses that a GPU's kernels could
+// not work on.
 class DoubleExecutable final : public Executable {
  public:
-  DoubleExecutable(std::unique_ptr<Executable> inner, std::size_t addresses, Counters& counters)
-      : inner_(std::move(inner)), addresses_(addresses), counters_(counters) {}
+  DoubleExecutable(std::unique_ptr<Executable> inner, const ir::Graph& graph, Counters& counters)
+      : inner_(std::move(inner)),
+        addresses_(graph.values.size() + graph.nodes.size()),
+        counters_(counters) {
+    for (const ir::Value& value : graph.values) is_number_.push_back(value.type.shape.empty());
+  }
 
   std::size_t workspace_bytes(ir::NodeId node) const override {
     return inner_->workspace_bytes(node);
@@ -37,7 +46,12 @@ class DoubleExecutable final : public Executable {
   void run(const ir::NodeId* order, std::size_t count, Pointers pointers,
            double* seconds) override {
     ++counters_.launches;
-    for (std::size_t k = 0; k < addresses_.size(); ++k) addresses_[k] = here(pointers[k]);
+    for (std::size_t k = 0; k < addresses_.size(); ++k) {
+      addresses_[k] = here(pointers[k]);
+      const bool is_number = k < is_number_.size() && is_number_[k];
+      if (is_number || reinterpret_cast<std::uintptr_t>(pointers[k]) % kAlignment == 0) continue;
+      throw DeviceError("[double] expected addresses aligned to 16 bytes");
+    }
     inner_->run(order, count, addresses_.data(), seconds);
   }
   bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const override {
@@ -47,6 +61,7 @@ class DoubleExecutable final : public Executable {
  private:
   std::unique_ptr<Executable> inner_;
   std::vector<std::byte*> addresses_;
+  std::vector<bool> is_number_;  // by value
   Counters& counters_;
 };
 
@@ -76,8 +91,7 @@ class DoubleBackend final : public Backend {
   }
   std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                       const std::vector<ir::NodeId>& nodes) const override {
-    return std::make_unique<DoubleExecutable>(host_.compile(graph, nodes),
-                                              graph.values.size() + graph.nodes.size(), counters_);
+    return std::make_unique<DoubleExecutable>(host_.compile(graph, nodes), graph, counters_);
   }
   std::shared_ptr<std::byte> allocate(std::size_t bytes) const override {
     const std::shared_ptr<std::byte> memory = host_.allocate(bytes);
@@ -89,6 +103,7 @@ class DoubleBackend final : public Backend {
             }};
   }
 
+  std::size_t alignment() const override { return kAlignment; }
   bool uses_host_memory() const override { return false; }
   void write(std::byte* to, const void* from, std::size_t bytes) const override {
     ++counters_.in;

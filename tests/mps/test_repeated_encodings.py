@@ -120,8 +120,8 @@ def test_weights_that_are_trained(device):
     once, expected = data(0.5), []
     for x, y in zip(X, Y, strict=True):
         expected.append(float(Line(on, once).step(x / 8, y)[0]))
-        once.array = np.frombuffer(once.state.weights, np.float32).reshape(1, 1, 1, 1).copy()
-        once.biases = np.frombuffer(once.state.biases, np.float32).copy()
+        once.array = np.asarray(once.state.weights).view(np.float32).reshape(1, 1, 1, 1).copy()
+        once.biases = np.asarray(once.state.biases).view(np.float32).copy()
     line = Line(on, data(0.5))
     losses = [float(line.step(x / 8, y)[0]) for x, y in zip(X, Y, strict=True)]
     np.testing.assert_allclose(losses, expected, rtol=1e-6)
@@ -143,7 +143,7 @@ def test_states_and_buffers_that_a_data_source_keeps(on):
 
     data.on_update = by_gradient
     np.testing.assert_allclose(line.losses(), EXPECTED, rtol=1e-6)
-    got = [1 - np.frombuffer(one.weights, np.float32)[0] for one in gradients]
+    got = [1 - np.asarray(one.weights).view(np.float32)[0] for one in gradients]
     np.testing.assert_allclose(got, 2 * (X - Y) * X, rtol=1e-5)
 
 

@@ -24,6 +24,10 @@ struct CompiledRecording {
     std::size_t offset;  // bytes
     ir::ValueId value;
     ir::Layout layout;
+    // Where the kernels work instead, if they cannot there; else nothing.
+    std::shared_ptr<std::byte> aligned;
+    std::size_t bytes;
+    bool written;
   };
   std::vector<Binding> bindings;
   // One slot of 8 bytes per number of the recording.

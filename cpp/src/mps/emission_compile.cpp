@@ -83,8 +83,12 @@ std::shared_ptr<CompiledRecording> Emission::compile() {
       const ValueId value = now[static_cast<std::size_t>(atom.source)];
       const ir::Layout& layout = out->program->graph.value(value).layout;
       if (!storage.fixed()) storage.preferred = layout;
-      out->bindings.push_back(
-          {atom.storage, row * static_cast<std::size_t>(atom.first), value, layout});
+      const std::size_t offset = row * static_cast<std::size_t>(atom.first);
+      const std::size_t bytes = ir::storage_bytes(out->program->graph.type(value), layout);
+      const bool is_aligned = offset % backend_.alignment() == 0;
+      out->bindings.push_back({atom.storage, offset, value, layout,
+                               is_aligned ? nullptr : backend_.allocate(bytes), bytes,
+                               atom.written});
     }
   }
   const std::size_t numbers = number_values_.size();

@@ -76,13 +76,23 @@ std::shared_ptr<RunEnd> run(DeviceState& device, CompiledRecording& compiled,
   const std::byte* any = device.arena.get();
   for (const CompiledRecording::Binding& binding : compiled.bindings) {
     std::byte* base = storages[binding.storage]->address(binding.layout);
-    program.bind(binding.value, base == nullptr ? nullptr : base + binding.offset);
+    std::byte* at = base == nullptr ? nullptr : base + binding.offset;
+    if (at != nullptr && binding.aligned != nullptr) {
+      device.backend.copy(binding.aligned.get(), at, binding.bytes);
+      at = binding.aligned.get();
+    }
+    program.bind(binding.value, at);
     any = base;
   }
   if (compiled.numbers != nullptr && stage(compiled, numbers)) {
     device.backend.write(compiled.numbers.get(), compiled.staged.data(), compiled.staged.size());
   }
   program.run(Run::step, nullptr);
+  for (const CompiledRecording::Binding& binding : compiled.bindings) {
+    if (binding.aligned == nullptr || !binding.written) continue;
+    std::byte* base = storages[binding.storage]->address(binding.layout);
+    device.backend.copy(base + binding.offset, binding.aligned.get(), binding.bytes);
+  }
   return RunEnd::of(device, storages, any);
 }
 

@@ -77,6 +77,8 @@ class Backend {
                                               const std::vector<ir::NodeId>& nodes) const = 0;
   // 64-byte aligned, zeroed. Raises OutOfMemory. Freed by the deleter.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) const = 0;
+  // What addresses within that have to be a multiple of, for its kernels to work on them.
+  virtual std::size_t alignment() const { return 1; }
   // False: run() computes nothing, so there is nothing to read.
   virtual bool computes() const { return true; }
 

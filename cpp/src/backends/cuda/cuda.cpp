@@ -39,6 +39,7 @@ class CudaBackend final : public TableBackend<KernelEntry> {
   std::shared_ptr<std::byte> allocate(std::size_t bytes) const override {
     return gpu_.allocate(bytes);
   }
+  std::size_t alignment() const override { return kAlignment; }
   bool uses_host_memory() const override { return false; }
   void write(std::byte* to, const void* from, std::size_t bytes) const override {
     gpu_.write(to, from, bytes);

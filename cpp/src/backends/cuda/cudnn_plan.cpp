@@ -9,8 +9,7 @@ namespace traingraph::cuda {
 namespace {
 
 constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 30;
-constexpr std::int64_t kAlignment = 16;  // of every address
-constexpr int kMostEngines = 64;         // that the heuristic is asked for
+constexpr int kMostEngines = 64;  // that the heuristic is asked for
 
 void check(cudnnStatus_t status, const char* call) {
   if (status != CUDNN_STATUS_SUCCESS) {

@@ -16,6 +16,8 @@ namespace traingraph::cuda {
 // What kernels need of the device they are made for: library handles are made once per device.
 struct Context;  // context.h
 
+inline constexpr std::size_t kAlignment = 16;  // of every address, in bytes
+
 // A kernel's work as a part of a small program: so many tasks of one kind (small_tasks.h), each for
 // a block, and their arguments.
 struct SmallWork {
@@ -26,7 +28,7 @@ struct SmallWork {
 
 // One op prepared for fixed shapes and layouts. launch() only enqueues on the stream: no
 // allocation, no synchronisation, so that it can be captured into a CUDA graph. Every address is
-// aligned to 16 bytes or more.
+// aligned to kAlignment bytes or more.
 class Kernel {
  public:
   virtual ~Kernel();
