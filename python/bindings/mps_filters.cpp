@@ -167,6 +167,10 @@ void bind_neuron(py::module_& module) {
   };
   properties(neuron);
   properties(gradient);
+  gradient.def_property(
+      "header_formula", &CNNNeuronGradient::header_formula, &CNNNeuronGradient::set_header_formula,
+      "Whether Apple's table is followed in place of the derivative, for comparison: ReLUN has b "
+      "from b on. An addition of traingraph. Errors: other types, which the table has right.");
   each_neuron([&module]<mps::NeuronType kType>(const NeuronName& row) {
     if (row.has_kernel) bind_named_neuron<kType>(module, row);
   });

@@ -103,6 +103,12 @@ void bind_gradient(py::module_& module) {
   cls.def_property("compute_label_gradients", &Self::compute_label_gradients,
                    &Self::set_compute_label_gradients,
                    "Whether the gradient is by the labels rather than by the predictions.");
+  cls.def_property(
+      "header_formula", &Self::header_formula, &Self::set_header_formula,
+      "Whether Apple's text is computed in place of the derivative, for comparison: softmax - t, "
+      "Huber's delta without its sign, -t / y of Kullback and Leibler. By labels it "
+      "is exact. An addition of traingraph. Errors: losses whose printed gradient is their "
+      "derivative.");
   const std::string sources =
       "command_buffer: MTLCommandBuffer, source_gradients: collections.abc.Sequence[MPSImage], "
       "source_images: "
@@ -112,7 +118,7 @@ void bind_gradient(py::module_& module) {
   def_method(cls, "encode_batch", "collections.abc.Sequence[MPSImage] | None",
              {sources, sources + ", destination_gradients: collections.abc.Sequence[MPSImage]"},
              "Gradients that come in have the loss's size. Gradient: the exact derivative; where "
-             "Apple's text differs (hinge, Huber, Kullback-Leibler, softmax) it is not followed.",
+             "Apple's text differs (Huber, Kullback-Leibler, softmax) header_formula follows it.",
              [](Self& self, const Arguments& a) -> py::object {
                mps::CommandBuffer& buffer = command_buffer(a);
                const auto gradients = images(a, "source_gradients", true);

@@ -160,6 +160,11 @@ void bind_mps_loss(py::module_& module) {
                                                 arguments.get<Descriptor>("loss_descriptor"));
              });
   def_allocator(loss);
+  loss.def_property(
+      "header_formula", &CNNLoss::header_formula, &CNNLoss::set_header_formula,
+      "Whether Apple's text is computed in place of the derivative, for comparison: softmax - t, "
+      "Huber's delta without its sign, -t / y of Kullback and Leibler. An addition of traingraph. "
+      "Errors: losses whose printed gradient is their derivative.");
   loss.def_property_readonly(
       "loss_type", [](const CNNLoss& self) { return self.descriptor().loss_type; },
       "The function.");

@@ -101,7 +101,7 @@ void bind_local_pair(py::module_& module, const std::string& name, const char* d
       "header_formula", &CNNLocalNormalizationGradient::header_formula,
       &CNNLocalNormalizationGradient::set_header_formula,
       "Whether Apple's text is computed in place of the derivative; an addition of traingraph, for "
-      "comparison. Errors: local contrast, which has none here.");
+      "comparison.");
 }
 
 void bind_locals(py::module_& module) {

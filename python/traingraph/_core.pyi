@@ -5476,6 +5476,14 @@ class MPSCNNNeuronGradient(MPSCNNGradientKernel):
         """
 
     @property
+    def header_formula(self) -> bool:
+        """
+        Whether Apple's table is followed in place of the derivative, for comparison: ReLUN has b from b on. An addition of traingraph. Errors: other types, which the table has right.
+        """
+
+    @header_formula.setter
+    def header_formula(self, arg1: bool) -> None: ...
+    @property
     def neuron_type(self) -> MPSCNNNeuronType:
         """
         The function.
@@ -7324,6 +7332,14 @@ class MPSCNNLoss(MPSKernel):
         Inside of LOG's logarithms.
         """
 
+    @property
+    def header_formula(self) -> bool:
+        """
+        Whether Apple's text is computed in place of the derivative, for comparison: softmax - t, Huber's delta without its sign, -t / y of Kullback and Leibler. An addition of traingraph. Errors: losses whose printed gradient is their derivative.
+        """
+
+    @header_formula.setter
+    def header_formula(self, arg1: bool) -> None: ...
     @property
     def label_smoothing(self) -> float:
         """
@@ -9528,7 +9544,7 @@ class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
     @property
     def header_formula(self) -> bool:
         """
-        Whether Apple's text is computed in place of the derivative; an addition of traingraph, for comparison. Errors: local contrast, which has none here.
+        Whether Apple's text is computed in place of the derivative; an addition of traingraph, for comparison.
         """
 
     @header_formula.setter
@@ -9625,7 +9641,7 @@ class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
     @property
     def header_formula(self) -> bool:
         """
-        Whether Apple's text is computed in place of the derivative; an addition of traingraph, for comparison. Errors: local contrast, which has none here.
+        Whether Apple's text is computed in place of the derivative; an addition of traingraph, for comparison.
         """
 
     @header_formula.setter
@@ -9741,7 +9757,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
     @property
     def header_formula(self) -> bool:
         """
-        Whether Apple's text is computed in place of the derivative; an addition of traingraph, for comparison. Errors: local contrast, which has none here.
+        Whether Apple's text is computed in place of the derivative; an addition of traingraph, for comparison.
         """
 
     @header_formula.setter
@@ -10127,7 +10143,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         destination_gradients: collections.abc.Sequence[MPSImage],
     ) -> collections.abc.Sequence[MPSImage] | None:
         """
-        Gradients that come in have the loss's size. Gradient: the exact derivative; where Apple's text differs (hinge, Huber, Kullback-Leibler, softmax) it is not followed.
+        Gradients that come in have the loss's size. Gradient: the exact derivative; where Apple's text differs (Huber, Kullback-Leibler, softmax) header_formula follows it.
         """
 
     @property
@@ -10154,6 +10170,14 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
 
     @epsilon.setter
     def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    @property
+    def header_formula(self) -> bool:
+        """
+        Whether Apple's text is computed in place of the derivative, for comparison: softmax - t, Huber's delta without its sign, -t / y of Kullback and Leibler. By labels it is exact. An addition of traingraph. Errors: losses whose printed gradient is their derivative.
+        """
+
+    @header_formula.setter
+    def header_formula(self, arg1: bool) -> None: ...
     @property
     def label_smoothing(self) -> float:
         """

@@ -78,7 +78,10 @@ FORWARD = [
     ("MPSNNReduceFeatureChannelsSum", {}, {"weight": 0.5}),
 ]
 # Their gradients are composed of other ops, with the reason beside the table that lacks them.
-COMPOSED = ["MPSCNNCrossChannelNormalization", "MPSCNNSpatialNormalization"]
+COMPOSED = [
+    "MPSCNNCrossChannelNormalization", "MPSCNNSpatialNormalization",
+    "MPSCNNLocalContrastNormalization",
+]  # fmt: skip
 # Made without arguments, as the state has all.
 STATED = ("MPSCNNInstanceNormalization", "MPSCNNGroupNormalization")
 

@@ -111,7 +111,8 @@ NAMED = {
 CASES = {
     "MPSCNNNeuron": ({"neuron_descriptor": slopes}, {}),
     "MPSCNNNeuronGradient": (
-        {"neuron_descriptor": lambda: neuron(with_type="power", a=2.0, b=3.0, c=1.5)}, {}),
+        {"neuron_descriptor": lambda: neuron(with_type="relun", a=2.0, b=3.0, c=1.5)},
+        {"header_formula": True}),
     "MPSCNNConvolution": ({"weights": weights}, {}),
     "MPSCNNConvolutionGradient": ({"weights": weights}, {"gradient_option": 2}),
     "MPSCNNFullyConnected": ({"weights": weights}, {}),
@@ -134,7 +135,7 @@ CASES = {
     "MPSCNNSpatialNormalizationGradient": (WINDOW, {**LOCAL, "header_formula": True}),
     "MPSCNNLocalContrastNormalization": (WINDOW, {**LOCAL, "p0": 0.5, "pm": 0.25, "ps": 2.0}),
     "MPSCNNLocalContrastNormalizationGradient": (
-        WINDOW, {**LOCAL, "p0": 0.5, "pm": 0.25, "ps": 2.0}),
+        WINDOW, {**LOCAL, "p0": 0.5, "pm": 0.25, "ps": 2.0, "header_formula": True}),
     "MPSCNNDropout": (DROPOUT, {}),
     "MPSCNNDropoutGradient": (DROPOUT, {}),
     "MPSCNNUpsamplingNearest": (SCALES, {}),
@@ -143,9 +144,10 @@ CASES = {
     "MPSCNNUpsamplingBilinearGradient": (SCALES, {"align_corners": True}),
     "MPSCNNDilatedPoolingMax": (DILATED, {}),
     "MPSCNNDilatedPoolingMaxGradient": (DILATED, {}),
-    "MPSCNNLoss": ({"loss_descriptor": loss}, {}),
+    "MPSCNNLoss": ({"loss_descriptor": loss}, {"header_formula": True}),
     "MPSNNForwardLoss": ({"loss_descriptor": loss}, {}),
-    "MPSNNLossGradient": ({"loss_descriptor": loss}, {"compute_label_gradients": True}),
+    "MPSNNLossGradient": (
+        {"loss_descriptor": loss}, {"compute_label_gradients": True, "header_formula": True}),
     "MPSNNPad": (
         {"padding_size_before": (1, 2, 1), "padding_size_after": (3, 0, 2),
          "fill_value_array": [0.5] * (C + 3)}, {"fill_value": 2.5}),

@@ -5,7 +5,7 @@ import pytest
 from gradients import backward, check, device, execute, forward, random
 from kernels import batch, commands, image
 
-from traingraph import ShapeError, Unsupported, mps
+from traingraph import ShapeError, mps
 
 
 def window_mean(x, rows, columns):
@@ -94,9 +94,18 @@ def test_the_headers_formulas_are_not_derivatives():
     text = dy * base**-0.75 - 2 * 0.5 * 0.75 * x * base**-1.75 * 9 * window_mean(dy * x, 3, 3)
     np.testing.assert_allclose(backward(gradient, dy, x, states), text, rtol=1e-10)
 
-    _, gradient = local_kernels("LocalContrast", p, kernel_width=3, kernel_height=3)
-    with pytest.raises(Unsupported, match="local contrast"):
-        gradient.header_formula = True
+    p |= {"p0": 0.5, "pm": 0.25, "ps": 2.0}
+    kernel, gradient = local_kernels("LocalContrast", p, kernel_width=3, kernel_height=3)
+    states = forward(kernel, x)[1]
+    exact = backward(gradient, dy, x, states)
+    gradient.header_formula = True
+    mean = window_mean(x, 3, 3)
+    base = 1.5 + 0.5 * (window_mean(x * x, 3, 3) - mean**2)
+    inner = 0.5 * window_mean(dy, 3, 3)
+    inner += 2 * 0.5 * 0.75 * window_mean(dy * (x - 1), 3, 3) * (x - 0.5 * mean) / base
+    found = backward(gradient, dy, x, states)
+    np.testing.assert_allclose(found, 2 * base**-0.75 * (dy - inner), rtol=1e-9, atol=1e-12)
+    assert np.abs(found - exact).max() > 0.05
 
 
 def test_windows_are_checked():

@@ -93,9 +93,12 @@ void describe_arithmetic(KernelTable& table) {
   describe_forward(table, "MPSCNNDivide", CNNArithmeticOperation::kDivide);
   describe_forward(table, "MPSNNCompare", CNNArithmeticOperation::kCompare);
   describe_loss<CNNLoss>(table, "MPSCNNLoss")
+      .property("header_formula", &CNNLoss::header_formula, &CNNLoss::set_header_formula)
       .property("makes_temporary_images", &CNNLoss::makes_temporary_images);
   describe_loss<NNForwardLoss>(table, "MPSNNForwardLoss");
   describe_loss<NNLossGradient>(table, "MPSNNLossGradient")
+      .property("header_formula", &NNLossGradient::header_formula,
+                &NNLossGradient::set_header_formula)
       .property("compute_label_gradients", &NNLossGradient::compute_label_gradients,
                 &NNLossGradient::set_compute_label_gradients);
   Describing<NNInitialGradient>(table, "MPSNNInitialGradient").made_of<>();

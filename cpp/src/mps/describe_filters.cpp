@@ -39,6 +39,8 @@ void describe_neurons(KernelTable& table) {
       .made_of<NeuronDescriptor>();
   Describing<CNNNeuronGradient>(table, "MPSCNNNeuronGradient")
       .argument(kName, &CNNNeuronGradient::descriptor)
+      .property("header_formula", &CNNNeuronGradient::header_formula,
+                &CNNNeuronGradient::set_header_formula)
       .made_of<NeuronDescriptor>();
   for (const NamedNeuron& named : kNamedNeurons) {
     Describing<CNNNeuron>(table, named.kind)

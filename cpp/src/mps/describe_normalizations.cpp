@@ -53,7 +53,6 @@ void describe_local_pair(KernelTable& table, const std::string& kind, LocalNorma
   using Gradient = CNNLocalNormalizationGradient;
   describe_local<CNNLocalNormalization>(table, kind, type);
   auto gradient = describe_local<Gradient>(table, kind + "Gradient", type, "secondary_");
-  if (type == LocalNormalizationType::kLocalContrast) return;
   gradient.property("header_formula", &Gradient::header_formula, &Gradient::set_header_formula);
 }
 

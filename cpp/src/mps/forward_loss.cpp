@@ -50,22 +50,33 @@ class ForwardLossOperation final : public Operation {
 class LossGradientOperation final : public Operation {
  public:
   LossGradientOperation(const std::string& subject_in, const CNNLossDescriptor& d, bool by_labels,
-                        bool running)
-      : Operation(subject_in), d_(d), by_labels_(by_labels), running_(running) {}
+                        bool printed, bool running)
+      : Operation(subject_in),
+        d_(d),
+        by_labels_(by_labels),
+        printed_(printed && !by_labels),
+        running_(running) {}
   void emit(Emission& e) const override {
     LossTerms terms = terms_from(e, 1, running_);
     // The image itself may be of 16 bits.
     terms.labels = ops::cast(e.graph, terms.labels, e.graph.type(terms.prediction).data_type);
-    const bool composed = by_labels_ && d_.loss_type == CNNLossType::kSoftMaxCrossEntropy;
-    const ValueId values = composed ? softmax_by_labels(e, d_, terms) : loss_values(e, d_, terms);
+    ValueId by = by_labels_ ? terms.labels : terms.prediction;
+    if (printed_) by = ops::unary(e.graph, ir::Scalar::identity, by);
+    const ValueId values = values_of(e, terms, by);
     const ValueId loss = reduced_loss(e, d_, values, loss_share(e, d_, terms, values));
-    const ValueId by = by_labels_ ? terms.labels : terms.prediction;
     e.set(0, e.gradients(loss, e.inputs[0], {by})[0]);
   }
 
  private:
+  ValueId values_of(Emission& e, const LossTerms& terms, ValueId by) const {
+    if (printed_) return printed_values(e, d_, terms, by);
+    const bool composed = by_labels_ && d_.loss_type == CNNLossType::kSoftMaxCrossEntropy;
+    return composed ? softmax_by_labels(e, d_, terms) : loss_values(e, d_, terms);
+  }
+
   CNNLossDescriptor d_;
   bool by_labels_;
+  bool printed_;
   bool running_;
 };
 
@@ -181,7 +192,13 @@ void NNLossGradient::set_running_weight(float value) {
 }
 OperationPtr NNLossGradient::make_operation() const {
   return std::make_shared<LossGradientOperation>(description(), descriptor_, by_labels_,
-                                                 running_weight_);
+                                                 header_formula_, running_weight_);
+}
+void NNLossGradient::set_header_formula(bool value) {
+  if (value && !is_printed_otherwise(descriptor_.loss_type)) {
+    refuse_use("the header's formula of a loss whose printed gradient is its derivative");
+  }
+  set(header_formula_, value);
 }
 StatePtr NNLossGradient::make_state(const ImageDescriptor&, const ImageDescriptor&,
                                     const CommandBuffer*) const {

@@ -83,9 +83,9 @@ class ForwardOperation final : public Operation {
 };
 
 // dy, x → T^-beta dy - 2 alpha beta x (sum over the mirrored window of what Apple's text has there)
-class HeaderOperation final : public Operation {
+class PrintedNormalization final : public Operation {
  public:
-  HeaderOperation(const std::string& subject_in, const LocalNormalization& p)
+  PrintedNormalization(const std::string& subject_in, const LocalNormalization& p)
       : Operation(subject_in), p_(p) {}
   void emit(Emission& e) const override {
     const ValueId dy = e.inputs[0], x = e.inputs[1];
@@ -111,6 +111,40 @@ class HeaderOperation final : public Operation {
     list.results = {list.add(Scalar::multiply_add, 0, term, 1, factor)};
     const ValueId mean = window_mean(e, p_, parts[2], true);
     e.set(0, ops::elementwise(e.graph, std::move(list), {parts[0], x, parts[1], mean})[0]);
+  }
+
+ private:
+  LocalNormalization p_;
+};
+
+// dy, x → ps T^-beta (dy - mean over the mirrored window of
+//                    dy (p0 + 2 alpha beta (x - 1) (middle x - p0 middle mean) / T))
+class PrintedContrast final : public Operation {
+ public:
+  PrintedContrast(const std::string& subject_in, const LocalNormalization& p)
+      : Operation(subject_in), p_(p) {}
+  void emit(Emission& e) const override {
+    const ValueId dy = e.inputs[0], x = e.inputs[1];
+    const auto alpha = static_cast<double>(p_.alpha), beta = static_cast<double>(p_.beta);
+    const auto p0 = static_cast<double>(p_.p0);
+    const ValueId squares = window_mean(e, p_, ops::unary(e.graph, Scalar::square, x));
+    const ValueId mean = window_mean(e, p_, x);
+    ScalarList product{2, {}, {}};  // dy, x
+    product.results = {product.add(Scalar::multiply, 0, product.add(Scalar::affine, 1, -1, 1, -1))};
+    const ValueId products = ops::elementwise(e.graph, std::move(product), {dy, x})[0];
+    ScalarList list{6, {}, {}};  // dy, x, mean of squares, mean, and two mirrored means
+    const int variance = list.add(Scalar::subtract, 2, list.add(Scalar::square, 3));
+    const int base = list.add(Scalar::affine, variance, -1, alpha, static_cast<double>(p_.delta));
+    const int centered =
+        list.add(Scalar::divide, list.add(Scalar::multiply_add, 1, 3, 1, -p0), base);
+    const int pulled = list.add(Scalar::multiply, centered, 5);
+    const int less = list.add(Scalar::multiply_add, 4, pulled, p0, 2 * alpha * beta);
+    const int scaled = list.add(Scalar::multiply, list.add(Scalar::subtract, 0, less),
+                                inverse_power(list, base, beta));
+    list.results = {list.add(Scalar::scale, scaled, -1, static_cast<double>(p_.ps))};
+    e.set(0, ops::elementwise(e.graph, std::move(list),
+                              {dy, x, squares, mean, window_mean(e, p_, dy, true),
+                               window_mean(e, p_, products, true)})[0]);
   }
 
  private:
@@ -182,14 +216,11 @@ void CNNLocalNormalizationGradient::set_parameters(const LocalNormalization& val
   set(parameters_, value);
   set_window(window_, value);
 }
-void CNNLocalNormalizationGradient::set_header_formula(bool value) {
-  if (value && parameters_.type == Type::kLocalContrast) {
-    refuse_use("the header's formula of local contrast normalization: this version has none");
-  }
-  set(header_formula_, value);
-}
 OperationPtr CNNLocalNormalizationGradient::make_operation() const {
-  if (header_formula_) return std::make_shared<HeaderOperation>(description(), parameters_);
+  if (header_formula_ && parameters_.type == Type::kLocalContrast) {
+    return std::make_shared<PrintedContrast>(description(), parameters_);
+  }
+  if (header_formula_) return std::make_shared<PrintedNormalization>(description(), parameters_);
   const LocalNormalization p = parameters_;
   return gradient_operation(
       description(), [p](Emission& e, ValueId x, const Shape&) { return normalized(e, p, x); });

@@ -11,8 +11,8 @@ using ir::ValueId;
 
 class LossOperation final : public Operation {
  public:
-  LossOperation(const std::string& subject_in, CNNLossDescriptor d)
-      : Operation(subject_in), d_(d) {}
+  LossOperation(const std::string& subject_in, CNNLossDescriptor d, bool printed)
+      : Operation(subject_in), d_(d), printed_(printed) {}
 
   // prediction, labels [, weights] → gradient, loss
   void emit(Emission& e) const override {
@@ -20,12 +20,18 @@ class LossOperation final : public Operation {
                           false};
     const ValueId values = loss_values(e, d_, terms);
     const ValueId share = loss_share(e, d_, terms, values);
-    e.set(0, e.gradients(values, share, {terms.prediction})[0]);
+    if (printed_) {
+      const ValueId by = ops::unary(e.graph, ir::Scalar::identity, terms.prediction);
+      e.set(0, e.gradients(printed_values(e, d_, terms, by), share, {by})[0]);
+    } else {
+      e.set(0, e.gradients(values, share, {terms.prediction})[0]);
+    }
     e.set(1, reduced_loss(e, d_, values, share));
   }
 
  private:
   CNNLossDescriptor d_;
+  bool printed_;
 };
 
 ImageBatch images_of(const CNNLossLabelsBatch& labels,
@@ -62,7 +68,14 @@ CNNLoss::CNNLoss(const Device& device, CNNLossDescriptor descriptor)
 }
 
 OperationPtr CNNLoss::make_operation() const {
-  return std::make_shared<LossOperation>(description(), descriptor_);
+  return std::make_shared<LossOperation>(description(), descriptor_, header_formula_);
+}
+
+void CNNLoss::set_header_formula(bool value) {
+  if (value && !is_printed_otherwise(descriptor_.loss_type)) {
+    refuse_use("the header's formula of a loss whose printed gradient is its derivative");
+  }
+  set(header_formula_, value);
 }
 
 ImageBatch CNNLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& predictions,

@@ -49,6 +49,14 @@ int other_loss(ScalarList& list, const CNNLossDescriptor& d, double elements) {
   }
 }
 
+// A label of softmax cross entropy over so many channels, smoothed.
+int smooth(ScalarList& list, const CNNLossDescriptor& d, std::int64_t channels, int label) {
+  const auto smoothing = static_cast<double>(d.label_smoothing);
+  const auto classes =
+      static_cast<double>(d.number_of_classes == 0 ? channels : d.number_of_classes);
+  return list.add(Scalar::affine, label, -1, 1 - smoothing, smoothing / classes);
+}
+
 std::vector<int> reduced_axes(const CNNLossDescriptor& d) {
   return d.reduce_across_batch ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{1, 2, 3};
 }
@@ -64,7 +72,13 @@ ValueId counted(Emission& e, const CNNLossDescriptor& d, ValueId weights, DataTy
   return ops::binary(e.graph, Scalar::maximum, count, ops::filled(e.graph, e.graph.type(count), 1));
 }
 
+// Times the weights of the labels and of the descriptor. 0 removes a value even where it is not
+// finite.
 ValueId weighted(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms, ValueId values) {
+  if (terms.weights != ir::kNone) {
+    const DataType type = e.graph.type(values).data_type;
+    values = ops::binary(e.graph, Scalar::mask, values, ops::cast(e.graph, terms.weights, type));
+  }
   if (terms.running_weight) {
     const DataType type = e.graph.type(values).data_type;
     return ops::binary(e.graph, Scalar::multiply, values, e.number(0, type));
@@ -118,10 +132,40 @@ ValueId loss_values(Emission& e, const CNNLossDescriptor& d, const LossTerms& te
     list.results = {other_loss(list, d, static_cast<double>(prediction.elements()) / images)};
     values = ops::elementwise(e.graph, std::move(list), {terms.prediction, labels})[0];
   }
-  if (terms.weights != ir::kNone) {
-    // 0 removes a value even where it is not finite.
-    values = ops::binary(e.graph, Scalar::mask, values, ops::cast(e.graph, terms.weights, type));
+  return weighted(e, d, terms, values);
+}
+
+bool is_printed_otherwise(CNNLossType type) {
+  return type == CNNLossType::kSoftMaxCrossEntropy || type == CNNLossType::kHuber ||
+         type == CNNLossType::kKullbackLeiblerDivergence;
+}
+
+// The printed gradient of each element times its copy, which is no part of the gradient.
+ValueId printed_values(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms,
+                       ValueId by) {
+  const DataType type = e.graph.type(terms.prediction).data_type;
+  const bool softmax = d.loss_type == CNNLossType::kSoftMaxCrossEntropy;
+  ValueId y = terms.prediction;
+  if (softmax) y = ops::apply1(e.graph, ir::Op::softmax, ir::SoftmaxAttributes{false, 1}, {y});
+  ScalarList list{3, {}, {}};  // prediction or its softmax, label, copy
+  int printed = 0;
+  if (softmax) {  // y - t, where t is a share of 1
+    printed = list.add(Scalar::subtract, 0, smooth(list, d, e.graph.type(y).shape[1], 1));
+  } else if (d.loss_type == CNNLossType::kHuber) {  // delta beyond delta, without a sign
+    const int apart = list.add(Scalar::subtract, 0, 1);
+    const auto delta = static_cast<double>(d.delta);
+    const int beyond = list.add(Scalar::threshold, list.add(Scalar::absolute, apart), -1, delta);
+    const int limit = list.add(Scalar::constant, -1, -1, delta);
+    const int rest =
+        list.add(Scalar::subtract, apart, list.add(Scalar::where_nonzero, apart, beyond));
+    printed = list.add(Scalar::add, rest, list.add(Scalar::where_nonzero, limit, beyond));
+  } else {  // -t / y
+    printed = list.add(Scalar::negate, list.add(Scalar::divide, 1, 0));
   }
+  list.results = {list.add(Scalar::multiply, printed, 2)};
+  ValueId values = ops::elementwise(e.graph, std::move(list),
+                                    {y, ops::cast(e.graph, terms.labels, type), by})[0];
+  if (softmax) values = ops::reduce(e.graph, ir::ReduceKind::sum, values, {1});
   return weighted(e, d, terms, values);
 }
 
@@ -159,20 +203,12 @@ ValueId softmax_by_labels(Emission& e, const CNNLossDescriptor& d, const LossTer
   const ir::Type type = e.graph.type(terms.prediction);
   const ValueId logarithms =
       ops::apply1(e.graph, ir::Op::softmax, ir::SoftmaxAttributes{true, 1}, {terms.prediction});
-  const auto smoothing = static_cast<double>(d.label_smoothing);
-  const auto classes =
-      static_cast<double>(d.number_of_classes == 0 ? type.shape[1] : d.number_of_classes);
   ScalarList list{2, {}, {}};
-  const int label = list.add(Scalar::affine, 1, -1, 1 - smoothing, smoothing / classes);
+  const int label = smooth(list, d, type.shape[1], 1);
   list.results = {list.add(Scalar::negate, list.add(Scalar::multiply, label, 0))};
   const ValueId parts = ops::elementwise(
       e.graph, std::move(list), {logarithms, ops::cast(e.graph, terms.labels, type.data_type)})[0];
-  ValueId values = ops::reduce(e.graph, ir::ReduceKind::sum, parts, {1});
-  if (terms.weights != ir::kNone) {
-    values = ops::binary(e.graph, Scalar::mask, values,
-                         ops::cast(e.graph, terms.weights, type.data_type));
-  }
-  return weighted(e, d, terms, values);
+  return weighted(e, d, terms, ops::reduce(e.graph, ir::ReduceKind::sum, parts, {1}));
 }
 
 }  // namespace traingraph::mps

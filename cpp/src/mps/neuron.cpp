@@ -117,6 +117,27 @@ class NeuronGradientOperation final : public Operation {
   NeuronDescriptor neuron_;
 };
 
+// dy, x → dx of ReLUN as Apple's table has it: a below 0, 1 below b, else b.
+class PrintedReLUN final : public Operation {
+ public:
+  PrintedReLUN(const std::string& subject_in, NeuronDescriptor neuron_in)
+      : Operation(subject_in), neuron_(std::move(neuron_in)) {}
+  void emit(Emission& e) const override {
+    const auto a = static_cast<double>(neuron_.a), b = static_cast<double>(neuron_.b);
+    ScalarList list{2, {}, {}};  // dy, x
+    const int below_b = list.add(Scalar::relu_gradient, 0, list.add(Scalar::affine, 1, -1, -1, b));
+    const int from_b = list.add(Scalar::subtract, 0, below_b);
+    const int below_0 = list.add(Scalar::relu_gradient, below_b, list.add(Scalar::negate, 1));
+    const int between = list.add(Scalar::subtract, below_b, below_0);
+    const int outside = list.add(Scalar::multiply_add, below_0, from_b, a, b);
+    list.results = {list.add(Scalar::add, between, outside)};
+    e.set(0, ops::elementwise(e.graph, std::move(list), {e.inputs[0], e.inputs[1]})[0]);
+  }
+
+ private:
+  NeuronDescriptor neuron_;
+};
+
 }  // namespace
 
 bool is_none(const NeuronDescriptor& neuron) { return neuron.type == NeuronType::kNone; }
@@ -177,7 +198,14 @@ CNNNeuronGradient::CNNNeuronGradient(const Device& device, NeuronDescriptor desc
     : CNNGradientKernel(device), descriptor_(std::move(descriptor)) {
   check_neuron(descriptor_, kind());
 }
+void CNNNeuronGradient::set_header_formula(bool value) {
+  if (value && descriptor_.type != NeuronType::kReLUN) {
+    refuse_use("the header's formula of another neuron than ReLUN, which is the derivative");
+  }
+  set(header_formula_, value);
+}
 OperationPtr CNNNeuronGradient::make_operation() const {
+  if (header_formula_) return std::make_shared<PrintedReLUN>(description(), descriptor_);
   return std::make_shared<NeuronGradientOperation>(description(), descriptor_);
 }
 

@@ -45,6 +45,9 @@ class TRAINGRAPH_API NNLossGradient final : public CNNBinaryKernel {
   void set_running_weight(float value);  // as the forward kernel's
   bool compute_label_gradients() const { return by_labels_; }
   void set_compute_label_gradients(bool value) { set(by_labels_, value); }
+  // As CNNLoss's; gradients by labels are exact.
+  bool header_formula() const { return header_formula_; }
+  void set_header_formula(bool value);
 
   // The inherited forms, without labels, are refused.
   void encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
@@ -68,6 +71,7 @@ class TRAINGRAPH_API NNLossGradient final : public CNNBinaryKernel {
   CNNLossDescriptor descriptor_;
   bool by_labels_ = false;
   bool running_weight_ = false;
+  bool header_formula_ = false;
 };
 
 // Ones, of the source's size: where a gradient begins.

@@ -51,9 +51,10 @@ class TRAINGRAPH_API CNNLocalNormalizationGradient : public CNNGradientKernel {
   const LocalNormalization& parameters() const { return parameters_; }
   void set_parameters(const LocalNormalization& value);
   // Apple's text in place of the derivative, for comparison: it leaves out the 1 / N of the mean
-  // and, for spatial normalization, takes the divisor out of the sum. Not for local contrast.
+  // and, for spatial normalization, takes the divisor out of the sum; for local contrast it has the
+  // middle's mean and divisor in the sum, and x - 1 for x less its mean.
   bool header_formula() const { return header_formula_; }
-  void set_header_formula(bool value);
+  void set_header_formula(bool value) { set(header_formula_, value); }
 
  protected:
   OperationPtr make_operation() const override;

@@ -83,6 +83,11 @@ class TRAINGRAPH_API CNNLoss final : public Kernel {
   CNNLoss(const Device& device, CNNLossDescriptor descriptor);
   const char* kind() const override { return "MPSCNNLoss"; }
   const CNNLossDescriptor& descriptor() const { return descriptor_; }
+  // Apple's text in place of the derivative, for comparison: of softmax cross entropy softmax - t,
+  // of Huber delta without a sign beyond delta, of Kullback and Leibler -t / y. Raises Unsupported
+  // for other losses.
+  bool header_formula() const { return header_formula_; }
+  void set_header_formula(bool value);
   bool makes_temporary_images = true;
 
   ImageBatch encode_batch(CommandBuffer& buffer, const ImageBatch& predictions,
@@ -95,6 +100,7 @@ class TRAINGRAPH_API CNNLoss final : public Kernel {
 
  private:
   CNNLossDescriptor descriptor_;
+  bool header_formula_ = false;
 };
 
 }  // namespace traingraph::mps

@@ -59,12 +59,17 @@ class TRAINGRAPH_API CNNNeuronGradient final : public CNNGradientKernel {
   CNNNeuronGradient(const Device& device, NeuronDescriptor descriptor);
   const char* kind() const override { return "MPSCNNNeuronGradient"; }
   const NeuronDescriptor& descriptor() const { return descriptor_; }
+  // Apple's table in place of the derivative, for comparison: of ReLUN it has b from b on. Raises
+  // Unsupported for other types, which it has right.
+  bool header_formula() const { return header_formula_; }
+  void set_header_formula(bool value);
 
  protected:
   OperationPtr make_operation() const override;
 
  private:
   NeuronDescriptor descriptor_;
+  bool header_formula_ = false;
 };
 
 }  // namespace traingraph::mps

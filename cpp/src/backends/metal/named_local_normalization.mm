@@ -1,6 +1,5 @@
-// Normalizations over neighbouring channels or pixels. The gradients of two of them are composed of
-// other ops: Apple's text for these leaves out the 1 / N of the mean, and what the kernels compute
-// nobody has measured
+// Normalizations over neighbouring channels or pixels. Their gradients are composed of other ops:
+// Apple's texts are not the derivatives, and what the kernels compute nobody has measured
 // (https://developer.apple.com/documentation/metalperformanceshaders/mpscnnspatialnormalizationgradient).
 #include "backends/metal/named_kernels.h"
 
@@ -37,23 +36,14 @@ Ref<MPSCNNKernel*> spatial(const ir::Node& node, id<MTLDevice> gpu, const std::s
   return Ref<MPSCNNKernel*>::keep(kernel.get());
 }
 
-template <class K>
-Ref<K*> contrast(const ir::Node& node, id<MTLDevice> gpu, const std::string& prefix) {
-  const auto kernel = windowed<K>(node, gpu, prefix);
+Ref<MPSCNNKernel*> local_contrast(const ir::Node& node, id<MTLDevice> gpu,
+                                  const std::string& prefix) {
+  const auto kernel = windowed<MPSCNNLocalContrastNormalization>(node, gpu, prefix);
   set_parameters(kernel.get(), node);
   [kernel.get() setP0:static_cast<float>(number_of(node, "p0"))];
   [kernel.get() setPm:static_cast<float>(number_of(node, "pm"))];
   [kernel.get() setPs:static_cast<float>(number_of(node, "ps"))];
-  return kernel;
-}
-Ref<MPSCNNKernel*> local_contrast(const ir::Node& node, id<MTLDevice> gpu,
-                                  const std::string& prefix) {
-  return Ref<MPSCNNKernel*>::keep(
-      contrast<MPSCNNLocalContrastNormalization>(node, gpu, prefix).get());
-}
-Ref<MPSCNNGradientKernel*> local_contrast_gradient(const ir::Node& node, id<MTLDevice> gpu) {
-  return Ref<MPSCNNGradientKernel*>::keep(
-      contrast<MPSCNNLocalContrastNormalizationGradient>(node, gpu, "secondary_").get());
+  return Ref<MPSCNNKernel*>::keep(kernel.get());
 }
 
 }  // namespace
@@ -63,8 +53,6 @@ std::vector<NamedKernel> named_local_normalizations() {
       {"MPSCNNCrossChannelNormalization", refuses_one_source, make_forward<cross_channel>},
       {"MPSCNNSpatialNormalization", refuses_one_source, make_forward<spatial>},
       {"MPSCNNLocalContrastNormalization", refuses_one_source, make_forward<local_contrast>},
-      {"MPSCNNLocalContrastNormalizationGradient", refuses_two_sources,
-       make_gradient<local_contrast, local_contrast_gradient>},
   };
 }
 

@@ -130,6 +130,7 @@ class LossGradient final : public ImageKernel {
 
 // Where Apple's text prints another gradient than that of the loss, ours is composed.
 std::string refuses(const ir::Graph& graph, const ir::Node& node) {
+  if (number_of(node, "header_formula") != 0) return "the printed gradient";
   switch (static_cast<MPSCNNLossType>(number_of(node, "loss_descriptor.loss_type"))) {
     case MPSCNNLossTypeHinge:
     case MPSCNNLossTypeHuber:
