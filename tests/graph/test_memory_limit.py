@@ -263,3 +263,29 @@ def test_inference_has_nothing_to_compute_again(device):
     inference.compile(device=device, memory_limit=needed)
     with pytest.raises(MemoryError, match=r"with 0 values computed again"):
         inference.compile(device=device, memory_limit=needed - 1)
+
+
+class Widening(Residual):
+    """Convolutions with batch norm and relu, the first two of a quarter of the channels."""
+
+    def __init__(self, device, memory_limit=None):
+        self.graph, h = tg.MLCGraph(), tg.MLCTensor(shape=[BATCH, 3, SIDE, SIDE])
+        self.x, before = h, 3
+        for channels in (4, 4, CHANNELS, CHANNELS, CHANNELS):
+            h = self.graph.node(convolution(before, channels), source=h)
+            normalization = tg.MLCBatchNormalizationLayer(feature_channel_count=channels)
+            h = self.bent(self.graph.node(normalization, source=h))
+            before = channels
+        h = self.graph.reshape(shape=[BATCH, CHANNELS * SIDE * SIDE], source=h)
+        h = self.graph.node(dense(CHANNELS * SIDE * SIDE, 5), source=h)
+        self.training = regression(self.graph, self.x, h)
+        self.training.compile(device=device, memory_limit=memory_limit)
+
+
+def test_the_smallest_that_is_enough_is_computed_again():
+    wide = 4 * BATCH * CHANNELS * SIDE * SIDE
+    total = Widening("cpu").plan().total_bytes
+    for less, expected in ((1000, [wide // 4]), (wide // 4 + 1000, [wide])):
+        plan = Widening("cpu", memory_limit=total - less).plan()
+        assert plan.total_bytes <= total - less
+        assert [entry.bytes for entry in plan.recomputed] == expected

@@ -42,15 +42,18 @@ class Peak {
     find_position();
   }
 
-  // What frees most bytes there, the first of equals, and what it has to be made of; empty where
-  // nothing frees any.
-  std::vector<Recomputed> best() const {
+  // What frees the fewest bytes there that are enough, or else most, the first of equals, and what
+  // it has to be made of; empty where nothing frees any.
+  std::vector<Recomputed> best(std::size_t enough) const {
     std::vector<Recomputed> best;
+    const auto is_better = [enough](std::size_t freed, std::size_t than) {
+      return than < enough ? freed > than : freed >= enough && freed < than;
+    };
     for (const Node& node : graph_.nodes) {
       if (!may_run_again(node)) continue;
       const ValueId value = node.outputs[0];
       const std::size_t freed = bytes_freed(value);
-      if (freed <= (best.empty() ? 0 : best.front().freed_bytes)) continue;
+      if (!is_better(freed, best.empty() ? 0 : best.front().freed_bytes)) continue;
       std::vector<Recomputed> found = {{value, freed}};
       if (add_operands(node, readers_[at(value)].first_gradient, found)) best = std::move(found);
     }
@@ -183,7 +186,8 @@ Recomputation choose_recomputed(const ir::Graph& graph, const Backend& backend,
     result.arena_bytes = largest.arena.bytes;
     result.fits = result.arena_bytes <= arena_limit;
     if (result.fits) return result;
-    const std::vector<Recomputed> next = Peak(now, largest).best();
+    const std::size_t enough = result.arena_bytes - arena_limit;
+    const std::vector<Recomputed> next = Peak(now, largest).best(enough);
     if (next.empty()) return result;
     for (const Recomputed& one : next) {
       if (!contains(result.values, one.value)) result.values.push_back(one);
