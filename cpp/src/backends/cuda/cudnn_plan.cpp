@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/kernel.h"
 
 namespace traingraph::cuda {
 namespace {
