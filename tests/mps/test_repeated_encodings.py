@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from kernels import Weights, array, batch, commands, empty, image, run
-from test_nodes import TrainedWeights, loss_descriptor
+from test_nodes import TrainedNormalization, TrainedWeights, loss_descriptor
 
 from traingraph import InvalidArgument, mps
 
@@ -294,3 +294,58 @@ def test_the_same_state_is_handed_out_again_unless_it_is_kept(device):
         keeps = [*3 * ["nothing"], what, *3 * ["nothing"]]
         # The one that is kept waits until it is let go.
         assert testing.handed_again(device, keeps)[:5] == [False, False, True, True, False]
+
+
+def network(on, weighted):
+    """A training graph over (2, 4, 6, 6) with trained weights of that kind, and what it trains."""
+    layers = {
+        "convolution": (mps.MPSCNNConvolutionNode, (4, 3, 3, 4), [144, 4]),
+        "transposed": (mps.MPSCNNConvolutionTransposeNode, (4, 2, 2, 4), [64, 4]),
+        "depthwise": (mps.MPSCNNConvolutionNode, (4, 3, 3, 1), [36, 4]),
+    }
+    kind, shape, sizes = layers[weighted]
+    weights = np.random.default_rng(3).normal(0, 0.3, shape).astype(np.float32)
+    groups = 4 if weighted == "depthwise" else 1
+    data = TrainedWeights(weights, np.zeros(4, np.float32), groups).train(on, "adam", sizes)
+    norm = TrainedNormalization(np.ones(4), np.zeros(4)).train(on, "sgd", [4, 4])
+    node = kind(source=mps.MPSNNImageNode(handle="x"), weights=data)
+    node = mps.MPSCNNBatchNormalizationNode(source=node.result_image, data_source=norm)
+    left = mps.MPSCNNNeuronSigmoidNode(source=node.result_image)
+    right = mps.MPSCNNPoolingAverageNode(
+        source=node.result_image, kernel_width=3, kernel_height=3, stride_in_pixels_x=1,
+        stride_in_pixels_y=1,
+    )  # fmt: skip
+    right.padding_policy = "size_same"
+    node = mps.MPSNNAdditionNode(left_source=left.result_image, right_source=right.result_image)
+    loss = mps.MPSCNNLossNode(
+        source=node.result_image, loss_descriptor=loss_descriptor("mean_squared_error")
+    )
+    (last,) = loss.training_graph()
+    return mps.MPSNNGraph(device=on, result_image=last.result_image, result_image_is_needed=True)
+
+
+@pytest.mark.parametrize("weighted", ["convolution", "transposed", "depthwise"])
+def test_the_bits_of_encodings_that_ask_every_kernel(device, weighted):
+    """An MPSCommandBuffer's are: they may go on in another part."""
+    on = mps.MTLDevice(device=device)
+    numbers = np.random.default_rng(4)
+    x = numbers.normal(size=(2, 4, 6, 6)).astype(np.float32)
+    found = []
+    for kind in (commands, lambda on: mps.MPSCommandBuffer(command_buffer=commands(on))):
+        graph, steps = network(on, weighted), []
+        graph.makes_temporary_images = False
+        source = image(on, x).batch_representation()
+        for _ in range(6):
+            losses = empty(on, (2, 1, 1, 1), "float32")
+            truths = batch(on, np.zeros((2, 4, 6, 6), np.float32))
+            labels = [
+                mps.MPSCNNLossLabels(loss_image=a, labels_image=b)
+                for a, b in zip(losses, truths, strict=True)
+            ]
+            buffer = kind(on)
+            result = graph.encode_batch(buffer, source_images=[source], source_states=[labels])
+            run(buffer)
+            steps.append((array(losses).tobytes(), array(result).tobytes()))
+        found.append(steps)
+    assert found[0] == found[1]
+    assert len(set(found[0])) == 6
