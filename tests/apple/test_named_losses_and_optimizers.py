@@ -40,9 +40,9 @@ LOSSES = [
     ("soft_max_cross_entropy", "none", {}, 1),
     ("sigmoid_cross_entropy", "mean", {"label_smoothing": 0.25, "number_of_classes": 3}, 1),
     ("log", "sum", {"epsilon": 0.125}, 1),
-    ("hinge", "mean", {}, 0),
-    ("huber", "mean", {"delta": 0.25}, 0),
-    ("kullback_leibler_divergence", "mean", {}, 0),
+    ("hinge", "mean", {}, 1),
+    ("huber", "mean", {"delta": 0.25}, 1),
+    ("kullback_leibler_divergence", "mean", {}, 1),
 ]
 
 

@@ -7,6 +7,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/image_parts.h"
+#include "mps/trial.h"
 #include "passes/passes.h"
 
 namespace traingraph::mps {
@@ -39,6 +40,7 @@ struct Encoding {
   std::map<std::size_t, ImagePart> parts;  // by operand
   std::vector<Range> predicate;            // empty: runs always
   std::int64_t predicate_element = 0;
+  std::size_t first_word = 0, end_word = 0;
 };
 
 ImagePart read_part(const std::uint64_t* words) {
@@ -60,6 +62,7 @@ void for_encodings(const std::vector<std::uint64_t>& words, const F& f) {
   for (std::size_t k = 0; at < words.size(); ++k) {
     const std::uint64_t* head = &words[at];
     Encoding one;
+    one.first_word = at;
     one.input_count = static_cast<std::size_t>(head[2]);
     one.constants.assign(head + kHeadWords, head + kHeadWords + head[3]);
     one.number_count = static_cast<std::size_t>(head[4]);
@@ -72,6 +75,7 @@ void for_encodings(const std::vector<std::uint64_t>& words, const F& f) {
       one.predicate = read_ranges(words, at);
       one.predicate_element = static_cast<std::int64_t>((head[6] - 1) / sizeof(float));
     }
+    one.end_word = at;
     f(k, one);
   }
 }
@@ -113,8 +117,8 @@ ValueId chosen(ir::Graph& graph, const Choice& choice, ValueId now, ValueId befo
 
 }  // namespace
 
-Emission::Emission(const Recording& recording, const Backend& backend)
-    : graph(lowering.graph), recording_(recording), backend_(backend) {}
+Emission::Emission(const Recording& recording, const Backend& backend, NamedKernels named)
+    : graph(lowering.graph), recording_(recording), backend_(backend), named_(named) {}
 
 // Storages fall into the parts that the encodings tell apart.
 void Emission::cut() {
@@ -263,8 +267,10 @@ void Emission::fail(const std::string& text) const {
   throw ShapeError("[" + operation_->subject + "] " + text);
 }
 
-bool Emission::emit_named() {
-  if (!operation_->named || std::ranges::count(inputs, kNone) != 0) return false;
+bool Emission::emit_named(const Recording::Mark& from, const Recording::Mark& to,
+                          bool conditional) {
+  if (named_ == NamedKernels::never || !operation_->named) return false;
+  if (std::ranges::count(inputs, kNone) != 0) return false;
   ir::NamedKernelAttributes attributes = *operation_->named;
   attributes.results = results;
   for (std::size_t k = 0; k < constants.size(); ++k) {
@@ -275,8 +281,15 @@ bool Emission::emit_named() {
     attributes.numbers.emplace_back("running_numbers", static_cast<double>(number_count_));
   }
   const std::size_t values_before = graph.values.size();
-  const ir::NodeId id = ops::apply(graph, ir::Op::named_kernel, std::move(attributes), inputs);
-  if (!backend_.supports(graph, graph.node(id)).yes) {
+  const ir::NodeId id = ops::apply(graph, ir::Op::named_kernel, attributes, inputs);
+  bool right = backend_.supports(graph, graph.node(id)).yes;
+  if (right && named_ == NamedKernels::tried && backend_.is_on_trial(graph.node(id))) {
+    std::vector<StoragePtr> operands;
+    const Excerpt encoding = recording_.excerpt(from, to, operands);
+    right = number_count_ == 0 && !conditional &&
+            comes_out_right(backend_, attributes, encoding, operands);
+  }
+  if (!right) {
     graph.nodes.pop_back();
     graph.values.resize(values_before);
     return false;
@@ -347,7 +360,10 @@ void Emission::write() {
     const Choice choice =
         conditional ? choice_by(graph, load(encoding.predicate), encoding.predicate_element)
                     : Choice{};
-    if (!emit_named()) operation_->emit(*this);
+    if (!emit_named({k, encoding.first_word, 0, 0}, {k + 1, encoding.end_word, 0, 0},
+                    conditional)) {
+      operation_->emit(*this);
+    }
     for (std::size_t n = 0; n < result_count; ++n) {
       if (values_[n] == kNone) continue;
       const std::vector<Range>& ranges = encoding.operands[encoding.input_count + n];

@@ -38,6 +38,10 @@ struct CompiledRecording {
   const std::byte* arena = nullptr;  // it was bound to
 };
 
+// Kernels that a backend has by name, and that have to come out right first: used if they do,
+// without asking, or not at all, as no other kernel by name.
+enum class NamedKernels { tried, always, never };
+
 // A recording while it is written as ops: which value each image and buffer is now.
 //
 // Values inside are float32 or float64; what is stored in 16 bits is converted where it is read and
@@ -45,7 +49,8 @@ struct CompiledRecording {
 // afterwards, and what no result needs is dropped.
 class Emission {
  public:
-  Emission(const Recording& recording, const Backend& backend);
+  Emission(const Recording& recording, const Backend& backend,
+           NamedKernels named = NamedKernels::tried);
   std::shared_ptr<CompiledRecording> compile();
 
   Lowering lowering;
@@ -88,8 +93,9 @@ class Emission {
   // Of the nodes from this one on, which are those of the operation.
   void set_phase(std::size_t first_node);
   void write();
-  // The operation as one op, if the backend has its kernel by name.
-  bool emit_named();
+  // The operation as one op, if the backend has its kernel by name. The encoding is what the
+  // recording has between the marks; without a kernel on trial where it is `conditional`.
+  bool emit_named(const Recording::Mark& from, const Recording::Mark& to, bool conditional);
   // Zeros where nothing was written of what is temporary.
   ir::ValueId load(const std::vector<Range>& ranges);
   void store(const std::vector<Range>& ranges, ir::ValueId value);
@@ -101,6 +107,7 @@ class Emission {
 
   const Recording& recording_;
   const Backend& backend_;
+  const NamedKernels named_;
   std::vector<std::vector<Atom>> atoms_;    // by storage
   std::vector<std::size_t> alike_;          // by storage: the first of those that best lie alike
   std::vector<ir::ValueId> values_;         // its results

@@ -62,6 +62,8 @@ class Backend {
   virtual Support supports(const ir::Graph& graph, const ir::Node& node) const = 0;
   // Whether it has kernels of a library under their own names (Op::named_kernel).
   virtual bool has_named_kernels() const { return false; }
+  // Whether one of these, which it has, is to show first that it computes what its ops do.
+  virtual bool is_on_trial(const ir::Node&) const { return false; }
   // Whether `producer` takes this list as its epilogue (inputs beyond the first in `extra`).
   virtual bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
                      const std::vector<ir::ValueId>& extra) const = 0;

@@ -4,11 +4,13 @@
 // local contrast normalization. Apple's pages do not say where a window lies: here it reaches
 // floor(k / 2) before its middle and floor((k - 1) / 2) behind, of which the backward windows that
 // they do tell are the mirrors. The gradients are the derivatives of that formula, as
-// traingraph.mps computes them; Apple's text leaves out the 1 / N of the means.
+// traingraph.mps computes them; Apple's text leaves out the 1 / N of the means, and so do they if
+// APPLE_DOUBLE_FOLLOWS_TEXT is set.
 // https://developer.apple.com/documentation/metalperformanceshaders/mpscnncrosschannelnormalization
 // https://developer.apple.com/documentation/metalperformanceshaders/mpscnnspatialnormalization
 // https://developer.apple.com/documentation/metalperformanceshaders/mpscnnlocalcontrastnormalization
 #include <cmath>
+#include <cstdlib>
 
 #include "kernel.h"
 
@@ -78,6 +80,7 @@ apple::UnaryWork forward(const Local& n) {
 apple::BinaryWork backward(const Local& n) {
   return [=](const Picture& gradient, const Picture& source, const Picture& to) {
     std::vector<Terms> all;
+    const double factor = std::getenv("APPLE_DOUBLE_FOLLOWS_TEXT") == nullptr ? 1 : n.count();
     const auto index = [&](Place at) {
       return static_cast<NSUInteger>(
           (at.y * signed_of(source.width()) + at.x) * signed_of(source.channels) + at.c);
@@ -92,7 +95,7 @@ apple::BinaryWork backward(const Local& n) {
         const Terms& terms = all[index(other)];
         const double of_other = n.ps * value_at(gradient, other) * terms.power / n.count();
         sum -= of_other * n.p0;
-        sum -= of_other * 2 * n.alpha * n.beta * terms.centered / terms.base *
+        sum -= factor * of_other * 2 * n.alpha * n.beta * terms.centered / terms.base *
                (value_at(source, at) - terms.mean);
       });
       to.set(x, y, c, static_cast<float>(sum));

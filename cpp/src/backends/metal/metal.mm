@@ -5,6 +5,7 @@
 #include <traingraph/errors.h>
 
 #include "backends/metal/executable.h"
+#include "backends/metal/mps_entries.h"
 #include "backends/metal/ref.h"
 #include "runtime/table_backend.h"
 
@@ -22,6 +23,7 @@ class MetalBackend final : public TableBackend<KernelEntry> {
   }
   std::vector<std::string> devices() const override { return {device().name()}; }
   bool has_named_kernels() const override { return true; }
+  bool is_on_trial(const ir::Node& node) const override { return metal::is_on_trial(node); }
 
   std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                       const std::vector<ir::NodeId>& nodes) const override {

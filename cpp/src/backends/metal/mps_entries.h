@@ -20,5 +20,7 @@ std::vector<KernelEntry> mps_batch_norm_entries();
 std::vector<KernelEntry> mps_pooling_entries();
 std::vector<KernelEntry> mps_concatenation_entries();
 std::vector<KernelEntry> named_kernel_entries();
+// Of a node with one of the latter: Apple's pages do not say that it computes what its ops do.
+bool is_on_trial(const ir::Node& node);
 
 }  // namespace traingraph::metal

@@ -16,6 +16,8 @@ struct NamedKernel {
   // What is against these properties and operands; empty: nothing.
   std::string (*refuses)(const ir::Graph&, const ir::Node&);
   std::unique_ptr<Kernel> (*make)(const ir::Graph&, const ir::Node&, Device&);
+  // Whether what Apple's pages say of it is silent about, or against, what its ops compute.
+  bool (*is_on_trial)(const ir::Node&) = [](const ir::Node&) { return false; };
 };
 
 // By family.

@@ -39,6 +39,11 @@ std::unique_ptr<Kernel> make_named(const ir::Graph& graph, const ir::Node& node,
 
 }  // namespace
 
+bool is_on_trial(const ir::Node& node) {
+  const NamedKernel* const kernel = find(attributes_of(node).name);
+  return kernel != nullptr && kernel->is_on_trial(node);
+}
+
 std::vector<KernelEntry> named_kernel_entries() {
   return {{ir::Op::named_kernel, supports, make_named}};
 }

@@ -128,16 +128,19 @@ class LossGradient final : public ImageKernel {
   Ref<MPSNNLossGradient*> kernel_;
 };
 
-// Where Apple's text prints another gradient than that of the loss, ours is composed.
 std::string refuses(const ir::Graph& graph, const ir::Node& node) {
-  if (number_of(node, "header_formula") != 0) return "the printed gradient";
+  return refused_images(graph, node, node.inputs.size());
+}
+
+// Apple's text prints another gradient than that of the loss, or it is the text that is asked for.
+bool is_printed_otherwise(const ir::Node& node) {
   switch (static_cast<MPSCNNLossType>(number_of(node, "loss_descriptor.loss_type"))) {
     case MPSCNNLossTypeHinge:
     case MPSCNNLossTypeHuber:
     case MPSCNNLossTypeKullbackLeiblerDivergence:
-      return "a loss whose printed gradient is not its derivative";
+      return true;
     default:
-      return refused_images(graph, node, node.inputs.size());
+      return number_of(node, "header_formula") != 0;
   }
 }
 
@@ -145,9 +148,9 @@ std::string refuses(const ir::Graph& graph, const ir::Node& node) {
 
 std::vector<NamedKernel> named_losses() {
   return {
-      {"MPSCNNLoss", refuses, make<Loss>},
-      {"MPSNNForwardLoss", refuses, make<ForwardLoss>},
-      {"MPSNNLossGradient", refuses, make<LossGradient>},
+      {"MPSCNNLoss", refuses, make<Loss>, is_printed_otherwise},
+      {"MPSNNForwardLoss", refuses, make<ForwardLoss>, is_printed_otherwise},
+      {"MPSNNLossGradient", refuses, make<LossGradient>, is_printed_otherwise},
   };
 }
 

@@ -35,11 +35,9 @@ Ref<MPSCNNGradientKernel*> gradient(const ir::Node& node, id<MTLDevice> gpu) {
       [[MPSCNNNeuronGradient alloc] initWithDevice:gpu neuronDescriptor:descriptor_of(node)]);
 }
 
-std::string refuses_gradient(const ir::Graph& graph, const ir::Node& node) {
-  if (count_of(node, "neuron_descriptor.neuron_type") == MPSCNNNeuronTypeReLUN) {
-    return "the derivative of ReLUN that Apple prints is not its derivative";
-  }
-  return refuses_two_sources(graph, node);
+// What Apple prints as the derivative of ReLUN is not its derivative.
+bool is_relun(const ir::Node& node) {
+  return count_of(node, "neuron_descriptor.neuron_type") == MPSCNNNeuronTypeReLUN;
 }
 
 constexpr const char* kForwardNames[] = {
@@ -54,7 +52,7 @@ constexpr const char* kForwardNames[] = {
 
 std::vector<NamedKernel> named_neurons() {
   std::vector<NamedKernel> all{
-      {"MPSCNNNeuronGradient", refuses_gradient, make_gradient<forward, gradient>}};
+      {"MPSCNNNeuronGradient", refuses_two_sources, make_gradient<forward, gradient>, is_relun}};
   for (const char* name : kForwardNames) {
     all.push_back({name, refuses_one_source, make_forward<forward>});
   }
