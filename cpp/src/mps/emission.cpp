@@ -6,6 +6,7 @@
 
 #include <traingraph/errors.h>
 
+#include "mps/encodings.h"
 #include "mps/image_parts.h"
 #include "mps/trial.h"
 #include "passes/passes.h"
@@ -20,64 +21,6 @@ namespace {
 // What values of this type are inside.
 DataType computed_in(DataType type) {
   return type == DataType::kFloat16 || type == DataType::kBFloat16 ? DataType::kFloat32 : type;
-}
-
-std::vector<Range> read_ranges(const std::vector<std::uint64_t>& words, std::size_t& at) {
-  std::vector<Range> ranges(words[at++]);
-  for (Range& range : ranges) {
-    range = {words[at], words[at + 1], words[at + 2]};
-    at += 3;
-  }
-  return ranges;
-}
-
-// The words of one encoding.
-struct Encoding {
-  std::vector<std::vector<Range>> operands;
-  std::size_t input_count = 0;
-  std::vector<std::uint64_t> constants;
-  std::size_t number_count = 0;
-  std::map<std::size_t, ImagePart> parts;  // by operand
-  std::vector<Range> predicate;            // empty: runs always
-  std::int64_t predicate_element = 0;
-  std::size_t first_word = 0, end_word = 0;
-};
-
-ImagePart read_part(const std::uint64_t* words) {
-  ImagePart part;
-  const auto fill = [&words](auto& numbers) {
-    for (std::int64_t& number : numbers) number = static_cast<std::int64_t>(*words++);
-  };
-  fill(part.first);
-  fill(part.extent);
-  fill(part.size);
-  fill(part.place);
-  return part;
-}
-
-// Calls f(number of the encoding, Encoding) for each.
-template <class F>
-void for_encodings(const std::vector<std::uint64_t>& words, const F& f) {
-  std::size_t at = 0;
-  for (std::size_t k = 0; at < words.size(); ++k) {
-    const std::uint64_t* head = &words[at];
-    Encoding one;
-    one.first_word = at;
-    one.input_count = static_cast<std::size_t>(head[2]);
-    one.constants.assign(head + kHeadWords, head + kHeadWords + head[3]);
-    one.number_count = static_cast<std::size_t>(head[4]);
-    at += kHeadWords + head[3];
-    for (std::uint64_t n = 0; n < head[5]; ++n, at += 1 + kPartWords) {
-      one.parts[words[at]] = read_part(&words[at + 1]);
-    }
-    for (std::uint64_t n = 0; n < head[1]; ++n) one.operands.push_back(read_ranges(words, at));
-    if (head[6] != 0) {
-      one.predicate = read_ranges(words, at);
-      one.predicate_element = static_cast<std::int64_t>((head[6] - 1) / sizeof(float));
-    }
-    one.end_word = at;
-    f(k, one);
-  }
 }
 
 // One of two values: 1 and 0, or 0 and 1.
@@ -267,8 +210,7 @@ void Emission::fail(const std::string& text) const {
   throw ShapeError("[" + operation_->subject + "] " + text);
 }
 
-bool Emission::emit_named(const Recording::Mark& from, const Recording::Mark& to,
-                          bool conditional) {
+bool Emission::emit_named(const Encoding& encoding) {
   if (named_ == NamedKernels::never || !operation_->named) return false;
   if (std::ranges::count(inputs, kNone) != 0) return false;
   ir::NamedKernelAttributes attributes = *operation_->named;
@@ -285,9 +227,9 @@ bool Emission::emit_named(const Recording::Mark& from, const Recording::Mark& to
   bool right = backend_.supports(graph, graph.node(id)).yes;
   if (right && named_ == NamedKernels::tried && backend_.is_on_trial(graph.node(id))) {
     std::vector<StoragePtr> operands;
-    const Excerpt encoding = recording_.excerpt(from, to, operands);
-    right = number_count_ == 0 && !conditional &&
-            comes_out_right(backend_, attributes, encoding, operands);
+    const Excerpt excerpt = recording_.excerpt(encoding.begin, encoding.end, operands);
+    right = number_count_ == 0 && encoding.predicate.empty() &&
+            comes_out_right(backend_, attributes, excerpt, operands);
   }
   if (!right) {
     graph.nodes.pop_back();
@@ -360,10 +302,7 @@ void Emission::write() {
     const Choice choice =
         conditional ? choice_by(graph, load(encoding.predicate), encoding.predicate_element)
                     : Choice{};
-    if (!emit_named({k, encoding.first_word, 0, 0}, {k + 1, encoding.end_word, 0, 0},
-                    conditional)) {
-      operation_->emit(*this);
-    }
+    if (!emit_named(encoding)) operation_->emit(*this);
     for (std::size_t n = 0; n < result_count; ++n) {
       if (values_[n] == kNone) continue;
       const std::vector<Range>& ranges = encoding.operands[encoding.input_count + n];

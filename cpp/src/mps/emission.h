@@ -38,6 +38,8 @@ struct CompiledRecording {
   const std::byte* arena = nullptr;  // it was bound to
 };
 
+struct Encoding;  // encodings.h
+
 // Kernels that a backend has by name, and that have to come out right first: used if they do,
 // without asking, or not at all, as no other kernel by name.
 enum class NamedKernels { tried, always, never };
@@ -93,9 +95,8 @@ class Emission {
   // Of the nodes from this one on, which are those of the operation.
   void set_phase(std::size_t first_node);
   void write();
-  // The operation as one op, if the backend has its kernel by name. The encoding is what the
-  // recording has between the marks; without a kernel on trial where it is `conditional`.
-  bool emit_named(const Recording::Mark& from, const Recording::Mark& to, bool conditional);
+  // The operation as one op, if the backend has its kernel by name.
+  bool emit_named(const Encoding& encoding);
   // Zeros where nothing was written of what is temporary.
   ir::ValueId load(const std::vector<Range>& ranges);
   void store(const std::vector<Range>& ranges, ir::ValueId value);
