@@ -71,8 +71,21 @@ std::vector<bool> handed_again(const std::string& device, const std::vector<std:
   return source->same;
 }
 
+// Of a gradient kernel that computes what is printed for its loss.
+void give_loss_without_printed_gradient() {
+  mps::CNNLossDescriptor d;
+  d.loss_type = mps::CNNLossType::kHuber;
+  mps::NNLossGradient kernel(mps::Device::named("reference"), d);
+  kernel.set_header_formula(true);
+  d.loss_type = mps::CNNLossType::kMeanSquaredError;
+  kernel.set_descriptor(d);
+}
+
 }  // namespace
 
-void bind_nodes(py::module_& module) { module.def("handed_again", handed_again); }
+void bind_nodes(py::module_& module) {
+  module.def("handed_again", handed_again);
+  module.def("give_loss_without_printed_gradient", give_loss_without_printed_gradient);
+}
 
 }  // namespace traingraph::testing

@@ -132,3 +132,9 @@ def test_where_there_is_none():
         kernel.header_formula = False
         with pytest.raises(Unsupported, match="printed gradient is its derivative"):
             kernel.header_formula = True
+
+
+def test_a_loss_that_has_none_is_not_put_in_its_place():
+    testing = pytest.importorskip("traingraph._testing", reason="built with TRAINGRAPH_TESTING")
+    with pytest.raises(NotImplementedError, match="printed gradient is its derivative"):
+        testing.give_loss_without_printed_gradient()

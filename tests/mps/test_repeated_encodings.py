@@ -31,10 +31,10 @@ class Line:
     """(w x + b - y)^2 over one pixel, its gradient by w x as the result where it is needed."""
 
     def __init__(self, on, data, needed=False):
-        self.on, self.data = on, data
-        self.node = mps.MPSCNNConvolutionNode(source=mps.MPSNNImageNode(handle="x"), weights=data)
+        self.on = on
+        node = mps.MPSCNNConvolutionNode(source=mps.MPSNNImageNode(handle="x"), weights=data)
         loss = mps.MPSCNNLossNode(
-            source=self.node.result_image, loss_descriptor=loss_descriptor("mean_squared_error")
+            source=node.result_image, loss_descriptor=loss_descriptor("mean_squared_error")
         )
         (self.last,) = loss.training_graph()
         self.graph = mps.MPSNNGraph(
@@ -156,10 +156,7 @@ def test_a_state_of_an_earlier_buffer_is_refused(on):
         if len(kept) > 3:
             rule.encode(buffer, convolution_gradient_state=kept[-1],
                         convolution_source_state=source, result_state=source)  # fmt: skip
-        if len(kept) > 2:
-            kept.append(gradient)
-        else:
-            kept.append(None)
+        kept.append(gradient if len(kept) > 2 else None)
 
     data.on_update = with_the_one_before
     for _ in range(4):

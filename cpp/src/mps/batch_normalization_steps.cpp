@@ -60,17 +60,17 @@ class BatchNormalizationStep final : public ForwardStep {
   bool trains_ = false;
 };
 
-class BatchNormalizationGradientStep final : public GradientStep {
+class BatchNormalizationGradientStep final : public TrainedGradientStep {
  public:
   BatchNormalizationGradientStep(GraphPlan& plan, CNNBatchNormalizationGradientNode& node)
-      : GradientStep(plan, node, std::make_shared<CNNBatchNormalizationGradient>(plan.device)),
-        style_(node.training_style),
+      : TrainedGradientStep(plan, node,
+                            std::make_shared<CNNBatchNormalizationGradient>(plan.device),
+                            node.training_style),
         statistics_(plan.device),
         forward_(std::static_pointer_cast<CNNBatchNormalization>(
             static_cast<BatchNormalizationStep*>(plan.step(node.source_states()[0]->owner()))
                 ->kernel)) {
     statistics_.label = kernel->label;
-    if (style_ == NNTrainingStyle::kUpdateDeviceCPU) plan.states[state_].is_permanent = true;
   }
 
   void count_reads(GraphPlan& plan) override {
@@ -83,11 +83,6 @@ class BatchNormalizationGradientStep final : public GradientStep {
     const auto state = std::static_pointer_cast<CNNBatchNormalizationState>(e.states[state_][0]);
     statistics_.encode_batch(e.buffer, e.images[gradient_], e.images[source_], *state);
     GradientStep::encode(e);
-  }
-
-  bool repeats() const override { return style_ != NNTrainingStyle::kUpdateDeviceCPU; }
-  std::size_t updated_state() const override {
-    return style_ == NNTrainingStyle::kUpdateDeviceNone ? GraphPlan::kNone : state_;
   }
 
   void update(GraphEncoding& e) override {
@@ -112,7 +107,6 @@ class BatchNormalizationGradientStep final : public GradientStep {
   }
 
  private:
-  NNTrainingStyle style_;
   CNNBatchNormalizationStatisticsGradient statistics_;
   std::shared_ptr<CNNBatchNormalization> forward_;
 };

@@ -184,6 +184,7 @@ NNLossGradient::NNLossGradient(const Device& device, const CNNLossDescriptor& de
 }
 void NNLossGradient::set_descriptor(const CNNLossDescriptor& value) {
   check_loss(value, description());
+  if (header_formula_) check_printed(value, description());
   set(descriptor_, value);
 }
 void NNLossGradient::set_running_weight(float value) {
@@ -195,9 +196,7 @@ OperationPtr NNLossGradient::make_operation() const {
                                                  header_formula_, running_weight_);
 }
 void NNLossGradient::set_header_formula(bool value) {
-  if (value && !is_printed_otherwise(descriptor_.loss_type)) {
-    refuse_use("the header's formula of a loss whose printed gradient is its derivative");
-  }
+  if (value) check_printed(descriptor_, description());
   set(header_formula_, value);
 }
 StatePtr NNLossGradient::make_state(const ImageDescriptor&, const ImageDescriptor&,

@@ -111,11 +111,7 @@ GraphEncoding::GraphEncoding(const NNGraph& graph_in, const GraphPlan& plan_in,
       images(plan_in.images.size()),
       states(plan_in.states.size()) {}
 
-Recording& GraphEncoding::recording() const {
-  if (Recording* recording = buffer.recording()) return *recording;
-  throw InvalidArgument("[" + graph.description() +
-                        "] expected a command buffer to encode to but got one that was committed");
-}
+Recording& GraphEncoding::recording() const { return graph.recording(buffer); }
 
 const ImageBatch& GraphEncoding::images_at(std::size_t place) const {
   static const ImageBatch none;

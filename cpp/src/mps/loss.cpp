@@ -72,9 +72,7 @@ OperationPtr CNNLoss::make_operation() const {
 }
 
 void CNNLoss::set_header_formula(bool value) {
-  if (value && !is_printed_otherwise(descriptor_.loss_type)) {
-    refuse_use("the header's formula of a loss whose printed gradient is its derivative");
-  }
+  if (value) check_printed(descriptor_, description());
   set(header_formula_, value);
 }
 

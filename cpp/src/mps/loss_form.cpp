@@ -135,9 +135,13 @@ ValueId loss_values(Emission& e, const CNNLossDescriptor& d, const LossTerms& te
   return weighted(e, d, terms, values);
 }
 
-bool is_printed_otherwise(CNNLossType type) {
-  return type == CNNLossType::kSoftMaxCrossEntropy || type == CNNLossType::kHuber ||
-         type == CNNLossType::kKullbackLeiblerDivergence;
+void check_printed(const CNNLossDescriptor& d, const std::string& who) {
+  if (d.loss_type == CNNLossType::kSoftMaxCrossEntropy || d.loss_type == CNNLossType::kHuber ||
+      d.loss_type == CNNLossType::kKullbackLeiblerDivergence) {
+    return;
+  }
+  throw Unsupported("[" + who +
+                    "] the header's formula of a loss whose printed gradient is its derivative");
 }
 
 // The printed gradient of each element times its copy, which is no part of the gradient.

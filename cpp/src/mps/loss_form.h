@@ -22,9 +22,9 @@ struct LossTerms {
 ir::ValueId loss_values(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms);
 // The same for softmax cross entropy, in a form that can be differentiated by the labels.
 ir::ValueId softmax_by_labels(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms);
-// Whether Apple prints a gradient that is not the loss's derivative.
-bool is_printed_otherwise(CNNLossType type);
-// Values whose derivative by `by`, a copy of the prediction, is what is printed then.
+// Raises Unsupported where the printed gradient is the loss's derivative.
+void check_printed(const CNNLossDescriptor& d, const std::string& who);
+// Values whose derivative by `by`, a copy of the prediction, is what is printed where that is not.
 ir::ValueId printed_values(Emission& e, const CNNLossDescriptor& d, const LossTerms& terms,
                            ir::ValueId by);
 // By what the reduction multiplies each value, in the shape of the values.

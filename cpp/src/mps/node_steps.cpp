@@ -62,6 +62,17 @@ void GradientStep::encode(GraphEncoding& e) {
   kernel->encode_batch(e.buffer, dy, x, e.states[state_], dx);
 }
 
+TrainedGradientStep::TrainedGradientStep(GraphPlan& plan, NNFilterNode& node,
+                                         std::shared_ptr<CNNGradientKernel> kernel_in,
+                                         NNTrainingStyle style)
+    : GradientStep(plan, node, std::move(kernel_in)), style_(style) {
+  if (style_ == NNTrainingStyle::kUpdateDeviceCPU) plan.states[state_].is_permanent = true;
+}
+
+std::size_t TrainedGradientStep::updated_state() const {
+  return style_ == NNTrainingStyle::kUpdateDeviceNone ? GraphPlan::kNone : state_;
+}
+
 namespace {
 
 std::shared_ptr<CNNConvolution> make_convolution(const Device& device,

@@ -39,6 +39,18 @@ class GradientStep : public GraphStep {
   std::size_t state_, gradient_, source_, result_;  // places
 };
 
+// One whose gradients a data source is handed, where its style says.
+class TrainedGradientStep : public GradientStep {
+ public:
+  TrainedGradientStep(GraphPlan& plan, NNFilterNode& node,
+                      std::shared_ptr<CNNGradientKernel> kernel, NNTrainingStyle style);
+  std::size_t updated_state() const final;
+  bool repeats() const override { return style_ != NNTrainingStyle::kUpdateDeviceCPU; }
+
+ protected:
+  NNTrainingStyle style_;
+};
+
 // Nothing is encoded: one image under two names.
 class NoStep final : public GraphStep {
  public:

@@ -15,15 +15,13 @@ class NormalizationStep final : public ForwardStep {
 };
 
 // The gradient kernel reads the forward kernel's gamma, so that an update reaches both.
-class NormalizationGradientStep final : public GradientStep {
+class NormalizationGradientStep final : public TrainedGradientStep {
  public:
   NormalizationGradientStep(GraphPlan& plan, NNGradientFilterNode& node,
                             std::shared_ptr<CNNGradientKernel> gradient, NNTrainingStyle style)
-      : GradientStep(plan, node, std::move(gradient)),
-        style_(style),
+      : TrainedGradientStep(plan, node, std::move(gradient), style),
         forward_(std::static_pointer_cast<CNNInstanceNormalization>(
             static_cast<NormalizationStep*>(plan.step(node.source_states()[0]->owner()))->kernel)) {
-    if (style_ == NNTrainingStyle::kUpdateDeviceCPU) plan.states[state_].is_permanent = true;
     if (style_ != NNTrainingStyle::kUpdateDeviceNone) plan.image_by_image = true;
   }
 
@@ -32,10 +30,8 @@ class NormalizationGradientStep final : public GradientStep {
     if (style_ == NNTrainingStyle::kUpdateDeviceGPU) ++plan.states[state_].reads;
   }
 
+  // Its states are of one image each.
   bool repeats() const override { return style_ == NNTrainingStyle::kUpdateDeviceNone; }
-  std::size_t updated_state() const override {
-    return style_ == NNTrainingStyle::kUpdateDeviceNone ? GraphPlan::kNone : state_;
-  }
 
   void update(GraphEncoding& e) override {
     const StateBatch& states = e.states[state_];
@@ -55,7 +51,6 @@ class NormalizationGradientStep final : public GradientStep {
   }
 
  private:
-  NNTrainingStyle style_;
   std::shared_ptr<CNNInstanceNormalization> forward_;
 };
 

@@ -22,27 +22,20 @@ class WeightedStep : public ForwardStep {
 };
 
 // Reads the forward kernel's weights, so that an update reaches both.
-class WeightedGradientStep final : public GradientStep {
+class WeightedGradientStep final : public TrainedGradientStep {
  public:
   WeightedGradientStep(GraphPlan& plan, CNNConvolutionGradientNode& node,
                        const std::shared_ptr<WeightGradientKernel>& gradient)
-      : GradientStep(plan, node, gradient),
+      : TrainedGradientStep(plan, node, gradient, node.training_style),
         source_(node.data_source()),
-        style_(node.training_style),
         forward_(std::static_pointer_cast<WeightForwardKernel>(
             static_cast<ForwardStep*>(plan.step(node.source_states()[0]->owner()))->kernel)) {
     gradient->share_weights(*forward_);
-    if (style_ == NNTrainingStyle::kUpdateDeviceCPU) plan.states[state_].is_permanent = true;
   }
 
   void count_reads(GraphPlan& plan) override {
     GradientStep::count_reads(plan);
     if (style_ == NNTrainingStyle::kUpdateDeviceGPU) ++plan.states[state_].reads;
-  }
-
-  bool repeats() const override { return style_ != NNTrainingStyle::kUpdateDeviceCPU; }
-  std::size_t updated_state() const override {
-    return style_ == NNTrainingStyle::kUpdateDeviceNone ? GraphPlan::kNone : state_;
   }
 
   void update(GraphEncoding& e) override {
@@ -64,7 +57,6 @@ class WeightedGradientStep final : public GradientStep {
 
  private:
   CNNConvolutionDataSourcePtr source_;
-  NNTrainingStyle style_;
   std::shared_ptr<WeightForwardKernel> forward_;
 };
 

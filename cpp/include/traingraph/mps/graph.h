@@ -11,6 +11,7 @@
 
 namespace traingraph::mps {
 
+class GraphEncoding;
 class GraphReplay;
 
 // Everything that results need, as kernels that are made once. Encodings of one graph record the
@@ -75,6 +76,7 @@ class TRAINGRAPH_API NNGraph final : public Kernel {
   OperationPtr make_operation() const override;
 
  private:
+  friend class GraphEncoding;
   struct Failure;
   void check_sources(const std::vector<ImageBatch>& images,
                      const std::vector<StateBatch>& states) const;

@@ -10,6 +10,9 @@
 // (Op::named_kernel). For .mm files only.
 namespace traingraph::metal {
 
+inline bool never(const ir::Node&) { return false; }
+inline bool always(const ir::Node&) { return true; }
+
 // One of Apple's classes.
 struct NamedKernel {
   const char* name;
@@ -17,7 +20,7 @@ struct NamedKernel {
   std::string (*refuses)(const ir::Graph&, const ir::Node&);
   std::unique_ptr<Kernel> (*make)(const ir::Graph&, const ir::Node&, Device&);
   // Whether what Apple's pages say of it is silent about, or against, what its ops compute.
-  bool (*is_on_trial)(const ir::Node&) = [](const ir::Node&) { return false; };
+  bool (*is_on_trial)(const ir::Node&) = never;
 };
 
 // By family.

@@ -53,8 +53,7 @@ template <class Forward, class Gradient>
 void add_pair(std::vector<NamedKernel>& to, const char* name, const char* gradient_name) {
   to.push_back({name, refuses_one_source, make_forward<forward<Forward>>});
   to.push_back({gradient_name, refuses_two_sources,
-                make_gradient<forward<Forward>, gradient<Gradient>>,
-                [](const ir::Node&) { return true; }});
+                make_gradient<forward<Forward>, gradient<Gradient>>, always});
 }
 
 }  // namespace

@@ -74,8 +74,6 @@ std::string refuses_pad_gradient(const ir::Graph& graph, const ir::Node& node) {
   return refuses_two_sources(graph, node);
 }
 
-bool always(const ir::Node&) { return true; }
-
 std::string refuses_pad(const ir::Graph& graph, const ir::Node& node) {
   // Whether such an array counts channels of the source or of the result, Apple's page leaves open.
   if (number_of(node, "fill_value_array.0", -1) != -1) return "a fill value per channel";
