@@ -32,8 +32,23 @@ void verify(const std::vector<Row>& rows, const std::vector<std::size_t>& offset
   passes::verify_plan(plan);
 }
 
+// Offsets by value, -1 for what is not in the arena, and the arena's bytes.
+std::pair<std::vector<std::int64_t>, std::size_t> places(const ir::Graph& graph, bool split,
+                                                         std::size_t roomy_bytes) {
+  passes::KernelRoom room{std::vector<std::size_t>(graph.nodes.size(), 0), 0, roomy_bytes};
+  const passes::VariantPlan plan = passes::plan_variant(graph, room, split, {});
+  passes::verify_plan(plan.arena);
+  std::vector<std::int64_t> offsets;
+  for (int buffer : plan.buffer_of) {
+    offsets.push_back(buffer < 0 ? -1
+                                 : static_cast<std::int64_t>(
+                                       plan.arena.buffers[static_cast<std::size_t>(buffer)].offset));
+  }
+  return {offsets, plan.arena.bytes};
+}
+
 passes::KernelRoom no_workspaces(const ir::Graph& graph) {
-  return {std::vector<std::size_t>(graph.nodes.size(), 0), 0};
+  return {std::vector<std::size_t>(graph.nodes.size(), 0), 0, 0};
 }
 
 ir::Graph with_recomputed(const ir::Graph& graph, const std::vector<ir::ValueId>& values,
@@ -61,6 +76,8 @@ std::tuple<std::vector<ir::ValueId>, std::size_t, bool> choose_recomputed(const 
 void bind_plans(py::module_& module) {
   module.def("plan_arena", plan, py::arg("buffers"), "(offsets, bytes) of a verified plan.");
   module.def("verify_plan", verify, py::arg("buffers"), py::arg("offsets"), py::arg("bytes"));
+  module.def("places", places, py::arg("graph"), py::arg("split"), py::arg("roomy_bytes"),
+             "(offsets by value or -1, bytes of the arena) of a schedule.");
   module.def("with_recomputed", with_recomputed, py::arg("graph"), py::arg("values"),
              py::arg("backend") = "reference");
   module.def("choose_recomputed", choose_recomputed, py::arg("graph"), py::arg("apart"),

@@ -75,6 +75,24 @@ def test_the_verifier_accepts_a_place_taken_over():
     _testing.verify_plan([(128, 0, 1, []), (128, 1, 3, [0])], [0, 0], 128)
 
 
+def test_a_step_with_room_shares_no_places():
+    graph = _testing.Graph()
+    h = graph.add_input("float32", (4, 25))
+    for _ in range(6):
+        h = graph.add_op("softmax", {"axis": 1}, [h])[0]
+    graph.keep(h)
+    count, each = 6, 448  # 400 bytes, aligned
+
+    def arena(split, roomy_bytes):
+        offsets, total = _testing.places(graph, split, roomy_bytes)
+        return sorted(at for at in offsets if at >= 0), total
+
+    assert arena(False, count * 400) == ([k * each for k in range(count)], count * each)
+    for shared in (arena(False, count * 400 - 1), arena(True, count * 400), arena(False, 0)):
+        assert shared[1] < count * each
+        assert len(set(shared[0])) < count
+
+
 @pytest.mark.parametrize("micro_batches", [1, 3])
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_the_plan_is_what_the_allocators_are_asked_for(device, micro_batches):

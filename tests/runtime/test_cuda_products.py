@@ -39,6 +39,7 @@ class Network:
         batch: int,
         activation: Callable[[], tg.MLCActivationLayer] = tg.MLCActivationLayer.relu,
         optimizer: str = "sgd",
+        **options: int,
     ):
         rng = np.random.default_rng(3)
         self.x = rng.normal(size=(batch, sizes[0])).astype(np.float32)
@@ -57,7 +58,7 @@ class Network:
             optimizer=OPTIMIZERS[optimizer](),
         )
         self.training.add_inputs({"x": x}, loss_labels={"y": labels})
-        self.training.compile(device=device, precision=precision)
+        self.training.compile(device=device, precision=precision, **options)
 
     def step(self, options: tg.MLCExecutionOptions = NOW) -> float:
         return float(
@@ -80,6 +81,7 @@ class Network:
         ([2048, 300, 3], 65),
         ([64, 64, 64, 17], 1000),
         ([96, 16, 512, 12], 700),  # 16 and 12 inner, of wide results
+        ([640, 16, 256, 7], 130),  # gradients of 16 and 7 rows
     ],
 )
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
@@ -103,6 +105,18 @@ def test_gradients_are_near_the_oracles(
         gradient = start[name] - oracle.state()[name]
         error = np.linalg.norm(value - oracle.state()[name]) / np.linalg.norm(gradient)
         assert error < (2e-5 if precision == "float32" else 3e-3), name
+
+
+def test_results_beside_large_products_share_places_where_memory_is_limited(gpu: str) -> None:
+    """Else none waits for the readers of another one whose place it takes."""
+    sizes, batch = [2048, 2048, 64], 250
+    roomy = Network(gpu, "tf32", sizes, batch)
+    limit = roomy.training.memory_plan().total_bytes - 1
+    limited = Network(gpu, "tf32", sizes, batch, memory_limit=limit)
+    assert limited.training.memory_plan().total_bytes <= limit
+    assert limited.training.memory_plan().recomputed == []
+    for _ in range(3):
+        assert limited.step() == roomy.step()
 
 
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])

@@ -86,6 +86,7 @@ CompiledPtr compile(const GraphState& state, const Backend& backend,
                  !has(state.options, CompilationOptions::kDebugLayers);
   request.precision = state.precision;
   request.choose_parameters = mode == Mode::training;
+  request.has_memory_limit = state.memory_limit.has_value();
   // A batch size that another one is fixed against never runs.
   if (out->fixed_batch.empty() || batch == declared_batch(state)) {
     for (const LoweredGraph::Slot& slot : lowered.slots) check_range(slot);

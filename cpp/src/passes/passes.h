@@ -90,6 +90,7 @@ void verify_plan(const ArenaPlan& plan);
 struct KernelRoom {
   std::vector<std::size_t> workspaces;  // by node
   std::size_t apart_bytes = 0;          // Executable::apart_bytes
+  std::size_t roomy_bytes = 0;          // Executable::roomy_bytes; 0: places are shared
 };
 // From where to where in a schedule a value must exist, inclusive.
 struct Lifetime {
@@ -136,6 +137,7 @@ struct PipelineRequest {
   Precision precision = Precision::kFloat32;
   std::vector<ParameterLayout> parameters;  // by slot
   bool choose_parameters = false;
+  bool has_memory_limit = false;
   // Readable after a separate gradient call, not after a full step.
   std::vector<ir::ValueId> gradients;
 };

@@ -8,12 +8,13 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-KernelRoom room_of(const Program& program) {
+KernelRoom room_of(const Program& program, bool has_memory_limit) {
   KernelRoom room;
   for (std::size_t n = 0; n < program.graph.nodes.size(); ++n) {
     room.workspaces.push_back(program.executable->workspace_bytes(static_cast<NodeId>(n)));
   }
   room.apart_bytes = program.executable->apart_bytes();
+  if (!has_memory_limit) room.roomy_bytes = program.executable->roomy_bytes();
   return room;
 }
 
@@ -35,7 +36,7 @@ void plan(const Program& program, const KernelRoom& room, bool split, ProgramVar
 
 // Kernels and places for a graph with layouts.
 std::unique_ptr<Program> prepared(ir::Graph graph, const Backend& backend,
-                                  std::vector<ValueId> gradients) {
+                                  std::vector<ValueId> gradients, bool has_memory_limit) {
   ir::verify(graph);
   std::vector<NodeId> nodes;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -45,7 +46,7 @@ std::unique_ptr<Program> prepared(ir::Graph graph, const Backend& backend,
   auto program = std::make_unique<Program>(std::move(graph), nullptr);
   program->executable = backend.compile(program->graph, nodes);
   program->gradients = std::move(gradients);
-  const KernelRoom room = room_of(*program);
+  const KernelRoom room = room_of(*program, has_memory_limit);
   plan(*program, room, true, program->split);
   plan(*program, room, false, program->step);
   return program;
@@ -90,12 +91,13 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
     lowered = with_signs(std::move(lowered), *request.backend);
     lowered = with_twins(lowered, *request.backend);
   }
-  return prepared(std::move(lowered), *request.backend, mapped(request.gradients, values));
+  return prepared(std::move(lowered), *request.backend, mapped(request.gradients, values),
+                  request.has_memory_limit);
 }
 
 Recomputation choose_recomputed(const Program& program, const Backend& backend, bool apart,
                                 std::size_t arena_limit) {
-  return choose_recomputed(program.graph, backend, room_of(program), program.gradients, apart,
+  return choose_recomputed(program.graph, backend, room_of(program, true), program.gradients, apart,
                            arena_limit);
 }
 
@@ -103,7 +105,7 @@ std::unique_ptr<Program> with_recomputed(const Program& program, const Backend& 
                                          const std::vector<Recomputed>& values) {
   std::vector<NodeId> origins;
   auto again = prepared(with_recomputed(program.graph, backend, values, origins), backend,
-                        program.gradients);
+                        program.gradients, true);
   again->recomputed = values;
   return again;
 }

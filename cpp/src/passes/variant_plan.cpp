@@ -102,6 +102,7 @@ VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool sp
   const std::vector<ValueId> roots = roots_of(graph);
   plan.lives = lifetimes(graph, roots, plan.schedule, split, gradients);
   std::vector<PlannedBuffer> buffers;
+  std::size_t all_bytes = 0;
   plan.buffer_of.assign(graph.values.size(), -1);
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const ir::Value& value = graph.values[v];
@@ -111,12 +112,15 @@ VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool sp
     buffer.bytes = ir::storage_bytes(value.type, value.layout);
     buffer.first = plan.lives[v].first;
     buffer.last = plan.lives[v].last;
-    if (buffer.bytes <= room.apart_bytes) {
-      buffer.first = 0;
-      buffer.last = order.size();
-    }
+    all_bytes += buffer.bytes;
     plan.buffer_of[v] = static_cast<int>(buffers.size());
     buffers.push_back(std::move(buffer));
+  }
+  const bool is_roomy = !split && all_bytes <= room.roomy_bytes;
+  for (PlannedBuffer& buffer : buffers) {
+    if (!is_roomy && buffer.bytes > room.apart_bytes) continue;
+    buffer.first = 0;
+    buffer.last = order.size();
   }
   allow_replacing(graph, roots, order, plan.buffer_of, buffers);
   plan.workspace_of.assign(graph.nodes.size(), -1);

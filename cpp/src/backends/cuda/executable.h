@@ -23,6 +23,9 @@ class CudaExecutable final : public Executable {
 
   std::size_t workspace_bytes(ir::NodeId node) const override;
   std::size_t apart_bytes() const override { return std::size_t{64} << 10; }
+  std::size_t roomy_bytes() const override {
+    return accesses_.has_large_products ? std::size_t{64} << 20 : 0;
+  }
   void run(const ir::NodeId* order, std::size_t count, Pointers pointers, double* seconds) override;
   bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const override;
 

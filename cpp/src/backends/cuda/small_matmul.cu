@@ -78,6 +78,13 @@ class SmallMatmul final : public NodeKernel {
                            : plan_.columns <= 12 ? multiply_few_columns<12>
                                                  : multiply_few_columns<16>;
       kernel<<<blocks, kThreads, 0, stream>>>(plan_, a, b, added, y);
+    } else if (has_few_rows(plan_)) {
+      const dim3 blocks(blocks_for(plan_.columns, kFewRowsColumns), 1, blocks_.z);
+      auto* const kernel = plan_.rows <= 4    ? multiply_few_rows<4>
+                           : plan_.rows <= 8  ? multiply_few_rows<8>
+                           : plan_.rows <= 12 ? multiply_few_rows<12>
+                                              : multiply_few_rows<16>;
+      kernel<<<blocks, kThreads, 0, stream>>>(plan_, a, b, added, y);
     } else if (plan_.inner <= 4 * kDepth) {
       multiply<4, 1><<<blocks_, 4 * 32, 0, stream>>>(plan_, a, b, added, y);
     } else if (plan_.inner <= 8 * kDepth) {

@@ -118,4 +118,64 @@ __global__ void __launch_bounds__(kThreads)
   y[at] = plan.masked && added[at] <= 0.0f ? 0.0f : total;
 }
 
+// Up to kFewColumns rows over b's rows as they lie, and a longer inner extent: a block shares it for
+// 32 columns. Threads beside each other have four columns each, those behind them another part of
+// the inner extent; sums are added in order.
+constexpr int kFewRowsColumns = 32, kFewRowsDepth = 64;
+
+inline bool has_few_rows(const TilePlan& plan) {
+  return plan.rows <= kFewColumns && plan.b_column == 1 && plan.columns % 4 == 0 &&
+         plan.columns >= 8 * kFewRowsColumns && plan.inner >= kFewRowsDepth;
+}
+
+template <int kRows>
+__global__ void __launch_bounds__(kThreads)
+    multiply_few_rows(const __grid_constant__ TilePlan plan, const float* a, const float* b,
+                      const float* added, float* y) {
+  constexpr int kAcross = kFewRowsColumns / 4, kParts = kThreads / kAcross, kWarps = kThreads / 32;
+  __shared__ float parts[kWarps][kRows][kFewRowsColumns];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const int own = thread % kAcross * 4;
+  const int column = static_cast<int>(blockIdx.x) * kFewRowsColumns + own;
+  a += blockIdx.z * plan.a_matrix;
+  b += blockIdx.z * plan.b_matrix;
+  Pack<float> sum[kRows] = {};
+  if (column < plan.columns) {
+#pragma unroll 4
+    for (int d = thread / kAcross; d < plan.inner; d += kParts) {
+      const auto w = load<4>(b + std::int64_t{d} * plan.b_inner + column);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const float x = r < plan.rows ? a[r * plan.a_row + std::int64_t{d} * plan.a_inner] : 0;
+#pragma unroll
+        for (int v = 0; v < 4; ++v) sum[r].element[v] += x * w.element[v];
+      }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int v = 0; v < 4; ++v) {
+      float& total = sum[r].element[v];
+#pragma unroll
+      for (int step = kAcross; step < 32; step *= 2) {
+        total += __shfl_down_sync(0xffffffffu, total, step);
+      }
+      if (lane < kAcross) parts[warp][r][own + v] = total;
+    }
+  }
+  __syncthreads();
+  for (int k = thread; k < kRows * kFewRowsColumns; k += kThreads) {
+    const int r = k / kFewRowsColumns, c = k % kFewRowsColumns;
+    const int at_column = static_cast<int>(blockIdx.x) * kFewRowsColumns + c;
+    if (r >= plan.rows || at_column >= plan.columns) continue;
+    float total = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) total += parts[w][r][c];
+    const std::int64_t at = blockIdx.z * plan.y_matrix + std::int64_t{r} * plan.columns + at_column;
+    total = ended(plan, total, added, at_column);
+    y[at] = plan.masked && added[at] <= 0.0f ? 0.0f : total;
+  }
+}
+
 }  // namespace traingraph::cuda
