@@ -145,3 +145,11 @@ def test_what_negates_a_subtrahend(environment, expected):
     assert [int(word) for word in done.stdout.split()] == expected
     refusal = "refuses MPSCNNSubtractGradient: not what its ops compute"
     assert (refusal in done.stderr) == bool(environment)
+
+
+def test_a_state_that_was_not_filled_ends_the_program(metal_build, tmp_path):
+    encode = "[forward_.get() encodeBatchToCommandBuffer"
+    change = ["named_arithmetic.mm", encode, f"if (false) {encode}"]
+    ended = metal_package.run_changed(metal_build, tmp_path, change, SCRIPT)
+    assert ended.returncode == -6, (ended.returncode, ended.stderr[-2000:])
+    assert "the gradient of arithmetic before the forward kernel with its state" in ended.stderr

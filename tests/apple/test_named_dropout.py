@@ -126,6 +126,26 @@ def test_one_run():
         np.testing.assert_array_equal(arrays(dx) == 0, want == 0)
 
 
+def test_a_run_leaves_no_kernel_behind():
+    pair, x = Pair(), values(SHAPE)
+    _, states = pair.forward(x)
+    made = metal_package.doubles().apple_made_objects_of
+    before = [made(name.encode()) for name in CLASSES]
+    pair.backward(x[1:], states[1:])
+    # The forward kernel whose states the gradient reads, and the gradient kernel; a trial before.
+    assert all(made(name.encode()) > count for name, count in zip(CLASSES, before, strict=True))
+    for name in (*CLASSES, "MPSCNNDropoutGradientState", "MPSTemporaryImage"):
+        assert metal_package.live(name) == 0
+
+
+def test_a_state_that_nobody_reads_ends_the_program(metal_build, tmp_path):
+    """Those of images that are not in the part."""
+    change = ["named_dropout.mm", "if (!is_here) [[states", "if (k == 0 && !is_here) [[states"]
+    ended = metal_package.run_changed(metal_build, tmp_path, change, SCRIPT)
+    assert ended.returncode == -6, (ended.returncode, ended.stderr[-2000:])
+    assert "released with reads left in its readCount" in ended.stderr
+
+
 def test_channels_of_an_image():
     """The mask is one for what the kernel reads."""
     pair, x = Pair(), values((N, 12, H, W))

@@ -93,7 +93,8 @@ class DropoutGradient final : public Masked {
     MPSStateBatch* states = encode_forward(pointers, encoding, zeros_.get(), y);
     for (MPSImage* image in y) [(MPSTemporaryImage*)image setReadCount:0];
     for (NSUInteger k = 0; k < [states count]; ++k) {
-      if (k - own_.location >= own_.length) [[states objectAtIndex:k] setReadCount:0];
+      const bool is_here = k >= own_.location && k < own_.location + own_.length;
+      if (!is_here) [[states objectAtIndex:k] setReadCount:0];
     }
     const auto kernel = fresh<MPSCNNDropoutGradient>(pointers, encoding);
     [kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)
