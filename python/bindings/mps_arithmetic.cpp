@@ -299,7 +299,10 @@ void bind_dropout(py::module_& module) {
   state.def(
       "mask_data",
       [](const State& self) {
-        const std::vector<std::uint8_t> mask = self.mask_data();
+        const std::vector<std::uint8_t> mask = [&self] {
+          const py::gil_scoped_release release;
+          return self.mask_data();
+        }();
         return py::bytes(reinterpret_cast<const char*>(mask.data()), mask.size());
       },
       "One byte per element of the mask, 1 where it keeps. Shapes: (rows, columns, channels). "
@@ -317,7 +320,8 @@ void bind_dropout(py::module_& module) {
   bind_dropout_kernel<CNNDropout, mps::CNNKernel>(
       module, "MPSCNNDropout", "x / keep_probability with that probability, else 0.",
       "Masks are a function of the seed, of how often the kernel was encoded, and of the element: "
-      "not those of Apple's kernel, which are not documented.");
+      "the same one on every backend, but for Metal where it encodes Apple's kernel, which has "
+      "other masks.");
   bind_dropout_kernel<CNNDropoutGradient, mps::CNNGradientKernel>(
       module, "MPSCNNDropoutGradient", "dx = dy mask / keep_probability.",
       "The mask is the state's. Errors: states that were not encoded together, in their order.");

@@ -8552,7 +8552,7 @@ class MPSCNNDropout(MPSCNNKernel):
         self, *, coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None
     ) -> None:
         """
-        Masks are a function of the seed, of how often the kernel was encoded, and of the element: not those of Apple's kernel, which are not documented.
+        Masks are a function of the seed, of how often the kernel was encoded, and of the element: the same one on every backend, but for Metal where it encodes Apple's kernel, which has other masks.
         """
 
     @property

@@ -283,25 +283,6 @@ class Numbers:
         return np.array(self.buffer)
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"primary_scale": 0.5, "secondary_scale": 2, "bias": 1},
-        {"minimum_value": 1, "maximum_value": 1.5},
-        {"secondary_stride_in_pixels_x": 0, "secondary_stride_in_feature_channels": 0},
-    ],
-    ids=lambda properties: "-".join(properties),
-)
-@pytest.mark.parametrize("name", ["Add", "Subtract", "Multiply", "Divide"])
-def test_arithmetic(name, properties):
-    def run(device, buffer):
-        kernel = kernel_of(f"MPSCNN{name}", device, {}, properties)
-        a, b = images(device, values()), images(device, values(seed=1))
-        return [kernel.encode_batch(buffer, primary_images=a, secondary_images=b)]
-
-    compare(f"MPSCNN{name}", N, run)
-
-
 @pytest.mark.parametrize("rectangles", [False, True])
 @pytest.mark.parametrize(
     ("name", "arguments"),

@@ -205,6 +205,29 @@ def test_masks_differ_by_seed_and_encoding_and_repeat():
     assert not np.array_equal(forward(other, x)[0], first)
 
 
+def test_a_mask_is_one_for_the_channels_that_are_read():
+    kernel, _ = dropout()
+    kernel.source_feature_channel_offset = 4
+    kernel.source_feature_channel_max_count = 3
+    x = random(6, 2, 8, 3, 5)
+    y, states = forward(kernel, x)
+    masks = np.stack([mask_of(state, (3, 3, 5)) for state in states])
+    assert 0 < masks.mean() < 1
+    np.testing.assert_array_equal(y != 0, masks)
+
+
+def test_all_masks_of_a_kernel_are_shown_by_one_program():
+    on = device()
+    kernel, _ = dropout(on=on)
+    x = random(7, 2, 3, 4, 5)
+    states = [state for _ in range(2) for state in forward(kernel, x)[1]]
+    states[0].mask_data()
+    before = on.compilations
+    masks = [state.mask_data() for state in states]
+    assert on.compilations == before
+    assert len(set(masks)) == len(masks)
+
+
 def test_a_dropped_element_is_zero_even_if_it_was_infinite():
     x = np.full((1, 4, 4, 4), np.inf)
     y, _ = forward(dropout()[0], x)

@@ -1,12 +1,12 @@
 #include <traingraph/mps/dropout.h>
 
 #include <algorithm>
-#include <bit>
 
 #include <traingraph/errors.h>
 
+#include "mps/dropout_encoding.h"
+#include "mps/dropout_trial.h"
 #include "mps/emission.h"
-#include "runtime/philox.h"
 
 namespace traingraph::mps {
 namespace {
@@ -40,11 +40,28 @@ ValueId mask(Emission& e, const DropoutParameters& p, DataType type, const Shape
   return ops::apply1(e.graph, ir::Op::dropout, attributes, {ones, e.number(0, DataType::kInt64)});
 }
 
-// x [, mask] → y. Numbers: the step.
-class DropoutOperation final : public Operation {
+// A backend's kernels by name have masks of their own, so those of one encoding are all by name, or
+// none: a trial decides, which knows what forward and gradient kernel have in common. Numbers: the
+// step, the seed of a kernel by name.
+class MaskedOperation : public Operation {
  public:
-  DropoutOperation(const std::string& subject_in, const DropoutParameters& p)
+  MaskedOperation(const std::string& subject_in, const DropoutParameters& p)
       : Operation(subject_in), p_(p) {}
+  DataType number_type() const final { return DataType::kInt64; }
+  std::optional<bool> passes_own_trial(const Emission& e) const final {
+    return keeps_its_masks(e.backend(), p_, all_images(e));
+  }
+
+ protected:
+  // The extents of all images that are encoded together.
+  virtual Shape all_images(const Emission& e) const = 0;
+  DropoutParameters p_;
+};
+
+// x [, mask] → y
+class DropoutOperation final : public MaskedOperation {
+ public:
+  using MaskedOperation::MaskedOperation;
   void emit(Emission& e) const override {
     if (e.inputs.size() > 1) {
       e.set(0, with_given_mask(e, p_, e.inputs[0], e.inputs[1]));
@@ -55,23 +72,21 @@ class DropoutOperation final : public Operation {
           ops::binary(e.graph, Scalar::mask, e.inputs[0], mask(e, p_, type.data_type, type.shape)));
   }
 
- private:
-  DropoutParameters p_;
+ protected:
+  Shape all_images(const Emission& e) const override { return e.type(0).shape; }
 };
 
 // dy, x [, mask] → dx. Constants: images that were encoded together, the first of these among them.
-class DropoutGradientOperation final : public Operation {
+class DropoutGradientOperation final : public MaskedOperation {
  public:
-  DropoutGradientOperation(const std::string& subject_in, const DropoutParameters& p)
-      : Operation(subject_in), p_(p) {}
+  using MaskedOperation::MaskedOperation;
   void emit(Emission& e) const override {
     if (e.inputs.size() > 2) {
       e.set(0, with_given_mask(e, p_, e.inputs[0], e.inputs[2]));
       return;
     }
     const ir::Type type = e.type(0);
-    Shape all = type.shape;
-    all[0] = static_cast<std::int64_t>(e.constants[0]);
+    const Shape all = all_images(e);
     ValueId own = mask(e, p_, type.data_type, all);
     if (all[0] != type.shape[0]) {
       const auto first = static_cast<std::int64_t>(e.constants[1]);
@@ -81,8 +96,12 @@ class DropoutGradientOperation final : public Operation {
     e.set(0, ops::binary(e.graph, Scalar::mask, e.inputs[0], own));
   }
 
- private:
-  DropoutParameters p_;
+ protected:
+  Shape all_images(const Emission& e) const override {
+    Shape all = e.type(0).shape;
+    all[0] = static_cast<std::int64_t>(e.constants[0]);
+    return all;
+  }
 };
 
 void check_parameters(const DropoutParameters& p, const char* kind) {
@@ -106,10 +125,6 @@ ImageBatch masks_of(const StateBatch& states) {
     if (own.mask() != nullptr) masks.push_back(own.mask());
   }
   return masks;
-}
-
-void add_step(Recording& recording, std::int64_t step) {
-  recording.number(std::bit_cast<double>(step));
 }
 
 }  // namespace
@@ -156,24 +171,27 @@ std::vector<std::uint8_t> CNNDropoutGradientState::mask_data() const {
                           "] expected a state that MPSCNNDropout was encoded with but got a new "
                           "one");
   }
-  const ImageDescriptor& d = source();
+  const ImageDescriptor& d = encoding_->images;
   const Shape shape =
-      mask_shape(parameters_, {d.number_of_images, d.feature_channels, d.height, d.width});
-  const std::int64_t pixels = shape[2] * shape[3];
-  const std::int64_t count = shape[0] * shape[1] * pixels;
-  const std::uint32_t threshold = philox::keep_threshold(rate_of(parameters_));
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count));
-  for (std::int64_t k = 0; k < count; ++k) {
-    const std::int64_t image = k / (shape[1] * pixels);
-    const std::int64_t channel = k / pixels % shape[1];
-    const std::int64_t to = (image * pixels + k % pixels) * shape[1] + channel;
-    const auto element = static_cast<std::uint64_t>(image_ * shape[1] * pixels + k);
-    const std::uint32_t word =
-        philox::word_of(parameters_.seed, static_cast<std::uint64_t>(step_), element);
-    bytes[static_cast<std::size_t>(to)] = word < threshold ? 0 : 1;
+      mask_shape(parameters_, {source().number_of_images, d.feature_channels, d.height, d.width});
+  const std::vector<bool>& kept = encoding_->kept();
+  std::vector<std::uint8_t> bytes;
+  for (std::int64_t n = image_; n < image_ + shape[0]; ++n) {
+    for (std::int64_t y = 0; y < shape[2]; ++y) {
+      for (std::int64_t x = 0; x < shape[3]; ++x) {
+        for (std::int64_t c = 0; c < shape[1]; ++c) {
+          const std::int64_t element = ((n * d.feature_channels + c) * d.height + y) * d.width + x;
+          bytes.push_back(kept[static_cast<std::size_t>(element)] ? 1 : 0);
+        }
+      }
+    }
   }
   return bytes;
 }
+
+bool CNNDropoutGradientState::encoded() const { return encoding_ != nullptr; }
+std::int64_t CNNDropoutGradientState::step() const { return encoding_->step; }
+std::int64_t CNNDropoutGradientState::images() const { return encoding_->images.number_of_images; }
 
 CNNDropout::CNNDropout(const Device& device, const DropoutParameters& parameters)
     : CNNKernel(device), parameters_(parameters) {
@@ -211,14 +229,20 @@ void CNNDropout::record(CommandBuffer& buffer, const ImageBatch& sources, const 
   add_source(recording, sources);
   if (!masks.empty()) recording.input(masks);
   add_destination(recording, sources, destinations);
-  add_step(recording, steps_);
+  add_dropout_numbers(recording, parameters_, steps_);
   recording.end();
-  for (std::size_t k = 0; k < states.size(); ++k) {
-    auto& state = static_cast<CNNDropoutGradientState&>(*states[k]);
-    state.update(window_);
-    state.step_ = steps_;
-    state.image_ = static_cast<std::int64_t>(k) * each;
-    state.images_ = static_cast<std::int64_t>(sources.size()) * each;
+  if (!states.empty()) {
+    ImageDescriptor all = seen(sources[0]->descriptor(), source_channels_);
+    all.channel_format = ChannelFormat::kFloat32;
+    all.number_of_images = static_cast<std::int64_t>(sources.size()) * each;
+    const auto encoding =
+        std::make_shared<DropoutEncoding>(device(), parameters_, operation(), all, steps_);
+    for (std::size_t k = 0; k < states.size(); ++k) {
+      auto& state = static_cast<CNNDropoutGradientState&>(*states[k]);
+      state.update(window_);
+      state.encoding_ = encoding;
+      state.image_ = static_cast<std::int64_t>(k) * each;
+    }
   }
   ++steps_;
 }
@@ -252,7 +276,7 @@ void CNNDropoutGradient::add_operands(Recording& recording, const StateBatch& st
   if (!masks.empty()) recording.input(masks);
   recording.constant(static_cast<std::uint64_t>(first.images()));
   recording.constant(static_cast<std::uint64_t>(first.image()));
-  add_step(recording, first.step());
+  add_dropout_numbers(recording, parameters_, first.step());
 }
 
 }  // namespace traingraph::mps

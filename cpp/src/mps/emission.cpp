@@ -210,6 +210,15 @@ void Emission::fail(const std::string& text) const {
   throw ShapeError("[" + operation_->subject + "] " + text);
 }
 
+bool Emission::passes_trial(const Encoding& encoding,
+                            const ir::NamedKernelAttributes& attributes) const {
+  if (const std::optional<bool> own = operation_->passes_own_trial(*this)) return *own;
+  if (number_count_ != 0 || !encoding.predicate.empty()) return false;
+  std::vector<StoragePtr> operands;
+  const Excerpt excerpt = recording_.excerpt(encoding.begin, encoding.end, operands);
+  return comes_out_right(backend_, attributes, excerpt, operands);
+}
+
 bool Emission::emit_named(const Encoding& encoding) {
   if (named_ == NamedKernels::never || !operation_->named) return false;
   if (std::ranges::count(inputs, kNone) != 0) return false;
@@ -226,10 +235,7 @@ bool Emission::emit_named(const Encoding& encoding) {
   const ir::NodeId id = ops::apply(graph, ir::Op::named_kernel, attributes, inputs);
   bool right = backend_.supports(graph, graph.node(id)).yes;
   if (right && named_ == NamedKernels::tried && backend_.is_on_trial(graph.node(id))) {
-    std::vector<StoragePtr> operands;
-    const Excerpt excerpt = recording_.excerpt(encoding.begin, encoding.end, operands);
-    right = number_count_ == 0 && encoding.predicate.empty() &&
-            comes_out_right(backend_, attributes, excerpt, operands);
+    right = passes_trial(encoding, attributes);
   }
   if (!right) {
     graph.nodes.pop_back();
@@ -237,7 +243,7 @@ bool Emission::emit_named(const Encoding& encoding) {
     return false;
   }
   for (std::size_t k = 0; k < number_count_; ++k) {
-    graph.node(id).inputs.push_back(number(k, DataType::kFloat32));
+    graph.node(id).inputs.push_back(number(k, operation_->number_type()));
   }
   for (std::size_t k = 0; k < results.size(); ++k) set(k, graph.node(id).outputs[k]);
   return true;

@@ -54,6 +54,7 @@ class Emission {
   Emission(const Recording& recording, const Backend& backend,
            NamedKernels named = NamedKernels::tried);
   std::shared_ptr<CompiledRecording> compile();
+  const Backend& backend() const { return backend_; }
 
   Lowering lowering;
   ir::Graph& graph;
@@ -97,6 +98,8 @@ class Emission {
   void write();
   // The operation as one op, if the backend has its kernel by name.
   bool emit_named(const Encoding& encoding);
+  // Whether that op, which is on trial, gives what is asked for.
+  bool passes_trial(const Encoding& encoding, const ir::NamedKernelAttributes& attributes) const;
   // Zeros where nothing was written of what is temporary.
   ir::ValueId load(const std::vector<Range>& ranges);
   void store(const std::vector<Range>& ranges, ir::ValueId value);

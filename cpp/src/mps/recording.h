@@ -29,6 +29,11 @@ class Operation {
   const std::string subject;   // "MPSCNNConvolution 'conv1'"
   // The kernel by its name, where the device's backend has kernels by name. Its kernel adds it.
   mutable std::optional<ir::NamedKernelAttributes> named;
+  // Its numbers as that kernel takes them.
+  virtual DataType number_type() const { return DataType::kFloat32; }
+  // Of a kernel on trial whose results no ops give: whether it does what is promised of it. One
+  // answer for all encodings that belong together. Nothing: its results are compared with the ops.
+  virtual std::optional<bool> passes_own_trial(const Emission&) const { return std::nullopt; }
   virtual void emit(Emission& e) const = 0;
   // Whether its results may replace bytes that it reads.
   virtual bool updates() const { return false; }

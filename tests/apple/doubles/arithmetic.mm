@@ -3,6 +3,7 @@
 // https://developer.apple.com/documentation/metalperformanceshaders/mpscnnarithmetic
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "arithmetic.h"
 
@@ -141,29 +142,32 @@ MEMBERS(MPSCNNArithmeticGradient)
 - (bool)apple_multiplies {
   return false;
 }
+- (double)apple_sign {
+  return 1;
+}
 // Σ of the gradient over what was repeated, but for what the forward kernel has clamped.
 - (apple::BinaryWork)apple_workForState:(MPSState*)state {
   apple::expect(state != nil || (_minimumValue == -INFINITY && _maximumValue == INFINITY),
                 "a clamp in a gradient of arithmetic wants the state of the forward kernel");
-  return
-      [multiplies = [self apple_multiplies], steps = [self apple_steps], ps = double{_primaryScale},
-       ss = double{_secondaryScale}, mask = apple::clamp_mask(state)](
-          const Picture& gradient, const Picture& other, const Picture& to) {
-        apple::expect(mask == nullptr || !mask->empty(),
-                      "the gradient of arithmetic before the forward kernel with its state");
-        std::vector<double> sums(to.width() * to.height() * to.channels);
-        std::size_t element = 0;
-        gradient.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
-          if (mask != nullptr && !(*mask)[element++]) return;
-          const double value =
-              ps * gradient.get(x, y, c) * (multiplies ? ss * steps.get(other, x, y, c) : 1.0);
-          const NSUInteger tx = std::min(x, to.width() - 1), ty = std::min(y, to.height() - 1);
-          sums[(ty * to.width() + tx) * to.channels + std::min(c, to.channels - 1)] += value;
-        });
-        to.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
-          to.set(x, y, c, static_cast<float>(sums[(y * to.width() + x) * to.channels + c]));
-        });
-      };
+  return [multiplies = [self apple_multiplies], steps = [self apple_steps],
+          ps = [self apple_sign] * double { _primaryScale }, ss = double{_secondaryScale},
+          mask = apple::clamp_mask(state)](const Picture& gradient, const Picture& other,
+                                           const Picture& to) {
+    apple::expect(mask == nullptr || !mask->empty(),
+                  "the gradient of arithmetic before the forward kernel with its state");
+    std::vector<double> sums(to.width() * to.height() * to.channels);
+    std::size_t element = 0;
+    gradient.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
+      if (mask != nullptr && !(*mask)[element++]) return;
+      const double value =
+          ps * gradient.get(x, y, c) * (multiplies ? ss * steps.get(other, x, y, c) : 1.0);
+      const NSUInteger tx = std::min(x, to.width() - 1), ty = std::min(y, to.height() - 1);
+      sums[(ty * to.width() + tx) * to.channels + std::min(c, to.channels - 1)] += value;
+    });
+    to.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
+      to.set(x, y, c, static_cast<float>(sums[(y * to.width() + x) * to.channels + c]));
+    });
+  };
 }
 @end
 
@@ -175,12 +179,17 @@ MEMBERS(MPSCNNAddGradient)
 }
 @end
 
-// The gradient of what is subtracted wants a primaryScale of -1: the caller's to set.
+// The gradient of what is subtracted wants a primaryScale of -1, the caller's to set; or it negates
+// by itself, if APPLE_DOUBLE_FOLLOWS_TEXT is set.
 @implementation MPSCNNSubtractGradient
 MEMBERS(MPSCNNSubtractGradient)
 - (instancetype)initWithDevice:(id<MTLDevice>)device
        isSecondarySourceFilter:(BOOL)isSecondarySourceFilter {
   return [self apple_initWithDevice:device secondary:isSecondarySourceFilter];
+}
+- (double)apple_sign {
+  return self.isSecondarySourceFilter && std::getenv("APPLE_DOUBLE_FOLLOWS_TEXT") != nullptr ? -1
+                                                                                             : 1;
 }
 @end
 

@@ -1,6 +1,11 @@
 // Dropout. Apple does not say how its mask is drawn: this one is another, and its state shows it.
+// The masks of a fresh kernel are a function of its seed, unless APPLE_DOUBLE_DROPOUT names what is
+// otherwise: "forgets" its seed's last masks, "ignores_seed", "ignores_strides", "by_source" (the
+// mask depends on what is masked), "unscaled".
 // https://developer.apple.com/documentation/metalperformanceshaders/mpscnndropout
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "kernel.h"
 
@@ -17,6 +22,11 @@ namespace {
 
 using apple::Picture;
 
+bool differs_by(const char* what) {
+  const char* asked = std::getenv("APPLE_DOUBLE_DROPOUT");
+  return asked != nullptr && std::string_view(asked) == what;
+}
+
 // Evenly spread bits of a number (the finalizer of SplitMix64).
 std::uint64_t mixed(std::uint64_t bits) {
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -31,8 +41,10 @@ bool kept(const MPSCNNDropoutGradientStateInside& mask, NSUInteger x, NSUInteger
 
 void drop(const MPSCNNDropoutGradientStateInside& mask, float keep, const Picture& from,
           const Picture& to) {
+  const float divisor = differs_by("unscaled") ? 1 : keep;
+  const bool inverts = differs_by("by_source") && from.get(0, 0, 0) < 0;
   from.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
-    to.set(x, y, c, kept(mask, x, y, c) ? from.get(x, y, c) / keep : 0);
+    to.set(x, y, c, kept(mask, x, y, c) != inverts ? from.get(x, y, c) / divisor : 0);
   });
 }
 
@@ -74,10 +86,13 @@ MEMBERS(MPSCNNDropout)
                                                                commands, {});
   state->inside_MPSCNNDropoutGradientState = std::make_shared<MPSCNNDropoutGradientStateInside>();
   auto& mask = *state->inside_MPSCNNDropoutGradientState;
-  mask.width = _maskStrideInPixels.width == 0 ? 1 : [source width];
-  mask.height = _maskStrideInPixels.height == 0 ? 1 : [source height];
-  mask.channels = _maskStrideInPixels.depth == 0 ? 1 : [source featureChannels];
-  const std::uint64_t first = mixed(_seed) + mixed(++inside_MPSCNNDropout->drawn);
+  const bool all = differs_by("ignores_strides");
+  mask.width = _maskStrideInPixels.width == 0 && !all ? 1 : [source width];
+  mask.height = _maskStrideInPixels.height == 0 && !all ? 1 : [source height];
+  mask.channels = _maskStrideInPixels.depth == 0 && !all ? 1 : [source featureChannels];
+  static std::uint64_t drawn_by_all = 0;
+  std::uint64_t& drawn = differs_by("forgets") ? drawn_by_all : inside_MPSCNNDropout->drawn;
+  const std::uint64_t first = mixed(differs_by("ignores_seed") ? 0 : _seed) + mixed(++drawn);
   for (NSUInteger index = 0; index < mask.width * mask.height * mask.channels; ++index) {
     const double uniform = static_cast<double>(mixed(first + index) >> 11) * 0x1p-53;
     mask.mask.push_back(uniform < _keepProbability);

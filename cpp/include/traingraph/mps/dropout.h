@@ -17,15 +17,19 @@ struct TRAINGRAPH_API DropoutParameters {
   bool operator==(const DropoutParameters&) const = default;
 };
 
-// Which of the masks of its kernel an image got: masks are a function of seed, step and element.
+class DropoutEncoding;
+
+// Which of the masks of its kernel an image got. Masks are a function of seed, step and element: on
+// a backend that encodes Apple's kernels by name another one than elsewhere.
 class TRAINGRAPH_API CNNDropoutGradientState final : public GradientState {
  public:
   CNNDropoutGradientState(const Device& device, const DropoutParameters& parameters,
                           const ImageDescriptor& source, const CommandBuffer* temporary_on)
       : GradientState({}, source, temporary_on), device_(device), parameters_(parameters) {}
   const char* kind() const override { return "MPSCNNDropoutGradientState"; }
-  // One byte per element of the mask, in the order rows, columns, channels: 1 where it keeps.
-  // Raises InvalidArgument before the forward kernel was encoded with this state, unless it is set.
+  // One byte per element of the mask, in the order rows, columns, channels: 1 where it keeps. For
+  // an encoding that nobody has asked before, the kernel runs once more, over ones. Raises
+  // InvalidArgument before the forward kernel was encoded with this state, unless it is set.
   std::vector<std::uint8_t> mask_data() const;
   // The mask that the forward kernel takes in place of one of its own, and its gradient kernel with
   // it: another program's, in the same order, other numbers than 0 keep. An addition to Apple's
@@ -33,10 +37,10 @@ class TRAINGRAPH_API CNNDropoutGradientState final : public GradientState {
   void set_mask_data(const std::vector<std::uint8_t>& bytes);
 
   const DropoutParameters& parameters() const { return parameters_; }
-  bool encoded() const { return images_ > 0; }
-  std::int64_t step() const { return step_; }
-  std::int64_t image() const { return image_; }    // its place among those encoded together
-  std::int64_t images() const { return images_; }  // how many were
+  bool encoded() const;
+  std::int64_t step() const;
+  std::int64_t image() const { return image_; }  // its place among those encoded together
+  std::int64_t images() const;                   // how many were
   // What was set, 0 or 1; null: the kernel's own.
   const ImagePtr& mask() const { return mask_; }
 
@@ -48,9 +52,8 @@ class TRAINGRAPH_API CNNDropoutGradientState final : public GradientState {
   Device device_;
   DropoutParameters parameters_;
   ImagePtr mask_;
-  std::int64_t step_ = 0;
+  std::shared_ptr<DropoutEncoding> encoding_;  // null before
   std::int64_t image_ = 0;
-  std::int64_t images_ = 0;
 };
 
 // y = x / keep_probability with that probability, else 0. Each encoding has another mask.

@@ -1,6 +1,7 @@
-// MPSCNNAdd and its siblings. Their gradient kernels are composed of other ops: Apple's kernels
-// read a state that the forward kernel has written, and the gradient's op has one of its sources
-// (https://developer.apple.com/documentation/metalperformanceshaders/mpscnnarithmeticgradientstate).
+// MPSCNNAdd and its siblings, and the gradients of three of them.
+#include <cmath>
+
+#include "backends/metal/mps_entries.h"
 #include "backends/metal/named_kernels.h"
 
 namespace traingraph::metal {
@@ -34,14 +35,120 @@ std::string refuses(const ir::Graph& graph, const ir::Node& node) {
   return refused_images(graph, node, 2);
 }
 
+// Constants of a gradient's recording: channels, rows and columns that the forward kernel has read
+// of the source, and the first row and column.
+Shape read_of_source(const ir::Node& node, std::int64_t images) {
+  const auto constant = [&node](const char* name) {
+    return static_cast<std::int64_t>(number_of(node, name));
+  };
+  return {images, constant("constant.0"), constant("constant.1"), constant("constant.2")};
+}
+
+std::string refuses_gradient(const ir::Graph& graph, const ir::Node& node) {
+  if (node.inputs.size() > 2) return "a gradient state behind bounds";
+  const Shape& source = graph.type(node.outputs[0]).shape;
+  if (source != read_of_source(node, source[0]) || number_of(node, "constant.3") != 0 ||
+      number_of(node, "constant.4") != 0) {
+    return "a source of which a part was read";
+  }
+  return refused_images(graph, node, 2);
+}
+
+template <class K>
+void take_unbounded(K* kernel) {
+  [kernel setMinimumValue:-INFINITY];
+  [kernel setMaximumValue:INFINITY];
+}
+
+// Apple's gradient kernels read a state in which the forward kernel has noted what it clamped
+// (https://developer.apple.com/documentation/metalperformanceshaders/mpscnnarithmeticgradientstate).
+// Here nothing was, so the state comes from a forward kernel without bounds over images of zeros,
+// which have the sizes of the two sources: what NaN and infinity pass, no page says.
+template <class K, class G>
+class ArithmeticGradient final : public ImageKernel {
+ public:
+  ArithmeticGradient(const ir::Graph& graph, const ir::Node& node, Device& device)
+      : ImageKernel(
+            graph, device,
+            {.sources = {{node.inputs[0]}, {node.inputs[1]}}, .results = {node.outputs[0]}}),
+        is_secondary_(number_of(node, "is_secondary_source_filter") != 0),
+        own_(blank_images(device, graph.type(node.outputs[0]).shape)),
+        other_(blank_images(device, graph.type(node.inputs[1]).shape)),
+        forward_result_(device, graph.type(node.inputs[0]).shape) {
+    const Pool pool;
+    id<MTLDevice> gpu = device.objects().device.get();
+    forward_ = Ref<K*>::own([[K alloc] initWithDevice:gpu]);
+    kernel_ = Ref<G*>::own([[G alloc] initWithDevice:gpu isSecondarySourceFilter:is_secondary_]);
+    take_unbounded(forward_.get());
+    take_unbounded(kernel_.get());
+    const Shape &gradient = graph.type(node.inputs[0]).shape,
+                &own = graph.type(node.outputs[0]).shape, &other = graph.type(node.inputs[1]).shape;
+    // One element along an axis stands for all.
+    const auto stride = [&gradient](const Shape& shape, std::size_t axis) {
+      return NSUInteger{shape[axis] == gradient[axis] ? 1u : 0u};
+    };
+    const Shape &primary = is_secondary_ ? other : own, &secondary = is_secondary_ ? own : other;
+    [forward_.get() setPrimaryStrideInFeatureChannels:stride(primary, 1)];
+    [forward_.get() setPrimaryStrideInPixelsY:stride(primary, 2)];
+    [forward_.get() setPrimaryStrideInPixelsX:stride(primary, 3)];
+    [forward_.get() setSecondaryStrideInFeatureChannels:stride(secondary, 1)];
+    [forward_.get() setSecondaryStrideInPixelsY:stride(secondary, 2)];
+    [forward_.get() setSecondaryStrideInPixelsX:stride(secondary, 3)];
+    [kernel_.get() setSecondaryStrideInFeatureChannels:stride(other, 1)];
+    [kernel_.get() setSecondaryStrideInPixelsY:stride(other, 2)];
+    [kernel_.get() setSecondaryStrideInPixelsX:stride(other, 3)];
+    [kernel_.get() setPrimaryScale:static_cast<float>(number_of(node, "primary_scale"))];
+    [kernel_.get() setSecondaryScale:static_cast<float>(number_of(node, "secondary_scale"))];
+  }
+
+ private:
+  void encode_images(const Images& images, Pointers, Encoding& encoding) override {
+    MPSImageBatch* primary = is_secondary_ ? other_.get() : own_.get();
+    MPSImageBatch* secondary = is_secondary_ ? own_.get() : other_.get();
+    // Nobody reads the result of the forward kernel.
+    MPSImageBatch* y = forward_result_.make(encoding, 1);
+    MPSStateBatch* states =
+        [forward_.get() temporaryResultStateBatchForCommandBuffer:command_buffer(encoding)
+                                                     primaryImage:primary
+                                                   secondaryImage:secondary
+                                                     sourceStates:nil
+                                                 destinationImage:y];
+    [forward_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
+                                 primaryImages:primary
+                               secondaryImages:secondary
+                             destinationStates:(MPSCNNArithmeticGradientStateBatch*)states
+                             destinationImages:y];
+    for (MPSImage* image in y) [(MPSTemporaryImage*)image setReadCount:0];
+    [kernel_.get() encodeBatchToCommandBuffer:command_buffer(encoding)
+                              sourceGradients:images.source(0)
+                                 sourceImages:images.source(1)
+                               gradientStates:states
+                         destinationGradients:images.result(0)];
+  }
+
+  bool is_secondary_;
+  Ref<MPSImageBatch*> own_, other_;  // zeros
+  ImagesAt forward_result_;
+  Ref<K*> forward_;
+  Ref<G*> kernel_;
+};
+
 }  // namespace
 
+// The gradients are on trial: whether that of a subtrahend is negated by its scale or by itself,
+// and that elements which stand for many get the sum, Apple's pages do not say.
 std::vector<NamedKernel> named_arithmetic() {
   return {
       {"MPSCNNAdd", refuses, make_binary<arithmetic<MPSCNNAdd>>},
       {"MPSCNNSubtract", refuses, make_binary<arithmetic<MPSCNNSubtract>>},
       {"MPSCNNMultiply", refuses, make_binary<arithmetic<MPSCNNMultiply>>},
       {"MPSCNNDivide", refuses, make_binary<arithmetic<MPSCNNDivide>>},
+      {"MPSCNNAddGradient", refuses_gradient,
+       make<ArithmeticGradient<MPSCNNAdd, MPSCNNAddGradient>>, always},
+      {"MPSCNNSubtractGradient", refuses_gradient,
+       make<ArithmeticGradient<MPSCNNSubtract, MPSCNNSubtractGradient>>, always},
+      {"MPSCNNMultiplyGradient", refuses_gradient,
+       make<ArithmeticGradient<MPSCNNMultiply, MPSCNNMultiplyGradient>>, always},
   };
 }
 

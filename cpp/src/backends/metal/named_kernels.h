@@ -25,6 +25,7 @@ struct NamedKernel {
 
 // By family.
 std::vector<NamedKernel> named_arithmetic();
+std::vector<NamedKernel> named_dropout();
 std::vector<NamedKernel> named_image_normalizations();
 std::vector<NamedKernel> named_local_normalizations();
 std::vector<NamedKernel> named_losses();
@@ -42,7 +43,9 @@ double number_of(const ir::Node& node, std::string_view name, double otherwise =
 NSUInteger count_of(const ir::Node& node, std::string_view name, NSUInteger otherwise = 0);
 MPSOffset offset_of(const ir::Node& node, const std::string& name);
 
-// Why the first so many inputs and these results cannot be images of float32; empty where they can.
+// Why these values cannot be images of float32; empty where they can.
+std::string refused_images(const ir::Graph& graph, const std::vector<ir::ValueId>& values);
+// The same of the first so many inputs and these results, for a kernel without numbers of a run.
 std::string refused_images(const ir::Graph& graph, const ir::Node& node, std::size_t sources,
                            const std::vector<ir::ValueId>& results);
 inline std::string refused_images(const ir::Graph& graph, const ir::Node& node,

@@ -10,9 +10,10 @@ namespace {
 const NamedKernel* find(const std::string& name) {
   static const std::map<std::string, NamedKernel> all = [] {
     std::map<std::string, NamedKernel> table;
-    for (auto family : {named_arithmetic, named_image_normalizations, named_local_normalizations,
-                        named_losses, named_optimizers, named_moves, named_neurons, named_pooling,
-                        named_reductions, named_softmax, named_upsampling}) {
+    for (auto family :
+         {named_arithmetic, named_dropout, named_image_normalizations, named_local_normalizations,
+          named_losses, named_optimizers, named_moves, named_neurons, named_pooling,
+          named_reductions, named_softmax, named_upsampling}) {
       for (const NamedKernel& kernel : family()) table.emplace(kernel.name, kernel);
     }
     return table;
@@ -66,13 +67,8 @@ MPSOffset offset_of(const ir::Node& node, const std::string& name) {
   return {part(".0"), part(".1"), part(".2")};
 }
 
-std::string refused_images(const ir::Graph& graph, const ir::Node& node, std::size_t sources,
-                           const std::vector<ir::ValueId>& results) {
-  std::vector<ir::ValueId> operands(node.inputs.begin(),
-                                    node.inputs.begin() + static_cast<std::ptrdiff_t>(sources));
-  operands.insert(operands.end(), results.begin(), results.end());
-  if (number_of(node, "running_numbers") != 0) return "numbers that change from run to run";
-  for (ir::ValueId id : operands) {
+std::string refused_images(const ir::Graph& graph, const std::vector<ir::ValueId>& values) {
+  for (ir::ValueId id : values) {
     const ir::Type& type = graph.type(id);
     if (type.data_type != DataType::kFloat32) return "images of another type than float32";
     if (type.elements() == 0) return "images without elements";
@@ -80,6 +76,15 @@ std::string refused_images(const ir::Graph& graph, const ir::Node& node, std::si
     if (!reason.empty()) return reason;
   }
   return {};
+}
+
+std::string refused_images(const ir::Graph& graph, const ir::Node& node, std::size_t sources,
+                           const std::vector<ir::ValueId>& results) {
+  std::vector<ir::ValueId> operands(node.inputs.begin(),
+                                    node.inputs.begin() + static_cast<std::ptrdiff_t>(sources));
+  operands.insert(operands.end(), results.begin(), results.end());
+  if (number_of(node, "running_numbers") != 0) return "numbers that change from run to run";
+  return refused_images(graph, operands);
 }
 
 ForwardImages::ForwardImages(const ir::Graph& graph, const ir::Node& node, Device& device,
