@@ -30,6 +30,8 @@ class Operation {
   // The kernel by its name, where the device's backend has kernels by name. Its kernel adds it.
   mutable std::optional<ir::NamedKernelAttributes> named;
   virtual void emit(Emission& e) const = 0;
+  // Whether it gives this result, or leaves as it is what is there.
+  virtual bool writes(std::size_t /*result*/) const { return true; }
   // Whether its results may replace bytes that it reads.
   virtual bool updates() const { return false; }
   // Whether its operands of one shape best lie alike: nothing but elementwise ops between them.
