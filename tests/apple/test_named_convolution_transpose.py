@@ -3,7 +3,7 @@
 import metal_package
 import numpy as np
 import pytest
-from test_named_kernels import H, N, Numbers, W, arrays, compare, images, values, works
+from test_named_kernels import H, N, Numbers, W, arrays, compare, images, object_of, values, works
 
 from traingraph import mps
 
@@ -177,13 +177,7 @@ def test_batches_and_windows_of_channels():
 def test_several_images_of_an_object():
     def run(device, buffer):
         pair = Pair(device, strides(2, 2))
-        descriptor = mps.MPSImageDescriptor.image_descriptor(
-            with_channel_format="float32", width=W, height=H, feature_channels=INPUTS,
-            number_of_images=3,
-        )  # fmt: skip
-        x = mps.MPSImage(device=device, image_descriptor=descriptor)
-        for k in range(3):
-            x.write_bytes(values((INPUTS, H, W), seed=k), image_index=k)
+        x = object_of(device, values((3, INPUTS, H, W)))
         y = pair.forward.encode(buffer, source_image=x)
         return [y.batch_representation()]
 

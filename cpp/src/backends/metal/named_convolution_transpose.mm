@@ -43,11 +43,6 @@ Ref<MPSCNNConvolutionDescriptor*> descriptor_of(const ir::Node& node, const Shap
   return descriptor;
 }
 
-// An offset of the kernel's without its third number: which images are read is decided before.
-MPSOffset in_pixels(const ir::Node& node, const char* name) {
-  const MPSOffset offset = offset_of(node, name);
-  return {offset.x, offset.y, 0};
-}
 template <class K>
 void set_kernel_offset(K* kernel, const ir::Node& node) {
   [kernel setKernelOffsetX:static_cast<NSInteger>(number_of(node, "kernel_offset_x"))];
@@ -66,7 +61,7 @@ class TransposeBase : public ImageKernel {
                                graph.type(weights_value_).shape)) {
     const Pool pool;
     forward_ = weights_.kernel<MPSCNNConvolutionTranspose>(device);
-    [forward_.get() setOffset:in_pixels(node, offset)];
+    [forward_.get() setOffset:pixels_of(node, offset)];
     set_kernel_offset(forward_.get(), node);
     [forward_.get() setAccumulatorPrecisionOption:MPSNNConvolutionAccumulatorPrecisionOptionFloat];
   }
@@ -130,7 +125,7 @@ class TransposeGradient final : public TransposeBase {
     }
     if (!of_data_) unwritten_ = blank_images(device, graph.type(node.inputs[1]).shape);
     [gradient_.get() setGradientOption:count_of(node, "gradient_option")];
-    [gradient_.get() setSecondaryOffset:in_pixels(node, "secondary_offset")];
+    [gradient_.get() setSecondaryOffset:pixels_of(node, "secondary_offset")];
     set_kernel_offset(gradient_.get(), node);
   }
 

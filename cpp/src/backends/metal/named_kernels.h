@@ -44,6 +44,8 @@ std::vector<NamedKernel> named_upsampling();
 double number_of(const ir::Node& node, std::string_view name, double otherwise = 0);
 NSUInteger count_of(const ir::Node& node, std::string_view name, NSUInteger otherwise = 0);
 MPSOffset offset_of(const ir::Node& node, const std::string& name);
+// The same without its third number: the images that an offset leaves out are no operands.
+MPSOffset pixels_of(const ir::Node& node, const std::string& name);
 // Autoreleased.
 MPSNNNeuronDescriptor* neuron_descriptor_of(const ir::Node& node, const std::string& name);
 

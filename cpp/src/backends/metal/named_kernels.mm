@@ -69,6 +69,11 @@ MPSOffset offset_of(const ir::Node& node, const std::string& name) {
   return {part(".0"), part(".1"), part(".2")};
 }
 
+MPSOffset pixels_of(const ir::Node& node, const std::string& name) {
+  const MPSOffset offset = offset_of(node, name);
+  return {offset.x, offset.y, 0};
+}
+
 std::string refused_images(const ir::Graph& graph, const ir::Node& node, std::size_t sources,
                            const std::vector<ir::ValueId>& results) {
   std::vector<ir::ValueId> operands(node.inputs.begin(),
