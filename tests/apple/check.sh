@@ -14,9 +14,8 @@ command -v clang++-19 >/dev/null || { echo "clang++-19 is not installed" >&2 && 
 
 # What is about the backends needs the package that backends() builds.
 of_backends=(tests/apple/test_metal.py tests/apple/test_images_between_ops.py
-  tests/apple/test_named_kernels.py tests/apple/test_named_arithmetic.py
-  tests/apple/test_named_dropout.py tests/apple/test_named_losses_and_optimizers.py
-  tests/apple/test_steps_in_flight.py tests/apple/test_bnns_backend.py)
+  tests/apple/test_named_*.py tests/apple/test_steps_in_flight.py
+  tests/apple/test_bnns_backend.py)
 without_package=(tests/apple "${of_backends[@]/#/--ignore=}")
 
 doubles() {

@@ -189,9 +189,9 @@ def test_a_broken_encoder_ends_the_program(metal_build, tmp_path, name):
         ),
         (
             "mps_convolution.mm",
-            "initWithDevice:device.objects().device.get()\n"
-            "               weights:source_.get()]);\n    [forward_",
-            "initWithDevice:device.objects().device.get()]);\n    [forward_",
+            "weights_.kernel<MPSCNNConvolution>(device);",
+            "Ref<MPSCNNConvolution*>::own(\n"
+            "        [[MPSCNNConvolution alloc] initWithDevice:device.objects().device.get()]);",
             "unavailable",
         ),
     ],

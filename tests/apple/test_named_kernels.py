@@ -91,7 +91,8 @@ def values(shape=SHAPE, seed=0):
     return np.random.default_rng(seed).uniform(0.5, 2, shape).astype(np.float32)
 
 
-def images(device, array):
+def object_of(device, array):
+    """All of them as one image object."""
     n, c, h, w = array.shape
     descriptor = mps.MPSImageDescriptor.image_descriptor(
         with_channel_format="float32", width=w, height=h, feature_channels=c, number_of_images=n
@@ -99,7 +100,11 @@ def images(device, array):
     made = mps.MPSImage(device=device, image_descriptor=descriptor)
     for k in range(n):
         made.write_bytes(np.ascontiguousarray(array[k]), image_index=k)
-    return made.batch_representation()
+    return made
+
+
+def images(device, array):
+    return object_of(device, array).batch_representation()
 
 
 def arrays(batch):
@@ -217,6 +222,36 @@ def test_gradient_of_padding(case):
         ]  # fmt: skip
 
     compare("MPSNNPadGradient", N, run)
+
+
+def test_images_that_an_offset_leaves_out():
+    """The first of three images of an object: both kernels get the others alone."""
+    name, three = "MPSCNNPoolingMax", (3, C, H, W)
+
+    def run(device, buffer):
+        sizes = {"kernel_width": 3, "kernel_height": 3}
+        place = {
+            "clip_rect": mps.MTLRegion(mps.MTLOrigin(0, 0, 1), mps.MTLSize(W, H, 2)),
+            "edge_mode": "clamp",
+        }
+        kernel = kernel_of(name, device, sizes, place | {"offset": (0, 0, 1)})
+        x, y, dx = ([object_of(device, values(three, seed))] for seed in range(3))
+        states = kernel.result_state_batch(for_source_image=x)
+        kernel.encode_batch(
+            buffer, source_images=x, destination_states=states, destination_images=y
+        )
+        gradient = kernel_of(f"{name}Gradient", device, sizes, {
+            "primary_offset": (0, 0, 1), "secondary_offset": (0, 0, 1),
+            "clip_rect": place["clip_rect"], "secondary_edge_mode": "clamp",
+        })  # fmt: skip
+        gradient.encode_batch(
+            buffer, source_gradients=y, source_images=x, gradient_states=states,
+            destination_gradients=dx,
+        )  # fmt: skip
+        return [one[0].batch_representation() for one in (y, dx)]
+
+    compare(name, 2, run)
+    compare(f"{name}Gradient", 2, run)
 
 
 SCRIPT = """

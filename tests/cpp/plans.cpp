@@ -40,9 +40,10 @@ std::pair<std::vector<std::int64_t>, std::size_t> places(const ir::Graph& graph,
   passes::verify_plan(plan.arena);
   std::vector<std::int64_t> offsets;
   for (int buffer : plan.buffer_of) {
-    offsets.push_back(buffer < 0 ? -1
-                                 : static_cast<std::int64_t>(
-                                       plan.arena.buffers[static_cast<std::size_t>(buffer)].offset));
+    offsets.push_back(buffer < 0
+                          ? -1
+                          : static_cast<std::int64_t>(
+                                plan.arena.buffers[static_cast<std::size_t>(buffer)].offset));
   }
   return {offsets, plan.arena.bytes};
 }

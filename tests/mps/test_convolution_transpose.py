@@ -162,6 +162,21 @@ def test_gradient_option():
     )
 
 
+def test_images_stay_where_their_gradient_is_not_asked_for():
+    _, kernel, gradient = pair(25, 2, 2, 1)
+    gradient.gradient_option = "gradient_with_weights_and_bias"
+    x = random(26, 2, 2, 3, 3)
+    y, states = forward(kernel, x)
+    before = batch(device(), random(27, *x.shape))
+    execute(
+        lambda buffer: gradient.encode_batch(
+            buffer, source_gradients=batch(device(), y), source_images=batch(device(), x),
+            gradient_states=states, destination_gradients=before,
+        )
+    )  # fmt: skip
+    np.testing.assert_array_equal(array(before), random(27, *x.shape))
+
+
 def test_what_is_refused():
     _, kernel, gradient = pair(22, 3, 2, 1)
     x = random(23, 1, 3, 2, 2)

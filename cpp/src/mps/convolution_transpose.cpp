@@ -87,11 +87,15 @@ class TransposeOperation final : public Operation {
   TransposeForm form_;
 };
 
-// dy, x, weights, biases → [dweights, dbiases,] dx
+// dy, x, weights, biases → [dweights, dbiases,] dx, which is left as it is unless it is asked for
 class TransposeGradientOperation final : public Operation {
  public:
-  TransposeGradientOperation(const std::string& subject_in, TransposeForm form, int option)
+  TransposeGradientOperation(const std::string& subject_in, TransposeForm form,
+                             CNNConvolutionGradientOption option)
       : Operation(subject_in), form_(std::move(form)), option_(option) {}
+  bool writes(std::size_t result) const override {
+    return result < kSums || gives(CNNConvolutionGradientOption::kData);
+  }
   void emit(Emission& e) const override {
     const ValueId x = e.inputs[1];
     const Shape dy = e.type(0).shape;
@@ -103,20 +107,21 @@ class TransposeGradientOperation final : public Operation {
                                                     : ops::cast(e.graph, e.inputs[3], type);
     const ValueId y = form_.emit(e, x, weights, biases, dy[2], dy[3]);
     const std::vector<ValueId> found = e.gradients(y, e.inputs[0], {weights, biases, x});
-    if ((option_ & static_cast<int>(CNNConvolutionGradientOption::kWeightsAndBias)) != 0) {
+    if (gives(CNNConvolutionGradientOption::kWeightsAndBias)) {
       e.set(0, ops::cast(e.graph, found[0], e.results[0].data_type));
       e.set(1, ops::cast(e.graph, found[1], e.results[1].data_type));
     }
-    ValueId dx = found[2];
-    if ((option_ & static_cast<int>(CNNConvolutionGradientOption::kData)) == 0) {
-      dx = ops::filled(e.graph, e.results.back(), 0);
-    }
-    e.set(e.results.size() - 1, dx);
+    if (gives(CNNConvolutionGradientOption::kData)) e.set(e.results.size() - 1, found[2]);
   }
 
  private:
+  static constexpr std::size_t kSums = 2;  // of weights and of biases
+  bool gives(CNNConvolutionGradientOption what) const {
+    return (static_cast<int>(option_) & static_cast<int>(what)) != 0;
+  }
+
   TransposeForm form_;
-  int option_;
+  CNNConvolutionGradientOption option_;
 };
 
 // One axis of the convolution that is undone: the size of its source, and its offset. Its policy
@@ -246,8 +251,7 @@ void CNNConvolutionTranspose::record(CommandBuffer& buffer, const ImageBatch& so
 
 OperationPtr CNNConvolutionTransposeGradient::make_operation() const {
   return std::make_shared<TransposeGradientOperation>(
-      description(), TransposeForm(weights_.descriptor, window_.offset, kernel_offset_),
-      static_cast<int>(option_));
+      description(), TransposeForm(weights_.descriptor, window_.offset, kernel_offset_), option_);
 }
 
 void CNNConvolutionTransposeGradient::configure(const GradientState& state) {

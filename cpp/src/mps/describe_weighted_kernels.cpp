@@ -3,10 +3,26 @@
 namespace traingraph::mps {
 namespace {
 
+// Sizes alone: batch normalization is part of the weights.
+template <class K>
+CNNConvolutionDescriptor sizes_of(const K& kernel) {
+  CNNConvolutionDescriptor sizes = kernel.descriptor();
+  sizes.batch_normalization = nullptr;
+  sizes.fused_neuron_descriptor = {};
+  return sizes;
+}
+template <class K>
+NeuronDescriptor neuron_of(const K& kernel) {
+  return kernel.descriptor().fused_neuron_descriptor;
+}
+
 template <class K>
 Describing<K> describe_weighted(KernelTable& table, const char* kind) {
   Describing<K> weighted(table, kind);
-  weighted.argument("weights", &K::data_source).template made_of<CNNConvolutionDataSourcePtr>();
+  weighted.argument("weights", &K::data_source)
+      .told("descriptor", sizes_of<K>)
+      .told("fused_neuron_descriptor", neuron_of<K>)
+      .template made_of<CNNConvolutionDataSourcePtr>();
   return weighted;
 }
 

@@ -221,18 +221,27 @@ bool Emission::passes_trial(const Encoding& encoding,
 
 bool Emission::emit_named(const Encoding& encoding) {
   if (named_ == NamedKernels::never || !operation_->named) return false;
-  if (std::ranges::count(inputs, kNone) != 0) return false;
+  // An op has no gaps among its inputs, so only the last ones can be missing.
+  std::vector<ValueId> given = inputs;
+  while (!given.empty() && given.back() == kNone) given.pop_back();
+  if (std::ranges::count(given, kNone) != 0) return false;
   ir::NamedKernelAttributes attributes = *operation_->named;
-  attributes.results = results;
+  const auto add = [&attributes](std::string name, std::uint64_t number) {
+    attributes.numbers.emplace_back(std::move(name), static_cast<double>(number));
+  };
   for (std::size_t k = 0; k < constants.size(); ++k) {
-    attributes.numbers.emplace_back("constant." + std::to_string(k),
-                                    static_cast<double>(constants[k]));
+    add("constant." + std::to_string(k), constants[k]);
   }
-  if (number_count_ != 0) {
-    attributes.numbers.emplace_back("running_numbers", static_cast<double>(number_count_));
+  if (number_count_ != 0) add("running_numbers", number_count_);
+  if (given.size() != inputs.size()) add("missing_operands", inputs.size() - given.size());
+  std::vector<std::size_t> written;
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    if (!operation_->writes(k)) continue;
+    written.push_back(k);
+    attributes.results.push_back(results[k]);
   }
   const std::size_t values_before = graph.values.size();
-  const ir::NodeId id = ops::apply(graph, ir::Op::named_kernel, attributes, inputs);
+  const ir::NodeId id = ops::apply(graph, ir::Op::named_kernel, attributes, std::move(given));
   bool right = backend_.supports(graph, graph.node(id)).yes;
   if (right && named_ == NamedKernels::tried && backend_.is_on_trial(graph.node(id))) {
     right = passes_trial(encoding, attributes);
@@ -245,7 +254,7 @@ bool Emission::emit_named(const Encoding& encoding) {
   for (std::size_t k = 0; k < number_count_; ++k) {
     graph.node(id).inputs.push_back(number(k, operation_->number_type()));
   }
-  for (std::size_t k = 0; k < results.size(); ++k) set(k, graph.node(id).outputs[k]);
+  for (std::size_t k = 0; k < written.size(); ++k) set(written[k], graph.node(id).outputs[k]);
   return true;
 }
 

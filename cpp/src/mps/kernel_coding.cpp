@@ -90,13 +90,16 @@ std::optional<ir::NamedKernelAttributes> named_kernel(const Kernel& kernel) {
   ir::NamedKernelAttributes result{kernel.kind(), {}, {}};
   for (const KernelDescription::Argument& argument : found->second.arguments) {
     const KernelArgument value = argument.read(kernel);
-    // What a data source gives are operands.
+    // What a data source gives are operands, and what it says is told below.
     if (const auto* coded = std::get_if<CodedValue>(&value)) {
       add_numbers(result, argument.name, *coded);
     }
   }
   for (const KernelDescription::Property& property : found->second.properties) {
     add_numbers(result, property.name, property.read(kernel));
+  }
+  for (const KernelDescription::Told& told : found->second.told) {
+    add_numbers(result, told.name, told.read(kernel));
   }
   return result;
 }

@@ -64,6 +64,12 @@ struct KernelDescription {
     std::function<CodedValue(const Kernel&)> read;
     std::function<void(Kernel&, const CodedValue&)> write;
   };
+  // What a data source has said when the kernel was made: kernels by name are told, and archives
+  // have it in the source.
+  struct Told {
+    std::string name;
+    std::function<CodedValue(const Kernel&)> read;
+  };
   using Make = std::function<KernelPtr(const Device&, const KernelArguments&)>;
 
   // In the place of one of that name, if there is one.
@@ -71,6 +77,7 @@ struct KernelDescription {
 
   std::vector<Argument> arguments;
   std::vector<Property> properties;
+  std::vector<Told> told;
   Make make;
 };
 using KernelTable = std::map<std::string, KernelDescription>;
@@ -124,6 +131,15 @@ class Describing {
   template <class... Accessors>
   Describing& property(const char* name, Accessors... accessors) {
     description_.set(property_of<K>(name, accessors...));
+    return *this;
+  }
+
+  // `get` is a function of the kernel.
+  template <class Get>
+  Describing& told(const char* name, Get get) {
+    description_.told.push_back({name, [get](const Kernel& kernel) {
+                                   return coded(std::invoke(get, static_cast<const K&>(kernel)));
+                                 }});
     return *this;
   }
 

@@ -35,6 +35,8 @@ class Operation {
   // answer for all encodings that belong together. Nothing: its results are compared with the ops.
   virtual std::optional<bool> passes_own_trial(const Emission&) const { return std::nullopt; }
   virtual void emit(Emission& e) const = 0;
+  // Whether it gives this result, or leaves as it is what is there.
+  virtual bool writes(std::size_t /*result*/) const { return true; }
   // Whether its results may replace bytes that it reads.
   virtual bool updates() const { return false; }
   // Whether its operands of one shape best lie alike: nothing but elementwise ops between them.

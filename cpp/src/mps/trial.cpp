@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <mutex>
+#include <string_view>
 
 #include <traingraph/errors.h>
 
@@ -15,8 +16,9 @@
 namespace traingraph::mps {
 namespace {
 
-// Numbers beyond this are no parameters of a formula.
+// Numbers beyond this are no parameters of a formula, and neither are the sizes of weights.
 constexpr double kLargestParameter = 1e3;
+constexpr std::string_view kSizes = "descriptor.";
 constexpr int kRounds = 2;
 
 // Of magnitudes on either side of what the formula's parameters tell apart; positive in the first
@@ -77,7 +79,8 @@ bool tried(const Backend& backend, const ir::NamedKernelAttributes& application,
            const Excerpt& encoding, const std::vector<StoragePtr>& like) {
   double largest = 1;
   for (const auto& [name, number] : application.numbers) {
-    if (std::abs(number) <= kLargestParameter) largest = std::max(largest, std::abs(number));
+    if (std::abs(number) > kLargestParameter || name.starts_with(kSizes)) continue;
+    largest = std::max(largest, std::abs(number));
   }
   try {
     for (int round = 0; round < kRounds; ++round) {

@@ -2,9 +2,12 @@
 // over that with stride 1; the weights are not turned. Apple's pages say of the window that offset
 // counts texels of the source and kernelOffset those of the widened one. That it begins half its
 // reach before, and that the gradient kernel has the forward offset as its secondaryOffset, is
-// inferred from the other kernels, as in traingraph.mps.
+// inferred from the other kernels, as in traingraph.mps. With APPLE_DOUBLE_BEGINS_AT_CORNER the
+// window of the class that it names begins there instead.
 // https://developer.apple.com/documentation/metalperformanceshaders/mpscnnconvolutiontranspose
 // https://docs.rs/objc2-metal-performance-shaders/latest/objc2_metal_performance_shaders/struct.MPSCNNConvolutionTranspose.html
+#include <cstdlib>
+
 #include "convolution.h"
 
 namespace {
@@ -22,6 +25,15 @@ struct Begin {
       : x(offset.x * signed_of(w.stride_x) + kernel_x - signed_of(w.reach_x() / 2)),
         y(offset.y * signed_of(w.stride_y) + kernel_y - signed_of(w.reach_y() / 2)) {}
   std::vector<double> numbers() const { return {static_cast<double>(x), static_cast<double>(y)}; }
+  // As this class computes.
+  Begin of(const char* what, const ConvolutionWeights& w) const {
+    const char* const other = std::getenv("APPLE_DOUBLE_BEGINS_AT_CORNER");
+    Begin begin = *this;
+    if (other == nullptr || std::string(other) != what) return begin;
+    begin.x += signed_of(w.reach_x() / 2);
+    begin.y += signed_of(w.reach_y() / 2);
+    return begin;
+  }
 };
 
 // Calls visit(weight index, source x, source y, source channel) for what one result reads of the
@@ -156,9 +168,8 @@ MEMBERS(MPSCNNConvolutionTranspose)
   const auto weights = inside_MPSCNNConvolutionTranspose->weights;
   const Begin begin(*weights, _offset, _kernelOffsetX, _kernelOffsetY);
   if (state != nil) state->inside_MPSState->numbers = begin.numbers();
-  return [weights, begin](const Picture& from, const Picture& to) {
-    transpose(*weights, begin, from, to);
-  };
+  return [weights, first = begin.of("MPSCNNConvolutionTranspose", *weights)](
+             const Picture& from, const Picture& to) { transpose(*weights, first, from, to); };
 }
 - (MPSState*)apple_stateForCommands:(id<MTLCommandBuffer>)commands
                              source:(MPSImage*)source
@@ -218,14 +229,15 @@ MEMBERS(MPSCNNConvolutionTransposeGradient)
   if (state != nil && state->inside_MPSState->numbers != begin.numbers())
     apple::broken(what, "its offsets are not those of the forward kernel of its state");
   using State = apple::Kept<MPSCNNConvolutionGradientState*>;
-  return [=, kept = State((MPSCNNConvolutionGradientState*)state)](
-             const Picture& gradient, const Picture& source, const Picture& to) {
-    if (of_weights)
-      weights_gradient(*weights, begin, gradient, source,
-                       apple::floats(kept.get()->_gradientForWeights),
-                       apple::floats(kept.get()->_gradientForBiases));
-    if (of_data) data_gradient(*weights, begin, gradient, source, to);
-  };
+  return
+      [=, first = begin.of(what, *weights), kept = State((MPSCNNConvolutionGradientState*)state)](
+          const Picture& gradient, const Picture& source, const Picture& to) {
+        if (of_weights)
+          weights_gradient(*weights, first, gradient, source,
+                           apple::floats(kept.get()->_gradientForWeights),
+                           apple::floats(kept.get()->_gradientForBiases));
+        if (of_data) data_gradient(*weights, first, gradient, source, to);
+      };
 }
 - (BOOL)apple_writesDestination {
   return (_gradientOption & MPSCNNConvolutionGradientOptionGradientWithData) != 0;

@@ -22,6 +22,11 @@ void check_clip(const MTLRegion& clip, const Pictures& pictures, const char* wha
       apple::broken(what, "a clipRect that cuts its result has no behaviour on this double");
 }
 
+void check_offset(const MPSOffset& offset, const char* what) {
+  if (offset.z != 0)
+    apple::broken(what, "an offset that leaves out images has no behaviour on this double");
+}
+
 void check_count(NSUInteger count, NSUInteger expected, const char* what, const char* of) {
   if (count != expected)
     apple::broken(
@@ -71,6 +76,7 @@ MEMBERS(MPSCNNKernel)
   const Pictures result = apple::write(destinationImages, commandBuffer, what, {sourceImages},
                                        _destinationFeatureChannelOffset);
   check_clip(_clipRect, result, what);
+  check_offset(_offset, what);
   check_count(result.size(), source.size(), what, "destination images");
   if (destinationStates != nil)
     check_count([destinationStates count], source.size(), what, "destination states");
@@ -226,6 +232,7 @@ MEMBERS(MPSCNNBinaryKernel)
           : apple::write(destinationImages, commandBuffer, what, {primaryImages, secondaryImages},
                          _destinationFeatureChannelOffset);
   check_clip(_clipRect, result, what);
+  check_offset(_secondaryOffset, what);
   check_count(secondary.size(), primary.size(), what, "secondary images");
   check_count(result.size(), primary.size(), what, "destination images");
   if (states != nil) check_count([states count], primary.size(), what, "states");

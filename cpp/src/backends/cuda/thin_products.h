@@ -118,9 +118,9 @@ __global__ void __launch_bounds__(kThreads)
   y[at] = plan.masked && added[at] <= 0.0f ? 0.0f : total;
 }
 
-// Up to kFewColumns rows over b's rows as they lie, and a longer inner extent: a block shares it for
-// 32 columns. Threads beside each other have four columns each, those behind them another part of
-// the inner extent; sums are added in order.
+// Up to kFewColumns rows over b's rows as they lie, and a longer inner extent: a block shares it
+// for 32 columns. Threads beside each other have four columns each, those behind them another part
+// of the inner extent; sums are added in order.
 constexpr int kFewRowsColumns = 32, kFewRowsDepth = 64;
 
 inline bool has_few_rows(const TilePlan& plan) {

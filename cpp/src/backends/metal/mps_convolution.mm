@@ -1,45 +1,8 @@
-// Convolution and its two gradients by Metal Performance Shaders, over images. Weights are read
-// from memory in each run, because the update has changed them there: an own shader brings them
-// into Apple's order (O, kh, kw, I), and the kernel reloads them on the GPU.
-#include "backends/metal/data_source.h"
+// Convolution and its two gradients by Metal Performance Shaders, over images.
 #include "backends/metal/image_kernel.h"
 #include "backends/metal/mps_entries.h"
-#include "backends/metal/shader_kernel.h"
+#include "backends/metal/weights_and_biases.h"
 #include "ir/ending.h"
-
-// What a kernel asks when it is made; the weights themselves come by reloads.
-@interface TraingraphConvolutionSource : TraingraphDataSource <MPSCNNConvolutionDataSource> {
- @public
-  MPSCNNConvolutionDescriptor* descriptor_;  // not retained: its kernel's C++ side holds it
-  void* weights_;
-  float* biases_;  // null: the kernel has none
-}
-@end
-
-@implementation TraingraphConvolutionSource
-- (MPSDataType)dataType {
-  return MPSDataTypeFloat32;
-}
-- (MPSDataType)kernelWeightsDataType {
-  return MPSDataTypeFloat32;
-}
-- (MPSCNNConvolutionDescriptor*)descriptor {
-  return descriptor_;
-}
-- (void*)weights {
-  return weights_;
-}
-- (float*)biasTerms {
-  return biases_;
-}
-- (id)copyWithZone:(NSZone*)zone {
-  TraingraphConvolutionSource* copy = [[[self class] allocWithZone:zone] init];
-  copy->descriptor_ = descriptor_;
-  copy->weights_ = weights_;
-  copy->biases_ = biases_;
-  return copy;
-}
-@end
 
 namespace traingraph::metal {
 namespace {
@@ -106,69 +69,41 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return {};
 }
 
-// What the three kernels share: the weights in Apple's order, and the forward kernel, of which
-// gradient states come.
+// Its descriptor, with the neuron that it ends with.
+Ref<MPSCNNConvolutionDescriptor*> descriptor_of(const ir::Graph& graph, const ir::Node& node) {
+  const auto& attributes = std::get<ir::ConvolutionAttributes>(node.attributes);
+  const Operands operands(node);
+  auto descriptor =
+      convolution_descriptor(attributes.window, attributes.groups, graph.type(operands.x).shape[1],
+                             graph.type(operands.weights).shape[0]);
+  if (ir::ending_of(attributes.epilogue).value_or(ir::Ending{}).relu) {
+    const Pool pool;
+    [descriptor.get() setFusedNeuronDescriptor:[MPSNNNeuronDescriptor
+                                                   cnnNeuronDescriptorWithType:MPSCNNNeuronTypeReLU
+                                                                             a:0]];
+  }
+  return descriptor;
+}
+
+// Supported epilogues without biases have no inputs.
+ir::ValueId biases_of(const ir::Node& node) {
+  const bool is_forward = node.op == ir::Op::convolution;
+  return is_forward && node.inputs.size() > 2 ? node.inputs[2] : ir::kNone;
+}
+
+// What the three kernels share: the weights, and the forward kernel, of which gradient states come.
 class ConvolutionBase : public ImageKernel {
  public:
   ConvolutionBase(const ir::Graph& graph, const ir::Node& node, Device& device,
                   ImageOperands images)
       : ImageKernel(graph, device, std::move(images)),
         weights_value_(Operands(node).weights),
+        biases_value_(biases_of(node)),
         window_(std::get<ir::ConvolutionAttributes>(node.attributes).window),
-        move_(device.shader("move")),
-        copy_(device.shader("copy_runs")) {
+        weights_(device, graph.type(weights_value_).shape, biases_value_ != ir::kNone,
+                 descriptor_of(graph, node)) {
     const Pool pool;
-    const auto& attributes = std::get<ir::ConvolutionAttributes>(node.attributes);
-    const Shape& x = graph.type(Operands(node).x).shape;
-    const Shape& weights = graph.type(weights_value_).shape;
-    elements_ = element_count(weights);
-    apples_ = device.keep(static_cast<std::size_t>(elements_) * sizeof(float));
-    // (O, I, kh, kw) here, (O, kh, kw, I) there.
-    to_apple_.extents = extents_of(weights);
-    to_apple_.source = stretched_strides(weights, weights);
-    const Shape order = {weights[0], weights[2], weights[3], weights[1]};
-    const shader::Strides dense = stretched_strides(order, order);
-    for (std::size_t k = 0; k < 4; ++k) {
-      constexpr std::size_t kPlace[] = {0, 3, 1, 2};
-      // An axis of extent 1 has no stride in stretched_strides, and needs none.
-      to_apple_.target.step[k] = dense.step[kPlace[k]];
-    }
-    from_apple_ = {to_apple_.extents, to_apple_.target, to_apple_.source};
-
-    descriptor_ = Ref<MPSCNNConvolutionDescriptor*>::keep([MPSCNNConvolutionDescriptor
-        cnnConvolutionDescriptorWithKernelWidth:static_cast<NSUInteger>(window_.kernel[1])
-                                   kernelHeight:static_cast<NSUInteger>(window_.kernel[0])
-                           inputFeatureChannels:static_cast<NSUInteger>(x[1])
-                          outputFeatureChannels:static_cast<NSUInteger>(weights[0])]);
-    MPSCNNConvolutionDescriptor* descriptor = descriptor_.get();
-    [descriptor setStrideInPixelsX:static_cast<NSUInteger>(window_.stride[1])];
-    [descriptor setStrideInPixelsY:static_cast<NSUInteger>(window_.stride[0])];
-    [descriptor setDilationRateX:static_cast<NSUInteger>(window_.dilation[1])];
-    [descriptor setDilationRateY:static_cast<NSUInteger>(window_.dilation[0])];
-    [descriptor setGroups:static_cast<NSUInteger>(attributes.groups)];
-    const ir::Ending ending = ir::ending_of(attributes.epilogue).value_or(ir::Ending{});
-    if (ending.relu) {
-      [descriptor setFusedNeuronDescriptor:[MPSNNNeuronDescriptor
-                                               cnnNeuronDescriptorWithType:MPSCNNNeuronTypeReLU
-                                                                         a:0]];
-    }
-    if (ending.adds) {
-      biases_value_ = node.inputs[2];
-      channels_ = weights[0];
-      biases_ = device.keep(static_cast<std::size_t>(channels_) * sizeof(float));
-    }
-
-    source_ = Ref<TraingraphConvolutionSource*>::own([[TraingraphConvolutionSource alloc] init]);
-    source_.get()->descriptor_ = descriptor;
-    source_.get()->weights_ = apples_.get();
-    source_.get()->biases_ = reinterpret_cast<float*>(biases_.get());
-    weights_ = Ref<MPSCNNConvolutionWeightsAndBiasesState*>::own(
-        [[MPSCNNConvolutionWeightsAndBiasesState alloc]
-            initWithWeights:place(device, apples_.get()).buffer
-                     biases:biases_ ? place(device, biases_.get()).buffer : nil]);
-    forward_ = Ref<MPSCNNConvolution*>::own([[MPSCNNConvolution alloc]
-        initWithDevice:device.objects().device.get()
-               weights:source_.get()]);
+    forward_ = weights_.kernel<MPSCNNConvolution>(device);
     [forward_.get() setOffset:forward_offset(window_)];
     [forward_.get() setAccumulatorPrecisionOption:MPSNNConvolutionAccumulatorPrecisionOptionFloat];
   }
@@ -177,21 +112,15 @@ class ConvolutionBase : public ImageKernel {
   // The weights of this run, for a kernel of either class.
   template <class K>
   void reload(Encoding& encoding, Pointers pointers, K* kernel) {
-    const std::byte* buffers[] = {pointers[weights_value_], apples_.get()};
-    encoding.run(move_, buffers, 2, &to_apple_, sizeof to_apple_, elements_);
-    if (biases_) {
-      copy_row(encoding, copy_, pointers[biases_value_], biases_.get(), channels_);
-    }
-    [kernel reloadWeightsAndBiasesWithCommandBuffer:command_buffer(encoding) state:weights_.get()];
+    weights_.reload(encoding, kernel, pointers[weights_value_],
+                    biases_value_ == ir::kNone ? nullptr : pointers[biases_value_]);
   }
 
   // The result has no padding policy of its own: all that a policy would set is set here.
   Ref<MPSCNNConvolutionGradient*> gradient_kernel(Device& device,
                                                   MPSCNNConvolutionGradientOption option) const {
     const Pool pool;
-    auto kernel = Ref<MPSCNNConvolutionGradient*>::own([[MPSCNNConvolutionGradient alloc]
-        initWithDevice:device.objects().device.get()
-               weights:source_.get()]);
+    auto kernel = weights_.kernel<MPSCNNConvolutionGradient>(device);
     const MPSOffset offset = forward_offset(window_);
     const auto even = [&](int axis) { return reach(window_, axis) % 2 == 0 ? 1 : 0; };
     [kernel.get() setGradientOption:option];
@@ -213,17 +142,9 @@ class ConvolutionBase : public ImageKernel {
   }
 
   ir::ValueId weights_value_;
+  ir::ValueId biases_value_;  // kNone: it has none
   ir::Window window_;
-  const Shader& move_;
-  const Shader& copy_;
-  ir::ValueId biases_value_ = ir::kNone;
-  std::int64_t elements_ = 0, channels_ = 0;
-  std::shared_ptr<std::byte> apples_;  // the weights in Apple's order
-  std::shared_ptr<std::byte> biases_;  // null: none
-  shader::Moved to_apple_{}, from_apple_{};
-  Ref<MPSCNNConvolutionDescriptor*> descriptor_;
-  Ref<TraingraphConvolutionSource*> source_;
-  Ref<MPSCNNConvolutionWeightsAndBiasesState*> weights_;
+  WeightsAndBiases weights_;
   Ref<MPSCNNConvolution*> forward_;
 };
 
@@ -289,9 +210,7 @@ class ConvolutionGradientWeights final : public ConvolutionBase {
                                  gradientStates:both
                            destinationGradients:like_x_.get()];
     MPSCNNConvolutionGradientState* state = [both objectAtIndex:0];
-    run(encoding, move_,
-        {{[state gradientForWeights], 0}, place(encoding.device(), pointers[weights_value_])},
-        &from_apple_, sizeof from_apple_, elements_);
+    weights_.write_sums(encoding, state, pointers[weights_value_]);
     MPSStateBatchIncrementReadCount(both, -1);
   }
 

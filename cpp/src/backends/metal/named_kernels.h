@@ -21,10 +21,13 @@ struct NamedKernel {
   std::unique_ptr<Kernel> (*make)(const ir::Graph&, const ir::Node&, Device&);
   // Whether what Apple's pages say of it is silent about, or against, what its ops compute.
   bool (*is_on_trial)(const ir::Node&) = never;
+  // So many of its last operands may be missing.
+  std::size_t optional_operands = 0;
 };
 
 // By family.
 std::vector<NamedKernel> named_arithmetic();
+std::vector<NamedKernel> named_convolution_transpose();
 std::vector<NamedKernel> named_dropout();
 std::vector<NamedKernel> named_image_normalizations();
 std::vector<NamedKernel> named_local_normalizations();
@@ -42,6 +45,10 @@ std::vector<NamedKernel> named_upsampling();
 double number_of(const ir::Node& node, std::string_view name, double otherwise = 0);
 NSUInteger count_of(const ir::Node& node, std::string_view name, NSUInteger otherwise = 0);
 MPSOffset offset_of(const ir::Node& node, const std::string& name);
+// The same without its third number: the images that an offset leaves out are no operands.
+MPSOffset pixels_of(const ir::Node& node, const std::string& name);
+// Autoreleased.
+MPSNNNeuronDescriptor* neuron_descriptor_of(const ir::Node& node, const std::string& name);
 
 // Why these values cannot be images of float32; empty where they can.
 std::string refused_images(const ir::Graph& graph, const std::vector<ir::ValueId>& values);

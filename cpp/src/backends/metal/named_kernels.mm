@@ -11,9 +11,9 @@ const NamedKernel* find(const std::string& name) {
   static const std::map<std::string, NamedKernel> all = [] {
     std::map<std::string, NamedKernel> table;
     for (auto family :
-         {named_arithmetic, named_dropout, named_image_normalizations, named_local_normalizations,
-          named_losses, named_optimizers, named_moves, named_neurons, named_pooling,
-          named_reductions, named_softmax, named_upsampling}) {
+         {named_arithmetic, named_convolution_transpose, named_dropout, named_image_normalizations,
+          named_local_normalizations, named_losses, named_optimizers, named_moves, named_neurons,
+          named_pooling, named_reductions, named_softmax, named_upsampling}) {
       for (const NamedKernel& kernel : family()) table.emplace(kernel.name, kernel);
     }
     return table;
@@ -30,7 +30,9 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const std::string& name = attributes_of(node).name;
   const NamedKernel* const kernel = find(name);
   if (kernel == nullptr) return Support::no("mps: " + name + " is composed of other ops");
-  const std::string reason = kernel->refuses(graph, node);
+  const std::string reason = count_of(node, "missing_operands") > kernel->optional_operands
+                                 ? "an operand that is missing"
+                                 : kernel->refuses(graph, node);
   return reason.empty() ? Support{} : Support::no("mps: " + name + ": " + reason);
 }
 
@@ -65,6 +67,11 @@ MPSOffset offset_of(const ir::Node& node, const std::string& name) {
     return static_cast<NSInteger>(number_of(node, name + axis));
   };
   return {part(".0"), part(".1"), part(".2")};
+}
+
+MPSOffset pixels_of(const ir::Node& node, const std::string& name) {
+  const MPSOffset offset = offset_of(node, name);
+  return {offset.x, offset.y, 0};
 }
 
 std::string refused_images(const ir::Graph& graph, const std::vector<ir::ValueId>& values) {

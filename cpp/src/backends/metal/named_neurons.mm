@@ -6,33 +6,18 @@
 namespace traingraph::metal {
 namespace {
 
-MPSNNNeuronDescriptor* descriptor_of(const ir::Node& node) {
-  const auto number = [&node](const char* name) {
-    return static_cast<float>(number_of(node, std::string("neuron_descriptor.") + name));
-  };
-  const auto type = static_cast<MPSCNNNeuronType>(number("neuron_type"));
-  if (type != MPSCNNNeuronTypePReLU) {
-    return [MPSNNNeuronDescriptor cnnNeuronDescriptorWithType:type
-                                                            a:number("a")
-                                                            b:number("b")
-                                                            c:number("c")];
-  }
-  std::vector<float> slopes;
-  for (const auto& [name, slope] : std::get<ir::NamedKernelAttributes>(node.attributes).numbers) {
-    if (name.starts_with("neuron_descriptor.data.")) slopes.push_back(static_cast<float>(slope));
-  }
-  NSData* data = [NSData dataWithBytes:slopes.data() length:slopes.size() * sizeof(float)];
-  return [MPSNNNeuronDescriptor cnnNeuronPReLUDescriptorWithData:data noCopy:false];
-}
+constexpr const char* kDescriptor = "neuron_descriptor";
 
 Ref<MPSCNNKernel*> forward(const ir::Node& node, id<MTLDevice> gpu, const std::string&) {
-  return Ref<MPSCNNKernel*>::own([[MPSCNNNeuron alloc] initWithDevice:gpu
-                                                     neuronDescriptor:descriptor_of(node)]);
+  return Ref<MPSCNNKernel*>::own([[MPSCNNNeuron alloc]
+        initWithDevice:gpu
+      neuronDescriptor:neuron_descriptor_of(node, kDescriptor)]);
 }
 
 Ref<MPSCNNGradientKernel*> gradient(const ir::Node& node, id<MTLDevice> gpu) {
-  return Ref<MPSCNNGradientKernel*>::own(
-      [[MPSCNNNeuronGradient alloc] initWithDevice:gpu neuronDescriptor:descriptor_of(node)]);
+  return Ref<MPSCNNGradientKernel*>::own([[MPSCNNNeuronGradient alloc]
+        initWithDevice:gpu
+      neuronDescriptor:neuron_descriptor_of(node, kDescriptor)]);
 }
 
 // What Apple prints as the derivative of ReLUN is not its derivative.
@@ -49,6 +34,25 @@ constexpr const char* kForwardNames[] = {
 };
 
 }  // namespace
+
+MPSNNNeuronDescriptor* neuron_descriptor_of(const ir::Node& node, const std::string& name) {
+  const auto number = [&](const char* inner) {
+    return static_cast<float>(number_of(node, name + "." + inner));
+  };
+  const auto type = static_cast<MPSCNNNeuronType>(number("neuron_type"));
+  if (type != MPSCNNNeuronTypePReLU) {
+    return [MPSNNNeuronDescriptor cnnNeuronDescriptorWithType:type
+                                                            a:number("a")
+                                                            b:number("b")
+                                                            c:number("c")];
+  }
+  std::vector<float> slopes;
+  for (const auto& [key, slope] : std::get<ir::NamedKernelAttributes>(node.attributes).numbers) {
+    if (key.starts_with(name + ".data.")) slopes.push_back(static_cast<float>(slope));
+  }
+  NSData* data = [NSData dataWithBytes:slopes.data() length:slopes.size() * sizeof(float)];
+  return [MPSNNNeuronDescriptor cnnNeuronPReLUDescriptorWithData:data noCopy:false];
+}
 
 std::vector<NamedKernel> named_neurons() {
   std::vector<NamedKernel> all{

@@ -31,7 +31,7 @@ Ref<K*> dilated(const ir::Node& node, id<MTLDevice> gpu, const std::string& pref
 template <class K>
 void place(K* kernel, const ir::Node& node, const std::string& prefix) {
   [kernel setEdgeMode:edge_of(node, prefix)];
-  [kernel setOffset:offset_of(node, prefix + "offset")];
+  [kernel setOffset:pixels_of(node, prefix + "offset")];
 }
 
 template <class K>
@@ -60,7 +60,7 @@ template <class K>
 Ref<MPSCNNGradientKernel*> placed_gradient(K* kernel, const ir::Node& node) {
   [kernel setPrimaryEdgeMode:edge_of(node, "secondary_")];
   [kernel setSecondaryEdgeMode:edge_of(node, "secondary_")];
-  [kernel setSecondaryOffset:offset_of(node, "secondary_offset")];
+  [kernel setSecondaryOffset:pixels_of(node, "secondary_offset")];
   return Ref<MPSCNNGradientKernel*>::keep(kernel);
 }
 
