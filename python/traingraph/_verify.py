@@ -50,9 +50,13 @@ class Report(TypedDict):
     verdict: str
 
 
-def _run(device: str, folders: list[pathlib.Path], results: pathlib.Path) -> int:
+def _run(
+    device: str, tests: pathlib.Path, folders: list[pathlib.Path], results: pathlib.Path
+) -> int:
     """Runs the tests on the device, showing what pytest shows, and returns its exit status."""
     command = [sys.executable, "-m", "pytest", "-q", "--device", device, f"--junitxml={results}"]
+    # The option --device is declared in the tests' own folder, above the folders that are run.
+    command.append(f"--confcutdir={tests}")
     return subprocess.run([*command, *map(str, folders)], check=False).returncode
 
 
@@ -92,7 +96,7 @@ def verify(device: str, tests: pathlib.Path, report: pathlib.Path) -> int:
     note.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         results = pathlib.Path(folder) / "results.xml"
-        found = _report(device, results, _run(device, folders, results))
+        found = _report(device, results, _run(device, tests, folders, results))
     report.write_text(json.dumps(found, indent=2) + "\n")
     if found["verdict"] == "PASS":
         note.parent.mkdir(parents=True, exist_ok=True)
