@@ -1,5 +1,6 @@
 // Matrix products that are too small to fill a device: a library call costs more than they do.
 #include <optional>
+#include <type_traits>
 
 #include "backends/cuda/matmul.h"
 #include "backends/cuda/small_tasks.h"
@@ -30,6 +31,15 @@ __global__ void __launch_bounds__(kWarps * 32)
   __shared__ TileScratch<kWarps> scratch;
   const Tile tile{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), blockIdx.z};
   multiply_tile<kWarps, kAhead, 1>(plan, a, b, added, y, tile, 0, scratch);
+}
+
+// f with the least number that kernels of few rows or columns are compiled for and that is enough.
+template <class F>
+auto for_few(int count, F f) {
+  return count <= 4    ? f(std::integral_constant<int, 4>())
+         : count <= 8  ? f(std::integral_constant<int, 8>())
+         : count <= 12 ? f(std::integral_constant<int, 12>())
+                       : f(std::integral_constant<int, kFewColumns>());
 }
 
 class SmallMatmul final : public NodeKernel {
@@ -73,17 +83,12 @@ class SmallMatmul final : public NodeKernel {
       multiply_shallow<<<blocks, kShallowThreads, 0, stream>>>(plan_, a, b, added, y);
     } else if (has_few_columns(plan_)) {
       const dim3 blocks(blocks_for(plan_.rows, kFewRows), 1, blocks_.z);
-      auto* const kernel = plan_.columns <= 4    ? multiply_few_columns<4>
-                           : plan_.columns <= 8  ? multiply_few_columns<8>
-                           : plan_.columns <= 12 ? multiply_few_columns<12>
-                                                 : multiply_few_columns<16>;
+      auto* const kernel =
+          for_few(plan_.columns, [](auto few) { return multiply_few_columns<few>; });
       kernel<<<blocks, kThreads, 0, stream>>>(plan_, a, b, added, y);
     } else if (has_few_rows(plan_)) {
       const dim3 blocks(blocks_for(plan_.columns, kFewRowsColumns), 1, blocks_.z);
-      auto* const kernel = plan_.rows <= 4    ? multiply_few_rows<4>
-                           : plan_.rows <= 8  ? multiply_few_rows<8>
-                           : plan_.rows <= 12 ? multiply_few_rows<12>
-                                              : multiply_few_rows<16>;
+      auto* const kernel = for_few(plan_.rows, [](auto few) { return multiply_few_rows<few>; });
       kernel<<<blocks, kThreads, 0, stream>>>(plan_, a, b, added, y);
     } else if (plan_.inner <= 4 * kDepth) {
       multiply<4, 1><<<blocks_, 4 * 32, 0, stream>>>(plan_, a, b, added, y);
