@@ -65,6 +65,30 @@ def test_arithmetic(runtime: Runtime, name: str, axes: tuple[int, ...]) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+COMPARISONS = [
+    lambda a, b: abs(a - b) <= 0.5,
+    lambda a, b: abs(a - b) > 0.5,
+    lambda a, b: a < b - 0.5,
+    lambda a, b: a <= b + 0.5,
+    lambda a, b: a > b + 0.5,
+    lambda a, b: a >= b - 0.5,
+]
+
+
+@pytest.mark.parametrize("kind", range(len(COMPARISONS)))
+def test_comparison(runtime: Runtime, kind: int) -> None:
+    shape = (2, 5, 3, 4)
+    a, b = values(*shape), values(*shape)[::-1]
+    with session(runtime) as s:
+        kernel = s.kernel("MPSNNCompare")
+        kernel.send("setComparisonType:", kind)
+        kernel.send("setThreshold:", 0.5)
+        found = run_binary(s, kernel, a, b, shape)
+        expected = COMPARISONS[kind](a, b)
+        assert 0 < expected.mean() < 1
+        np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("name", ["Add", "Subtract", "Multiply"])
 @pytest.mark.parametrize("axes", REPEATED)
 @pytest.mark.parametrize("secondary", [False, True])

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from test_named_kernels import C, H, N, W, compare, images, kernel_of, values
 
+from traingraph import mps
+
 pytestmark = metal_package.needs_doubles
 
 SCALES = {"primary_scale": 0.5, "secondary_scale": 2, "bias": 1}
@@ -27,6 +29,18 @@ def test_arithmetic(name, properties):
         return [kernel.encode_batch(buffer, primary_images=a, secondary_images=b)]
 
     compare(f"MPSCNN{name}", N, run)
+
+
+@pytest.mark.parametrize("comparison", mps.MPSNNComparisonType, ids=lambda one: one.name)
+def test_comparison(comparison):
+    properties = {"comparison_type": comparison, "threshold": 0.25, "secondary_scale": 0.5}
+
+    def run(device, buffer):
+        kernel = kernel_of("MPSNNCompare", device, {}, properties)
+        a, b = images(device, values()), images(device, values(seed=1))
+        return [kernel.encode_batch(buffer, primary_images=a, secondary_images=b)]
+
+    compare("MPSNNCompare", N, run)
 
 
 def strides(primary, secondary):

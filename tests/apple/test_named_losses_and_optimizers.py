@@ -53,6 +53,14 @@ def prediction_and_truth(device, kind):
     return images(device, prediction), images(device, truth)
 
 
+def test_initial_gradient():
+    def run(device, buffer):
+        kernel = kernel_of("MPSNNInitialGradient", device, {}, {})
+        return [kernel.encode_batch(buffer, source_images=images(device, values()))]
+
+    compare("MPSNNInitialGradient", N, run)
+
+
 def reported(device, kind, reduction):
     if reduction != "none":
         return images(device, np.zeros((N, 1, 1, 1), np.float32))

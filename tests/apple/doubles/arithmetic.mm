@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 
 #include "arithmetic.h"
 
@@ -12,7 +13,7 @@ namespace {
 using apple::Extent;
 using apple::Picture;
 
-using Operation = double (*)(double, double);
+using Operation = std::function<double(double, double)>;
 double add(double a, double b) { return a + b; }
 double subtract(double a, double b) { return a - b; }
 double multiply(double a, double b) { return a * b; }
@@ -110,6 +111,30 @@ MEMBERS(MPSCNNMultiply)
 MEMBERS(MPSCNNDivide)
 - (Operation)apple_operation {
   return divide;
+}
+@end
+
+// What is no farther apart than the threshold is equal.
+@implementation MPSNNCompare
+MEMBERS(MPSNNCompare)
+- (Operation)apple_operation {
+  return [type = _comparisonType, threshold = double{_threshold}](double a, double b) -> double {
+    const bool equal = std::abs(a - b) <= threshold;
+    switch (type) {
+      case MPSNNComparisonTypeEqual:
+        return equal;
+      case MPSNNComparisonTypeNotEqual:
+        return !equal;
+      case MPSNNComparisonTypeLess:
+        return a < b && !equal;
+      case MPSNNComparisonTypeLessOrEqual:
+        return a < b || equal;
+      case MPSNNComparisonTypeGreater:
+        return a > b && !equal;
+      default:
+        return a > b || equal;
+    }
+  };
 }
 @end
 

@@ -29,6 +29,14 @@ Ref<MPSCNNBinaryKernel*> arithmetic(const ir::Node& node, id<MTLDevice> gpu) {
   return Ref<MPSCNNBinaryKernel*>::keep(kernel.get());
 }
 
+Ref<MPSCNNBinaryKernel*> comparison(const ir::Node& node, id<MTLDevice> gpu) {
+  const Ref<MPSCNNBinaryKernel*> kernel = arithmetic<MPSNNCompare>(node, gpu);
+  auto* const compare = (MPSNNCompare*)kernel.get();
+  [compare setComparisonType:static_cast<MPSNNComparisonType>(count_of(node, "comparison_type"))];
+  [compare setThreshold:static_cast<float>(number_of(node, "threshold"))];
+  return kernel;
+}
+
 // Where bounds were reached, this library keeps in an image of its own for the gradient.
 std::string refuses(const ir::Graph& graph, const ir::Node& node) {
   if (node.outputs.size() > 1) return "a gradient state behind bounds";
@@ -135,14 +143,16 @@ class ArithmeticGradient final : public ImageKernel {
 
 }  // namespace
 
-// The gradients are on trial: whether that of a subtrahend is negated by its scale or by itself,
-// and that elements which stand for many get the sum, Apple's pages do not say.
+// On trial are the gradients, because Apple's pages do not say whether that of a subtrahend is
+// negated by its scale or by itself, nor that elements which stand for many get the sum; and the
+// comparison, of which they do not say what a threshold, scales and a bias make of it.
 std::vector<NamedKernel> named_arithmetic() {
   return {
       {"MPSCNNAdd", refuses, make_binary<arithmetic<MPSCNNAdd>>},
       {"MPSCNNSubtract", refuses, make_binary<arithmetic<MPSCNNSubtract>>},
       {"MPSCNNMultiply", refuses, make_binary<arithmetic<MPSCNNMultiply>>},
       {"MPSCNNDivide", refuses, make_binary<arithmetic<MPSCNNDivide>>},
+      {"MPSNNCompare", refuses, make_binary<comparison>, always},
       {"MPSCNNAddGradient", refuses_gradient,
        make<ArithmeticGradient<MPSCNNAdd, MPSCNNAddGradient>>, always},
       {"MPSCNNSubtractGradient", refuses_gradient,
