@@ -270,7 +270,7 @@ struct DropoutAttributes {
 
 // A kernel that a backend's library has under this name, with its properties: of one within another
 // "outer.inner", of a list "name.0" and so on. The operands are the library's matter; the last
-// "missing_operands" are not given, and "running_numbers" scalars of float32 change in each run.
+// "missing_operands" are not given, and behind them "running_numbers" scalars change in each run.
 struct NamedKernelAttributes {
   std::string name;
   std::vector<std::pair<std::string, double>> numbers;
