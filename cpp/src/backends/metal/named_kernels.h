@@ -102,6 +102,16 @@ using ForwardOf = Ref<MPSCNNKernel*> (*)(const ir::Node&, id<MTLDevice>, const s
 using BinaryOf = Ref<MPSCNNBinaryKernel*> (*)(const ir::Node&, id<MTLDevice>);
 using GradientOf = Ref<MPSCNNGradientKernel*> (*)(const ir::Node&, id<MTLDevice>);
 
+// Of a class without properties.
+template <class K>
+Ref<MPSCNNKernel*> plain(const ir::Node&, id<MTLDevice> gpu, const std::string&) {
+  return Ref<MPSCNNKernel*>::own([[K alloc] initWithDevice:gpu]);
+}
+template <class K>
+Ref<MPSCNNGradientKernel*> plain_gradient(const ir::Node&, id<MTLDevice> gpu) {
+  return Ref<MPSCNNGradientKernel*>::own([[K alloc] initWithDevice:gpu]);
+}
+
 template <ForwardOf kForward>
 std::unique_ptr<Kernel> make_forward(const ir::Graph& graph, const ir::Node& node, Device& device) {
   const Pool pool;

@@ -144,17 +144,13 @@ bool is_printed_otherwise(const ir::Node& node) {
   }
 }
 
-Ref<MPSCNNKernel*> initial_gradient(const ir::Node&, id<MTLDevice> gpu, const std::string&) {
-  return Ref<MPSCNNKernel*>::own([[MPSNNInitialGradient alloc] initWithDevice:gpu]);
-}
-
 }  // namespace
 
 std::vector<NamedKernel> named_losses() {
   return {
       {"MPSCNNLoss", refuses, make<Loss>, is_printed_otherwise},
       {"MPSNNForwardLoss", refuses, make<ForwardLoss>, is_printed_otherwise},
-      {"MPSNNInitialGradient", refuses_one_source, make_forward<initial_gradient>},
+      {"MPSNNInitialGradient", refuses_one_source, make_forward<plain<MPSNNInitialGradient>>},
       {"MPSNNLossGradient", refuses, make<LossGradient>, is_printed_otherwise},
   };
 }

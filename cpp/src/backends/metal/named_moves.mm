@@ -4,15 +4,6 @@
 namespace traingraph::metal {
 namespace {
 
-template <class K>
-Ref<MPSCNNKernel*> plain(const ir::Node&, id<MTLDevice> gpu, const std::string&) {
-  return Ref<MPSCNNKernel*>::own([[K alloc] initWithDevice:gpu]);
-}
-template <class K>
-Ref<MPSCNNGradientKernel*> plain_gradient(const ir::Node&, id<MTLDevice> gpu) {
-  return Ref<MPSCNNGradientKernel*>::own([[K alloc] initWithDevice:gpu]);
-}
-
 MPSImageCoordinate coordinate_of(const ir::Node& node, const std::string& name) {
   return {count_of(node, name + ".0"), count_of(node, name + ".1"), count_of(node, name + ".2")};
 }
