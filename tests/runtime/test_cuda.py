@@ -120,13 +120,14 @@ def test_a_step_is_one_launch(gpu: str) -> None:
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "RMSProp"])
 def test_a_small_step_is_one_kernel(gpu: str, optimizer: str) -> None:
-    """Its ops are a small program; dropout is one of them."""
+    """Its ops are a small program; dropout is one of them. Beside it the loss travels with the
+    run, and numbers that change from step to step."""
     made = getattr(tg, f"MLC{optimizer}Optimizer")(learning_rate=0.01)
     network = Classifier(gpu, optimizer=made, dropout=0.5)
     with Counted(gpu) as device:
         for k in range(3):
             network.step(k)
-    assert device.counts["captured"] == 1
+    assert device.counts["captured"] == 3
 
 
 def test_a_recorded_step_alone(gpu: str) -> None:
@@ -200,6 +201,39 @@ def test_a_learning_rate_is_written_when_it_changes(gpu: str) -> None:
     with Counted(gpu) as device:
         network.step()
     assert device.counts["copies_in"] == 2
+
+
+def test_numbers_of_a_step_reach_whichever_run_comes_next(gpu: str) -> None:
+    """They travel with recorded runs, of the step and of phases in turn."""
+
+    def made() -> Any:
+        return tg.MLCAdamOptimizer(learning_rate=0.01)
+
+    optimizers = made(), made()
+    network, oracle = (
+        Classifier(device, optimizer=optimizer, dropout=0.3)
+        for device, optimizer in zip((gpu, "reference"), optimizers, strict=True)
+    )
+    x, labels = DATA[0]
+    for each in (network, oracle):
+        each.training.bind_and_write_data(
+            {"x": x, "labels": labels}, for_inputs={"x": each.x, "labels": each.labels}
+        )
+    for k in range(16):
+        losses = []
+        for each, optimizer in zip((network, oracle), optimizers, strict=True):
+            if k == 8:
+                optimizer.learning_rate = 0.002
+            training = each.training
+            if k % 4 < 2:
+                losses.append(training.execute(inputs_data={}, options=SKIP).result)
+                continue
+            losses.append(training.execute_forward(options="synchronous").result)
+            training.execute_gradient(options="synchronous")
+            training.execute_optimizer_update(options="synchronous")
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    for a, b in zip(network.parameters(), oracle.parameters(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 def test_the_plan_is_what_is_allocated(gpu: str) -> None:

@@ -88,7 +88,10 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
       return Execution(job->state);
     }
   }
-  stream_->run([&] { begin(*job); });
+  stream_->run([&] {
+    begin(*job);
+    if (job->pending != nullptr) settle(*job);
+  });
   job->state->raise();
   return Execution(job->state);
 }
@@ -146,6 +149,7 @@ void Executor::execute(Job& job) {
   }
   step_numbers_.write(job);
   kept_.begin(job);
+  if (may_leave(job)) carry_result(job);
   run_program(job);
   kept_.end(job);
   exchanges_.write(*job.graph, job.run);

@@ -54,16 +54,14 @@ TensorData write_outputs(const Backend& backend, const Job& job) {
   return result;
 }
 
-// Begins to read the result; whether it could.
-bool leave_result(const Backend& backend, Job& job) {
+// Begins to read the result with begin(from, bytes), where it can be read as it lies.
+template <class Begin>
+void begin_result(Job& job, const Begin& begin) {
   const ir::Value& result = job.graph->program->graph.value(job.graph->result);
   const std::byte* from = job.graph->program->address(job.run, job.graph->result);
-  if (!job.leaves || from == nullptr || !result.layout.plain()) return false;
-  TensorData data = host_array(result.type);
-  job.pending = backend.read_later(from, data.length);
-  if (job.pending == nullptr) return false;
-  job.state->result = std::move(data);
-  return true;
+  if (from == nullptr || !result.layout.plain()) return;
+  job.pending = begin(from, ir::storage_bytes(result.type, {}));
+  if (job.pending != nullptr) job.state->result = host_array(result.type);
 }
 
 // The handler may read the result tensor's host copy; a smaller batch fills its first rows.
@@ -94,9 +92,21 @@ void bind_outputs(const GraphState& state, const Backend& backend, const NamedDa
   }
 }
 
+void carry_result(Job& job) {
+  begin_result(job, [&](const std::byte* from, std::size_t bytes) {
+    return job.graph->program->executable->carry_out(from, bytes);
+  });
+}
+
 void deliver(const Backend& backend, Job& job) {
   const TensorData written = write_outputs(backend, job);
-  if (!runs_forward(job.run) || leave_result(backend, job)) return;
+  if (!runs_forward(job.run)) return;
+  if (job.leaves && job.pending == nullptr) {
+    begin_result(job, [&](const std::byte* from, std::size_t bytes) {
+      return backend.read_later(from, bytes);
+    });
+  }
+  if (job.pending != nullptr) return;
   TensorData& result = job.state->result;
   result = written.bytes != nullptr && !job.handler
                ? written

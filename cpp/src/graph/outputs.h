@@ -7,8 +7,10 @@ namespace traingraph {
 // The caller's arrays for declared outputs, checked against what the job's run computes.
 void bind_outputs(const GraphState& state, const Backend& backend, const NamedData& outputs,
                   Job& job);
-// Copies them out after the run, and the result to the handle, or begins to read it. Call while
-// holding the stream.
+// Before the run: lets the result travel with it, where the backend does that.
+void carry_result(Job& job);
+// Copies them out after the run, and the result to the handle, unless it is on its way: begins to
+// read it where the call may leave. Call while holding the stream.
 void deliver(const Backend& backend, Job& job);
 
 }  // namespace traingraph

@@ -43,17 +43,20 @@ void StepNumbers::write(const Job& job) {
     set_count(ir::StepInput::first_row, job.first_row);
   }
   if (runs_gradient(job.run)) set_number(ir::StepInput::accumulates, job.accumulates ? 1 : 0);
-  send(job.graph->step_inputs);
+  send(*job.graph);
 }
 
-void StepNumbers::send(const std::vector<ir::StepInput>& inputs) {
+void StepNumbers::send(const CompiledGraph& graph) {
   if (backend_.uses_host_memory()) return;
+  const auto& inputs = graph.step_inputs;
   const bool same = std::all_of(inputs.begin(), inputs.end(), [&](ir::StepInput input) {
     const auto at = static_cast<std::size_t>(input) * 8;
     return std::memcmp(numbers_ + at, sent_ + at, 8) == 0;
   });
   if (same) return;
-  backend_.write(block_.get(), numbers_, kBytes);
+  if (!graph.program->executable->carry_in(block_.get(), numbers_, kBytes)) {
+    backend_.write(block_.get(), numbers_, kBytes);
+  }
   std::memcpy(sent_, numbers_, kBytes);
 }
 

@@ -31,8 +31,8 @@ class StepNumbers {
   static constexpr std::size_t kBytes = ir::kStepInputCount * 8;
 
   std::byte* block();
-  // To a device of its own memory, if one of these has changed.
-  void send(const std::vector<ir::StepInput>& inputs);
+  // To a device of its own memory, if one that the graph reads has changed.
+  void send(const CompiledGraph& graph);
 
   const Backend& backend_;
   const std::shared_ptr<std::atomic<std::int64_t>> forward_count_;

@@ -11,6 +11,17 @@
 
 namespace traingraph {
 
+// The most that is worth a late read: it comes in the shadow of what was enqueued before.
+inline constexpr std::size_t kMostLateBytes = 256;
+
+// Bytes on their way to the host.
+class PendingRead {
+ public:
+  virtual ~PendingRead() = default;
+  // Copies them to `to` when they are there.
+  virtual void take(void* to) = 0;
+};
+
 // A maximal run of ops handed to one backend, prepared.
 class Executable {
  public:
@@ -26,6 +37,11 @@ class Executable {
   // Runs these nodes in this order. `seconds` (may be null) receives each node's time.
   virtual void run(const ir::NodeId* order, std::size_t count, Pointers pointers,
                    double* seconds) = 0;
+  // What travels with the next run: the numbers of a step that its nodes read, and a value that it
+  // leaves, for the host. A backend that returns false, or null, is asked for a write before the
+  // run, or a read behind it, instead.
+  virtual bool carry_in(std::byte*, const void*, std::size_t) { return false; }
+  virtual std::unique_ptr<PendingRead> carry_out(const std::byte*, std::size_t) { return nullptr; }
   // Whether these bytes of a float value, in the backend's memory, are free of NaN and infinity.
   virtual bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const = 0;
 };
@@ -39,17 +55,6 @@ struct DeviceCounters {
   std::int64_t copies_in = 0;        // from host memory
   std::int64_t copies_out = 0;       // to host memory
   std::int64_t copies_within = 0;
-};
-
-// The most that is worth a late read: it comes in the shadow of what was enqueued before.
-inline constexpr std::size_t kMostLateBytes = 256;
-
-// Bytes on their way to the host.
-class PendingRead {
- public:
-  virtual ~PendingRead() = default;
-  // Copies them to `to` when they are there.
-  virtual void take(void* to) = 0;
 };
 
 // Devices, memory and kernels of one kind. A backend whose kernels cannot work on host memory has

@@ -22,10 +22,11 @@ class Recording {
   }
   ~Recording() {
     if (recording_) {
-      static_cast<void>(cudaStreamEndCapture(stream_, &graph_));
+      cudaGraph_t graph = nullptr;
+      static_cast<void>(cudaStreamEndCapture(stream_, &graph));
       static_cast<void>(cudaGetLastError());
+      if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
     }
-    if (graph_ != nullptr) static_cast<void>(cudaGraphDestroy(graph_));
     static_cast<void>(cudaStreamDestroy(stream_));
   }
   Recording(const Recording&) = delete;
@@ -56,15 +57,16 @@ class Recording {
     if (edges != nullptr) std::copy(edges, edges + count, result.edges.begin());
     return result;
   }
+  // The graph, which is the caller's.
   cudaGraph_t end() {
     recording_ = false;
-    check(cudaStreamEndCapture(stream_, &graph_), "cudaStreamEndCapture");
-    return graph_;
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+    return graph;
   }
 
  private:
   cudaStream_t stream_ = nullptr;
-  cudaGraph_t graph_ = nullptr;
   bool recording_ = false;
 };
 
@@ -171,8 +173,9 @@ std::vector<bool> needed_later(const Accesses& accesses, const ir::NodeId* order
   return needed;
 }
 
-Captured capture(const std::vector<Unit>& units,
-                 const std::function<void(std::size_t, cudaStream_t)>& launch) {
+Captured::Captured(const std::vector<Unit>& units,
+                   const std::function<void(std::size_t, cudaStream_t)>& launch, std::size_t in,
+                   std::size_t out) {
   Recording recording;
   recording.begin();
   std::vector<Recording::Ends> ends;
@@ -188,16 +191,45 @@ Captured capture(const std::vector<Unit>& units,
     ends.push_back(recording.ends());
     if (units[k].awaited) prefer(ends[k].nodes);
   }
-  cudaGraphExec_t captured = nullptr;
-  cudaGraph_t graph = recording.end();
+  if (in < units.size()) in_ = ends[in].nodes.front();
+  if (out < units.size()) out_ = ends[out].nodes.front();
+  graph_ = recording.end();
   std::size_t nodes = 0;
-  check(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
+  check(cudaGraphGetNodes(graph_, nullptr, &nodes), "cudaGraphGetNodes");
+  nodes_ = static_cast<std::int64_t>(nodes);
   const bool prefers =
       std::any_of(units.begin(), units.end(), [](const Unit& unit) { return unit.awaited; });
-  check(
-      cudaGraphInstantiate(&captured, graph, prefers ? cudaGraphInstantiateFlagUseNodePriority : 0),
-      "cudaGraphInstantiate");
-  return {captured, static_cast<std::int64_t>(nodes)};
+  const unsigned long long flags = prefers ? cudaGraphInstantiateFlagUseNodePriority : 0;
+  const cudaError_t made = cudaGraphInstantiate(&run_, graph_, flags);
+  if (made != cudaSuccess) static_cast<void>(cudaGraphDestroy(graph_));
+  check(made, "cudaGraphInstantiate");
+}
+
+Captured::~Captured() {
+  static_cast<void>(cudaGraphExecDestroy(run_));
+  static_cast<void>(cudaGraphDestroy(graph_));
+}
+
+void Captured::upload(cudaStream_t stream) const {
+  check(cudaGraphUpload(run_, stream), "cudaGraphUpload");
+}
+
+void Captured::launch(const Cargo& cargo, cudaStream_t stream) const {
+  const auto& [in, out] = cargo;
+  if (in_ == nullptr) {
+    cargo.launch_in(stream);
+  } else {
+    const bool any = in.has_value();
+    set_write(run_, in_, any ? in->to : nullptr, any ? in->bytes.data() : nullptr,
+              any ? in->count : 0);
+  }
+  if (out_ != nullptr) {
+    const bool any = out.has_value();
+    set_read(run_, out_, any ? out->place->bytes : nullptr, any ? out->from : nullptr,
+             any ? out->count : 0);
+  }
+  check(cudaGraphLaunch(run_, stream), "cudaGraphLaunch");
+  if (out_ == nullptr) cargo.launch_out(stream);
 }
 
 }  // namespace traingraph::cuda

@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "backends/cuda/cargo.h"
 #include "backends/cuda/units.h"
 #include "ir/graph.h"
 #include "runtime/kernel.h"
@@ -43,15 +44,28 @@ std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
 std::vector<bool> needed_later(const Accesses& accesses, const ir::NodeId* order, std::size_t count,
                                Pointers pointers);
 
-// A recorded run, and how many nodes it has.
-struct Captured {
-  cudaGraphExec_t run;
-  std::int64_t nodes;
-};
+// A recorded run. What travels with it has nodes that are set for each launch.
+class Captured {
+ public:
+  // Records launch(number, stream) for each unit, in this order; those that are awaited have
+  // priority. `in` and `out` are the numbers of units that write and read few bytes, or those of
+  // no unit.
+  Captured(const std::vector<Unit>& units,
+           const std::function<void(std::size_t, cudaStream_t)>& launch, std::size_t in,
+           std::size_t out);
+  ~Captured();
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
 
-// Records launch(number, stream) for each unit, in this order; those that are awaited have
-// priority.
-Captured capture(const std::vector<Unit>& units,
-                 const std::function<void(std::size_t, cudaStream_t)>& launch);
+  std::int64_t nodes() const { return nodes_; }
+  void upload(cudaStream_t stream) const;
+  void launch(const Cargo& cargo, cudaStream_t stream) const;
+
+ private:
+  cudaGraph_t graph_ = nullptr;  // whose nodes are set
+  cudaGraphExec_t run_ = nullptr;
+  std::int64_t nodes_ = 0;
+  cudaGraphNode_t in_ = nullptr, out_ = nullptr;
+};
 
 }  // namespace traingraph::cuda

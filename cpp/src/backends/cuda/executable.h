@@ -27,6 +27,8 @@ class CudaExecutable final : public Executable {
     return accesses_.has_large_products ? std::size_t{64} << 20 : 0;
   }
   void run(const ir::NodeId* order, std::size_t count, Pointers pointers, double* seconds) override;
+  bool carry_in(std::byte* to, const void* bytes, std::size_t count) override;
+  std::unique_ptr<PendingRead> carry_out(const std::byte* from, std::size_t bytes) override;
   bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const override;
 
  private:
@@ -35,7 +37,7 @@ class CudaExecutable final : public Executable {
     const ir::NodeId* order;
     std::size_t count;
     std::vector<std::byte*> addresses;
-    cudaGraphExec_t captured = nullptr;
+    std::unique_ptr<Captured> captured;
     std::vector<std::shared_ptr<std::byte>> tables;  // of its small programs
   };
 
@@ -46,9 +48,15 @@ class CudaExecutable final : public Executable {
   };
 
   Range& range(const ir::NodeId* order, std::size_t count);
+  void run_carrying(const Cargo& cargo, const ir::NodeId* order, std::size_t count,
+                    Pointers pointers, double* seconds);
   void launch_each(const ir::NodeId* order, std::size_t count, Pointers pointers,
                    cudaStream_t stream) const;
-  void capture(Range& range) const;
+  void capture(Range& range, const Cargo& cargo) const;
+  std::vector<Unit> with_cargo(std::vector<Unit> units, const Range& range,
+                               const Cargo& cargo) const;
+  bool touches(const Unit& unit, const Range& range, const std::byte* bytes,
+               std::size_t count) const;
   Prepared prepare(const Unit& unit, const std::vector<std::optional<SmallWork>>& works) const;
   void forget(Range& range) const;
   void run_timed(const ir::NodeId* order, std::size_t count, Pointers pointers,
@@ -59,6 +67,7 @@ class CudaExecutable final : public Executable {
   Accesses accesses_;
   std::size_t addresses_;      // length of the table that run() is given
   std::vector<Range> ranges_;  // few: the phases and the step
+  Cargo cargo_;                // of the next run
 };
 
 }  // namespace traingraph::cuda

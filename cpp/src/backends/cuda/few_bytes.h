@@ -15,4 +15,11 @@ void write_few_bytes(std::byte* to, const void* from, std::size_t bytes, cudaStr
 // Enqueues; `to` is pinned host memory.
 void read_few_bytes(std::byte* to, const std::byte* from, std::size_t bytes, cudaStream_t stream);
 
+// What the node that one of them was recorded as is to do when the run is launched from now on;
+// nothing for 0 bytes.
+void set_write(cudaGraphExec_t run, cudaGraphNode_t node, std::byte* to, const void* from,
+               std::size_t bytes);
+void set_read(cudaGraphExec_t run, cudaGraphNode_t node, std::byte* to, const std::byte* from,
+              std::size_t bytes);
+
 }  // namespace traingraph::cuda

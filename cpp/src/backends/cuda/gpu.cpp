@@ -340,23 +340,38 @@ void Gpu::count_captured(std::int64_t count) {
   counters_.captured += count;
 }
 
-void Gpu::launch(cudaGraphExec_t run) {
-  check(cudaGraphLaunch(run, stream_), "cudaGraphLaunch");
-  last_run_ = run;
+void Gpu::launch(const Captured& run, const Cargo& cargo) {
+  run.launch(cargo, stream_);
+  last_run_ = &run;
   count_launches(1);
 }
 
-void Gpu::forget(cudaGraphExec_t run) {
-  if (last_run_ == run) last_run_ = nullptr;
+void Gpu::forget(const Captured& run) {
+  if (last_run_ == &run) last_run_ = nullptr;
 }
 
 double Gpu::repeat_last_run(int times) {
   if (last_run_ == nullptr || times < 1) return 0;
   Stopwatch watch;
   watch.start(stream_);
-  for (int k = 0; k < times; ++k) check(cudaGraphLaunch(last_run_, stream_), "cudaGraphLaunch");
+  for (int k = 0; k < times; ++k) last_run_->launch({}, stream_);
   watch.stop(stream_);
   return watch.seconds() / times;
+}
+
+void Gpu::count_carried_in() {
+  const std::lock_guard lock(mutex_);
+  ++counters_.copies_in;
+}
+
+LateReads::Reserved Gpu::reserve_read(std::size_t bytes) {
+  start();
+  const Selected selected(index_);
+  LateReads::Reserved reserved = late_reads_.reserve(bytes);
+  if (reserved.read == nullptr) return reserved;
+  const std::lock_guard counting(mutex_);
+  ++counters_.copies_out;
+  return reserved;
 }
 
 void Gpu::count_launches(std::int64_t count) {

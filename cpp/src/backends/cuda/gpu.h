@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/capture.h"
 #include "backends/cuda/context.h"
 #include "backends/cuda/late_reads.h"
 #include "runtime/backend.h"
@@ -77,15 +78,19 @@ class Gpu {
   void count_launches(std::int64_t count);
   void count_captured(std::int64_t count);
   // Launches a captured run. Under `launching`, as the two that follow.
-  void launch(cudaGraphExec_t run);
-  void forget(cudaGraphExec_t run);
+  void launch(const Captured& run, const Cargo& cargo);
+  void forget(const Captured& run);
   double repeat_last_run(int times);
+
+  // For a run's cargo: counts what it brings, and takes a place for what it fetches.
+  void count_carried_in();
+  LateReads::Reserved reserve_read(std::size_t bytes);
 
   // Held while kernels are enqueued or captured: library handles serve one thread at a time.
   std::mutex launching;
 
  private:
-  cudaGraphExec_t last_run_ = nullptr;  // guarded by `launching`
+  const Captured* last_run_ = nullptr;  // guarded by `launching`
 
   // A piece of pinned host memory, free again when its event is done.
   struct Piece {

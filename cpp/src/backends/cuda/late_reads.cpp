@@ -47,16 +47,20 @@ void LateReads::make_places() {
 
 std::unique_ptr<PendingRead> LateReads::begin(const std::byte* from, std::size_t bytes,
                                               cudaStream_t stream) {
-  if (bytes == 0 || bytes > kFewBytes) return nullptr;
+  Reserved reserved = reserve(bytes);
+  if (reserved.read == nullptr) return nullptr;
+  read_few_bytes(reserved.place->bytes, from, bytes, stream);
+  check(cudaEventRecord(reserved.place->there, stream), "cudaEventRecord");
+  return std::move(reserved.read);
+}
+
+LateReads::Reserved LateReads::reserve(std::size_t bytes) {
+  if (bytes == 0 || bytes > kFewBytes) return {};
   std::call_once(made_, [this] { make_places(); });
   for (Place& place : places_) {
-    if (place.taken.exchange(true)) continue;
-    auto read = std::make_unique<LateRead>(place, bytes);
-    read_few_bytes(place.bytes, from, bytes, stream);
-    check(cudaEventRecord(place.there, stream), "cudaEventRecord");
-    return read;
+    if (!place.taken.exchange(true)) return {std::make_unique<LateRead>(place, bytes), &place};
   }
-  return nullptr;
+  return {};
 }
 
 }  // namespace traingraph::cuda
