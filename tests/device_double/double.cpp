@@ -3,7 +3,10 @@
 // without the backend crashes. What the core does for devices with memory of their own is tested on
 // it where there is no GPU.
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <traingraph/errors.h>
@@ -29,8 +32,26 @@ struct Counters {
 
 constexpr std::size_t kAlignment = 16;
 
+using Bytes = std::vector<std::byte>;
+
+// As of when the read is enqueued, or its run is over: nothing runs by itself here.
+class DoublePendingRead final : public PendingRead {
+ public:
+  explicit DoublePendingRead(std::shared_ptr<const Bytes> bytes) : bytes_(std::move(bytes)) {}
+  void take(void* to) override { std::memcpy(to, bytes_->data(), bytes_->size()); }
+
+ private:
+  std::shared_ptr<const Bytes> bytes_;
+};
+
+// The number of the run that fails, from 1 on; 0: none.
+std::int64_t failing_run() {
+  const char* const number = std::getenv("TRAINGRAPH_DOUBLE_FAILS");
+  return number == nullptr ? 0 : std::atoll(number);
+}
+
 // Launches count runs, as if each had been captured. Refuses addresses that a GPU's kernels could
-// not work on.
+// not work on. What travels with a run that fails is lost.
 class DoubleExecutable final : public Executable {
  public:
   DoubleExecutable(std::unique_ptr<Executable> inner, const ir::Graph& graph, Counters& counters)
@@ -43,9 +64,23 @@ class DoubleExecutable final : public Executable {
   std::size_t workspace_bytes(ir::NodeId node) const override {
     return inner_->workspace_bytes(node);
   }
+  bool carry_in(std::byte* to, const void* bytes, std::size_t count) override {
+    ++counters_.in;
+    const auto* const first = static_cast<const std::byte*>(bytes);
+    brought_ = {to, Bytes(first, first + count)};
+    return true;
+  }
+  std::unique_ptr<PendingRead> carry_out(const std::byte* from, std::size_t bytes) override {
+    ++counters_.out;
+    fetched_ = {from, std::make_shared<Bytes>(bytes)};
+    return std::make_unique<DoublePendingRead>(fetched_.second);
+  }
   void run(const ir::NodeId* order, std::size_t count, Pointers pointers,
            double* seconds) override {
-    ++counters_.launches;
+    const auto [to, bytes] = std::exchange(brought_, {});
+    const auto [from, read] = std::exchange(fetched_, {});
+    if (++counters_.launches == failing_run()) throw DeviceError("[double] a run that fails");
+    if (to != nullptr) std::memcpy(here(to), bytes.data(), bytes.size());
     for (std::size_t k = 0; k < addresses_.size(); ++k) {
       addresses_[k] = here(pointers[k]);
       const bool is_number = k < is_number_.size() && is_number_[k];
@@ -53,6 +88,7 @@ class DoubleExecutable final : public Executable {
       throw DeviceError("[double] expected addresses aligned to 16 bytes");
     }
     inner_->run(order, count, addresses_.data(), seconds);
+    if (from != nullptr) std::memcpy(read->data(), here(from), read->size());
   }
   bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const override {
     return inner_->all_finite(type, here(bytes), length);
@@ -63,16 +99,9 @@ class DoubleExecutable final : public Executable {
   std::vector<std::byte*> addresses_;
   std::vector<bool> is_number_;  // by value
   Counters& counters_;
-};
-
-// Taken when the read is enqueued, as nothing runs by itself here.
-class DoublePendingRead final : public PendingRead {
- public:
-  DoublePendingRead(const std::byte* from, std::size_t bytes) : bytes_(from, from + bytes) {}
-  void take(void* to) override { std::memcpy(to, bytes_.data(), bytes_.size()); }
-
- private:
-  std::vector<std::byte> bytes_;
+  // Of the next run.
+  std::pair<std::byte*, Bytes> brought_{};
+  std::pair<const std::byte*, std::shared_ptr<Bytes>> fetched_{};
 };
 
 class DoubleBackend final : public Backend {
@@ -115,7 +144,8 @@ class DoubleBackend final : public Backend {
   }
   std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes) const override {
     ++counters_.out;
-    return std::make_unique<DoublePendingRead>(here(from), bytes);
+    return std::make_unique<DoublePendingRead>(
+        std::make_shared<const Bytes>(here(from), here(from) + bytes));
   }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
     ++counters_.within;

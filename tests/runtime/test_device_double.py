@@ -74,3 +74,57 @@ def test_suites_pass_on_it(package: Path, suites: list[str]) -> None:
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     assert " passed" in done.stdout
+
+
+STEPS_AFTER_A_FAILURE = """
+import numpy as np
+import pytest
+import traingraph as tg
+
+def trained(device, steps):
+    x, y = tg.MLCTensor(shape=[4, 3]), tg.MLCTensor(shape=[4], data_type="int64")
+    weights = tg.MLCTensor(data=np.ones((2, 3), "f4"))
+    layer = tg.MLCFullyConnectedLayer(
+        weights=weights,
+        descriptor=tg.MLCConvolutionDescriptor(
+            kernel_sizes=(1, 1), input_feature_channel_count=3, output_feature_channel_count=2
+        ),
+    )
+    graph = tg.MLCGraph()
+    graph.node(layer, source=x)
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph],
+        loss_layer=tg.MLCLossLayer.softmax_cross_entropy(reduction_type="mean"),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.5),
+    )
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device=device)
+    arguments = {
+        "inputs_data": {"x": np.arange(12, dtype="f4").reshape(4, 3)},
+        "loss_labels_data": {"y": np.array([0, 1, 1, 0])},
+        "options": tg.MLCExecutionOptions.SYNCHRONOUS,
+    }
+    if device == "cuda":
+        with pytest.raises(tg.DeviceError, match="a run that fails"):
+            training.execute(**arguments)
+    for _ in range(steps):
+        training.execute(**arguments)
+    return {name: np.array(value) for name, value in training.state().items()}
+
+on_double, expected = trained("cuda", 2), trained("reference", 2)
+for name in (name for name, value in expected.items() if value.ndim == 2):
+    assert not (expected[name] == 1).any()
+    np.testing.assert_array_equal(on_double[name], expected[name])
+"""
+
+
+def test_numbers_of_a_step_come_after_a_run_that_failed_with_them(package: Path) -> None:
+    """The learning rate is sent once: with the first run, which fails, and then again."""
+    done = subprocess.run(
+        [sys.executable, "-c", STEPS_AFTER_A_FAILURE],
+        env=os.environ | {"PYTHONPATH": str(package), "TRAINGRAPH_DOUBLE_FAILS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

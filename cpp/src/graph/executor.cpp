@@ -201,6 +201,7 @@ void Executor::settle(Job& job) {
 
 void Executor::forget(const Job& job) {
   kept_.drop_all();
+  step_numbers_.forget_sent();
   const std::lock_guard lock(mutex_);
   updates_.undo(job);
   submitted_.begin_again();

@@ -23,6 +23,8 @@ class StepNumbers {
   void bind(CompiledGraph& graph);
   // Counts the job's forward pass, and writes what its program reads.
   void write(const Job& job);
+  // After a run that failed, which may not have brought what was sent. By any thread.
+  void forget_sent() { sent_is_there_ = false; }
   std::int64_t forward_passes() const { return *forward_count_; }
   // Adds its entry.
   void list(MemoryPlan& plan) const;
@@ -39,6 +41,7 @@ class StepNumbers {
   // Eight bytes each: float32, float64 or int64.
   alignas(64) std::byte numbers_[kBytes] = {};
   std::byte sent_[kBytes] = {};  // what the device has
+  std::atomic<bool> sent_is_there_ = true;
   std::shared_ptr<std::byte> block_;
 };
 
