@@ -12,6 +12,8 @@ namespace traingraph::cuda {
 namespace {
 
 constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
+// Of a workspace's address; places in memory are at multiples of 64 only.
+constexpr std::size_t kWorkspaceAlignment = 256;
 
 void check(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS) {
@@ -155,7 +157,9 @@ class Matmul final : public NodeKernel {
     }
   }
 
-  std::size_t workspace_bytes() const override { return workspace_bytes_; }
+  std::size_t workspace_bytes() const override {
+    return workspace_bytes_ > 0 ? workspace_bytes_ + kWorkspaceAlignment - 1 : 0;
+  }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (result_bytes_ == 0) return;
@@ -167,6 +171,7 @@ class Matmul final : public NodeKernel {
     if (ending_.adds) {
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(in<std::byte>(pointers, 2)));
     }
+    void* const own = workspace_bytes_ > 0 ? aligned(workspace<std::byte>(pointers)) : nullptr;
     std::int64_t products = 1;
     for (const MatrixAxis& axis : problem_.outer) products *= axis.extent;
     for (std::int64_t k = 0; k < products; ++k) {
@@ -181,11 +186,15 @@ class Matmul final : public NodeKernel {
                in<std::byte>(pointers, 1) + b * problem_.inner * problem_.columns * bytes_,
                y + k * problem_.batch.extent * problem_.rows * problem_.columns *
                        static_cast<std::int64_t>(element_bytes(result_type_)),
-               workspace_bytes_ > 0 ? workspace<void>(pointers) : nullptr, stream);
+               own, stream);
     }
   }
 
  private:
+  static std::byte* aligned(std::byte* at) {
+    return at + -reinterpret_cast<std::uintptr_t>(at) % kWorkspaceAlignment;
+  }
+
   // cuBLASLt counts columns first, so it sees every matrix transposed: yᵀ = op(b)ᵀ op(a)ᵀ.
   void prepare(bool tf32, int multiprocessors) {
     const cudaDataType_t type = blas_type(type_);
