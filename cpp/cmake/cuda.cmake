@@ -12,6 +12,9 @@ list(APPEND cuda_sources
 add_library(traingraph_cuda MODULE ${cuda_sources})
 target_compile_features(traingraph_cuda PRIVATE cxx_std_20)
 target_compile_definitions(traingraph_cuda PRIVATE TRAINGRAPH_BUILDING)
+if("${CMAKE_CUDA_ARCHITECTURES}" MATCHES "90a")
+  target_compile_definitions(traingraph_cuda PRIVATE TRAINGRAPH_SM_90A)
+endif()
 target_include_directories(traingraph_cuda PRIVATE
   "${CMAKE_CURRENT_SOURCE_DIR}/include" "${CMAKE_CURRENT_SOURCE_DIR}/src")
 target_include_directories(traingraph_cuda SYSTEM PRIVATE

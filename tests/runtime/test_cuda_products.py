@@ -10,18 +10,45 @@ import pytest
 import traingraph as tg
 
 NOW = tg.MLCExecutionOptions.SYNCHRONOUS
+DECAY = {"regularization_type": tg.MLCRegularizationType.L2, "regularization_scale": 0.01}
+
+
+def sgd(momentum: float = 0.0, nesterov: bool = False, **options: Any) -> tg.MLCOptimizer:
+    return tg.MLCSGDOptimizer(
+        learning_rate=0.1, momentum_scale=momentum, uses_nesterov_momentum=nesterov, **options
+    )
+
+
+# The lists of updates that are compiled in. Where a gradient is nearly nothing, epsilon keeps its
+# sign from counting.
 OPTIMIZERS: dict[str, Callable[[], tg.MLCOptimizer]] = {
-    "sgd": lambda: tg.MLCSGDOptimizer(learning_rate=0.1),
-    "momentum": lambda: tg.MLCSGDOptimizer(learning_rate=0.1, momentum_scale=0.9),
-    "adam": lambda: tg.MLCAdamOptimizer(learning_rate=1e-3),
+    "sgd": sgd,
+    "sgd_decay": lambda: sgd(**DECAY),
+    "momentum": lambda: sgd(0.9),
+    "momentum_decay": lambda: sgd(0.9, **DECAY),
+    "nesterov": lambda: sgd(0.9, True),
+    "nesterov_decay": lambda: sgd(0.9, True, **DECAY),
+    "adam": lambda: tg.MLCAdamOptimizer(learning_rate=1e-3, epsilon=1e-3),
+    "adam_decay": lambda: tg.MLCAdamOptimizer(learning_rate=1e-3, epsilon=1e-3, **DECAY),
+    "adam_w": lambda: tg.MLCAdamWOptimizer(
+        learning_rate=1e-3, epsilon=1e-3, regularization_scale=0.01
+    ),
+    "rmsprop": lambda: tg.MLCRMSPropOptimizer(learning_rate=1e-3, epsilon=1e-3),
+    "rmsprop_momentum": lambda: tg.MLCRMSPropOptimizer(
+        learning_rate=1e-3, epsilon=1e-3, momentum_scale=0.9
+    ),
 }
 
 
-def dense(rng: np.random.Generator, inputs: int, outputs: int) -> tg.MLCFullyConnectedLayer:
+def dense(
+    rng: np.random.Generator, inputs: int, outputs: int, margin: float
+) -> tg.MLCFullyConnectedLayer:
+    """Biases are this far from nothing, either way."""
     bound = inputs**-0.5
+    biases = rng.uniform(-bound, bound, outputs) + margin * rng.choice([-1, 1], outputs)
     return tg.MLCFullyConnectedLayer(
         weights=tg.MLCTensor(data=rng.uniform(-bound, bound, (outputs, inputs)).astype("f4")),
-        biases=tg.MLCTensor(data=rng.uniform(-bound, bound, outputs).astype("f4")),
+        biases=tg.MLCTensor(data=biases.astype("f4")),
         descriptor=tg.MLCConvolutionDescriptor(
             kernel_sizes=(1, 1),
             input_feature_channel_count=inputs,
@@ -39,6 +66,7 @@ class Network:
         batch: int,
         activation: Callable[[], tg.MLCActivationLayer] = tg.MLCActivationLayer.relu,
         optimizer: str = "sgd",
+        margin: float = 0,
         **options: int,
     ):
         rng = np.random.default_rng(3)
@@ -46,11 +74,14 @@ class Network:
         self.labels = rng.integers(0, sizes[-1], batch)
         x = tg.MLCTensor(shape=list(self.x.shape))
         labels = tg.MLCTensor(shape=[batch], data_type="int64")
+        self.inputs, self.compared = x, labels
         graph = tg.MLCGraph()
         h = x
         for k, (inputs, outputs) in enumerate(pairwise(sizes)):
-            h = graph.node(dense(rng, inputs, outputs), source=h)
-            if k + 2 < len(sizes):
+            hidden = k + 2 < len(sizes)
+            apart = margin * 3**k if hidden else 0  # sums grow from layer to layer
+            h = graph.node(dense(rng, inputs, outputs, apart), source=h)
+            if hidden:
                 h = graph.node(activation(), source=h)
         self.training = tg.MLCTrainingGraph(
             graph_objects=[graph],
@@ -67,6 +98,14 @@ class Network:
             ).result
         )
 
+    def step_in_phases(self) -> None:
+        self.training.bind_and_write_data(
+            {"x": self.x, "y": self.labels}, for_inputs={"x": self.inputs, "y": self.compared}
+        )
+        self.training.execute_forward(options=NOW)
+        self.training.execute_gradient(options=NOW)
+        self.training.execute_optimizer_update(options=NOW)
+
     def state(self) -> dict[str, Any]:
         return {k: np.array(v) for k, v in self.training.state().items()}
 
@@ -82,6 +121,11 @@ class Network:
         ([64, 64, 64, 17], 1000),
         ([96, 16, 512, 12], 700),  # 16 and 12 inner, of wide results
         ([640, 16, 256, 7], 130),  # gradients of 16 and 7 rows
+        ([64, 516, 9], 250),  # the last layer in two launches, cut off
+        ([64, 1028, 16], 300),
+        ([64, 512, 2], 700),
+        ([784, 2048, 2048, 10], 250),  # blocks in pairs
+        ([512, 2052, 2044, 5], 256),
     ],
 )
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
@@ -93,8 +137,26 @@ def test_gradients_are_near_the_oracles(
     activation = (
         tg.MLCActivationLayer.relu if precision == "float32" else tg.MLCActivationLayer.tanh
     )
+    compare_gradients(gpu, precision, sizes, batch, activation)
+
+
+@pytest.mark.parametrize("batch", [250, 256])
+def test_a_product_back_is_masked_by_a_relu(gpu: str, batch: int) -> None:
+    """Units are far from the bend."""
+    sizes = [784, 2048, 2048, 10]
+    compare_gradients(gpu, "tf32", sizes, batch, tg.MLCActivationLayer.relu, margin=4)
+
+
+def compare_gradients(
+    gpu: str,
+    precision: str,
+    sizes: list[int],
+    batch: int,
+    activation: Callable[[], tg.MLCActivationLayer],
+    margin: float = 0,
+) -> None:
     here, oracle = (
-        Network(device, chosen, sizes, batch, activation)
+        Network(device, chosen, sizes, batch, activation, margin=margin)
         for device, chosen in ((gpu, precision), ("cpu", "float32"))
     )
     start = oracle.state()
@@ -119,11 +181,12 @@ def test_results_beside_large_products_share_places_where_memory_is_limited(gpu:
         assert limited.step() == roomy.step()
 
 
+@pytest.mark.parametrize("batch", [250, 256])
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
-def test_a_recorded_step_has_the_bits_of_one_op_by_op(gpu: str, optimizer: str) -> None:
-    """Recorded, updates run beside large products, in an order of their own."""
+def test_a_recorded_step_has_the_bits_of_one_op_by_op(gpu: str, optimizer: str, batch: int) -> None:
+    """Recorded, updates run beside large products or joined with them, in an order of their own."""
     together, apart = (
-        Network(gpu, "tf32", [2048, 2048, 64], 250, optimizer=optimizer) for _ in range(2)
+        Network(gpu, "tf32", [2048, 2048, 64], batch, optimizer=optimizer) for _ in range(2)
     )
     op_by_op = tg.MLCExecutionOptions.SYNCHRONOUS | tg.MLCExecutionOptions.PER_LAYER_PROFILING
     for _ in range(4):
@@ -131,3 +194,35 @@ def test_a_recorded_step_has_the_bits_of_one_op_by_op(gpu: str, optimizer: str) 
     other = apart.state()
     for name, value in together.state().items():
         np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch", "optimizer"),
+    [
+        *(([1028, 1100, 7], 100, name) for name in OPTIMIZERS),  # tiles and chunks cut off
+        ([1024, 1024, 1024], 64, "adam"),
+        ([2048, 2048, 10], 512, "adam"),
+        ([17400, 68, 3], 64, "momentum"),  # more tiles across than multiprocessors
+        ([68, 17400, 3], 64, "momentum"),
+        ([784, 2048, 2048, 10], 256, "adam"),
+    ],
+)
+def test_a_step_whose_updates_are_joined_with_products_is_one_in_phases(
+    gpu: str, sizes: list[int], batch: int, optimizer: str
+) -> None:
+    """In phases the gradient is there, so products and updates are apart."""
+    joined, apart = (
+        Network(gpu, "tf32", sizes, batch, tg.MLCActivationLayer.tanh, optimizer) for _ in range(2)
+    )
+    start = apart.state()
+    for _ in range(4):
+        joined.step()
+        apart.step_in_phases()
+    other = apart.state()
+    for name, value in joined.state().items():
+        if value.dtype != np.float32 or value.ndim == 0:
+            np.testing.assert_array_equal(value, other[name], err_msg=name)
+            continue
+        moved = np.linalg.norm(other[name] - start.get(name, 0))
+        assert moved > 0, name
+        assert np.linalg.norm(value - other[name]) < 2e-3 * moved, name

@@ -80,9 +80,24 @@ std::size_t bytes_of(const std::vector<Access>& accesses) {
   return bytes;
 }
 
-// Whether the memory is busy with this node alone; with a matrix product it is not.
-bool fills_memory(const ir::Node& node, const std::vector<Access>& accesses) {
-  return node.op != ir::Op::matmul && bytes_of(accesses) >= kLargeBytes;
+// The value that others are views of.
+ir::ValueId root_of(const ir::Graph& graph, ir::ValueId id) {
+  for (;;) {
+    const ir::NodeId producer = graph.value(id).producer;
+    if (producer == ir::kNone || graph.node(producer).op != ir::Op::reshape) return id;
+    id = graph.node(producer).inputs[0];
+  }
+}
+
+// Lets what comes after these begin while they are still at work. Only kernels let it.
+void overlap_with(Recording::Ends& ends) {
+  for (std::size_t k = 0; k < ends.nodes.size(); ++k) {
+    cudaGraphNodeType type{};
+    check(cudaGraphNodeGetType(ends.nodes[k], &type), "cudaGraphNodeGetType");
+    if (type != cudaGraphNodeTypeKernel) continue;
+    ends.edges[k].from_port = cudaGraphKernelNodePortProgrammatic;
+    ends.edges[k].type = cudaGraphDependencyTypeProgrammatic;
+  }
 }
 
 // These kernels go first where there is not room for all.
@@ -100,58 +115,60 @@ void prefer(const std::vector<cudaGraphNode_t>& nodes) {
   }
 }
 
+}  // namespace
+
+double Work::cost() const { return static_cast<double>(bytes_of(accesses)) + kLaunchCost; }
+
+std::vector<Work> work_of(const ir::Graph& graph,
+                          const std::vector<std::unique_ptr<Kernel>>& kernels) {
+  std::vector<Work> result;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    Work& work = result.emplace_back(Work{static_cast<ir::NodeId>(n), kernels[n].get(), {}, false});
+    auto add = [&](ir::ValueId id, bool writes) {
+      const ir::Value& value = graph.value(id);
+      const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
+      work.accesses.push_back({static_cast<std::size_t>(root_of(graph, id)), bytes, writes});
+    };
+    for (ir::ValueId input : node.inputs) add(input, false);
+    for (ir::ValueId output : node.outputs) add(output, true);
+    const std::size_t workspace = kernels[n] != nullptr ? kernels[n]->workspace_bytes() : 0;
+    if (workspace > 0) work.accesses.push_back({graph.values.size() + n, workspace, true});
+    // With a matrix product the memory is not busy.
+    work.fills_memory = node.op != ir::Op::matmul && bytes_of(work.accesses) >= kLargeBytes;
+  }
+  return result;
+}
+
+bool has_large_products(const ir::Graph& graph, const std::vector<Work>& by_node) {
+  return std::any_of(by_node.begin(), by_node.end(), [&](const Work& work) {
+    return graph.node(work.node).op == ir::Op::matmul && bytes_of(work.accesses) >= kLargeBytes;
+  });
+}
+
+bool overlap(const std::byte* a, std::size_t a_bytes, const std::byte* b, std::size_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
 bool conflict(const std::vector<Access>& a, const std::vector<Access>& b, Pointers pointers) {
   for (const Access& x : a) {
     for (const Access& y : b) {
       if (!x.writes && !y.writes) continue;
-      const std::byte* first = pointers[x.address];
-      const std::byte* second = pointers[y.address];
-      if (first < second + y.bytes && second < first + x.bytes) return true;
+      if (overlap(pointers[x.address], x.bytes, pointers[y.address], y.bytes)) return true;
     }
   }
   return false;
 }
 
-}  // namespace
-
-Accesses accesses_of(const ir::Graph& graph, const std::vector<std::size_t>& workspace_bytes) {
-  Accesses result;
-  result.of.resize(graph.nodes.size());
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const ir::Node& node = graph.nodes[n];
-    auto add = [&](ir::ValueId id, bool writes) {
-      const ir::Value& value = graph.value(id);
-      const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
-      result.of[n].push_back({static_cast<std::size_t>(id), bytes, writes});
-    };
-    for (ir::ValueId input : node.inputs) add(input, false);
-    for (ir::ValueId output : node.outputs) add(output, true);
-    if (workspace_bytes[n] > 0) {
-      result.of[n].push_back({graph.values.size() + n, workspace_bytes[n], true});
-    }
-    result.fills_memory.push_back(fills_memory(node, result.of[n]));
-    const std::size_t bytes = bytes_of(result.of[n]);
-    result.costs.push_back(static_cast<double>(bytes) + kLaunchCost);
-    result.has_large_products =
-        result.has_large_products || (node.op == ir::Op::matmul && bytes >= kLargeBytes);
-  }
-  return result;
-}
-
-std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
-                                                   const ir::NodeId* order, std::size_t count,
+std::vector<std::vector<std::size_t>> dependencies(const std::vector<Work>& run,
                                                    Pointers pointers) {
-  auto of = [&](std::size_t position) -> const std::vector<Access>& {
-    return accesses.of[static_cast<std::size_t>(order[position])];
-  };
-  std::vector<std::vector<std::size_t>> direct(count);
-  std::vector<std::vector<bool>> waits(count);  // directly or through others
-  std::vector<bool> large(count);
-  for (std::size_t k = 0; k < count; ++k) {
+  std::vector<std::vector<std::size_t>> direct(run.size());
+  std::vector<std::vector<bool>> waits(run.size());  // directly or through others
+  for (std::size_t k = 0; k < run.size(); ++k) {
     waits[k].resize(k);
-    large[k] = accesses.fills_memory[static_cast<std::size_t>(order[k])];
     for (std::size_t j = k; j-- > 0;) {
-      const bool ordered = (large[k] && large[j]) || conflict(of(k), of(j), pointers);
+      const bool ordered = (run[k].fills_memory && run[j].fills_memory) ||
+                           conflict(run[k].accesses, run[j].accesses, pointers);
       if (waits[k][j] || !ordered) continue;
       direct[k].push_back(j);
       waits[k][j] = true;
@@ -161,13 +178,11 @@ std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
   return direct;
 }
 
-std::vector<bool> needed_later(const Accesses& accesses, const ir::NodeId* order, std::size_t count,
-                               Pointers pointers) {
-  std::vector<bool> needed(count);
-  for (std::size_t j = 0; j < count; ++j) {
-    const auto& earlier = accesses.of[static_cast<std::size_t>(order[j])];
-    for (std::size_t k = j + 1; k < count && !needed[j]; ++k) {
-      needed[j] = conflict(earlier, accesses.of[static_cast<std::size_t>(order[k])], pointers);
+std::vector<bool> needed_later(const std::vector<Work>& run, Pointers pointers) {
+  std::vector<bool> needed(run.size());
+  for (std::size_t j = 0; j < run.size(); ++j) {
+    for (std::size_t k = j + 1; k < run.size() && !needed[j]; ++k) {
+      needed[j] = conflict(run[j].accesses, run[k].accesses, pointers);
     }
   }
   return needed;
@@ -186,6 +201,7 @@ Captured::Captured(const std::vector<Unit>& units,
       before.nodes.insert(before.nodes.end(), one.nodes.begin(), one.nodes.end());
       before.edges.insert(before.edges.end(), one.edges.begin(), one.edges.end());
     }
+    if (units[k].early) overlap_with(before);
     recording.wait_for(std::move(before));
     launch(k, recording.stream());
     ends.push_back(recording.ends());
@@ -193,40 +209,32 @@ Captured::Captured(const std::vector<Unit>& units,
   }
   if (in < units.size()) in_ = ends[in].nodes.front();
   if (out < units.size()) out_ = ends[out].nodes.front();
-  graph_ = recording.end();
+  graph_.reset(recording.end());
   std::size_t nodes = 0;
-  check(cudaGraphGetNodes(graph_, nullptr, &nodes), "cudaGraphGetNodes");
+  check(cudaGraphGetNodes(graph_.get(), nullptr, &nodes), "cudaGraphGetNodes");
   nodes_ = static_cast<std::int64_t>(nodes);
   const bool prefers =
       std::any_of(units.begin(), units.end(), [](const Unit& unit) { return unit.awaited; });
   const unsigned long long flags = prefers ? cudaGraphInstantiateFlagUseNodePriority : 0;
-  const cudaError_t made = cudaGraphInstantiate(&run_, graph_, flags);
-  if (made != cudaSuccess) static_cast<void>(cudaGraphDestroy(graph_));
-  check(made, "cudaGraphInstantiate");
+  check(cudaGraphInstantiate(&run_, graph_.get(), flags), "cudaGraphInstantiate");
 }
 
-Captured::~Captured() {
-  static_cast<void>(cudaGraphExecDestroy(run_));
-  static_cast<void>(cudaGraphDestroy(graph_));
-}
+Captured::~Captured() { static_cast<void>(cudaGraphExecDestroy(run_)); }
 
 void Captured::upload(cudaStream_t stream) const {
   check(cudaGraphUpload(run_, stream), "cudaGraphUpload");
 }
 
 void Captured::launch(const Cargo& cargo, cudaStream_t stream) const {
-  const auto& [in, out] = cargo;
   if (in_ == nullptr) {
     cargo.launch_in(stream);
   } else {
-    const bool any = in.has_value();
-    set_write(run_, in_, any ? in->to : nullptr, any ? in->bytes.data() : nullptr,
-              any ? in->count : 0);
+    const Cargo::In in = cargo.in.value_or(Cargo::In());
+    set_write(run_, in_, in.to, in.bytes.data(), in.count);
   }
   if (out_ != nullptr) {
-    const bool any = out.has_value();
-    set_read(run_, out_, any ? out->place->bytes : nullptr, any ? out->from : nullptr,
-             any ? out->count : 0);
+    const Cargo::Out out = cargo.out.value_or(Cargo::Out());
+    set_read(run_, out_, out.place != nullptr ? out.place->bytes : nullptr, out.from, out.count);
   }
   check(cudaGraphLaunch(run_, stream), "cudaGraphLaunch");
   if (out_ == nullptr) cargo.launch_out(stream);

@@ -5,44 +5,54 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "backends/cuda/cargo.h"
+#include "backends/cuda/kernel.h"
 #include "backends/cuda/units.h"
 #include "ir/graph.h"
-#include "runtime/kernel.h"
 
 // A run recorded as a CUDA graph whose units wait only for what they need.
 namespace traingraph::cuda {
 
-// A stretch of memory that a node reads or writes.
+// A stretch of memory that work reads or writes.
 struct Access {
-  std::size_t address;  // number in the table of addresses
+  std::size_t address;  // number in the table of addresses; of views, that of the value viewed
   std::size_t bytes;
   bool writes;
 };
 
-// By node number.
-struct Accesses {
-  std::vector<std::vector<Access>> of;  // operands and workspace
-  std::vector<bool> fills_memory;
-  std::vector<double> costs;  // what a node takes, roughly, in bytes of memory's traffic
-  // Matrix products so large that what runs beside them is worth an order of its own.
-  bool has_large_products = false;
+// What a node does, or what is done for several.
+struct Work {
+  ir::NodeId node;  // the last of them
+  const Kernel* kernel;
+  std::vector<Access> accesses;  // operands and workspace
+  bool fills_memory;             // keeps the memory busy alone
+
+  double cost() const;  // of time, roughly, in bytes of memory's traffic
 };
 
-Accesses accesses_of(const ir::Graph& graph, const std::vector<std::size_t>& workspace_bytes);
+// By node number; of views, without a kernel.
+std::vector<Work> work_of(const ir::Graph& graph,
+                          const std::vector<std::unique_ptr<Kernel>>& kernels);
 
-// By position in the order: the positions before it that must be done, without those that others of
-// them wait for. Two nodes keep their order where one writes what the other one touches, and where
-// both fill the memory's time: side by side they only take the caches from each other.
-std::vector<std::vector<std::size_t>> dependencies(const Accesses& accesses,
-                                                   const ir::NodeId* order, std::size_t count,
-                                                   Pointers pointers);
+// Matrix products so large that what runs beside them is worth an order of its own.
+bool has_large_products(const ir::Graph& graph, const std::vector<Work>& by_node);
 
-// By position: whether a later node touches what it writes, or writes what it touches.
-std::vector<bool> needed_later(const Accesses& accesses, const ir::NodeId* order, std::size_t count,
-                               Pointers pointers);
+bool overlap(const std::byte* a, std::size_t a_bytes, const std::byte* b, std::size_t b_bytes);
+
+// Whether one writes what the other touches.
+bool conflict(const std::vector<Access>& a, const std::vector<Access>& b, Pointers pointers);
+
+// By position in the run: the positions before it that must be done, without those that others of
+// them wait for. Two pieces of work keep their order where one writes what the other one touches,
+// and where both fill the memory's time: side by side they only take the caches from each other.
+std::vector<std::vector<std::size_t>> dependencies(const std::vector<Work>& run, Pointers pointers);
+
+// By position: whether later work touches what it writes, or writes what it touches.
+std::vector<bool> needed_later(const std::vector<Work>& run, Pointers pointers);
 
 // A recorded run. What travels with it has nodes that are set for each launch.
 class Captured {
@@ -62,7 +72,11 @@ class Captured {
   void launch(const Cargo& cargo, cudaStream_t stream) const;
 
  private:
-  cudaGraph_t graph_ = nullptr;  // whose nodes are set
+  struct Destroy {
+    void operator()(cudaGraph_t graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
+  };
+
+  std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, Destroy> graph_;  // whose nodes are set
   cudaGraphExec_t run_ = nullptr;
   std::int64_t nodes_ = 0;
   cudaGraphNode_t in_ = nullptr, out_ = nullptr;

@@ -12,14 +12,14 @@ namespace traingraph::cuda {
 // What travels with one run: as nodes of a recorded one, else launched before and behind it.
 struct Cargo {
   struct In {
-    std::byte* to;
-    std::array<std::byte, kFewBytes> bytes;
-    std::size_t count;
+    std::byte* to = nullptr;
+    std::array<std::byte, kFewBytes> bytes{};
+    std::size_t count = 0;
   };
   struct Out {
-    LateReads::Place* place;
-    const std::byte* from;
-    std::size_t count;
+    LateReads::Place* place = nullptr;
+    const std::byte* from = nullptr;
+    std::size_t count = 0;
   };
   std::optional<In> in;
   std::optional<Out> out;

@@ -10,6 +10,8 @@ struct Context {
   int device;
   int multiprocessors;
   int cluster_blocks;  // the most that a small program of several levels runs on
+  bool early;          // kernels may begin while those that they need are still at work
+  bool warpgroups;     // has their instructions, and machine code with them was built
   cublasLtHandle_t blas;
   cudnnHandle_t dnn;
 };

@@ -11,15 +11,8 @@ class CrossEntropy final : public RowKernel<T, CrossEntropy<T>> {
   CrossEntropy(const ir::Graph& graph, const ir::Node& node, const Context&)
       : RowKernel<T, CrossEntropy<T>>(graph, node,
                                       Rows(graph.type(node.inputs[is_gradient(node)]).shape, 1)),
-        gradient_(is_gradient(node)) {
-    const auto& a = std::get<ir::CrossEntropyAttributes>(node.attributes);
-    labels_.type = graph.type(node.inputs[labels_input()]).data_type;
-    labels_.scale = 1 - a.smoothing;
-    labels_.share =
-        a.smoothing / static_cast<double>(a.classes > 0 ? a.classes : this->rows_.extent);
-    labels_.named = labels_.scale + labels_.share;
-    labels_.other = labels_.share;
-  }
+        gradient_(is_gradient(node)),
+        labels_(labels_of(graph, node, labels_input())) {}
 
   // Calls f with the tasks for so many lanes.
   template <int kLanes, class F>
@@ -43,7 +36,7 @@ class CrossEntropy final : public RowKernel<T, CrossEntropy<T>> {
   std::size_t labels_input() const { return gradient_ ? 2 : 1; }
 
   bool gradient_;
-  Labels labels_{};
+  Labels labels_;
 };
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {

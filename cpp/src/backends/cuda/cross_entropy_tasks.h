@@ -2,6 +2,7 @@
 
 #include "backends/cuda/rows.h"
 #include "backends/cuda/tasks.h"
+#include "ir/graph.h"
 
 // Softmax cross entropy and its gradient: one thread, warp or block per position. For .cu files
 // only.
@@ -30,6 +31,19 @@ struct Labels {
   }
 };
 
+// But for their address. The logits' number among the inputs is that of the labels less one.
+inline Labels labels_of(const ir::Graph& graph, const ir::Node& node, std::size_t input) {
+  const auto& a = std::get<ir::CrossEntropyAttributes>(node.attributes);
+  const std::int64_t extent = graph.type(node.inputs[input - 1]).shape[1];
+  Labels labels{};
+  labels.type = graph.type(node.inputs[input]).data_type;
+  labels.scale = 1 - a.smoothing;
+  labels.share = a.smoothing / static_cast<double>(a.classes > 0 ? a.classes : extent);
+  labels.named = labels.scale + labels.share;
+  labels.other = labels.share;
+  return labels;
+}
+
 // logits (N, K, …), labels → loss (N, 1, …), logsumexp (N, 1, …). The loss adds up
 // t' (log Σ e^(x - largest) - (x - largest)): no large numbers cancel. Terms with t' = 0 add
 // nothing, even where x is not finite.
@@ -41,8 +55,8 @@ struct LossTasks {
   const T* x;
   T *loss, *logsumexp;
 
-  __device__ void run(int task, Scratch&) const {
-    const Row row = rows.mine<kLanes>(task);
+  __device__ void run(int task, Scratch&) const { run(rows.mine<kLanes>(task)); }
+  __device__ void run(const Row& row) const {
     if (!row.there) return;
     const Exponentials<T> e = exponentials<kLanes>(rows, row, x);
     const T log_sum = ::log(e.sum);
@@ -73,8 +87,8 @@ struct LossGradientTasks {
   const T *dloss, *x, *logsumexp;
   T* dx;
 
-  __device__ void run(int task, Scratch&) const {
-    const Row row = rows.mine<kLanes>(task);
+  __device__ void run(int task, Scratch&) const { run(rows.mine<kLanes>(task)); }
+  __device__ void run(const Row& row) const {
     if (!row.there) return;
     const std::int64_t label = labels.class_of(row.number);
     if (label == -1) {

@@ -33,7 +33,7 @@ class CudaBackend final : public TableBackend<KernelEntry> {
     for_each_entry(graph, nodes, [&](const KernelEntry& entry, ir::NodeId id) {
       kernels[static_cast<std::size_t>(id)] = entry.make(graph, graph.node(id), context);
     });
-    return std::make_unique<CudaExecutable>(gpu_, graph, std::move(kernels));
+    return std::make_unique<CudaExecutable>(gpu_, graph, std::move(kernels), context);
   }
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes) const override {

@@ -10,16 +10,13 @@
 namespace traingraph::cuda {
 
 CudaExecutable::CudaExecutable(Gpu& gpu, const ir::Graph& graph,
-                               std::vector<std::unique_ptr<Kernel>> kernels)
+                               std::vector<std::unique_ptr<Kernel>> kernels, const Context& context)
     : gpu_(gpu),
       kernels_(std::move(kernels)),
-      addresses_(graph.values.size() + graph.nodes.size()) {
-  std::vector<std::size_t> workspaces;
-  for (const auto& kernel : kernels_) {
-    workspaces.push_back(kernel != nullptr ? kernel->workspace_bytes() : 0);
-  }
-  accesses_ = accesses_of(graph, workspaces);
-}
+      work_(work_of(graph, kernels_)),
+      has_large_products_(has_large_products(graph, work_)),
+      joints_(graph, work_, context),
+      addresses_(graph.values.size() + graph.nodes.size()) {}
 
 CudaExecutable::~CudaExecutable() {
   for (Range& range : ranges_) {
@@ -38,9 +35,9 @@ std::size_t CudaExecutable::workspace_bytes(ir::NodeId node) const {
 
 CudaExecutable::Range& CudaExecutable::range(const ir::NodeId* order, std::size_t count) {
   for (Range& known : ranges_) {
-    if (known.order == order && known.count == count) return known;
+    if (std::equal(known.nodes.begin(), known.nodes.end(), order, order + count)) return known;
   }
-  return ranges_.emplace_back(Range{order, count, {}, nullptr, {}});
+  return ranges_.emplace_back(Range{{order, order + count}, {}, {}, {}, nullptr, {}});
 }
 
 bool CudaExecutable::carry_in(std::byte* to, const void* bytes, std::size_t count) {
@@ -64,37 +61,35 @@ void CudaExecutable::run(const ir::NodeId* order, std::size_t count, Pointers po
   if (count == 0 && !cargo.in && !cargo.out) return;
   const Selected selected(gpu_.index());
   const std::lock_guard lock(gpu_.launching);
-  run_carrying(cargo, order, count, pointers, seconds);
+  run_carrying(cargo, range(order, count), pointers, seconds);
   if (cargo.out) check(cudaEventRecord(cargo.out->place->there, gpu_.stream()), "cudaEventRecord");
 }
 
-void CudaExecutable::run_carrying(const Cargo& cargo, const ir::NodeId* order, std::size_t count,
-                                  Pointers pointers, double* seconds) {
-  if (seconds == nullptr && count > 1) {
-    Range& known = range(order, count);
-    if (std::equal(known.addresses.begin(), known.addresses.end(), pointers,
-                   pointers + addresses_)) {
-      if (known.captured == nullptr) capture(known, cargo);
-      return gpu_.launch(*known.captured, cargo);
-    }
-    forget(known);
-    known.addresses.assign(pointers, pointers + addresses_);
+void CudaExecutable::run_carrying(const Cargo& cargo, Range& range, Pointers pointers,
+                                  double* seconds) {
+  const bool same =
+      std::equal(range.addresses.begin(), range.addresses.end(), pointers, pointers + addresses_);
+  if (same && seconds == nullptr && range.work.size() > 1) {
+    if (range.captured == nullptr) capture(range, cargo);
+    return gpu_.launch(*range.captured, cargo);
   }
+  if (!same) use_addresses(range, pointers);
   cargo.launch_in(gpu_.stream());
   if (seconds != nullptr) {
-    run_timed(order, count, pointers, seconds);
+    run_timed(range, pointers, seconds);
   } else {
-    launch_each(order, count, pointers, gpu_.stream());
-    gpu_.count_launches(static_cast<std::int64_t>(count));
+    for (const Work& work : range.work) work.kernel->launch(pointers, gpu_.stream());
   }
+  gpu_.count_launches(static_cast<std::int64_t>(range.work.size()));
   cargo.launch_out(gpu_.stream());
 }
 
-void CudaExecutable::launch_each(const ir::NodeId* order, std::size_t count, Pointers pointers,
-                                 cudaStream_t stream) const {
-  for (std::size_t k = 0; k < count; ++k) {
-    kernels_[static_cast<std::size_t>(order[k])]->launch(pointers, stream);
-  }
+void CudaExecutable::use_addresses(Range& range, Pointers pointers) const {
+  forget(range);
+  range.addresses.assign(pointers, pointers + addresses_);
+  std::vector<Work> work;
+  for (ir::NodeId node : range.nodes) work.push_back(work_[static_cast<std::size_t>(node)]);
+  range.work = joints_.joined(std::move(work), pointers, range.kernels);
 }
 
 void CudaExecutable::capture(Range& range, const Cargo& cargo) const {
@@ -102,19 +97,21 @@ void CudaExecutable::capture(Range& range, const Cargo& cargo) const {
   std::vector<std::optional<SmallWork>> works;
   std::vector<int> tasks;
   std::vector<double> costs;
-  for (std::size_t k = 0; k < range.count; ++k) {
-    const auto node = static_cast<std::size_t>(range.order[k]);
-    works.push_back(kernels_[node]->small(pointers));
+  for (const Work& work : range.work) {
+    works.push_back(work.kernel->small(pointers));
     tasks.push_back(works.back() ? works.back()->tasks : 0);
-    costs.push_back(accesses_.costs[node]);
+    costs.push_back(work.cost());
   }
-  std::vector<Unit> units =
-      units_of(dependencies(accesses_, range.order, range.count, pointers), tasks);
-  if (accesses_.has_large_products) {
-    units = launch_order(units, costs, needed_later(accesses_, range.order, range.count, pointers));
+  std::vector<Unit> units = units_of(dependencies(range.work, pointers), tasks);
+  if (has_large_products_) {
+    units = launch_order(units, costs, needed_later(range.work, pointers));
   }
   std::vector<Prepared> prepared;
-  for (const Unit& unit : units) prepared.push_back(prepare(unit, works));
+  for (Unit& unit : units) {
+    prepared.push_back(prepare(unit, works));
+    unit.early = gpu_.context().early && !prepared.back().program &&
+                 range.work[unit.levels[0][0]].kernel->begins_early();
+  }
   const std::size_t first = cargo.in ? 1 : 0;  // of those units
   units = with_cargo(std::move(units), range, cargo);
   const std::size_t in = cargo.in ? 0 : units.size(), out = first + prepared.size();
@@ -125,7 +122,7 @@ void CudaExecutable::capture(Range& range, const Cargo& cargo) const {
     if (one.program) {
       one.program->launch(one.table.get(), gpu_.context().cluster_blocks, stream);
     } else {
-      launch_each(range.order + units[k].levels[0][0], 1, pointers, stream);
+      range.work[units[k].levels[0][0]].kernel->launch(pointers, stream);
     }
   };
   range.captured = std::make_unique<Captured>(units, launch, in, out);
@@ -137,37 +134,40 @@ void CudaExecutable::capture(Range& range, const Cargo& cargo) const {
 }
 
 // A unit before all, which those wait for that read what it writes, and one behind all, which waits
-// for the one that makes what it reads: neither holds up anything else.
+// for the one that makes what it reads: neither holds up anything else. A first one that begins
+// early waits for it too, which costs it nothing, and spares those behind it.
 std::vector<Unit> CudaExecutable::with_cargo(std::vector<Unit> units, const Range& range,
                                              const Cargo& cargo) const {
+  const auto touches = [&](const Unit& unit, const std::byte* bytes, std::size_t count) {
+    return std::any_of(unit.levels.begin(), unit.levels.end(), [&](const auto& level) {
+      return std::any_of(level.begin(), level.end(), [&](std::size_t position) {
+        const std::vector<Access>& accesses = range.work[position].accesses;
+        return std::any_of(accesses.begin(), accesses.end(), [&](const Access& access) {
+          return overlap(range.addresses[access.address], access.bytes, bytes, count);
+        });
+      });
+    });
+  };
   Unit last;
   for (std::size_t u = 0; u < units.size(); ++u) {
-    if (cargo.out && touches(units[u], range, cargo.out->from, cargo.out->count)) {
-      last.needs.push_back(u);
-    }
+    if (cargo.out && touches(units[u], cargo.out->from, cargo.out->count)) last.needs.push_back(u);
   }
   if (cargo.out) units.push_back(std::move(last));
   if (!cargo.in) return units;
-  for (Unit& unit : units) {
+  std::vector<bool> waits(units.size());  // anyway
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    Unit& unit = units[u];
+    const bool begins = u == 0 && unit.early;
+    waits[u] = std::any_of(unit.needs.begin(), unit.needs.end(),
+                           [&](std::size_t need) { return waits[need]; });
     for (std::size_t& need : unit.needs) ++need;
-    if (touches(unit, range, cargo.in->to, cargo.in->count)) unit.needs.push_back(0);
+    if (begins || (!waits[u] && touches(unit, cargo.in->to, cargo.in->count))) {
+      unit.needs.push_back(0);
+      waits[u] = true;
+    }
   }
   units.insert(units.begin(), Unit());
   return units;
-}
-
-bool CudaExecutable::touches(const Unit& unit, const Range& range, const std::byte* bytes,
-                             std::size_t count) const {
-  const auto touches_node = [&](std::size_t position) {
-    const auto node = static_cast<std::size_t>(range.order[position]);
-    return std::any_of(accesses_.of[node].begin(), accesses_.of[node].end(), [&](const Access& a) {
-      const std::byte* const at = range.addresses[a.address];
-      return at < bytes + count && bytes < at + a.bytes;
-    });
-  };
-  return std::any_of(unit.levels.begin(), unit.levels.end(), [&](const auto& level) {
-    return std::any_of(level.begin(), level.end(), touches_node);
-  });
 }
 
 CudaExecutable::Prepared CudaExecutable::prepare(
@@ -186,24 +186,26 @@ CudaExecutable::Prepared CudaExecutable::prepare(
 }
 
 void CudaExecutable::forget(Range& range) const {
-  if (range.captured == nullptr) return;
-  const Selected selected(gpu_.index());
-  check(cudaStreamSynchronize(gpu_.stream()), "cudaStreamSynchronize");
-  gpu_.forget(*range.captured);
-  range.captured.reset();
-  range.tables.clear();
+  if (range.captured != nullptr) {
+    const Selected selected(gpu_.index());
+    check(cudaStreamSynchronize(gpu_.stream()), "cudaStreamSynchronize");
+    gpu_.forget(*range.captured);
+    range.captured.reset();
+    range.tables.clear();
+  }
+  range.work.clear();
+  range.kernels.clear();
 }
 
-void CudaExecutable::run_timed(const ir::NodeId* order, std::size_t count, Pointers pointers,
-                               double* seconds) const {
+void CudaExecutable::run_timed(const Range& range, Pointers pointers, double* seconds) const {
+  for (ir::NodeId node : range.nodes) seconds[node] = 0;
   Stopwatch watch;
-  for (std::size_t k = 0; k < count; ++k) {
+  for (const Work& work : range.work) {
     watch.start(gpu_.stream());
-    launch_each(order + k, 1, pointers, gpu_.stream());
+    work.kernel->launch(pointers, gpu_.stream());
     watch.stop(gpu_.stream());
-    seconds[order[k]] = watch.seconds();
+    seconds[work.node] = watch.seconds();
   }
-  gpu_.count_launches(static_cast<std::int64_t>(count));
 }
 
 bool CudaExecutable::all_finite(DataType type, const std::byte* bytes, std::size_t length) const {

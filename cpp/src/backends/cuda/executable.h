@@ -6,6 +6,7 @@
 
 #include "backends/cuda/capture.h"
 #include "backends/cuda/gpu.h"
+#include "backends/cuda/joints.h"
 #include "backends/cuda/kernel.h"
 #include "backends/cuda/small_program.h"
 #include "backends/cuda/units.h"
@@ -18,13 +19,14 @@ namespace traingraph::cuda {
 class CudaExecutable final : public Executable {
  public:
   // Kernels by node number, null for views.
-  CudaExecutable(Gpu& gpu, const ir::Graph& graph, std::vector<std::unique_ptr<Kernel>> kernels);
+  CudaExecutable(Gpu& gpu, const ir::Graph& graph, std::vector<std::unique_ptr<Kernel>> kernels,
+                 const Context& context);
   ~CudaExecutable() override;
 
   std::size_t workspace_bytes(ir::NodeId node) const override;
   std::size_t apart_bytes() const override { return std::size_t{64} << 10; }
   std::size_t roomy_bytes() const override {
-    return accesses_.has_large_products ? std::size_t{64} << 20 : 0;
+    return has_large_products_ ? std::size_t{64} << 20 : 0;
   }
   void run(const ir::NodeId* order, std::size_t count, Pointers pointers, double* seconds) override;
   bool carry_in(std::byte* to, const void* bytes, std::size_t count) override;
@@ -34,9 +36,10 @@ class CudaExecutable final : public Executable {
  private:
   // Part of a schedule: which nodes, over which addresses, and the capture of both.
   struct Range {
-    const ir::NodeId* order;
-    std::size_t count;
+    std::vector<ir::NodeId> nodes;  // in their order
     std::vector<std::byte*> addresses;
+    std::vector<Work> work;                        // over those addresses
+    std::vector<std::unique_ptr<Kernel>> kernels;  // of its joints
     std::unique_ptr<Captured> captured;
     std::vector<std::shared_ptr<std::byte>> tables;  // of its small programs
   };
@@ -48,23 +51,20 @@ class CudaExecutable final : public Executable {
   };
 
   Range& range(const ir::NodeId* order, std::size_t count);
-  void run_carrying(const Cargo& cargo, const ir::NodeId* order, std::size_t count,
-                    Pointers pointers, double* seconds);
-  void launch_each(const ir::NodeId* order, std::size_t count, Pointers pointers,
-                   cudaStream_t stream) const;
+  void run_carrying(const Cargo& cargo, Range& range, Pointers pointers, double* seconds);
+  void use_addresses(Range& range, Pointers pointers) const;
   void capture(Range& range, const Cargo& cargo) const;
   std::vector<Unit> with_cargo(std::vector<Unit> units, const Range& range,
                                const Cargo& cargo) const;
-  bool touches(const Unit& unit, const Range& range, const std::byte* bytes,
-               std::size_t count) const;
   Prepared prepare(const Unit& unit, const std::vector<std::optional<SmallWork>>& works) const;
   void forget(Range& range) const;
-  void run_timed(const ir::NodeId* order, std::size_t count, Pointers pointers,
-                 double* seconds) const;
+  void run_timed(const Range& range, Pointers pointers, double* seconds) const;
 
   Gpu& gpu_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
-  Accesses accesses_;
+  std::vector<Work> work_;  // by node number
+  bool has_large_products_;
+  Joints joints_;
   std::size_t addresses_;      // length of the table that run() is given
   std::vector<Range> ranges_;  // few: the phases and the step
   Cargo cargo_;                // of the next run

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/early.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -15,6 +16,7 @@ struct Few {
 
 __global__ void __launch_bounds__(kFewBytes)
     put_bytes(std::byte* to, const __grid_constant__ Few few, unsigned count) {
+  let_others_begin();
   if (threadIdx.x < count) to[threadIdx.x] = few.bytes[threadIdx.x];
 }
 

@@ -41,6 +41,18 @@ std::size_t available_bytes() {
   return available;
 }
 
+#ifdef TRAINGRAPH_SM_90A
+constexpr bool kBuiltForWarpgroups = true;
+#else
+constexpr bool kBuiltForWarpgroups = false;
+#endif
+
+int attribute_of(int device, cudaDeviceAttr attribute) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, attribute, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
 std::size_t growth(std::size_t before, std::size_t after) {
   return after > before ? after - before : 0;
 }
@@ -104,9 +116,12 @@ const Context& Gpu::context() {
   const std::size_t before = available_bytes();
   auto made = std::make_unique<Context>();
   made->device = index_;
-  check(cudaDeviceGetAttribute(&made->multiprocessors, cudaDevAttrMultiProcessorCount, index_),
-        "cudaDeviceGetAttribute");
+  made->multiprocessors = attribute_of(index_, cudaDevAttrMultiProcessorCount);
   made->cluster_blocks = most_cluster_blocks(index_);
+  const int major = attribute_of(index_, cudaDevAttrComputeCapabilityMajor);
+  const int minor = attribute_of(index_, cudaDevAttrComputeCapabilityMinor);
+  made->early = major >= 9;
+  made->warpgroups = kBuiltForWarpgroups && major == 9 && minor == 0;  // of this one alone
   const cublasStatus_t blas = cublasLtCreate(&made->blas);
   if (blas != CUBLAS_STATUS_SUCCESS) {
     fail_call("cublasLtCreate", static_cast<int>(blas), cublasLtGetStatusString(blas));
@@ -221,17 +236,14 @@ void Gpu::read(void* to, const std::byte* from, std::size_t bytes) {
   }
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   if (small) std::memcpy(to, out_, bytes);
-  const std::lock_guard counting(mutex_);
-  ++counters_.copies_out;
+  count_copy_out();
 }
 
 std::unique_ptr<PendingRead> Gpu::read_later(const std::byte* from, std::size_t bytes) {
   start();
   const Selected selected(index_);
   std::unique_ptr<PendingRead> read = late_reads_.begin(from, bytes, stream_);
-  if (read == nullptr) return nullptr;
-  const std::lock_guard counting(mutex_);
-  ++counters_.copies_out;
+  if (read != nullptr) count_copy_out();
   return read;
 }
 
@@ -368,10 +380,13 @@ LateReads::Reserved Gpu::reserve_read(std::size_t bytes) {
   start();
   const Selected selected(index_);
   LateReads::Reserved reserved = late_reads_.reserve(bytes);
-  if (reserved.read == nullptr) return reserved;
-  const std::lock_guard counting(mutex_);
-  ++counters_.copies_out;
+  if (reserved.read != nullptr) count_copy_out();
   return reserved;
+}
+
+void Gpu::count_copy_out() {
+  const std::lock_guard lock(mutex_);
+  ++counters_.copies_out;
 }
 
 void Gpu::count_launches(std::int64_t count) {

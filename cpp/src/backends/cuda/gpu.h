@@ -75,6 +75,7 @@ class Gpu {
   std::size_t context_bytes() const;
 
   DeviceCounters counters() const;
+  void count_copy_out();
   void count_launches(std::int64_t count);
   void count_captured(std::int64_t count);
   // Launches a captured run. Under `launching`, as the two that follow.

@@ -35,6 +35,8 @@ class Kernel {
   // Scratch that must be there while it runs; known before.
   virtual std::size_t workspace_bytes() const { return 0; }
   virtual void launch(traingraph::Pointers pointers, cudaStream_t stream) const = 0;
+  // Whether it waits itself for what it needs, and may begin while that is still at work (early.h).
+  virtual bool begins_early() const { return false; }
   // The same work, to the same bits, for a small program; nothing where it is none for one.
   virtual std::optional<SmallWork> small(traingraph::Pointers) const { return std::nullopt; }
 };

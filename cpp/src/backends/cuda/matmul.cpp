@@ -7,6 +7,7 @@
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/matmul.h"
+#include "backends/cuda/pair_product.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -321,6 +322,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 }
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  if (is_pair_product(graph, node, context)) return make_pair_product(graph, node);
   return std::make_unique<Matmul>(graph, node, context);
 }
 

@@ -1,6 +1,5 @@
 // Matrix products that are too small to fill a device: a library call costs more than they do.
 #include <optional>
-#include <type_traits>
 
 #include "backends/cuda/matmul.h"
 #include "backends/cuda/small_tasks.h"
@@ -9,8 +8,54 @@
 namespace traingraph::cuda {
 namespace {
 
+__global__ void __launch_bounds__(kShallowThreads)
+    multiply_shallow(const __grid_constant__ TilePlan plan, const float* a, const float* b,
+                     const float* added, float* y) {
+  __shared__ float rows[kShallowRows][kShallow];
+  const int row = static_cast<int>(blockIdx.x) * kShallowRows;
+  const int column = static_cast<int>(blockIdx.y * kShallowThreads + threadIdx.x) * 4;
+  a += blockIdx.z * plan.a_matrix;
+  b += blockIdx.z * plan.b_matrix;
+  const std::int64_t first = blockIdx.z * plan.y_matrix;
+  for (int k = static_cast<int>(threadIdx.x); k < kShallowRows * plan.inner; k += kShallowThreads) {
+    const int r = k / plan.inner, d = k % plan.inner;
+    rows[r][d] = row + r < plan.rows ? a[std::int64_t{row + r} * plan.a_row + d * plan.a_inner] : 0;
+  }
+  __syncthreads();
+  if (column >= plan.columns) return;
+  // What a mask is made of is on its way while the sums are made.
+  const std::int64_t at = first + std::int64_t{row} * plan.columns + column;
+  Pack<float> masks[kShallowRows];
+  if (plan.masked) {
+#pragma unroll
+    for (int r = 0; r < kShallowRows; ++r) {
+      if (row + r < plan.rows) masks[r] = load<4>(added + at + std::int64_t{r} * plan.columns);
+    }
+  }
+  Pack<float> sum[kShallowRows] = {};
+#pragma unroll 8
+  for (int d = 0; d < plan.inner; ++d) {
+    const auto w = load<4>(b + std::int64_t{d} * plan.b_inner + column);
+#pragma unroll
+    for (int r = 0; r < kShallowRows; ++r) {
+#pragma unroll
+      for (int v = 0; v < 4; ++v) sum[r].element[v] += rows[r][d] * w.element[v];
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kShallowRows; ++r) {
+    if (row + r >= plan.rows) break;
+#pragma unroll
+    for (int v = 0; v < 4; ++v) {
+      float& total = sum[r].element[v];
+      total = ended(plan, total, added, column + v);
+      if (plan.masked && masks[r].element[v] <= 0.0f) total = 0.0f;
+    }
+    store(y + at + std::int64_t{r} * plan.columns, sum[r]);
+  }
+}
+
 constexpr std::int64_t kMostProducts = std::int64_t{1} << 25, kMostInner = 4096;
-constexpr std::int64_t kMostTinyProducts = std::int64_t{1} << 19, kMostTinyInner = 512;
 
 // Where there are no more tiles than this, four blocks share one.
 constexpr int kSplitWarps = 8, kSplit = 4, kFewTiles = 32;
@@ -33,38 +78,13 @@ __global__ void __launch_bounds__(kWarps * 32)
   multiply_tile<kWarps, kAhead, 1>(plan, a, b, added, y, tile, 0, scratch);
 }
 
-// f with the least number that kernels of few rows or columns are compiled for and that is enough.
-template <class F>
-auto for_few(int count, F f) {
-  return count <= 4    ? f(std::integral_constant<int, 4>())
-         : count <= 8  ? f(std::integral_constant<int, 8>())
-         : count <= 12 ? f(std::integral_constant<int, 12>())
-                       : f(std::integral_constant<int, kFewColumns>());
-}
-
 class SmallMatmul final : public NodeKernel {
  public:
   SmallMatmul(const ir::Graph& graph, const ir::Node& node, const Context& context)
       : NodeKernel(graph, node), has_clusters_(context.cluster_blocks > 1) {
-    const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
     const MatrixProblem p = matrix_problem(graph, node);
-    plan_.rows = static_cast<int>(p.rows);
-    plan_.columns = static_cast<int>(p.columns);
-    plan_.inner = static_cast<int>(p.inner);
-    plan_.a_row = static_cast<int>(p.transpose_a ? 1 : p.inner);
-    plan_.a_inner = static_cast<int>(p.transpose_a ? p.rows : 1);
-    plan_.b_inner = static_cast<int>(p.transpose_b ? 1 : p.columns);
-    plan_.b_column = static_cast<int>(p.transpose_b ? p.inner : 1);
-    plan_.a_matrix = p.batch.a * p.rows * p.inner;
-    plan_.b_matrix = p.batch.b * p.inner * p.columns;
-    plan_.y_matrix = p.rows * p.columns;
-    plan_.alpha = static_cast<float>(attributes.alpha);
-    plan_.masked = ir::is_relu_gradient(attributes.epilogue);
-    plan_.relu = !plan_.masked && ir::ending_of(attributes.epilogue)->relu;
-    plan_.tiles_across = static_cast<int>(blocks_for(p.columns, kTile));
-    plan_.tiles_down = static_cast<int>(blocks_for(p.rows, kTile));
-    const std::int64_t products = p.rows * p.columns * p.inner * p.batch.extent;
-    tiny_ = products <= kMostTinyProducts && p.inner <= kMostTinyInner;
+    plan_ = tile_plan(graph, node);
+    tiny_ = is_tiny(p);
     blocks_ = dim3(blocks_for(p.columns, kTile), blocks_for(p.rows, kTile),
                    static_cast<unsigned>(p.batch.extent));
   }

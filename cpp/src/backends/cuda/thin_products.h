@@ -1,10 +1,41 @@
 #pragma once
 
+#include <type_traits>
+
+#include "backends/cuda/matmul.h"
 #include "backends/cuda/tile_tasks.h"
 
 // Matrix products of which one extent is so small that 16 x 16 tiles would waste most of their
 // threads; exact float32. For .cu files only.
 namespace traingraph::cuda {
+
+inline TilePlan tile_plan(const ir::Graph& graph, const ir::Node& node) {
+  const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
+  const MatrixProblem p = matrix_problem(graph, node);
+  TilePlan plan{};
+  plan.rows = static_cast<int>(p.rows);
+  plan.columns = static_cast<int>(p.columns);
+  plan.inner = static_cast<int>(p.inner);
+  plan.a_row = static_cast<int>(p.transpose_a ? 1 : p.inner);
+  plan.a_inner = static_cast<int>(p.transpose_a ? p.rows : 1);
+  plan.b_inner = static_cast<int>(p.transpose_b ? 1 : p.columns);
+  plan.b_column = static_cast<int>(p.transpose_b ? p.inner : 1);
+  plan.a_matrix = p.batch.a * p.rows * p.inner;
+  plan.b_matrix = p.batch.b * p.inner * p.columns;
+  plan.y_matrix = p.rows * p.columns;
+  plan.alpha = static_cast<float>(attributes.alpha);
+  plan.masked = ir::is_relu_gradient(attributes.epilogue);
+  plan.relu = !plan.masked && ir::ending_of(attributes.epilogue)->relu;
+  plan.tiles_across = static_cast<int>(blocks_for(p.columns, kTile));
+  plan.tiles_down = static_cast<int>(blocks_for(p.rows, kTile));
+  return plan;
+}
+
+// Small enough for a part of a small program.
+inline bool is_tiny(const MatrixProblem& p) {
+  constexpr std::int64_t kMostProducts = std::int64_t{1} << 19, kMostInner = 512;
+  return p.rows * p.columns * p.inner * p.batch.extent <= kMostProducts && p.inner <= kMostInner;
+}
 
 // Inner extents up to kShallow, b's rows as they lie: a thread computes four columns of
 // kShallowRows rows.
@@ -14,66 +45,30 @@ inline bool is_shallow(const TilePlan& plan) {
   return plan.inner <= kShallow && plan.b_column == 1 && plan.columns % 4 == 0;
 }
 
-__global__ void __launch_bounds__(kShallowThreads)
-    multiply_shallow(const __grid_constant__ TilePlan plan, const float* a, const float* b,
-                     const float* added, float* y) {
-  __shared__ float rows[kShallowRows][kShallow];
-  const int row = static_cast<int>(blockIdx.x) * kShallowRows;
-  const int column = static_cast<int>(blockIdx.y * kShallowThreads + threadIdx.x) * 4;
-  a += blockIdx.z * plan.a_matrix;
-  b += blockIdx.z * plan.b_matrix;
-  const std::int64_t first = blockIdx.z * plan.y_matrix;
-  for (int k = static_cast<int>(threadIdx.x); k < kShallowRows * plan.inner; k += kShallowThreads) {
-    const int r = k / plan.inner, d = k % plan.inner;
-    rows[r][d] = row + r < plan.rows ? a[std::int64_t{row + r} * plan.a_row + d * plan.a_inner] : 0;
-  }
-  __syncthreads();
-  if (column >= plan.columns) return;
-  // What a mask is made of is on its way while the sums are made.
-  const std::int64_t at = first + std::int64_t{row} * plan.columns + column;
-  Pack<float> masks[kShallowRows];
-  if (plan.masked) {
-#pragma unroll
-    for (int r = 0; r < kShallowRows; ++r) {
-      if (row + r < plan.rows) masks[r] = load<4>(added + at + std::int64_t{r} * plan.columns);
-    }
-  }
-  Pack<float> sum[kShallowRows] = {};
-#pragma unroll 8
-  for (int d = 0; d < plan.inner; ++d) {
-    const auto w = load<4>(b + std::int64_t{d} * plan.b_inner + column);
-#pragma unroll
-    for (int r = 0; r < kShallowRows; ++r) {
-#pragma unroll
-      for (int v = 0; v < 4; ++v) sum[r].element[v] += rows[r][d] * w.element[v];
-    }
-  }
-#pragma unroll
-  for (int r = 0; r < kShallowRows; ++r) {
-    if (row + r >= plan.rows) break;
-#pragma unroll
-    for (int v = 0; v < 4; ++v) {
-      float& total = sum[r].element[v];
-      total = ended(plan, total, added, column + v);
-      if (plan.masked && masks[r].element[v] <= 0.0f) total = 0.0f;
-    }
-    store(y + at + std::int64_t{r} * plan.columns, sum[r]);
-  }
+constexpr int kFewColumns = 16;
+
+// f with the least number, up to kFewColumns, that kernels are compiled for and that is enough.
+template <class F>
+auto for_few(int count, F f) {
+  return count <= 4    ? f(std::integral_constant<int, 4>())
+         : count <= 8  ? f(std::integral_constant<int, 8>())
+         : count <= 12 ? f(std::integral_constant<int, 12>())
+                       : f(std::integral_constant<int, kFewColumns>());
 }
 
 // Up to kFewColumns columns and a long inner extent, along which both operands lie: a block shares
 // the inner extent of two rows, and its sums are added in order.
-constexpr int kFewColumns = 16, kFewRows = 2;
+constexpr int kFewRows = 2;
 
 inline bool has_few_columns(const TilePlan& plan) {
   return plan.columns <= kFewColumns && plan.a_inner == 1 && plan.b_inner == 1 &&
          plan.inner % 4 == 0 && plan.inner >= kThreads;
 }
 
+// Of the block's rows, which `kept` has room for as well.
 template <int kColumns>
-__global__ void __launch_bounds__(kThreads)
-    multiply_few_columns(const __grid_constant__ TilePlan plan, const float* a, const float* b,
-                         const float* added, float* y) {
+__device__ void compute_few_columns(const TilePlan& plan, const float* a, const float* b,
+                                    const float* added, float* y, float* kept = nullptr) {
   constexpr int kWarps = kThreads / 32;
   __shared__ float parts[kFewRows * kColumns][kWarps];
   const int row = static_cast<int>(blockIdx.x) * kFewRows;
@@ -115,7 +110,16 @@ __global__ void __launch_bounds__(kThreads)
   for (int warp = 0; warp < kWarps; ++warp) total += parts[k][warp];
   const std::int64_t at = blockIdx.z * plan.y_matrix + std::int64_t{row + r} * plan.columns + c;
   total = ended(plan, total, added, c);
-  y[at] = plan.masked && added[at] <= 0.0f ? 0.0f : total;
+  if (plan.masked && added[at] <= 0.0f) total = 0.0f;
+  y[at] = total;
+  if (kept != nullptr) kept[r * plan.columns + c] = total;
+}
+
+template <int kColumns>
+__global__ void __launch_bounds__(kThreads)
+    multiply_few_columns(const __grid_constant__ TilePlan plan, const float* a, const float* b,
+                         const float* added, float* y) {
+  compute_few_columns<kColumns>(plan, a, b, added, y);
 }
 
 // Up to kFewColumns rows over b's rows as they lie, and a longer inner extent: a block shares it

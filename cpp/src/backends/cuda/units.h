@@ -12,6 +12,7 @@ struct Unit {
   std::vector<std::vector<std::size_t>> levels;
   std::vector<std::size_t> needs;  // numbers of units that must be done before; each is smaller
   bool awaited = false;            // by one that needs it; only where launch_order says so
+  bool early = false;              // it waits itself for what it needs
 };
 
 // `dependencies` is by position: the positions before it that must be done. `tasks` is how many

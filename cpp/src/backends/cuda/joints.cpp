@@ -1,0 +1,173 @@
+#include "backends/cuda/joints.h"
+
+#include <algorithm>
+#include <iterator>
+#include <typeindex>
+
+#include "backends/cuda/pair_product.h"
+#include "backends/cuda/thin_gradients.h"
+#include "backends/cuda/thin_loss.h"
+
+namespace traingraph::cuda {
+namespace {
+
+std::size_t position_of(const std::vector<Work>& run, ir::NodeId node) {
+  const auto is = [&](const Work& work) { return work.node == node; };
+  return static_cast<std::size_t>(std::find_if(run.begin(), run.end(), is) - run.begin());
+}
+
+// Whether what stands at one position and has these accesses may be done at another one, where the
+// work at `own` positions goes as well.
+bool may_move(const std::vector<Work>& run, const std::vector<Access>& accesses, std::size_t from,
+              std::size_t to, const std::vector<std::size_t>& own, Pointers pointers) {
+  const auto [first, last] = std::minmax(from, to);
+  for (std::size_t k = first; k <= last; ++k) {
+    const bool is_own = std::find(own.begin(), own.end(), k) != own.end();
+    if (!is_own && conflict(accesses, run[k].accesses, pointers)) return false;
+  }
+  return true;
+}
+
+// The work at `positions` is done by this kernel in the place of the first of them.
+void replace(std::vector<Work>& run, const std::vector<std::size_t>& positions,
+             const Kernel* kernel, std::vector<Access> accesses) {
+  for (std::size_t k : positions) {
+    run[k].kernel = nullptr;
+    run[k].accesses.clear();
+  }
+  run[positions.front()].kernel = kernel;
+  run[positions.front()].accesses = std::move(accesses);
+}
+
+// Whether one writes into the place of another value that the other one touches.
+bool share_places(const std::vector<Access>& one, const std::vector<Access>& other,
+                  Pointers pointers) {
+  return std::any_of(one.begin(), one.end(), [&](const Access& x) {
+    return std::any_of(other.begin(), other.end(), [&](const Access& y) {
+      return x.address != y.address && conflict({x}, {y}, pointers);
+    });
+  });
+}
+
+void join_group(std::vector<Work>& run, const Group& group, Pointers pointers) {
+  std::vector<std::size_t> positions;
+  std::vector<std::vector<Access>> touched;  // by node, of what is still there
+  for (ir::NodeId node : group.nodes) {
+    positions.push_back(position_of(run, node));
+    if (positions.back() == run.size() || run[positions.back()].kernel == nullptr) return;
+    touched.push_back(run[positions.back()].accesses);
+    std::erase_if(touched.back(), [&](const Access& access) {
+      return group.gone != ir::kNone && access.address == static_cast<std::size_t>(group.gone);
+    });
+  }
+  std::vector<Access> all;
+  for (std::size_t k = 0; k < positions.size(); ++k) {
+    if (!may_move(run, touched[k], positions[k], positions.front(), positions, pointers)) return;
+    for (std::size_t other = 0; other < k; ++other) {
+      if (share_places(touched[k], touched[other], pointers)) return;
+    }
+    all.insert(all.end(), touched[k].begin(), touched[k].end());
+  }
+  replace(run, positions, group.kernel.get(), std::move(all));
+}
+
+// Where a joint update's nodes stand in a run.
+struct Placed {
+  const JointUpdate* joint;
+  std::size_t product, update;
+
+  std::type_index type() const { return typeid(*joint->part); }
+};
+
+// What is touched without the gradient: of a product, its two operands.
+std::vector<Access> operands_of(const Work& product) {
+  return {product.accesses.begin(), product.accesses.begin() + 2};
+}
+
+bool may_wait(const std::vector<Work>& run, const Placed& one, std::size_t until,
+              Pointers pointers) {
+  const std::vector<std::size_t> own = {one.product, one.update};
+  return may_move(run, operands_of(run[one.product]), one.product, until, own, pointers) &&
+         may_move(run, run[one.update].accesses, one.update, until, own, pointers);
+}
+
+// Of those with parts of one type, as many as may wait for the last of them, which stands first.
+std::vector<Placed> group_of(const std::vector<Work>& run, const std::vector<Placed>& placed,
+                             Pointers pointers) {
+  const Placed& last = placed.front();
+  std::vector<Placed> group;
+  for (const Placed& one : placed) {
+    const bool leads = one.joint == last.joint;
+    if (group.empty() != leads || group.size() == kMostJoined || one.type() != last.type())
+      continue;
+    if (may_wait(run, one, last.update, pointers)) group.push_back(one);
+  }
+  return group;
+}
+
+std::unique_ptr<Kernel> join_updates(std::vector<Work>& run, const std::vector<Placed>& group) {
+  std::vector<const JointPart*> parts;
+  std::vector<std::size_t> positions;
+  std::vector<Access> accesses;
+  for (const Placed& one : group) {
+    parts.push_back(one.joint->part.get());
+    positions.insert(positions.end(), {one.update, one.product});
+    const std::vector<Access> operands = operands_of(run[one.product]);
+    accesses.insert(accesses.end(), operands.begin(), operands.end());
+    const std::vector<Access>& updated = run[one.update].accesses;
+    accesses.insert(accesses.end(), updated.begin(), updated.end());
+  }
+  std::unique_ptr<Kernel> kernel = together(parts);
+  replace(run, positions, kernel.get(), std::move(accesses));
+  return kernel;
+}
+
+}  // namespace
+
+Joints::Joints(const ir::Graph& graph, const std::vector<Work>& by_node, const Context& context) {
+  const auto add = [&](std::vector<Group> groups) {
+    std::move(groups.begin(), groups.end(), std::back_inserter(groups_));
+  };
+  add(find_thin_losses(graph));
+  add(find_thin_gradients(graph));
+  add(find_masked_products(graph, context));
+  const auto readers = ir::consumers(graph);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& product = graph.nodes[n];
+    if (product.op != ir::Op::matmul || by_node[n].kernel == nullptr) continue;
+    const ir::ValueId gradient = product.outputs[0];
+    const auto& read_by = readers[static_cast<std::size_t>(gradient)];
+    if (read_by.size() != 1 || graph.value(gradient).keep) continue;
+    JointUpdate joint = join(graph, product, graph.node(read_by[0]), context);
+    if (joint.part != nullptr) updates_.push_back(std::move(joint));
+  }
+}
+
+std::vector<Work> Joints::joined(std::vector<Work> run, Pointers pointers,
+                                 std::vector<std::unique_ptr<Kernel>>& kernels) const {
+  for (const Group& group : groups_) join_group(run, group, pointers);
+  std::vector<Placed> rest;
+  for (const JointUpdate& joint : updates_) {
+    const Placed placed{&joint, position_of(run, joint.product), position_of(run, joint.update)};
+    if (std::max(placed.product, placed.update) == run.size()) continue;
+    if (run[placed.product].kernel != nullptr) rest.push_back(placed);
+  }
+  std::sort(rest.begin(), rest.end(),
+            [](const Placed& x, const Placed& y) { return x.update > y.update; });
+  while (!rest.empty()) {
+    const std::vector<Placed> group = group_of(run, rest, pointers);
+    const auto is_done = [&](const Placed& one) {
+      return one.joint == rest.front().joint ||
+             std::any_of(group.begin(), group.end(),
+                         [&](const Placed& other) { return other.joint == one.joint; });
+    };
+    std::vector<Placed> others;
+    std::remove_copy_if(rest.begin(), rest.end(), std::back_inserter(others), is_done);
+    if (!group.empty()) kernels.push_back(join_updates(run, group));
+    rest = std::move(others);
+  }
+  std::erase_if(run, [](const Work& work) { return work.kernel == nullptr; });
+  return run;
+}
+
+}  // namespace traingraph::cuda
