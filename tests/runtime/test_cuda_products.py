@@ -181,13 +181,15 @@ def test_results_beside_large_products_share_places_where_memory_is_limited(gpu:
         assert limited.step() == roomy.step()
 
 
+@pytest.mark.parametrize("sizes", [[2048, 2048, 64], [784, 2048, 2048, 10]], ids=str)
 @pytest.mark.parametrize("batch", [250, 256])
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
-def test_a_recorded_step_has_the_bits_of_one_op_by_op(gpu: str, optimizer: str, batch: int) -> None:
-    """Recorded, updates run beside large products or joined with them, in an order of their own."""
-    together, apart = (
-        Network(gpu, "tf32", [2048, 2048, 64], batch, optimizer=optimizer) for _ in range(2)
-    )
+def test_a_recorded_step_has_the_bits_of_one_op_by_op(
+    gpu: str, optimizer: str, batch: int, sizes: list[int]
+) -> None:
+    """Recorded, updates run beside large products or joined with them, in an order of their own,
+    and kernels begin while those before are at work."""
+    together, apart = (Network(gpu, "tf32", sizes, batch, optimizer=optimizer) for _ in range(2))
     op_by_op = tg.MLCExecutionOptions.SYNCHRONOUS | tg.MLCExecutionOptions.PER_LAYER_PROFILING
     for _ in range(4):
         assert together.step() == apart.step(op_by_op)
