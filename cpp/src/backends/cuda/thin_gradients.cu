@@ -86,11 +86,7 @@ __global__ void __launch_bounds__(kThreads) back_through(const __grid_constant__
   for (int c = 0; c <= kOutputs; ++c) {
 #pragma unroll
     for (int v = 0; v < 4; ++v) {
-      float& total = sum[c].element[v];
-#pragma unroll
-      for (int step = kAcross; step < 32; step *= 2) {
-        total += __shfl_down_sync(0xffffffffu, total, step);
-      }
+      const float total = sum_across<kAcross>(sum[c].element[v]);
       if (lane < kAcross) parts[warp][c][own + v] = total;
     }
   }

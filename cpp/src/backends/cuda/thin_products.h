@@ -122,6 +122,14 @@ __global__ void __launch_bounds__(kThreads)
   compute_few_columns<kColumns>(plan, a, b, added, y);
 }
 
+// Of a warp's lanes every kApart-th: their sum, in the first ones.
+template <int kApart>
+__device__ float sum_across(float x) {
+#pragma unroll
+  for (int step = kApart; step < 32; step *= 2) x += __shfl_down_sync(0xffffffffu, x, step);
+  return x;
+}
+
 // Up to kFewColumns rows over b's rows as they lie, and a longer inner extent: a block shares it
 // for 32 columns. Threads beside each other have four columns each, those behind them another part
 // of the inner extent; sums are added in order.
@@ -160,11 +168,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
     for (int v = 0; v < 4; ++v) {
-      float& total = sum[r].element[v];
-#pragma unroll
-      for (int step = kAcross; step < 32; step *= 2) {
-        total += __shfl_down_sync(0xffffffffu, total, step);
-      }
+      const float total = sum_across<kAcross>(sum[r].element[v]);
       if (lane < kAcross) parts[warp][r][own + v] = total;
     }
   }

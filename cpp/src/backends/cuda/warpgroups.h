@@ -176,42 +176,37 @@ __device__ Fragments<kEights> turned_operand(const std::byte* tile, int part, in
   return result;
 }
 
-// sum (64 x n) += a (64 rows) b (n rows)ᵀ over 8 floats, of the four warps that call it. With warp
-// w of the four, g = lane / 4 and t = lane % 4: sums 4 j and 4 j + 1 are columns 8 j + 2 t and the
-// next of row 16 w + g, 4 j + 2 and 4 j + 3 those of row 16 w + g + 8.
-__device__ inline void multiply_eight(float (&sum)[32], std::uint64_t a, std::uint64_t b) {
 #ifdef TRAINGRAPH_WARPGROUPS
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, %32, %33, 1, 1, 1;"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
-        "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
-        "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
-        "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
-        "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
-        "+f"(sum[30]), "+f"(sum[31])
-      : "l"(a), "l"(b));
+// The instruction over sums %0 to %31, with these places of a and b and what stands there.
+#define TRAINGRAPH_MULTIPLY_EIGHT(places, ...)                                                    \
+  asm volatile(                                                                                   \
+      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"                                     \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                    \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " places  \
+      ", 1, 1, 1;"                                                                                \
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),       \
+        "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),     \
+        "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]), \
+        "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]), \
+        "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]), \
+        "+f"(sum[30]), "+f"(sum[31])                                                              \
+      : __VA_ARGS__)
+#else
+#define TRAINGRAPH_MULTIPLY_EIGHT(places, ...)
 #endif
+
+// sum (64 x 64) += a (64 rows) b (64 rows)ᵀ over 8 floats, of the four warps that call it. With
+// warp w of the four, g = lane / 4 and t = lane % 4: sums 4 j and 4 j + 1 are columns 8 j + 2 t and
+// the next of row 16 w + g, 4 j + 2 and 4 j + 3 those of row 16 w + g + 8.
+__device__ inline void multiply_eight(float (&sum)[32], std::uint64_t a, std::uint64_t b) {
+  TRAINGRAPH_MULTIPLY_EIGHT("%32, %33", "l"(a), "l"(b));
 }
 __device__ inline void multiply_eight(float (&sum)[32], const std::uint32_t (&a)[4],
                                       std::uint64_t b) {
-#ifdef TRAINGRAPH_WARPGROUPS
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, {%32, %33, %34, %35}, %36, 1, 1, 1;"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
-        "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
-        "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
-        "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
-        "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
-        "+f"(sum[30]), "+f"(sum[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-#endif
+  TRAINGRAPH_MULTIPLY_EIGHT("{%32, %33, %34, %35}, %36", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),
+                            "l"(b));
 }
+#undef TRAINGRAPH_MULTIPLY_EIGHT
 
 // The same over a tile's 32 floats; sums are there behind wait_for_products().
 template <int kEights, class Multiply>
