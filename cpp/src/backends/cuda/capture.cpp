@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/node_kernel.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -78,15 +79,6 @@ std::size_t bytes_of(const std::vector<Access>& accesses) {
   std::size_t bytes = 0;
   for (const Access& access : accesses) bytes += access.bytes;
   return bytes;
-}
-
-// The value that others are views of.
-ir::ValueId root_of(const ir::Graph& graph, ir::ValueId id) {
-  for (;;) {
-    const ir::NodeId producer = graph.value(id).producer;
-    if (producer == ir::kNone || graph.node(producer).op != ir::Op::reshape) return id;
-    id = graph.node(producer).inputs[0];
-  }
 }
 
 // Lets what comes after these begin while they are still at work. Only kernels let it.

@@ -75,17 +75,9 @@ class Together final : public Kernel {
 // has better kernels for.
 constexpr std::int64_t kLeastWeights = std::int64_t{1} << 20, kLeastInner = 64, kMostInner = 512;
 
-bool is_plain(const ir::Graph& graph, ir::ValueId id) {
-  return graph.type(id).data_type == DataType::kFloat32 && graph.value(id).layout.plain();
-}
-
 bool may_join(const ir::Graph& graph, const ir::Node& node) {
   const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
-  for (const auto* operands : {&node.inputs, &node.outputs}) {
-    for (ir::ValueId id : *operands) {
-      if (!is_plain(graph, id)) return false;
-    }
-  }
+  if (!has_plain_floats(graph, node)) return false;
   const MatrixProblem p = matrix_problem(graph, node);
   return attributes.tf32 && attributes.epilogue.empty() && p.transpose_a && !p.transpose_b &&
          p.batch.extent == 1 && p.outer.empty() && p.rows % 4 == 0 && p.columns % 4 == 0 &&
@@ -100,26 +92,23 @@ bool is_updated(const ir::Graph& graph, const ir::Node& node, ir::ValueId gradie
   for (std::size_t i = 0; i < input_of.size(); ++i) {
     const ir::ValueId id = node.inputs[static_cast<std::size_t>(input_of[i])];
     const bool dense = List::kinds[i] == 'v';
-    if (!is_plain(graph, id) || graph.type(id).elements() != (dense ? weights : 1) ||
+    if (!is_plain_float(graph, id) || graph.type(id).elements() != (dense ? weights : 1) ||
         (id == gradient) != (i == kGradient)) {
       return false;
     }
   }
   return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ir::ValueId id) {
-    return is_plain(graph, id) && graph.type(id).elements() == weights;
+    return is_plain_float(graph, id) && graph.type(id).elements() == weights;
   });
 }
 
 }  // namespace
 
-JointUpdate join(const ir::Graph& graph, const ir::Node& product, const ir::Node& update,
-                 const Context& context) {
-  const auto number = [&](const ir::Node& node) {
-    return static_cast<ir::NodeId>(&node - graph.nodes.data());
-  };
-  JointUpdate joint{number(product), number(update), nullptr};
+std::unique_ptr<JointPart> join(const ir::Graph& graph, const ir::Node& product,
+                                const ir::Node& update, const Context& context) {
+  std::unique_ptr<JointPart> result;
   if (!context.warpgroups || update.op != ir::Op::elementwise || !may_join(graph, product)) {
-    return joint;
+    return result;
   }
   any_list([&](auto list) {
     using List = decltype(list);
@@ -129,13 +118,12 @@ JointUpdate join(const ir::Graph& graph, const ir::Node& product, const ir::Node
       if (input_of.empty() || !is_updated<List>(graph, update, product.outputs[0], input_of)) {
         return false;
       }
-      joint.part =
+      result =
           std::make_unique<Part<List>>(graph, product, update, input_of, context.multiprocessors);
-      return true;
     }
-    return false;
+    return result != nullptr;
   });
-  return joint;
+  return result;
 }
 
 std::unique_ptr<Kernel> together(const std::vector<const JointPart*>& parts) {

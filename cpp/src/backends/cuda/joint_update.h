@@ -19,16 +19,11 @@ class JointPart {
   virtual ~JointPart() = default;
 };
 
-// A product aᵀ b and what alone reads it, an update. The gradient itself is nowhere.
-struct JointUpdate {
-  ir::NodeId product, update;
-  std::unique_ptr<JointPart> part;
-};
-
-// Nothing in it where they cannot be joined or would not gain: in TF32 on compute capability 9.0
-// alone, for large weights and not too long sums. `update` is what alone reads the product.
-JointUpdate join(const ir::Graph& graph, const ir::Node& product, const ir::Node& update,
-                 const Context& context);
+// A product aᵀ b and what alone reads it, an update; the gradient itself is nowhere. Null where
+// they cannot be joined or would not gain: in TF32 on compute capability 9.0 alone, for large
+// weights and not too long sums.
+std::unique_ptr<JointPart> join(const ir::Graph& graph, const ir::Node& product,
+                                const ir::Node& update, const Context& context);
 
 // One launch for the updates of these, at most kMostJoined and of parts of one type.
 std::unique_ptr<Kernel> together(const std::vector<const JointPart*>& parts);

@@ -138,8 +138,9 @@ Joints::Joints(const ir::Graph& graph, const std::vector<Work>& by_node, const C
     const ir::ValueId gradient = product.outputs[0];
     const auto& read_by = readers[static_cast<std::size_t>(gradient)];
     if (read_by.size() != 1 || graph.value(gradient).keep) continue;
-    JointUpdate joint = join(graph, product, graph.node(read_by[0]), context);
-    if (joint.part != nullptr) updates_.push_back(std::move(joint));
+    std::unique_ptr<JointPart> part = join(graph, product, graph.node(read_by[0]), context);
+    if (part == nullptr) continue;
+    updates_.push_back({static_cast<ir::NodeId>(n), read_by[0], std::move(part)});
   }
 }
 

@@ -9,6 +9,12 @@
 
 namespace traingraph::cuda {
 
+// Nodes whose work may go into a launch with that of others like them.
+struct JointUpdate {
+  ir::NodeId product, update;
+  std::unique_ptr<JointPart> part;
+};
+
 // The nodes of a graph that one launch does together, in runs that have them all.
 class Joints {
  public:

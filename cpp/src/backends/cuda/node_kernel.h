@@ -42,6 +42,13 @@ Support supports_floating(const ir::Graph& graph, const ir::Node& node);
 // The same, or of 16 bits where what is per channel is float32.
 Support supports_floating_or_half(const ir::Graph& graph, const ir::Node& node);
 
+bool is_plain_float(const ir::Graph& graph, ir::ValueId id);
+// All that the node reads and makes.
+bool has_plain_floats(const ir::Graph& graph, const ir::Node& node);
+
+// The value that others are views of.
+ir::ValueId root_of(const ir::Graph& graph, ir::ValueId id);
+
 // K<float> or K<double>, as the operands are.
 template <template <class> class K>
 std::unique_ptr<Kernel> make_floating(const ir::Graph& graph, const ir::Node& node,

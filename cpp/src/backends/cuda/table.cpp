@@ -1,4 +1,6 @@
 // The table of kernels: what libraries do best comes before own loops for the same op.
+#include <algorithm>
+
 #include "backends/cuda/node_kernel.h"
 
 namespace traingraph::cuda {
@@ -33,6 +35,24 @@ Support supports_floating_or_half(const ir::Graph& graph, const ir::Node& node) 
   if (!ir::is_half(graph.type(first).data_type)) return supports_floating(graph, node);
   if (graph.type(first).rank() > 8) return Support::no("more than 8 axes");
   return {};
+}
+
+bool is_plain_float(const ir::Graph& graph, ir::ValueId id) {
+  return graph.type(id).data_type == DataType::kFloat32 && graph.value(id).layout.plain();
+}
+
+bool has_plain_floats(const ir::Graph& graph, const ir::Node& node) {
+  const auto is = [&](ir::ValueId id) { return is_plain_float(graph, id); };
+  return std::all_of(node.inputs.begin(), node.inputs.end(), is) &&
+         std::all_of(node.outputs.begin(), node.outputs.end(), is);
+}
+
+ir::ValueId root_of(const ir::Graph& graph, ir::ValueId id) {
+  for (;;) {
+    const ir::NodeId producer = graph.value(id).producer;
+    if (producer == ir::kNone || graph.node(producer).op != ir::Op::reshape) return id;
+    id = graph.node(producer).inputs[0];
+  }
 }
 
 namespace {

@@ -6,15 +6,22 @@
 #include "backends/cuda/check.h"
 
 namespace traingraph::cuda {
+namespace {
 
-CUtensorMap tensor_map(const float* matrix, std::int64_t rows, std::int64_t columns,
-                       int tile_rows) {
+PFN_cuTensorMapEncodeTiled_v12000 find_encode() {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult known{};
   check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault,
                                          &known),
         "cudaGetDriverEntryPointByVersion");
-  const auto encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
+  return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
+}
+
+}  // namespace
+
+CUtensorMap tensor_map(const float* matrix, std::int64_t rows, std::int64_t columns,
+                       int tile_rows) {
+  static const auto encode = find_encode();
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const cuuint64_t row_bytes[] = {static_cast<cuuint64_t>(columns) * 4};
   const cuuint32_t tile[] = {kTileFloats, static_cast<cuuint32_t>(tile_rows)}, steps[] = {1, 1};

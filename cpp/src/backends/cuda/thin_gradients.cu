@@ -149,18 +149,10 @@ class BackThrough final : public Kernel {
 
 constexpr std::int64_t kMostRows = 2048, kLeastColumns = 512;
 
-bool is_plain(const ir::Graph& graph, const ir::Node& node) {
-  const auto plain = [&](ir::ValueId id) {
-    return graph.type(id).data_type == DataType::kFloat32 && graph.value(id).layout.plain();
-  };
-  return std::all_of(node.inputs.begin(), node.inputs.end(), plain) &&
-         std::all_of(node.outputs.begin(), node.outputs.end(), plain);
-}
-
 bool is_single(const MatrixProblem& p) { return p.batch.extent == 1 && p.outer.empty(); }
 
 bool is_product_back(const ir::Graph& graph, const ir::Node& node) {
-  if (node.op != ir::Op::matmul || !is_plain(graph, node)) return false;
+  if (node.op != ir::Op::matmul || !has_plain_floats(graph, node)) return false;
   const ir::ScalarList& list = std::get<ir::MatmulAttributes>(node.attributes).epilogue;
   const bool masked = ir::is_relu_gradient(list) && list.code[0].x == 0;
   const MatrixProblem p = matrix_problem(graph, node);
@@ -171,7 +163,8 @@ bool is_product_back(const ir::Graph& graph, const ir::Node& node) {
 
 // dyᵀ x, of the x that masks, where one does.
 bool is_of_weights(const ir::Graph& graph, const ir::Node& node, const ir::Node& back) {
-  if (node.op != ir::Op::matmul || !is_plain(graph, node) || node.inputs[0] != back.inputs[0] ||
+  if (node.op != ir::Op::matmul || !has_plain_floats(graph, node) ||
+      node.inputs[0] != back.inputs[0] ||
       !std::get<ir::MatmulAttributes>(node.attributes).epilogue.empty() ||
       (back.inputs.size() > 2 && node.inputs[1] != back.inputs[2])) {
     return false;
@@ -182,7 +175,7 @@ bool is_of_weights(const ir::Graph& graph, const ir::Node& node, const ir::Node&
 }
 
 bool is_sum_of_rows(const ir::Graph& graph, const ir::Node& node) {
-  if (node.op != ir::Op::reduce || !is_plain(graph, node)) return false;
+  if (node.op != ir::Op::reduce || !has_plain_floats(graph, node)) return false;
   const auto& attributes = std::get<ir::ReduceAttributes>(node.attributes);
   return attributes.kind == ir::ReduceKind::sum && attributes.axes == std::vector<int>{0} &&
          graph.type(node.inputs[0]).shape.size() == 2;

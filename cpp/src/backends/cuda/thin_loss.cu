@@ -98,17 +98,9 @@ class MultiplyAndCompare final : public Kernel {
   std::optional<double> slope_;
 };
 
-bool is_plain(const ir::Graph& graph, ir::ValueId id) {
-  return graph.type(id).data_type == DataType::kFloat32 && graph.value(id).layout.plain();
-}
-
 // What multiply_few_columns computes, and small programs do not.
 bool is_thin(const ir::Graph& graph, const ir::Node& node) {
-  if (node.op != ir::Op::matmul || !is_plain(graph, node.outputs[0])) return false;
-  if (!std::all_of(node.inputs.begin(), node.inputs.end(),
-                   [&](ir::ValueId id) { return is_plain(graph, id); })) {
-    return false;
-  }
+  if (node.op != ir::Op::matmul || !has_plain_floats(graph, node)) return false;
   const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
   const MatrixProblem p = matrix_problem(graph, node);
   constexpr std::int64_t kMostRows = std::int64_t{1} << 20;
@@ -116,15 +108,6 @@ bool is_thin(const ir::Graph& graph, const ir::Node& node) {
          p.rows <= kMostRows && p.inner <= kMostRows && !is_tiny(p) &&
          has_few_columns(tile_plan(graph, node)) && graph.type(node.outputs[0]).shape.size() == 2 &&
          Rows(graph.type(node.outputs[0]).shape, 1).lanes() == 32;  // as in a launch of its own
-}
-
-// The node that makes a value, or makes what the value is a view of.
-ir::NodeId maker_of(const ir::Graph& graph, ir::ValueId id) {
-  ir::NodeId maker = graph.value(id).producer;
-  while (maker != ir::kNone && graph.node(maker).op == ir::Op::reshape) {
-    maker = graph.value(graph.node(maker).inputs[0]).producer;
-  }
-  return maker;
 }
 
 // What all elements are that this node makes, of nothing.
@@ -141,10 +124,8 @@ std::optional<double> constant_of(const ir::Graph& graph, ir::NodeId id) {
 
 std::vector<Group> find_thin_losses(const ir::Graph& graph) {
   std::vector<Group> result;
-  const auto number = [&](const ir::Node& node) {
-    return static_cast<ir::NodeId>(&node - graph.nodes.data());
-  };
-  for (const ir::Node& gradient : graph.nodes) {
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& gradient = graph.nodes[n];
     if (gradient.op != ir::Op::softmax_cross_entropy_gradient) continue;
     const ir::NodeId loss = graph.value(gradient.inputs[3]).producer;
     const ir::NodeId product = graph.value(gradient.inputs[1]).producer;
@@ -152,12 +133,12 @@ std::vector<Group> find_thin_losses(const ir::Graph& graph) {
     const ir::Node& compared = graph.node(loss);
     if (compared.op != ir::Op::softmax_cross_entropy || compared.inputs[0] != gradient.inputs[1] ||
         compared.inputs[1] != gradient.inputs[2] || !is_thin(graph, graph.node(product)) ||
-        !is_plain(graph, gradient.inputs[0])) {
+        !is_plain_float(graph, gradient.inputs[0])) {
       continue;
     }
-    const ir::NodeId slopes = maker_of(graph, gradient.inputs[0]);
+    const ir::NodeId slopes = graph.value(root_of(graph, gradient.inputs[0])).producer;
     const std::optional<double> slope = constant_of(graph, slopes);
-    result.push_back({{loss, product, number(gradient)},
+    result.push_back({{loss, product, static_cast<ir::NodeId>(n)},
                       std::make_unique<MultiplyAndCompare>(graph, graph.node(product), compared,
                                                            gradient, slope)});
     if (slope) result.back().nodes.push_back(slopes);
