@@ -141,18 +141,20 @@ __device__ void multiply(const Plans<List>& plans, Shared& shared) {
   Stage stage;
   for (Tiles<List> tiles(plans); tiles.more(); tiles.next()) {
     PartProduct product;
-    int before = -1;  // the stage of the round before
-    // A stage is free one round later than it seems: reads of it may still be on their way when all
-    // have been asked for, and the copy that takes their place would not wait for them.
+    const auto release = [&](int of) {
+      end_reads();
+      arrive(shared.free[of]);
+    };
+    int before = -1;  // the stage of the round before, which is released when all of it has arrived
 #pragma unroll 1
     for (int k = 0; k < tiles.chunks(); ++k, stage.next()) {
+      if (before >= 0) release(before);
       shared.full[stage.number].wait(stage.parity);
       const Chunk& from = shared.stages[stage.number];
       product.add(from.a[row], from.b[column]);
-      if (before >= 0) arrive(shared.free[before]);
       before = stage.number;
     }
-    if (before >= 0) arrive(shared.free[before]);
+    release(before);
     const int place = tiles.place();
     shared.taken[place].wait(tiles.parity() ^ 1);
     product.store_times(tiles.plan().alpha, &shared.gradient[place][row * kPart][column * kPart],

@@ -198,7 +198,9 @@ __global__ void __launch_bounds__(kBlock, 1)
         const auto a = turned_operand<kEights>(from.tall, warp / 4, 0);
         begin_products<kEights>(
             [&](int eight) { multiply_eight(sum, a.value[eight], b + 2 * eight); });
+        end_reads();
         wait_for_products(sum);
+        __syncwarp();
         if (lane == 0) shared.free[stage].arrive();
       } else {
         const std::uint64_t a = operand(from.tall + warp / 4 * (kTileBytes / 2));

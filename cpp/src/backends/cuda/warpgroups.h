@@ -66,6 +66,14 @@ __device__ inline void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+// Before a thread says that it has read what a copy may take the place of: barriers order reads and
+// writes of threads, but not those of threads with the copies' ("proxies" in the PTX ISA).
+__device__ inline void end_reads() {
+#ifdef TRAINGRAPH_WARPGROUPS
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
 // Begins to copy the tile at this row and column; its bytes count for the barrier.
 __device__ inline void copy_tile(void* to, const CUtensorMap& from, int row, int column,
                                  Barrier& barrier) {
