@@ -189,6 +189,8 @@ __global__ void __launch_bounds__(kBlock, 1)
     const int warp = thread / 32, lane = thread % 32;
     float sum[32] = {};
     wait_for_needed();
+    // Of loops that it unrolls the compiler makes each product wait for the one before (C7515).
+#pragma unroll 1
     for (int k = begin; k < end; ++k) {
       const int stage = (k - begin) % kStages;
       const Stage& from = shared.stages[stage];
