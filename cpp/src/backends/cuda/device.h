@@ -152,6 +152,9 @@ template <class T, int kCount = 16 / static_cast<int>(sizeof(T))>
 struct alignas(kCount * sizeof(T)) Pack {
   static constexpr int kElements = kCount;
   T element[kElements];
+
+  __device__ T& at(int v) { return element[v]; }
+  __device__ T at(int v) const { return element[v]; }
 };
 
 template <int kElements, class T>

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <type_traits>
-#include <utility>
-
 #include "backends/cuda/early.h"
 #include "backends/cuda/frequent.h"
 #include "backends/cuda/joint_update.h"
@@ -164,15 +161,6 @@ __device__ void multiply(const Plans<List>& plans, Shared& shared) {
   }
 }
 
-// Calls f with the numbers below kCount as constants: a list's fields are known to the compiler
-// only.
-template <int kCount, class F>
-__device__ void each(F f) {
-  [&]<int... i>(std::integer_sequence<int, i...>) {
-    (f(std::integral_constant<int, i>()), ...);
-  }(std::make_integer_sequence<int, kCount>());
-}
-
 // Weights stay in the second cache for the next step's products, moments leave it first. All go
 // past the first one, which is too small beside so much shared memory to hold what is on its way.
 __device__ inline std::uint64_t leaving_first() {
@@ -205,25 +193,6 @@ __device__ inline void store_to_leave(float* to, const Pack<float>& four) {
                : "memory");
 #endif
 }
-
-// What a thread updates at once, as registers of the list.
-template <class List>
-struct Registers {
-  static constexpr int kInputs = kInputsOf<List>;
-  Pack<float> value[kInputs + kStepsOf<List>];
-
-  __device__ void run(const Immediates<float, kStepsOf<List>>& list) {
-    each<kStepsOf<List>>([&](auto k) {
-      constexpr ir::FrequentStep s = List::steps[k];
-      constexpr int x = s.x < 0 ? 0 : s.x, y = s.y < 0 ? 0 : s.y;
-#pragma unroll
-      for (int v = 0; v < Pack<float>::kElements; ++v) {
-        value[kInputs + k].element[v] = ir::scalar::evaluate<DeviceMath>(
-            s.function, value[x].element[v], value[y].element[v], list.p[k], list.q[k]);
-      }
-    });
-  }
-};
 
 // What an updating thread has of a tile: four columns of every so many rows.
 template <class List>
@@ -280,9 +249,9 @@ __device__ void update(const Plans<List>& plans, Shared& shared) {
 #pragma unroll
   for (int d = 0; d < kRowsAhead; ++d) ahead[d].load(own, d);
   while (tiles.more()) {
-    Registers<List> registers;
+    Pack<float> registers[kInputsOf<List> + kStepsOf<List>];
     each<kInputsOf<List>>([&](auto i) {
-      if constexpr (List::kinds[i] == 's') registers.value[i] = all<4>(own.plan().inputs[i][0]);
+      if constexpr (List::kinds[i] == 's') registers[i] = all<4>(own.plan().inputs[i][0]);
     });
     const int place = tiles.place();
     const unsigned parity = tiles.parity();
@@ -293,14 +262,14 @@ __device__ void update(const Plans<List>& plans, Shared& shared) {
     for (int k = 0; k < kOwnRows; ++k) {
       Ahead<List>& row = ahead[k % kRowsAhead];
       if (own.has(k)) {
-        registers.value[kGradient] = cuda::load<4>(own.gradient(shared.gradient[place], k));
+        registers[kGradient] = cuda::load<4>(own.gradient(shared.gradient[place], k));
         each<kInputsOf<List>>([&](auto i) {
-          if constexpr (is_array<List>(i)) registers.value[i] = row.input[i];
+          if constexpr (is_array<List>(i)) registers[i] = row.input[i];
         });
-        registers.run(own.plan().list);
+        run_steps<List>(own.plan().list, registers);
         each<kResultsOf<List>>([&](auto r) {
           float* const to = own.plan().outputs[r] + own.offset(k);
-          const Pack<float>& value = registers.value[List::results[r]];
+          const Pack<float>& value = registers[List::results[r]];
           if constexpr (r == 0) {
             store(to, value);
           } else {

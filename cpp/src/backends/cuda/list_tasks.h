@@ -1,6 +1,7 @@
 #pragma once
 
 #include <iterator>
+#include <type_traits>
 #include <utility>
 
 #include "backends/cuda/mixed.h"
@@ -59,6 +60,29 @@ struct Immediates {
   T p[kSteps], q[kSteps];
 };
 
+// Calls f with the numbers below kCount as constants: a list's fields are known to the compiler
+// only.
+template <int kCount, class F>
+__device__ void each(F f) {
+  [&]<int... i>(std::integer_sequence<int, i...>) {
+    (f(std::integral_constant<int, i>()), ...);
+  }(std::make_integer_sequence<int, kCount>());
+}
+
+// Computes what stands in registers behind the list's inputs, a chunk each.
+template <class List, class T, class Chunk>
+__device__ void run_steps(const Immediates<T, kStepsOf<List>>& list, Chunk* registers) {
+  each<kStepsOf<List>>([&](auto k) {
+    constexpr ir::FrequentStep s = List::steps[k];
+    constexpr int x = s.x < 0 ? 0 : s.x, y = s.y < 0 ? 0 : s.y;
+#pragma unroll
+    for (int v = 0; v < Chunk::kElements; ++v) {
+      registers[kInputsOf<List> + k].at(v) = ir::scalar::evaluate<DeviceMath>(
+          s.function, registers[x].at(v), registers[y].at(v), list.p[k], list.q[k]);
+    }
+  });
+}
+
 // Chunk is what a thread takes: Packs or Single.
 template <class T, class L, template <int> class Operands, class C>
 struct ListTasks : Arguments<T, Immediates<T, kStepsOf<L>>, Operands<kInputsOf<L>>, kInputsOf<L>,
@@ -67,36 +91,16 @@ struct ListTasks : Arguments<T, Immediates<T, kStepsOf<L>>, Operands<kInputsOf<L
   using Chunk = C;
   static constexpr int kInputs = kInputsOf<L>;
 
-  // Computes register kInputs + k.
-  template <int k>
-  __device__ void step(Chunk* registers) const {
-    constexpr ir::FrequentStep s = L::steps[k];
-    constexpr int x = s.x < 0 ? 0 : s.x, y = s.y < 0 ? 0 : s.y;
-#pragma unroll
-    for (int v = 0; v < Chunk::kElements; ++v) {
-      registers[kInputs + k].at(v) = ir::scalar::evaluate<DeviceMath>(
-          s.function, registers[x].at(v), registers[y].at(v), this->list.p[k], this->list.q[k]);
-    }
-  }
-
-  template <int r>
-  __device__ void put(const Chunk* registers, int task) const {
-    constexpr int from = L::results[r];
-    registers[from].store(this->operands, this->outputs[r], r, this->count, task);
-  }
-
   __device__ void run(int task, Scratch&) const {
     Chunk registers[kInputs + kStepsOf<L>];
 #pragma unroll
     for (int i = 0; i < kInputs; ++i) {
       registers[i] = Chunk::load(this->operands, this->inputs[i], i, this->count, task);
     }
-    [&]<std::size_t... k>(std::index_sequence<k...>) {
-      (step<static_cast<int>(k)>(registers), ...);
-    }(std::make_index_sequence<kStepsOf<L>>());
-    [&]<std::size_t... r>(std::index_sequence<r...>) {
-      (put<static_cast<int>(r)>(registers, task), ...);
-    }(std::make_index_sequence<kResultsOf<L>>());
+    run_steps<L>(this->list, registers);
+    each<kResultsOf<L>>([&](auto r) {
+      registers[L::results[r]].store(this->operands, this->outputs[r], r, this->count, task);
+    });
   }
 };
 
