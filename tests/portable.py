@@ -10,8 +10,8 @@ NO_ONEDNN = (
     "tests/passes/test_layout.py::test_the_first_kernel_decides",
     "tests/python/test_threads.py::test_the_user_decides",
     "tests/python/test_threads.py::test_waiting_threads_give_their_core_away",
-    "tests/runtime/test_cpu_kernels.py::test_an_unknown_level_is_refused",
-    "tests/runtime/test_cpu_kernels.py::test_lower_levels",
+    "tests/runtime/test_cpu_levels.py::test_an_unknown_level_is_refused",
+    "tests/runtime/test_cpu_levels.py::test_lower_levels",
     "tests/runtime/test_onednn_kernels.py",
     "tests/runtime/test_tables.py::test_the_flag_in_the_table_tells_the_truth",
 )

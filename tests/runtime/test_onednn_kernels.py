@@ -17,13 +17,6 @@ if "cpu" not in testing.backends():
 BOUND = 1e-5
 
 
-@pytest.fixture(params=[1, 2])
-def threads(request):
-    testing.set_thread_count(request.param)
-    yield request.param
-    testing.set_thread_count(1)
-
-
 def numbers(seed, shape):
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
 
