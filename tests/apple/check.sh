@@ -6,7 +6,8 @@
 #   tests/apple/check.sh backends    the core built with the doubles, and the suites over its backends
 #   tests/apple/check.sh all         all of them, as several of these names do
 # Installs nothing. Needs clang++-19 with its sanitizers' run-time library, libobjc of GCC 12 and
-# libblocksruntime; PYTHON names the interpreter that has pytest, numpy and cmake beside it.
+# libblocksruntime; PYTHON names the interpreter that has the extra "test" beside it, and
+# TRAINGRAPH_BINDINGS, where the package is installed, its _core module, not to compile it again.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
@@ -49,17 +50,18 @@ backends() {
   # Portable, as on a Mac.
   cmake -S . -B build/apple -G Ninja -DCMAKE_BUILD_TYPE=Release -DTRAINGRAPH_APPLE_DOUBLES=ON \
     -DTRAINGRAPH_PORTABLE=ON -DTRAINGRAPH_BUILD_PYTHON=ON -DTRAINGRAPH_TESTING=ON "${launcher[@]}" \
+    -DTRAINGRAPH_BINDINGS="${TRAINGRAPH_BINDINGS:-}" \
     -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)"
   cmake --build build/apple
   cmake --install build/apple --prefix build/apple-package/traingraph
   cp -r python/traingraph/. build/apple-package/traingraph
   export PYTHONPATH=$PWD/build/apple-package TRAINGRAPH_APPLE_BUILD=$PWD/build/apple
-  "$python" -m pytest -q "${of_backends[@]}"
+  "$python" -m pytest -q -n auto --dist worksteal "${of_backends[@]}"
   # Each backend that the core was built with, in one run: most rows are about no backend.
   local devices
   read -ra devices < <("$python" -c 'from traingraph import _core
 print(*(f"--device={name}" for name in ("metal", "bnns") if name in _core.backends()))')
-  "$python" -m pytest -q "${devices[@]}" tests/reference tests/layers \
+  "$python" -m pytest -q -n auto --dist worksteal "${devices[@]}" tests/reference tests/layers \
     tests/optimizers tests/train tests/graph tests/checkpoint tests/mps tests/runtime tests/passes
 }
 
