@@ -125,12 +125,6 @@ __device__ void copy_operands(const Plans<List>& plans, const Operands& operands
   }
 }
 
-// Of a warp, when all of its threads have come here.
-__device__ inline void arrive(Barrier& barrier) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) barrier.arrive();
-}
-
 template <class List>
 __device__ void multiply(const Plans<List>& plans, Shared& shared) {
   const int warp = static_cast<int>(threadIdx.x) / 32;

@@ -202,8 +202,7 @@ __global__ void __launch_bounds__(kBlock, 1)
             [&](int eight) { multiply_eight(sum, a.value[eight], b + 2 * eight); });
         end_reads();
         wait_for_products(sum);
-        __syncwarp();
-        if (lane == 0) shared.free[stage].arrive();
+        arrive(shared.free[stage]);
       } else {
         const std::uint64_t a = operand(from.tall + warp / 4 * (kTileBytes / 2));
         begin_products<kEights>(

@@ -61,6 +61,12 @@ class Barrier {
   std::uint64_t state_;
 };
 
+// Of a warp, when all of its threads have come here.
+__device__ inline void arrive(Barrier& barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) barrier.arrive();
+}
+
 // Other threads may use barriers that have been started after this and a __syncthreads().
 __device__ inline void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
