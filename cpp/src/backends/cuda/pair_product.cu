@@ -42,9 +42,6 @@ struct Product {
   const float* bias;  // null, or one number per column of y
   const float* mask;  // null, or of y's shape: y is nothing where this is not above zero
   float* y;
-  // What the next product multiplies by, on its way into the second cache meanwhile.
-  const std::byte* next;
-  std::int64_t next_bytes;
 };
 
 struct Operands {
@@ -133,16 +130,6 @@ using Masks = float[TurnedPart::kRounds][4];
   }
 }
 
-// The block's part.
-[[maybe_unused]] __device__ void prefetch_next(const Product& p) {
-  constexpr std::int64_t kAtOnce = 8192, kAligned = 16;
-  const std::int64_t part = (p.next_bytes / kAligned + gridDim.x - 1) / gridDim.x * kAligned;
-  const std::int64_t end = min(part * (blockIdx.x + 1), p.next_bytes);
-  for (std::int64_t at = part * blockIdx.x; at < end; at += kAtOnce) {
-    prefetch(p.next + at, static_cast<unsigned>(min(kAtOnce, end - at)));
-  }
-}
-
 template <bool kTurned>
 __global__ void __launch_bounds__(kBlock, 1)
     multiply_halves(const __grid_constant__ Product p, const __grid_constant__ Operands operands) {
@@ -177,7 +164,6 @@ __global__ void __launch_bounds__(kBlock, 1)
   }
   __syncthreads();
   if (thread == kProductThreads) {
-    prefetch_next(p);
     for (int k = begin + kStages; k < end; ++k) {
       const int stage = (k - begin) % kStages;
       shared.free[stage].wait((k - begin) / kStages % 2 ^ 1);
@@ -234,27 +220,7 @@ __global__ void __launch_bounds__(kBlock, 1)
 #endif
 }
 
-constexpr std::int64_t kLeastInner = 512, kFarBytes = std::int64_t{4} << 20;
-
-std::int64_t bytes_of(const ir::Graph& graph, ir::ValueId id) {
-  return graph.type(id).elements() * std::int64_t{sizeof(float)};
-}
-
-// What a product of y by large weights multiplies it by, or none.
-ir::ValueId far_weights_behind(const ir::Graph& graph, ir::ValueId y) {
-  const auto readers = ir::consumers(graph);
-  for (ir::NodeId reader : readers[static_cast<std::size_t>(y)]) {
-    const ir::Node& node = graph.node(reader);
-    if (node.op != ir::Op::matmul || node.inputs[0] != y) continue;
-    const ir::Value& weights = graph.value(node.inputs[1]);
-    const std::int64_t bytes = bytes_of(graph, node.inputs[1]);
-    if (weights.producer == ir::kNone && weights.type.data_type == DataType::kFloat32 &&
-        weights.layout.plain() && bytes >= kFarBytes && bytes % 16 == 0) {
-      return node.inputs[1];
-    }
-  }
-  return ir::kNone;
-}
+constexpr std::int64_t kLeastInner = 512;
 
 class PairProduct final : public NodeKernel {
  public:
@@ -274,8 +240,6 @@ class PairProduct final : public NodeKernel {
     const ir::Ending ending = *ir::ending_of(attributes.epilogue);
     product_.relu = ending.relu;
     adds_ = ending.adds;
-    next_ = far_weights_behind(graph, outputs_[0]);
-    if (next_ != ir::kNone) product_.next_bytes = bytes_of(graph, next_);
     blocks_ = 2 * blocks_for(product_.thin_rows, kThinRows) * static_cast<unsigned>(product_.down);
     check(cudaFuncSetAttribute(kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
           "cudaFuncSetAttribute");
@@ -290,7 +254,6 @@ class PairProduct final : public NodeKernel {
     product.bias = adds_ ? in<float>(pointers, 2) : nullptr;
     product.mask = mask_ != ir::kNone ? reinterpret_cast<const float*>(pointers[mask_]) : nullptr;
     const int tall_rows = product.tall_rows, inner = product.inner;
-    if (next_ != ir::kNone) product.next = pointers[next_];
     const Operands operands{turned_ ? tensor_map(b, inner, tall_rows, kTileFloats)
                                     : tensor_map(a, tall_rows, inner, kTileRows),
                             tensor_map(turned_ ? a : b, product.thin_rows, inner, kThinRows)};
@@ -312,7 +275,7 @@ class PairProduct final : public NodeKernel {
   Function kernel() const { return turned_ ? multiply_halves<true> : multiply_halves<false>; }
 
   Product product_{};
-  ir::ValueId mask_, next_;
+  ir::ValueId mask_;
   bool turned_ = false, adds_ = false;
   unsigned blocks_;
 };

@@ -92,13 +92,6 @@ __device__ inline void copy_tile(void* to, const CUtensorMap& from, int row, int
 #endif
 }
 
-// So many bytes, a multiple of 16, are on their way into the second cache.
-__device__ inline void prefetch(const void* from, unsigned bytes) {
-#ifdef TRAINGRAPH_WARPGROUPS
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-#endif
-}
-
 // Of a matrix that lies turned: blocks of 32 columns from this one on, of the 32 rows from this
 // one.
 template <int kBlocks>
