@@ -11,6 +11,10 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
+// A workspace of so few bytes holds counters, which a backend that keeps small values apart may set
+// long before the op, if no other uses their bytes.
+constexpr std::size_t kFewBytes = 256;
+
 // Where each root value must exist, in schedule positions. In separate calls a value that a later
 // phase reads stays through all of that phase, because the phase may be repeated.
 std::vector<Lifetime> lifetimes(const ir::Graph& graph, const std::vector<ValueId>& roots,
@@ -128,7 +132,9 @@ VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool sp
     const auto n = static_cast<std::size_t>(order[k]);
     if (room.workspaces[n] == 0) continue;
     plan.workspace_of[n] = static_cast<int>(buffers.size());
-    buffers.push_back({room.workspaces[n], k, k, {}, 0});
+    const bool apart = room.workspaces[n] <= std::min(kFewBytes, room.apart_bytes);
+    const std::size_t first = apart ? 0 : k, last = apart ? order.size() : k;
+    buffers.push_back({room.workspaces[n], first, last, {}, 0});
   }
   plan.arena = plan_arena(std::move(buffers));
   return plan;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/first_fills.h"
 #include "backends/cuda/node_kernel.h"
 
 namespace traingraph::cuda {
@@ -75,6 +76,10 @@ constexpr std::size_t kLargeBytes = std::size_t{16} << 20;
 
 constexpr double kLaunchCost = double{4 << 20};  // what memory moves in the time of a small kernel
 
+bool overlap(const std::byte* a, std::size_t a_bytes, const std::byte* b, std::size_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
 std::size_t bytes_of(const std::vector<Access>& accesses) {
   std::size_t bytes = 0;
   for (const Access& access : accesses) bytes += access.bytes;
@@ -138,8 +143,10 @@ bool has_large_products(const ir::Graph& graph, const std::vector<Work>& by_node
   });
 }
 
-bool overlap(const std::byte* a, std::size_t a_bytes, const std::byte* b, std::size_t b_bytes) {
-  return a < b + b_bytes && b < a + a_bytes;
+bool touches(const Work& work, Pointers pointers, const std::byte* bytes, std::size_t count) {
+  return std::any_of(work.accesses.begin(), work.accesses.end(), [&](const Access& access) {
+    return overlap(pointers[access.address], access.bytes, bytes, count);
+  });
 }
 
 bool conflict(const std::vector<Access>& a, const std::vector<Access>& b, Pointers pointers) {
@@ -182,7 +189,8 @@ std::vector<bool> needed_later(const std::vector<Work>& run, Pointers pointers) 
 
 Captured::Captured(const std::vector<Unit>& units,
                    const std::function<void(std::size_t, cudaStream_t)>& launch, std::size_t in,
-                   std::size_t out) {
+                   std::size_t out,
+                   const std::function<bool(const std::byte*, std::size_t)>& alone) {
   Recording recording;
   recording.begin();
   std::vector<Recording::Ends> ends;
@@ -202,6 +210,10 @@ Captured::Captured(const std::vector<Unit>& units,
   if (in < units.size()) in_ = ends[in].nodes.front();
   if (out < units.size()) out_ = ends[out].nodes.front();
   graph_.reset(recording.end());
+  std::vector<cudaGraphNode_t> last;
+  for (const Recording::Ends& one : ends)
+    last.insert(last.end(), one.nodes.begin(), one.nodes.end());
+  fill_first(graph_.get(), last, alone);
   std::size_t nodes = 0;
   check(cudaGraphGetNodes(graph_.get(), nullptr, &nodes), "cudaGraphGetNodes");
   nodes_ = static_cast<std::int64_t>(nodes);

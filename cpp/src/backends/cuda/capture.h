@@ -41,7 +41,7 @@ std::vector<Work> work_of(const ir::Graph& graph,
 // Matrix products so large that what runs beside them is worth an order of its own.
 bool has_large_products(const ir::Graph& graph, const std::vector<Work>& by_node);
 
-bool overlap(const std::byte* a, std::size_t a_bytes, const std::byte* b, std::size_t b_bytes);
+bool touches(const Work& work, Pointers pointers, const std::byte* bytes, std::size_t count);
 
 // Whether one writes what the other touches.
 bool conflict(const std::vector<Access>& a, const std::vector<Access>& b, Pointers pointers);
@@ -59,10 +59,10 @@ class Captured {
  public:
   // Records launch(number, stream) for each unit, in this order; those that are awaited have
   // priority. `in` and `out` are the numbers of units that write and read few bytes, or those of
-  // no unit.
+  // no unit. alone(bytes, count) tells whether only one node uses so many bytes.
   Captured(const std::vector<Unit>& units,
            const std::function<void(std::size_t, cudaStream_t)>& launch, std::size_t in,
-           std::size_t out);
+           std::size_t out, const std::function<bool(const std::byte*, std::size_t)>& alone);
   ~Captured();
   Captured(const Captured&) = delete;
   Captured& operator=(const Captured&) = delete;

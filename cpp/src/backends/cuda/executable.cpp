@@ -125,7 +125,12 @@ void CudaExecutable::capture(Range& range, const Cargo& cargo) const {
       range.work[units[k].levels[0][0]].kernel->launch(pointers, stream);
     }
   };
-  range.captured = std::make_unique<Captured>(units, launch, in, out);
+  const auto alone = [&](const std::byte* bytes, std::size_t count) {
+    return std::count_if(range.work.begin(), range.work.end(), [&](const Work& work) {
+             return touches(work, pointers, bytes, count);
+           }) == 1;
+  };
+  range.captured = std::make_unique<Captured>(units, launch, in, out, alone);
   for (Prepared& one : prepared) {
     if (one.table != nullptr) range.tables.push_back(std::move(one.table));
   }
@@ -138,19 +143,16 @@ void CudaExecutable::capture(Range& range, const Cargo& cargo) const {
 // early waits for it too, which costs it nothing, and spares those behind it.
 std::vector<Unit> CudaExecutable::with_cargo(std::vector<Unit> units, const Range& range,
                                              const Cargo& cargo) const {
-  const auto touches = [&](const Unit& unit, const std::byte* bytes, std::size_t count) {
+  const auto uses = [&](const Unit& unit, const std::byte* bytes, std::size_t count) {
     return std::any_of(unit.levels.begin(), unit.levels.end(), [&](const auto& level) {
       return std::any_of(level.begin(), level.end(), [&](std::size_t position) {
-        const std::vector<Access>& accesses = range.work[position].accesses;
-        return std::any_of(accesses.begin(), accesses.end(), [&](const Access& access) {
-          return overlap(range.addresses[access.address], access.bytes, bytes, count);
-        });
+        return touches(range.work[position], range.addresses.data(), bytes, count);
       });
     });
   };
   Unit last;
   for (std::size_t u = 0; u < units.size(); ++u) {
-    if (cargo.out && touches(units[u], cargo.out->from, cargo.out->count)) last.needs.push_back(u);
+    if (cargo.out && uses(units[u], cargo.out->from, cargo.out->count)) last.needs.push_back(u);
   }
   if (cargo.out) units.push_back(std::move(last));
   if (!cargo.in) return units;
@@ -161,7 +163,7 @@ std::vector<Unit> CudaExecutable::with_cargo(std::vector<Unit> units, const Rang
     waits[u] = std::any_of(unit.needs.begin(), unit.needs.end(),
                            [&](std::size_t need) { return waits[need]; });
     for (std::size_t& need : unit.needs) ++need;
-    if (begins || (!waits[u] && touches(unit, cargo.in->to, cargo.in->count))) {
+    if (begins || (!waits[u] && uses(unit, cargo.in->to, cargo.in->count))) {
       unit.needs.push_back(0);
       waits[u] = true;
     }

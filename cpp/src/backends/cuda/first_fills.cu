@@ -1,0 +1,127 @@
+#include "backends/cuda/first_fills.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "backends/cuda/check.h"
+
+namespace traingraph::cuda {
+namespace {
+
+struct Fill {
+  std::byte* to;
+  std::uint32_t bytes;
+  std::uint32_t value;  // of each byte
+};
+constexpr std::size_t kMostFills = 128, kMostBytes = 256;
+// An argument, so that the launch itself carries them.
+struct Fills {
+  Fill fill[kMostFills];
+};
+
+__global__ void __launch_bounds__(kMostBytes) fill_each(const __grid_constant__ Fills fills) {
+  const Fill& mine = fills.fill[blockIdx.x];
+  if (threadIdx.x < mine.bytes) mine.to[threadIdx.x] = static_cast<std::byte>(mine.value);
+}
+
+// The other ends of a node's edges in one direction.
+struct Neighbours {
+  std::vector<cudaGraphNode_t> nodes;
+  std::vector<cudaGraphEdgeData> edges;
+
+  template <class F>
+  Neighbours(F* list, const char* call, cudaGraphNode_t node) {
+    std::size_t count = 0;
+    check(list(node, nullptr, nullptr, &count), call);
+    nodes.resize(count);
+    edges.resize(count);
+    if (count > 0) check(list(node, nodes.data(), edges.data(), &count), call);
+  }
+  bool wait_for_all() const {
+    return std::all_of(edges.begin(), edges.end(), [](const cudaGraphEdgeData& edge) {
+      return edge.type == cudaGraphDependencyTypeDefault;
+    });
+  }
+};
+
+Neighbours needs_of(cudaGraphNode_t node) {
+  return {cudaGraphNodeGetDependencies, "cudaGraphNodeGetDependencies", node};
+}
+Neighbours needing(cudaGraphNode_t node) {
+  return {cudaGraphNodeGetDependentNodes, "cudaGraphNodeGetDependentNodes", node};
+}
+
+// What a node fills, if that is few bytes of one value.
+std::optional<Fill> fill_of(cudaGraphNode_t node) {
+  cudaGraphNodeType type{};
+  check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+  if (type != cudaGraphNodeTypeMemset) return std::nullopt;
+  cudaMemsetParams fill{};
+  check(cudaGraphMemsetNodeGetParams(node, &fill), "cudaGraphMemsetNodeGetParams");
+  const std::size_t bytes = fill.width * fill.elementSize;
+  const bool of_bytes = fill.elementSize == 1 || fill.value == 0;
+  if (fill.height > 1 || bytes > kMostBytes || !of_bytes) return std::nullopt;
+  return Fill{static_cast<std::byte*>(fill.dst), static_cast<std::uint32_t>(bytes), fill.value};
+}
+
+// Lets what needs a node wait for what that needs.
+void take_out(cudaGraph_t graph, cudaGraphNode_t node, const Neighbours& needs) {
+  const Neighbours after = needing(node);
+  for (cudaGraphNode_t later : after.nodes) {
+    const std::vector<cudaGraphNode_t> to(needs.nodes.size(), later);
+    check(cudaGraphAddDependencies(graph, needs.nodes.data(), to.data(), nullptr, to.size()),
+          "cudaGraphAddDependencies");
+  }
+  check(cudaGraphDestroyNode(node), "cudaGraphDestroyNode");
+}
+
+cudaGraphNode_t add_fills(cudaGraph_t graph, const Fill* fills, std::size_t count) {
+  Fills all{};
+  std::copy(fills, fills + count, all.fill);
+  void* arguments[] = {&all};
+  cudaKernelNodeParams kernel{};
+  kernel.func = reinterpret_cast<void*>(fill_each);
+  kernel.gridDim = static_cast<unsigned>(count);
+  kernel.blockDim = kMostBytes;
+  kernel.kernelParams = arguments;
+  cudaGraphNode_t node = nullptr;
+  check(cudaGraphAddKernelNode(&node, graph, nullptr, 0, &kernel), "cudaGraphAddKernelNode");
+  return node;
+}
+
+}  // namespace
+
+void fill_first(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& ends,
+                const std::function<bool(const std::byte*, std::size_t)>& alone) {
+  const auto is_end = [&](cudaGraphNode_t node) {
+    return std::find(ends.begin(), ends.end(), node) != ends.end();
+  };
+  std::size_t count = 0;
+  check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
+  std::vector<cudaGraphNode_t> nodes(count);
+  check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
+  std::vector<Fill> fills;
+  for (cudaGraphNode_t node : nodes) {
+    const std::optional<Fill> fill = fill_of(node);
+    if (!fill || !alone(fill->to, fill->bytes)) continue;
+    const Neighbours needs = needs_of(node);
+    const bool begins = std::all_of(needs.nodes.begin(), needs.nodes.end(), is_end);
+    if (!begins || !needs.wait_for_all()) continue;
+    take_out(graph, node, needs);
+    fills.push_back(*fill);
+  }
+  if (fills.empty()) return;
+  check(cudaGraphGetRootNodes(graph, nullptr, &count), "cudaGraphGetRootNodes");
+  std::vector<cudaGraphNode_t> roots(count);
+  check(cudaGraphGetRootNodes(graph, roots.data(), &count), "cudaGraphGetRootNodes");
+  for (std::size_t k = 0; k < fills.size(); k += kMostFills) {
+    const cudaGraphNode_t first =
+        add_fills(graph, &fills[k], std::min(kMostFills, fills.size() - k));
+    const std::vector<cudaGraphNode_t> from(roots.size(), first);
+    check(cudaGraphAddDependencies(graph, from.data(), roots.data(), nullptr, roots.size()),
+          "cudaGraphAddDependencies");
+  }
+}
+
+}  // namespace traingraph::cuda
