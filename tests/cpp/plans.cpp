@@ -48,6 +48,19 @@ std::pair<std::vector<std::int64_t>, std::size_t> places(const ir::Graph& graph,
   return {offsets, plan.arena.bytes};
 }
 
+// Offsets by node of workspaces of so many bytes each, in the schedule of a step.
+std::vector<std::size_t> workspace_places(const ir::Graph& graph, std::size_t bytes,
+                                          std::size_t apart_bytes) {
+  passes::KernelRoom room{std::vector<std::size_t>(graph.nodes.size(), bytes), apart_bytes, 0};
+  const passes::VariantPlan plan = passes::plan_variant(graph, room, false, {});
+  passes::verify_plan(plan.arena);
+  std::vector<std::size_t> offsets;
+  for (int buffer : plan.workspace_of) {
+    offsets.push_back(plan.arena.buffers.at(static_cast<std::size_t>(buffer)).offset);
+  }
+  return offsets;
+}
+
 passes::KernelRoom no_workspaces(const ir::Graph& graph) {
   return {std::vector<std::size_t>(graph.nodes.size(), 0), 0, 0};
 }
@@ -79,6 +92,8 @@ void bind_plans(py::module_& module) {
   module.def("verify_plan", verify, py::arg("buffers"), py::arg("offsets"), py::arg("bytes"));
   module.def("places", places, py::arg("graph"), py::arg("split"), py::arg("roomy_bytes"),
              "(offsets by value or -1, bytes of the arena) of a schedule.");
+  module.def("workspace_places", workspace_places, py::arg("graph"), py::arg("bytes"),
+             py::arg("apart_bytes"), "Offsets by node of workspaces of so many bytes each.");
   module.def("with_recomputed", with_recomputed, py::arg("graph"), py::arg("values"),
              py::arg("backend") = "reference");
   module.def("choose_recomputed", choose_recomputed, py::arg("graph"), py::arg("apart"),

@@ -75,13 +75,18 @@ def test_the_verifier_accepts_a_place_taken_over():
     _testing.verify_plan([(128, 0, 1, []), (128, 1, 3, [0])], [0, 0], 128)
 
 
-def test_a_step_with_room_shares_no_places():
+def chain(count):
     graph = _testing.Graph()
     h = graph.add_input("float32", (4, 25))
-    for _ in range(6):
+    for _ in range(count):
         h = graph.add_op("softmax", {"axis": 1}, [h])[0]
     graph.keep(h)
+    return graph
+
+
+def test_a_step_with_room_shares_no_places():
     count, each = 6, 448  # 400 bytes, aligned
+    graph = chain(count)
 
     def arena(split, roomy_bytes):
         offsets, total = _testing.places(graph, split, roomy_bytes)
@@ -91,6 +96,17 @@ def test_a_step_with_room_shares_no_places():
     for shared in (arena(False, count * 400 - 1), arena(True, count * 400), arena(False, 0)):
         assert shared[1] < count * each
         assert len(set(shared[0])) < count
+
+
+def test_counters_share_no_places_where_small_values_stand_apart():
+    graph = chain(6)
+
+    def distinct(bytes_each, apart_bytes):
+        return len(set(_testing.workspace_places(graph, bytes_each, apart_bytes)))
+
+    assert distinct(131, 1 << 16) == 6
+    assert distinct(131, 0) < 6
+    assert distinct(257, 1 << 16) < 6
 
 
 @pytest.mark.parametrize("micro_batches", [1, 3])

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backends/cuda/check.h"
-#include "backends/cuda/first_fills.h"
+#include "backends/cuda/fills.h"
 #include "backends/cuda/node_kernel.h"
 
 namespace traingraph::cuda {
@@ -213,7 +213,7 @@ Captured::Captured(const std::vector<Unit>& units,
   std::vector<cudaGraphNode_t> last;
   for (const Recording::Ends& one : ends)
     last.insert(last.end(), one.nodes.begin(), one.nodes.end());
-  fill_first(graph_.get(), last, alone);
+  replace_fills(graph_.get(), last, alone);
   std::size_t nodes = 0;
   check(cudaGraphGetNodes(graph_.get(), nullptr, &nodes), "cudaGraphGetNodes");
   nodes_ = static_cast<std::int64_t>(nodes);

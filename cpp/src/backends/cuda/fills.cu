@@ -1,4 +1,4 @@
-#include "backends/cuda/first_fills.h"
+#include "backends/cuda/fills.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -65,18 +65,24 @@ std::optional<Fill> fill_of(cudaGraphNode_t node) {
   return Fill{static_cast<std::byte*>(fill.dst), static_cast<std::uint32_t>(bytes), fill.value};
 }
 
-// Lets what needs a node wait for what that needs.
-void take_out(cudaGraph_t graph, cudaGraphNode_t node, const Neighbours& needs) {
-  const Neighbours after = needing(node);
-  for (cudaGraphNode_t later : after.nodes) {
-    const std::vector<cudaGraphNode_t> to(needs.nodes.size(), later);
-    check(cudaGraphAddDependencies(graph, needs.nodes.data(), to.data(), nullptr, to.size()),
+void add_edges(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& from,
+               const std::vector<cudaGraphNode_t>& to) {
+  for (cudaGraphNode_t later : to) {
+    const std::vector<cudaGraphNode_t> ends(from.size(), later);
+    check(cudaGraphAddDependencies(graph, from.data(), ends.data(), nullptr, from.size()),
           "cudaGraphAddDependencies");
   }
+}
+
+// Lets what needs a node wait for these instead.
+void replace(cudaGraph_t graph, cudaGraphNode_t node, const std::vector<cudaGraphNode_t>& by) {
+  add_edges(graph, by, needing(node).nodes);
   check(cudaGraphDestroyNode(node), "cudaGraphDestroyNode");
 }
 
-cudaGraphNode_t add_fills(cudaGraph_t graph, const Fill* fills, std::size_t count) {
+// A kernel that waits for `needs`.
+cudaGraphNode_t add_fills(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& needs,
+                          const Fill* fills, std::size_t count) {
   Fills all{};
   std::copy(fills, fills + count, all.fill);
   void* arguments[] = {&all};
@@ -86,14 +92,15 @@ cudaGraphNode_t add_fills(cudaGraph_t graph, const Fill* fills, std::size_t coun
   kernel.blockDim = kMostBytes;
   kernel.kernelParams = arguments;
   cudaGraphNode_t node = nullptr;
-  check(cudaGraphAddKernelNode(&node, graph, nullptr, 0, &kernel), "cudaGraphAddKernelNode");
+  check(cudaGraphAddKernelNode(&node, graph, needs.data(), needs.size(), &kernel),
+        "cudaGraphAddKernelNode");
   return node;
 }
 
 }  // namespace
 
-void fill_first(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& ends,
-                const std::function<bool(const std::byte*, std::size_t)>& alone) {
+void replace_fills(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& ends,
+                   const std::function<bool(const std::byte*, std::size_t)>& alone) {
   const auto is_end = [&](cudaGraphNode_t node) {
     return std::find(ends.begin(), ends.end(), node) != ends.end();
   };
@@ -101,26 +108,37 @@ void fill_first(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& ends,
   check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
   std::vector<cudaGraphNode_t> nodes(count);
   check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
-  std::vector<Fill> fills;
+  struct Found {
+    cudaGraphNode_t node;
+    Fill fill;
+    bool may_be_first;
+  };
+  std::vector<Found> found;  // before any is replaced: the ends are nodes of the graph until then
   for (cudaGraphNode_t node : nodes) {
     const std::optional<Fill> fill = fill_of(node);
-    if (!fill || !alone(fill->to, fill->bytes)) continue;
+    if (!fill) continue;
     const Neighbours needs = needs_of(node);
+    if (!needs.wait_for_all()) continue;
     const bool begins = std::all_of(needs.nodes.begin(), needs.nodes.end(), is_end);
-    if (!begins || !needs.wait_for_all()) continue;
-    take_out(graph, node, needs);
-    fills.push_back(*fill);
+    found.push_back({node, *fill, begins && alone(fill->to, fill->bytes)});
+  }
+  std::vector<Fill> fills;
+  for (const Found& one : found) {
+    const std::vector<cudaGraphNode_t> needs = needs_of(one.node).nodes;
+    if (one.may_be_first) {
+      replace(graph, one.node, needs);
+      fills.push_back(one.fill);
+    } else {
+      replace(graph, one.node, {add_fills(graph, needs, &one.fill, 1)});
+    }
   }
   if (fills.empty()) return;
   check(cudaGraphGetRootNodes(graph, nullptr, &count), "cudaGraphGetRootNodes");
   std::vector<cudaGraphNode_t> roots(count);
   check(cudaGraphGetRootNodes(graph, roots.data(), &count), "cudaGraphGetRootNodes");
   for (std::size_t k = 0; k < fills.size(); k += kMostFills) {
-    const cudaGraphNode_t first =
-        add_fills(graph, &fills[k], std::min(kMostFills, fills.size() - k));
-    const std::vector<cudaGraphNode_t> from(roots.size(), first);
-    check(cudaGraphAddDependencies(graph, from.data(), roots.data(), nullptr, roots.size()),
-          "cudaGraphAddDependencies");
+    const std::size_t of_this = std::min(kMostFills, fills.size() - k);
+    add_edges(graph, {add_fills(graph, {}, &fills[k], of_this)}, roots);
   }
 }
 
