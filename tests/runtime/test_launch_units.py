@@ -113,6 +113,13 @@ def test_a_short_chain_beside_others_is_launched_one_by_one() -> None:
     assert units == [([[k]], [k - 1] if k else []) for k in range(5)]
 
 
+def test_updates_beside_a_short_chain_stay_one_launch() -> None:
+    # Two large ops with two updates each; then small ops, one after the other, and a large one.
+    units = check([[], [0], [0], [0], [3], [3], [3], [6], [7]], [0, 1, 1, 0, 1, 1, 1, 1, 0])
+    launches = [levels for levels, _ in units]
+    assert launches == [[[0]], [[3]], [[6]], [[7]], [[1, 2, 4, 5]], [[8]]]
+
+
 def test_ops_of_many_tasks_join_no_chain() -> None:
     units = check([[], [0], [0]], [1, 100, 100])
     assert [levels for levels, _ in units] == [[[0]], [[1, 2]]]

@@ -166,16 +166,18 @@ std::vector<std::size_t> places_in(const std::vector<Levels>& units, std::size_t
 // Starting a program of several levels costs more than a few launches, unless it is all that runs.
 constexpr std::size_t kLeastLevels = 4;
 
-// Parts units whose nodes are better launched apart: a short program between others, node by node,
-// and the last levels of a unit that others wait for, where those wait for none of their nodes: a
-// loss that is reported holds up no gradient.
+// Parts units whose nodes are better launched apart: a short program between others, node by node
+// but for those that nobody waits for, and the last levels of a unit that others wait for, where
+// those wait for none of their nodes: a loss that is reported holds up no gradient.
 std::vector<Levels> parted(const std::vector<Unit>& units, const Dependencies& dependencies) {
   std::vector<Levels> whole;
   for (const Unit& unit : units) whole.push_back(unit.levels);
   const std::vector<std::size_t> place = places_in(whole, dependencies.size());
-  std::vector<bool> waited_for(dependencies.size());  // by a node of another unit
+  std::vector<bool> needed(dependencies.size());      // by another node
+  std::vector<bool> waited_for(dependencies.size());  // by one of another unit
   for (std::size_t k = 0; k < dependencies.size(); ++k) {
     for (std::size_t before : dependencies[k]) {
+      needed[before] = true;
       waited_for[before] = waited_for[before] || place[before] != place[k];
     }
   }
@@ -189,9 +191,17 @@ std::vector<Levels> parted(const std::vector<Unit>& units, const Dependencies& d
     const Levels tail(end, levels.end());
     levels.erase(end, levels.end());
     if (units.size() > 1 && levels.size() > 1 && levels.size() < kLeastLevels) {
+      std::vector<std::size_t> last_ones;
       for (const auto& level : levels) {
-        for (std::size_t k : level) result.push_back({{k}});
+        for (std::size_t k : level) {
+          if (needed[k]) {
+            result.push_back({{k}});
+          } else {
+            last_ones.push_back(k);
+          }
+        }
       }
+      if (!last_ones.empty()) result.push_back({last_ones});
     } else {
       result.push_back(std::move(levels));
     }
