@@ -1,6 +1,7 @@
 """The programs in examples/ as a user runs them."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +19,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(DIGITS), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=900)
+    without_gpu = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, env=without_gpu)
 
 
 def images(count: int, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
