@@ -211,8 +211,9 @@ Captured::Captured(const std::vector<Unit>& units,
   if (out < units.size()) out_ = ends[out].nodes.front();
   graph_.reset(recording.end());
   std::vector<cudaGraphNode_t> last;
-  for (const Recording::Ends& one : ends)
+  for (const Recording::Ends& one : ends) {
     last.insert(last.end(), one.nodes.begin(), one.nodes.end());
+  }
   replace_fills(graph_.get(), last, alone);
   std::size_t nodes = 0;
   check(cudaGraphGetNodes(graph_.get(), nullptr, &nodes), "cudaGraphGetNodes");

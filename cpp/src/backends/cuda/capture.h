@@ -41,6 +41,7 @@ std::vector<Work> work_of(const ir::Graph& graph,
 // Matrix products so large that what runs beside them is worth an order of its own.
 bool has_large_products(const ir::Graph& graph, const std::vector<Work>& by_node);
 
+// Whether work reads or writes any of so many bytes.
 bool touches(const Work& work, Pointers pointers, const std::byte* bytes, std::size_t count);
 
 // Whether one writes what the other touches.
