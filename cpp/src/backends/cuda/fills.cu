@@ -65,12 +65,20 @@ std::optional<Fill> fill_of(cudaGraphNode_t node) {
   return Fill{static_cast<std::byte*>(fill.dst), static_cast<std::uint32_t>(bytes), fill.value};
 }
 
+bool contains(const std::vector<cudaGraphNode_t>& nodes, cudaGraphNode_t node) {
+  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+}
+
+// Edges from all to all, but for those that are there.
 void add_edges(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& from,
                const std::vector<cudaGraphNode_t>& to) {
   for (cudaGraphNode_t later : to) {
-    const std::vector<cudaGraphNode_t> ends(from.size(), later);
-    check(cudaGraphAddDependencies(graph, from.data(), ends.data(), nullptr, from.size()),
-          "cudaGraphAddDependencies");
+    const std::vector<cudaGraphNode_t> there = needs_of(later).nodes;
+    for (cudaGraphNode_t earlier : from) {
+      if (contains(there, earlier)) continue;
+      check(cudaGraphAddDependencies(graph, &earlier, &later, nullptr, 1),
+            "cudaGraphAddDependencies");
+    }
   }
 }
 
@@ -101,9 +109,7 @@ cudaGraphNode_t add_fills(cudaGraph_t graph, const std::vector<cudaGraphNode_t>&
 
 void replace_fills(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& ends,
                    const std::function<bool(const std::byte*, std::size_t)>& alone) {
-  const auto is_end = [&](cudaGraphNode_t node) {
-    return std::find(ends.begin(), ends.end(), node) != ends.end();
-  };
+  const auto is_end = [&](cudaGraphNode_t node) { return contains(ends, node); };
   std::size_t count = 0;
   check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
   std::vector<cudaGraphNode_t> nodes(count);
