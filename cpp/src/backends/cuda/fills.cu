@@ -25,31 +25,28 @@ __global__ void __launch_bounds__(kMostBytes) fill_each(const __grid_constant__ 
   if (threadIdx.x < mine.bytes) mine.to[threadIdx.x] = static_cast<std::byte>(mine.value);
 }
 
-// The other ends of a node's edges in one direction.
-struct Neighbours {
-  std::vector<cudaGraphNode_t> nodes;
-  std::vector<cudaGraphEdgeData> edges;
-
-  template <class F>
-  Neighbours(F* list, const char* call, cudaGraphNode_t node) {
-    std::size_t count = 0;
-    check(list(node, nullptr, nullptr, &count), call);
-    nodes.resize(count);
-    edges.resize(count);
-    if (count > 0) check(list(node, nodes.data(), edges.data(), &count), call);
-  }
-  bool wait_for_all() const {
-    return std::all_of(edges.begin(), edges.end(), [](const cudaGraphEdgeData& edge) {
-      return edge.type == cudaGraphDependencyTypeDefault;
-    });
-  }
-};
-
-Neighbours needs_of(cudaGraphNode_t node) {
-  return {cudaGraphNodeGetDependencies, "cudaGraphNodeGetDependencies", node};
+// What list(nodes or null, count) finds.
+template <class F>
+std::vector<cudaGraphNode_t> listed(const char* call, F&& list) {
+  std::size_t count = 0;
+  check(list(nullptr, &count), call);
+  std::vector<cudaGraphNode_t> nodes(count);
+  if (count > 0) check(list(nodes.data(), &count), call);
+  return nodes;
 }
-Neighbours needing(cudaGraphNode_t node) {
-  return {cudaGraphNodeGetDependentNodes, "cudaGraphNodeGetDependentNodes", node};
+
+// Edges may be of any kind, so that CUDA wants to tell it.
+std::vector<cudaGraphNode_t> needs_of(cudaGraphNode_t node) {
+  return listed("cudaGraphNodeGetDependencies", [&](cudaGraphNode_t* nodes, std::size_t* count) {
+    std::vector<cudaGraphEdgeData> edges(*count);
+    return cudaGraphNodeGetDependencies(node, nodes, edges.data(), count);
+  });
+}
+std::vector<cudaGraphNode_t> needing(cudaGraphNode_t node) {
+  return listed("cudaGraphNodeGetDependentNodes", [&](cudaGraphNode_t* nodes, std::size_t* count) {
+    std::vector<cudaGraphEdgeData> edges(*count);
+    return cudaGraphNodeGetDependentNodes(node, nodes, edges.data(), count);
+  });
 }
 
 // What a node fills, if that is few bytes of one value.
@@ -73,7 +70,7 @@ bool contains(const std::vector<cudaGraphNode_t>& nodes, cudaGraphNode_t node) {
 void add_edges(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& from,
                const std::vector<cudaGraphNode_t>& to) {
   for (cudaGraphNode_t later : to) {
-    const std::vector<cudaGraphNode_t> there = needs_of(later).nodes;
+    const std::vector<cudaGraphNode_t> there = needs_of(later);
     for (cudaGraphNode_t earlier : from) {
       if (contains(there, earlier)) continue;
       check(cudaGraphAddDependencies(graph, &earlier, &later, nullptr, 1),
@@ -84,7 +81,7 @@ void add_edges(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& from,
 
 // Lets what needs a node wait for these instead.
 void replace(cudaGraph_t graph, cudaGraphNode_t node, const std::vector<cudaGraphNode_t>& by) {
-  add_edges(graph, by, needing(node).nodes);
+  add_edges(graph, by, needing(node));
   check(cudaGraphDestroyNode(node), "cudaGraphDestroyNode");
 }
 
@@ -110,10 +107,9 @@ cudaGraphNode_t add_fills(cudaGraph_t graph, const std::vector<cudaGraphNode_t>&
 void replace_fills(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& ends,
                    const std::function<bool(const std::byte*, std::size_t)>& alone) {
   const auto is_end = [&](cudaGraphNode_t node) { return contains(ends, node); };
-  std::size_t count = 0;
-  check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
-  std::vector<cudaGraphNode_t> nodes(count);
-  check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
+  const auto nodes = listed("cudaGraphGetNodes", [&](cudaGraphNode_t* list, std::size_t* count) {
+    return cudaGraphGetNodes(graph, list, count);
+  });
   struct Found {
     cudaGraphNode_t node;
     Fill fill;
@@ -123,14 +119,13 @@ void replace_fills(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& ends,
   for (cudaGraphNode_t node : nodes) {
     const std::optional<Fill> fill = fill_of(node);
     if (!fill) continue;
-    const Neighbours needs = needs_of(node);
-    if (!needs.wait_for_all()) continue;
-    const bool begins = std::all_of(needs.nodes.begin(), needs.nodes.end(), is_end);
+    const std::vector<cudaGraphNode_t> needs = needs_of(node);
+    const bool begins = std::all_of(needs.begin(), needs.end(), is_end);
     found.push_back({node, *fill, begins && alone(fill->to, fill->bytes)});
   }
   std::vector<Fill> fills;
   for (const Found& one : found) {
-    const std::vector<cudaGraphNode_t> needs = needs_of(one.node).nodes;
+    const std::vector<cudaGraphNode_t> needs = needs_of(one.node);
     if (one.may_be_first) {
       replace(graph, one.node, needs);
       fills.push_back(one.fill);
@@ -139,9 +134,10 @@ void replace_fills(cudaGraph_t graph, const std::vector<cudaGraphNode_t>& ends,
     }
   }
   if (fills.empty()) return;
-  check(cudaGraphGetRootNodes(graph, nullptr, &count), "cudaGraphGetRootNodes");
-  std::vector<cudaGraphNode_t> roots(count);
-  check(cudaGraphGetRootNodes(graph, roots.data(), &count), "cudaGraphGetRootNodes");
+  const auto roots =
+      listed("cudaGraphGetRootNodes", [&](cudaGraphNode_t* list, std::size_t* count) {
+        return cudaGraphGetRootNodes(graph, list, count);
+      });
   for (std::size_t k = 0; k < fills.size(); k += kMostFills) {
     const std::size_t of_this = std::min(kMostFills, fills.size() - k);
     add_edges(graph, {add_fills(graph, {}, &fills[k], of_this)}, roots);
