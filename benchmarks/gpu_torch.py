@@ -1,5 +1,6 @@
 """The workloads in PyTorch on a GPU: eager, captured in a CUDA graph by hand, or compiled."""
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +15,12 @@ class Session:
 
     def __init__(self, workload: w.Workload, mode: str, precision: str) -> None:
         torch.manual_seed(0)
+        # Memory of earlier sessions that would be shared, or freed while this one's is counted.
+        torch.compiler.reset()
+        gc.collect()
+        torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        self.before = torch.cuda.memory_allocated()
+        before = torch.cuda.memory_allocated()
         for library in (torch.backends.cuda.matmul, torch.backends.cudnn):
             library.allow_tf32 = precision != "float32"
         torch.backends.cudnn.benchmark = True
@@ -42,9 +46,16 @@ class Session:
 
         # A captured step does not keep alive what it works on.
         self.eager = self.step = step
-        self.losses = [float(step().item()) for _ in range(3)]
+        self.losses = [float(step().item())]
+        torch.cuda.reset_peak_memory_stats()  # the first step has tried cuDNN's engines
+        self.losses += [float(step().item()) for _ in range(2)]
         if mode == "captured":
             self.step = self._captured(step, optimizer)
+        for _ in range(3):
+            self.step()
+        self.finish()
+        # Now, for later on other sessions' steps would be counted.
+        self.peak_bytes = torch.cuda.max_memory_allocated() - before
 
     @staticmethod
     def _captured(step: Callable[[], Any], optimizer: Any) -> Callable[[], Any]:
@@ -62,9 +73,6 @@ class Session:
 
     def finish(self) -> None:
         torch.cuda.synchronize()
-
-    def peak_mib(self) -> float:
-        return float(torch.cuda.max_memory_allocated() - self.before) / 2**20
 
 
 def ceilings() -> tuple[float, dict[str, float]]:
