@@ -35,9 +35,13 @@ target_include_directories(traingraph_internals INTERFACE
   "${PROJECT_SOURCE_DIR}/cpp/include" "${PROJECT_SOURCE_DIR}/cpp/src")
 if(NOT TRAINGRAPH_PORTABLE)
   set(TRAINGRAPH_KERNEL_LIBRARIES traingraph::dnnl OpenMP::OpenMP_CXX)
+  # OpenMP's flags for sources that use it alone. The others are compiled by the same words in a
+  # portable build, so that a compiler cache knows them.
+  target_link_libraries(traingraph_internals INTERFACE
+    traingraph::dnnl $<LINK_ONLY:OpenMP::OpenMP_CXX>)
 endif()
 target_link_libraries(traingraph_internals INTERFACE
-  ${TRAINGRAPH_KERNEL_LIBRARIES} Threads::Threads ${CMAKE_DL_LIBS} traingraph_flags)
+  Threads::Threads ${CMAKE_DL_LIBS} traingraph_flags)
 
 # Own vectorised loops exist once per x86-64 level, elsewhere once as `generic`.
 set(TRAINGRAPH_ISA_LEVELS generic)
