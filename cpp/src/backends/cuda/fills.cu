@@ -35,18 +35,20 @@ std::vector<cudaGraphNode_t> listed(const char* call, F&& list) {
   return nodes;
 }
 
-// Edges may be of any kind, so that CUDA wants to tell it.
-std::vector<cudaGraphNode_t> needs_of(cudaGraphNode_t node) {
-  return listed("cudaGraphNodeGetDependencies", [&](cudaGraphNode_t* nodes, std::size_t* count) {
+// The other ends of a node's edges in one direction. Edges may be of any kind, which CUDA wants to
+// tell.
+template <class F>
+std::vector<cudaGraphNode_t> neighbours(const char* call, F* list, cudaGraphNode_t node) {
+  return listed(call, [&](cudaGraphNode_t* nodes, std::size_t* count) {
     std::vector<cudaGraphEdgeData> edges(*count);
-    return cudaGraphNodeGetDependencies(node, nodes, edges.data(), count);
+    return list(node, nodes, edges.data(), count);
   });
 }
+std::vector<cudaGraphNode_t> needs_of(cudaGraphNode_t node) {
+  return neighbours("cudaGraphNodeGetDependencies", cudaGraphNodeGetDependencies, node);
+}
 std::vector<cudaGraphNode_t> needing(cudaGraphNode_t node) {
-  return listed("cudaGraphNodeGetDependentNodes", [&](cudaGraphNode_t* nodes, std::size_t* count) {
-    std::vector<cudaGraphEdgeData> edges(*count);
-    return cudaGraphNodeGetDependentNodes(node, nodes, edges.data(), count);
-  });
+  return neighbours("cudaGraphNodeGetDependentNodes", cudaGraphNodeGetDependentNodes, node);
 }
 
 // What a node fills, if that is few bytes of one value.
