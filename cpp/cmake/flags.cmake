@@ -34,14 +34,12 @@ target_compile_definitions(traingraph_internals INTERFACE TRAINGRAPH_BUILDING)
 target_include_directories(traingraph_internals INTERFACE
   "${PROJECT_SOURCE_DIR}/cpp/include" "${PROJECT_SOURCE_DIR}/cpp/src")
 if(NOT TRAINGRAPH_PORTABLE)
-  set(TRAINGRAPH_KERNEL_LIBRARIES traingraph::dnnl OpenMP::OpenMP_CXX)
-  # OpenMP's flags for sources that use it alone. The others are compiled by the same words in a
+  # OpenMP's flags are for sources that use it alone. The others are compiled by the same words in a
   # portable build, so that a compiler cache knows them.
-  target_link_libraries(traingraph_internals INTERFACE
-    traingraph::dnnl $<LINK_ONLY:OpenMP::OpenMP_CXX>)
+  set(TRAINGRAPH_KERNEL_LIBRARIES traingraph::dnnl $<LINK_ONLY:OpenMP::OpenMP_CXX>)
 endif()
 target_link_libraries(traingraph_internals INTERFACE
-  Threads::Threads ${CMAKE_DL_LIBS} traingraph_flags)
+  ${TRAINGRAPH_KERNEL_LIBRARIES} Threads::Threads ${CMAKE_DL_LIBS} traingraph_flags)
 
 # Own vectorised loops exist once per x86-64 level, elsewhere once as `generic`.
 set(TRAINGRAPH_ISA_LEVELS generic)
