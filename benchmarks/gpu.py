@@ -113,7 +113,8 @@ def measure(workload: w.Workload, precision: str, modes: list[str], seconds: flo
     one = sessions[whole]
     alone = [_sample(one.wait, one.finish, 1) for _ in range(50)]
     for name, session in sessions.items():
-        row = {"peer": name, "ms": quantiles(samples[name]), "peak_bytes": session.peak_bytes}
+        row = {"peer": name, "ms": quantiles(samples[name])}
+        row["peak_mib"] = session.peak_bytes / 2**20
         row["losses"] = session.losses
         if name == whole:
             row["one_by_one_ms"] = quantiles(alone)
@@ -131,8 +132,7 @@ def _print(rows: list[Any], least: float | None) -> None:
             continue
         ms = row["ms"]
         text = (
-            f"{ms['median']:9.4f} ({ms['p10']:.4f}, {ms['p90']:.4f}) ms"
-            f" {row['peak_bytes'] / 2**20:9.1f} MiB"
+            f"{ms['median']:9.4f} ({ms['p10']:.4f}, {ms['p90']:.4f}) ms {row['peak_mib']:9.1f} MiB"
         )
         if "one_by_one_ms" in row:
             text += f", one by one {row['one_by_one_ms']['median']:.4f} ms"
