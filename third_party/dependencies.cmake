@@ -7,6 +7,7 @@ if(TRAINGRAPH_BUILD_PYTHON)
 endif()
 find_package(Python 3.11 REQUIRED COMPONENTS ${python_components})
 
+include("${CMAKE_CURRENT_LIST_DIR}/copy_headers.cmake")
 find_package(Threads REQUIRED)
 if(NOT TRAINGRAPH_PORTABLE)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
@@ -17,9 +18,5 @@ if(TRAINGRAPH_CUDA)
 endif()
 
 if(TRAINGRAPH_BUILD_PYTHON)
-  execute_process(
-    COMMAND "${Python_EXECUTABLE}" -m pybind11 --cmakedir
-    OUTPUT_VARIABLE pybind11_hint
-    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-  find_package(pybind11 3 CONFIG REQUIRED HINTS "${pybind11_hint}")
+  include("${CMAKE_CURRENT_LIST_DIR}/pybind11.cmake")
 endif()

@@ -35,15 +35,7 @@ get_target_property(onednn_library DNNL::dnnl IMPORTED_LOCATION_RELEASE)
 set(private_include "${PROJECT_BINARY_DIR}/onednn/include")
 set(private_library "${PROJECT_BINARY_DIR}/lib/libtraingraph_dnnl.so")
 
-# Headers are copied as well: compile commands then stay the same from one isolated build to the
-# next, and a kept build directory compiles only what changed.
-file(GLOB_RECURSE onednn_headers RELATIVE "${onednn_include}"
-  "${onednn_include}/dnnl*.h" "${onednn_include}/dnnl*.hpp" "${onednn_include}/oneapi/dnnl/*")
-foreach(header IN LISTS onednn_headers)
-  get_filename_component(folder "${private_include}/${header}" DIRECTORY)
-  file(MAKE_DIRECTORY "${folder}")
-  file(COPY_FILE "${onednn_include}/${header}" "${private_include}/${header}" ONLY_IF_DIFFERENT)
-endforeach()
+copy_headers("${onednn_include}" "${private_include}" "dnnl*.h" "dnnl*.hpp" "oneapi/dnnl/*")
 
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 file(COPY_FILE "${onednn_library}" "${private_library}.new")
