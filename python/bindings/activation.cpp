@@ -8,7 +8,7 @@ namespace {
 
 // One activation that Apple offers by name: its arguments, and for a and b a number, the name of an
 // argument, or nothing for the type's own default.
-struct Factory {
+struct ActivationFactory {
   const char* name;
   const char* form;
   ActivationType type;
@@ -17,7 +17,7 @@ struct Factory {
   const char* doc;
 };
 
-constexpr Factory kFactories[] = {
+constexpr ActivationFactory kActivationFactories[] = {
     {"relu", "", ActivationType::kReLU, "", "", "x for x > 0, else 0."},
     {"relu6", "", ActivationType::kReLUN, "0", "6", "ReLU, at most 6."},
     {"leaky_relu", "negative_slope: float = 0.01", ActivationType::kReLU, "negative_slope", "",
@@ -63,9 +63,9 @@ std::optional<float> value_of(std::string_view text, const Arguments& arguments)
   return arguments.get<float>(text.data());
 }
 
-void bind_descriptor(py::module_& module) {
+void bind_activation_descriptor(py::module_& module) {
   using Self = ActivationDescriptor;
-  auto cls = py::class_<Self>(module, "MLCActivationDescriptor",
+  auto cls = BoundClass<Self>(module, "MLCActivationDescriptor",
                               "The function of an activation layer and its parameters.");
   def_init(cls,
            {"type: MLCActivationType | str", "type: MLCActivationType | str, a: float",
@@ -91,8 +91,8 @@ void bind_descriptor(py::module_& module) {
 }  // namespace
 
 void bind_activation(py::module_& module) {
-  bind_descriptor(module);
-  auto cls = py::class_<Activation, Layer, std::shared_ptr<Activation>>(
+  bind_activation_descriptor(module);
+  auto cls = BoundClass<Activation, Layer, std::shared_ptr<Activation>>(
       module, "MLCActivationLayer", "Applies one function to each element.");
   def_init(cls, {"descriptor: MLCActivationDescriptor"},
            "Shapes: any (…) to the same. Types: float32; float64 on the reference device. "
@@ -100,7 +100,7 @@ void bind_activation(py::module_& module) {
            [](const Arguments& arguments) {
              return std::make_shared<Activation>(arguments.get<ActivationDescriptor>("descriptor"));
            });
-  for (const Factory& factory : kFactories) {
+  for (const ActivationFactory& factory : kActivationFactories) {
     def_factory(
         cls, factory.name, "MLCActivationLayer", {factory.form}, factory.doc,
         [&factory](const Arguments& arguments) {
@@ -108,8 +108,8 @@ void bind_activation(py::module_& module) {
               factory.type, value_of(factory.a, arguments), value_of(factory.b, arguments)));
         });
   }
-  cls.def_property_readonly("descriptor", &Activation::descriptor, py::return_value_policy::copy,
-                            "The function and its parameters.");
+  cls.def_property_readonly("descriptor", [](const Activation& self) { return self.descriptor(); },
+      "The function and its parameters.");
 }
 
 }  // namespace traingraph::python

@@ -6,7 +6,7 @@ namespace {
 
 void bind_matmul_descriptor(py::module_& module) {
   using Self = MatMulDescriptor;
-  auto cls = py::class_<Self>(module, "MLCMatMulDescriptor", "How a matrix product is formed.");
+  auto cls = BoundClass<Self>(module, "MLCMatMulDescriptor", "How a matrix product is formed.");
   def_init(cls, {"alpha: float = 1.0, transposes_x: bool = False, transposes_y: bool = False"},
            "alpha scales the product; each source may be transposed on its last two axes.",
            [](const Arguments& arguments) {
@@ -27,7 +27,7 @@ void bind_matmul_descriptor(py::module_& module) {
 }  // namespace
 
 void bind_arithmetic(py::module_& module) {
-  auto arithmetic = py::class_<Arithmetic, Layer, std::shared_ptr<Arithmetic>>(
+  auto arithmetic = BoundClass<Arithmetic, Layer, std::shared_ptr<Arithmetic>>(
       module, "MLCArithmeticLayer", "Combines sources element by element.");
   def_init(arithmetic, {"operation: MLCArithmeticOperation | str"},
            "Shapes: two sources broadcast as NumPy does. Gradient: summed over broadcast axes. "
@@ -38,7 +38,7 @@ void bind_arithmetic(py::module_& module) {
   arithmetic.def_property_readonly("operation", &Arithmetic::operation, "The operation.");
 
   bind_matmul_descriptor(module);
-  auto matmul = py::class_<MatMul, Layer, std::shared_ptr<MatMul>>(
+  auto matmul = BoundClass<MatMul, Layer, std::shared_ptr<MatMul>>(
       module, "MLCMatMulLayer", "alpha * op(x) op(y) on the last two axes.");
   def_init(matmul, {"descriptor: MLCMatMulDescriptor"},
            "Shapes: (…, M, K) and (…, K, N) to (…, M, N); leading axes broadcast from the back. "
@@ -46,8 +46,8 @@ void bind_arithmetic(py::module_& module) {
            [](const Arguments& arguments) {
              return std::make_shared<MatMul>(arguments.get<MatMulDescriptor>("descriptor"));
            });
-  matmul.def_property_readonly("descriptor", &MatMul::descriptor, py::return_value_policy::copy,
-                               "How the product is formed.");
+  matmul.def_property_readonly("descriptor", [](const MatMul& self) { return self.descriptor(); },
+      "How the product is formed.");
 }
 
 }  // namespace traingraph::python

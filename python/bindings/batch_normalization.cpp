@@ -22,7 +22,7 @@ std::shared_ptr<BatchNormalization> make_layer(const Arguments& arguments) {
 
 void bind_batch_normalization(py::module_& module) {
   using Self = BatchNormalization;
-  auto cls = py::class_<Self, Layer, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, Layer, std::shared_ptr<Self>>(
       module, "MLCBatchNormalizationLayer",
       "(x - mean) / sqrt(variance + epsilon) * gamma + beta per channel.");
   def_init(cls,

@@ -4,6 +4,8 @@
 
 #include <traingraph/traingraph.h>
 
+#include "bound_class.h"
+
 namespace py = pybind11;
 
 // One function per family; module.cpp calls them in the order that base classes need.

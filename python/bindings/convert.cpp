@@ -5,8 +5,6 @@
 namespace traingraph::python {
 namespace {
 
-std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; }
-
 // "softmax_cross_entropy" for the bound factory itself, empty for anything that is not callable.
 std::string uncalled(py::handle value) {
   PyObject* const object = value.ptr();

@@ -19,14 +19,14 @@ std::shared_ptr<Self> make_layer(const Arguments& arguments) {
 template <typename Self>
 void bind_layer_class(py::module_& module, const char* name, const char* doc,
                       const char* init_doc) {
-  auto cls = py::class_<Self, Layer, std::shared_ptr<Self>>(module, name, doc);
+  auto cls = BoundClass<Self, Layer, std::shared_ptr<Self>>(module, name, doc);
   def_init(cls,
            {"weights: MLCTensor, biases: MLCTensor | None = None, descriptor: "
             "MLCConvolutionDescriptor",
             "descriptor: MLCConvolutionDescriptor, with_biases: bool = True"},
            init_doc, make_layer<Self>);
-  cls.def_property_readonly("descriptor", &Self::descriptor, py::return_value_policy::copy,
-                            "Channels, kernel, strides and padding.");
+  cls.def_property_readonly("descriptor", [](const Self& self) { return self.descriptor(); },
+      "Channels, kernel, strides and padding.");
   cls.def_property_readonly(
       "weights", [](Self& self) { return self.weights().tensor; }, "The weights.");
   cls.def_property_readonly(

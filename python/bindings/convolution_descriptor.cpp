@@ -6,7 +6,7 @@
 namespace traingraph::python {
 namespace {
 
-ConvolutionDescriptor make_descriptor(const Arguments& arguments) {
+ConvolutionDescriptor make_convolution_descriptor(const Arguments& arguments) {
   const auto count = [&arguments](const char* name) { return arguments.get<std::int64_t>(name); };
   ConvolutionDescriptor result;
   result.input_feature_channel_count = count("input_feature_channel_count");
@@ -48,7 +48,7 @@ ConvolutionDescriptor make_descriptor(const Arguments& arguments) {
 
 void bind_convolution_descriptor(py::module_& module) {
   using Self = ConvolutionDescriptor;
-  auto cls = py::class_<Self>(module, "MLCConvolutionDescriptor",
+  auto cls = BoundClass<Self>(module, "MLCConvolutionDescriptor",
                               "Channels, kernel, strides and padding of a convolution.");
   def_init(cls,
            {"type: MLCConvolutionType | str = MLCConvolutionType.STANDARD, "
@@ -60,7 +60,7 @@ void bind_convolution_descriptor(py::module_& module) {
             "input_feature_channel_count: int, output_feature_channel_count: int",
             "depthwise_with_kernel_width: int, kernel_height: int, "
             "input_feature_channel_count: int, channel_multiplier: int"},
-           "Pairs are (height, width) and (y, x).", make_descriptor);
+           "Pairs are (height, width) and (y, x).", make_convolution_descriptor);
   cls.def_property_readonly(
       "convolution_type", [](const Self& self) { return self.type; }, "The type.");
   cls.def_property_readonly(

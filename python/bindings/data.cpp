@@ -27,8 +27,6 @@ bool is_array(py::handle value) {
   return PyObject_TypeCheck(value.ptr(), npy_api::get().PyArray_Type_) != 0;
 }
 
-std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; }
-
 std::string dtype_name(py::handle array) {
   return py::cast<std::string>(py::str(array.attr("dtype")));
 }

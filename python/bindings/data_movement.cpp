@@ -6,7 +6,7 @@
 namespace traingraph::python {
 
 void bind_data_movement(py::module_& module) {
-  auto concatenation = py::class_<Concatenation, Layer, std::shared_ptr<Concatenation>>(
+  auto concatenation = BoundClass<Concatenation, Layer, std::shared_ptr<Concatenation>>(
       module, "MLCConcatenationLayer", "Joins sources along one axis.");
   def_init(concatenation, {"dimension: int = 1"},
            "Shapes: the other extents agree. Gradient: cut at the same places.",
@@ -15,7 +15,7 @@ void bind_data_movement(py::module_& module) {
            });
   concatenation.def_property_readonly("dimension", &Concatenation::dimension, "The axis.");
 
-  auto reshape = py::class_<Reshape, Layer, std::shared_ptr<Reshape>>(
+  auto reshape = BoundClass<Reshape, Layer, std::shared_ptr<Reshape>>(
       module, "MLCReshapeLayer", "The same elements in row-major order under another shape.");
   def_init(reshape, {"shape: collections.abc.Sequence[int]"},
            "Errors: ValueError where the counts of elements differ.",
@@ -24,7 +24,7 @@ void bind_data_movement(py::module_& module) {
            });
   reshape.def_property_readonly("shape", &Reshape::shape, "The shape of the result.");
 
-  auto transpose = py::class_<Transpose, Layer, std::shared_ptr<Transpose>>(
+  auto transpose = BoundClass<Transpose, Layer, std::shared_ptr<Transpose>>(
       module, "MLCTransposeLayer", "Reorders the axes.");
   def_init(transpose, {"dimensions: collections.abc.Sequence[int]"},
            "Shapes: axis k of the result is axis dimensions[k] of the source. Errors: ValueError "

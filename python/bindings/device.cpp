@@ -80,7 +80,7 @@ std::vector<std::string> package_folders() {
 
 void bind_platform(py::module_& module) {
   Platform::set_package_folders(package_folders());
-  auto cls = py::class_<Platform>(module, "MLCPlatform", "Process-wide settings.");
+  auto cls = BoundClass<Platform>(module, "MLCPlatform", "Process-wide settings.");
   def_factory(cls, "set_rng_seed_to", "None", {"seed: int"},
               "Sets the seed of random initialisers and of dropout layers without a seed of their "
               "own.",
@@ -109,7 +109,7 @@ void bind_platform(py::module_& module) {
 }  // namespace
 
 void bind_device(py::module_& module) {
-  auto cls = py::class_<Device>(module, "MLCDevice", "Where a graph runs.");
+  auto cls = BoundClass<Device>(module, "MLCDevice", "Where a graph runs.");
   def_init(cls,
            {"type: MLCDeviceType | str, selects_multiple_compute_devices: bool = False",
             "gpu_devices: collections.abc.Sequence[typing.Any]"},

@@ -11,6 +11,9 @@
 #include "enum_table.h"
 
 namespace traingraph::python {
+
+std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; }
+
 namespace {
 
 struct Registered {
@@ -39,8 +42,6 @@ std::string choices(const EnumRow& row) {
   }
   return list;
 }
-
-std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; }
 
 bool lookup(const EnumRow& row, std::string_view text, long& value) {
   const std::string wanted = lower(text);

@@ -48,6 +48,8 @@ struct EnumName<Precision> {
 template <typename E>
 concept BoundEnum = requires { EnumName<E>::text; };
 
+// The name of a value's class, for messages.
+std::string type_name(pybind11::handle value);
 // The raw value of a member, its name or its number. TypeError or ValueError list the right ones.
 long enum_value(const char* type, pybind11::handle value);
 pybind11::object enum_member(const char* type, long value);

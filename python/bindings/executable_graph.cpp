@@ -105,7 +105,7 @@ void bind_shared(Class& cls) {
 
 void bind_training(py::module_& module) {
   using Self = TrainingGraph;
-  auto cls = py::class_<Self, ExecutableGraph, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, ExecutableGraph, std::shared_ptr<Self>>(
       module, "MLCTrainingGraph", "Runs forward, gradient and update over graphs.");
   def_init(cls,
            {"graph_objects: collections.abc.Sequence[MLCGraph], loss_layer: MLCLayer | None = "
@@ -206,7 +206,7 @@ void bind_training(py::module_& module) {
 
 void bind_inference(py::module_& module) {
   using Self = InferenceGraph;
-  auto cls = py::class_<Self, ExecutableGraph, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, ExecutableGraph, std::shared_ptr<Self>>(
       module, "MLCInferenceGraph", "Runs the forward pass of graphs.");
   def_init(cls, {"graph_objects: collections.abc.Sequence[MLCGraph]"},
            "Shares its parameters with training graphs over the same graphs.",
@@ -218,7 +218,7 @@ void bind_inference(py::module_& module) {
 }  // namespace
 
 void bind_executable_graphs(py::module_& module) {
-  py::class_<ExecutableGraph, Graph, std::shared_ptr<ExecutableGraph>>(
+  BoundClass<ExecutableGraph, Graph, std::shared_ptr<ExecutableGraph>>(
       module, "ExecutableGraph", "What training and inference graphs share.");
   bind_training(module);
   bind_inference(module);

@@ -79,7 +79,7 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   return self.fit(arguments);
 }
 
-constexpr const char* kSamples =
+constexpr const char* kSampleForms =
     "inputs: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike, "
     "labels: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike | None "
     "= None, label_weights: collections.abc.Mapping[str, numpy.typing.ArrayLike] | "
@@ -88,7 +88,7 @@ constexpr const char* kSamples =
 }  // namespace
 
 void bind_fit(py::module_& module) {
-  auto epoch = py::class_<Epoch>(module, "Epoch", "One pass over all samples, as it went.");
+  auto epoch = BoundClass<Epoch>(module, "Epoch", "One pass over all samples, as it went.");
   epoch.def_readonly("number", &Epoch::number, "Counts from 1.");
   epoch.def_readonly(
       "loss", &Epoch::loss,
@@ -98,7 +98,7 @@ void bind_fit(py::module_& module) {
   epoch.def("__repr__", [](const Epoch& self) {
     return "<Epoch " + std::to_string(self.number) + " loss " + std::to_string(self.loss) + ">";
   });
-  auto evaluation = py::class_<Evaluation>(module, "Evaluation", "Loss and accuracy.");
+  auto evaluation = BoundClass<Evaluation>(module, "Evaluation", "Loss and accuracy.");
   evaluation.def_readonly("loss", &Evaluation::loss, "As Epoch.loss, in inference mode.");
   evaluation.def_readonly("accuracy", &Evaluation::accuracy,
                           "The share of right classes; None for a loss that is no classifier's.");
@@ -119,10 +119,10 @@ py::object predict(ExecutableGraph& self, const Arguments& given) {
   return view_of(result, true);
 }
 
-void def_fit(py::class_<TrainingGraph, ExecutableGraph, std::shared_ptr<TrainingGraph>>& cls) {
+void def_fit(BoundClass<TrainingGraph, ExecutableGraph, std::shared_ptr<TrainingGraph>>& cls) {
   def_method(
       cls, "fit", "list[Epoch]",
-      {std::string(kSamples) + ", epochs: int = 1, shuffle_seed: int | None = None, on_epoch: "
+      {std::string(kSampleForms) + ", epochs: int = 1, shuffle_seed: int | None = None, on_epoch: "
                                "collections.abc.Callable[[Epoch], bool | None] | None = None"},
       "Trains over all samples batch by batch; the last batch may be smaller. Shapes: samples on "
       "axis 0. on_epoch is called after each epoch and ends the training by returning False; a "
@@ -131,7 +131,7 @@ void def_fit(py::class_<TrainingGraph, ExecutableGraph, std::shared_ptr<Training
       [](TrainingGraph& self, const Arguments& arguments) { return fit(self, arguments); },
       Signature::Kind::kPairMethod);
   def_method(
-      cls, "evaluate", "Evaluation", {kSamples},
+      cls, "evaluate", "Evaluation", {kSampleForms},
       "Loss and accuracy over all samples, in inference mode.",
       [](TrainingGraph& self, const Arguments& given) {
         const FitArguments arguments = arguments_of(self, given);

@@ -8,6 +8,6 @@ namespace traingraph::python {
 // The last result that is no loss, for all samples.
 py::object predict(ExecutableGraph& self, const Arguments& given);
 
-void def_fit(py::class_<TrainingGraph, ExecutableGraph, std::shared_ptr<TrainingGraph>>& cls);
+void def_fit(BoundClass<TrainingGraph, ExecutableGraph, std::shared_ptr<TrainingGraph>>& cls);
 
 }  // namespace traingraph::python

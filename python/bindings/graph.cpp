@@ -22,7 +22,7 @@ TensorPtr node(Graph& self, const Arguments& arguments) {
   return self.node(layer, sources, arguments.get<bool>("disable_update"));
 }
 
-bool bind_and_write(Graph& self, const Arguments& arguments) {
+bool bind_and_write_tensors(Graph& self, const Arguments& arguments) {
   const NamedTensors tensors =
       named_tensors(arguments["for_inputs"], arguments.where("for_inputs"));
   NamedData data = named_data(arguments["data"], tensors, "MLCGraph.bind_and_write_data", "data",
@@ -44,7 +44,7 @@ bool bind_and_write(Graph& self, const Arguments& arguments) {
   return true;
 }
 
-void bind_building(py::class_<Graph, GraphPtr>& cls) {
+void bind_building(BoundClass<Graph, GraphPtr>& cls) {
   const std::string layer = "layer: MLCLayer, ";
   const std::string sources = "sources: collections.abc.Sequence[MLCTensor]";
   def_method(cls, "node", "MLCTensor",
@@ -72,7 +72,7 @@ void bind_building(py::class_<Graph, GraphPtr>& cls) {
              });
 }
 
-void bind_indexing_nodes(py::class_<Graph, GraphPtr>& cls) {
+void bind_indexing_nodes(BoundClass<Graph, GraphPtr>& cls) {
   const std::string cut = "source: MLCTensor, ";
   def_method(
       cls, "split", "list[MLCTensor]",
@@ -125,7 +125,7 @@ TensorPtr sequential_layers(const py::object& graph, const py::object& x,
 
 void bind_graph(py::module_& module) {
   auto cls =
-      py::class_<Graph, GraphPtr>(module, "MLCGraph", "Layers and the tensors between them.");
+      BoundClass<Graph, GraphPtr>(module, "MLCGraph", "Layers and the tensors between them.");
   def_init(cls, {""}, "An empty graph.",
            [](const Arguments&) { return std::make_shared<Graph>(); });
   bind_building(cls);
@@ -146,7 +146,7 @@ void bind_graph(py::module_& module) {
               "bool = True"},
              "Copies data for the separate passes: inputs before forward, gradients of the "
              "caller's own before the gradient.",
-             bind_and_write);
+             bind_and_write_tensors);
   def_identity(cls);
   cls.def("__repr__", [](const py::object& self) {
     const auto& graph = py::cast<const Graph&>(self);

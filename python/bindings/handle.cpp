@@ -146,7 +146,7 @@ CompletionHandler completion_handler(py::object function) {
 }
 
 void bind_handle(py::module_& module) {
-  auto cls = py::class_<Handle>(module, "MLCExecution",
+  auto cls = BoundClass<Handle>(module, "MLCExecution",
                                 "One submitted execution: true, awaitable, with its result.");
   cls.def("__bool__", [](const Handle&) { return true; });
   cls.def("wait", &Handle::wait, "Returns when the work is done. Errors: what the work raised.");

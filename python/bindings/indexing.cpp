@@ -7,7 +7,7 @@ namespace traingraph::python {
 namespace {
 
 void bind_split(py::module_& module) {
-  auto cls = py::class_<Split, Layer, std::shared_ptr<Split>>(
+  auto cls = BoundClass<Split, Layer, std::shared_ptr<Split>>(
       module, "MLCSplitLayer", "Cuts a tensor along one axis; its results are the parts.");
   def_init(cls,
            {"split_count: int, dimension: int = 1",
@@ -35,7 +35,7 @@ void bind_split(py::module_& module) {
 }
 
 void bind_scatter(py::module_& module) {
-  auto cls = py::class_<Scatter, Layer, std::shared_ptr<Scatter>>(
+  auto cls = BoundClass<Scatter, Layer, std::shared_ptr<Scatter>>(
       module, "MLCScatterLayer", "A copy of a tensor with values written or added by index.");
   def_init(
       cls, {"dimension: int, reduction_type: MLCReductionType | str"},
@@ -57,7 +57,7 @@ void bind_scatter(py::module_& module) {
 void bind_indexing(py::module_& module) {
   bind_split(module);
 
-  auto gather = py::class_<Gather, Layer, std::shared_ptr<Gather>>(
+  auto gather = BoundClass<Gather, Layer, std::shared_ptr<Gather>>(
       module, "MLCGatherLayer", "Picks from a tensor by index along one axis.");
   def_init(gather, {"dimension: int"},
            "Sources: the tensor, indices. Shapes: indices of one axis pick slices; indices with as "
@@ -71,7 +71,7 @@ void bind_indexing(py::module_& module) {
 
   bind_scatter(module);
 
-  auto selection = py::class_<Selection, Layer, std::shared_ptr<Selection>>(
+  auto selection = BoundClass<Selection, Layer, std::shared_ptr<Selection>>(
       module, "MLCSelectionLayer", "Takes each element from one of two tensors.");
   def_init(selection, {""},
            "Sources: a bool condition, x, y, which broadcast as NumPy does; x where the condition "

@@ -6,7 +6,7 @@
 namespace traingraph::python {
 
 void bind_layer(py::module_& module) {
-  auto cls = py::class_<Layer, LayerPtr>(module, "MLCLayer",
+  auto cls = BoundClass<Layer, LayerPtr>(module, "MLCLayer",
                                          "What a graph is composed of; belongs to one graph.");
   cls.def_property_readonly("layer_id", &Layer::id, "Unique in the process.");
   cls.def_property("label", &Layer::label, &Layer::set_label, "A name for messages.");

@@ -92,7 +92,7 @@ constexpr Row kSamples[] = {
 
 void bind_layer_support(py::module_& module) {
   for (const Row& row : kSamples) {
-    auto cls = py::reinterpret_borrow<py::class_<Layer, LayerPtr>>(module.attr(row.name));
+    auto cls = py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(module.attr(row.name));
     def_factory(cls, "supports_data_type", "bool",
                 {"data_type: MLCDataType | numpy.typing.DTypeLike, on: MLCDevice | str"},
                 "Whether the device has the kernels to compute such layers in this type, forward "

@@ -5,7 +5,7 @@ namespace traingraph::python {
 namespace {
 
 // One loss that Apple offers by name, with the parameter it has beside the common ones.
-struct Factory {
+struct LossFactory {
   const char* name;
   LossType type;
   const char* parameters;
@@ -14,7 +14,7 @@ struct Factory {
 
 constexpr const char* kClasses = "label_smoothing: float = 0.0, class_count: int | None = None, ";
 
-constexpr Factory kFactories[] = {
+constexpr LossFactory kLossFactories[] = {
     {"softmax_cross_entropy", LossType::kSoftmaxCrossEntropy, kClasses,
      "-sum(t * log_softmax(y)), one value per sample. Integer labels have no class axis; -1 "
      "ignores a row. Gradient: softmax(y) * sum(t) - t."},
@@ -33,7 +33,7 @@ constexpr Factory kFactories[] = {
      "1 - sum(y * t), one value per sample. Gradient: -t."},
 };
 
-LossDescriptor descriptor_of(LossType type, const Arguments& arguments) {
+LossDescriptor loss_descriptor_of(LossType type, const Arguments& arguments) {
   LossDescriptor result;
   result.type = type;
   result.reduction = arguments.get<ReductionType>("reduction_type");
@@ -46,16 +46,16 @@ LossDescriptor descriptor_of(LossType type, const Arguments& arguments) {
   return result;
 }
 
-void bind_descriptor(py::module_& module) {
+void bind_loss_descriptor(py::module_& module) {
   using Self = LossDescriptor;
-  auto cls = py::class_<Self>(module, "MLCLossDescriptor", "The function of a loss layer.");
+  auto cls = BoundClass<Self>(module, "MLCLossDescriptor", "The function of a loss layer.");
   def_init(cls,
            {"type: MLCLossType | str, reduction_type: MLCReductionType | str, "
             "weight: float = 1.0, label_smoothing: float = 0.0, class_count: int | None = None, "
             "epsilon: float = 1e-7, delta: float = 1.0"},
            "class_count is taken from the labels unless it is given.",
            [](const Arguments& arguments) {
-             return descriptor_of(arguments.get<LossType>("type"), arguments);
+             return loss_descriptor_of(arguments.get<LossType>("type"), arguments);
            });
   cls.def_property_readonly(
       "loss_type", [](const Self& self) { return self.type; }, "The function.");
@@ -83,8 +83,8 @@ void bind_descriptor(py::module_& module) {
 }  // namespace
 
 void bind_loss(py::module_& module) {
-  bind_descriptor(module);
-  auto cls = py::class_<Loss, Layer, std::shared_ptr<Loss>>(
+  bind_loss_descriptor(module);
+  auto cls = BoundClass<Loss, Layer, std::shared_ptr<Loss>>(
       module, "MLCLossLayer", "Measures a prediction against its labels.");
   def_init(cls, {"descriptor: MLCLossDescriptor, weights: MLCTensor | None = None"},
            "Shapes: weights have one value for each that reduction NONE would give.",
@@ -92,18 +92,18 @@ void bind_loss(py::module_& module) {
              return std::make_shared<Loss>(arguments.get<LossDescriptor>("descriptor"),
                                            arguments.nullable<TensorPtr>("weights"));
            });
-  for (const Factory& factory : kFactories) {
+  for (const LossFactory& factory : kLossFactories) {
     const std::string common =
         std::string("reduction_type: MLCReductionType | str, ") + factory.parameters;
     def_factory(cls, factory.name, "MLCLossLayer",
                 {common + "weight: float = 1.0", common + "weights: MLCTensor | None = None"},
                 factory.doc, [&factory](const Arguments& arguments) {
-                  return std::make_shared<Loss>(descriptor_of(factory.type, arguments),
+                  return std::make_shared<Loss>(loss_descriptor_of(factory.type, arguments),
                                                 arguments.nullable<TensorPtr>("weights"));
                 });
   }
-  cls.def_property_readonly("descriptor", &Loss::descriptor, py::return_value_policy::copy,
-                            "The function.");
+  cls.def_property_readonly("descriptor", [](const Loss& self) { return self.descriptor(); },
+      "The function.");
   cls.def_property_readonly("weights", &Loss::weights, "One factor per value, or None.");
 }
 

@@ -5,9 +5,9 @@
 namespace traingraph::python {
 
 void bind_memory_plan(py::module_& module) {
-  auto plan = py::class_<MemoryPlan>(module, "MemoryPlan",
+  auto plan = BoundClass<MemoryPlan>(module, "MemoryPlan",
                                      "What one compiled graph keeps in device memory.");
-  auto entry = py::class_<MemoryPlan::Entry>(plan, "Entry", "One value of a plan.");
+  auto entry = BoundClass<MemoryPlan::Entry>(plan, "Entry", "One value of a plan.");
   entry.def_readonly("name", &MemoryPlan::Entry::name, "The tensor or operation, with its layer.");
   entry.def_readonly(
       "kind", &MemoryPlan::Entry::kind,

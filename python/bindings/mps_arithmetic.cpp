@@ -86,7 +86,7 @@ std::vector<std::string> encode_forms(bool batch) {
 
 void bind_binary(py::module_& module) {
   using Self = CNNBinaryKernel;
-  auto cls = py::class_<Self, mps::Kernel, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, mps::Kernel, std::shared_ptr<Self>>(
       module, "MPSCNNBinaryKernel", "Two source images, one result image.");
   def_allocator(cls);
   def_is_backwards(cls, false);
@@ -192,7 +192,7 @@ template <CNNArithmeticOperation kOperation>
 auto bind_operation(py::module_& module, const std::string& name, const char* doc) {
   using Forward = ArithmeticOf<kOperation>;
   auto forward =
-      py::class_<Forward, CNNArithmetic, std::shared_ptr<Forward>>(module, name.c_str(), doc);
+      BoundClass<Forward, CNNArithmetic, std::shared_ptr<Forward>>(module, name.c_str(), doc);
   def_kernel(forward, {"device: MTLDevice | MLCDevice | str"},
              "Shapes: two of one size, or strides of 0 where the first element stands for all.",
              [](const Arguments& arguments) {
@@ -200,7 +200,7 @@ auto bind_operation(py::module_& module, const std::string& name, const char* do
              });
   if constexpr (kOperation < CNNArithmeticOperation::kDivide) {
     using Gradient = ArithmeticGradientOf<kOperation>;
-    auto gradient = py::class_<Gradient, CNNArithmeticGradient, std::shared_ptr<Gradient>>(
+    auto gradient = BoundClass<Gradient, CNNArithmeticGradient, std::shared_ptr<Gradient>>(
         module, (name + "Gradient").c_str(), "The gradient of one of the two sources.");
     def_kernel(
         gradient, {"device: MTLDevice | MLCDevice | str, is_secondary_source_filter: bool"},
@@ -216,18 +216,18 @@ auto bind_operation(py::module_& module, const std::string& name, const char* do
 
 void bind_arithmetic_kernels(py::module_& module) {
   using Binary = mps::NNBinaryGradientState;
-  py::class_<Binary, mps::GradientState, std::shared_ptr<Binary>>(
+  BoundClass<Binary, mps::GradientState, std::shared_ptr<Binary>>(
       module, "MPSNNBinaryGradientState",
       "What a gradient kernel needs to know of a forward one with two sources.");
-  py::class_<CNNArithmeticGradientState, Binary, std::shared_ptr<CNNArithmeticGradientState>>(
+  BoundClass<CNNArithmeticGradientState, Binary, std::shared_ptr<CNNArithmeticGradientState>>(
       module, "MPSCNNArithmeticGradientState",
       "Sizes, scales and strides of one pair, and where the result was not clamped.");
-  auto forward = py::class_<CNNArithmetic, CNNBinaryKernel, std::shared_ptr<CNNArithmetic>>(
+  auto forward = BoundClass<CNNArithmetic, CNNBinaryKernel, std::shared_ptr<CNNArithmetic>>(
       module, "MPSCNNArithmetic",
       "clamp((primary_scale a) op (secondary_scale b) + bias, minimum_value, maximum_value).");
   def_parameters(forward);
   def_strides(forward, "primary", &CNNArithmeticParameters::primary_strides);
-  auto gradient = py::class_<CNNArithmeticGradient, mps::CNNGradientKernel,
+  auto gradient = BoundClass<CNNArithmeticGradient, mps::CNNGradientKernel,
                              std::shared_ptr<CNNArithmeticGradient>>(
       module, "MPSCNNArithmeticGradient",
       "Sums over every axis along which the source was broadcast; nothing flows where the result "
@@ -274,7 +274,7 @@ DropoutParameters dropout_parameters(const Arguments& arguments) {
 template <typename T, typename Base>
 void bind_dropout_kernel(py::module_& module, const char* name, const char* doc,
                          const char* detail) {
-  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  auto cls = BoundClass<T, Base, std::shared_ptr<T>>(module, name, doc);
   def_kernel(cls, {kDropoutForm}, detail, [](const Arguments& arguments) {
     return std::make_shared<T>(to_mps_device(arguments["device"]), dropout_parameters(arguments));
   });
@@ -294,7 +294,7 @@ void bind_dropout_kernel(py::module_& module, const char* name, const char* doc,
 
 void bind_dropout(py::module_& module) {
   using State = CNNDropoutGradientState;
-  auto state = py::class_<State, mps::GradientState, std::shared_ptr<State>>(
+  auto state = BoundClass<State, mps::GradientState, std::shared_ptr<State>>(
       module, "MPSCNNDropoutGradientState", "Which mask an image got.");
   state.def(
       "mask_data",

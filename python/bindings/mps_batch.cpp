@@ -15,7 +15,7 @@ void bind_batch(py::module_& module, const char* name, const char* item, const c
     for (std::size_t k = 0; k < self.items.size(); ++k) items[k] = py::cast(self.items[k]);
     return items;
   };
-  auto cls = py::class_<Self>(module, name, doc);
+  auto cls = BoundClass<Self>(module, name, doc);
   cls.def("__len__", [](const Self& self) { return self.items.size(); });
   const std::string one = std::string("__getitem__(self, arg0: typing.SupportsIndex) -> ") + item;
   const std::string some = std::string("__getitem__(self, arg0: slice) -> list[") + item + "]";

@@ -92,9 +92,9 @@ void def_temporary(Class& cls) {
               });
 }
 
-void bind_states(py::module_& module) {
+void bind_batch_states(py::module_& module) {
   using Self = CNNBatchNormalizationState;
-  auto cls = py::class_<Self, mps::GradientState, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, mps::GradientState, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalizationState",
       "Statistics and gradients of one batch; buffers of one number per channel.");
   cls.def("reset", &Self::reset, "Forgets what was accumulated.");
@@ -115,7 +115,7 @@ void bind_states(py::module_& module) {
 
   using Buffer = std::shared_ptr<mps::Buffer>;
   using Gamma = CNNNormalizationGammaAndBetaState;
-  auto gamma = py::class_<Gamma, mps::State, std::shared_ptr<Gamma>>(
+  auto gamma = BoundClass<Gamma, mps::State, std::shared_ptr<Gamma>>(
       module, "MPSCNNNormalizationGammaAndBetaState", "Factors and terms per channel.");
   def_init(gamma, {"gamma: MTLBuffer, beta: MTLBuffer"}, "Types: float32.",
            [](const Arguments& arguments) {
@@ -126,7 +126,7 @@ void bind_states(py::module_& module) {
   gamma.def_property_readonly("gamma", &Gamma::gamma, "(C).");
   gamma.def_property_readonly("beta", &Gamma::beta, "(C).");
   using Mean = CNNNormalizationMeanAndVarianceState;
-  auto mean = py::class_<Mean, mps::State, std::shared_ptr<Mean>>(
+  auto mean = BoundClass<Mean, mps::State, std::shared_ptr<Mean>>(
       module, "MPSCNNNormalizationMeanAndVarianceState", "Statistics per channel.");
   def_init(mean, {"mean: MTLBuffer, variance: MTLBuffer"}, "Types: float32.",
            [](const Arguments& arguments) {
@@ -140,7 +140,7 @@ void bind_states(py::module_& module) {
 
 void bind_normalization(py::module_& module) {
   using Self = CNNBatchNormalization;
-  auto cls = py::class_<Self, mps::CNNKernel, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, mps::CNNKernel, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalization",
       "y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.");
   def_kernel(cls,
@@ -218,7 +218,7 @@ void bind_normalization(py::module_& module) {
 
 void bind_statistics(py::module_& module) {
   using Self = CNNBatchNormalizationStatistics;
-  auto cls = py::class_<Self, mps::CNNKernel, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, mps::CNNKernel, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalizationStatistics", "Mean and variance of a batch, part by part.");
   def_kernel(cls, {"device: MTLDevice | MLCDevice | str"},
              "It counts as many pixels as its clip_rect has, from its offset on.",
@@ -249,7 +249,7 @@ void bind_gradients(py::module_& module) {
       "device: MTLDevice | MLCDevice | str, "
       "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None";
   using Statistics = CNNBatchNormalizationStatisticsGradient;
-  auto statistics = py::class_<Statistics, mps::CNNGradientKernel, std::shared_ptr<Statistics>>(
+  auto statistics = BoundClass<Statistics, mps::CNNGradientKernel, std::shared_ptr<Statistics>>(
       module, "MPSCNNBatchNormalizationStatisticsGradient",
       "Gradients of gamma and beta into the state, part by part.");
   def_kernel(
@@ -275,7 +275,7 @@ void bind_gradients(py::module_& module) {
                                    "The forward kernel's neuron.");
 
   using Self = CNNBatchNormalizationGradient;
-  auto cls = py::class_<Self, mps::CNNGradientKernel, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, mps::CNNGradientKernel, std::shared_ptr<Self>>(
       module, "MPSCNNBatchNormalizationGradient", "The gradient by data.");
   def_kernel(
       cls, {form},
@@ -329,7 +329,7 @@ mps::CNNBatchNormalizationDataSourcePtr batch_normalization_source(const py::obj
 
 void bind_mps_batch_normalization(py::module_& module) {
   bind_normalization(module);
-  bind_states(module);
+  bind_batch_states(module);
   bind_statistics(module);
   bind_gradients(module);
 }

@@ -102,7 +102,7 @@ void remember_class(const std::string& name, ToPython to_python) { classes()[nam
 void bind_mps_coding(py::module_& module) {
   // Of the class that all kernels derive from.
   auto kernel =
-      py::reinterpret_borrow<py::class_<mps::Kernel, mps::KernelPtr>>(module.attr("MPSKernel"));
+      py::reinterpret_borrow<BoundClass<mps::Kernel, mps::KernelPtr>>(module.attr("MPSKernel"));
   def_coding(
       kernel,
       [](const mps::Kernel& self, const py::object& object) {

@@ -69,9 +69,9 @@ inline constexpr const char* kDevice = "device: MTLDevice | MLCDevice | str";
 
 // A kernel that is made of its device alone.
 template <typename T, typename Base>
-py::class_<T, Base, std::shared_ptr<T>> bind_plain(py::module_& module, const char* name,
+BoundClass<T, Base, std::shared_ptr<T>> bind_plain(py::module_& module, const char* name,
                                                    const char* doc, const char* detail) {
-  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  auto cls = BoundClass<T, Base, std::shared_ptr<T>>(module, name, doc);
   def_kernel(cls, {kDevice}, detail, [](const Arguments& arguments) {
     return std::make_shared<T>(to_mps_device(arguments["device"]));
   });

@@ -65,9 +65,9 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   }
 };
 
-void bind_states(py::module_& module) {
+void bind_convolution_states(py::module_& module) {
   using Weights = CNNConvolutionWeightsAndBiasesState;
-  auto weights = py::class_<Weights, mps::State, std::shared_ptr<Weights>>(
+  auto weights = BoundClass<Weights, mps::State, std::shared_ptr<Weights>>(
       module, "MPSCNNConvolutionWeightsAndBiasesState", "Weights and biases on a device.");
   def_init(weights,
            {"weights: MTLBuffer, biases: MTLBuffer | None = None",
@@ -100,7 +100,7 @@ void bind_states(py::module_& module) {
   weights.def_property_readonly("biases", &Weights::biases, "(O), or None.");
 
   using Gradient = CNNConvolutionGradientState;
-  auto gradient = py::class_<Gradient, mps::GradientState, std::shared_ptr<Gradient>>(
+  auto gradient = BoundClass<Gradient, mps::GradientState, std::shared_ptr<Gradient>>(
       module, "MPSCNNConvolutionGradientState", "The gradients of one batch; one for all images.");
   gradient.def_property_readonly(
       "gradient_for_weights", &Gradient::gradient_for_weights,
@@ -127,7 +127,7 @@ void def_channel_multiplier(Class& cls) {
 }
 
 void bind_kernels(py::module_& module) {
-  auto forward = py::class_<CNNConvolution, mps::CNNKernel, std::shared_ptr<CNNConvolution>>(
+  auto forward = BoundClass<CNNConvolution, mps::CNNKernel, std::shared_ptr<CNNConvolution>>(
       module, "MPSCNNConvolution", "Windows times weights, plus biases; zeros beyond the image.");
   def_forward_weights(
       forward, "Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q) by the padding policy.");
@@ -163,17 +163,17 @@ void bind_kernels(py::module_& module) {
   parameter("neuron_parameter_a", &mps::NeuronDescriptor::a);
   parameter("neuron_parameter_b", &mps::NeuronDescriptor::b);
   parameter("neuron_parameter_c", &mps::NeuronDescriptor::c);
-  auto full = py::class_<CNNFullyConnected, CNNConvolution, std::shared_ptr<CNNFullyConnected>>(
+  auto full = BoundClass<CNNFullyConnected, CNNConvolution, std::shared_ptr<CNNFullyConnected>>(
       module, "MPSCNNFullyConnected", "A convolution whose kernel covers the image.");
   def_weights_init(full, "Loads the weights. Shapes: (N, I, H, W) to (N, O, 1, 1).");
 
-  auto gradient = py::class_<CNNConvolutionGradient, mps::CNNGradientKernel,
+  auto gradient = BoundClass<CNNConvolutionGradient, mps::CNNGradientKernel,
                              std::shared_ptr<CNNConvolutionGradient>>(
       module, "MPSCNNConvolutionGradient",
       "Gradients by data, and by weights and biases into the state.");
   def_gradient_weights(gradient);
   def_channel_multiplier(gradient);
-  auto full_gradient = py::class_<CNNFullyConnectedGradient, CNNConvolutionGradient,
+  auto full_gradient = BoundClass<CNNFullyConnectedGradient, CNNConvolutionGradient,
                                   std::shared_ptr<CNNFullyConnectedGradient>>(
       module, "MPSCNNFullyConnectedGradient", "The same for MPSCNNFullyConnected.");
   def_weights_init(full_gradient, kGradientWeights);
@@ -232,7 +232,7 @@ void bind_mps_convolution(py::module_& module) {
   bind_mps_convolution_descriptor(module);
   // Kernels come first: a state names its kernel.
   bind_kernels(module);
-  bind_states(module);
+  bind_convolution_states(module);
 }
 
 }  // namespace traingraph::python

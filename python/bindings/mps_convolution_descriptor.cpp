@@ -23,7 +23,7 @@ std::vector<float> channels_of(const CNNConvolutionDescriptor& self, const Argum
 }
 
 // The neuron's deprecated forms.
-void def_neuron(py::class_<CNNConvolutionDescriptor>& cls) {
+void def_neuron(BoundClass<CNNConvolutionDescriptor>& cls) {
   using Self = CNNConvolutionDescriptor;
   cls.def(
       "neuron_type", [](const Self& self) { return self.fused_neuron_descriptor.type; },
@@ -100,7 +100,7 @@ void def_descriptor(Class& cls, const char* name) {
 
 void bind_mps_convolution_descriptor(py::module_& module) {
   using Self = CNNConvolutionDescriptor;
-  auto cls = py::class_<Self>(module, "MPSCNNConvolutionDescriptor", "The sizes of a convolution.");
+  auto cls = BoundClass<Self>(module, "MPSCNNConvolutionDescriptor", "The sizes of a convolution.");
   def_descriptor(cls, "MPSCNNConvolutionDescriptor");
   cls.def_property_readonly_static(
       "supports_secure_coding", [](const py::object&) { return true; }, "True.");
@@ -151,7 +151,7 @@ void bind_mps_convolution_descriptor(py::module_& module) {
   def_neuron(cls);
 
   using DepthWise = mps::CNNDepthWiseConvolutionDescriptor;
-  auto depth_wise = py::class_<DepthWise, Self>(
+  auto depth_wise = BoundClass<DepthWise, Self>(
       module, "MPSCNNDepthWiseConvolutionDescriptor",
       "The sizes of a convolution of each channel by itself: as many filters per source channel as "
       "the result has channels for it, side by side. Shapes: weights (O, kernel_height, "
@@ -160,7 +160,7 @@ void bind_mps_convolution_descriptor(py::module_& module) {
   depth_wise.def_property_readonly("channel_multiplier", &Self::channel_multiplier,
                                    "Result channels per source channel.");
   using SubPixel = mps::CNNSubPixelConvolutionDescriptor;
-  auto sub_pixel = py::class_<SubPixel, Self>(module, "MPSCNNSubPixelConvolutionDescriptor",
+  auto sub_pixel = BoundClass<SubPixel, Self>(module, "MPSCNNSubPixelConvolutionDescriptor",
                                               "The sizes of a convolution whose result channels "
                                               "become blocks of pixels. Shapes: (N, r r C, "
                                               "P, Q) to (N, C, r P, r Q); pixel (y, x) of a block "

@@ -69,7 +69,7 @@ std::vector<std::string> forms(bool batch) {
 
 void bind_forward(py::module_& module) {
   using Self = CNNConvolutionTranspose;
-  auto cls = py::class_<Self, CNNKernel, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, CNNKernel, std::shared_ptr<Self>>(
       module, "MPSCNNConvolutionTranspose",
       "Zeros between the pixels, then a convolution with the weights as they are.");
   def_forward_weights(
@@ -95,7 +95,7 @@ void bind_forward(py::module_& module) {
 void bind_mps_convolution_transpose(py::module_& module) {
   bind_forward(module);
   using State = CNNConvolutionTransposeGradientState;
-  auto state = py::class_<State, mps::CNNConvolutionGradientState, std::shared_ptr<State>>(
+  auto state = BoundClass<State, mps::CNNConvolutionGradientState, std::shared_ptr<State>>(
       module, "MPSCNNConvolutionTransposeGradientState",
       "The gradients of one batch; one for all images.");
   state.def_property_readonly(
@@ -106,7 +106,7 @@ void bind_mps_convolution_transpose(py::module_& module) {
       "The forward kernel.");
 
   using Gradient = CNNConvolutionTransposeGradient;
-  auto gradient = py::class_<Gradient, mps::CNNGradientKernel, std::shared_ptr<Gradient>>(
+  auto gradient = BoundClass<Gradient, mps::CNNGradientKernel, std::shared_ptr<Gradient>>(
       module, "MPSCNNConvolutionTransposeGradient",
       "Gradients by data, and by weights and biases into the state.");
   def_gradient_weights(gradient);

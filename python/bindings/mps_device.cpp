@@ -72,7 +72,7 @@ std::shared_ptr<Buffer> make_buffer(const Arguments& arguments) {
 void bind_predicate(py::module_& module) {
   using Self = mps::Predicate;
   using BufferPtr = std::shared_ptr<Buffer>;
-  auto cls = py::class_<Self, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, std::shared_ptr<Self>>(
       module, "MPSPredicate",
       "Four bytes that decide, at the time of the run, whether a kernel runs: when not all are 0.");
   const auto make = [](const Arguments& a, const char* buffer) {
@@ -94,7 +94,7 @@ void bind_predicate(py::module_& module) {
 
 void bind_continuing(py::module_& module) {
   using Self = mps::ContinuingCommandBuffer;
-  auto cls = py::class_<Self, CommandBuffer, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, CommandBuffer, std::shared_ptr<Self>>(
       module, "MPSCommandBuffer", "A command buffer that can be committed in parts.");
   def_init(cls, {"command_buffer: MTLCommandBuffer", "from_command_queue: MTLCommandQueue"},
            "Goes on in this buffer, or in a new one. Two over one MPSCommandBuffer go on together.",
@@ -141,9 +141,9 @@ mps::Device to_mps_device(py::handle value) {
 }
 
 void bind_mps_device(py::module_& module) {
-  auto queue = py::class_<CommandQueue, std::shared_ptr<CommandQueue>>(module, "MTLCommandQueue",
+  auto queue = BoundClass<CommandQueue, std::shared_ptr<CommandQueue>>(module, "MTLCommandQueue",
                                                                        "Makes command buffers.");
-  auto device = py::class_<mps::Device>(module, "MTLDevice", "One piece of hardware.");
+  auto device = BoundClass<mps::Device>(module, "MTLDevice", "One piece of hardware.");
   def_init(device, {"device: MLCDevice | str"},
            "The hardware of an MLCDevice or of a name, an addition of traingraph.",
            [](const Arguments& arguments) { return to_mps_device(arguments["device"]); });
@@ -166,7 +166,7 @@ void bind_mps_device(py::module_& module) {
   module.def("create_system_default_device", &mps::Device::system_default,
              "The device that MLCDevice.any() names.");
 
-  auto buffer = py::class_<Buffer, std::shared_ptr<Buffer>>(
+  auto buffer = BoundClass<Buffer, std::shared_ptr<Buffer>>(
       module, "MTLBuffer", "Bytes on a device; numpy.asarray(buffer) shows them.",
       py::buffer_protocol());
   def_init(buffer,
@@ -189,7 +189,7 @@ void bind_mps_device(py::module_& module) {
   queue.def_property_readonly("device", &CommandQueue::device, "Where its buffers run.");
   queue.def_readwrite("label", &CommandQueue::label, "A name for messages.");
 
-  auto commands = py::class_<CommandBuffer, CommandBufferPtr>(
+  auto commands = BoundClass<CommandBuffer, CommandBufferPtr>(
       module, "MTLCommandBuffer", "Records encodings and runs them after commit.");
   queue.def("make_command_buffer", &CommandQueue::make_command_buffer, "A new buffer.");
   commands.def_property_readonly("device", &CommandBuffer::device, "Where it runs.");

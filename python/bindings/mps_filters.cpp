@@ -87,7 +87,7 @@ void bind_named_neuron(py::module_& module, const NeuronName& row) {
   constexpr bool kSlopes = kType == mps::NeuronType::kPReLU;
   const std::string parameters =
       kSlopes ? ", a: collections.abc.Iterable[float], count: int | None = None" : row.parameters;
-  auto cls = py::class_<T, CNNNeuron, std::shared_ptr<T>>(module, name.c_str(), row.doc);
+  auto cls = BoundClass<T, CNNNeuron, std::shared_ptr<T>>(module, name.c_str(), row.doc);
   def_kernel(cls, {"device: MTLDevice | MLCDevice | str" + parameters, kNeuronForm},
              "MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.",
              [row](const Arguments& arguments) {
@@ -109,7 +109,7 @@ void bind_named_neuron(py::module_& module, const NeuronName& row) {
 }
 
 void bind_neuron(py::module_& module) {
-  auto descriptor = py::class_<NeuronDescriptor>(module, "MPSNNNeuronDescriptor",
+  auto descriptor = BoundClass<NeuronDescriptor>(module, "MPSNNNeuronDescriptor",
                                                  "A neuron's function and its parameters.");
   def_factory(descriptor, "cnn_neuron_descriptor", "MPSNNNeuronDescriptor",
               {"with_type: MPSCNNNeuronType | str, a: float = 1.0, b: float = 1.0, c: float = 1.0"},
@@ -137,14 +137,14 @@ void bind_neuron(py::module_& module) {
   def_copy(descriptor, [](const NeuronDescriptor& self) { return self; });
   def_coded(descriptor);
 
-  auto neuron = py::class_<CNNNeuron, CNNKernel, std::shared_ptr<CNNNeuron>>(
+  auto neuron = BoundClass<CNNNeuron, CNNKernel, std::shared_ptr<CNNNeuron>>(
       module, "MPSCNNNeuron", "y = f(x), element by element.");
   def_kernel(neuron, {kNeuronForm}, "Shapes: any to the same.", [](const Arguments& arguments) {
     return std::make_shared<CNNNeuron>(to_mps_device(arguments["device"]),
                                        arguments.get<NeuronDescriptor>("neuron_descriptor"));
   });
   auto gradient =
-      py::class_<CNNNeuronGradient, CNNGradientKernel, std::shared_ptr<CNNNeuronGradient>>(
+      BoundClass<CNNNeuronGradient, CNNGradientKernel, std::shared_ptr<CNNNeuronGradient>>(
           module, "MPSCNNNeuronGradient", "dx = dy f'(x), the exact derivative.");
   def_kernel(gradient, {kNeuronForm}, "Gradient: reads the forward source.",
              [](const Arguments& arguments) {
@@ -206,7 +206,7 @@ void def_zero_pad(Class& cls) {
 template <typename T, typename Base>
 void bind_pool(py::module_& module, const char* name, const char* doc, const char* detail,
                bool dilated) {
-  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  auto cls = BoundClass<T, Base, std::shared_ptr<T>>(module, name, doc);
   const std::string form = std::string(
                                "device: MTLDevice | MLCDevice | str, kernel_width: int, "
                                "kernel_height: int") +
@@ -231,10 +231,10 @@ void bind_pool_pair(py::module_& module, const std::string& name, const char* do
 }
 
 void bind_pooling_kernels(py::module_& module) {
-  py::class_<CNNPooling, CNNKernel, std::shared_ptr<CNNPooling>>(
+  BoundClass<CNNPooling, CNNKernel, std::shared_ptr<CNNPooling>>(
       module, "MPSCNNPooling", "Joins the pixels of each window.");
   auto gradient =
-      py::class_<CNNPoolingGradient, CNNGradientKernel, std::shared_ptr<CNNPoolingGradient>>(
+      BoundClass<CNNPoolingGradient, CNNGradientKernel, std::shared_ptr<CNNPoolingGradient>>(
           module, "MPSCNNPoolingGradient", "Spreads each gradient over its window.");
   gradient.def_property(
       "source_size",
@@ -267,13 +267,13 @@ void bind_softmax_pair(py::module_& module, const char* name, const char* gradie
                        const char* gradient_doc) {
   using Forward = SoftMaxOf<logarithm>;
   using Gradient = SoftMaxGradientOf<logarithm>;
-  auto forward = py::class_<Forward, CNNKernel, std::shared_ptr<Forward>>(
+  auto forward = BoundClass<Forward, CNNKernel, std::shared_ptr<Forward>>(
       module, name, "Over the channels of each pixel.");
   def_kernel(forward, {"device: MTLDevice | MLCDevice | str"}, "Shapes: any to the same.",
              [](const Arguments& arguments) {
                return std::make_shared<Forward>(to_mps_device(arguments["device"]));
              });
-  auto gradient = py::class_<Gradient, CNNGradientKernel, std::shared_ptr<Gradient>>(
+  auto gradient = BoundClass<Gradient, CNNGradientKernel, std::shared_ptr<Gradient>>(
       module, gradient_name, gradient_doc);
   def_kernel(gradient, {"device: MTLDevice | MLCDevice | str"},
              "The secondary image is the forward result y, not its source.",

@@ -48,9 +48,9 @@ void def_descriptor(Class& cls) {
   def_number(cls, "delta", &D::delta, "HUBER's.");
 }
 
-void bind_forward(py::module_& module) {
+void bind_forward_loss(py::module_& module) {
   using Self = NNForwardLoss;
-  auto cls = py::class_<Self, mps::CNNKernel, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, mps::CNNKernel, std::shared_ptr<Self>>(
       module, "MPSNNForwardLoss", "A loss as an image; its gradient is MPSNNLossGradient's.");
   def_kernel(cls, {kForm},
              "Shapes: (N, C, H, W) to (N, 1, 1, 1), or without a reduction per element.",
@@ -90,9 +90,9 @@ void bind_forward(py::module_& module) {
       });
 }
 
-void bind_gradient(py::module_& module) {
+void bind_loss_gradient(py::module_& module) {
   using Self = NNLossGradient;
-  auto cls = py::class_<Self, mps::CNNBinaryKernel, std::shared_ptr<Self>>(
+  auto cls = BoundClass<Self, mps::CNNBinaryKernel, std::shared_ptr<Self>>(
       module, "MPSNNLossGradient",
       "The loss's derivative times the gradient that comes in, by predictions or by labels.");
   def_kernel(cls, {kForm}, "The forward kernel's descriptor.", [](const Arguments& arguments) {
@@ -139,9 +139,9 @@ void bind_gradient(py::module_& module) {
 }  // namespace
 
 void bind_mps_forward_loss(py::module_& module) {
-  bind_forward(module);
-  bind_gradient(module);
-  auto initial = py::class_<NNInitialGradient, mps::CNNKernel, std::shared_ptr<NNInitialGradient>>(
+  bind_forward_loss(module);
+  bind_loss_gradient(module);
+  auto initial = BoundClass<NNInitialGradient, mps::CNNKernel, std::shared_ptr<NNInitialGradient>>(
       module, "MPSNNInitialGradient", "Ones, of the source's size: where a gradient begins.");
   def_kernel(initial, {"device: MTLDevice | MLCDevice | str"}, "Without properties.",
              [](const Arguments& arguments) {

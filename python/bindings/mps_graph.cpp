@@ -76,7 +76,7 @@ std::vector<py::object> handles(const std::vector<mps::HandlePtr>& of) {
 }  // namespace
 
 void bind_mps_graph(py::module_& module) {
-  auto cls = py::class_<NNGraph, mps::Kernel, std::shared_ptr<NNGraph>>(
+  auto cls = BoundClass<NNGraph, mps::Kernel, std::shared_ptr<NNGraph>>(
       module, "MPSNNGraph", "All nodes that results need, as kernels that are made once.");
   const std::string device = "device: MTLDevice | MLCDevice | str, ";
   def_init(cls,

@@ -84,7 +84,7 @@ mps::ImageBatch rows_of(Image& self, const Arguments& arguments) {
 
 void bind_mps_image(py::module_& module) {
   auto descriptor =
-      py::class_<ImageDescriptor>(module, "MPSImageDescriptor", "The format and size of images.");
+      BoundClass<ImageDescriptor>(module, "MPSImageDescriptor", "The format and size of images.");
   def_factory(
       descriptor, "image_descriptor", "MPSImageDescriptor",
       {"with_channel_format: MPSImageFeatureChannelFormat | str, width: int, height: int, "
@@ -111,7 +111,7 @@ void bind_mps_image(py::module_& module) {
   });
 
   auto image =
-      py::class_<Image, ImagePtr>(module, "MPSImage", "Pixels on a device: one image or several.");
+      BoundClass<Image, ImagePtr>(module, "MPSImage", "Pixels on a device: one image or several.");
   def_init(
       image,
       {"device: MTLDevice | MLCDevice | str, image_descriptor: MPSImageDescriptor",
@@ -187,7 +187,7 @@ void bind_mps_image(py::module_& module) {
              read);
   image.def("__repr__", [](const Image& self) { return "<" + self.description() + ">"; });
 
-  auto temporary = py::class_<TemporaryImage, Image, std::shared_ptr<TemporaryImage>>(
+  auto temporary = BoundClass<TemporaryImage, Image, std::shared_ptr<TemporaryImage>>(
       module, "MPSTemporaryImage",
       "An image that lives on one command buffer and may be read `read_count` times.");
   def_factory(temporary, "temporary_image", "MPSTemporaryImage",

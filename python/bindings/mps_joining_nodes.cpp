@@ -41,7 +41,7 @@ void def_stride(Class& cls, const char* name, BroadcastStrides CNNArithmeticPara
 }
 
 template <typename Class>
-void def_strides(Class& cls, const std::string& which,
+void def_node_strides(Class& cls, const std::string& which,
                  BroadcastStrides CNNArithmeticParameters::* source) {
   def_stride(cls, (which + "_stride_in_pixels_x").c_str(), source, &BroadcastStrides::x);
   def_stride(cls, (which + "_stride_in_pixels_y").c_str(), source, &BroadcastStrides::y);
@@ -133,8 +133,8 @@ void bind_arithmetic_nodes(py::module_& module) {
   auto forward = bind_node<NNBinaryArithmeticNode, NNFilterNode>(
       module, "MPSNNBinaryArithmeticNode", "One image of two.");
   def_numbers(forward);
-  def_strides(forward, "primary", &CNNArithmeticParameters::primary_strides);
-  def_strides(forward, "secondary", &CNNArithmeticParameters::secondary_strides);
+  def_node_strides(forward, "primary", &CNNArithmeticParameters::primary_strides);
+  def_node_strides(forward, "secondary", &CNNArithmeticParameters::secondary_strides);
   forward.def(
       "gradient_class",
       [](const NNBinaryArithmeticNode& self) { return gradient_class_of(self.operation()); },
@@ -144,7 +144,7 @@ void bind_arithmetic_nodes(py::module_& module) {
       "The gradient of one of two sources. Scales and strides are the forward node's, the own "
       "source's first, until they are set.");
   def_numbers(gradient);
-  def_strides(gradient, "secondary", &CNNArithmeticParameters::secondary_strides);
+  def_node_strides(gradient, "secondary", &CNNArithmeticParameters::secondary_strides);
   gradient.def_property_readonly("is_secondary_source_filter",
                                  &NNArithmeticGradientNode::is_secondary_source_filter,
                                  "Whether it belongs to the right source.");

@@ -13,8 +13,8 @@ using mps::StatePtr;
 
 py::object offset_class;
 
-void bind_states(py::module_& module) {
-  auto state = py::class_<State, StatePtr>(module, "MPSState",
+void bind_kernel_states(py::module_& module) {
+  auto state = BoundClass<State, StatePtr>(module, "MPSState",
                                            "What one kernel hands to another beside images.");
   state.def_readwrite("label", &State::label, "A name for messages.");
   state.def_property_readonly("is_temporary", &State::is_temporary,
@@ -22,7 +22,7 @@ void bind_states(py::module_& module) {
   state.def_property("read_count", &State::read_count, &State::set_read_count,
                      "How often a temporary one may still be read; 0 for a permanent one.");
   state.def("__repr__", [](const State& self) { return "<" + self.description() + ">"; });
-  py::class_<GradientState, State, std::shared_ptr<GradientState>>(
+  BoundClass<GradientState, State, std::shared_ptr<GradientState>>(
       module, "MPSNNGradientState", "What a gradient kernel needs to know of the forward one.");
 }
 
@@ -92,8 +92,8 @@ py::object result_states(const CNNKernel& self, const Arguments& arguments, bool
   return batch ? py::cast(states) : py::cast(states[0]);
 }
 
-void bind_forward(py::module_& module) {
-  auto cls = py::class_<CNNKernel, Kernel, std::shared_ptr<CNNKernel>>(
+void bind_forward_kernel(py::module_& module) {
+  auto cls = BoundClass<CNNKernel, Kernel, std::shared_ptr<CNNKernel>>(
       module, "MPSCNNKernel", "One source image, one result image.");
   def_offset(
       cls, "offset", &CNNKernel::offset, &CNNKernel::set_offset,
@@ -183,8 +183,8 @@ void bind_forward(py::module_& module) {
              });
 }
 
-void bind_gradient(py::module_& module) {
-  auto cls = py::class_<CNNGradientKernel, Kernel, std::shared_ptr<CNNGradientKernel>>(
+void bind_gradient_kernel(py::module_& module) {
+  auto cls = BoundClass<CNNGradientKernel, Kernel, std::shared_ptr<CNNGradientKernel>>(
       module, "MPSCNNGradientKernel",
       "Primary image: the incoming gradient; secondary: the forward source.");
   def_is_backwards(cls, true);
@@ -297,14 +297,14 @@ void bind_mps_kernel(py::module_& module) {
                        py::arg("module") = "traingraph.mps");
   offset_class.inc_ref();  // kept for the life of the process
   module.attr("_MPSOffset") = offset_class;
-  bind_states(module);
-  auto kernel = py::class_<Kernel, std::shared_ptr<Kernel>>(module, "MPSKernel",
+  bind_kernel_states(module);
+  auto kernel = BoundClass<Kernel, std::shared_ptr<Kernel>>(module, "MPSKernel",
                                                             "Something that can be encoded.");
   kernel.def_property_readonly("device", &Kernel::device, "Where it runs.");
   kernel.def_readwrite("label", &Kernel::label, "A name for messages.");
   kernel.def("__repr__", [](const Kernel& self) { return "<" + self.description() + ">"; });
-  bind_forward(module);
-  bind_gradient(module);
+  bind_forward_kernel(module);
+  bind_gradient_kernel(module);
 }
 
 }  // namespace traingraph::python

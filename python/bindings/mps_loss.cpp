@@ -45,7 +45,7 @@ py::object encode(CNNLoss& self, const Arguments& arguments, bool batch) {
 using Data = mps::CNNLossDataDescriptor;
 
 void bind_data(py::module_& module) {
-  auto data = py::class_<Data>(module, "MPSCNNLossDataDescriptor",
+  auto data = BoundClass<Data>(module, "MPSCNNLossDataDescriptor",
                                "Labels or weights of one image in the caller's memory.");
   def_factory(data, "cnn_loss_data_descriptor", "MPSCNNLossDataDescriptor",
               {"with_data: numpy.typing.ArrayLike, layout: MPSDataLayout | str, size: tuple[int, "
@@ -94,7 +94,7 @@ void bind_mps_loss(py::module_& module) {
   bind_data(module);
   using Descriptor = CNNLossDescriptor;
   auto descriptor =
-      py::class_<Descriptor>(module, "MPSCNNLossDescriptor", "A loss kernel's function.");
+      BoundClass<Descriptor>(module, "MPSCNNLossDescriptor", "A loss kernel's function.");
   def_factory(descriptor, "cnn_loss_descriptor", "MPSCNNLossDescriptor",
               {"with_type: MPSCNNLossType | str, reduction_type: MPSCNNReductionType | str"},
               "With Apple's defaults for the rest.", [](const Arguments& arguments) {
@@ -121,7 +121,7 @@ void bind_mps_loss(py::module_& module) {
   def_copy(descriptor, [](const Descriptor& self) { return self; });
   def_coded(descriptor);
 
-  auto labels = py::class_<CNNLossLabels, mps::State, std::shared_ptr<CNNLossLabels>>(
+  auto labels = BoundClass<CNNLossLabels, mps::State, std::shared_ptr<CNNLossLabels>>(
       module, "MPSCNNLossLabels", "The labels of one image, and where its loss goes.");
   def_init(labels,
            {"device: MTLDevice | MLCDevice | str, loss_image_size: tuple[int, int, int], "
@@ -151,7 +151,7 @@ void bind_mps_loss(py::module_& module) {
   labels.def("labels_image", &CNNLossLabels::labels_image, "What is true.");
   labels.def("weights_image", &CNNLossLabels::weights_image, "One weight per value, or None.");
 
-  auto loss = py::class_<CNNLoss, mps::Kernel, std::shared_ptr<CNNLoss>>(
+  auto loss = BoundClass<CNNLoss, mps::Kernel, std::shared_ptr<CNNLoss>>(
       module, "MPSCNNLoss", "The loss into the labels; its result is the loss's gradient.");
   def_kernel(loss, {"device: MTLDevice | MLCDevice | str, loss_descriptor: MPSCNNLossDescriptor"},
              "Errors: COSINE_DISTANCE with another reduction than SUM.",

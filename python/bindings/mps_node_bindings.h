@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "bound_class.h"
 #include "mps_bindings.h"
 #include "release.h"
 
@@ -11,21 +12,11 @@
 namespace traingraph::python {
 
 // A node keeps the arguments it was made with: traingraph.mps.graph_coding reads them.
+void keep_arguments(mps::NNFilterNode& node, const Arguments& arguments);
 template <std::derived_from<mps::NNFilterNode> Node>
 struct AfterMaking<Node> {
   static void keep(const std::shared_ptr<Node>& made, const Arguments& arguments) {
-    // What the caller may still change is kept as it is now.
-    py::dict kept;
-    for (const auto& [name, value] : arguments.all()) {
-      const std::string type = py::cast<std::string>(py::type::of(value).attr("__name__"));
-      if (py::isinstance<py::list>(value)) {
-        kept[name] = py::tuple(py::reinterpret_borrow<py::object>(value));
-      } else {
-        kept[name] = type.ends_with("Descriptor") ? value.attr("copy")()
-                                                  : py::reinterpret_borrow<py::object>(value);
-      }
-    }
-    made->made_of = share(std::move(kept));
+    keep_arguments(*made, arguments);
   }
 };
 
@@ -41,7 +32,7 @@ inline mps::NNImageNodePtr source_node(const Arguments& a) {
 
 template <typename T, typename Base>
 auto bind_node(py::module_& module, const char* name, const char* doc) {
-  return py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  return BoundClass<T, Base, std::shared_ptr<T>>(module, name, doc);
 }
 
 // From two images and a state alone.

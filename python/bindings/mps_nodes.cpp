@@ -1,5 +1,6 @@
 #include "mps_bindings.h"
 #include "mps_encoding.h"
+#include "mps_node_bindings.h"
 #include "release.h"
 
 namespace traingraph::python {
@@ -39,8 +40,8 @@ void def_handle(Class& cls) {
                     "Whether an encoding hands it out.");
 }
 
-void bind_images(py::module_& module) {
-  auto cls = py::class_<NNImageNode, NNImageNodePtr>(
+void bind_image_nodes(py::module_& module) {
+  auto cls = BoundClass<NNImageNode, NNImageNodePtr>(
       module, "MPSNNImageNode", "A place of an image: a graph's source, or what a node makes.");
   def_init(cls, {"handle: typing.Any = None"}, "A source of a graph.", [](const Arguments& a) {
     return std::make_shared<NNImageNode>(to_handle(a["handle"]));
@@ -71,30 +72,30 @@ void bind_images(py::module_& module) {
           [](const NNImageNode& self) { return "<MPSNNImageNode: " + self.description() + ">"; });
 }
 
-void bind_states(py::module_& module) {
-  auto cls = py::class_<NNStateNode, mps::NNStateNodePtr>(
+void bind_state_nodes(py::module_& module) {
+  auto cls = BoundClass<NNStateNode, mps::NNStateNodePtr>(
       module, "MPSNNStateNode", "A place of states, one per image or one for all.");
   def_handle(cls);
   cls.def_property_readonly(
       "_owner", [](const NNStateNode& self) { return py::cast(self.owner()->shared_from_this()); },
       "The node that makes it, or reads it from outside.");
   using Gradient = mps::NNGradientStateNode;
-  py::class_<Gradient, NNStateNode, std::shared_ptr<Gradient>>(
+  BoundClass<Gradient, NNStateNode, std::shared_ptr<Gradient>>(
       module, "MPSNNGradientStateNode", "What a gradient node needs to know of the forward one.");
   using Convolution = mps::CNNConvolutionGradientStateNode;
-  py::class_<Convolution, Gradient, std::shared_ptr<Convolution>>(
+  BoundClass<Convolution, Gradient, std::shared_ptr<Convolution>>(
       module, "MPSCNNConvolutionGradientStateNode", "The same of a convolution.");
   using Transpose = mps::CNNConvolutionTransposeGradientStateNode;
-  py::class_<Transpose, Convolution, std::shared_ptr<Transpose>>(
+  BoundClass<Transpose, Convolution, std::shared_ptr<Transpose>>(
       module, "MPSCNNConvolutionTransposeGradientStateNode", "The same of a transposed one.");
   using Binary = mps::NNBinaryGradientStateNode;
-  py::class_<Binary, NNStateNode, std::shared_ptr<Binary>>(module, "MPSNNBinaryGradientStateNode",
+  BoundClass<Binary, NNStateNode, std::shared_ptr<Binary>>(module, "MPSNNBinaryGradientStateNode",
                                                            "The same of a node with two sources.");
   using Arithmetic = mps::NNArithmeticGradientStateNode;
-  py::class_<Arithmetic, Binary, std::shared_ptr<Arithmetic>>(
+  BoundClass<Arithmetic, Binary, std::shared_ptr<Arithmetic>>(
       module, "MPSNNArithmeticGradientStateNode", "The same of arithmetic.");
   using Labels = mps::NNLabelsNode;
-  py::class_<Labels, NNStateNode, std::shared_ptr<Labels>>(module, "MPSNNLabelsNode",
+  BoundClass<Labels, NNStateNode, std::shared_ptr<Labels>>(module, "MPSNNLabelsNode",
                                                            "The labels of a loss.");
 }
 
@@ -109,7 +110,7 @@ mps::NNGradientHandler gradient_handler(const Arguments& arguments) {
 }
 
 void bind_filter(py::module_& module) {
-  auto cls = py::class_<NNFilterNode, NNFilterNodePtr>(
+  auto cls = BoundClass<NNFilterNode, NNFilterNodePtr>(
       module, "MPSNNFilterNode", "Images and states in, one image and perhaps a state out.");
   cls.def_property_readonly("result_image", &NNFilterNode::result_image, "What it makes.");
   cls.def_property_readonly("result_state", &NNFilterNode::result_state,
@@ -166,7 +167,7 @@ void bind_filter(py::module_& module) {
              });
   cls.def("__repr__", [](const NNFilterNode& self) { return "<" + self.description() + ">"; });
   using Gradient = mps::NNGradientFilterNode;
-  py::class_<Gradient, NNFilterNode, std::shared_ptr<Gradient>>(
+  BoundClass<Gradient, NNFilterNode, std::shared_ptr<Gradient>>(
       module, "MPSNNGradientFilterNode",
       "The incoming gradient, the forward source and the forward node's state in.");
 }
@@ -181,8 +182,8 @@ py::object from_handle(const mps::HandlePtr& handle) {
 }
 
 void bind_mps_nodes(py::module_& module) {
-  bind_images(module);
-  bind_states(module);
+  bind_image_nodes(module);
+  bind_state_nodes(module);
   bind_filter(module);
 }
 

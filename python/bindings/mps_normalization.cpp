@@ -58,11 +58,11 @@ void def_number(Class& cls, const char* name, float LocalNormalization::* member
 }
 
 template <LocalNormalizationType kType, typename Base, typename Registered>
-py::class_<LocalOf<kType, Base>, Registered, std::shared_ptr<LocalOf<kType, Base>>> bind_local(
+BoundClass<LocalOf<kType, Base>, Registered, std::shared_ptr<LocalOf<kType, Base>>> bind_local(
     py::module_& module, const char* name, const char* doc, const char* detail) {
   using T = LocalOf<kType, Base>;
   constexpr bool across = kType == LocalNormalizationType::kCrossChannel;
-  auto cls = py::class_<T, Registered, std::shared_ptr<T>>(module, name, doc);
+  auto cls = BoundClass<T, Registered, std::shared_ptr<T>>(module, name, doc);
   def_kernel(cls,
              {std::string(kDevice) +
               (across ? ", kernel_size: int" : ", kernel_width: int, kernel_height: int")},
@@ -149,7 +149,7 @@ class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDa
 
 template <typename T>
 auto bind_kernel(py::module_& module, const char* name, const char* protocol, const char* doc) {
-  auto cls = py::class_<T, CNNKernel, std::shared_ptr<T>>(module, name, doc);
+  auto cls = BoundClass<T, CNNKernel, std::shared_ptr<T>>(module, name, doc);
   def_kernel(cls, {std::string(kDevice) + ", data_source: typing.Any"}, "Loads gamma and beta.",
              [protocol](const Arguments& arguments) {
                return std::make_shared<T>(
@@ -171,7 +171,7 @@ auto bind_kernel(py::module_& module, const char* name, const char* protocol, co
 
 template <typename T, typename Kernel>
 void bind_state(py::module_& module, const char* name, const char* kernel) {
-  auto cls = py::class_<T, mps::GradientState, std::shared_ptr<T>>(
+  auto cls = BoundClass<T, mps::GradientState, std::shared_ptr<T>>(
       module, name, "The gradients of one image; whoever updates adds those of a batch up.");
   cls.def_property_readonly("gamma", &T::gamma, "The kernel's factors.");
   cls.def_property_readonly("beta", &T::beta, "The kernel's terms.");
@@ -188,7 +188,7 @@ void bind_state(py::module_& module, const char* name, const char* kernel) {
 
 template <typename T>
 void bind_gradient(py::module_& module, const char* name) {
-  auto cls = py::class_<T, CNNGradientKernel, std::shared_ptr<T>>(
+  auto cls = BoundClass<T, CNNGradientKernel, std::shared_ptr<T>>(
       module, name, "The gradient by data, and by gamma and beta into the states.");
   def_kernel(cls, {kDevice}, "Gamma and epsilon are those of the state's kernel.",
              [](const Arguments& arguments) {

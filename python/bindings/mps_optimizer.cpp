@@ -46,13 +46,13 @@ struct MpsOptimizerDescriptor {
   OptimizerDescriptor values;
 };
 
-constexpr const char* kDescriptorForm =
+constexpr const char* kNNDescriptorForm =
     "learning_rate: float, gradient_rescale: float = 1.0, apply_gradient_clipping: bool = False, "
     "gradient_clip_max: float = 0.0, gradient_clip_min: float = 0.0, "
     "regularization_type: MPSNNRegularizationType | str = MPSNNRegularizationType.NONE, "
     "regularization_scale: float = 0.0";
 
-MpsOptimizerDescriptor make_descriptor(const Arguments& arguments, const char* rate) {
+MpsOptimizerDescriptor make_nn_descriptor(const Arguments& arguments, const char* rate) {
   MpsOptimizerDescriptor d;
   d.values.learning_rate = arguments.get<float>(rate);
   d.values.gradient_rescale = arguments.get<float>("gradient_rescale");
@@ -65,7 +65,7 @@ MpsOptimizerDescriptor make_descriptor(const Arguments& arguments, const char* r
   return d;
 }
 
-OptimizerDescriptor descriptor_of(const Arguments& arguments) {
+OptimizerDescriptor nn_descriptor_of(const Arguments& arguments) {
   if (arguments.given("optimizer_descriptor")) {
     return arguments.get<MpsOptimizerDescriptor>("optimizer_descriptor").values;
   }
@@ -75,7 +75,7 @@ OptimizerDescriptor descriptor_of(const Arguments& arguments) {
 }
 
 void bind_vectors(py::module_& module) {
-  auto descriptor = py::class_<VectorDescriptor>(module, "MPSVectorDescriptor", "A row's size.");
+  auto descriptor = BoundClass<VectorDescriptor>(module, "MPSVectorDescriptor", "A row's size.");
   def_factory(descriptor, "vector_descriptor", "MPSVectorDescriptor",
               {"with_length: int, data_type: MPSDataType | str = MPSDataType.FLOAT32"},
               "Types: float32, or float64 for the reference loops.",
@@ -99,7 +99,7 @@ void bind_vectors(py::module_& module) {
                                     from_mps_data_type(arguments["data_type"]));
               });
 
-  auto vector = py::class_<Vector, VectorPtr>(module, "MPSVector", "A row of numbers on a device.");
+  auto vector = BoundClass<Vector, VectorPtr>(module, "MPSVector", "A row of numbers on a device.");
   def_init(vector,
            {"device: MTLDevice | MLCDevice | str, descriptor: MPSVectorDescriptor",
             "buffer: MTLBuffer, descriptor: MPSVectorDescriptor"},
@@ -205,16 +205,16 @@ void def_encode(Class& cls, const SlotNames& names) {
       });
 }
 
-void bind_base(py::module_& module) {
+void bind_nn_base(py::module_& module) {
   using Descriptor = MpsOptimizerDescriptor;
   auto descriptor =
-      py::class_<Descriptor>(module, "MPSNNOptimizerDescriptor", "What every optimizer has.");
-  def_init(descriptor, {kDescriptorForm}, "Clipping comes before rescaling.",
-           [](const Arguments& arguments) { return make_descriptor(arguments, "learning_rate"); });
+      BoundClass<Descriptor>(module, "MPSNNOptimizerDescriptor", "What every optimizer has.");
+  def_init(descriptor, {kNNDescriptorForm}, "Clipping comes before rescaling.",
+           [](const Arguments& arguments) { return make_nn_descriptor(arguments, "learning_rate"); });
   def_factory(
       descriptor, "optimizer_descriptor", "MPSNNOptimizerDescriptor",
-      {std::string("with_") + kDescriptorForm}, "The same as the constructor.",
-      [](const Arguments& arguments) { return make_descriptor(arguments, "with_learning_rate"); });
+      {std::string("with_") + kNNDescriptorForm}, "The same as the constructor.",
+      [](const Arguments& arguments) { return make_nn_descriptor(arguments, "with_learning_rate"); });
   const auto field = [&descriptor](const char* name, auto member, const char* doc) {
     using T = std::remove_reference_t<decltype(std::declval<OptimizerDescriptor>().*member)>;
     descriptor.def_property(
@@ -248,7 +248,7 @@ void bind_base(py::module_& module) {
     return decoded;
   });
 
-  auto base = py::class_<NNOptimizer, mps::Kernel, std::shared_ptr<NNOptimizer>>(
+  auto base = BoundClass<NNOptimizer, mps::Kernel, std::shared_ptr<NNOptimizer>>(
       module, "MPSNNOptimizer", "An update rule that is encoded.");
   base.def_property_readonly("learning_rate", &NNOptimizer::learning_rate, "The length of a step.");
   base.def("set_learning_rate", &NNOptimizer::set_learning_rate, py::arg("new_learning_rate"),
@@ -277,13 +277,13 @@ void bind_base(py::module_& module) {
 
 void bind_mps_optimizer(py::module_& module) {
   bind_vectors(module);
-  bind_base(module);
+  bind_nn_base(module);
   const std::string plain = "device: MTLDevice | MLCDevice | str, learning_rate: float";
   const std::string device = "device: MTLDevice | MLCDevice | str, ";
   const std::string described = "optimizer_descriptor: MPSNNOptimizerDescriptor";
 
   using Sgd = NNOptimizerStochasticGradientDescent;
-  auto sgd = py::class_<Sgd, NNOptimizer, std::shared_ptr<Sgd>>(
+  auto sgd = BoundClass<Sgd, NNOptimizer, std::shared_ptr<Sgd>>(
       module, "MPSNNOptimizerStochasticGradientDescent",
       "m = momentum m + lr g, w -= m; Nesterov: m = momentum m + g, w -= lr (g + momentum m).");
   def_kernel(sgd,
@@ -299,7 +299,7 @@ void bind_mps_optimizer(py::module_& module) {
                return std::make_shared<Sgd>(to_mps_device(arguments["device"]),
                                             full ? arguments.get<float>("momentum_scale") : 0.0f,
                                             full && arguments.get<bool>(nesterov),
-                                            descriptor_of(arguments));
+                                            nn_descriptor_of(arguments));
              });
   sgd.def_property_readonly("momentum_scale", &Sgd::momentum_scale, "What stays of the momentum.");
   sgd.def_property_readonly("use_nesterov_momentum", &Sgd::use_nesterov_momentum, "Which form.");
@@ -308,7 +308,7 @@ void bind_mps_optimizer(py::module_& module) {
   def_encode(sgd, {"input_momentum"});
 
   using RmsProp = NNOptimizerRMSProp;
-  auto rms_prop = py::class_<RmsProp, NNOptimizer, std::shared_ptr<RmsProp>>(
+  auto rms_prop = BoundClass<RmsProp, NNOptimizer, std::shared_ptr<RmsProp>>(
       module, "MPSNNOptimizerRMSProp",
       "s = decay s + (1 - decay) g^2, w -= lr g / (sqrt(s) + epsilon).");
   def_kernel(rms_prop, {plain, device + "decay: float, epsilon: float, " + described},
@@ -316,14 +316,14 @@ void bind_mps_optimizer(py::module_& module) {
                const bool full = arguments.given("decay");
                return std::make_shared<RmsProp>(
                    to_mps_device(arguments["device"]), full ? arguments.get<double>("decay") : 0.9,
-                   full ? arguments.get<float>("epsilon") : 1e-8f, descriptor_of(arguments));
+                   full ? arguments.get<float>("epsilon") : 1e-8f, nn_descriptor_of(arguments));
              });
   rms_prop.def_property_readonly("decay", &RmsProp::decay, "What stays of the sum of squares.");
   rms_prop.def_property_readonly("epsilon", &RmsProp::epsilon, "Added to the root.");
   def_encode(rms_prop, {"input_sum_of_squares"});
 
   using Adam = NNOptimizerAdam;
-  auto adam = py::class_<Adam, NNOptimizer, std::shared_ptr<Adam>>(
+  auto adam = BoundClass<Adam, NNOptimizer, std::shared_ptr<Adam>>(
       module, "MPSNNOptimizerAdam",
       "w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon).");
   def_kernel(
@@ -337,7 +337,7 @@ void bind_mps_optimizer(py::module_& module) {
             to_mps_device(arguments["device"]), full ? arguments.get<double>("beta1") : 0.9,
             full ? arguments.get<double>("beta2") : 0.999,
             full ? arguments.get<float>("epsilon") : 1e-8f,
-            full ? arguments.get<std::int64_t>("time_step") : 0, descriptor_of(arguments));
+            full ? arguments.get<std::int64_t>("time_step") : 0, nn_descriptor_of(arguments));
       });
   adam.def_property_readonly("beta1", &Adam::beta1, "What stays of the momentum.");
   adam.def_property_readonly("beta2", &Adam::beta2, "What stays of the velocity.");

@@ -47,7 +47,7 @@ auto bind_along(py::module_& module, const std::string& name, const std::string&
 }
 
 void bind_unary(py::module_& module) {
-  auto base = py::class_<NNReduceUnary, CNNKernel, std::shared_ptr<NNReduceUnary>>(
+  auto base = BoundClass<NNReduceUnary, CNNKernel, std::shared_ptr<NNReduceUnary>>(
       module, "MPSNNReduceUnary", "Joins the elements along one axis.");
   def_region(base, "clip_rect_source", &NNReduceUnary::clip_rect_source,
              &NNReduceUnary::set_clip_rect_source, kSourceRectangle);
@@ -91,7 +91,7 @@ template <bool kMean, typename Make>
 auto bind_weighted(py::module_& module, const char* name, std::vector<std::string> forms,
                    const char* doc, Make make) {
   using T = ReduceBinaryOf<kMean>;
-  auto cls = py::class_<T, NNReduceBinary, std::shared_ptr<T>>(module, name, doc);
+  auto cls = BoundClass<T, NNReduceBinary, std::shared_ptr<T>>(module, name, doc);
   def_kernel(cls, std::move(forms), "Shapes: two (N, C, H, W) to (N, 1, H, W). No gradient.",
              [make](const Arguments& arguments) {
                return std::make_shared<T>(to_mps_device(arguments["device"]), make(arguments));
@@ -99,9 +99,9 @@ auto bind_weighted(py::module_& module, const char* name, std::vector<std::strin
   return cls;
 }
 
-void bind_binary(py::module_& module) {
+void bind_binary_reductions(py::module_& module) {
   using Self = NNReduceBinary;
-  auto base = py::class_<Self, CNNBinaryKernel, std::shared_ptr<Self>>(
+  auto base = BoundClass<Self, CNNBinaryKernel, std::shared_ptr<Self>>(
       module, "MPSNNReduceBinary", "Joins the products of an image and weights of its size.");
   def_region(base, "primary_source_clip_rect", &Self::primary_source_clip_rect,
              &Self::set_primary_source_clip_rect, kSourceRectangle);
@@ -131,7 +131,7 @@ void bind_binary(py::module_& module) {
 
 template <typename T, typename Base>
 void bind_gram(py::module_& module, const char* name, const char* doc, const char* detail) {
-  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  auto cls = BoundClass<T, Base, std::shared_ptr<T>>(module, name, doc);
   def_kernel(cls, {std::string(kDevice) + ", alpha: float = 1.0"}, detail,
              [](const Arguments& arguments) {
                return std::make_shared<T>(to_mps_device(arguments["device"]),
@@ -155,7 +155,7 @@ void bind_grams(py::module_& module) {
 void bind_mps_reductions(py::module_& module) {
   bind_unary(module);
   bind_spatial_mean(module);
-  bind_binary(module);
+  bind_binary_reductions(module);
   bind_grams(module);
 }
 

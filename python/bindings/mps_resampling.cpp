@@ -30,7 +30,7 @@ template <bool kBilinear, typename Base>
 void bind_upsampling_kernel(py::module_& module, const char* name, const char* doc,
                             const char* detail, bool has_corners) {
   using T = UpsamplingOf<kBilinear, Base>;
-  auto cls = py::class_<T, Base, std::shared_ptr<T>>(module, name, doc);
+  auto cls = BoundClass<T, Base, std::shared_ptr<T>>(module, name, doc);
   const std::string form =
       std::string(kDevice) + ", integer_scale_factor_x: int, integer_scale_factor_y: int";
   const std::string corners = has_corners ? ", align_corners: bool = False" : "";
@@ -58,14 +58,14 @@ void def_scales(Class& cls) {
 }
 
 void bind_upsampling(py::module_& module) {
-  auto forward = py::class_<CNNUpsampling, CNNKernel, std::shared_ptr<CNNUpsampling>>(
+  auto forward = BoundClass<CNNUpsampling, CNNKernel, std::shared_ptr<CNNUpsampling>>(
       module, "MPSCNNUpsampling", "A larger image by whole factors.");
   def_scales(forward);
   forward.def_property_readonly(
       "align_corners", [](const CNNUpsampling& self) { return self.upsampling().align_corners; },
       "Whether first and last pixels of source and result coincide.");
   auto gradient =
-      py::class_<CNNUpsamplingGradient, CNNGradientKernel, std::shared_ptr<CNNUpsamplingGradient>>(
+      BoundClass<CNNUpsamplingGradient, CNNGradientKernel, std::shared_ptr<CNNUpsamplingGradient>>(
           module, "MPSCNNUpsamplingGradient", "The sum over the pixels that read a source pixel.");
   def_scales(gradient);
   gradient.def_property(
@@ -92,7 +92,7 @@ void bind_upsampling(py::module_& module) {
 
 void bind_resize(py::module_& module) {
   using T = mps::NNResizeBilinear;
-  auto cls = py::class_<T, CNNKernel, std::shared_ptr<T>>(
+  auto cls = BoundClass<T, CNNKernel, std::shared_ptr<T>>(
       module, "MPSNNResizeBilinear", "An image of any size; it has no gradient kernel.");
   def_kernel(cls,
              {std::string(kDevice) +
@@ -174,7 +174,7 @@ void bind_reshape(py::module_& module) {
 }
 
 void bind_pad(py::module_& module) {
-  auto cls = py::class_<NNPad, CNNKernel, std::shared_ptr<NNPad>>(
+  auto cls = BoundClass<NNPad, CNNKernel, std::shared_ptr<NNPad>>(
       module, "MPSNNPad", "Pixels and channels around an image, by edge mode.");
   def_kernel(
       cls,
@@ -228,7 +228,7 @@ void bind_channels(py::module_& module) {
   slice.def_property("source_feature_channel_max_count", &NNSlice::source_feature_channel_max_count,
                      &NNSlice::set_source_feature_channel_max_count, "How many at most.");
 
-  auto concatenation = py::class_<NNConcatenation, mps::Kernel, std::shared_ptr<NNConcatenation>>(
+  auto concatenation = BoundClass<NNConcatenation, mps::Kernel, std::shared_ptr<NNConcatenation>>(
       module, "MPSNNConcatenation", "The sources' channels one after another.");
   def_kernel(concatenation, {kDevice}, "Not a class of Apple's, whose graphs alone join images.",
              [](const Arguments& arguments) {

@@ -34,7 +34,7 @@ void def_source(Class& cls) {
 
 void bind_weights(py::module_& module) {
   using Self = ConvolutionOfArrays;
-  auto cls = py::class_<Self, std::shared_ptr<Self>>(module, "_ConvolutionOfArrays");
+  auto cls = BoundClass<Self, std::shared_ptr<Self>>(module, "_ConvolutionOfArrays");
   def_source(cls);
   const auto type = [](const Self& self) {
     return py::dtype(self.data_type() == DataType::kFloat64 ? "float64" : "float32");
@@ -137,13 +137,13 @@ mps::CNNConvolutionDataSourcePtr source_of_arrays(const Arguments& arguments) {
 void bind_mps_stored_sources(py::module_& module) {
   bind_weights(module);
   using Batch = BatchNormalizationOfArrays;
-  auto batch = py::class_<Batch, std::shared_ptr<Batch>>(module, "_BatchNormalizationOfArrays");
+  auto batch = BoundClass<Batch, std::shared_ptr<Batch>>(module, "_BatchNormalizationOfArrays");
   def_normalization(batch);
   def_channels(batch, "mean", &Batch::mean);
   def_channels(batch, "variance", &Batch::variance);
   batch.def("number_of_feature_channels", &Batch::number_of_feature_channels);
   using Group = GroupNormalizationOfArrays;
-  auto group = py::class_<Group, std::shared_ptr<Group>>(module, "_GroupNormalizationOfArrays");
+  auto group = BoundClass<Group, std::shared_ptr<Group>>(module, "_GroupNormalizationOfArrays");
   def_normalization(group);
   group.def_property_readonly("number_of_feature_channels", &Group::number_of_feature_channels);
   group.def_property_readonly("number_of_groups", &Group::number_of_groups);

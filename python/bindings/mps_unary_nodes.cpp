@@ -57,7 +57,7 @@ void def_divisor(Class& cls) {
                        "The least divisor before its power.");
 }
 template <typename Class>
-void def_window(Class& cls) {
+void def_node_window(Class& cls) {
   def_parameter_member(cls, "kernel_width", &LocalNormalization::kernel_width, "In pixels.");
   def_parameter_member(cls, "kernel_height", &LocalNormalization::kernel_height, "In pixels.");
 }
@@ -99,7 +99,7 @@ void bind_local_nodes(py::module_& module) {
       "Channels of the window.");
   auto spatial = bind_local_node<LocalNormalizationType::kSpatial>(
       module, "MPSCNNSpatialNormalization in a graph.");
-  def_window(spatial);
+  def_node_window(spatial);
   auto spatial_gradient = bind_pair_gradient<mps::CNNSpatialNormalizationGradientNode>(
       module, "MPSCNNSpatialNormalizationGradientNode", ", kernel_size: int",
       "The gradient kernel in a graph.", [](const auto& node, const Arguments& a) {
@@ -108,10 +108,10 @@ void bind_local_nodes(py::module_& module) {
         expect(node, "kernel_size", node.parameters().kernel_height, size);
       });
   def_divisor(spatial_gradient);
-  def_window(spatial_gradient);
+  def_node_window(spatial_gradient);
   auto contrast = bind_local_node<LocalNormalizationType::kLocalContrast>(
       module, "MPSCNNLocalContrastNormalization in a graph; alpha begins with 1.");
-  def_window(contrast);
+  def_node_window(contrast);
   def_contrast(contrast);
   auto contrast_gradient = bind_pair_gradient<mps::CNNLocalContrastNormalizationGradientNode>(
       module, "MPSCNNLocalContrastNormalizationGradientNode",
@@ -123,14 +123,14 @@ void bind_local_nodes(py::module_& module) {
                a.get<std::int64_t>("kernel_height"));
       });
   def_divisor(contrast_gradient);
-  def_window(contrast_gradient);
+  def_node_window(contrast_gradient);
   def_contrast(contrast_gradient);
 }
 
 // --- upsampling ----------------------------------------------------------------------------------
 
 template <typename Class>
-void def_scales(Class& cls) {
+void def_node_scales(Class& cls) {
   def_parameter(
       cls, "scale_factor_x",
       [](const mps::Upsampling& p) { return static_cast<double>(p.scale_x); },
@@ -155,7 +155,7 @@ void bind_upsampling_nodes(py::module_& module, const char* doc) {
         p.align_corners = kBilinear && a.get<bool>("align_corners");
         return p;
       });
-  def_scales(forward);
+  def_node_scales(forward);
   if constexpr (kBilinear) {
     def_parameter(
         forward, "align_corners", [](const mps::Upsampling& p) { return p.align_corners; },
@@ -169,7 +169,7 @@ void bind_upsampling_nodes(py::module_& module, const char* doc) {
         expect(node, "scale_factor_y", static_cast<double>(node.parameters().scale_y),
                a.get<double>("scale_factor_y"));
       });
-  def_scales(gradient);
+  def_node_scales(gradient);
 }
 
 // --- dropout -------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ const std::string kDescriptorForm =
     "regularization_type: MLCRegularizationType | str = MLCRegularizationType.NONE, "
     "regularization_scale: float = 0.0";
 
-OptimizerDescriptor make_descriptor(const Arguments& arguments) {
+OptimizerDescriptor make_optimizer_descriptor(const Arguments& arguments) {
   OptimizerDescriptor result;
   result.learning_rate = arguments.get<float>("learning_rate");
   result.gradient_rescale = arguments.get<float>("gradient_rescale");
@@ -29,9 +29,9 @@ OptimizerDescriptor make_descriptor(const Arguments& arguments) {
 }
 
 // A descriptor, or the keywords that make one.
-OptimizerDescriptor descriptor_of(const Arguments& arguments) {
+OptimizerDescriptor optimizer_descriptor_of(const Arguments& arguments) {
   return arguments.given("descriptor") ? arguments.get<OptimizerDescriptor>("descriptor")
-                                       : make_descriptor(arguments);
+                                       : make_optimizer_descriptor(arguments);
 }
 
 std::vector<std::string> forms(const std::string& own) {
@@ -64,12 +64,12 @@ void def_numbers(Class& cls, Access access) {
          "Replaces the joint norm of all gradients unless it is 0.");
 }
 
-void bind_descriptor(py::module_& module) {
+void bind_optimizer_descriptor(py::module_& module) {
   using Self = OptimizerDescriptor;
-  auto cls = py::class_<Self>(module, "MLCOptimizerDescriptor",
+  auto cls = BoundClass<Self>(module, "MLCOptimizerDescriptor",
                               "What all optimizers share: rate, rescaling, clipping, penalty.");
   def_init(cls, {kDescriptorForm}, "A gradient is clipped, rescaled, regularized and then applied.",
-           make_descriptor);
+           make_optimizer_descriptor);
   cls.def_readonly("learning_rate", &Self::learning_rate, "The size of a step.");
   cls.def_readonly("applies_gradient_clipping", &Self::applies_gradient_clipping,
                    "Whether gradients are clipped.");
@@ -82,7 +82,7 @@ void bind_descriptor(py::module_& module) {
 }
 
 void bind_base(py::module_& module) {
-  auto cls = py::class_<Optimizer, OptimizerPtr>(module, "MLCOptimizer",
+  auto cls = BoundClass<Optimizer, OptimizerPtr>(module, "MLCOptimizer",
                                                  "A rule that turns gradients into updates.");
   cls.def_property("learning_rate", &Optimizer::learning_rate, &Optimizer::set_learning_rate,
                    "May change at any time; executions submitted afterwards use it.");
@@ -99,12 +99,12 @@ void bind_base(py::module_& module) {
 
 template <typename Self>
 void bind_adam(py::module_& module, const char* name, const char* doc, const char* init_doc) {
-  auto cls = py::class_<Self, Optimizer, std::shared_ptr<Self>>(module, name, doc);
+  auto cls = BoundClass<Self, Optimizer, std::shared_ptr<Self>>(module, name, doc);
   def_init(cls,
            forms("beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, "
                  "uses_amsgrad: bool = False, time_step: int = 1"),
            init_doc, [](const Arguments& arguments) {
-             return std::make_shared<Self>(descriptor_of(arguments), adam_options(arguments));
+             return std::make_shared<Self>(optimizer_descriptor_of(arguments), adam_options(arguments));
            });
   const auto option = [&cls](const char* property, auto member, const char* text) {
     cls.def_property_readonly(
@@ -119,12 +119,12 @@ void bind_adam(py::module_& module, const char* name, const char* doc, const cha
 }
 
 void bind_sgd(py::module_& module) {
-  auto cls = py::class_<SGD, Optimizer, std::shared_ptr<SGD>>(module, "MLCSGDOptimizer",
+  auto cls = BoundClass<SGD, Optimizer, std::shared_ptr<SGD>>(module, "MLCSGDOptimizer",
                                                               "Gradient descent with momentum.");
   def_init(cls, forms("momentum_scale: float = 0.0, uses_nesterov_momentum: bool = False"),
            "v = m * v + lr * g, p -= v; Nesterov: v = m * v + g, p -= lr * (g + m * v).",
            [](const Arguments& arguments) {
-             return std::make_shared<SGD>(descriptor_of(arguments),
+             return std::make_shared<SGD>(optimizer_descriptor_of(arguments),
                                           arguments.get<float>("momentum_scale"),
                                           arguments.get<bool>("uses_nesterov_momentum"));
            });
@@ -134,7 +134,7 @@ void bind_sgd(py::module_& module) {
 }
 
 void bind_rmsprop(py::module_& module) {
-  auto cls = py::class_<RMSProp, Optimizer, std::shared_ptr<RMSProp>>(
+  auto cls = BoundClass<RMSProp, Optimizer, std::shared_ptr<RMSProp>>(
       module, "MLCRMSPropOptimizer", "Steps divided by the root of a running mean square.");
   def_init(
       cls,
@@ -144,7 +144,7 @@ void bind_rmsprop(py::module_& module) {
       "p += step.",
       [](const Arguments& arguments) {
         return std::make_shared<RMSProp>(
-            descriptor_of(arguments),
+            optimizer_descriptor_of(arguments),
             RMSPropOptions{arguments.get<float>("momentum_scale"), arguments.get<float>("alpha"),
                            arguments.get<float>("epsilon"), arguments.get<bool>("is_centered")});
       });
@@ -161,7 +161,7 @@ void bind_rmsprop(py::module_& module) {
 }  // namespace
 
 void bind_optimizer(py::module_& module) {
-  bind_descriptor(module);
+  bind_optimizer_descriptor(module);
   bind_base(module);
   bind_sgd(module);
   bind_adam<Adam>(module, "MLCAdamOptimizer", "Adam.",

@@ -14,7 +14,7 @@ void def_parameter(Class& cls, const char* name, Member member) {
         TensorParameter& parameter = (self.*member)();
         return parameter.tensor != nullptr ? &parameter : nullptr;
       },
-      py::return_value_policy::reference_internal, "The parameter, or None.");
+      "The parameter, or None.");
 }
 
 }  // namespace traingraph::python

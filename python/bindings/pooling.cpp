@@ -5,7 +5,7 @@
 namespace traingraph::python {
 namespace {
 
-PoolingDescriptor make_descriptor(const Arguments& arguments) {
+PoolingDescriptor make_pooling_descriptor(const Arguments& arguments) {
   const auto sizes = arguments.get<Pair>("kernel_sizes");
   const auto strides = arguments.get<Pair>("strides");
   const auto dilations = arguments.get<Pair>("dilation_rates");
@@ -27,7 +27,7 @@ PoolingDescriptor make_descriptor(const Arguments& arguments) {
 
 void bind_pooling(py::module_& module) {
   using Self = PoolingDescriptor;
-  auto descriptor = py::class_<Self>(module, "MLCPoolingDescriptor",
+  auto descriptor = BoundClass<Self>(module, "MLCPoolingDescriptor",
                                      "The function, window and strides of a pooling layer.");
   def_init(descriptor,
            {"type: MLCPoolingType | str, kernel_sizes: tuple[int, int], strides: tuple[int, int], "
@@ -35,7 +35,7 @@ void bind_pooling(py::module_& module) {
             "padding_policy: MLCPaddingPolicy | str = MLCPaddingPolicy.SAME, "
             "count_includes_padding: bool = False"},
            "Pairs are (height, width) and (y, x); count_includes_padding concerns AVERAGE.",
-           make_descriptor);
+           make_pooling_descriptor);
   descriptor.def_property_readonly(
       "pooling_type", [](const Self& self) { return self.type; }, "The function.");
   def_window(descriptor);
@@ -47,7 +47,7 @@ void bind_pooling(py::module_& module) {
            " " + std::to_string(self.kernel_height) + "x" + std::to_string(self.kernel_width) + ">";
   });
 
-  auto layer = py::class_<Pooling, Layer, std::shared_ptr<Pooling>>(
+  auto layer = BoundClass<Pooling, Layer, std::shared_ptr<Pooling>>(
       module, "MLCPoolingLayer", "Joins the elements of each window.");
   def_init(layer, {"descriptor: MLCPoolingDescriptor"},
            "Shapes: (N, C, H, W) to (N, C, P, Q). Gradient: MAX gives it to the first largest "
@@ -55,8 +55,8 @@ void bind_pooling(py::module_& module) {
            [](const Arguments& arguments) {
              return std::make_shared<Pooling>(arguments.get<PoolingDescriptor>("descriptor"));
            });
-  layer.def_property_readonly("descriptor", &Pooling::descriptor, py::return_value_policy::copy,
-                              "The function, window and strides.");
+  layer.def_property_readonly("descriptor", [](const Pooling& self) { return self.descriptor(); },
+      "The function, window and strides.");
 }
 
 }  // namespace traingraph::python

@@ -5,9 +5,9 @@
 namespace traingraph::python {
 
 void bind_profile(py::module_& module) {
-  auto profile = py::class_<Profile, std::shared_ptr<Profile>>(
+  auto profile = BoundClass<Profile, std::shared_ptr<Profile>>(
       module, "Profile", "Where the time of one execution went, op by op.");
-  auto entry = py::class_<Profile::Entry>(profile, "Entry", "One op that ran.");
+  auto entry = BoundClass<Profile::Entry>(profile, "Entry", "One op that ran.");
   entry.def_readonly("layer", &Profile::Entry::layer, "The layer it was written by; may be empty.");
   entry.def_readonly("phase", &Profile::Entry::phase, "forward, gradient or update.");
   entry.def_readonly("op", &Profile::Entry::op, "The op's name.");
@@ -17,7 +17,7 @@ void bind_profile(py::module_& module) {
     return "<Entry " + self.op + " " + self.phase + " of '" + self.layer + "' " +
            std::to_string(self.seconds * 1e6) + " us>";
   });
-  auto layer = py::class_<Profile::Layer>(profile, "Layer", "One layer's ops, summed.");
+  auto layer = BoundClass<Profile::Layer>(profile, "Layer", "One layer's ops, summed.");
   layer.def_readonly("layer", &Profile::Layer::layer, "The layer; empty for ops of none.");
   layer.def_readonly("forward", &Profile::Layer::forward, "Units: seconds.");
   layer.def_readonly("gradient", &Profile::Layer::gradient, "Units: seconds.");

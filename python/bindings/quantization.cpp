@@ -33,7 +33,7 @@ T number(const Arguments& arguments, const char* name) {
 
 }  // namespace
 
-void bind_quantization(py::class_<Tensor, TensorPtr>& cls) {
+void bind_quantization(BoundClass<Tensor, TensorPtr>& cls) {
   const std::string to = "to: MLCDataType | numpy.typing.DTypeLike, ";
   const std::string one = to + "scale: float | numpy.typing.ArrayLike | MLCTensor, ";
   const std::string whole = "int | numpy.typing.ArrayLike | MLCTensor";

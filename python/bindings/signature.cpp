@@ -17,7 +17,7 @@ std::string trimmed(std::string_view text) {
 }
 
 // Splits at commas outside of brackets.
-std::vector<Parameter> parse(const std::string& form) {
+std::vector<Parameter> parse_form(const std::string& form) {
   std::vector<Parameter> parameters;
   std::size_t begin = 0;
   int depth = 0;
@@ -99,10 +99,59 @@ Where Arguments::where(const char* name) const {
   return {signature_->subject(), name, parameter != nullptr ? parameter->annotation : ""};
 }
 
+namespace {
+
+// What the function of a signature is called with.
+struct Forms {
+  Signature signature;
+  FormBody body;
+  Capture capture;
+  bool has_self;
+};
+
+py::handle call_forms(const Forms& forms, py::detail::function_call& call) {
+  const auto& given = call.args;
+  const std::size_t first = forms.has_self ? 1 : 0;
+  return forms.body(call,
+                    forms.signature.match(py::reinterpret_borrow<py::args>(given[first]),
+                                          py::reinterpret_borrow<py::kwargs>(given[first + 1])),
+                    forms.capture);
+}
+
+}  // namespace
+
+void define(py::handle cls, Signature::Kind kind, const char* name, const char* returns,
+            const std::vector<std::string>& forms, const char* doc, FormBody body,
+            const Capture& capture) {
+  using Kind = Signature::Kind;
+  const auto* const kept =
+      new Forms{{kind, py::cast<std::string>(cls.attr("__name__")), name, returns, forms},
+                body,
+                capture,
+                kind != Kind::kStatic};
+  py::options options;
+  options.disable_function_signatures();
+  const std::string text = kept->signature.docstring(doc);
+  const py::object function = make_function(
+      {[](py::detail::function_call& call) {
+         return call_forms(*captured(call).get<const Forms*>(), call);
+       },
+       Capture(kept),
+       {kept->has_self ? "({object}, {@*args}, {@**kwargs}) -> object"
+                       : "({@*args}, {@**kwargs}) -> object",
+        {}},
+       kept->has_self ? std::size_t{1} : 0,
+       cls,
+       name,
+       text.c_str(),
+       true});
+  cls.attr(name) = kept->has_self ? function : py::staticmethod(function);
+}
+
 Signature::Signature(Kind kind, std::string owner, std::string name, std::string returns,
                      const std::vector<std::string>& forms)
     : kind_(kind), owner_(std::move(owner)), name_(std::move(name)), returns_(std::move(returns)) {
-  std::ranges::transform(forms, std::back_inserter(forms_), parse);
+  std::ranges::transform(forms, std::back_inserter(forms_), parse_form);
   for (Form& form : forms_) {
     for (Parameter& parameter : form) {
       parameter.key = PyUnicode_InternFromString(parameter.name.c_str());

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bound_class.h"
 #include "convert.h"
 
 namespace traingraph::python {
@@ -121,54 +122,51 @@ struct AfterMaking {
   static void keep(Made&, const Arguments&) {}
 };
 
-// The three below keep their signature for the life of the process, as Python keeps the function.
+// Called with the arguments of one form; gives a new reference.
+using FormBody = py::handle (*)(py::detail::function_call& call, const Arguments& arguments,
+                                const Capture& capture);
+
+// Adds a function that takes the forms; `self` names its class. It keeps its signature for the life
+// of the process, as Python keeps the function.
+void define(py::handle cls, Signature::Kind kind, const char* name, const char* returns,
+            const std::vector<std::string>& forms, const char* doc, FormBody body,
+            const Capture& capture);
 
 template <typename Class, typename Make>
 void def_init(Class& cls, const std::vector<std::string>& forms, const char* doc, Make make) {
-  const auto* signature =
-      new Signature(Signature::Kind::kConstructor, py::cast<std::string>(cls.attr("__name__")),
-                    "__init__", "None", forms);
-  py::options options;
-  options.disable_function_signatures();
-  cls.def(py::init([signature, make](const py::args& args, const py::kwargs& keywords) {
-            const Arguments arguments = signature->match(args, keywords);
-            auto made = make(arguments);
-            AfterMaking<typename Class::type>::keep(made, arguments);
-            return made;
-          }),
-          signature->docstring(doc).c_str());
+  const FormBody body = [](py::detail::function_call& call, const Arguments& arguments,
+                           const Capture& capture) -> py::handle {
+    auto made = capture.get<Make>()(arguments);
+    AfterMaking<typename Class::type>::keep(made, arguments);
+    // pybind11 gives a constructor the place of the object that it makes.
+    auto& place = *reinterpret_cast<py::detail::value_and_holder*>(call.args[0].ptr());
+    py::detail::initimpl::construct<typename Class::Bound>(place, std::move(made), false);
+    return py::none().release();
+  };
+  define(cls, Signature::Kind::kConstructor, "__init__", "None", forms, doc, body, Capture(make));
 }
 
 template <typename Class, typename Make>
 void def_factory(Class& cls, const char* name, const char* returns,
                  const std::vector<std::string>& forms, const char* doc, Make make) {
-  const auto* signature = new Signature(
-      Signature::Kind::kStatic, py::cast<std::string>(cls.attr("__name__")), name, returns, forms);
-  py::options options;
-  options.disable_function_signatures();
-  cls.def_static(
-      name,
-      [signature, make](const py::args& args, const py::kwargs& keywords) {
-        return make(signature->match(args, keywords));
-      },
-      signature->docstring(doc).c_str());
+  const FormBody body = [](py::detail::function_call& call, const Arguments& arguments,
+                           const Capture& capture) {
+    return give_result(call, capture.get<Make>(), arguments);
+  };
+  define(cls, Signature::Kind::kStatic, name, returns, forms, doc, body, Capture(make));
 }
 
 template <typename Class, typename Call>
 void def_method(Class& cls, const char* name, const char* returns,
                 const std::vector<std::string>& forms, const char* doc, Call call,
                 Signature::Kind kind = Signature::Kind::kMethod) {
-  using Self = typename Class::type;
-  const auto* signature =
-      new Signature(kind, py::cast<std::string>(cls.attr("__name__")), name, returns, forms);
-  py::options options;
-  options.disable_function_signatures();
-  cls.def(
-      name,
-      [signature, call](Self& self, const py::args& args, const py::kwargs& keywords) {
-        return call(self, signature->match(args, keywords));
-      },
-      signature->docstring(doc).c_str());
+  const FormBody body = [](py::detail::function_call& called, const Arguments& arguments,
+                           const Capture& capture) -> py::handle {
+    auto* const self = load_self<typename Class::type>(called);
+    if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
+    return give_result(called, capture.get<Call>(), *self, arguments);
+  };
+  define(cls, kind, name, returns, forms, doc, body, Capture(call));
 }
 
 // copy(), copy.copy and copy.deepcopy through one function.

@@ -4,7 +4,7 @@
 namespace traingraph::python {
 
 void bind_softmax(py::module_& module) {
-  auto softmax = py::class_<Softmax, Layer, std::shared_ptr<Softmax>>(
+  auto softmax = BoundClass<Softmax, Layer, std::shared_ptr<Softmax>>(
       module, "MLCSoftmaxLayer", "Softmax or its logarithm along one axis.");
   def_init(softmax, {"operation: MLCSoftmaxOperation | str, dimension: int = 1"},
            "Shapes: any (…) to the same. Gradient: reads the result.",
@@ -15,7 +15,7 @@ void bind_softmax(py::module_& module) {
   softmax.def_property_readonly("operation", &Softmax::operation, "Softmax or its logarithm.");
   softmax.def_property_readonly("dimension", &Softmax::dimension, "The axis.");
 
-  auto dropout = py::class_<Dropout, Layer, std::shared_ptr<Dropout>>(
+  auto dropout = BoundClass<Dropout, Layer, std::shared_ptr<Dropout>>(
       module, "MLCDropoutLayer", "Drops elements at random while training.");
   def_init(dropout, {"rate: float, seed: int = 0"},
            "Elements vanish with probability rate, the others are divided by 1 - rate; inference "

@@ -76,7 +76,7 @@ bool copy_from_device(Tensor& self, const Arguments& arguments) {
   return true;
 }
 
-bool bind_and_write(Tensor& self, const Arguments& arguments) {
+bool bind_and_write_tensor(Tensor& self, const Arguments& arguments) {
   if (!arguments["to"].is_none()) {
     to_device(arguments["to"]);
   }
@@ -96,7 +96,7 @@ py::object as_array(Tensor& self, const py::object& dtype, const py::object& cop
                                                     py::arg("copy") = copy);
 }
 
-void bind_members(py::class_<Tensor, TensorPtr>& cls) {
+void bind_members(BoundClass<Tensor, TensorPtr>& cls) {
   cls.def_property_readonly("tensor_id", &Tensor::id, "Counts the process's tensors from 0.");
   cls.def_property_readonly("descriptor", &Tensor::descriptor, "Shape and element type.");
   cls.def_property("label", &Tensor::label, &Tensor::set_label,
@@ -132,7 +132,7 @@ void bind_members(py::class_<Tensor, TensorPtr>& cls) {
   def_method(cls, "bind_and_write_data", "bool",
              {"data: numpy.typing.ArrayLike | MLCTensorData, to: MLCDevice | str | None = None"},
              "Replaces the host copy; graphs over this parameter read it at their next execution.",
-             bind_and_write);
+             bind_and_write_tensor);
   def_method(cls, "bind_optimizer_data", "bool",
              {"data: collections.abc.Sequence[numpy.typing.ArrayLike | MLCTensorData], "
               "device_data: collections.abc.Sequence[MLCTensorOptimizerDeviceData] | None = None"},
@@ -143,7 +143,7 @@ void bind_members(py::class_<Tensor, TensorPtr>& cls) {
              });
 }
 
-void bind_protocols(py::class_<Tensor, TensorPtr>& cls) {
+void bind_protocols(BoundClass<Tensor, TensorPtr>& cls) {
   def_copy(cls, [](const Tensor& self) { return self.copy(); });
   def_identity(cls);
   cls.def("__array__", as_array, py::arg("dtype") = py::none(), py::arg("copy") = py::none());
@@ -164,7 +164,7 @@ void bind_protocols(py::class_<Tensor, TensorPtr>& cls) {
 
 void bind_parameter(py::module_& module) {
   auto cls =
-      py::class_<TensorParameter>(module, "MLCTensorParameter", "A tensor that training updates.");
+      BoundClass<TensorParameter>(module, "MLCTensorParameter", "A tensor that training updates.");
   def_init(cls,
            {"tensor: MLCTensor, optimizer_data: collections.abc.Sequence[numpy.typing.ArrayLike | "
             "MLCTensorData] | None = None"},
@@ -188,14 +188,14 @@ void bind_parameter(py::module_& module) {
 }  // namespace
 
 void bind_tensor(py::module_& module) {
-  auto twin = py::class_<OptimizerDeviceData>(module, "MLCTensorOptimizerDeviceData",
+  auto twin = BoundClass<OptimizerDeviceData>(module, "MLCTensorOptimizerDeviceData",
                                               "The device's side of one optimizer buffer.");
   def_copy(twin, [](const OptimizerDeviceData& self) { return self; });
   twin.def("__repr__", [](const OptimizerDeviceData& self) {
     return "<MLCTensorOptimizerDeviceData " + std::to_string(self.slot) + " of '" +
            self.tensor->label() + "'>";
   });
-  auto cls = py::class_<Tensor, TensorPtr>(
+  auto cls = BoundClass<Tensor, TensorPtr>(
       module, "MLCTensor", "The handle of a tensor: shape, element type, label, maybe data.");
   bind_members(cls);
   bind_protocols(cls);

@@ -49,7 +49,7 @@ TensorData make_tensor_data(const Arguments& arguments) {
   return data;
 }
 
-py::object bytes_of(const TensorData& self) {
+py::object array_of(const TensorData& self) {
   if (self.gpu >= 0) {
     throw InvalidArgument("[MLCTensorData] expected bytes in host memory but they are on GPU " +
                           std::to_string(self.gpu) + "; read them by DLPack");
@@ -63,7 +63,7 @@ py::object bytes_of(const TensorData& self) {
 }  // namespace
 
 void bind_tensor_data(py::module_& module) {
-  auto cls = py::class_<TensorData>(module, "MLCTensorData",
+  auto cls = BoundClass<TensorData>(module, "MLCTensorData",
                                     "Bytes in host memory, or by DLPack in a GPU's, without a "
                                     "shape of their own but for views of tensors.");
   def_init(cls,
@@ -74,7 +74,7 @@ void bind_tensor_data(py::module_& module) {
            "Refers to a buffer's memory and keeps the buffer alive. Errors: ValueError for a "
            "buffer that is too short or read-only.",
            make_tensor_data);
-  cls.def_property_readonly("bytes", bytes_of, "The memory, as a view of bytes.");
+  cls.def_property_readonly("bytes", array_of, "The memory, as a view of bytes.");
   cls.def_property_readonly(
       "length", [](const TensorData& self) { return self.length; }, "Units: bytes.");
   cls.def("__len__", [](const TensorData& self) { return self.length; });

@@ -5,7 +5,7 @@
 namespace traingraph::python {
 namespace {
 
-TensorDescriptor make_descriptor(const Arguments& arguments) {
+TensorDescriptor make_tensor_descriptor(const Arguments& arguments) {
   const auto type = arguments.get<DataType>("data_type");
   const auto extent = [&arguments](const char* name) { return arguments.get<std::int64_t>(name); };
   if (arguments.given("sequence_lengths")) {
@@ -41,7 +41,7 @@ TensorDescriptor make_descriptor(const Arguments& arguments) {
 
 void bind_tensor_descriptor(py::module_& module) {
   using Self = TensorDescriptor;
-  auto cls = py::class_<Self>(module, "MLCTensorDescriptor",
+  auto cls = BoundClass<Self>(module, "MLCTensorDescriptor",
                               "Shape, outermost axis first, and element type of a tensor.");
   const std::string type = "data_type: MLCDataType | numpy.typing.DTypeLike = MLCDataType.FLOAT32";
   def_init(cls,
@@ -60,7 +60,7 @@ void bind_tensor_descriptor(py::module_& module) {
            "Shapes: images are (N, C, H, W), weights (1, O * C, kh, kw), biases (1, O, 1, 1), "
            "sequences (N, steps, features). Errors: ValueError for more than 4 axes, an extent "
            "below 1, or sorted sequences that do not descend.",
-           make_descriptor);
+           make_tensor_descriptor);
   cls.def_property_readonly(
       "shape", [](const Self& self) { return self.shape; }, "Extents, outermost first.");
   cls.def_property_readonly(

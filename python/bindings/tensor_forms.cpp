@@ -96,7 +96,7 @@ TensorPtr make_tensor(const Arguments& arguments) {
 
 }  // namespace
 
-void bind_tensor_forms(py::class_<Tensor, TensorPtr>& cls) {
+void bind_tensor_forms(BoundClass<Tensor, TensorPtr>& cls) {
   const std::string shape = "shape: collections.abc.Sequence[int], ";
   const std::string image =
       "width: int, height: int, feature_channel_count: int, batch_size: int, ";

@@ -6,10 +6,10 @@
 namespace traingraph::python {
 
 // MLCTensor's initialisers.
-void bind_tensor_forms(py::class_<Tensor, TensorPtr>& cls);
+void bind_tensor_forms(BoundClass<Tensor, TensorPtr>& cls);
 
 // quantized and dequantized.
-void bind_quantization(py::class_<Tensor, TensorPtr>& cls);
+void bind_quantization(BoundClass<Tensor, TensorPtr>& cls);
 
 // The opaque device twin of one optimizer buffer.
 struct OptimizerDeviceData {

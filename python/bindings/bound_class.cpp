@@ -1,0 +1,40 @@
+#include "bound_class.h"
+
+#include <cstring>
+
+namespace traingraph::python {
+namespace {
+
+class MadeFunction final : public py::cpp_function {
+ public:
+  explicit MadeFunction(const Function& function) {
+    auto record = make_function_record();
+    record->impl = function.body;
+    std::memcpy(record->data, &function.capture, sizeof(Capture));
+    record->nargs_pos = static_cast<std::uint16_t>(function.arguments);
+    record->has_args = record->has_kwargs = function.takes_any;
+    // Copied below.
+    record->name = const_cast<char*>(function.name);
+    record->doc = const_cast<char*>(function.doc);
+    record->scope = function.cls;
+    record->is_method = function.name != nullptr && function.arguments != 0;
+    record->is_new_style_constructor =
+        function.name != nullptr && std::strcmp(function.name, "__init__") == 0;
+    std::vector<const std::type_info*> types = function.signature.types;
+    types.push_back(nullptr);
+    initialize_generic(std::move(record), function.signature.text.c_str(), types.data(),
+                       function.arguments + (function.takes_any ? 2 : 0));
+  }
+};
+
+}  // namespace
+
+py::object make_function(const Function& function) { return py::object(MadeFunction(function)); }
+
+void add_property(py::handle cls, const char* name, const py::object& get, const py::object& set,
+                  const char* doc) {
+  const py::handle property(reinterpret_cast<PyObject*>(&PyProperty_Type));
+  cls.attr(name) = property(get, set ? set : py::none(), py::none(), doc != nullptr ? doc : "");
+}
+
+}  // namespace traingraph::python
