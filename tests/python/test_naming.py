@@ -2,6 +2,7 @@
 
 import enum
 import inspect
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from surface import CLASSES, ENUMS, rows, takes
 
 import traingraph
+from inventory import Row
 from traingraph import (
     MLCConvolutionDescriptor,
     MLCDevice,
@@ -123,70 +125,93 @@ def sample(cls: str, keyword: str) -> Any:
 
 
 def each(kind: str) -> list[Any]:
-    return [pytest.param(row.owner, list(row.words), id=str(row)) for row in rows(kind)]
+    return [pytest.param(row, id=str(row)) for row in rows(kind)]
+
+
+# Texts that are not the words of the case's name.
+DESCRIPTIONS = {
+    "MLCActivationTypeReLU": "ReLU",
+    "MLCActivationTypeReLUN": "ReLUN",
+    "MLCActivationTypeHardSwish": "HardSwish",
+    "MLCArithmeticOperationMultiplyNoNaN": "MultiplyNoNaN",
+    "MLCArithmeticOperationDivideNoNaN": "DivideNoNaN",
+    "MLCArithmeticOperationMin": "ElementwiseMin",
+    "MLCArithmeticOperationMax": "ElementwiseMax",
+    "MLCComparisonOperationLessOrEqual": "Less or Equal",
+    "MLCComparisonOperationGreaterOrEqual": "Greater or Equal",
+    "MLCLSTMResultModeOutputAndStates": "Output and States",
+    "MLCLossTypeMeanAbsoluteError": "Absolute Error",
+    "MLCReductionTypeL1Norm": "L1Norm",
+}
+
+
+def description(case: Row) -> str:
+    """Apple's text for the case: "Hard Sigmoid" of MLCActivationTypeHardSigmoid."""
+    (name,) = case.members
+    words = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name.removeprefix(case.owner))
+    return DESCRIPTIONS.get(name, words)
 
 
 @pytest.mark.parametrize("name", ENUMS)
 def test_enum_has_apples_cases(name: str) -> None:
     cls = getattr(traingraph, name)
-    assert issubclass(cls, enum.IntFlag if ENUMS[name]["flags"] else enum.IntEnum)
-    for case, (value, description) in ENUMS[name]["cases"].items():
-        assert cls[case] == value
-        if description is not None:
-            assert cls[case].debug_description == description
+    assert issubclass(cls, enum.IntFlag if name.endswith("Options") else enum.IntEnum)
+    cases = [row for row in ENUMS[name] if row.kind == "case"]
+    is_described = any(row.name == "debug_description" for row in ENUMS[name])
+    for case in cases:
+        assert cls[case.name] == case.value
+        if is_described:
+            assert cls[case.name].debug_description == description(case)
     ours = {
         "MLCDataType": {"FLOAT64", "BFLOAT16"},
         "MLCExecutionOptions": {"CHECK_NUMERICS"},
     }.get(name, set())
-    assert set(cls.__members__) == set(ENUMS[name]["cases"]) | ours
+    assert set(cls.__members__) == {case.name for case in cases} | ours
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_class_has_apples_base(name: str) -> None:
+    """The class that its name ends in."""
     cls = getattr(traingraph, name)
     assert cls.__name__ == name
-    base = CLASSES[name].get("base")
-    assert base is None or issubclass(cls, getattr(traingraph, base))
+    bases = [base for base in ("MLCLayer", "MLCOptimizer", "MLCGraph") if name.endswith(base[3:])]
+    assert all(issubclass(cls, getattr(traingraph, base)) for base in bases)
 
 
-@pytest.mark.parametrize(("cls", "row"), each("properties"))
-def test_property(cls: str, row: list[str]) -> None:
-    (name,) = row
-    attribute = inspect.getattr_static(getattr(traingraph, cls), name)
+@pytest.mark.parametrize("row", each("property"))
+def test_property(row: Row) -> None:
+    attribute = inspect.getattr_static(getattr(traingraph, row.owner), row.name)
     assert isinstance(attribute, property)
-    assert (attribute.fset is not None) == (name in CLASSES[cls].get("writable", []))
+    assert (attribute.fset is not None) == row.is_writable
     assert attribute.__doc__
 
 
-@pytest.mark.parametrize(("cls", "row"), each("statics"))
-def test_static(cls: str, row: list[str]) -> None:
-    name, *arguments = row
-    owner = getattr(traingraph, cls)
-    attribute = inspect.getattr_static(owner, name)
-    assert isinstance(attribute, staticmethod)
-    assert takes(owner, name, arguments)
+@pytest.mark.parametrize("row", each("static"))
+def test_static(row: Row) -> None:
+    owner = getattr(traingraph, row.owner)
+    assert isinstance(inspect.getattr_static(owner, row.name), staticmethod)
+    assert takes(owner, row.name, row.arguments)
 
 
-@pytest.mark.parametrize(("cls", "row"), each("methods"))
-def test_method(cls: str, row: list[str]) -> None:
-    name, *arguments = row
-    owner = getattr(traingraph, cls)
-    assert not isinstance(inspect.getattr_static(owner, name), staticmethod)
-    assert takes(owner, name, arguments)
+@pytest.mark.parametrize("row", each("method"))
+def test_method(row: Row) -> None:
+    owner = getattr(traingraph, row.owner)
+    assert not isinstance(inspect.getattr_static(owner, row.name), staticmethod)
+    assert takes(owner, row.name, row.arguments)
 
 
-@pytest.mark.parametrize(("cls", "row"), each("constructors"))
-def test_constructor_takes_apples_keywords(cls: str, row: list[str]) -> None:
-    owner = getattr(traingraph, cls)
-    assert takes(owner, "__init__", row)
-    if row == ["gpu_devices"]:
+@pytest.mark.parametrize("row", each("constructor"))
+def test_constructor_takes_apples_keywords(row: Row) -> None:
+    owner = getattr(traingraph, row.owner)
+    assert takes(owner, "__init__", row.arguments)
+    if row.arguments == ["gpu_devices"]:
         with pytest.raises(ValueError, match="at least one device"):
             owner(gpu_devices=[])
         return
-    values = {keyword: sample(cls, keyword) for keyword in row}
-    if "sequence_lengths" in row:
-        values.update(SEQUENCES.get(cls, {}))
-    made = owner(**{keyword: values[keyword] for keyword in row})
+    values = {keyword: sample(row.owner, keyword) for keyword in row.arguments}
+    if "sequence_lengths" in row.arguments:
+        values.update(SEQUENCES.get(row.owner, {}))
+    made = owner(**{keyword: values[keyword] for keyword in row.arguments})
     assert type(made) is owner
 
 
