@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -252,3 +253,19 @@ def test_installed_names_are_our_own() -> None:
     libraries = {path.name for path in (PACKAGE / "lib").iterdir() if path.is_file()}
     libraries.discard("libtraingraph_double.so")  # of a build with TRAINGRAPH_TESTING
     assert libraries == {"libtraingraph.so", "libtraingraph_dnnl.so"}
+
+
+def test_the_plugin_runs_with_what_it_is_built_from_and_later() -> None:
+    """The extra begins at the versions that the build asks for, and ends with their major one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    overrides = project["tool"]["scikit-build"]["overrides"]
+    (pinned,) = [each["build"]["requires"] for each in overrides if "build" in each]
+    found = (ROOT / "third_party/nvidia.cmake").read_text()
+    listed = (ROOT / "third_party/README.md").read_text()
+    ranges = []
+    for each in pinned:
+        name, version = each.split("==")
+        ranges.append(f"{name}>={version},<{int(version.split('.')[0]) + 1}")
+        assert f"add_nvidia_library({name} {version} " in found
+        assert f"`{each}`" in listed
+    assert project["project"]["optional-dependencies"]["cuda13"] == ranges
