@@ -347,9 +347,10 @@ DeviceCounters Gpu::counters() const {
   return counters_;
 }
 
-void Gpu::count_captured(std::int64_t count) {
+void Gpu::count_captured(std::int64_t count, std::int64_t warpgroups) {
   const std::lock_guard lock(mutex_);
   counters_.captured += count;
+  counters_.warpgroups += warpgroups;
 }
 
 void Gpu::launch(const Captured& run, const Cargo& cargo) {
@@ -389,9 +390,10 @@ void Gpu::count_copy_out() {
   ++counters_.copies_out;
 }
 
-void Gpu::count_launches(std::int64_t count) {
+void Gpu::count_launches(std::int64_t count, std::int64_t warpgroups) {
   const std::lock_guard lock(mutex_);
   counters_.launches += count;
+  counters_.warpgroups += warpgroups;
 }
 
 }  // namespace traingraph::cuda
