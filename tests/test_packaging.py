@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -252,3 +253,66 @@ def test_installed_names_are_our_own() -> None:
     libraries = {path.name for path in (PACKAGE / "lib").iterdir() if path.is_file()}
     libraries.discard("libtraingraph_double.so")  # of a build with TRAINGRAPH_TESTING
     assert libraries == {"libtraingraph.so", "libtraingraph_dnnl.so"}
+
+
+def test_the_plugin_runs_with_what_it_is_built_from_and_later() -> None:
+    """The extra begins at the versions that the build asks for, and ends with their major one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    overrides = project["tool"]["scikit-build"]["overrides"]
+    (pinned,) = [each["build"]["requires"] for each in overrides if "build" in each]
+    found = (ROOT / "third_party/nvidia.cmake").read_text()
+    listed = (ROOT / "third_party/README.md").read_text()
+    ranges = []
+    for each in pinned:
+        name, version = each.split("==")
+        ranges.append(f"{name}>={version},<{int(version.split('.')[0]) + 1}")
+        assert f"add_nvidia_library({name} {version} " in found
+        assert f"`{each}`" in listed
+    assert project["project"]["optional-dependencies"]["cuda13"] == ranges
+
+
+ARCHITECTURES = ROOT / "cpp/cmake/cuda_architectures.cmake"
+DEFAULT = "80-real;86-real;89-real;90a-real;90-virtual"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "served_by"),
+    [
+        ("9.0", "90a-real"),
+        ("8.7", "86-real"),
+        ("12.0", "90-virtual"),
+        ("8.9;9.0;9.0", "89-real;90a-real"),
+    ],
+)
+def test_code_of_the_default_build_for_a_gpu(gpus: str, served_by: str) -> None:
+    assert run("cmake", f"-DGPUS={gpus}", "-P", ARCHITECTURES).strip() == served_by
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "built", "said"),
+    [
+        (DEFAULT, "", DEFAULT, ""),
+        ("native", "90-real;80-real", "90a-real;80-real", ""),
+        ("native", "", DEFAULT, "no GPU was found"),
+        ("native", "No CUDA devices found.-real", DEFAULT, "no GPU was found"),
+        ("90", "", "90a-real;90-virtual", ""),
+        ("80-real;90-real", "", "80-real;90a-real", ""),
+        ("90a", "", "90a", ""),
+        ("80", "", "80", "will lack kernels for Hopper"),
+        ("all-major", "", "all-major", "will lack kernels for Hopper"),
+    ],
+)
+def test_hopper_gets_its_own_kernels(
+    tmp_path: Path, asked: str, found: str, built: str, said: str
+) -> None:
+    """By whatever name somebody asks for its code; where nobody does, the build says so."""
+    script = tmp_path / "chosen.cmake"
+    script.write_text(
+        f"include({ARCHITECTURES.as_posix()})\n"
+        f'chosen_cuda_architectures(built "{asked}" "{found}")\n'
+        f'file(WRITE "{tmp_path.as_posix()}/built" "${{built}}")\n'
+    )
+    done = subprocess.run(["cmake", "-P", script], capture_output=True, text=True, check=True)
+    assert (tmp_path / "built").read_text() == built
+    text = " ".join((done.stdout + done.stderr).split())
+    assert said in text if said else not text

@@ -15,6 +15,9 @@ target_compile_definitions(traingraph_cuda PRIVATE TRAINGRAPH_BUILDING)
 if("${CMAKE_CUDA_ARCHITECTURES}" MATCHES "90a")
   target_compile_definitions(traingraph_cuda PRIVATE TRAINGRAPH_SM_90A)
 endif()
+string(REPLACE ";" " " architectures "${CMAKE_CUDA_ARCHITECTURES}")
+set_property(SOURCE src/backends/cuda/cuda.cpp APPEND PROPERTY COMPILE_DEFINITIONS
+  "TRAINGRAPH_CUDA_ARCHITECTURES=\"${architectures}\"")
 target_include_directories(traingraph_cuda PRIVATE
   "${CMAKE_CURRENT_SOURCE_DIR}/include" "${CMAKE_CURRENT_SOURCE_DIR}/src")
 target_include_directories(traingraph_cuda SYSTEM PRIVATE

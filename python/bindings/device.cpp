@@ -104,6 +104,10 @@ void bind_platform(py::module_& module) {
              "Whether it is noted that this version of a backend has passed on this device.");
   module.def("gpus", &Platform::gpus,
              "The GPUs' names by index. Errors: DeviceError that says what is missing.");
+  module.def(
+      "gpu_architectures", &Platform::gpu_architectures,
+      "What the plugin for GPUs has code for, by CMake's names. Errors: DeviceError that says "
+      "what is missing; no GPU is needed.");
 }
 
 }  // namespace

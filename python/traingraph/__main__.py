@@ -18,6 +18,14 @@ def gpus() -> tuple[list[str], str]:
         return [], str(error)
 
 
+def gpu_architectures() -> list[str]:
+    """What the plugin for GPUs has code for; nothing where there is none that can be loaded."""
+    try:
+        return _core.gpu_architectures()
+    except traingraph.DeviceError:
+        return []
+
+
 def information() -> dict[str, object]:
     """Versions and what this machine offers. Devices are those that compute."""
     found, reason = gpus()
@@ -32,6 +40,7 @@ def information() -> dict[str, object]:
         ]
         + found,
         "gpu": reason or f"{len(found)} found",
+        "gpu_architectures": gpu_architectures(),
         "threads": traingraph.get_num_threads(),
         "python": sys.version.split()[0],
     }
@@ -67,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps(information(), indent=2))
     elif options.command == "info":
         for name, value in information().items():
-            print(f"{name:16} {', '.join(value) if isinstance(value, list) else value}")
+            print(f"{name:17} {', '.join(value) if isinstance(value, list) else value}")
     elif options.command == "verify":
         try:
             return _verify.verify(options.device, options.tests, options.report)

@@ -388,6 +388,7 @@ __all__: list[str] = [
     "backends",
     "create_system_default_device",
     "get_num_threads",
+    "gpu_architectures",
     "gpus",
     "image_batch_increment_read_count",
     "instruction_set",
@@ -13071,6 +13072,11 @@ def create_system_default_device() -> MTLDevice:
 def get_num_threads() -> int:
     """
     How many threads one step may use.
+    """
+
+def gpu_architectures() -> list[str]:
+    """
+    What the plugin for GPUs has code for, by CMake's names. Errors: DeviceError that says what is missing; no GPU is needed.
     """
 
 def gpus() -> list[str]:

@@ -12,9 +12,13 @@ namespace {
 // A plugin is one in the process, so these count what either copy of the core asked for.
 std::map<std::string, std::int64_t> device_counters(const std::string& name, int index) {
   const DeviceCounters now = backend_named(name, index).counters();
-  return {{"launches", now.launches},          {"captured", now.captured},
-          {"allocations", now.allocations},    {"allocated_bytes", now.allocated_bytes},
-          {"copies_in", now.copies_in},        {"copies_out", now.copies_out},
+  return {{"launches", now.launches},
+          {"captured", now.captured},
+          {"warpgroups", now.warpgroups},
+          {"allocations", now.allocations},
+          {"allocated_bytes", now.allocated_bytes},
+          {"copies_in", now.copies_in},
+          {"copies_out", now.copies_out},
           {"copies_within", now.copies_within}};
 }
 

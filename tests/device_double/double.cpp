@@ -193,6 +193,6 @@ const std::vector<const Backend*>& devices() {
 }  // namespace traingraph
 
 extern "C" __attribute__((visibility("default"))) const traingraph::Plugin* traingraph_plugin() {
-  static const traingraph::Plugin plugin{TRAINGRAPH_BUILD_ID, traingraph::devices};
+  static const traingraph::Plugin plugin{TRAINGRAPH_BUILD_ID, traingraph::devices, "90a-real host"};
   return &plugin;
 }

@@ -60,6 +60,7 @@ def test_a_buffer_is_one_launch(gpu, kind, numbers):
     assert counts(gpu, work) == {
         "launches": 5,
         "captured": 0,
+        "warpgroups": 0,
         "allocations": 0,
         "allocated_bytes": 0,
         "copies_in": 5 * numbers,

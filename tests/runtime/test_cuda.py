@@ -110,6 +110,7 @@ def test_a_step_is_one_launch(gpu: str) -> None:
     assert device.counts == {
         "launches": 5,
         "captured": 0,
+        "warpgroups": 0,
         "allocations": 0,
         "allocated_bytes": 0,
         "copies_in": 10,  # x and labels, once each

@@ -1,5 +1,6 @@
 """Matrix products on a GPU, thin ones among them. Runs with --device only."""
 
+import ctypes
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -8,6 +9,9 @@ import numpy as np
 import pytest
 
 import traingraph as tg
+
+pytest.importorskip("traingraph._testing", reason="built with TRAINGRAPH_TESTING")
+from test_cuda import Counted
 
 NOW = tg.MLCExecutionOptions.SYNCHRONOUS
 DECAY = {"regularization_type": tg.MLCRegularizationType.L2, "regularization_scale": 0.01}
@@ -98,13 +102,17 @@ class Network:
             ).result
         )
 
-    def step_in_phases(self) -> None:
+    def step_in_phases(self) -> list[int]:
+        """Kernels of warpgroups' instructions in the phases."""
         self.training.bind_and_write_data(
             {"x": self.x, "y": self.labels}, for_inputs={"x": self.inputs, "y": self.compared}
         )
-        self.training.execute_forward(options=NOW)
-        self.training.execute_gradient(options=NOW)
-        self.training.execute_optimizer_update(options=NOW)
+        counts = []
+        for phase in ("forward", "gradient", "optimizer_update"):
+            with Counted("cuda") as device:
+                getattr(self.training, f"execute_{phase}")(options=NOW)
+            counts.append(device.counts["warpgroups"])
+        return counts
 
     def state(self) -> dict[str, Any]:
         return {k: np.array(v) for k, v in self.training.state().items()}
@@ -228,3 +236,33 @@ def test_a_step_whose_updates_are_joined_with_products_is_one_in_phases(
         moved = np.linalg.norm(other[name] - start.get(name, 0))
         assert moved > 0, name
         assert np.linalg.norm(value - other[name]) < 2e-3 * moved, name
+
+
+def compute_capability() -> tuple[int, int]:
+    """Of the first GPU, as its driver says."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    codes = [driver.cuInit(0)]
+    for value, attribute in ((major, 75), (minor, 76)):
+        codes.append(driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, 0))
+    assert codes == [0, 0, 0]
+    return major.value, minor.value
+
+
+def test_kernels_of_9_0_alone_are_launched(gpu: str) -> None:
+    """A plugin built without them computes the same with others, only slower."""
+    if compute_capability() != (9, 0):
+        pytest.skip("needs a GPU of compute capability 9.0")
+    assert any(name.startswith("90a") for name in tg._core.gpu_architectures())
+    apart, joined = (Network(gpu, "tf32", [784, 2048, 2048, 10], 250) for _ in range(2))
+    forward, gradient, update = apart.step_in_phases()
+    assert forward > 0  # pairs of blocks
+    assert gradient > 0  # those, and a mask
+    assert update == 0
+    for _ in range(2):  # launched one by one, then captured
+        with Counted(gpu) as device:
+            joined.step()
+        assert device.counts["warpgroups"] > forward + gradient  # products with their updates
+    with Counted(gpu) as device:
+        joined.step()
+    assert device.counts["warpgroups"] == 0

@@ -4,6 +4,7 @@ The double is a plugin over the reference loops whose addresses the host cannot 
 touches them without the backend crashes. Suites run on it in a process of their own.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -74,6 +75,17 @@ def test_suites_pass_on_it(package: Path, suites: list[str]) -> None:
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     assert " passed" in done.stdout
+
+
+def test_a_plugin_says_what_it_has_code_for(package: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "traingraph", "info", "--json"],
+        env=os.environ | {"PYTHONPATH": str(package)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["gpu_architectures"] == ["90a-real", "host"]
 
 
 STEPS_AFTER_A_FAILURE = """

@@ -1,6 +1,8 @@
 """Where no GPU can be used, the error says what is missing: plugin, libraries, driver or device."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -73,6 +75,15 @@ def test_without_the_plugin(copy: Path) -> None:
     )
 
 
+def test_without_the_plugin_there_is_code_for_no_gpu(copy: Path) -> None:
+    command = [sys.executable, "-m", "traingraph", "info", "--json"]
+    environment = os.environ | {"PYTHONPATH": str(copy.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    found = json.loads(done.stdout)
+    assert found["gpu_architectures"] == []
+    assert found["gpu"].endswith(f"has no {PLUGIN}; install with TRAINGRAPH_CUDA=1")
+
+
 def test_a_plugin_that_cannot_be_loaded(copy: Path) -> None:
     (copy / "lib" / PLUGIN).write_text("no library")
     (message,) = answers(copy)
@@ -124,3 +135,14 @@ def test_the_plugin_of_this_build() -> None:
         "driver finds none",
     )
     assert message == "a GPU" or any(text in message for text in missing)
+
+
+@pytest.mark.skipif(not (PACKAGE / "lib" / PLUGIN).is_file(), reason="built without the plugin")
+def test_the_plugin_says_what_it_has_code_for() -> None:
+    """Without a GPU as well, as long as NVIDIA's libraries are there."""
+    try:
+        found = traingraph._core.gpu_architectures()
+    except traingraph.DeviceError as error:
+        pytest.skip(str(error))
+    assert found
+    assert all(re.fullmatch(r"all|all-major|\d+a?(-real|-virtual)?", name) for name in found)

@@ -77,6 +77,10 @@ class TRAINGRAPH_API Platform {
   static std::vector<std::string> backends();
   // The GPUs' names by index. Raises DeviceError that says what is missing.
   static std::vector<std::string> gpus();
+  // What the plugin for NVIDIA's GPUs has code for, by CMake's names: "90a-real" is machine code
+  // for compute capability 9.0, "90-virtual" what a driver compiles. Needs no GPU; raises
+  // DeviceError that says what else is missing. Empty where the GPU is Apple's.
+  static std::vector<std::string> gpu_architectures();
   // A file of this user, and what stands in it when this version of a backend has passed its tests
   // on this machine. Device::any() is Apple's GPU only then.
   static std::string verification_file(const std::string& backend);

@@ -50,6 +50,7 @@ class Executable {
 struct DeviceCounters {
   std::int64_t launches = 0;         // of kernels one by one, or of a captured run as a whole
   std::int64_t captured = 0;         // kernels, copies and fills in the runs captured so far
+  std::int64_t warpgroups = 0;       // of both, kernels of instructions that 9.0 alone has
   std::int64_t allocations = 0;      // blocks asked of the driver
   std::int64_t allocated_bytes = 0;  // handed out and not got back
   std::int64_t copies_in = 0;        // from host memory

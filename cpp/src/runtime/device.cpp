@@ -146,6 +146,11 @@ std::vector<std::string> Platform::gpus() {
   return names;
 }
 
+std::vector<std::string> Platform::gpu_architectures() {
+  if (built_in(kApple) != nullptr) return {};
+  return plugin_architectures(kNvidia);
+}
+
 void Platform::set_package_folders(std::vector<std::string> folders) {
   traingraph::set_package_folders(std::move(folders));
 }

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <sstream>
 
 #include <traingraph/errors.h>
 
@@ -76,6 +78,14 @@ const Plugin* load(const std::string& name) {
   return plugin;
 }
 
+// Under `mutex`. Kept for good: objects of its classes live until the process ends. A failure is
+// tried again.
+const Plugin& plugin_named(const std::string& name) {
+  const Plugin*& plugin = loaded[name];
+  if (plugin == nullptr) plugin = load(name);
+  return *plugin;
+}
+
 }  // namespace
 
 void set_package_folders(std::vector<std::string> folders) {
@@ -85,10 +95,13 @@ void set_package_folders(std::vector<std::string> folders) {
 
 const std::vector<const Backend*>& plugin_devices(const std::string& name) {
   const std::lock_guard lock(mutex);
-  // Kept for good: objects of its classes live until the process ends. A failure is tried again.
-  const Plugin*& plugin = loaded[name];
-  if (plugin == nullptr) plugin = load(name);
-  return plugin->devices();
+  return plugin_named(name).devices();
+}
+
+std::vector<std::string> plugin_architectures(const std::string& name) {
+  const std::lock_guard lock(mutex);
+  std::istringstream text(plugin_named(name).architectures);
+  return {std::istream_iterator<std::string>(text), {}};
 }
 
 const Backend& plugin_backend(const std::string& name, int index) {

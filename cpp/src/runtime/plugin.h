@@ -13,6 +13,8 @@ struct Plugin {
   const char* build_id;
   // One backend per device. Raises DeviceError that names what the machine lacks.
   const std::vector<const Backend*>& (*devices)();
+  // What it has code for, by CMake's names, with spaces between them.
+  const char* architectures;
 };
 using PluginFunction = const Plugin* (*)();
 
@@ -22,6 +24,9 @@ using PluginFunction = const Plugin* (*)();
 const Backend& plugin_backend(const std::string& name, int index);
 // All of them.
 const std::vector<const Backend*>& plugin_devices(const std::string& name);
+
+// What it has code for; needs no device.
+std::vector<std::string> plugin_architectures(const std::string& name);
 
 // Folders that may hold NVIDIA's Python packages, in which a plugin's libraries are looked for.
 void set_package_folders(std::vector<std::string> folders);

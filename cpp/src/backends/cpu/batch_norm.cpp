@@ -3,6 +3,7 @@
 //
 // Sums of a chunk are taken about a number near its mean, so that a mean far from 0 costs no digits
 // of the variance; chunks are then joined in float64, always in the same order.
+#include <algorithm>
 #include <cmath>
 
 #include "backends/cpu/channel_groups.h"
@@ -206,12 +207,11 @@ class BatchNorm final : public ChannelKernel {
     bool first = true;
     groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
       if (first) {
-        // Near enough to the mean: that of the first few elements.
-        const std::int64_t few = std::min<std::int64_t>(where.rows, 8);
+        // Near enough to the mean: the middle one of three elements, of which one may be far off.
         for (std::int64_t j = 0; j < lanes; ++j) {
-          float total = 0;
-          for (std::int64_t r = 0; r < few; ++r) total += x[at + r * where.stride + j];
-          shift[j] = total / static_cast<float>(few);
+          const auto row = [&](std::int64_t r) { return x[at + r * where.stride + j]; };
+          const auto [low, high] = std::minmax({row(0), row(where.rows - 1)});
+          shift[j] = std::clamp(row(where.rows / 2), low, high);
           means[j] = squares[j] = 0;
         }
         first = false;

@@ -31,6 +31,12 @@ struct Plan {
     const std::int64_t s = by_run.split(n);
     return (n * channels + channel) * run + s;
   }
+
+  template <class T>
+  __device__ T pivot(const T* x, std::int64_t channel) const {
+    return pivot_of(x[offset(channel, 0)], x[offset(channel, count / 2)],
+                    x[offset(channel, count - 1)]);
+  }
 };
 
 struct Pair {
@@ -63,13 +69,12 @@ __device__ Pair sums_of(const Plan& plan, std::int64_t channel, const Pair* part
   return {combine<32>(sum.a, Sum()), combine<32>(sum.b, Sum())};
 }
 
-// Of x minus the channel's first element, so that a mean far from 0 costs no digits: sum and sum of
-// squares.
+// Of x minus the channel's pivot: sum and sum of squares.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     moments(const __grid_constant__ Plan plan, const T* x, Pair* partial) {
   const Share share(plan);
-  const T shift = x[plan.offset(share.channel, 0)];
+  const T shift = plan.pivot(x, share.channel);
   Pair sum = {0, 0};
 #pragma unroll(kPack == 1 ? 4 : 2)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
@@ -98,8 +103,7 @@ __global__ void __launch_bounds__(kThreads)
   } else {
     const Pair sum = sums_of(plan, c, partial);
     const double sums[] = {sum.a, sum.b};
-    const Moments found(sums, static_cast<double>(a.x[plan.offset(c, 0)]), plan.count,
-                        plan.epsilon);
+    const Moments found(sums, static_cast<double>(plan.pivot(a.x, c)), plan.count, plan.epsilon);
     of = found.coefficients(a.gamma[c], a.beta[c], false);
     if (share.part == 0 && threadIdx.x == 0) found.write(a, c, of);
   }

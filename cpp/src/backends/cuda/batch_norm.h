@@ -52,6 +52,14 @@ struct Normalized {
   Coefficients<Compute<S>>* kept;
 };
 
+// What a channel's sums are taken about: so a mean far from 0 costs no digits. It is the middle one
+// of three elements, because one far from all others would cost them too.
+template <class T>
+__device__ T pivot_of(T a, T b, T c) {
+  const T low = a < b ? a : b, high = a < b ? b : a;
+  return c < low ? low : high < c ? high : c;
+}
+
 // Of one channel, from sum and sum of squares of its elements minus `shift`.
 struct Moments {
   double mean, variance, inverse_deviation;

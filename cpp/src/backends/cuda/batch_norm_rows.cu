@@ -4,8 +4,22 @@
 namespace traingraph::cuda {
 namespace {
 
-// Of x minus the channel's first element, so that a mean far from 0 costs no digits: sum and sum of
-// squares.
+// Of kPack channels beside each other, from this one on.
+template <int kPack, class S>
+__device__ Pack<Compute<S>, kPack> pivots(const Rows& plan, const S* x, std::int64_t channel) {
+  const auto at = [&](std::int64_t row) {
+    return widen(load<kPack>(x + row * plan.channels + channel));
+  };
+  auto result = at(0);
+  const auto middle = at(plan.rows / 2), last = at(plan.rows - 1);
+#pragma unroll
+  for (int v = 0; v < kPack; ++v) {
+    result.element[v] = pivot_of(result.element[v], middle.element[v], last.element[v]);
+  }
+  return result;
+}
+
+// Of x minus the channel's pivot: sum and sum of squares.
 template <class S, int kPack>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     moments(const __grid_constant__ Rows plan, const S* x, Compute<S>* partial) {
@@ -14,14 +28,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   const Place<kPack> place(plan);
   T sum[kPack] = {}, squares[kPack] = {};
   if (place.there) {
-    const auto first = load<kPack>(x + place.channel);
-    const auto shift = widen(first);
+    const auto shift = pivots<kPack>(plan, x, place.channel);
+    const auto none = narrow<S>(shift);
     for_each_tile<kRows>(plan, place.step, place.row, [&](std::int64_t row) {
       Pack<S, kPack> loaded[kRows];
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
         const std::int64_t at = row + k * place.step;
-        loaded[k] = at < plan.rows ? load<kPack>(x + at * plan.channels + place.channel) : first;
+        loaded[k] = at < plan.rows ? load<kPack>(x + at * plan.channels + place.channel) : none;
       }
 #pragma unroll
       for (int k = 0; k < kRows; ++k) {
@@ -67,7 +81,8 @@ __device__ Compute<S> normalized(Compute<S> x, const Coefficients<Compute<S>>& o
 template <class S>
 __device__ Coefficients<Compute<S>> found_coefficients(const Rows& plan, const Normalized<S>& a,
                                                        const double* sums, std::int64_t channel) {
-  const Moments found(sums, static_cast<double>(widen(a.x[channel])), plan.rows, plan.epsilon);
+  const Compute<S> shift = pivots<1>(plan, a.x, channel).element[0];
+  const Moments found(sums, static_cast<double>(shift), plan.rows, plan.epsilon);
   const auto result = found.coefficients(a.gamma[channel], a.beta[channel], kShort<S>);
   if (blockIdx.y == 0) found.write(a, channel, result);
   return result;

@@ -11,7 +11,7 @@ struct Context {
   int multiprocessors;
   int cluster_blocks;  // the most that a small program of several levels runs on
   bool early;          // kernels may begin while those that they need are still at work
-  bool warpgroups;     // has their instructions, and machine code with them was built
+  bool warpgroups;     // is 9.0, which alone has their instructions, and runs code that has them
   cublasLtHandle_t blas;
   cudnnHandle_t dnn;
 };

@@ -110,6 +110,7 @@ const std::vector<const Backend*>& devices() {
 }  // namespace traingraph::cuda
 
 extern "C" __attribute__((visibility("default"))) const traingraph::Plugin* traingraph_plugin() {
-  static const traingraph::Plugin plugin{TRAINGRAPH_BUILD_ID, traingraph::cuda::devices};
+  static const traingraph::Plugin plugin{TRAINGRAPH_BUILD_ID, traingraph::cuda::devices,
+                                         TRAINGRAPH_CUDA_ARCHITECTURES};
   return &plugin;
 }

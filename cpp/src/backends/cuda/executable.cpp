@@ -8,6 +8,14 @@
 #include "backends/cuda/stopwatch.h"
 
 namespace traingraph::cuda {
+namespace {
+
+std::int64_t with_warpgroups(const std::vector<Work>& run) {
+  return std::count_if(run.begin(), run.end(),
+                       [](const Work& work) { return work.kernel->has_warpgroups(); });
+}
+
+}  // namespace
 
 CudaExecutable::CudaExecutable(Gpu& gpu, const ir::Graph& graph,
                                std::vector<std::unique_ptr<Kernel>> kernels, const Context& context)
@@ -80,7 +88,7 @@ void CudaExecutable::run_carrying(const Cargo& cargo, Range& range, Pointers poi
   } else {
     for (const Work& work : range.work) work.kernel->launch(pointers, gpu_.stream());
   }
-  gpu_.count_launches(static_cast<std::int64_t>(range.work.size()));
+  gpu_.count_launches(static_cast<std::int64_t>(range.work.size()), with_warpgroups(range.work));
   cargo.launch_out(gpu_.stream());
 }
 
@@ -134,7 +142,7 @@ void CudaExecutable::capture(Range& range, const Cargo& cargo) const {
   for (Prepared& one : prepared) {
     if (one.table != nullptr) range.tables.push_back(std::move(one.table));
   }
-  gpu_.count_captured(range.captured->nodes());
+  gpu_.count_captured(range.captured->nodes(), with_warpgroups(range.work));
   range.captured->upload(gpu_.stream());
 }
 

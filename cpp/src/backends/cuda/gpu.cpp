@@ -117,11 +117,11 @@ const Context& Gpu::context() {
   auto made = std::make_unique<Context>();
   made->device = index_;
   made->multiprocessors = attribute_of(index_, cudaDevAttrMultiProcessorCount);
-  made->cluster_blocks = most_cluster_blocks(index_);
+  made->cluster_blocks = most_cluster_blocks();
+  made->early = compiled_for() >= 90;
   const int major = attribute_of(index_, cudaDevAttrComputeCapabilityMajor);
   const int minor = attribute_of(index_, cudaDevAttrComputeCapabilityMinor);
-  made->early = major >= 9;
-  made->warpgroups = kBuiltForWarpgroups && major == 9 && minor == 0;  // of this one alone
+  made->warpgroups = kBuiltForWarpgroups && made->early && major == 9 && minor == 0;
   const cublasStatus_t blas = cublasLtCreate(&made->blas);
   if (blas != CUBLAS_STATUS_SUCCESS) {
     fail_call("cublasLtCreate", static_cast<int>(blas), cublasLtGetStatusString(blas));
@@ -347,9 +347,10 @@ DeviceCounters Gpu::counters() const {
   return counters_;
 }
 
-void Gpu::count_captured(std::int64_t count) {
+void Gpu::count_captured(std::int64_t count, std::int64_t warpgroups) {
   const std::lock_guard lock(mutex_);
   counters_.captured += count;
+  counters_.warpgroups += warpgroups;
 }
 
 void Gpu::launch(const Captured& run, const Cargo& cargo) {
@@ -389,9 +390,10 @@ void Gpu::count_copy_out() {
   ++counters_.copies_out;
 }
 
-void Gpu::count_launches(std::int64_t count) {
+void Gpu::count_launches(std::int64_t count, std::int64_t warpgroups) {
   const std::lock_guard lock(mutex_);
   counters_.launches += count;
+  counters_.warpgroups += warpgroups;
 }
 
 }  // namespace traingraph::cuda

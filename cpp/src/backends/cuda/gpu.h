@@ -76,8 +76,9 @@ class Gpu {
 
   DeviceCounters counters() const;
   void count_copy_out();
-  void count_launches(std::int64_t count);
-  void count_captured(std::int64_t count);
+  // Of them, kernels with warpgroups' instructions.
+  void count_launches(std::int64_t count, std::int64_t warpgroups = 0);
+  void count_captured(std::int64_t count, std::int64_t warpgroups);
   // Launches a captured run. Under `launching`, as the two that follow.
   void launch(const Captured& run, const Cargo& cargo);
   void forget(const Captured& run);

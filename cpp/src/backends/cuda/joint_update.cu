@@ -48,6 +48,7 @@ class Together final : public Kernel {
   }
 
   bool begins_early() const override { return true; }
+  bool has_warpgroups() const override { return true; }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     Plans<List> plans{static_cast<int>(parts_.size()), tiles_, {}};

@@ -37,6 +37,8 @@ class Kernel {
   virtual void launch(traingraph::Pointers pointers, cudaStream_t stream) const = 0;
   // Whether it waits itself for what it needs, and may begin while that is still at work (early.h).
   virtual bool begins_early() const { return false; }
+  // Whether its instructions are 9.0's own (warpgroups.h).
+  virtual bool has_warpgroups() const { return false; }
   // The same work, to the same bits, for a small program; nothing where it is none for one.
   virtual std::optional<SmallWork> small(traingraph::Pointers) const { return std::nullopt; }
 };

@@ -246,6 +246,7 @@ class PairProduct final : public NodeKernel {
   }
 
   bool begins_early() const override { return true; }
+  bool has_warpgroups() const override { return true; }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     const auto *const a = in<float>(pointers, 0), *const b = in<float>(pointers, 1);

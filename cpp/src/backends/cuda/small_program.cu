@@ -117,11 +117,14 @@ void SmallProgram::launch(const std::byte* table, int cluster_blocks, cudaStream
         "a small program");
 }
 
-int most_cluster_blocks(int device) {
-  int major = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-        "cudaDeviceGetAttribute");
-  if (major < 9) return 1;
+int compiled_for() {
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, run_levels), "cudaFuncGetAttributes");
+  return attributes.ptxVersion;
+}
+
+int most_cluster_blocks() {
+  if (compiled_for() < 90) return 1;
   constexpr int kMost = 16, kPortable = 8;
   check(cudaFuncSetAttribute(run_levels, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              kMostTableBytes),

@@ -33,8 +33,12 @@ class SmallProgram {
   std::size_t most_argument_bytes_ = 0;
 };
 
-// The most blocks that a program of several levels may have on the current device, which is this
-// one; one where it has no clusters. Readies the kernels.
-int most_cluster_blocks(int device);
+// What the kernels on the current device were compiled for: 90 for compute capability 9.0. Less
+// than the device's where its driver has compiled code that is meant for older ones.
+int compiled_for();
+
+// The most blocks that a program of several levels may have on the current device; one where its
+// kernels were not compiled for clusters. Readies them.
+int most_cluster_blocks();
 
 }  // namespace traingraph::cuda
