@@ -17,7 +17,7 @@ class MadeFunction final : public py::cpp_function {
     record->name = const_cast<char*>(function.name);
     record->doc = const_cast<char*>(function.doc);
     record->scope = function.cls;
-    record->is_method = function.name != nullptr && function.arguments != 0;
+    record->is_method = function.arguments != 0;
     record->is_new_style_constructor =
         function.name != nullptr && std::strcmp(function.name, "__init__") == 0;
     std::vector<const std::type_info*> types = function.signature.types;
@@ -28,6 +28,12 @@ class MadeFunction final : public py::cpp_function {
 };
 
 }  // namespace
+
+void TypeNames::append(const char* before, const char* name, const std::type_info* const* named,
+                       const char* after) {
+  text.append(before).append(name).append(after);
+  for (; *named != nullptr; ++named) types.push_back(*named);
+}
 
 py::object make_function(const Function& function) { return py::object(MadeFunction(function)); }
 

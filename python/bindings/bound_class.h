@@ -22,20 +22,23 @@ namespace py = pybind11;
 // PYBIND11_TRY_NEXT_OVERLOAD where an argument is of another type.
 using Body = py::handle (*)(py::detail::function_call& call);
 
-// The types of a signature, as pybind11's casters name them: "%" stands for the next of `types`.
+// A signature: "%" in the text stands for the next of the types, as pybind11's casters name them.
 struct TypeNames {
   std::string text;
   std::vector<const std::type_info*> types;
+
+  // `types` ends with null.
+  void append(const char* before, const char* name, const std::type_info* const* named,
+              const char* after);
 };
 
 template <typename T>
 void append_type(TypeNames& names, const char* before, const char* after) {
-  using Caster = py::detail::make_caster<
-      std::conditional_t<std::is_void_v<T>, py::detail::void_type, T>>;
+  using Caster =
+      py::detail::make_caster<std::conditional_t<std::is_void_v<T>, py::detail::void_type, T>>;
   static constexpr auto name = Caster::name;
-  const auto types = decltype(Caster::name)::types();
-  names.text.append(before).append(name.text).append(after);
-  names.types.insert(names.types.end(), types.begin(), types.end() - 1);
+  static constexpr auto types = decltype(Caster::name)::types();
+  names.append(before, name.text, types.data(), after);
 }
 
 // What a body is called with beside its arguments: up to three words, or a pointer to more.
@@ -80,7 +83,7 @@ struct Function {
   Capture capture;
   TypeNames signature;  // what the docstring says of arguments and result
   std::size_t arguments;
-  // Of a method; a property's functions have none of these.
+  // Of a method or static method; a property's functions have none of these.
   py::handle cls = {};
   const char* name = nullptr;
   const char* doc = nullptr;
@@ -163,7 +166,10 @@ template <typename T, typename... Options>
 class BoundClass : public py::class_<T, Options...> {
  public:
   using Bound = py::class_<T, Options...>;
+
   using Bound::Bound;
+  // One instance for documents of all lengths.
+  BoundClass(py::handle scope, const char* name, const char* doc) : Bound(scope, name, doc) {}
 
   using Bound::def;
   // A method without arguments.

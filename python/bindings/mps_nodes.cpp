@@ -181,6 +181,21 @@ py::object from_handle(const mps::HandlePtr& handle) {
       static_cast<PyObject*>(const_cast<void*>(handle->object.get())));
 }
 
+void keep_arguments(NNFilterNode& node, const Arguments& arguments) {
+  // What the caller may still change is kept as it is now.
+  py::dict kept;
+  for (const auto& [name, value] : arguments.all()) {
+    const std::string type = py::cast<std::string>(py::type::of(value).attr("__name__"));
+    if (py::isinstance<py::list>(value)) {
+      kept[name] = py::tuple(py::reinterpret_borrow<py::object>(value));
+    } else {
+      kept[name] = type.ends_with("Descriptor") ? value.attr("copy")()
+                                                : py::reinterpret_borrow<py::object>(value);
+    }
+  }
+  node.made_of = share(std::move(kept));
+}
+
 void bind_mps_nodes(py::module_& module) {
   bind_image_nodes(module);
   bind_state_nodes(module);
