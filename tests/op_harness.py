@@ -7,12 +7,7 @@ finds out when it writes outside its result, or adds to it.
 import numpy as np
 import pytest
 
-from harness import APPLE
-
 testing = pytest.importorskip("traingraph._testing", reason="built without TRAINGRAPH_TESTING")
-
-# Every backend that computes on any machine, best first; --device adds those that it names.
-BACKENDS = [name for name in testing.backends() if name not in APPLE]
 
 
 def declare(graph, arrays):
@@ -31,21 +26,21 @@ def declare_with(graph, arrays, channels_last):
     return inputs, operands
 
 
-def forward(op, attributes, arrays, backend="reference"):
+def forward(op, attributes, arrays, device="reference"):
     """The op's results; the same bits twice."""
     arrays = [np.asarray(a) for a in arrays]
     graph = testing.Graph()
     inputs = declare(graph, arrays)
     results = graph.add_op(op, attributes, inputs)
     bound = dict(zip(inputs, arrays, strict=True))
-    first = graph.run(backend, bound, results)
-    second = graph.run(backend, bound, results)
+    first = graph.run(device, bound, results)
+    second = graph.run(device, bound, results)
     for a, b in zip(first, second, strict=True):
         assert a.tobytes() == b.tobytes()
     return first
 
 
-def gradients(op, attributes, arrays, cotangents, wanted, backend="reference"):
+def gradients(op, attributes, arrays, cotangents, wanted, device="reference"):
     """Gradients of sum(cotangent * result) by the op's gradient rule.
 
     `cotangents` has one array per result, None where nothing flows back; `wanted` lists inputs.
@@ -66,7 +61,7 @@ def gradients(op, attributes, arrays, cotangents, wanted, backend="reference"):
     assert None not in found, f"no gradient for input {wanted[found.index(None)]}"
     for value, i in zip(found, wanted, strict=True):
         assert graph.type(value)[1] == arrays[i].shape
-    return graph.run(backend, bound, found)
+    return graph.run(device, bound, found)
 
 
 def central_differences(function, arrays, index, step=1e-6):

@@ -4,7 +4,8 @@ every backend in float32 against them."""
 import numpy as np
 import pytest
 
-from op_harness import BACKENDS, check_gradients, forward, gradients, testing
+from harness import everywhere
+from op_harness import check_gradients, forward, gradients, testing
 
 RNG = np.random.default_rng(7)
 
@@ -279,18 +280,18 @@ def samples():
     yield "dropout", {"rate": 0.3, "seed": 5}, [array(3, 50), np.array(2)], [0]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@everywhere
 @pytest.mark.parametrize(("op", "attributes", "arrays", "wanted"), list(samples()))
-def test_float32(op, attributes, arrays, wanted, backend):
+def test_float32(op, attributes, arrays, wanted, device):
     wide = [a.astype(np.float64) if a.dtype == np.float32 else a for a in arrays]
     expected = forward(op, attributes, wide)
-    for got, right in zip(forward(op, attributes, arrays, backend), expected, strict=True):
+    for got, right in zip(forward(op, attributes, arrays, device), expected, strict=True):
         np.testing.assert_allclose(got, right, rtol=3e-6, atol=3e-6)
     cotangents = [np.linspace(-1, 1, expected[0].size).reshape(expected[0].shape)]
     cotangents += [None] * (len(expected) - 1)
     single = [None if c is None else c.astype(np.float32) for c in cotangents]
     slopes = gradients(op, attributes, wide, cotangents, wanted)
-    found = gradients(op, attributes, arrays, single, wanted, backend)
+    found = gradients(op, attributes, arrays, single, wanted, device)
     for got, right in zip(found, slopes, strict=True):
         np.testing.assert_allclose(got, right, rtol=3e-6, atol=3e-6)
 
