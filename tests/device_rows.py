@@ -4,6 +4,7 @@ A test over several backends takes them in an argument called `device`, and each
 "cpu" gets one like it for every device that is asked for.
 """
 
+import ast
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,10 @@ import pytest
 # Built in where Apple's frameworks, or their doubles, are.
 APPLE = ("metal", "bnns")
 DEVICES = ("cuda", *APPLE)
+# Arguments for which "cpu" is no backend.
+NO_BACKENDS = {
+    "style",  # MPSNNTrainingStyle: who updates the weights
+}
 ROW = type(pytest.param())
 
 
@@ -47,13 +52,28 @@ def with_devices(names: str | Sequence[str], rows: Iterable[Any], devices: list[
     for row in found:
         given = ROW.extract_from(row, force_tuple=one)
         for at, (name, cell) in enumerate(zip(names, given.values, strict=True)):
-            if name != "device" or cell != "cpu":
+            if not isinstance(cell, str) or cell != "cpu" or name in NO_BACKENDS:
                 continue
+            if name != "device":
+                pytest.fail(f"expected backends in an argument 'device' but got '{name}'", False)
             for device in devices:
                 cells = (*given.values[:at], device, *given.values[at + 1 :])
                 marks = (*given.marks, pytest.mark.row_of(device))
                 added.append(pytest.param(*cells, marks=marks))
     return found + added
+
+
+def loops_over_backends(text: str) -> list[int]:
+    """Lines of a file of tests that loop over a literal list with "cpu" in it."""
+    found = ast.walk(ast.parse(text))
+    loops = (node.iter for node in found if isinstance(node, ast.For | ast.comprehension))
+    lists = (node for node in loops if isinstance(node, ast.List | ast.Tuple | ast.Set))
+    return [
+        node.lineno
+        for node in lists
+        if "device" not in (one.id for one in node.elts if isinstance(one, ast.Name))
+        and "cpu" in (one.value for one in node.elts if isinstance(one, ast.Constant))
+    ]
 
 
 def is_about(item: pytest.Item, devices: Sequence[str]) -> bool:

@@ -16,6 +16,18 @@ def device(name: str = DEVICE) -> Any:
     return mps.MTLDevice(device=name)
 
 
+def number_type(device: str) -> type[np.floating[Any]]:
+    """What images hold on it: float64 is the oracle's, for Metal has none."""
+    return np.float64 if device == "reference" else np.float32
+
+
+def near(found: np.ndarray, expected: np.ndarray, float64: float = 1e-6) -> None:
+    """Within the bound of its type, relative to the largest number of the array."""
+    bound = {np.float64: float64, np.float32: 4e-6}[found.dtype.type]
+    atol = bound * np.abs(expected).max(initial=0)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
+
+
 def random(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
 

@@ -169,10 +169,10 @@ def test_softmax_gradients(name):
     np.testing.assert_allclose(dx, expected, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["cpu", "reference"])
+@pytest.mark.parametrize("device", ["cpu", "reference"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_formats(name, dtype):
-    on = device(name)
+def test_formats(device, dtype):
+    on = mps.MTLDevice(device=device)
     x = np.linspace(-1, 1, 16).reshape(2, 2, 2, 2).astype(dtype)
     d = mps.MPSNNNeuronDescriptor.cnn_neuron_descriptor(with_type="sigmoid")
     y = only_forward(mps.MPSCNNNeuron(device=on, neuron_descriptor=d), x, x.shape, on)

@@ -140,9 +140,9 @@ def test_the_destination_says_how_many():
     assert not found[3:, :, :, 2:].any()
 
 
-@pytest.mark.parametrize("name", ["cpu", "reference"])
-def test_arithmetic(name):
-    on = device(name)
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_arithmetic(device):
+    on = mps.MTLDevice(device=device)
     a, b, old = (random(k, *X).astype(np.float32) for k in (9, 10, 11))
     kernel = mps.MPSCNNMultiply(device=on)
     kernel.primary_offset, kernel.secondary_offset = (0, 0, 3), (0, 0, 1)
