@@ -10,7 +10,7 @@
 * same bits: the same graph twice, and another graph like it, give the same bits;
 * batch: fewer rows than declared (cases with `rows=True`).
 
-A gradient is what plain SGD with learning rate 1 subtracts: sources become trainable tensors.
+A gradient is what plain SGD subtracts, over its learning rate: sources become trainable tensors.
 """
 
 import zlib
@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import traingraph as tg
+from differences import slopes
 
 # The oracle itself too, in float32; the option --device adds rows for the devices that it names.
 everywhere = pytest.mark.parametrize("device", ["reference", "cpu"])
@@ -106,7 +107,20 @@ def target_for(result, distance=1.0):
     return target.astype(np.float32).astype(np.float64)
 
 
-def train(case, target, device="reference", dtype="float64"):
+def rate_for(arrays, gradients):
+    """A power of 2 that makes every update about as large as its array, or larger.
+
+    What is left of an array in float32 has then lost no more of the gradient than its last bit.
+    """
+    ratios = [
+        np.abs(a).max() / np.abs(g).max()
+        for a, g in zip(arrays, gradients, strict=True)
+        if a.any() and not is_zero(g, gradients)
+    ]
+    return 2.0 ** np.ceil(np.log2(max([1.0, *ratios])))
+
+
+def train(case, target, device="reference", dtype="float64", rate=1.0):
     """One step over sum((result - target)²): the loss, and the gradient of every array."""
     graph = tg.MLCGraph()
     sources = [tensor(a, dtype) for a in case.sources]
@@ -116,7 +130,7 @@ def train(case, target, device="reference", dtype="float64"):
     training = tg.MLCTrainingGraph(
         graph_objects=[graph],
         loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="sum"),
-        optimizer=tg.MLCSGDOptimizer(learning_rate=1.0),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=rate),
     )
     training.set_training_tensor_parameters([tg.MLCTensorParameter(tensor=t) for t in sources])
     training.add_inputs({}, loss_labels={"label": label})
@@ -128,33 +142,36 @@ def train(case, target, device="reference", dtype="float64"):
     ).result
     training.synchronize_updates()
     gradients = [
-        a.astype(dtype) - t.data for a, t in zip(case.arrays, sources + parameters, strict=True)
+        (a.astype(dtype) - t.data) / rate
+        for a, t in zip(case.arrays, sources + parameters, strict=True)
     ]
     return loss, gradients
 
 
-def slopes(function, arrays, step=1e-6):
-    """Central differences of a function of arrays with one number as result."""
-    found = []
-    for index, base in enumerate(arrays):
-        slope = np.zeros(base.shape)
-        for at in np.ndindex(base.shape):
-            h = step * max(1.0, abs(base[at]))
-            ends = []
-            for sign in (1, -1):
-                moved = base.copy()
-                moved[at] += sign * h
-                ends.append(function(*arrays[:index], moved, *arrays[index + 1 :]))
-            slope[at] = (ends[0] - ends[1]) / (2 * h)
-        found.append(slope)
-    return found
+def largest(arrays):
+    return max(np.abs(array).max(initial=0) for array in arrays)
 
 
-def assert_near(got, expected, bound):
-    """Elements differ by at most `bound`, relative to the largest of the array and to 1."""
+def is_zero(array, beside):
+    """Whether the array is 0 but for float64's rounding of numbers of the size of those beside."""
+    return largest([array]) <= 1e-12 * largest(beside)
+
+
+def assert_near(got, expected, bound, beside=()):
+    """Elements differ by at most `bound`, relative to the largest of the array.
+
+    Where all of it is 0 in theory, to the largest of the arrays beside it: the case's gradients.
+    """
     assert got.shape == expected.shape
-    scale = max(1.0, np.abs(expected).max(initial=0))
+    beside = [expected, *beside]
+    scale = largest(beside if is_zero(expected, beside) else [expected])
     np.testing.assert_allclose(got, expected, rtol=0, atol=bound * scale)
+
+
+def assert_all_near(got, expected, bound):
+    """Each of the gradients of a case."""
+    for one, right in zip(got, expected, strict=True):
+        assert_near(one.astype(np.float64), right, bound, expected)
 
 
 def check_forward(case):
@@ -165,15 +182,13 @@ def check_forward(case):
 
 def check_gradient(case):
     expected = case.expected_training or case.expected
-    target = target_for(expected(*case.arrays))
-
-    def total(*arrays):
-        return np.sum((expected(*arrays) - target) ** 2)
-
+    result = expected(*case.arrays)
+    target = target_for(result)
     loss, gradients = train(case, target)
-    np.testing.assert_allclose(loss, total(*case.arrays), rtol=1e-10)
-    for got, slope in zip(gradients, slopes(total, case.arrays), strict=True):
-        assert_near(got, slope, 2e-8)
+    np.testing.assert_allclose(loss, np.sum((result - target) ** 2), rtol=1e-10)
+    dy = 2 * (result - target)
+    found = [slopes(expected, case.arrays, k, dy) for k in range(len(gradients))]
+    assert_all_near(gradients, found, 2e-8)
 
 
 def check_backend(case, device, dtype):
@@ -185,11 +200,10 @@ def check_backend(case, device, dtype):
     # As far away as the result is large: a small difference of large numbers would show the
     # rounding of the result many times over, and not that of the gradient.
     target = target_for(trained, max(1.0, np.abs(trained).max()))
-    loss, gradients = train(case, target, device, dtype)
     oracle_loss, oracle = train(case, target)
+    loss, gradients = train(case, target, device, dtype, rate_for(case.arrays, oracle))
     np.testing.assert_allclose(loss, oracle_loss, rtol=10 * bound)
-    for got, expected in zip(gradients, oracle, strict=True):
-        assert_near(got.astype(np.float64), expected, 4 * bound)
+    assert_all_near(gradients, oracle, 4 * bound)
 
 
 def check_same_bits(case, device):

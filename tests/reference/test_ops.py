@@ -4,7 +4,7 @@ every backend in float32 against them."""
 import numpy as np
 import pytest
 
-from harness import everywhere
+from harness import assert_all_near, assert_near, everywhere
 from op_harness import check_gradients, forward, gradients, testing
 
 RNG = np.random.default_rng(7)
@@ -286,14 +286,13 @@ def test_float32(op, attributes, arrays, wanted, device):
     wide = [a.astype(np.float64) if a.dtype == np.float32 else a for a in arrays]
     expected = forward(op, attributes, wide)
     for got, right in zip(forward(op, attributes, arrays, device), expected, strict=True):
-        np.testing.assert_allclose(got, right, rtol=3e-6, atol=3e-6)
+        assert_near(got, right, 3e-6)
     cotangents = [np.linspace(-1, 1, expected[0].size).reshape(expected[0].shape)]
     cotangents += [None] * (len(expected) - 1)
     single = [None if c is None else c.astype(np.float32) for c in cotangents]
     slopes = gradients(op, attributes, wide, cotangents, wanted)
     found = gradients(op, attributes, arrays, single, wanted, device)
-    for got, right in zip(found, slopes, strict=True):
-        np.testing.assert_allclose(got, right, rtol=3e-6, atol=3e-6)
+    assert_all_near(found, slopes, 3e-6)
 
 
 @pytest.mark.parametrize(
