@@ -107,8 +107,8 @@ def test_each_step_has_a_mask_of_its_own(device):
     first, again, other = masks(7), masks(7), masks(8)
     np.testing.assert_array_equal(first, again)
     for a, b in [(0, 1), (1, 2), (0, 2)]:
-        assert 0.4 < (first[a] != first[b]).mean() < 0.6
-    assert 0.4 < (first[0] != other[0]).mean() < 0.6
+        assert 0.45 < (first[a] != first[b]).mean() < 0.55  # four standard errors
+    assert 0.45 < (first[0] != other[0]).mean() < 0.55
 
 
 @pytest.mark.parametrize("device", ["cpu"])
@@ -129,7 +129,7 @@ def test_seed_0_follows_the_platform_and_the_position():
     finally:
         tg.MLCPlatform.set_rng_seed_to(before or 0)
     np.testing.assert_array_equal(first, again)
-    assert (first != other).mean() > 0.4
+    assert (first != other).mean() > 0.45  # four standard errors
 
     graph = tg.MLCGraph()
     t = tensor(x, "float32")
@@ -147,7 +147,7 @@ def test_seed_0_follows_the_platform_and_the_position():
         loss_labels_data={"label": np.zeros((40, 80), np.float32)},
         options="synchronous",
     ).result
-    assert (loss[:, :40] != loss[:, 40:]).mean() > 0.4
+    assert (loss[:, :40] != loss[:, 40:]).mean() > 0.45
 
 
 def test_wrong_arguments():
