@@ -1,17 +1,26 @@
-"""The options --device and --only-device: rows for devices beside those for the CPU."""
+"""The options --device and --only-device, rows for devices beside the CPU; and --jacobians."""
 
 import functools
 import sys
 
 import pytest
 
+import differences
 from device_rows import add_options, asked_for, is_about, with_devices
 from portable import why_skipped
 
-pytest_addoption = add_options
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+    parser.addoption(
+        "--jacobians",
+        action="store_true",
+        help="compare gradients element by element, not along a few directions",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    differences.every_element = config.getoption("--jacobians")
     config.addinivalue_line("markers", "row_of(device): a row that --device has added")
     for device in asked_for(config):
         require(device)

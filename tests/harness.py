@@ -16,12 +16,13 @@ A gradient is what plain SGD subtracts, over its learning rate: sources become t
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pytest
 
 import traingraph as tg
-from differences import slopes
+from differences import Slopes, assert_near, is_zero
 
 # The oracle itself too, in float32; the option --device adds rows for the devices that it names.
 everywhere = pytest.mark.parametrize("device", ["reference", "cpu"])
@@ -68,6 +69,29 @@ class Case:
             return self.build(graph, sources, parameters)
         return graph.node(self.layer(*parameters), sources=sources)
 
+    @cached_property
+    def trained(self):
+        """The result in training."""
+        return (self.expected_training or self.expected)(*self.arrays)
+
+    @cached_property
+    def target(self):
+        """Labels as far away as the result is large.
+
+        A small difference of large numbers would show the rounding of the result many times over,
+        and not that of the gradient.
+        """
+        rng = np.random.default_rng(self.trained.size)
+        distance = max(1.0, np.abs(self.trained).max()) * rng.uniform(
+            0.25, 0.75, self.trained.shape
+        )
+        return (self.trained - distance).astype(np.float32).astype(np.float64)
+
+    @cached_property
+    def oracle(self):
+        """The loss and the gradients of the reference in float64: one run for all checks."""
+        return train(self, self.target)
+
     def __repr__(self):
         return self.name
 
@@ -98,13 +122,6 @@ class Inference:
         return self.graph.execute(
             inputs_data=data, batch_size=batch_size, options="synchronous"
         ).result
-
-
-def target_for(result, distance=1.0):
-    """Labels that give a squared error a slope of about `distance` everywhere."""
-    rng = np.random.default_rng(result.size)
-    target = result - distance * rng.uniform(0.25, 0.75, result.shape)
-    return target.astype(np.float32).astype(np.float64)
 
 
 def rate_for(arrays, gradients):
@@ -148,26 +165,6 @@ def train(case, target, device="reference", dtype="float64", rate=1.0):
     return loss, gradients
 
 
-def largest(arrays):
-    return max(np.abs(array).max(initial=0) for array in arrays)
-
-
-def is_zero(array, beside):
-    """Whether the array is 0 but for float64's rounding of numbers of the size of those beside."""
-    return largest([array]) <= 1e-12 * largest(beside)
-
-
-def assert_near(got, expected, bound, beside=()):
-    """Elements differ by at most `bound`, relative to the largest of the array.
-
-    Where all of it is 0 in theory, to the largest of the arrays beside it: the case's gradients.
-    """
-    assert got.shape == expected.shape
-    beside = [expected, *beside]
-    scale = largest(beside if is_zero(expected, beside) else [expected])
-    np.testing.assert_allclose(got, expected, rtol=0, atol=bound * scale)
-
-
 def assert_all_near(got, expected, bound):
     """Each of the gradients of a case."""
     for one, right in zip(got, expected, strict=True):
@@ -180,15 +177,15 @@ def check_forward(case):
     assert_near(result, case.expected(*case.arrays), 1e-12)
 
 
-def check_gradient(case):
+def check_gradient(case, elements=False):
     expected = case.expected_training or case.expected
-    result = expected(*case.arrays)
-    target = target_for(result)
-    loss, gradients = train(case, target)
-    np.testing.assert_allclose(loss, np.sum((result - target) ** 2), rtol=1e-10)
-    dy = 2 * (result - target)
-    found = [slopes(expected, case.arrays, k, dy) for k in range(len(gradients))]
-    assert_all_near(gradients, found, 2e-8)
+    loss, gradients = case.oracle
+    error = case.trained - case.target
+    np.testing.assert_allclose(loss, np.sum(error**2), rtol=1e-10)
+    arrays = [a.copy() for a in case.arrays]
+    for at, gradient in zip(arrays, gradients, strict=True):
+        slopes = Slopes(lambda _: expected(*arrays), at, 2 * error, elements=elements)
+        slopes.assert_near(gradient, 2e-8, gradients)
 
 
 def check_backend(case, device, dtype):
@@ -196,12 +193,8 @@ def check_backend(case, device, dtype):
     result = Inference(case, device, dtype)(*case.sources)
     assert result.dtype == dtype
     assert_near(result.astype(np.float64), case.expected(*case.arrays), bound)
-    trained = (case.expected_training or case.expected)(*case.arrays)
-    # As far away as the result is large: a small difference of large numbers would show the
-    # rounding of the result many times over, and not that of the gradient.
-    target = target_for(trained, max(1.0, np.abs(trained).max()))
-    oracle_loss, oracle = train(case, target)
-    loss, gradients = train(case, target, device, dtype, rate_for(case.arrays, oracle))
+    oracle_loss, oracle = case.oracle
+    loss, gradients = train(case, case.target, device, dtype, rate_for(case.arrays, oracle))
     np.testing.assert_allclose(loss, oracle_loss, rtol=10 * bound)
     assert_all_near(gradients, oracle, 4 * bound)
 
@@ -210,8 +203,7 @@ def check_same_bits(case, device):
     first, second = Inference(case, device, "float32"), Inference(case, device, "float32")
     bits = [run(*case.sources).tobytes() for run in (first, first, second)]
     assert bits[0] == bits[1] == bits[2]
-    target = target_for((case.expected_training or case.expected)(*case.arrays))
-    runs = [train(case, target, device, "float32") for _ in range(2)]
+    runs = [train(case, case.target, device, "float32") for _ in range(2)]
     for a, b in zip(runs[0][1], runs[1][1], strict=True):
         assert a.tobytes() == b.tobytes()
 
@@ -238,7 +230,7 @@ def checks(cases):
 
     @each()
     def test_gradient(case):
-        check_gradient(case)
+        check_gradient(case, elements=case is cases[0])
 
     @each()
     @pytest.mark.parametrize("dtype", BOUNDS)

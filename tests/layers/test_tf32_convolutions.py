@@ -7,7 +7,7 @@ import pytest
 
 import traingraph as tg
 from small_layers import descriptor, regression
-from windows import padding_of
+from windows import padding_of, windows
 
 # Bounds are of the norm of the errors, relative to the norm of the result. Of n products added one
 # after another in float32 the k-th sum is rounded, by 0.29 x 2^-23 of it in the mean, and grows as
@@ -95,33 +95,25 @@ def passes(case, precision, device):
 
 
 def in_float64(case, x, labels, weights):
-    """What `passes` finds; each tap of the kernel is a product of matrices, group by group."""
+    """What `passes` finds: products of matrices (N, G, C k k, P Q) of all windows."""
     k, s, d, g = case.size, case.stride, case.dilation, case.groups
     padding = case.padding if isinstance(case.padding, str) else (case.padding,) * 2
-    pads = [padding_of(x.shape[2 + a], k, s, d, padding, a) for a in (0, 1)]
-    source = np.pad(x.astype(np.float64), ((0, 0), (0, 0), *pads))
-    source = source.reshape(len(x), g, -1, *source.shape[2:])
-    w = weights.astype(np.float64).reshape(g, case.outputs // g, -1, k, k)
-    p, q = labels.shape[2:]
-
-    def tap(array, i, j):
-        rows, columns = (slice(t * d, t * d + (n - 1) * s + 1, s) for t, n in ((i, p), (j, q)))
-        return array[..., rows, columns]
-
-    def flat(array):
-        return array.reshape(*array.shape[:3], p * q)
-
-    taps = list(np.ndindex(k, k))
-    y = sum(w[..., i, j] @ flat(tap(source, i, j)) for i, j in taps)
+    n, _, p, q = labels.shape
+    found = windows(x.astype(np.float64), (k, k), (s, s), (d, d), padding)
+    columns = found.transpose(0, 1, 4, 5, 2, 3).reshape(n, g, -1, p * q)
+    w = weights.astype(np.float64).reshape(g, case.outputs // g, -1)
+    y = w @ columns
     dy = 2 * (y - labels.reshape(y.shape)) / y.size
-    dx, dw = np.zeros_like(source), np.empty_like(w)
-    for i, j in taps:
-        dw[..., i, j] = (dy @ np.swapaxes(flat(tap(source, i, j)), 2, 3)).sum(0)
-        into = tap(dx, i, j)
-        into += (np.swapaxes(w[..., i, j], 1, 2) @ dy).reshape(into.shape)
+    dw = sum(one @ of.transpose(0, 2, 1) for one, of in zip(dy, columns, strict=True))
+    by_tap = (w.transpose(0, 2, 1) @ dy).reshape(n, -1, k, k, p, q)
+    pads = [padding_of(x.shape[2 + axis], k, s, d, padding, axis) for axis in (0, 1)]
+    dx = np.zeros((*x.shape[:2], *(e + sum(pad) for e, pad in zip(x.shape[2:], pads, strict=True))))
+    for i, j in np.ndindex(k, k):
+        rows, columns = (slice(t * d, t * d + (m - 1) * s + 1, s) for t, m in ((i, p), (j, q)))
+        dx[:, :, rows, columns] += by_tap[:, :, i, j]
     (top, _), (left, _) = pads
-    dx = dx[..., top : top + x.shape[2], left : left + x.shape[3]]
-    return y.reshape(labels.shape), dx.reshape(x.shape), dw.reshape(weights.shape)
+    dx = dx[:, :, top : top + x.shape[2], left : left + x.shape[3]]
+    return y.reshape(labels.shape), dx, dw.reshape(weights.shape)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import kernels
 import numpy as np
-from kernels import array, batch, commands, run
+from kernels import STEP, array, batch, commands, run
 
+from differences import Slopes, assert_near
 from traingraph import mps
 
 DEVICE = "reference"
@@ -21,11 +21,13 @@ def number_type(device: str) -> type[np.floating[Any]]:
     return np.float64 if device == "reference" else np.float32
 
 
-def near(found: np.ndarray, expected: np.ndarray, float64: float = 1e-6) -> None:
+def near(found: np.ndarray, expected: np.ndarray | Slopes, float64: float = 1e-6) -> None:
     """Within the bound of its type, relative to the largest number of the array."""
     bound = {np.float64: float64, np.float32: 4e-6}[found.dtype.type]
-    atol = bound * np.abs(expected).max(initial=0)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
+    if isinstance(expected, Slopes):
+        expected.assert_near(found, bound)
+    else:
+        assert_near(found, expected, bound)
 
 
 def random(seed: int, *shape: int) -> np.ndarray:
@@ -74,10 +76,9 @@ def backward(kernel: Any, dy: np.ndarray, x: np.ndarray, states: list[Any]) -> n
     )
 
 
-def differences(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray, dy: np.ndarray,
-                step: float = 1e-5) -> np.ndarray:  # fmt: skip
+def differences(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray, dy: np.ndarray) -> Slopes:
     """The derivative of sum(dy * f) by central differences."""
-    return kernels.differences(lambda moved: float(np.sum(dy * f(moved))), at.copy(), step)
+    return Slopes(f, at, dy, STEP)
 
 
 def check(kernel: Any, gradient_kernel: Any, x: np.ndarray, expected: Any = None) -> None:
