@@ -1,9 +1,13 @@
 """The options --device and --only-device, rows for devices beside the CPU; and --jacobians."""
 
 import functools
+import os
 import sys
 
 import pytest
+
+# NumPy's threads spin for as long as they compute where cores are few and products small.
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ.get("OPENBLAS_NUM_THREADS", "1")
 
 import differences
 from device_rows import add_options, asked_for, is_about, with_devices

@@ -95,25 +95,28 @@ def passes(case, precision, device):
 
 
 def in_float64(case, x, labels, weights):
-    """What `passes` finds: products of matrices (N, G, C k k, P Q) of all windows."""
+    """What `passes` finds, image by image: products of matrices (G, C k k, P Q) of all windows."""
     k, s, d, g = case.size, case.stride, case.dilation, case.groups
     padding = case.padding if isinstance(case.padding, str) else (case.padding,) * 2
-    n, _, p, q = labels.shape
-    found = windows(x.astype(np.float64), (k, k), (s, s), (d, d), padding)
-    columns = found.transpose(0, 1, 4, 5, 2, 3).reshape(n, g, -1, p * q)
-    w = weights.astype(np.float64).reshape(g, case.outputs // g, -1)
-    y = w @ columns
-    dy = 2 * (y - labels.reshape(y.shape)) / y.size
-    dw = sum(one @ of.transpose(0, 2, 1) for one, of in zip(dy, columns, strict=True))
-    by_tap = (w.transpose(0, 2, 1) @ dy).reshape(n, -1, k, k, p, q)
+    p, q = labels.shape[2:]
     pads = [padding_of(x.shape[2 + axis], k, s, d, padding, axis) for axis in (0, 1)]
-    dx = np.zeros((*x.shape[:2], *(e + sum(pad) for e, pad in zip(x.shape[2:], pads, strict=True))))
-    for i, j in np.ndindex(k, k):
-        rows, columns = (slice(t * d, t * d + (m - 1) * s + 1, s) for t, m in ((i, p), (j, q)))
-        dx[:, :, rows, columns] += by_tap[:, :, i, j]
     (top, _), (left, _) = pads
-    dx = dx[:, :, top : top + x.shape[2], left : left + x.shape[3]]
-    return y.reshape(labels.shape), dx, dw.reshape(weights.shape)
+    w = weights.astype(np.float64).reshape(g, case.outputs // g, -1)
+    y, dx, dw = np.empty(labels.shape), np.empty(x.shape), np.zeros_like(w)
+    for at in range(len(x)):
+        (found,) = windows(x[at : at + 1].astype(np.float64), (k, k), (s, s), (d, d), padding)
+        columns = found.transpose(0, 3, 4, 1, 2).reshape(g, -1, p * q)
+        one = w @ columns
+        y[at] = one.reshape(y.shape[1:])
+        dy = 2 * (one - labels[at].reshape(one.shape)) / labels.size
+        dw += dy @ columns.transpose(0, 2, 1)
+        by_tap = (w.transpose(0, 2, 1) @ dy).reshape(-1, k, k, p, q)
+        padded = np.pad(np.zeros(x.shape[1:]), ((0, 0), *pads))
+        for i, j in np.ndindex(k, k):
+            rows, cells = (slice(t * d, t * d + (m - 1) * s + 1, s) for t, m in ((i, p), (j, q)))
+            padded[:, rows, cells] += by_tap[:, i, j]
+        dx[at] = padded[:, top : top + x.shape[2], left : left + x.shape[3]]
+    return y, dx, dw.reshape(weights.shape)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
