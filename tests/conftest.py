@@ -1,28 +1,37 @@
-"""The option --device: devices on which tests that run on several backends run too."""
+"""The options --device and --only-device, rows for devices beside the CPU; and --jacobians."""
 
+import functools
+import os
 import sys
 
 import pytest
 
+# NumPy's threads spin for as long as they compute where cores are few and products small.
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ.get("OPENBLAS_NUM_THREADS", "1")
+
+import differences
+from device_rows import add_options, asked_for, is_about, with_devices
 from portable import why_skipped
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
     parser.addoption(
-        "--device",
-        action="append",
-        choices=["cuda", "metal", "bnns"],
-        default=[],
-        help="run the suites over backends on it too; may be given once for each of several",
+        "--jacobians",
+        action="store_true",
+        help="compare gradients element by element, not along a few directions",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for device in config.getoption("--device"):
-        add_backend(device)
+    differences.every_element = config.getoption("--jacobians")
+    config.addinivalue_line("markers", "row_of(device): a row that --device has added")
+    for device in asked_for(config):
+        require(device)
 
 
-def add_backend(device: str) -> None:
+def require(device: str) -> None:
+    """Ends the run where this library or this machine does not have the device."""
     from traingraph import DeviceError, _core
 
     try:
@@ -32,39 +41,31 @@ def add_backend(device: str) -> None:
             raise pytest.UsageError(f"--device {device}: this library was built without it")
     except DeviceError as error:
         raise pytest.UsageError(f"--device {device}: {error}") from error
-    import harness
-
-    harness.BACKENDS.append(device)
     try:
-        import op_harness
+        from op_harness import testing
     except pytest.skip.Exception:  # built without the private module
         return
-    op_harness.testing.set_package_folders([p for p in sys.path if isinstance(p, str)])
-    op_harness.BACKENDS.append(device)
+    testing.set_package_folders([p for p in sys.path if isinstance(p, str)])
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A row for "cpu" of an argument called device gets one like it for each device."""
-    devices = metafunc.config.getoption("--device")
-    for mark in metafunc.definition.iter_markers("parametrize"):
-        names, rows = mark.args
-        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
-        if not devices or "device" not in names:
-            continue
-        at = names.index("device")
-        for row in list(rows):
-            cells = list(row) if len(names) > 1 else [row]
-            if cells[at] != "cpu":
-                continue
-            for device in devices:
-                cells[at] = device
-                added = tuple(cells) if len(names) > 1 else device
-                if added not in rows:  # one mark may stand on several tests
-                    rows.append(added)
+    """Widens every parametrization of the test before pytest makes rows of it."""
+    plain, devices = metafunc.parametrize, asked_for(metafunc.config)
+
+    @functools.wraps(plain)
+    def parametrize(argnames, argvalues, *arguments, **keywords):
+        plain(argnames, with_devices(argnames, argvalues, devices), *arguments, **keywords)
+
+    metafunc.parametrize = parametrize  # type: ignore[method-assign]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what is about parts that this build of the core does not have."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out rows about nothing that was asked for, and skips what this build does not have."""
+    if only := config.getoption("--only-device"):
+        left_out = [item for item in items if not is_about(item, only)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if is_about(item, only)]
     for item in items:
         if reason := why_skipped(item.nodeid):
             item.add_marker(pytest.mark.skip(reason=reason))
@@ -73,6 +74,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def gpu(request: pytest.FixtureRequest) -> str:
     """NVIDIA's GPU of --device cuda; tests that need one are skipped without it."""
-    if "cuda" not in request.config.getoption("--device"):
+    if "cuda" not in asked_for(request.config):
         pytest.skip("needs --device cuda")
     return "cuda"

@@ -133,7 +133,7 @@ def test_work_of_known_networks() -> None:
     assert small.parameters == products + 128 + 64 + 10
     resnet = bound.work(workloads.WORKLOADS["resnet18_cifar"])
     assert resnet.parameters == 11_173_962  # as published for ten classes
-    assert resnet.operations == pytest.approx(213e9, rel=0.01)
+    assert resnet.operations == pytest.approx(213e9, abs=0.5e9)
 
 
 def test_traffic_only_beyond_the_cache() -> None:

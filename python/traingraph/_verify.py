@@ -54,7 +54,8 @@ def _run(
     device: str, tests: pathlib.Path, folders: list[pathlib.Path], results: pathlib.Path
 ) -> int:
     """Runs the tests on the device, showing what pytest shows, and returns its exit status."""
-    command = [sys.executable, "-m", "pytest", "-q", "--device", device, f"--junitxml={results}"]
+    # As one word: pytest takes a word that names a folder for tests to load.
+    command = [sys.executable, "-m", "pytest", "-q", f"--device={device}", f"--junitxml={results}"]
     # The option --device is declared in the tests' own folder, above the folders that are run.
     command.append(f"--confcutdir={tests}")
     return subprocess.run([*command, *map(str, folders)], check=False).returncode

@@ -105,18 +105,17 @@ def bits(state: dict[str, np.ndarray]) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in state.items()}
 
 
-def main(first: int, last: int, load: str, save: str, others: int, seed: int) -> None:
-    """One process: every optimizer on every device from step to step, from file to file."""
+def main(device: str, first: int, last: int, load: str, save: str, others: int, seed: int) -> None:
+    """One process: every optimizer from step to step, from file to file."""
     tg.MLCPlatform.set_rng_seed_to(seed)
     for name in optimizers():
-        for device in ("cpu", "reference"):
-            network = Network(optimizers()[name], device, seed=others + 1, others=others)
-            if load:
-                network.training.load(Path(load) / f"{name}-{device}.safetensors")
-            losses = network.steps(first, last)
-            network.training.save(Path(save) / f"{name}-{device}.safetensors")
-            print(name, device, np.array(losses[-1]).tobytes().hex())
+        network = Network(optimizers()[name], device, seed=others + 1, others=others)
+        if load:
+            network.training.load(Path(load) / f"{name}.safetensors")
+        losses = network.steps(first, last)
+        network.training.save(Path(save) / f"{name}.safetensors")
+        print(name, np.array(losses[-1]).tobytes().hex())
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]), *sys.argv[3:5], *map(int, sys.argv[5:7]))
+    main(sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:6], *map(int, sys.argv[6:8]))

@@ -6,6 +6,7 @@ import pytest
 from networks import Network, read
 
 import traingraph as tg
+from harness import assert_near
 
 DEVICES = [("reference", "float64", 1e-12), ("cpu", "float32", 2e-6)]
 
@@ -23,7 +24,7 @@ def test_gradients_of_inputs_need_the_option(device: str, dtype: str, bound: flo
     with pytest.raises(ValueError, match="expected a gradient pass"):
         read(gradient)
     training.execute_gradient(options="synchronous")
-    np.testing.assert_allclose(read(gradient), network.gradients()["x"], rtol=0, atol=bound)
+    assert_near(read(gradient), network.gradients()["x"], bound)
     gradient.synchronize_data()
     np.testing.assert_array_equal(gradient.data, read(gradient))
 
@@ -54,7 +55,7 @@ def test_gradients_of_layers_as_outputs(device: str, dtype: str, bound: float) -
     training.execute_forward(options="synchronous", outputs_data={"h1": np.zeros((6, 4), dtype)})
     training.execute_gradient(options="synchronous", outputs_data=outputs)
     for name, key in (("d_h1", "h1"), ("d_h2", "h2")):
-        np.testing.assert_allclose(outputs[name], expected[key], rtol=0, atol=bound)
+        assert_near(outputs[name], expected[key], bound)
         outputs[name][:] = 0
     # A full step writes forward results and gradients alike.
     training.execute(
@@ -64,8 +65,8 @@ def test_gradients_of_layers_as_outputs(device: str, dtype: str, bound: float) -
         options="synchronous",
     )
     for name, key in (("d_h1", "h1"), ("d_h2", "h2")):
-        np.testing.assert_allclose(outputs[name], expected[key], rtol=0, atol=bound)
-        np.testing.assert_allclose(read(d_h1), expected["h1"], rtol=0, atol=bound)
+        assert_near(outputs[name], expected[key], bound)
+        assert_near(read(d_h1), expected["h1"], bound)
 
 
 def test_outputs_of_another_pass_list_the_right_ones() -> None:
@@ -81,7 +82,7 @@ def test_outputs_of_another_pass_list_the_right_ones() -> None:
     with pytest.raises(ValueError, match="expected outputs of 'dx' but got 'result'"):
         training.execute_gradient(options="synchronous", outputs_data={"result": np.zeros((6, 3))})
     training.execute_gradient(options="synchronous", outputs_data={"dx": room})
-    np.testing.assert_allclose(room, network.gradients()["h1"], atol=1e-12)
+    assert_near(room, network.gradients()["h1"], 1e-12)
 
 
 def test_debugged_layers_keep_results_and_gradients() -> None:
@@ -93,14 +94,10 @@ def test_debugged_layers_keep_results_and_gradients() -> None:
         inputs_data=network.data, loss_labels_data=network.labels, options="synchronous"
     )
     expected = network.gradients()
-    np.testing.assert_allclose(
-        read(training.source_gradient_tensors(network.tanh)[0]), expected["h1"], atol=2e-6
-    )
-    np.testing.assert_allclose(
-        read(training.result_gradient_tensors(network.tanh)[0]), expected["h2"], atol=2e-6
-    )
+    assert_near(read(training.source_gradient_tensors(network.tanh)[0]), expected["h1"], 2e-6)
+    assert_near(read(training.result_gradient_tensors(network.tanh)[0]), expected["h2"], 2e-6)
     x, w1, b1 = network.data["x"], *network.parameters()[:2]
-    np.testing.assert_allclose(read(network.h2), np.tanh(x @ w1.T + b1), atol=2e-6)
+    assert_near(read(network.h2), np.tanh(x @ w1.T + b1), 2e-6)
     with pytest.raises(ValueError, match="is not computed"):
         read(training.source_gradient_tensors(network.fc1)[0])
 
@@ -120,7 +117,7 @@ def test_a_smaller_batch_fills_the_first_rows() -> None:
     training.gradient_tensor(network.x).copy_data_from_device_memory(got)
     network.data = {"x": network.data["x"][:2]}
     network.labels = {"y": network.labels["y"][:2]}
-    np.testing.assert_allclose(got[:2], network.gradients()["x"], atol=1e-12)
+    assert_near(got[:2], network.gradients()["x"], 1e-12)
     np.testing.assert_array_equal(got[2:], 9.0)
 
 
@@ -176,4 +173,4 @@ def test_gradients_through_a_tensor_read_twice() -> None:
     got = np.zeros((networks.ROWS, networks.OUTPUTS))
     training.execute_gradient(options="synchronous", outputs_data={"d": got})
     expected = 2 * 2 * (read(total) - network.labels["y"]) / got.size
-    np.testing.assert_allclose(got, expected, atol=1e-12)
+    assert_near(got, expected, 1e-12)

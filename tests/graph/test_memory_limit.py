@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import traingraph as tg
-from harness import APPLE
+from device_rows import APPLE
 from small_layers import convolution, dense, halving, regression
 
 BATCH, CHANNELS, SIDE = 24, 16, 12  # results that a GPU plans like large ones, in 16 bits too

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import traingraph as tg
-from harness import Case, Inference, checks, empty, node, tensor
+from harness import Case, Inference, checks, empty, everywhere, node, tensor
 
 MEAN = np.array([0.25, -1.5, 0.75, 2.0] * 5)
 VARIANCE = np.array([0.5, 2.0, 1.0, 4.0] * 5)
@@ -88,8 +88,6 @@ CASES = [
 
 test_forward, test_gradient, test_backends, test_same_bits, test_batch = checks(CASES)
 
-EVERYWHERE = pytest.mark.parametrize("backend", ["reference", "cpu"])
-
 
 def test_values_of_inference():
     layer = tg.MLCBatchNormalizationLayer(
@@ -132,9 +130,9 @@ def trained(layer, x, device, steps, batch_size=0):
     return np.ravel(layer.mean.data), np.ravel(layer.variance.data)
 
 
-@EVERYWHERE
+@everywhere
 @pytest.mark.parametrize("rows", [0, 3])
-def test_running_statistics(backend, rows):
+def test_running_statistics(device, rows):
     """running = momentum * running + (1 - momentum) * batch, biased, over the rows that ran."""
     x = np.random.default_rng(3).normal(2, 3, (5, 4, 3, 2))
     layer = tg.MLCBatchNormalizationLayer(
@@ -143,17 +141,17 @@ def test_running_statistics(backend, rows):
         variance=statistics(VARIANCE, 4, "float32"),
         momentum=0.75,
     )
-    found = trained(layer, x, backend, 3, rows)
+    found = trained(layer, x, device, 3, rows)
     batch = batch_statistics(x[:rows] if rows else x)
     for got, first, last in zip(found, (MEAN[:4], VARIANCE[:4]), batch, strict=True):
         np.testing.assert_allclose(got, 0.75**3 * first + (1 - 0.75**3) * last, rtol=1e-5)
 
 
-@EVERYWHERE
-def test_the_variance_of_numbers_far_from_zero(backend):
+@everywhere
+def test_the_variance_of_numbers_far_from_zero(device):
     x = 1e3 + np.random.default_rng(4).uniform(-1, 1, (4, 2, 8, 8))
     layer = tg.MLCBatchNormalizationLayer(feature_channel_count=2, momentum=0.0)
-    found = trained(layer, x, backend, 1)
+    found = trained(layer, x, device, 1)
     # Rounding x to float32 moves it by 3e-5 at most.
     np.testing.assert_allclose(found[1], batch_statistics(x)[1], rtol=1e-3)
 

@@ -124,7 +124,7 @@ def test_own_parameters_have_real_fans():
     assert weights.shape == (1, 64 * 16, 3, 5)
     limit = np.sqrt(6 / (16 * 15 + 32 * 15))
     assert 0.99 * limit < np.abs(weights).max() <= limit
-    assert abs(weights.mean()) < 0.02 * limit
+    assert abs(weights.mean()) < 0.02 * limit  # four standard errors
     assert own.biases.data.shape == (1, 64, 1, 1)
     assert not own.biases.data.any()
     assert tg.MLCConvolutionLayer(descriptor=descriptor, with_biases=False).biases is None

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import traingraph as tg
-from harness import BACKENDS, Case, checks, empty, node, tensor
+from harness import Case, checks, empty, everywhere, node, tensor
 
 
 def layer(rate, seed=7):
@@ -15,8 +15,6 @@ CASES = [
 ]
 
 test_forward, test_gradient, test_backends, test_same_bits, test_batch = checks(CASES)
-
-everywhere = pytest.mark.parametrize("backend", ["reference", *BACKENDS])
 
 
 class Training:
@@ -55,22 +53,22 @@ class Training:
 
 
 @everywhere
-def test_inference_is_the_identity(backend):
+def test_inference_is_the_identity(device):
     graph = tg.MLCGraph()
     x = empty((4, 3), "float32")
     graph.node(tg.MLCDropoutLayer(rate=0.5, seed=1), source=x)
     inference = tg.MLCInferenceGraph(graph_objects=[graph])
     inference.add_inputs({"x": x})
-    inference.compile(device=backend)
+    inference.compile(device=device)
     data = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
     found = inference.execute(inputs_data={"x": data}, options="synchronous").result
     np.testing.assert_array_equal(found, data)
 
 
 @everywhere
-def test_forward_for_inference_is_the_identity(backend):
+def test_forward_for_inference_is_the_identity(device):
     x = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
-    training = Training(x, 0.5, device=backend, dtype="float32")
+    training = Training(x, 0.5, device=device, dtype="float32")
     out = training.step(
         tg.MLCExecutionOptions.SYNCHRONOUS | tg.MLCExecutionOptions.FORWARD_FOR_INFERENCE
     )
@@ -79,9 +77,9 @@ def test_forward_for_inference_is_the_identity(backend):
 
 @everywhere
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.8])
-def test_survivors_are_scaled_and_alone_get_a_gradient(backend, rate):
+def test_survivors_are_scaled_and_alone_get_a_gradient(device, rate):
     x = np.random.default_rng(1).uniform(1, 2, (64, 33)).astype(np.float32)
-    training = Training(x, rate, device=backend, dtype="float32")
+    training = Training(x, rate, device=device, dtype="float32")
     out = training.step()
     kept = out != 0
     np.testing.assert_allclose(out[kept], (x / (1 - rate))[kept], rtol=1e-6)
@@ -99,24 +97,24 @@ def test_gradient_in_float64():
 
 
 @everywhere
-def test_each_step_has_a_mask_of_its_own(backend):
+def test_each_step_has_a_mask_of_its_own(device):
     x = np.ones((50, 40), np.float32)
 
     def masks(seed):
-        training = Training(x, 0.5, seed, backend, "float32", learning_rate=0.0)
+        training = Training(x, 0.5, seed, device, "float32", learning_rate=0.0)
         return [training.step() != 0 for _ in range(3)]
 
     first, again, other = masks(7), masks(7), masks(8)
     np.testing.assert_array_equal(first, again)
     for a, b in [(0, 1), (1, 2), (0, 2)]:
-        assert 0.4 < (first[a] != first[b]).mean() < 0.6
-    assert 0.4 < (first[0] != other[0]).mean() < 0.6
+        assert 0.45 < (first[a] != first[b]).mean() < 0.55  # four standard errors
+    assert 0.45 < (first[0] != other[0]).mean() < 0.55
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_masks_are_the_same_on_every_backend(backend):
+@pytest.mark.parametrize("device", ["cpu"])
+def test_masks_are_the_same_on_every_backend(device):
     x = np.ones((5, 3, 7, 6), np.float32)
-    found = [Training(x, 0.3, 11, b, "float32").step() for b in ("reference", backend)]
+    found = [Training(x, 0.3, 11, b, "float32").step() for b in ("reference", device)]
     np.testing.assert_array_equal(found[0], found[1])
 
 
@@ -131,7 +129,7 @@ def test_seed_0_follows_the_platform_and_the_position():
     finally:
         tg.MLCPlatform.set_rng_seed_to(before or 0)
     np.testing.assert_array_equal(first, again)
-    assert (first != other).mean() > 0.4
+    assert (first != other).mean() > 0.45  # four standard errors
 
     graph = tg.MLCGraph()
     t = tensor(x, "float32")
@@ -149,7 +147,7 @@ def test_seed_0_follows_the_platform_and_the_position():
         loss_labels_data={"label": np.zeros((40, 80), np.float32)},
         options="synchronous",
     ).result
-    assert (loss[:, :40] != loss[:, 40:]).mean() > 0.4
+    assert (loss[:, :40] != loss[:, 40:]).mean() > 0.45
 
 
 def test_wrong_arguments():

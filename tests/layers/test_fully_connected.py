@@ -48,7 +48,7 @@ def test_own_parameters_have_real_fans():
     weights = own.weights.data
     assert weights.size == 30000
     assert 0.99 * limit < np.abs(weights).max() <= limit
-    assert abs(weights.mean()) < 0.02 * limit
+    assert abs(weights.mean()) < 0.02 * limit  # six standard errors
     np.testing.assert_array_equal(np.ravel(own.biases.data), np.zeros(100))
 
 

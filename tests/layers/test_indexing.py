@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 import traingraph as tg
-from harness import BACKENDS, Case, Inference, checks, empty, node
-
-EVERYWHERE = ["reference", *BACKENDS]
+from harness import Case, Inference, checks, empty, everywhere, node
 
 
 def constant(array):
@@ -287,7 +285,7 @@ def gather_elements(graph, x, indices):
     graph.gather(1, source=x, indices=indices)
 
 
-@pytest.mark.parametrize("device", EVERYWHERE)
+@everywhere
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_indices_are_inputs(device, dtype):
     run = compiled(gather_elements, device, x=((3, 4), "float32"), indices=((3, 2), dtype))
@@ -298,7 +296,7 @@ def test_indices_are_inputs(device, dtype):
         np.testing.assert_array_equal(found, np.take_along_axis(x[:batch], indices, 1))
 
 
-@pytest.mark.parametrize("device", EVERYWHERE)
+@everywhere
 def test_rows_of_a_table_by_a_batch_of_indices(device):
     """A constant table is no batch: any number of its rows may be picked."""
     table = np.arange(10, dtype=np.float32).reshape(5, 2)
@@ -312,7 +310,7 @@ def test_rows_of_a_table_by_a_batch_of_indices(device):
         np.testing.assert_array_equal(run(indices=indices, batch_size=len(rows)), table[rows])
 
 
-@pytest.mark.parametrize("device", EVERYWHERE)
+@everywhere
 def test_conditions_are_inputs(device):
     run = compiled(
         lambda graph, c, x: graph.select([x, constant(np.zeros(1, np.float32))], condition=c),
@@ -329,7 +327,7 @@ def test_conditions_are_inputs(device):
         run(c=np.ones((3, 4), np.int8), x=x)
 
 
-@pytest.mark.parametrize("device", EVERYWHERE)
+@everywhere
 @pytest.mark.parametrize(("at", "value"), [((0, 1), 4), ((2, 0), -1), ((1, 1), 2**40)])
 def test_indices_out_of_range(device, at, value):
     run = compiled(gather_elements, device, x=((3, 4), "float32"), indices=((3, 2), "int64"))
@@ -363,7 +361,7 @@ def test_indices_that_are_the_tensors_own_data_are_checked():
     assert inference.execute(inputs_data=data, options="synchronous")
 
 
-@pytest.mark.parametrize("device", EVERYWHERE)
+@everywhere
 def test_constant_indices_out_of_range(device):
     indices = constant([0, 3])
     indices.label = "chosen"

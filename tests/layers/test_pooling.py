@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import traingraph as tg
-from harness import Case, Inference, checks, node, train
+from harness import Case, Inference, checks, everywhere, node, train
 from windows import policy, windows
 
 
@@ -81,42 +81,39 @@ CASES = [
 
 test_forward, test_gradient, test_backends, test_same_bits, test_batch = checks(CASES)
 
-# Every backend computes these, native or by its fallback.
-EVERYWHERE = pytest.mark.parametrize("backend", ["reference", "cpu"])
-
 
 def image(rows):
     return np.array([[rows]], np.float64)
 
 
-@EVERYWHERE
-def test_the_first_largest_element_takes_the_gradient(backend):
+@everywhere
+def test_the_first_largest_element_takes_the_gradient(device):
     x = image([[1, 3, 3], [3, 0, 3], [0, 0, 0]])
     case = pooling("ties", "max", x, (2, 2), padding="valid")
     # The slope of the squared error is 2 everywhere.
-    _, (gradient,) = train(case, case.expected(x) - 1, backend, "float32")
+    _, (gradient,) = train(case, case.expected(x) - 1, device, "float32")
     np.testing.assert_array_equal(gradient, image([[0, 4, 0], [2, 0, 2], [0, 0, 0]]))
 
 
-@EVERYWHERE
-def test_padding_is_no_element_of_a_maximum(backend):
+@everywhere
+def test_padding_is_no_element_of_a_maximum(device):
     x = image([[-3, -2], [-5, -7]])
-    result = Inference(pooling("negative", "max", x, (3, 3)), backend, "float32")(x)
+    result = Inference(pooling("negative", "max", x, (3, 3)), device, "float32")(x)
     np.testing.assert_array_equal(result, np.full((1, 1, 2, 2), -2))
 
 
-@EVERYWHERE
-def test_a_nan_is_the_maximum(backend):
+@everywhere
+def test_a_nan_is_the_maximum(device):
     x = image([[1, np.nan, 2], [3, 4, 5], [6, 7, 8]])
-    result = Inference(pooling("NaN", "max", x, (2, 2), padding="valid"), backend, "float32")(x)
+    result = Inference(pooling("NaN", "max", x, (2, 2), padding="valid"), device, "float32")(x)
     np.testing.assert_array_equal(result, image([[np.nan, np.nan], [7, 8]]))
 
 
-@EVERYWHERE
-def test_the_norm_of_zeros_has_no_gradient(backend):
+@everywhere
+def test_the_norm_of_zeros_has_no_gradient(device):
     x = image([[0, 0, 3], [0, 0, 4]])
     case = pooling("zeros", "l2_norm", x, (2, 2), padding="valid")
-    _, (gradient,) = train(case, case.expected(x) - 1, backend, "float32")
+    _, (gradient,) = train(case, case.expected(x) - 1, device, "float32")
     # 2 x / y with y = 5 in the second window.
     np.testing.assert_allclose(gradient, image([[0, 0, 1.2], [0, 0, 1.6]]), rtol=1e-6)
 

@@ -1,4 +1,4 @@
-"""Convolutions that are large enough for tensor cores, in TF32: all three passes beside float32."""
+"""Convolutions large enough for tensor cores: all three passes beside NumPy in float64."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,21 @@ import pytest
 
 import traingraph as tg
 from small_layers import descriptor, regression
+from windows import padding_of, windows
 
+# Bounds are of the norm of the errors, relative to the norm of the result. Of n products added one
+# after another in float32 the k-th sum is rounded, by 0.29 x 2^-23 of it in the mean, and grows as
+# the root of k: together 0.2 x 2^-23 x the root of n.
+FLOAT32 = 2.0**-22
+PER_ROOT = 2.0**-25
 # TF32 keeps 11 significant bits. The tensor cores of a GPU cut the others off: an operand errs by
 # up to 2^-10 and 0.36 of that in the mean, always towards 0, so the errors of both operands add up
 # to 0.72 x 2^-10 and what varies cancels over many terms.
-BOUND = 2.0**-10
+TENSOR_CORES = {"cuda": {"float32": FLOAT32, "tf32": 2.0**-10}}
+# Other devices compute the same in both precisions.
+EXACT = {"tf32": FLOAT32}
+# A power of 2: the update of a weight is as large as the weight, and its rounding as small.
+RATE = 1024.0
 
 
 @dataclass(frozen=True)
@@ -62,13 +72,13 @@ CASES = [
 
 
 def passes(case, precision, device):
-    """The result, and the gradients of the source and of the weights."""
+    """The data, labels and weights; the result, and the gradients of the source and weights."""
     tg.MLCPlatform.set_rng_seed_to(4)
     graph = tg.MLCGraph()
     x = tg.MLCTensor(shape=list(case.source))
     layer = case.layer()
     result = graph.node(layer, source=x)
-    training = regression(graph, x, result, rate=1.0)
+    training = regression(graph, x, result, rate=RATE)
     training.add_outputs({"result": result})
     training.compile(options="compute_all_gradients", device=device, precision=precision)
     rng = np.random.default_rng(8)
@@ -81,13 +91,43 @@ def passes(case, precision, device):
         arrays.append(np.empty(tensor.descriptor.shape, np.float32))
         tensor.copy_data_from_device_memory(arrays[-1], synchronize_with_device=False)
     layer.weights.synchronize_data()
-    return [*arrays, before - layer.weights.data]
+    return (data, labels, before), [*arrays, (before - layer.weights.data) / RATE]
+
+
+def in_float64(case, x, labels, weights):
+    """What `passes` finds, image by image: products of matrices (G, C k k, P Q) of all windows."""
+    k, s, d, g = case.size, case.stride, case.dilation, case.groups
+    padding = case.padding if isinstance(case.padding, str) else (case.padding,) * 2
+    p, q = labels.shape[2:]
+    pads = [padding_of(x.shape[2 + axis], k, s, d, padding, axis) for axis in (0, 1)]
+    (top, _), (left, _) = pads
+    w = weights.astype(np.float64).reshape(g, case.outputs // g, -1)
+    y, dx, dw = np.empty(labels.shape), np.empty(x.shape), np.zeros_like(w)
+    for at in range(len(x)):
+        (found,) = windows(x[at : at + 1].astype(np.float64), (k, k), (s, s), (d, d), padding)
+        columns = found.transpose(0, 3, 4, 1, 2).reshape(g, -1, p * q)
+        one = w @ columns
+        y[at] = one.reshape(y.shape[1:])
+        dy = 2 * (one - labels[at].reshape(one.shape)) / labels.size
+        dw += dy @ columns.transpose(0, 2, 1)
+        by_tap = (w.transpose(0, 2, 1) @ dy).reshape(-1, k, k, p, q)
+        padded = np.pad(np.zeros(x.shape[1:]), ((0, 0), *pads))
+        for i, j in np.ndindex(k, k):
+            rows, cells = (slice(t * d, t * d + (m - 1) * s + 1, s) for t, m in ((i, p), (j, q)))
+            padded[:, rows, cells] += by_tap[:, i, j]
+        dx[at] = padded[:, top : top + x.shape[2], left : left + x.shape[3]]
+    return y, dx, dw.reshape(weights.shape)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("device", ["cpu"])
-def test_all_passes_are_near_float32(device, case):
-    exact = passes(case, "float32", "cpu")
-    for found, expected in zip(passes(case, "tf32", device), exact, strict=True):
-        found, expected = found.astype(np.float64), expected.astype(np.float64)
-        assert np.linalg.norm(found - expected) < BOUND * np.linalg.norm(expected)
+def test_all_passes_are_near_float64(device, case):
+    n, c, *_ = case.source
+    for precision, bound in TENSOR_CORES.get(device, EXACT).items():
+        given, arrays = passes(case, precision, device)
+        pixels, taps = np.prod(arrays[0].shape[2:]), case.size**2 / case.groups
+        products = (c * taps, case.outputs * taps, n * pixels)
+        exact = in_float64(case, *given)
+        for found, right, count in zip(arrays, exact, products, strict=True):
+            most = max(bound, FLOAT32 + PER_ROOT * np.sqrt(count))
+            assert np.linalg.norm(found - right) < most * np.linalg.norm(right)

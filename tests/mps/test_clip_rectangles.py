@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from clipped import BOTH, LINEAR, SETTINGS, WINDOWS, convolution, dropout, linear
-from gradients import backward, device, differences, execute, random
+from gradients import backward, device, differences, execute, near, random
 from kernels import array, batch, commands
 
 from traingraph import ShapeError, Unsupported, mps
@@ -88,7 +88,7 @@ def test_gradients_of_a_rectangle(name):
     dx = backward(gradient, part, x, states)
     assert dx.shape == x.shape
     assert np.abs(dx).max() > 0
-    np.testing.assert_allclose(dx, numeric, rtol=1e-6, atol=1e-7)
+    near(dx, numeric)
     assert gradient.secondary_source_feature_channel_offset == 4
     assert gradient.destination_feature_channel_offset == 4
     # The gradient as channels of a larger image, into a part of another one.

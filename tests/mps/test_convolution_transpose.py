@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from gradients import backward, device, differences, execute, forward, random
+from gradients import backward, device, differences, execute, forward, near, random
 from kernels import Weights, array, batch, commands
 
 from traingraph import ShapeError, mps
@@ -62,7 +62,7 @@ def test_forward_and_gradients(size, stride, dilation):
     dy = random(4, *y.shape)
     dx = backward(gradient, dy, x, states)
     numeric = differences(lambda moved: forward(kernel, moved)[0], x, dy)
-    np.testing.assert_allclose(dx, numeric, rtol=1e-6, atol=1e-7)
+    near(dx, numeric)
     assert gradient.kernel_offset_x == kernel.kernel_offset_x
 
     def with_weights(moved):
@@ -95,7 +95,7 @@ def test_each_weight():
 
     numeric = differences(with_weights, source.array, dy)
     found = np.asarray(states[0].gradient_for_weights).reshape(source.array.shape)
-    np.testing.assert_allclose(found, numeric, rtol=1e-6, atol=1e-7)
+    near(found, numeric)
 
 
 def test_groups():
@@ -106,7 +106,7 @@ def test_groups():
     np.testing.assert_allclose(y, expected, rtol=1e-9, atol=1e-12)
     dy = random(11, *y.shape)
     numeric = differences(lambda moved: forward(kernel, moved)[0], x, dy)
-    np.testing.assert_allclose(backward(gradient, dy, x, states), numeric, rtol=1e-6, atol=1e-7)
+    near(backward(gradient, dy, x, states), numeric)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gradients import backward, execute, forward, random
+from gradients import backward, execute, forward, near, random
 from gradients import device as made
 from graphs import assert_same, evaluate, source
 from kernels import Weights, array, batch, differences
@@ -71,13 +71,12 @@ def test_depthwise_against_the_definition_and_differences(multiplier):
         given = Described(DEPTHWISE, 3, weights, biases)
         return (forward(mps.MPSCNNConvolution(device=on, weights=given), moved)[0] * dy).sum()
 
-    near = {"rtol": 1e-6, "atol": 1e-7}
-    np.testing.assert_allclose(dx, differences(loss, x.copy()), **near)
+    near(dx, differences(loss, x.copy()))
     dw = np.array(states[0].gradient_for_weights).reshape(data.array.shape)
     by_weights = differences(lambda weights: loss(weights=weights), data.array.copy())
-    np.testing.assert_allclose(dw, by_weights, **near)
+    near(dw, by_weights)
     by_biases = differences(lambda biases: loss(biases=biases), data.biases.copy())
-    np.testing.assert_allclose(np.array(states[0].gradient_for_biases), by_biases, **near)
+    near(np.array(states[0].gradient_for_biases), by_biases)
 
 
 @pytest.mark.parametrize("device", ["cpu"])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gradients import device
+from gradients import device, near
 from kernels import array, batch, commands, differences, empty, run
 
 from traingraph import mps
@@ -57,7 +57,7 @@ def test_neuron_gradients(name):
     gradient = mps.MPSCNNNeuronGradient(device=on, neuron_descriptor=d)
     _, dx = forward_and_gradient(forward, gradient, x, seed, on)
     expected = differences(lambda v: (only_forward(forward, v, x.shape, on) * seed).sum(), x)
-    np.testing.assert_allclose(dx, expected, rtol=2e-6, atol=1e-8)
+    near(dx, expected)
 
 
 def test_every_neuron_type_is_tested():
@@ -112,7 +112,7 @@ def test_pooling_gradients(kind, kernel, stride, edge, offset):
     y, dx = forward_and_gradient(forward, gradient, x, seed, on)
     np.testing.assert_allclose(y, pooled(kind, x, forward, shape), rtol=1e-9, atol=1e-12)
     expected = differences(lambda v: (only_forward(forward, v, shape, on) * seed).sum(), x)
-    np.testing.assert_allclose(dx, expected, rtol=1e-5, atol=1e-7)
+    near(dx, expected)
 
 
 def pooled(kind, x, kernel, shape):
@@ -151,7 +151,7 @@ def test_dilated_pooling_gradient():
     taps = [x[:, :, a : a + 5, b : b + 4] for a in (0, 2) for b in (0, 3)]
     np.testing.assert_allclose(y, np.max(taps, axis=0))
     expected = differences(lambda v: (only_forward(forward, v, shape, on) * seed).sum(), x)
-    np.testing.assert_allclose(dx, expected, rtol=1e-6, atol=1e-8)
+    near(dx, expected)
 
 
 @pytest.mark.parametrize("name", ["SoftMax", "LogSoftMax"])
@@ -166,13 +166,13 @@ def test_softmax_gradients(name):
     e = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(y, e if name == "SoftMax" else np.log(e), rtol=1e-9)
     expected = differences(lambda v: (only_forward(forward, v, x.shape, on) * seed).sum(), x)
-    np.testing.assert_allclose(dx, expected, rtol=1e-6, atol=1e-9)
+    near(dx, expected)
 
 
-@pytest.mark.parametrize("name", ["cpu", "reference"])
+@pytest.mark.parametrize("device", ["cpu", "reference"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_formats(name, dtype):
-    on = device(name)
+def test_formats(device, dtype):
+    on = mps.MTLDevice(device=device)
     x = np.linspace(-1, 1, 16).reshape(2, 2, 2, 2).astype(dtype)
     d = mps.MPSNNNeuronDescriptor.cnn_neuron_descriptor(with_type="sigmoid")
     y = only_forward(mps.MPSCNNNeuron(device=on, neuron_descriptor=d), x, x.shape, on)

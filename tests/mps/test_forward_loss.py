@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gradients import device, execute, forward, random
+from gradients import device, execute, forward, near, random
 from kernels import array, batch, commands, differences
 
 from traingraph import ShapeError, Unsupported, mps
@@ -118,12 +118,10 @@ def test_values_and_both_gradients(name, kind, across):
     by_y = differences(lambda moved: np.sum(dloss * loss_of(forward_kernel, moved, t, w)[0]), y)
     result = gradient_of(gradient, dloss, y, t, states, w)
     assert np.abs(result).max() > 0
-    np.testing.assert_allclose(result, by_y, rtol=1e-6, atol=1e-7)
+    near(result, by_y)
     gradient.compute_label_gradients = True
     by_t = differences(lambda moved: np.sum(dloss * loss_of(forward_kernel, y, moved, w)[0]), t)
-    np.testing.assert_allclose(
-        gradient_of(gradient, dloss, y, t, states, w), by_t, rtol=1e-6, atol=1e-7
-    )
+    near(gradient_of(gradient, dloss, y, t, states, w), by_t)
 
 
 @pytest.mark.parametrize("name", ["soft_max_cross_entropy", "sigmoid_cross_entropy"])
@@ -139,7 +137,7 @@ def test_label_smoothing(name):
         gradient.compute_label_gradients = by_labels
         numeric = differences(lambda _: np.sum(dloss * loss_of(forward_kernel, y, t)[0]), at)
         result = gradient_of(gradient, dloss, y, t, states)
-        np.testing.assert_allclose(result, numeric, rtol=1e-6, atol=1e-7)
+        near(result, numeric)
 
 
 @pytest.mark.parametrize("across", [False, True])

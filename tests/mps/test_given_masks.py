@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from gradients import backward, device, differences, execute, forward, random
+from gradients import backward, device, differences, execute, forward, near, number_type, random
 from kernels import array, batch, commands, image
 from test_mps_arithmetic import dropout
+
+from traingraph import mps
 
 X = (2, 3, 4, 5)
 KEEP = float(np.float32(0.6))
@@ -33,12 +35,12 @@ def encoded(kernel, x, given):
     return array(out), states
 
 
-@pytest.mark.parametrize("name", ["cpu", "reference"])
+@pytest.mark.parametrize("device", ["cpu", "reference"])
 @pytest.mark.parametrize("strides", STRIDES)
-def test_forward_and_gradient(strides, name):
-    dtype = np.float64 if name == "reference" else np.float32
-    close = {"rtol": 1e-12 if name == "reference" else 1e-6}
-    kernel, gradient = dropout(strides=strides, on=device(name))
+def test_forward_and_gradient(strides, device):
+    dtype = number_type(device)
+    close = {"rtol": 1e-12 if dtype is np.float64 else 1e-6}
+    kernel, gradient = dropout(strides=strides, on=mps.MTLDevice(device=device))
     x, dy = random(1, *X).astype(dtype), random(2, *X).astype(dtype)
     given = masks(3, strides)
     seen = np.broadcast_to(given.transpose(0, 3, 1, 2), X)
@@ -57,7 +59,7 @@ def test_the_gradient_by_differences():
     x, dy, given = random(4, *X), random(5, *X), masks(6)
     _, states = encoded(kernel, x, given)
     expected = differences(lambda moved: encoded(kernel, moved, given)[0], x, dy)
-    np.testing.assert_allclose(backward(gradient, dy, x, states), expected, rtol=1e-6, atol=1e-8)
+    near(backward(gradient, dy, x, states), expected)
 
 
 def test_a_mask_that_was_exported_gives_the_same_bits():

@@ -2,23 +2,24 @@
 
 import numpy as np
 import pytest
+from gradients import near
 from kernels import Weights, array, batch, commands, differences, image, run
 from test_command_buffers import scale
 
 from traingraph import mps
 
 RANDOM = np.random.default_rng(17)
-DEVICES = ["reference", "cpu"]
+everywhere = pytest.mark.parametrize("device", ["reference", "cpu"])
 
 
 def pixels(n=3, c=10, h=4, w=5):
     return RANDOM.normal(size=(n, c, h, w)).astype(np.float32)
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@everywhere
 @pytest.mark.parametrize("channels", [(0, 4), (4, 4), (8, 2), (4, 6), (0, 10)])
-def test_sub_images_read_and_write_their_channels(name, channels):
-    device, x, y = mps.MTLDevice(device=name), pixels(), pixels()
+def test_sub_images_read_and_write_their_channels(device, channels):
+    device, x, y = mps.MTLDevice(device=device), pixels(), pixels()
     first, count = channels
     source, target = image(device, x), image(device, y)
     part = source.sub_image(with_feature_channel_range=channels)
@@ -34,10 +35,10 @@ def test_sub_images_read_and_write_their_channels(name, channels):
     np.testing.assert_array_equal(array(source.batch_representation()), x)
 
 
-@pytest.mark.parametrize("name", DEVICES)
-def test_sub_images_of_kernels_with_windows_and_clip_rectangles(name):
+@everywhere
+def test_sub_images_of_kernels_with_windows_and_clip_rectangles(device):
     """The same as with images of their own, and channel offsets count from the sub-image's."""
-    device, x = mps.MTLDevice(device=name), pixels(2, 16)
+    device, x = mps.MTLDevice(device=device), pixels(2, 16)
     source = Weights(RANDOM.normal(size=(4, 3, 3, 4)).astype(np.float32))
     whole = image(device, x)
     own = image(device, np.ascontiguousarray(x[:, 4:16]))
@@ -307,7 +308,7 @@ def test_gradients_over_sub_images():
     np.testing.assert_array_equal(dx, own_dx)
     np.testing.assert_array_equal(dw, own_dw)
     expected = differences(lambda v: gradients_over(device, v, dy, truth, True)[0], x)
-    np.testing.assert_allclose(dx, expected, rtol=1e-5, atol=1e-6)
+    near(dx, expected)
 
 
 def test_storage_for_temporary_images():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gradients import random
+from gradients import near, random
 from graphs import assert_same, differences, encode, evaluate, graph_of, source
 from kernels import array, batch, commands, empty, run
 from test_nodes import loss_descriptor
@@ -47,7 +47,7 @@ def test_arithmetic_against_differences(name, setting):
     for source_name, dx in zip("ab", found, strict=True):
         assert np.abs(dx).max() > 0
         expected = differences(on, node.result_image, given, source_name, given["dy"])
-        np.testing.assert_allclose(dx, expected, rtol=1e-7, atol=1e-8)
+        near(dx, expected, 1e-7)
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
@@ -243,7 +243,7 @@ def test_concatenation_against_differences():
     for one, dx in zip(terminals, found, strict=True):
         name = one.result_image.handle
         expected = differences(on, node.result_image, given, name, given["dy"])
-        np.testing.assert_allclose(dx, expected, rtol=1e-7, atol=1e-8)
+        near(dx, expected, 1e-7)
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
@@ -330,7 +330,7 @@ def test_losses_against_differences(kind, reduction, weighted):
     assert graph.source_image_handles[-1] in ("x", "w", "t")
     dx, loss = encode(graph, given)[0]
     expected = differences(on, node.result_image, given, "x", np.ones_like(loss))
-    np.testing.assert_allclose(dx, expected, rtol=1e-6, atol=1e-8)
+    near(dx, expected)
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])

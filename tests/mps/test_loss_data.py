@@ -35,13 +35,13 @@ def described(values, layout, rows=0, slices=0):
     return made
 
 
-@pytest.mark.parametrize("on", ["reference", "cpu"])
+@pytest.mark.parametrize("device", ["reference", "cpu"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("rows", "slices"), [(0, 0), (3, 0), (0, 5), (2, 4)])
-def test_labels_and_weights(layout, rows, slices, on):
+def test_labels_and_weights(layout, rows, slices, device):
     truth, weights = random(1, 3, 2, 4), random(2, 3, 2, 4)
     labels = mps.MPSCNNLossLabels(
-        device=on, loss_image_size=(4, 2, 3),
+        device=device, loss_image_size=(4, 2, 3),
         labels_descriptor=described(truth, layout, rows, slices),
         weights_descriptor=described(weights, layout, rows, slices),
     )  # fmt: skip
@@ -50,7 +50,7 @@ def test_labels_and_weights(layout, rows, slices, on):
     loss = labels.loss_image()
     assert (loss.width, loss.height, loss.feature_channels, loss.number_of_images) == (4, 2, 3, 1)
     bare = mps.MPSCNNLossLabels(
-        device=on, loss_image_size=(4, 2, 3), labels_descriptor=described(truth, layout),
+        device=device, loss_image_size=(4, 2, 3), labels_descriptor=described(truth, layout),
         weights_descriptor=None,
     )  # fmt: skip
     assert bare.weights_image() is None

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gradients import backward, device, differences, execute, forward, random
+from gradients import backward, device, differences, execute, forward, near, random
 from kernels import array, batch, commands, empty
 
 from traingraph import ShapeError, mps
@@ -60,10 +60,10 @@ def test_values_and_gradients(name, strides, whole):
     dy = random(3, *y.shape)
     found = backward(gradient_of(name, False), dy, b, states)
     by_a = differences(lambda moved: forward(kernel, moved, b)[0], a, dy)
-    np.testing.assert_allclose(found, by_a, rtol=1e-6, atol=1e-8)
+    near(found, by_a)
     found = backward(gradient_of(name, True), dy, a, states)
     by_b = differences(lambda moved: forward(kernel, a, moved)[0], b, dy)
-    np.testing.assert_allclose(found, by_b, rtol=1e-6, atol=1e-8)
+    near(found, by_b)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
@@ -76,11 +76,12 @@ def test_nothing_flows_where_the_result_was_clamped(name):
     dy = random(6, *y.shape)
     found = backward(gradient_of(name, False), dy, b, states)
     by_a = differences(lambda moved: forward(kernel, moved, b)[0], a, dy)
-    np.testing.assert_allclose(found, by_a, rtol=1e-6, atol=1e-8)
+    near(found, by_a)
     # Part of the batch, with its own states.
     part = backward(gradient_of(name, True), dy[1:], a[1:], states[1:])
+    dy[0] = 0
     by_b = differences(lambda moved: forward(kernel, a, moved)[0], b, dy)
-    np.testing.assert_allclose(part, by_b[1:], rtol=1e-6, atol=1e-8)
+    near(np.concatenate([np.zeros_like(b[:1]), part]), by_b)
 
 
 def test_the_destination_form_takes_scales_as_they_are():
@@ -196,7 +197,7 @@ def test_masks_differ_by_seed_and_encoding_and_repeat():
     x = np.ones((1, 8, 16, 16))
     kernel, _ = dropout(keep=0.25)
     first, second = forward(kernel, x)[0], forward(kernel, x)[0]
-    assert abs(np.mean(first != 0) - 0.25) < 0.03
+    assert abs(np.mean(first != 0) - 0.25) < 0.03  # three standard errors
     assert not np.array_equal(first, second)
     again, _ = dropout(keep=0.25)
     np.testing.assert_array_equal(forward(again, x)[0], first)
@@ -266,7 +267,9 @@ def test_dropout_refuses():
     assert backward(gradient, x, x, states).shape == x.shape
 
 
-def test_dropout_agrees_between_devices():
+@pytest.mark.parametrize("device", ["cpu"])
+def test_dropout_agrees_between_devices(device):
     x = random(5, 2, 3, 4, 5).astype(np.float32)
-    results = [forward(dropout(on=device(name))[0], x)[0] for name in ("reference", "cpu")]
+    both = (mps.MTLDevice(device=name) for name in ("reference", device))
+    results = [forward(dropout(on=on)[0], x)[0] for on in both]
     np.testing.assert_allclose(*results, rtol=1e-6)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gradients import random
+from gradients import near, random
 from graphs import differences, encode, graph_of, source
 from kernels import Normalization, Weights, array, batch, commands, run
 from test_nodes import TrainedNormalization, TrainedWeights, loss_descriptor
@@ -87,7 +87,7 @@ def test_its_gradient_against_differences():
     (dx, loss, gated), _ = encode(graph_of(on, last.result_image, network.loss.result_image), data)
     assert gated.shape == (2, 4, 4, 6)
     expected = differences(on, network.loss.result_image, data, "x", np.ones_like(loss))
-    np.testing.assert_allclose(dx, expected, rtol=1e-5, atol=1e-8)
+    near(dx, expected)
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from gradients import device, differences, execute, random
+from gradients import device, differences, execute, near, number_type, random
 from kernels import array, batch
 
 from traingraph import ShapeError, Unsupported, mps
 
-DEVICES = ("reference", "cpu")
+everywhere = pytest.mark.parametrize("device", ["reference", "cpu"])
 
 
 def region(x, y, width, height):
@@ -37,28 +37,32 @@ def gradient_of(kernel, dy, x, states, on, destination=None):
 # --- softmax -------------------------------------------------------------------------------------
 
 
-def softmaxes(name, on):
-    return getattr(mps, name)(device=on), getattr(mps, f"{name}Gradient")(device=on)
-
-
-@pytest.mark.parametrize("on", DEVICES)
-@pytest.mark.parametrize("name", ["MPSCNNSoftMax", "MPSCNNLogSoftMax"])
-@pytest.mark.parametrize("form", ["all", "clip_rect", "channels", "offset"])
-def test_softmax(name, form, on):
-    on = device(on)
-    kernel, gradient = softmaxes(name, on)
-    x, old = random(1, 2, 12, 5, 6), random(2, 2, 12, 7, 8)
-    inside = np.zeros(old.shape, bool)
+def softmaxes(name, on, form=""):
+    kernel = getattr(mps, name)(device=on)
     if form in ("all", "clip_rect"):
         kernel.clip_rect, kernel.offset = region(4, 3, 3, 2), (1, 2)
     if form in ("all", "channels"):
         kernel.source_feature_channel_offset, kernel.source_feature_channel_max_count = 4, 4
         kernel.destination_feature_channel_offset = 8
+    if form == "offset":
+        kernel.offset = (2, 1)
+    return kernel, getattr(mps, f"{name}Gradient")(device=on)
+
+
+@everywhere
+@pytest.mark.parametrize("name", ["MPSCNNSoftMax", "MPSCNNLogSoftMax"])
+@pytest.mark.parametrize("form", ["all", "clip_rect", "channels", "offset"])
+def test_softmax(name, form, device):
+    on, oracle = mps.MTLDevice(device=device), mps.MTLDevice(device="reference")
+    (kernel, gradient), (exact, _) = softmaxes(name, on, form), softmaxes(name, oracle, form)
+    dtype = number_type(device)
+    x, old = random(1, 2, 12, 5, 6).astype(dtype), random(2, 2, 12, 7, 8).astype(dtype)
+    inside = np.zeros(old.shape, bool)
     if form == "channels":
         old, inside = old[:, :, :5, :6], inside[:, :, :5, :6]
         part = (slice(None), slice(8, 12), slice(None), slice(None))
     elif form == "offset":
-        kernel.offset, old, inside = (2, 1), old[:, :, :3, :4], inside[:, :, :3, :4]
+        old, inside = old[:, :, :3, :4], inside[:, :, :3, :4]
         part = (slice(None), slice(None), slice(None), slice(None))
     else:
         part = (slice(None), slice(8, 12) if form == "all" else slice(None),
@@ -68,17 +72,17 @@ def test_softmax(name, form, on):
     y = into(kernel, old, on, source_images=batch(on, x), destination_states=states)
     np.testing.assert_array_equal(y[~inside], old[~inside])
     sums = (y[part] if name == "MPSCNNSoftMax" else np.exp(y[part])).sum(axis=1)
-    np.testing.assert_allclose(sums, 1, rtol=1e-12)
+    near(sums, np.ones_like(sums), 1e-12)
 
     def again(moved):
-        return into(kernel, old, on, source_images=batch(on, moved))
+        return into(exact, old.astype(np.float64), oracle, source_images=batch(oracle, moved))
 
-    dy = random(3, *y.shape)
-    expected = differences(again, x, dy * inside)
+    dy = random(3, *y.shape).astype(dtype)
+    expected = differences(again, x.astype(np.float64), dy * inside)
     dx = gradient_of(gradient, dy[part], y, states, on)
     assert dx.shape == x.shape
     assert np.abs(dx).max() > 1e-3
-    np.testing.assert_allclose(dx, expected, rtol=1e-6, atol=1e-8)
+    near(dx, expected)
     # The properties are as the state says: the same with a destination, and a part of it.
     zeros = np.zeros_like(x)
     np.testing.assert_array_equal(gradient_of(gradient, dy[part], y, states, on, zeros), dx)
@@ -88,11 +92,10 @@ def test_softmax(name, form, on):
     assert gradient.secondary_source_feature_channel_offset == 8
     gradient.clip_rect = region(5, 1, 2, 2)
     gradient.destination_feature_channel_offset = 0
-    before = random(4, 2, 8, 6, 9)
+    before = random(4, 2, 8, 6, 9).astype(dtype)
     after = before.copy()
     after[:, :4, 1:3, 5:7] = dx[:, 4:8, 2:4, 1:3]
-    found = gradient_of(gradient, dy[part], y, states, on, before)
-    np.testing.assert_allclose(found, after, rtol=1e-12)
+    near(gradient_of(gradient, dy[part], y, states, on, before), after, 1e-13)
 
 
 def test_softmax_without_parts_again():
@@ -176,34 +179,39 @@ def seen(x, channel, offset, strides):
     return x[(slice(None), *(slice(f, f + n) for f, n in zip(first, counts, strict=True)))]
 
 
-@pytest.mark.parametrize("on", DEVICES)
+@everywhere
 @pytest.mark.parametrize("strides", STRIDES, ids=str)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_arithmetic(name, strides, on):
-    on = device(on)
-    kernel = arithmetic(name, strides, on)
-    a, b, old = random(1, *A), random(2, *B), random(3, *OLD)
+def test_arithmetic(name, strides, device):
+    on, dtype = mps.MTLDevice(device=device), number_type(device)
+    oracle = mps.MTLDevice(device="reference")
+    kernel, exact = arithmetic(name, strides, on), arithmetic(name, strides, oracle)
+    a, b, old = (random(k, *shape).astype(dtype) for k, shape in ((1, A), (2, B), (3, OLD)))
     states = kernel.result_state_batch(
         for_primary_image=batch(on, a), secondary_image=batch(on, b)
     )  # fmt: skip
 
-    def forward(a, b, **given):
-        images = {"primary_images": batch(on, a), "secondary_images": batch(on, b)}
-        return into(kernel, old, on, **images, **given)
+    def forward(a, b, kernel=exact, dtype=np.float64, **given):
+        on, images = kernel.device, {"primary_images": a, "secondary_images": b}
+        images = {key: batch(on, image.astype(dtype)) for key, image in images.items()}
+        return into(kernel, old.astype(dtype), on, **images, **given)
 
-    y = forward(a, b, destination_states=states)
+    y = forward(a, b, kernel, dtype, destination_states=states)
     ours, theirs = seen(a, 8, (3, 1), strides[0]), seen(b, 4, (1, 2), strides[1])
-    result = OPERATIONS[name](0.5 * ours, -1.5 * theirs) + 0.25
+    wide = (one.astype(np.float64) for one in (ours, theirs))
+    result = OPERATIONS[name](0.5 * next(wide), -1.5 * next(wide)) + 0.25
     part = (slice(None), slice(8, 12), slice(1, 5), slice(2, 5))
-    expected = old.copy()
+    expected = old.astype(np.float64)
     expected[part] = result
-    np.testing.assert_allclose(y, expected, rtol=1e-12)
+    # Terms of a few units may cancel, and float32 rounds them.
+    close = {"rtol": 1e-12} if dtype is np.float64 else {"rtol": 2e-6, "atol": 5e-7}
+    np.testing.assert_allclose(y, expected, **close)
     if name == "Divide":
         assert not hasattr(mps, "MPSCNNDivideGradient")
         return
     inside = np.zeros(old.shape)
     inside[part] = 1
-    dy = random(4, *y.shape)
+    dy = random(4, *y.shape).astype(dtype)
     for secondary, own, other in ((False, a, b), (True, b, a)):
         gradient = getattr(mps, f"MPSCNN{name}Gradient")(
             device=on, is_secondary_source_filter=secondary
@@ -211,29 +219,33 @@ def test_arithmetic(name, strides, on):
         found = gradient_of(gradient, dy[part], other, states, on)
         numeric = differences(
             lambda moved, s=secondary: forward(a, moved) if s else forward(moved, b),
-            own, dy * inside,
+            own.astype(np.float64), dy * inside,
         )  # fmt: skip
         assert found.shape == own.shape
-        np.testing.assert_allclose(found, numeric, rtol=1e-6, atol=1e-8)
+        near(found, numeric)
         assert gradient.secondary_offset == ((3, 1, 0) if secondary else (1, 2, 0))
         assert gradient.destination_feature_channel_offset == (4 if secondary else 8)
         # Into a part of another image: the rectangle begins with what was read first.
         gradient.clip_rect = region(1, 0, 2, 2)
         gradient.destination_feature_channel_offset = 0
-        before = random(5, *own.shape)
+        before = random(5, *own.shape).astype(dtype)
         after = before.copy()
         x, row, channel = (1, 2, 4) if secondary else (3, 1, 8)
         rest = own.shape[1] - channel
         after[:, :rest, 0:2, 1:3] = found[:, channel:, row : row + 2, x : x + 2]
         written = gradient_of(gradient, dy[part], other, states, on, before)
-        np.testing.assert_allclose(written, after, rtol=1e-12)
+        near(written, after, 1e-13)
 
 
-@pytest.mark.parametrize("on", DEVICES)
-def test_arithmetic_that_clamps(on):
-    on = device(on)
-    kernel = arithmetic("Multiply", STRIDES[1], on, minimum_value=-0.5, maximum_value=0.75)
-    a, b, old = random(1, *A), random(2, *B), random(3, *OLD)
+@everywhere
+def test_arithmetic_that_clamps(device):
+    on, dtype = mps.MTLDevice(device=device), number_type(device)
+    oracle = mps.MTLDevice(device="reference")
+    kernel, exact = (
+        arithmetic("Multiply", STRIDES[1], one, minimum_value=-0.5, maximum_value=0.75)
+        for one in (on, oracle)
+    )
+    a, b, old = (random(k, *shape).astype(dtype) for k, shape in ((1, A), (2, B), (3, OLD)))
     images = {"primary_images": batch(on, a), "secondary_images": batch(on, b)}
     states = kernel.result_state_batch(
         for_primary_image=images["primary_images"], secondary_image=images["secondary_images"]
@@ -243,15 +255,17 @@ def test_arithmetic_that_clamps(on):
     assert 0 < np.sum((y[part] == -0.5) | (y[part] == 0.75)) < y[part].size
     inside = np.zeros(old.shape)
     inside[part] = 1
-    dy = random(4, *y.shape)
+    dy = random(4, *y.shape).astype(dtype)
+    wide = {"secondary_images": batch(oracle, b.astype(np.float64))}
 
     def by_a(moved):
-        images["primary_images"] = batch(on, moved)
-        return into(kernel, old, on, **images)
+        return into(
+            exact, old.astype(np.float64), oracle, primary_images=batch(oracle, moved), **wide
+        )
 
     gradient = mps.MPSCNNMultiplyGradient(device=on, is_secondary_source_filter=False)
     found = gradient_of(gradient, dy[part], b, states, on)
-    np.testing.assert_allclose(found, differences(by_a, a, dy * inside), rtol=1e-6, atol=1e-8)
+    near(found, differences(by_a, a.astype(np.float64), dy * inside))
 
 
 def test_returned_sums_begin_at_the_first_pixel():

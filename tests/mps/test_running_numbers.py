@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gradients import backward, device, differences, execute, random
+from gradients import backward, device, differences, execute, near, number_type, random
 from graphs import encode, graph_of, source
 from kernels import array, batch
 
@@ -22,37 +22,37 @@ class Numbers:
         return self.numbers.pop(0)
 
 
-@pytest.mark.parametrize("on", ["reference", "cpu"])
-def test_another_alpha_compiles_nothing(on):
-    on = device(on)
-    x, dy = random(1, 2, 3, 2, 4), random(2, 2, 3, 1, 3)
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+def test_another_alpha_compiles_nothing(device):
+    on, dtype = mps.MTLDevice(device=device), number_type(device)
+    x, dy = random(1, 2, 3, 2, 4).astype(dtype), random(2, 2, 3, 1, 3).astype(dtype)
     node = mps.MPSNNGramMatrixCalculationNode(source=source("x"))
     made = node.gradient_filter(with_source=source("dy"))
     alphas = [0.25, 0.25, -1.5, 0.0, 3.0]
     node.property_call_back = Numbers(*alphas)
-    graph = graph_of(on, node.result_image, made.result_image)
-    rows = x.reshape(2, 3, 8)
+    graph = graph_of(on, node.result_image, made.result_image, dtype=np.dtype(dtype).name)
+    rows = x.reshape(2, 3, 8).astype(np.float64)
     seed = dy.reshape(2, 3, 3)
     compiled = []
     for alpha in alphas:
         (y, dx), _ = encode(graph, {"x": x, "dy": dy})
         gram = alpha * rows @ rows.transpose(0, 2, 1)
-        np.testing.assert_allclose(y.reshape(2, 3, 3), gram, rtol=1e-12, atol=1e-15)
+        near(y.reshape(2, 3, 3), gram, 1e-13)
         expected = alpha * (seed + seed.transpose(0, 2, 1)) @ rows
-        np.testing.assert_allclose(dx.reshape(2, 3, 8), expected, rtol=1e-12, atol=1e-15)
+        near(dx.reshape(2, 3, 8), expected, 1e-13)
         compiled.append(on.compilations)
     assert compiled[0] == compiled[-1]
 
 
-@pytest.mark.parametrize("on", ["reference", "cpu"])
+@pytest.mark.parametrize("device", ["reference", "cpu"])
 @pytest.mark.parametrize("loss", ["mean_squared_error", "soft_max_cross_entropy"])
-def test_another_weight_compiles_nothing(loss, on):
+def test_another_weight_compiles_nothing(loss, device):
     """Of a loss, its gradient by the predictions, and that by the labels."""
-    on = device(on)
+    on, dtype = mps.MTLDevice(device=device), number_type(device)
     given = {
-        "x": random(1, 2, 4, 1, 2),
-        "t": np.abs(random(2, 2, 4, 1, 2)),
-        "dy": np.ones((2,) + (1,) * 3),
+        "x": random(1, 2, 4, 1, 2).astype(dtype),
+        "t": np.abs(random(2, 2, 4, 1, 2)).astype(dtype),
+        "dy": np.ones((2,) + (1,) * 3, dtype),
     }
     weights = [0.5, 2.0, -0.125]
 
@@ -66,7 +66,8 @@ def test_another_weight_compiles_nothing(loss, on):
         )
         by_both = node.gradient_filters(with_source=source("dy"))
         node.property_call_back = back
-        return graph_of(on, node.result_image, *(one.result_image for one in by_both))
+        results = (one.result_image for one in (node, *by_both))
+        return graph_of(on, *results, dtype=np.dtype(dtype).name)
 
     # The loss and its two gradients each ask.
     graph = results(Numbers(*np.repeat(weights, 3)))
@@ -77,7 +78,7 @@ def test_another_weight_compiles_nothing(loss, on):
         fixed, _ = encode(results(None, weight), given)
         for got, want in zip(found, fixed, strict=True):
             assert np.abs(want).max() > 0
-            np.testing.assert_allclose(got, want, rtol=1e-12)
+            near(got, want, 1e-13)
     plain = len(weights) - 1  # those of the fixed weights between the first and the last
     assert compiled[-1] - compiled[0] == plain
 
@@ -104,4 +105,4 @@ def test_states_that_a_graph_hands_out_are_for_encoded_kernels():
 
     np.testing.assert_array_equal(again(old), y)
     found = backward(gradient, dy, given["b"], states)
-    np.testing.assert_allclose(found, differences(again, old, dy), rtol=1e-6, atol=1e-8)
+    near(found, differences(again, old, dy))

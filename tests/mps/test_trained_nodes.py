@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gradients import backward, forward, random
+from gradients import backward, forward, near, random
 from graphs import assert_same, differences, encode, evaluate, graph_of, source
 from kernels import Weights, array, batch, commands, run
 from test_nodes import TrainedWeights, loss_descriptor
@@ -58,7 +58,7 @@ def test_normalizations_against_differences(kind):
     given = {"x": random(1, *SHAPE), "dy": random(2, *SHAPE)}
     (dx,), (states,) = encode(graph_of(on, made.result_image), given)
     expected = differences(on, node.result_image, given, "x", given["dy"])
-    np.testing.assert_allclose(dx, expected, rtol=1e-6, atol=1e-8)
+    near(dx, expected)
     assert len(states) == 2
     for values, name in [(data.factors, "gradient_for_gamma"), (data.terms, "gradient_for_beta")]:
         summed = sum(floats(getattr(one, name)) for one in states)
@@ -212,7 +212,7 @@ def test_transposed_convolutions_against_differences():
     given = {"x": random(1, *SHAPE), "dy": random(2, 2, 3, 4, 6)}
     (dx,), (states,) = encode(graph_of(on, made.result_image), given)
     expected = differences(on, node.result_image, given, "x", given["dy"])
-    np.testing.assert_allclose(dx, expected, rtol=1e-6, atol=1e-8)
+    near(dx, expected)
     assert isinstance(states[0], mps.MPSCNNConvolutionGradientState)
     found = floats(states[0].gradient_for_weights).reshape(3, 3, 3, 4)
     for index in [(0, 0, 0, 0), (1, 2, 1, 3), (2, 1, 0, 2)]:

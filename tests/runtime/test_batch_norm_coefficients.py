@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness import APPLE
+from device_rows import APPLE
 from op_harness import declare_with, forward, testing
 
 RESULT, GIVEN = 1, 2  # what `coefficients` may be beside 0, inside the kernel

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import traingraph as tg
-from harness import APPLE
+from device_rows import APPLE
 from op_harness import declare_with, forward, testing
 from small_layers import convolution, regression
 
