@@ -131,15 +131,16 @@ void define(py::handle cls, Signature::Kind kind, const char* name, const char* 
                 kind != Kind::kStatic};
   py::options options;
   options.disable_function_signatures();
+  TypeNames names{kept->has_self ? "({object}, " : "(", {}};
+  append_type<py::args>(names, "{", "}, ");
+  append_type<py::kwargs>(names, "{", "}) -> object");
   const std::string text = kept->signature.docstring(doc);
   const py::object function = make_function(
       {[](py::detail::function_call& call) {
          return call_forms(*captured(call).get<const Forms*>(), call);
        },
        Capture(kept),
-       {kept->has_self ? "({object}, {@*args}, {@**kwargs}) -> object"
-                       : "({@*args}, {@**kwargs}) -> object",
-        {}},
+       names,
        kept->has_self ? std::size_t{1} : 0,
        cls,
        name,

@@ -7,7 +7,7 @@ additions at these sizes, each of which may move it by UNIT of itself.
 import numpy as np
 import pytest
 
-from harness import APPLE
+from device_rows import APPLE
 from op_harness import declare_with, testing
 
 UNIT = 2.0**-24
