@@ -108,7 +108,8 @@ void bind_activation(py::module_& module) {
               factory.type, value_of(factory.a, arguments), value_of(factory.b, arguments)));
         });
   }
-  cls.def_property_readonly("descriptor", [](const Activation& self) { return self.descriptor(); },
+  cls.def_property_readonly(
+      "descriptor", [](const Activation& self) { return self.descriptor(); },
       "The function and its parameters.");
 }
 

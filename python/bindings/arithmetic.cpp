@@ -46,7 +46,8 @@ void bind_arithmetic(py::module_& module) {
            [](const Arguments& arguments) {
              return std::make_shared<MatMul>(arguments.get<MatMulDescriptor>("descriptor"));
            });
-  matmul.def_property_readonly("descriptor", [](const MatMul& self) { return self.descriptor(); },
+  matmul.def_property_readonly(
+      "descriptor", [](const MatMul& self) { return self.descriptor(); },
       "How the product is formed.");
 }
 

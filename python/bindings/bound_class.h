@@ -115,8 +115,8 @@ py::handle get_body(py::detail::function_call& call) {
   Self* const self = load_self<Self>(call);
   if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
   return give<std::invoke_result_t<const Get&, Self&>>(
-      std::invoke(captured(call).get<Get>(), *self),
-      py::return_value_policy::reference_internal, call.parent);
+      std::invoke(captured(call).get<Get>(), *self), py::return_value_policy::reference_internal,
+      call.parent);
 }
 
 template <typename Call, typename... Arguments>
@@ -158,9 +158,13 @@ struct SetterOf<R (C::*)(V)> {
   using Value = V;
 };
 template <typename R, typename C, typename S, typename V>
-struct SetterOf<R (C::*)(S, V) const> { using Value = V; };
+struct SetterOf<R (C::*)(S, V) const> {
+  using Value = V;
+};
 template <typename R, typename S, typename V>
-struct SetterOf<R (*)(S, V)> { using Value = V; };
+struct SetterOf<R (*)(S, V)> {
+  using Value = V;
+};
 
 template <typename T, typename... Options>
 class BoundClass : public py::class_<T, Options...> {

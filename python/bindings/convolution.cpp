@@ -25,7 +25,8 @@ void bind_layer_class(py::module_& module, const char* name, const char* doc,
             "MLCConvolutionDescriptor",
             "descriptor: MLCConvolutionDescriptor, with_biases: bool = True"},
            init_doc, make_layer<Self>);
-  cls.def_property_readonly("descriptor", [](const Self& self) { return self.descriptor(); },
+  cls.def_property_readonly(
+      "descriptor", [](const Self& self) { return self.descriptor(); },
       "Channels, kernel, strides and padding.");
   cls.def_property_readonly(
       "weights", [](Self& self) { return self.weights().tensor; }, "The weights.");

@@ -123,7 +123,7 @@ void def_fit(BoundClass<TrainingGraph, ExecutableGraph, std::shared_ptr<Training
   def_method(
       cls, "fit", "list[Epoch]",
       {std::string(kSampleForms) + ", epochs: int = 1, shuffle_seed: int | None = None, on_epoch: "
-                               "collections.abc.Callable[[Epoch], bool | None] | None = None"},
+                                   "collections.abc.Callable[[Epoch], bool | None] | None = None"},
       "Trains over all samples batch by batch; the last batch may be smaller. Shapes: samples on "
       "axis 0. on_epoch is called after each epoch and ends the training by returning False; a "
       "seed shuffles each epoch differently and always the same. Errors: ValueError, TypeError "

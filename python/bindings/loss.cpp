@@ -102,8 +102,8 @@ void bind_loss(py::module_& module) {
                                                 arguments.nullable<TensorPtr>("weights"));
                 });
   }
-  cls.def_property_readonly("descriptor", [](const Loss& self) { return self.descriptor(); },
-      "The function.");
+  cls.def_property_readonly(
+      "descriptor", [](const Loss& self) { return self.descriptor(); }, "The function.");
   cls.def_property_readonly("weights", &Loss::weights, "One factor per value, or None.");
 }
 

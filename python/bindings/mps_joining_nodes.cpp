@@ -42,7 +42,7 @@ void def_stride(Class& cls, const char* name, BroadcastStrides CNNArithmeticPara
 
 template <typename Class>
 void def_node_strides(Class& cls, const std::string& which,
-                 BroadcastStrides CNNArithmeticParameters::* source) {
+                      BroadcastStrides CNNArithmeticParameters::* source) {
   def_stride(cls, (which + "_stride_in_pixels_x").c_str(), source, &BroadcastStrides::x);
   def_stride(cls, (which + "_stride_in_pixels_y").c_str(), source, &BroadcastStrides::y);
   def_stride(cls, (which + "_stride_in_feature_channels").c_str(), source,

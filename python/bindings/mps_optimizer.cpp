@@ -209,12 +209,14 @@ void bind_nn_base(py::module_& module) {
   using Descriptor = MpsOptimizerDescriptor;
   auto descriptor =
       BoundClass<Descriptor>(module, "MPSNNOptimizerDescriptor", "What every optimizer has.");
-  def_init(descriptor, {kNNDescriptorForm}, "Clipping comes before rescaling.",
-           [](const Arguments& arguments) { return make_nn_descriptor(arguments, "learning_rate"); });
-  def_factory(
-      descriptor, "optimizer_descriptor", "MPSNNOptimizerDescriptor",
-      {std::string("with_") + kNNDescriptorForm}, "The same as the constructor.",
-      [](const Arguments& arguments) { return make_nn_descriptor(arguments, "with_learning_rate"); });
+  def_init(
+      descriptor, {kNNDescriptorForm}, "Clipping comes before rescaling.",
+      [](const Arguments& arguments) { return make_nn_descriptor(arguments, "learning_rate"); });
+  def_factory(descriptor, "optimizer_descriptor", "MPSNNOptimizerDescriptor",
+              {std::string("with_") + kNNDescriptorForm}, "The same as the constructor.",
+              [](const Arguments& arguments) {
+                return make_nn_descriptor(arguments, "with_learning_rate");
+              });
   const auto field = [&descriptor](const char* name, auto member, const char* doc) {
     using T = std::remove_reference_t<decltype(std::declval<OptimizerDescriptor>().*member)>;
     descriptor.def_property(

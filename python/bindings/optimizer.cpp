@@ -104,7 +104,8 @@ void bind_adam(py::module_& module, const char* name, const char* doc, const cha
            forms("beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, "
                  "uses_amsgrad: bool = False, time_step: int = 1"),
            init_doc, [](const Arguments& arguments) {
-             return std::make_shared<Self>(optimizer_descriptor_of(arguments), adam_options(arguments));
+             return std::make_shared<Self>(optimizer_descriptor_of(arguments),
+                                           adam_options(arguments));
            });
   const auto option = [&cls](const char* property, auto member, const char* text) {
     cls.def_property_readonly(

@@ -55,7 +55,8 @@ void bind_pooling(py::module_& module) {
            [](const Arguments& arguments) {
              return std::make_shared<Pooling>(arguments.get<PoolingDescriptor>("descriptor"));
            });
-  layer.def_property_readonly("descriptor", [](const Pooling& self) { return self.descriptor(); },
+  layer.def_property_readonly(
+      "descriptor", [](const Pooling& self) { return self.descriptor(); },
       "The function, window and strides.");
 }
 

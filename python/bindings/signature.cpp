@@ -139,13 +139,7 @@ void define(py::handle cls, Signature::Kind kind, const char* name, const char* 
       {[](py::detail::function_call& call) {
          return call_forms(*captured(call).get<const Forms*>(), call);
        },
-       Capture(kept),
-       names,
-       kept->has_self ? std::size_t{1} : 0,
-       cls,
-       name,
-       text.c_str(),
-       true});
+       Capture(kept), names, kept->has_self ? std::size_t{1} : 0, cls, name, text.c_str(), true});
   cls.attr(name) = kept->has_self ? function : py::staticmethod(function);
 }
 

@@ -1529,7 +1529,7 @@ class MLCTensor:
         """
 
     @label.setter
-    def label(self, arg1: str) -> None: ...
+    def label(self, arg0: str) -> None: ...
     @property
     def optimizer_data(self) -> list[typing.Any]:
         """
@@ -1608,7 +1608,7 @@ class MLCLayer:
         """
 
     @is_debugging_enabled.setter
-    def is_debugging_enabled(self, arg1: bool) -> None: ...
+    def is_debugging_enabled(self, arg0: bool) -> None: ...
     @property
     def label(self) -> str:
         """
@@ -1616,7 +1616,7 @@ class MLCLayer:
         """
 
     @label.setter
-    def label(self, arg1: str) -> None: ...
+    def label(self, arg0: str) -> None: ...
     @property
     def layer_id(self) -> int:
         """
@@ -3069,7 +3069,7 @@ class MLCOptimizer:
         """
 
     @applies_gradient_clipping.setter
-    def applies_gradient_clipping(self, arg1: bool) -> None: ...
+    def applies_gradient_clipping(self, arg0: bool) -> None: ...
     @property
     def custom_global_norm(self) -> float:
         """
@@ -3107,7 +3107,7 @@ class MLCOptimizer:
         """
 
     @learning_rate.setter
-    def learning_rate(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def learning_rate(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def maximum_clipping_norm(self) -> float:
         """
@@ -4070,7 +4070,7 @@ class MLCTrainingGraph(ExecutableGraph):
         """
 
     @micro_batches.setter
-    def micro_batches(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def micro_batches(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def optimizer(self) -> MLCOptimizer:
         """
@@ -4426,7 +4426,7 @@ class MPSCommandBuffer(MTLCommandBuffer):
         """
 
     @predicate.setter
-    def predicate(self, arg1: MPSPredicate) -> None: ...
+    def predicate(self, arg0: MPSPredicate) -> None: ...
     @property
     def root_command_buffer(self) -> MTLCommandBuffer:
         """
@@ -4475,7 +4475,7 @@ class MPSImageDescriptor:
         """
 
     @channel_format.setter
-    def channel_format(self, arg1: MPSImageFeatureChannelFormat) -> None: ...
+    def channel_format(self, arg0: MPSImageFeatureChannelFormat) -> None: ...
     @property
     def feature_channels(self) -> int:
         """
@@ -4710,7 +4710,7 @@ class MPSTemporaryImage(MPSImage):
         """
 
     @read_count.setter
-    def read_count(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def read_count(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSState:
     """
@@ -4739,7 +4739,7 @@ class MPSState:
         """
 
     @read_count.setter
-    def read_count(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def read_count(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSNNGradientState(MPSState):
     """
@@ -4947,7 +4947,7 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @clip_rect.setter
-    def clip_rect(self, arg1: typing.Any) -> None: ...
+    def clip_rect(self, arg0: typing.Any) -> None: ...
     @property
     def destination_feature_channel_offset(self) -> int:
         """
@@ -4956,7 +4956,7 @@ class MPSCNNKernel(MPSKernel):
 
     @destination_feature_channel_offset.setter
     def destination_feature_channel_offset(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def dilation_rate_x(self) -> int:
@@ -4977,7 +4977,7 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @edge_mode.setter
-    def edge_mode(self, arg1: MPSImageEdgeMode) -> None: ...
+    def edge_mode(self, arg0: MPSImageEdgeMode) -> None: ...
     @property
     def is_backwards(self) -> bool:
         """
@@ -5009,7 +5009,7 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg1: bool) -> None: ...
+    def makes_temporary_images(self, arg0: bool) -> None: ...
     @property
     def offset(self) -> typing.Any:
         """
@@ -5017,7 +5017,7 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @offset.setter
-    def offset(self, arg1: typing.Any) -> None: ...
+    def offset(self, arg0: typing.Any) -> None: ...
     @property
     def padding(self) -> typing.Any:
         """
@@ -5025,7 +5025,7 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @padding.setter
-    def padding(self, arg1: typing.Any) -> None: ...
+    def padding(self, arg0: typing.Any) -> None: ...
     @property
     def source_feature_channel_max_count(self) -> int:
         """
@@ -5034,7 +5034,7 @@ class MPSCNNKernel(MPSKernel):
 
     @source_feature_channel_max_count.setter
     def source_feature_channel_max_count(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def source_feature_channel_offset(self) -> int:
@@ -5044,7 +5044,7 @@ class MPSCNNKernel(MPSKernel):
 
     @source_feature_channel_offset.setter
     def source_feature_channel_offset(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def stride_in_pixels_x(self) -> int:
@@ -5126,7 +5126,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @clip_rect.setter
-    def clip_rect(self, arg1: typing.Any) -> None: ...
+    def clip_rect(self, arg0: typing.Any) -> None: ...
     @property
     def destination_feature_channel_offset(self) -> int:
         """
@@ -5135,7 +5135,7 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @destination_feature_channel_offset.setter
     def destination_feature_channel_offset(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def is_backwards(self) -> bool:
@@ -5156,7 +5156,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @kernel_offset_x.setter
-    def kernel_offset_x(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_offset_x(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_offset_y(self) -> int:
         """
@@ -5164,7 +5164,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @kernel_offset_y.setter
-    def kernel_offset_y(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_offset_y(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def makes_temporary_images(self) -> bool:
         """
@@ -5172,7 +5172,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg1: bool) -> None: ...
+    def makes_temporary_images(self, arg0: bool) -> None: ...
     @property
     def primary_offset(self) -> typing.Any:
         """
@@ -5180,7 +5180,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @primary_offset.setter
-    def primary_offset(self, arg1: typing.Any) -> None: ...
+    def primary_offset(self, arg0: typing.Any) -> None: ...
     @property
     def primary_source_feature_channel_max_count(self) -> int:
         """
@@ -5189,7 +5189,7 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @primary_source_feature_channel_max_count.setter
     def primary_source_feature_channel_max_count(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_source_feature_channel_offset(self) -> int:
@@ -5199,7 +5199,7 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @primary_source_feature_channel_offset.setter
     def primary_source_feature_channel_offset(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_dilation_rate_x(self) -> int:
@@ -5220,7 +5220,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @secondary_edge_mode.setter
-    def secondary_edge_mode(self, arg1: MPSImageEdgeMode) -> None: ...
+    def secondary_edge_mode(self, arg0: MPSImageEdgeMode) -> None: ...
     @property
     def secondary_kernel_height(self) -> int:
         """
@@ -5240,7 +5240,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @secondary_offset.setter
-    def secondary_offset(self, arg1: typing.Any) -> None: ...
+    def secondary_offset(self, arg0: typing.Any) -> None: ...
     @property
     def secondary_source_feature_channel_max_count(self) -> int:
         """
@@ -5249,7 +5249,7 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @secondary_source_feature_channel_max_count.setter
     def secondary_source_feature_channel_max_count(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_source_feature_channel_offset(self) -> int:
@@ -5259,7 +5259,7 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @secondary_source_feature_channel_offset.setter
     def secondary_source_feature_channel_offset(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
@@ -5386,7 +5386,7 @@ class MPSNNNeuronDescriptor:
         """
 
     @neuron_type.setter
-    def neuron_type(self, arg1: MPSCNNNeuronType) -> None: ...
+    def neuron_type(self, arg0: MPSCNNNeuronType) -> None: ...
 
 class MPSCNNNeuron(MPSCNNKernel):
     """
@@ -5483,7 +5483,7 @@ class MPSCNNNeuronGradient(MPSCNNGradientKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg1: bool) -> None: ...
+    def header_formula(self, arg0: bool) -> None: ...
     @property
     def neuron_type(self) -> MPSCNNNeuronType:
         """
@@ -5803,7 +5803,7 @@ class MPSCNNPoolingGradient(MPSCNNGradientKernel):
         """
 
     @source_size.setter
-    def source_size(self, arg1: typing.Any) -> None: ...
+    def source_size(self, arg0: typing.Any) -> None: ...
 
 class MPSCNNPoolingMax(MPSCNNPooling):
     """
@@ -5881,7 +5881,7 @@ class MPSCNNPoolingAverage(MPSCNNPooling):
         """
 
     @zero_pad_size_x.setter
-    def zero_pad_size_x(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def zero_pad_size_x(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def zero_pad_size_y(self) -> int:
         """
@@ -5889,7 +5889,7 @@ class MPSCNNPoolingAverage(MPSCNNPooling):
         """
 
     @zero_pad_size_y.setter
-    def zero_pad_size_y(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def zero_pad_size_y(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
     """
@@ -5921,7 +5921,7 @@ class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
         """
 
     @zero_pad_size_x.setter
-    def zero_pad_size_x(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def zero_pad_size_x(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def zero_pad_size_y(self) -> int:
         """
@@ -5929,7 +5929,7 @@ class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
         """
 
     @zero_pad_size_y.setter
-    def zero_pad_size_y(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def zero_pad_size_y(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNPoolingL2Norm(MPSCNNPooling):
     """
@@ -6574,7 +6574,7 @@ class MPSCNNConvolutionGradient(MPSCNNGradientKernel):
         """
 
     @gradient_option.setter
-    def gradient_option(self, arg1: MPSCNNConvolutionGradientOption) -> None: ...
+    def gradient_option(self, arg0: MPSCNNConvolutionGradientOption) -> None: ...
     @property
     def groups(self) -> int:
         """
@@ -6794,7 +6794,7 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
         """
 
     @epsilon.setter
-    def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def epsilon(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def fused_neuron_descriptor(self) -> MPSNNNeuronDescriptor:
         """
@@ -7182,7 +7182,7 @@ class MPSCNNLossDescriptor:
         """
 
     @loss_type.setter
-    def loss_type(self, arg1: MPSCNNLossType) -> None: ...
+    def loss_type(self, arg0: MPSCNNLossType) -> None: ...
     @property
     def number_of_classes(self) -> int:
         """
@@ -7206,7 +7206,7 @@ class MPSCNNLossDescriptor:
         """
 
     @reduction_type.setter
-    def reduction_type(self, arg1: MPSCNNReductionType) -> None: ...
+    def reduction_type(self, arg0: MPSCNNReductionType) -> None: ...
     @property
     def weight(self) -> float:
         """
@@ -7340,7 +7340,7 @@ class MPSCNNLoss(MPSKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg1: bool) -> None: ...
+    def header_formula(self, arg0: bool) -> None: ...
     @property
     def label_smoothing(self) -> float:
         """
@@ -7360,7 +7360,7 @@ class MPSCNNLoss(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg1: bool) -> None: ...
+    def makes_temporary_images(self, arg0: bool) -> None: ...
     @property
     def number_of_classes(self) -> int:
         """
@@ -7411,7 +7411,7 @@ class MPSVectorDescriptor:
         """
 
     @data_type.setter
-    def data_type(self, arg1: typing.Any) -> None: ...
+    def data_type(self, arg0: typing.Any) -> None: ...
     @property
     def length(self) -> int:
         """
@@ -7525,7 +7525,7 @@ class MPSNNOptimizerDescriptor:
         """
 
     @apply_gradient_clipping.setter
-    def apply_gradient_clipping(self, arg1: bool) -> None: ...
+    def apply_gradient_clipping(self, arg0: bool) -> None: ...
     @property
     def gradient_clip_max(self) -> float:
         """
@@ -7533,7 +7533,7 @@ class MPSNNOptimizerDescriptor:
         """
 
     @gradient_clip_max.setter
-    def gradient_clip_max(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def gradient_clip_max(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def gradient_clip_min(self) -> float:
         """
@@ -7541,7 +7541,7 @@ class MPSNNOptimizerDescriptor:
         """
 
     @gradient_clip_min.setter
-    def gradient_clip_min(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def gradient_clip_min(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def gradient_rescale(self) -> float:
         """
@@ -7549,7 +7549,7 @@ class MPSNNOptimizerDescriptor:
         """
 
     @gradient_rescale.setter
-    def gradient_rescale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def gradient_rescale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def learning_rate(self) -> float:
         """
@@ -7557,7 +7557,7 @@ class MPSNNOptimizerDescriptor:
         """
 
     @learning_rate.setter
-    def learning_rate(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def learning_rate(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def regularization_scale(self) -> float:
         """
@@ -7565,7 +7565,7 @@ class MPSNNOptimizerDescriptor:
         """
 
     @regularization_scale.setter
-    def regularization_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def regularization_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def regularization_type(self) -> typing.Any:
         """
@@ -7573,7 +7573,7 @@ class MPSNNOptimizerDescriptor:
         """
 
     @regularization_type.setter
-    def regularization_type(self, arg1: typing.Any) -> None: ...
+    def regularization_type(self, arg0: typing.Any) -> None: ...
 
 class MPSNNOptimizer(MPSKernel):
     """
@@ -7594,7 +7594,7 @@ class MPSNNOptimizer(MPSKernel):
         """
 
     @apply_gradient_clipping.setter
-    def apply_gradient_clipping(self, arg1: bool) -> None: ...
+    def apply_gradient_clipping(self, arg0: bool) -> None: ...
     @property
     def gradient_clip_max(self) -> float:
         """
@@ -7906,7 +7906,7 @@ class MPSNNOptimizerAdam(MPSNNOptimizer):
         """
 
     @time_step.setter
-    def time_step(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def time_step(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNBinaryKernel(MPSKernel):
     """
@@ -8090,7 +8090,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     @clip_rect.setter
-    def clip_rect(self, arg1: typing.Any) -> None: ...
+    def clip_rect(self, arg0: typing.Any) -> None: ...
     @property
     def destination_feature_channel_offset(self) -> int:
         """
@@ -8099,7 +8099,7 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @destination_feature_channel_offset.setter
     def destination_feature_channel_offset(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def is_backwards(self) -> bool:
@@ -8120,7 +8120,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg1: bool) -> None: ...
+    def makes_temporary_images(self, arg0: bool) -> None: ...
     @property
     def primary_offset(self) -> typing.Any:
         """
@@ -8128,7 +8128,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     @primary_offset.setter
-    def primary_offset(self, arg1: typing.Any) -> None: ...
+    def primary_offset(self, arg0: typing.Any) -> None: ...
     @property
     def primary_source_feature_channel_max_count(self) -> int:
         """
@@ -8137,7 +8137,7 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @primary_source_feature_channel_max_count.setter
     def primary_source_feature_channel_max_count(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_source_feature_channel_offset(self) -> int:
@@ -8147,7 +8147,7 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @primary_source_feature_channel_offset.setter
     def primary_source_feature_channel_offset(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_offset(self) -> typing.Any:
@@ -8156,7 +8156,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     @secondary_offset.setter
-    def secondary_offset(self, arg1: typing.Any) -> None: ...
+    def secondary_offset(self, arg0: typing.Any) -> None: ...
     @property
     def secondary_source_feature_channel_max_count(self) -> int:
         """
@@ -8165,7 +8165,7 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @secondary_source_feature_channel_max_count.setter
     def secondary_source_feature_channel_max_count(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_source_feature_channel_offset(self) -> int:
@@ -8175,7 +8175,7 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @secondary_source_feature_channel_offset.setter
     def secondary_source_feature_channel_offset(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSNNBinaryGradientState(MPSNNGradientState):
@@ -8200,7 +8200,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
         """
 
     @bias.setter
-    def bias(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def bias(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def maximum_value(self) -> float:
         """
@@ -8208,7 +8208,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
         """
 
     @maximum_value.setter
-    def maximum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def maximum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def minimum_value(self) -> float:
         """
@@ -8216,7 +8216,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
         """
 
     @minimum_value.setter
-    def minimum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def minimum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_scale(self) -> float:
         """
@@ -8224,7 +8224,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
         """
 
     @primary_scale.setter
-    def primary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def primary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_stride_in_feature_channels(self) -> int:
         """
@@ -8233,7 +8233,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @primary_stride_in_feature_channels.setter
     def primary_stride_in_feature_channels(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_stride_in_pixels_x(self) -> int:
@@ -8243,7 +8243,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @primary_stride_in_pixels_x.setter
     def primary_stride_in_pixels_x(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_stride_in_pixels_y(self) -> int:
@@ -8253,7 +8253,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @primary_stride_in_pixels_y.setter
     def primary_stride_in_pixels_y(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_scale(self) -> float:
@@ -8262,7 +8262,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
         """
 
     @secondary_scale.setter
-    def secondary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def secondary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
@@ -8271,7 +8271,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @secondary_stride_in_feature_channels.setter
     def secondary_stride_in_feature_channels(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
@@ -8281,7 +8281,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @secondary_stride_in_pixels_x.setter
     def secondary_stride_in_pixels_x(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_y(self) -> int:
@@ -8291,7 +8291,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @secondary_stride_in_pixels_y.setter
     def secondary_stride_in_pixels_y(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
@@ -8306,7 +8306,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
         """
 
     @bias.setter
-    def bias(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def bias(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def is_secondary_source_filter(self) -> bool:
         """
@@ -8320,7 +8320,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
         """
 
     @maximum_value.setter
-    def maximum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def maximum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def minimum_value(self) -> float:
         """
@@ -8328,7 +8328,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
         """
 
     @minimum_value.setter
-    def minimum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def minimum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_scale(self) -> float:
         """
@@ -8336,7 +8336,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
         """
 
     @primary_scale.setter
-    def primary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def primary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_scale(self) -> float:
         """
@@ -8344,7 +8344,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
         """
 
     @secondary_scale.setter
-    def secondary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def secondary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
@@ -8353,7 +8353,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
 
     @secondary_stride_in_feature_channels.setter
     def secondary_stride_in_feature_channels(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
@@ -8363,7 +8363,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
 
     @secondary_stride_in_pixels_x.setter
     def secondary_stride_in_pixels_x(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_y(self) -> int:
@@ -8373,7 +8373,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
 
     @secondary_stride_in_pixels_y.setter
     def secondary_stride_in_pixels_y(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSCNNAdd(MPSCNNArithmetic):
@@ -8509,7 +8509,7 @@ class MPSNNCompare(MPSCNNArithmetic):
         """
 
     @comparison_type.setter
-    def comparison_type(self, arg1: MPSNNComparisonType) -> None: ...
+    def comparison_type(self, arg0: MPSNNComparisonType) -> None: ...
     @property
     def threshold(self) -> float:
         """
@@ -8517,7 +8517,7 @@ class MPSNNCompare(MPSCNNArithmetic):
         """
 
     @threshold.setter
-    def threshold(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def threshold(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNDropoutGradientState(MPSNNGradientState):
     """
@@ -8649,7 +8649,7 @@ class MPSCNNUpsamplingGradient(MPSCNNGradientKernel):
         """
 
     @align_corners.setter
-    def align_corners(self, arg1: bool) -> None: ...
+    def align_corners(self, arg0: bool) -> None: ...
     @property
     def scale_factor_x(self) -> float:
         """
@@ -8914,7 +8914,7 @@ class MPSNNPad(MPSCNNKernel):
         """
 
     @fill_value.setter
-    def fill_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def fill_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def padding_size_after(self) -> typing.Any:
         """
@@ -8922,7 +8922,7 @@ class MPSNNPad(MPSCNNKernel):
         """
 
     @padding_size_after.setter
-    def padding_size_after(self, arg1: typing.Any) -> None: ...
+    def padding_size_after(self, arg0: typing.Any) -> None: ...
     @property
     def padding_size_before(self) -> typing.Any:
         """
@@ -8930,7 +8930,7 @@ class MPSNNPad(MPSCNNKernel):
         """
 
     @padding_size_before.setter
-    def padding_size_before(self, arg1: typing.Any) -> None: ...
+    def padding_size_before(self, arg0: typing.Any) -> None: ...
 
 class MPSNNPadGradient(MPSCNNGradientKernel):
     """
@@ -8970,7 +8970,7 @@ class MPSNNSlice(MPSCNNKernel):
 
     @source_feature_channel_max_count.setter
     def source_feature_channel_max_count(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def source_feature_channel_offset(self) -> int:
@@ -8980,7 +8980,7 @@ class MPSNNSlice(MPSCNNKernel):
 
     @source_feature_channel_offset.setter
     def source_feature_channel_offset(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSNNConcatenation(MPSKernel):
@@ -9024,7 +9024,7 @@ class MPSNNConcatenation(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg1: bool) -> None: ...
+    def makes_temporary_images(self, arg0: bool) -> None: ...
 
 class MPSNNResizeBilinear(MPSCNNKernel):
     """
@@ -9078,7 +9078,7 @@ class MPSNNReduceUnary(MPSCNNKernel):
         """
 
     @clip_rect_source.setter
-    def clip_rect_source(self, arg1: typing.Any) -> None: ...
+    def clip_rect_source(self, arg0: typing.Any) -> None: ...
 
 class MPSNNReduceRowMean(MPSNNReduceUnary):
     """
@@ -9267,7 +9267,7 @@ class MPSNNReduceFeatureChannelsSum(MPSNNReduceUnary):
         """
 
     @weight.setter
-    def weight(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def weight(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNReduceFeatureChannelsArgumentMin(MPSNNReduceUnary):
     """
@@ -9321,7 +9321,7 @@ class MPSNNReductionSpatialMean(MPSCNNKernel):
         """
 
     @clip_rect_source.setter
-    def clip_rect_source(self, arg1: typing.Any) -> None: ...
+    def clip_rect_source(self, arg0: typing.Any) -> None: ...
 
 class MPSNNReductionSpatialMeanGradient(MPSCNNGradientKernel):
     """
@@ -9345,7 +9345,7 @@ class MPSNNReductionSpatialMeanGradient(MPSCNNGradientKernel):
         """
 
     @clip_rect_source.setter
-    def clip_rect_source(self, arg1: typing.Any) -> None: ...
+    def clip_rect_source(self, arg0: typing.Any) -> None: ...
 
 class MPSNNReduceBinary(MPSCNNBinaryKernel):
     """
@@ -9359,7 +9359,7 @@ class MPSNNReduceBinary(MPSCNNBinaryKernel):
         """
 
     @primary_source_clip_rect.setter
-    def primary_source_clip_rect(self, arg1: typing.Any) -> None: ...
+    def primary_source_clip_rect(self, arg0: typing.Any) -> None: ...
     @property
     def secondary_source_clip_rect(self) -> typing.Any:
         """
@@ -9367,7 +9367,7 @@ class MPSNNReduceBinary(MPSCNNBinaryKernel):
         """
 
     @secondary_source_clip_rect.setter
-    def secondary_source_clip_rect(self, arg1: typing.Any) -> None: ...
+    def secondary_source_clip_rect(self, arg0: typing.Any) -> None: ...
 
 class MPSNNReduceFeatureChannelsAndWeightsMean(MPSNNReduceBinary):
     """
@@ -9432,7 +9432,7 @@ class MPSNNGramMatrixCalculation(MPSCNNKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNGramMatrixCalculationGradient(MPSCNNGradientKernel):
     """
@@ -9456,7 +9456,7 @@ class MPSNNGramMatrixCalculationGradient(MPSCNNGradientKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNCrossChannelNormalization(MPSCNNKernel):
     """
@@ -9480,7 +9480,7 @@ class MPSCNNCrossChannelNormalization(MPSCNNKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9488,7 +9488,7 @@ class MPSCNNCrossChannelNormalization(MPSCNNKernel):
         """
 
     @beta.setter
-    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9496,7 +9496,7 @@ class MPSCNNCrossChannelNormalization(MPSCNNKernel):
         """
 
     @delta.setter
-    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def kernel_size(self) -> int:
         """
@@ -9525,7 +9525,7 @@ class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9533,7 +9533,7 @@ class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @beta.setter
-    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9541,7 +9541,7 @@ class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @delta.setter
-    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def header_formula(self) -> bool:
         """
@@ -9549,7 +9549,7 @@ class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg1: bool) -> None: ...
+    def header_formula(self, arg0: bool) -> None: ...
     @property
     def kernel_size(self) -> int:
         """
@@ -9580,7 +9580,7 @@ class MPSCNNSpatialNormalization(MPSCNNKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9588,7 +9588,7 @@ class MPSCNNSpatialNormalization(MPSCNNKernel):
         """
 
     @beta.setter
-    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9596,7 +9596,7 @@ class MPSCNNSpatialNormalization(MPSCNNKernel):
         """
 
     @delta.setter
-    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
     """
@@ -9622,7 +9622,7 @@ class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9630,7 +9630,7 @@ class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @beta.setter
-    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9638,7 +9638,7 @@ class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @delta.setter
-    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def header_formula(self) -> bool:
         """
@@ -9646,7 +9646,7 @@ class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg1: bool) -> None: ...
+    def header_formula(self, arg0: bool) -> None: ...
 
 class MPSCNNLocalContrastNormalization(MPSCNNKernel):
     """
@@ -9672,7 +9672,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9680,7 +9680,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @beta.setter
-    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9688,7 +9688,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @delta.setter
-    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def p0(self) -> float:
         """
@@ -9696,7 +9696,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @p0.setter
-    def p0(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def p0(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def pm(self) -> float:
         """
@@ -9704,7 +9704,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @pm.setter
-    def pm(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def pm(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def ps(self) -> float:
         """
@@ -9712,7 +9712,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @ps.setter
-    def ps(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def ps(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
     """
@@ -9738,7 +9738,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9746,7 +9746,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @beta.setter
-    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9754,7 +9754,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @delta.setter
-    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def header_formula(self) -> bool:
         """
@@ -9762,7 +9762,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg1: bool) -> None: ...
+    def header_formula(self, arg0: bool) -> None: ...
     @property
     def p0(self) -> float:
         """
@@ -9770,7 +9770,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @p0.setter
-    def p0(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def p0(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def pm(self) -> float:
         """
@@ -9778,7 +9778,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @pm.setter
-    def pm(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def pm(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def ps(self) -> float:
         """
@@ -9786,7 +9786,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @ps.setter
-    def ps(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def ps(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNInstanceNormalization(MPSCNNKernel):
     """
@@ -9836,7 +9836,7 @@ class MPSCNNInstanceNormalization(MPSCNNKernel):
         """
 
     @epsilon.setter
-    def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def epsilon(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNGroupNormalization(MPSCNNKernel):
     """
@@ -9881,7 +9881,7 @@ class MPSCNNGroupNormalization(MPSCNNKernel):
         """
 
     @epsilon.setter
-    def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def epsilon(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNInstanceNormalizationGradientState(MPSNNGradientState):
     """
@@ -10053,7 +10053,7 @@ class MPSNNForwardLoss(MPSCNNKernel):
         """
 
     @delta.setter
-    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def epsilon(self) -> float:
         """
@@ -10061,7 +10061,7 @@ class MPSNNForwardLoss(MPSCNNKernel):
         """
 
     @epsilon.setter
-    def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def epsilon(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def label_smoothing(self) -> float:
         """
@@ -10069,7 +10069,7 @@ class MPSNNForwardLoss(MPSCNNKernel):
         """
 
     @label_smoothing.setter
-    def label_smoothing(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def label_smoothing(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def loss_type(self) -> MPSCNNLossType:
         """
@@ -10101,7 +10101,7 @@ class MPSNNForwardLoss(MPSCNNKernel):
         """
 
     @weight.setter
-    def weight(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def weight(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNLossGradient(MPSCNNBinaryKernel):
     """
@@ -10154,7 +10154,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @compute_label_gradients.setter
-    def compute_label_gradients(self, arg1: bool) -> None: ...
+    def compute_label_gradients(self, arg0: bool) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -10162,7 +10162,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @delta.setter
-    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def epsilon(self) -> float:
         """
@@ -10170,7 +10170,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @epsilon.setter
-    def epsilon(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def epsilon(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def header_formula(self) -> bool:
         """
@@ -10178,7 +10178,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg1: bool) -> None: ...
+    def header_formula(self, arg0: bool) -> None: ...
     @property
     def label_smoothing(self) -> float:
         """
@@ -10186,7 +10186,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @label_smoothing.setter
-    def label_smoothing(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def label_smoothing(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def loss_type(self) -> MPSCNNLossType:
         """
@@ -10218,7 +10218,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @weight.setter
-    def weight(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def weight(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNInitialGradient(MPSCNNKernel):
     """
@@ -10451,7 +10451,7 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         """
 
     @kernel_offset_x.setter
-    def kernel_offset_x(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_offset_x(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_offset_y(self) -> int:
         """
@@ -10459,7 +10459,7 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         """
 
     @kernel_offset_y.setter
-    def kernel_offset_y(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_offset_y(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def output_feature_channels(self) -> int:
         """
@@ -10517,7 +10517,7 @@ class MPSCNNConvolutionTransposeGradient(MPSCNNGradientKernel):
         """
 
     @gradient_option.setter
-    def gradient_option(self, arg1: MPSCNNConvolutionGradientOption) -> None: ...
+    def gradient_option(self, arg0: MPSCNNConvolutionGradientOption) -> None: ...
     @property
     def groups(self) -> int:
         """
@@ -10568,7 +10568,7 @@ class MPSNNImageNode:
         """
 
     @format.setter
-    def format(self, arg1: MPSImageFeatureChannelFormat) -> None: ...
+    def format(self, arg0: MPSImageFeatureChannelFormat) -> None: ...
     @property
     def handle(self) -> typing.Any:
         """
@@ -10576,7 +10576,7 @@ class MPSNNImageNode:
         """
 
     @handle.setter
-    def handle(self, arg1: typing.Any) -> None: ...
+    def handle(self, arg0: typing.Any) -> None: ...
     @property
     def makes_temporary_images(self) -> bool:
         """
@@ -10614,7 +10614,7 @@ class MPSNNStateNode:
         """
 
     @handle.setter
-    def handle(self, arg1: typing.Any) -> None: ...
+    def handle(self, arg0: typing.Any) -> None: ...
 
 class MPSNNGradientStateNode(MPSNNStateNode):
     """
@@ -10693,7 +10693,7 @@ class MPSNNFilterNode:
         """
 
     @padding_policy.setter
-    def padding_policy(self, arg1: typing.Any) -> None: ...
+    def padding_policy(self, arg0: typing.Any) -> None: ...
     @property
     def result_image(self) -> MPSNNImageNode:
         """
@@ -10740,7 +10740,7 @@ class MPSCNNConvolutionNode(MPSNNFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNFullyConnectedNode(MPSCNNConvolutionNode):
     """
@@ -10776,7 +10776,7 @@ class MPSCNNConvolutionGradientNode(MPSNNGradientFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNFullyConnectedGradientNode(MPSCNNConvolutionGradientNode):
     """
@@ -11286,7 +11286,7 @@ class MPSCNNBatchNormalizationNode(MPSNNFilterNode):
         """
 
     @flags.setter
-    def flags(self, arg1: MPSCNNBatchNormalizationFlags) -> None: ...
+    def flags(self, arg0: MPSCNNBatchNormalizationFlags) -> None: ...
     @property
     def training_style(self) -> MPSNNTrainingStyle:
         """
@@ -11294,7 +11294,7 @@ class MPSCNNBatchNormalizationNode(MPSNNFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNBatchNormalizationGradientNode(MPSNNGradientFilterNode):
     """
@@ -11319,7 +11319,7 @@ class MPSCNNBatchNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNInstanceNormalizationNode(MPSNNFilterNode):
     """
@@ -11338,7 +11338,7 @@ class MPSCNNInstanceNormalizationNode(MPSNNFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNInstanceNormalizationGradientNode(MPSNNGradientFilterNode):
     """
@@ -11363,7 +11363,7 @@ class MPSCNNInstanceNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNGroupNormalizationNode(MPSNNFilterNode):
     """
@@ -11382,7 +11382,7 @@ class MPSCNNGroupNormalizationNode(MPSNNFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNGroupNormalizationGradientNode(MPSNNGradientFilterNode):
     """
@@ -11407,7 +11407,7 @@ class MPSCNNGroupNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg1: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNSoftMaxNode(MPSNNFilterNode):
     """
@@ -11489,7 +11489,7 @@ class MPSCNNNormalizationNode(MPSNNFilterNode):
         """
 
     @alpha.setter
-    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -11497,7 +11497,7 @@ class MPSCNNNormalizationNode(MPSNNFilterNode):
         """
 
     @beta.setter
-    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -11505,7 +11505,7 @@ class MPSCNNNormalizationNode(MPSNNFilterNode):
         """
 
     @delta.setter
-    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNCrossChannelNormalizationNode(MPSCNNNormalizationNode):
     """
@@ -11525,7 +11525,7 @@ class MPSCNNCrossChannelNormalizationNode(MPSCNNNormalizationNode):
 
     @kernel_size_in_feature_channels.setter
     def kernel_size_in_feature_channels(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSCNNCrossChannelNormalizationGradientNode(MPSNNGradientFilterNode):
@@ -11568,7 +11568,7 @@ class MPSCNNSpatialNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @kernel_height.setter
-    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_height(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_width(self) -> int:
         """
@@ -11576,7 +11576,7 @@ class MPSCNNSpatialNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @kernel_width.setter
-    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_width(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
     """
@@ -11602,7 +11602,7 @@ class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @alpha.setter
-    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -11610,7 +11610,7 @@ class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @beta.setter
-    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -11618,7 +11618,7 @@ class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @delta.setter
-    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def kernel_height(self) -> int:
         """
@@ -11626,7 +11626,7 @@ class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @kernel_height.setter
-    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_height(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_width(self) -> int:
         """
@@ -11634,7 +11634,7 @@ class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @kernel_width.setter
-    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_width(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
     """
@@ -11653,7 +11653,7 @@ class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @kernel_height.setter
-    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_height(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_width(self) -> int:
         """
@@ -11661,7 +11661,7 @@ class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @kernel_width.setter
-    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_width(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def p0(self) -> float:
         """
@@ -11669,7 +11669,7 @@ class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @p0.setter
-    def p0(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def p0(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def pm(self) -> float:
         """
@@ -11677,7 +11677,7 @@ class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @pm.setter
-    def pm(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def pm(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def ps(self) -> float:
         """
@@ -11685,7 +11685,7 @@ class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @ps.setter
-    def ps(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def ps(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
     """
@@ -11712,7 +11712,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @alpha.setter
-    def alpha(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -11720,7 +11720,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @beta.setter
-    def beta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -11728,7 +11728,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @delta.setter
-    def delta(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def kernel_height(self) -> int:
         """
@@ -11736,7 +11736,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @kernel_height.setter
-    def kernel_height(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_height(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_width(self) -> int:
         """
@@ -11744,7 +11744,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @kernel_width.setter
-    def kernel_width(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_width(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def p0(self) -> float:
         """
@@ -11752,7 +11752,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @p0.setter
-    def p0(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def p0(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def pm(self) -> float:
         """
@@ -11760,7 +11760,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @pm.setter
-    def pm(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def pm(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def ps(self) -> float:
         """
@@ -11768,7 +11768,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @ps.setter
-    def ps(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def ps(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNUpsamplingNearestNode(MPSNNFilterNode):
     """
@@ -12018,7 +12018,7 @@ class MPSNNPadNode(MPSNNFilterNode):
         """
 
     @fill_value.setter
-    def fill_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def fill_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNPadGradientNode(MPSNNGradientFilterNode):
     """
@@ -12059,7 +12059,7 @@ class MPSNNGramMatrixCalculationNode(MPSNNFilterNode):
         """
 
     @property_call_back.setter
-    def property_call_back(self, arg1: typing.Any) -> None: ...
+    def property_call_back(self, arg0: typing.Any) -> None: ...
 
 class MPSNNGramMatrixCalculationGradientNode(MPSNNGradientFilterNode):
     """
@@ -12105,7 +12105,7 @@ class MPSNNUnaryReductionNode(MPSNNFilterNode):
         """
 
     @clip_rect_source.setter
-    def clip_rect_source(self, arg1: typing.Any) -> None: ...
+    def clip_rect_source(self, arg0: typing.Any) -> None: ...
 
 class MPSNNReductionRowSumNode(MPSNNUnaryReductionNode):
     """
@@ -12204,7 +12204,7 @@ class MPSNNReductionFeatureChannelsSumNode(MPSNNUnaryReductionNode):
         """
 
     @weight.setter
-    def weight(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def weight(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNReductionFeatureChannelsMeanNode(MPSNNUnaryReductionNode):
     """
@@ -12325,7 +12325,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
         """
 
     @bias.setter
-    def bias(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def bias(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def maximum_value(self) -> float:
         """
@@ -12333,7 +12333,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
         """
 
     @maximum_value.setter
-    def maximum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def maximum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def minimum_value(self) -> float:
         """
@@ -12341,7 +12341,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
         """
 
     @minimum_value.setter
-    def minimum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def minimum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_scale(self) -> float:
         """
@@ -12349,7 +12349,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
         """
 
     @primary_scale.setter
-    def primary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def primary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_stride_in_feature_channels(self) -> int:
         """
@@ -12358,7 +12358,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @primary_stride_in_feature_channels.setter
     def primary_stride_in_feature_channels(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_stride_in_pixels_x(self) -> int:
@@ -12368,7 +12368,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @primary_stride_in_pixels_x.setter
     def primary_stride_in_pixels_x(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_stride_in_pixels_y(self) -> int:
@@ -12378,7 +12378,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @primary_stride_in_pixels_y.setter
     def primary_stride_in_pixels_y(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_scale(self) -> float:
@@ -12387,7 +12387,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
         """
 
     @secondary_scale.setter
-    def secondary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def secondary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
@@ -12396,7 +12396,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @secondary_stride_in_feature_channels.setter
     def secondary_stride_in_feature_channels(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
@@ -12406,7 +12406,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @secondary_stride_in_pixels_x.setter
     def secondary_stride_in_pixels_x(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_y(self) -> int:
@@ -12416,7 +12416,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @secondary_stride_in_pixels_y.setter
     def secondary_stride_in_pixels_y(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
@@ -12431,7 +12431,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
         """
 
     @bias.setter
-    def bias(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def bias(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def is_secondary_source_filter(self) -> bool:
         """
@@ -12445,7 +12445,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
         """
 
     @maximum_value.setter
-    def maximum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def maximum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def minimum_value(self) -> float:
         """
@@ -12453,7 +12453,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
         """
 
     @minimum_value.setter
-    def minimum_value(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def minimum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_scale(self) -> float:
         """
@@ -12461,7 +12461,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
         """
 
     @primary_scale.setter
-    def primary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def primary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_scale(self) -> float:
         """
@@ -12469,7 +12469,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
         """
 
     @secondary_scale.setter
-    def secondary_scale(self, arg1: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def secondary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
@@ -12478,7 +12478,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
 
     @secondary_stride_in_feature_channels.setter
     def secondary_stride_in_feature_channels(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
@@ -12488,7 +12488,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
 
     @secondary_stride_in_pixels_x.setter
     def secondary_stride_in_pixels_x(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_y(self) -> int:
@@ -12498,7 +12498,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
 
     @secondary_stride_in_pixels_y.setter
     def secondary_stride_in_pixels_y(
-        self, arg1: typing.SupportsInt | typing.SupportsIndex
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSNNAdditionGradientNode(MPSNNArithmeticGradientNode):
@@ -12651,7 +12651,7 @@ class MPSNNComparisonNode(MPSNNBinaryArithmeticNode):
         """
 
     @comparison_type.setter
-    def comparison_type(self, arg1: MPSNNComparisonType) -> None: ...
+    def comparison_type(self, arg0: MPSNNComparisonType) -> None: ...
 
 class MPSNNConcatenationNode(MPSNNFilterNode):
     """
@@ -12738,7 +12738,7 @@ class MPSNNForwardLossNode(MPSNNFilterNode):
         """
 
     @property_call_back.setter
-    def property_call_back(self, arg1: typing.Any) -> None: ...
+    def property_call_back(self, arg0: typing.Any) -> None: ...
     @property
     def reduce_across_batch(self) -> bool:
         """
@@ -12830,7 +12830,7 @@ class MPSNNLossGradientNode(MPSNNGradientFilterNode):
         """
 
     @property_call_back.setter
-    def property_call_back(self, arg1: typing.Any) -> None: ...
+    def property_call_back(self, arg0: typing.Any) -> None: ...
     @property
     def reduce_across_batch(self) -> bool:
         """
@@ -13006,7 +13006,7 @@ class MPSNNGraph(MPSKernel):
         """
 
     @format.setter
-    def format(self, arg1: MPSImageFeatureChannelFormat) -> None: ...
+    def format(self, arg0: MPSImageFeatureChannelFormat) -> None: ...
     @property
     def intermediate_image_handles(self) -> list[typing.Any]:
         """
@@ -13020,7 +13020,7 @@ class MPSNNGraph(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg1: bool) -> None: ...
+    def makes_temporary_images(self, arg0: bool) -> None: ...
     @property
     def output_state_is_temporary(self) -> bool:
         """
