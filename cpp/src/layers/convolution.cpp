@@ -18,7 +18,7 @@ Shape weights_shape(const ConvolutionDescriptor& d) {
           d.kernel_height, d.kernel_width};
 }
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_convolution(const std::string& text) {
   throw InvalidArgument("[Convolution] " + text);
 }
 
@@ -29,22 +29,23 @@ ConvolutionDescriptor checked(const ConvolutionDescriptor& d) {
   check_window(window_of(d), "Convolution");
   const std::int64_t in = d.input_feature_channel_count, out = d.output_feature_channel_count;
   if (in < 1 || out < 1 || d.group_count < 1) {
-    refuse("expected 1 or more channels and groups but got " + std::to_string(in) + " → " +
-           std::to_string(out) + " channels in " + std::to_string(d.group_count) + " groups");
+    refuse_convolution("expected 1 or more channels and groups but got " + std::to_string(in) +
+                       " → " + std::to_string(out) + " channels in " +
+                       std::to_string(d.group_count) + " groups");
   }
   if (d.type == ConvolutionType::kDepthwise && d.group_count != 1 && d.group_count != in) {
-    refuse("expected as many groups as source channels, " + std::to_string(in) +
-           ", for a depthwise convolution but got " + std::to_string(d.group_count));
+    refuse_convolution("expected as many groups as source channels, " + std::to_string(in) +
+                       ", for a depthwise convolution but got " + std::to_string(d.group_count));
   }
   const std::int64_t groups = groups_of(d);
   if (in % groups != 0 || out % groups != 0) {
-    refuse("expected channels divisible by " + std::to_string(groups) + " groups but got " +
-           std::to_string(in) + " → " + std::to_string(out));
+    refuse_convolution("expected channels divisible by " + std::to_string(groups) +
+                       " groups but got " + std::to_string(in) + " → " + std::to_string(out));
   }
   return d;
 }
 
-TensorPtr own_weights(const ConvolutionDescriptor& descriptor) {
+TensorPtr own_kernels(const ConvolutionDescriptor& descriptor) {
   const ConvolutionDescriptor d = checked(descriptor);
   const std::int64_t per_group = d.input_feature_channel_count / groups_of(d);
   const std::int64_t out = d.output_feature_channel_count;
@@ -54,7 +55,7 @@ TensorPtr own_weights(const ConvolutionDescriptor& descriptor) {
                         out / groups_of(d) * area);
 }
 
-TensorPtr own_biases(const ConvolutionDescriptor& descriptor, bool with_biases) {
+TensorPtr own_kernel_biases(const ConvolutionDescriptor& descriptor, bool with_biases) {
   if (!with_biases) return nullptr;
   const std::int64_t out = checked(descriptor).output_feature_channel_count;
   return Tensor::filled(TensorDescriptor({1, out, 1, 1}), 0);
@@ -69,7 +70,8 @@ Convolution::Convolution(TensorPtr weights, TensorPtr biases, ConvolutionDescrip
 }
 
 Convolution::Convolution(ConvolutionDescriptor descriptor, bool with_biases)
-    : Convolution(own_weights(descriptor), own_biases(descriptor, with_biases), descriptor) {}
+    : Convolution(own_kernels(descriptor), own_kernel_biases(descriptor, with_biases), descriptor) {
+}
 
 std::string Convolution::description() const {
   const ConvolutionDescriptor& d = descriptor();

@@ -10,41 +10,41 @@ using ir::Scalar;
 using ir::ScalarList;
 using ir::ValueId;
 
-constexpr const char* kNames[] = {"Absolute Error",
-                                  "Mean Squared Error",
-                                  "Softmax Cross Entropy",
-                                  "Sigmoid Cross Entropy",
-                                  "Categorical Cross Entropy",
-                                  "Hinge",
-                                  "Huber",
-                                  "Cosine Distance",
-                                  "Log"};
-constexpr int kNameCount = sizeof(kNames) / sizeof(kNames[0]);
+constexpr const char* kLossNames[] = {"Absolute Error",
+                                      "Mean Squared Error",
+                                      "Softmax Cross Entropy",
+                                      "Sigmoid Cross Entropy",
+                                      "Categorical Cross Entropy",
+                                      "Hinge",
+                                      "Huber",
+                                      "Cosine Distance",
+                                      "Log"};
+constexpr int kLossCount = sizeof(kLossNames) / sizeof(kLossNames[0]);
 
-const char* name_of(LossType type) { return kNames[static_cast<int>(type)]; }
+const char* name_of(LossType type) { return kLossNames[static_cast<int>(type)]; }
 
-[[noreturn]] void refuse(const std::string& text) { throw InvalidArgument("[Loss] " + text); }
+[[noreturn]] void refuse_loss(const std::string& text) { throw InvalidArgument("[Loss] " + text); }
 
 LossDescriptor checked(const LossDescriptor& d) {
   const int type = static_cast<int>(d.type);
-  if (type < 0 || type >= kNameCount) {
-    refuse("expected a type from 0 to " + std::to_string(kNameCount - 1) + " but got " +
-           std::to_string(type));
+  if (type < 0 || type >= kLossCount) {
+    refuse_loss("expected a type from 0 to " + std::to_string(kLossCount - 1) + " but got " +
+                std::to_string(type));
   }
   if (d.reduction != ReductionType::kNone && d.reduction != ReductionType::kSum &&
       d.reduction != ReductionType::kMean) {
-    refuse("expected reduction none, sum or mean but got reduction type " +
-           std::to_string(static_cast<int>(d.reduction)));
+    refuse_loss("expected reduction none, sum or mean but got reduction type " +
+                std::to_string(static_cast<int>(d.reduction)));
   }
   if (!(d.label_smoothing >= 0 && d.label_smoothing < 1)) {
-    refuse("expected label smoothing of at least 0 and below 1 but got " +
-           std::to_string(d.label_smoothing));
+    refuse_loss("expected label smoothing of at least 0 and below 1 but got " +
+                std::to_string(d.label_smoothing));
   }
   if (d.class_count < 0) {
-    refuse("expected a class count of at least 0 but got " + std::to_string(d.class_count));
+    refuse_loss("expected a class count of at least 0 but got " + std::to_string(d.class_count));
   }
   if (d.type == LossType::kHuber && !(d.delta > 0)) {
-    refuse("expected delta above 0 but got " + std::to_string(d.delta));
+    refuse_loss("expected delta above 0 but got " + std::to_string(d.delta));
   }
   return d;
 }

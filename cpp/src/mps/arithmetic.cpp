@@ -14,8 +14,8 @@ using ir::Scalar;
 using ir::ScalarList;
 using ir::ValueId;
 
-constexpr const char* kKinds[] = {"MPSCNNAdd", "MPSCNNSubtract", "MPSCNNMultiply", "MPSCNNDivide",
-                                  "MPSNNCompare"};
+constexpr const char* kArithmeticKinds[] = {"MPSCNNAdd", "MPSCNNSubtract", "MPSCNNMultiply",
+                                            "MPSCNNDivide", "MPSNNCompare"};
 // A comparison begins with the difference.
 constexpr Scalar kFunctions[] = {Scalar::add, Scalar::subtract, Scalar::multiply, Scalar::divide,
                                  Scalar::subtract};
@@ -132,7 +132,7 @@ CNNArithmeticParameters gradient_parameters(CNNArithmeticOperation operation,
 
 // --- arithmetic ----------------------------------------------------------------------------------
 
-const char* CNNArithmetic::kind() const { return kKinds[static_cast<int>(operation_)]; }
+const char* CNNArithmetic::kind() const { return kArithmeticKinds[static_cast<int>(operation_)]; }
 
 void CNNArithmetic::set_parameters(const CNNArithmeticParameters& value) {
   value.check(description());

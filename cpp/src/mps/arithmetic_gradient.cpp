@@ -10,8 +10,8 @@ namespace {
 using ir::Scalar;
 using ir::ValueId;
 
-constexpr const char* kGradientKinds[] = {"MPSCNNAddGradient", "MPSCNNSubtractGradient",
-                                          "MPSCNNMultiplyGradient"};
+constexpr const char* kArithmeticGradientKinds[] = {"MPSCNNAddGradient", "MPSCNNSubtractGradient",
+                                                    "MPSCNNMultiplyGradient"};
 
 // dy, other [, mask] → gradient of the source. Constants: channels, rows and columns that were read
 // of the source, and the first row and column.
@@ -65,7 +65,7 @@ CNNArithmeticGradient::CNNArithmeticGradient(const Device& device, CNNArithmetic
 }
 
 const char* CNNArithmeticGradient::kind() const {
-  return kGradientKinds[static_cast<int>(operation_)];
+  return kArithmeticGradientKinds[static_cast<int>(operation_)];
 }
 
 void CNNArithmeticGradient::set_parameters(const CNNArithmeticParameters& value) {

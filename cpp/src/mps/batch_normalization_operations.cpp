@@ -6,6 +6,16 @@
 #include "mps/image_parts.h"
 
 namespace traingraph::mps {
+ir::ValueId stretched(Emission& e, ir::ValueId per_channel, DataType type) {
+  const std::int64_t channels = e.graph.type(per_channel).shape[0];
+  return ops::reshape(e.graph, ops::cast(e.graph, per_channel, type), {1, channels, 1, 1});
+}
+
+ir::ValueId channel_sum(Emission& e, ir::ValueId x) {
+  const ir::ValueId sum = ops::reduce(e.graph, ir::ReduceKind::sum, x, {0, 2, 3});
+  return ops::reshape(e.graph, sum, {e.graph.type(x).shape[1]});
+}
+
 namespace {
 
 using ir::Scalar;
@@ -16,17 +26,6 @@ double as_double(std::uint64_t bits) {
   double value = 0;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
-}
-// (C) → (1, C, 1, 1)
-ValueId stretched(Emission& e, ValueId per_channel, DataType type) {
-  const std::int64_t channels = e.graph.type(per_channel).shape[0];
-  return ops::reshape(e.graph, ops::cast(e.graph, per_channel, type), {1, channels, 1, 1});
-}
-
-// Sum over everything but channels, as (C).
-ValueId channel_sum(Emission& e, ValueId x) {
-  const ValueId sum = ops::reduce(e.graph, ir::ReduceKind::sum, x, {0, 2, 3});
-  return ops::reshape(e.graph, sum, {e.graph.type(x).shape[1]});
 }
 
 // The op that normalizes by the batch's own statistics: y, mean, inverse deviation, variance.

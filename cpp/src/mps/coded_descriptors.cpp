@@ -65,7 +65,7 @@ void visit(Visitor& field, CNNSubPixelConvolutionDescriptor& d) {
   field("sub_pixel_scale_factor", d.sub_pixel_scale_factor);
 }
 
-struct Writer {
+struct FieldWriter {
   template <class T>
   void operator()(const char* name, const T& value) {
     entries.push_back({name, coded(value)});
@@ -73,7 +73,7 @@ struct Writer {
   CodedValue::Entries entries;
 };
 
-struct Reader {
+struct FieldReader {
   template <class T>
   void operator()(const char* name, T& value) {
     decode_named(from.at(name), name, value);
@@ -83,14 +83,14 @@ struct Reader {
 
 template <class Descriptor>
 CodedValue written(Descriptor descriptor) {
-  Writer writer;
+  FieldWriter writer;
   visit(writer, descriptor);
   return std::move(writer.entries);
 }
 
 template <class Descriptor>
 void read(const CodedValue& value, Descriptor& to) {
-  Reader reader{value};
+  FieldReader reader{value};
   visit(reader, to);
 }
 

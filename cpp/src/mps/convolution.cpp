@@ -72,12 +72,6 @@ ValueId optional(Emission& e, std::size_t input, DataType type) {
   return value == ir::kNone ? value : ops::cast(e.graph, value, type);
 }
 
-// Over everything but channels, as (C).
-ValueId channel_sum(Emission& e, ValueId x) {
-  const ValueId sum = ops::reduce(e.graph, ir::ReduceKind::sum, x, {0, 2, 3});
-  return ops::reshape(e.graph, sum, {e.graph.type(x).shape[1]});
-}
-
 class ConvolutionOperation final : public Operation {
  public:
   ConvolutionOperation(const std::string& subject_in, ConvolutionForm form, std::int64_t sub_pixels)

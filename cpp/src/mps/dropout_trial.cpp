@@ -171,7 +171,7 @@ class Trial {
   const ImageBatch x_, other_x_, result_;
 };
 
-struct Answer {
+struct DropoutAnswer {
   const Backend* backend;
   DropoutParameters parameters;
   Shape images;
@@ -185,9 +185,9 @@ bool keeps_its_masks(const Backend& backend, DropoutParameters parameters, const
   // taken for none, and later steps have words of all bits.
   parameters.seed = 0;
   static std::mutex mutex;
-  static std::vector<Answer> answers;
+  static std::vector<DropoutAnswer> answers;
   const std::lock_guard lock(mutex);
-  const auto known = std::ranges::find_if(answers, [&](const Answer& other) {
+  const auto known = std::ranges::find_if(answers, [&](const DropoutAnswer& other) {
     return other.backend == &backend && other.parameters == parameters && other.images == images;
   });
   if (known != answers.end()) return known->right;

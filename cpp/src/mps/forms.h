@@ -14,6 +14,11 @@ bool is_none(const NeuronDescriptor& neuron);
 // f(x), x (N, C, H, W).
 ir::ValueId neuron(Emission& e, const NeuronDescriptor& descriptor, ir::ValueId x);
 
+// (C) → (1, C, 1, 1), in this type.
+ir::ValueId stretched(Emission& e, ir::ValueId per_channel, DataType type);
+// Sum over everything but channels, as (C).
+ir::ValueId channel_sum(Emission& e, ir::ValueId x);
+
 // x cut or left as it is, and the window over it, so that position 0 begins where the kernel's
 // offset says and there are `rows` x `columns` positions. What lies beyond x is padding.
 struct PlacedWindow {

@@ -6,7 +6,7 @@
 
 #include <traingraph/errors.h>
 
-#include "mps/emission.h"
+#include "mps/forms.h"
 
 namespace traingraph::mps {
 namespace {
@@ -14,12 +14,6 @@ namespace {
 using ir::Scalar;
 using ir::ScalarList;
 using ir::ValueId;
-
-// (C) → (1, C, 1, 1)
-ValueId stretched(Emission& e, ValueId per_channel, DataType type) {
-  const std::int64_t channels = e.graph.type(per_channel).shape[0];
-  return ops::reshape(e.graph, ops::cast(e.graph, per_channel, type), {1, channels, 1, 1});
-}
 
 // The mean over each group of (N, G, K), as (N, G, 1).
 ValueId group_mean(Emission& e, ValueId rows) {
@@ -46,9 +40,9 @@ Normalized normalized(Emission& e, ValueId x, std::int64_t groups, double epsilo
 }
 
 // x, gamma, beta → y
-class NormalizationOperation final : public Operation {
+class ImageNormalizationOperation final : public Operation {
  public:
-  NormalizationOperation(const std::string& subject_in, std::int64_t groups, double epsilon)
+  ImageNormalizationOperation(const std::string& subject_in, std::int64_t groups, double epsilon)
       : Operation(subject_in), groups_(groups), epsilon_(epsilon) {}
   void emit(Emission& e) const override {
     const ir::Type type = e.type(0);
@@ -116,7 +110,7 @@ class NormalizationGradientOperation final : public Operation {
 };
 
 // state → gamma, beta of a kernel
-class ReloadOperation final : public Operation {
+class ImageReloadOperation final : public Operation {
  public:
   using Operation::Operation;
   void emit(Emission& e) const override {
@@ -232,7 +226,7 @@ void CNNInstanceNormalization::reload_gamma_and_beta(CommandBuffer& buffer,
     storage.data_type = DataType::kFloat32;
     storage.shape = {channels_};
   }
-  static const auto operation = std::make_shared<ReloadOperation>("reload of gamma and beta");
+  static const auto operation = std::make_shared<ImageReloadOperation>("reload of gamma and beta");
   Recording& recording = this->recording(buffer);
   recording.begin(operation);
   recording.input(state.gamma()->storage());
@@ -243,8 +237,8 @@ void CNNInstanceNormalization::reload_gamma_and_beta(CommandBuffer& buffer,
 }
 
 OperationPtr CNNInstanceNormalization::make_operation() const {
-  return std::make_shared<NormalizationOperation>(description(), groups_,
-                                                  static_cast<double>(epsilon_));
+  return std::make_shared<ImageNormalizationOperation>(description(), groups_,
+                                                       static_cast<double>(epsilon_));
 }
 void CNNInstanceNormalization::check_source(const ImageDescriptor& source) const {
   if (source.feature_channels == channels_) return;

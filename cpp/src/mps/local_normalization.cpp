@@ -12,11 +12,12 @@ using ir::ScalarList;
 using ir::ValueId;
 using Type = LocalNormalizationType;
 
-constexpr const char* kKinds[] = {"MPSCNNCrossChannelNormalization", "MPSCNNSpatialNormalization",
-                                  "MPSCNNLocalContrastNormalization"};
-constexpr const char* kGradientKinds[] = {"MPSCNNCrossChannelNormalizationGradient",
-                                          "MPSCNNSpatialNormalizationGradient",
-                                          "MPSCNNLocalContrastNormalizationGradient"};
+constexpr const char* kLocalKinds[] = {"MPSCNNCrossChannelNormalization",
+                                       "MPSCNNSpatialNormalization",
+                                       "MPSCNNLocalContrastNormalization"};
+constexpr const char* kLocalGradientKinds[] = {"MPSCNNCrossChannelNormalizationGradient",
+                                               "MPSCNNSpatialNormalizationGradient",
+                                               "MPSCNNLocalContrastNormalizationGradient"};
 
 void check_parameters(const LocalNormalization& p, const char* kind) {
   const int type = static_cast<int>(p.type);
@@ -191,7 +192,7 @@ CNNLocalNormalization::CNNLocalNormalization(const Device& device,
   set_window(window_, parameters_);
 }
 const char* CNNLocalNormalization::kind() const {
-  return kKinds[static_cast<int>(parameters_.type)];
+  return kLocalKinds[static_cast<int>(parameters_.type)];
 }
 void CNNLocalNormalization::set_parameters(const LocalNormalization& value) {
   check_parameters(value, kind());
@@ -209,7 +210,7 @@ CNNLocalNormalizationGradient::CNNLocalNormalizationGradient(const Device& devic
   set_window(window_, parameters_);
 }
 const char* CNNLocalNormalizationGradient::kind() const {
-  return kGradientKinds[static_cast<int>(parameters_.type)];
+  return kLocalGradientKinds[static_cast<int>(parameters_.type)];
 }
 void CNNLocalNormalizationGradient::set_parameters(const LocalNormalization& value) {
   check_parameters(value, kind());

@@ -12,9 +12,9 @@ namespace {
 
 using ir::ValueId;
 
-constexpr const char* kKinds[] = {"MPSCNNPoolingMax", "MPSCNNPoolingAverage", "MPSCNNPoolingL2Norm",
-                                  "MPSCNNDilatedPoolingMax"};
-constexpr const char* kGradientKinds[] = {
+constexpr const char* kPoolingKinds[] = {"MPSCNNPoolingMax", "MPSCNNPoolingAverage",
+                                         "MPSCNNPoolingL2Norm", "MPSCNNDilatedPoolingMax"};
+constexpr const char* kPoolingGradientKinds[] = {
     "MPSCNNPoolingMaxGradient", "MPSCNNPoolingAverageGradient", "MPSCNNPoolingL2NormGradient",
     "MPSCNNDilatedPoolingMaxGradient"};
 
@@ -155,7 +155,7 @@ CNNPooling::CNNPooling(const Device& device, CNNPoolingType type, const KernelWi
   window_ = window;
   window_.edge_mode = is_max(type) ? EdgeMode::kClamp : EdgeMode::kZero;
 }
-const char* CNNPooling::kind() const { return kKinds[static_cast<int>(type_)]; }
+const char* CNNPooling::kind() const { return kPoolingKinds[static_cast<int>(type_)]; }
 void CNNPooling::set_zero_pad_size_x(std::int64_t value) {
   check_zero_pad(type_, value, kind());
   set(window_.zero_pad_x, value);
@@ -184,7 +184,9 @@ CNNPoolingGradient::CNNPoolingGradient(const Device& device, CNNPoolingType type
   window_ = window;
   window_.edge_mode = is_max(type) ? EdgeMode::kClamp : EdgeMode::kZero;
 }
-const char* CNNPoolingGradient::kind() const { return kGradientKinds[static_cast<int>(type_)]; }
+const char* CNNPoolingGradient::kind() const {
+  return kPoolingGradientKinds[static_cast<int>(type_)];
+}
 void CNNPoolingGradient::set_zero_pad_size_x(std::int64_t value) {
   check_zero_pad(type_, value, kind());
   set(window_.zero_pad_x, value);

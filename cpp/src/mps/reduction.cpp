@@ -29,7 +29,7 @@ class SpatialMeanState final : public GradientState {
   const Region clip_rect_source;
 };
 
-constexpr const char* kKinds[][6] = {
+constexpr const char* kReductionKinds[][6] = {
     {"MPSNNReduceRowSum", "MPSNNReduceRowMean", "MPSNNReduceRowMin", "MPSNNReduceRowMax", nullptr,
      nullptr},
     {"MPSNNReduceColumnSum", "MPSNNReduceColumnMean", "MPSNNReduceColumnMin",
@@ -185,7 +185,7 @@ NNReduceUnary::NNReduceUnary(const Device& device, NNReduceAxis axis, NNReductio
       "got one over rows or columns");
 }
 const char* NNReduceUnary::kind() const {
-  return kKinds[static_cast<int>(axis_)][static_cast<int>(reduction_)];
+  return kReductionKinds[static_cast<int>(axis_)][static_cast<int>(reduction_)];
 }
 void NNReduceUnary::set_clip_rect_source(const Region& value) {
   check_region(value, kSourceRectangle);

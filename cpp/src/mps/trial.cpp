@@ -95,7 +95,7 @@ bool tried(const Backend& backend, const ir::NamedKernelAttributes& application,
   return true;
 }
 
-struct Answer {
+struct KernelAnswer {
   const Backend* backend;
   ir::NamedKernelAttributes application;
   std::vector<std::uint64_t> words;  // of the encoding, but for the operation's number
@@ -108,15 +108,15 @@ struct Answer {
 bool comes_out_right(const Backend& backend, const ir::NamedKernelAttributes& application,
                      const Excerpt& encoding, const std::vector<StoragePtr>& like) {
   static std::mutex mutex;
-  static std::vector<Answer> answers;
-  Answer answer{&backend, application, encoding.words, {}, true};
+  static std::vector<KernelAnswer> answers;
+  KernelAnswer answer{&backend, application, encoding.words, {}, true};
   answer.words[0] = 0;
   for (const StoragePtr& storage : like) {
     answer.types.push_back(storage->type());
     if (storage->data_type != DataType::kFloat32) return false;
   }
   const std::lock_guard lock(mutex);
-  const auto known = std::ranges::find_if(answers, [&](const Answer& other) {
+  const auto known = std::ranges::find_if(answers, [&](const KernelAnswer& other) {
     return other.backend == answer.backend && other.application == answer.application &&
            other.words == answer.words && other.types == answer.types;
   });
