@@ -46,6 +46,7 @@ def test_ours_alone(tmp_path: Path) -> None:
     assert "mlp_small" in done.stdout
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("peer", ["torch", "jax"])
 def test_peers_compute_the_same(peer: str) -> None:
     if importlib.util.find_spec(peer) is None:
@@ -65,6 +66,7 @@ def test_the_mps_layer_computes_the_same(workload: str) -> None:
     assert mps_steps.ratios(rows).startswith("nodes / ML Compute ")
 
 
+@pytest.mark.programs
 def test_residual_networks_of_the_mps_layer() -> None:
     """Sums, their gradients, strides, and an average: what resnet18_cifar has, in small."""
     layers = (
@@ -117,6 +119,7 @@ def test_timing_counts_calls() -> None:
     }
 
 
+@pytest.mark.programs
 def test_tables_are_the_same_each_time() -> None:
     for workload in workloads.WORKLOADS.values():
         first, second = (list(workloads.parameters(workload)) for _ in range(2))

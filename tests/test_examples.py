@@ -66,6 +66,7 @@ def test_digits_are_learned(tmp_path: Path) -> None:
     assert all("45/45" in line and "test_accuracy=" in line for line in ends)
 
 
+@pytest.mark.programs
 def test_seeds_repeat_a_run() -> None:
     results = [
         json.loads(run("--epochs", 1, "--seed", 3, "--json").stdout.splitlines()[-1])
@@ -175,6 +176,7 @@ def test_wrong_options_end_in_one_line(arguments: list[str], expected: str) -> N
 CLASSIFIER = DIGITS.with_name("mps_classifier.py")
 
 
+@pytest.mark.programs
 def test_a_classifier_is_trained_in_three_ways() -> None:
     printed = []
     for way in ("training_graph", "gradient_filters", "by_hand"):

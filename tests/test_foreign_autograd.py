@@ -84,6 +84,7 @@ def test_a_gradient_that_was_not_written_is_no_guess() -> None:
         network.training.execute_gradient(options="synchronous")
 
 
+@pytest.mark.programs
 def test_numpy_program_learns() -> None:
     done = run("--json", "--steps", 300)
     assert done.returncode == 0, done.stderr
@@ -92,6 +93,7 @@ def test_numpy_program_learns() -> None:
     assert np.mean(losses[-20:]) < 0.7 * np.mean(losses[:20])
 
 
+@pytest.mark.programs
 def test_pytorch_around_the_network_is_pytorch_alone() -> None:
     pytest.importorskip("torch")
     done = run("--json", "--steps", 100)

@@ -41,9 +41,9 @@ def cmake_directory() -> Path:
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Install prefixes by form. Both forms hold the same objects, so the second only links."""
+    """Install prefixes by form. Both hold the same objects, so the second only links."""
     build = tmp_path_factory.mktemp("build")
-    prefixes = {"wheel": cmake_directory()}
+    prefixes = {}
     for form, shared in ("shared", "ON"), ("static", "OFF"):
         cmake(
             ROOT,
@@ -59,18 +59,26 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return prefixes
 
 
-@pytest.mark.parametrize("form", ["shared", "static", "wheel"])
-def test_example_trains_inside_an_application(
-    trees: dict[str, Path], form: str, tmp_path: Path
-) -> None:
-    cmake(EMBED, tmp_path, f"-DCMAKE_PREFIX_PATH={trees[form]}")
-    assert run(tmp_path / "embed") == "y = 2.000 x + 5.000\n"
+def check_example(prefix: Path, build: Path) -> None:
+    cmake(EMBED, build, f"-DCMAKE_PREFIX_PATH={prefix}")
+    assert run(build / "embed") == "y = 2.000 x + 5.000\n"
+
+
+def test_example_trains_inside_an_application(tmp_path: Path) -> None:
+    check_example(cmake_directory(), tmp_path)
+
+
+@pytest.mark.packaging
+@pytest.mark.parametrize("form", ["shared", "static"])
+def test_example_trains_with_each_form(trees: dict[str, Path], form: str, tmp_path: Path) -> None:
+    check_example(trees[form], tmp_path)
 
 
 def test_example_is_short() -> None:
     assert len((EMBED / "main.cpp").read_text().splitlines()) <= 60
 
 
+@pytest.mark.packaging
 def test_static_form_links_only_onednn_from_the_package(
     trees: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -80,6 +88,7 @@ def test_static_form_links_only_onednn_from_the_package(
     }
 
 
+@pytest.mark.packaging
 @pytest.mark.parametrize("form", ["shared", "static"])
 def test_public_headers_compile_alone_and_their_contract_holds(
     trees: dict[str, Path], form: str, tmp_path: Path
@@ -172,6 +181,7 @@ with open("/proc/self/maps") as maps:
     assert len([name for name in loaded if name.startswith("libgomp")]) == 1
 
 
+@pytest.mark.packaging
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="one level on other processors")
 def test_levels_share_no_inline_functions(trees: dict[str, Path]) -> None:
     """An inline function that an object of a high level leaves for others could be the one kept."""

@@ -20,7 +20,7 @@ of_backends=(tests/apple/test_metal.py tests/apple/test_images_between_ops.py
 without_package=(tests/apple "${of_backends[@]/#/--ignore=}")
 
 doubles() {
-  "$python" -m pytest -q "${without_package[@]}"
+  "$python" -m pytest -q -m apple "${without_package[@]}"
 }
 
 # The first compares names and compiles; the second has a sanitized program of its own.
@@ -37,7 +37,7 @@ build(Path(sys.argv[1]), "address,undefined")' "$folder")
   # Python frees little at its end. The runtime's classes are read as they are laid out.
   ASAN_OPTIONS=detect_leaks=0:handle_abort=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     TRAINGRAPH_APPLE_CHECKS=$folder LD_PRELOAD=$runtime \
-    "$python" -m pytest -q "${without_package[@]}" "${without_sanitizers[@]/#/--ignore=}"
+    "$python" -m pytest -q -m apple "${without_package[@]}" "${without_sanitizers[@]/#/--ignore=}"
 }
 
 analyze() {
@@ -56,11 +56,11 @@ backends() {
   cmake --install build/apple --prefix build/apple-package/traingraph
   cp -r python/traingraph/. build/apple-package/traingraph
   export PYTHONPATH=$PWD/build/apple-package TRAINGRAPH_APPLE_BUILD=$PWD/build/apple
-  "$python" -m pytest -q -n auto --dist worksteal "${of_backends[@]}"
-  # Each backend that the core was built with, in one run: most rows are about no backend.
+  "$python" -m pytest -q -m apple -n auto --dist worksteal "${of_backends[@]}"
+  # Rows about the backends that the core was built with, in one run.
   local devices
   read -ra devices < <("$python" -c 'from traingraph import _core
-print(*(f"--device={name}" for name in ("metal", "bnns") if name in _core.backends()))')
+print(*(f"--only-device={name}" for name in ("metal", "bnns") if name in _core.backends()))')
   "$python" -m pytest -q -n auto --dist worksteal "${devices[@]}" tests/reference tests/layers \
     tests/optimizers tests/train tests/graph tests/checkpoint tests/mps tests/runtime tests/passes
 }

@@ -9,6 +9,12 @@ from mps_session import draw_anew
 from objective_c import Runtime
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.apple)
+
+
 @pytest.fixture(autouse=True)
 def same_numbers() -> None:
     """Each test draws the same numbers, whichever ran before it."""

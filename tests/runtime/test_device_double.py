@@ -61,7 +61,7 @@ def test_suites_pass_on_it(package: Path, suites: list[str]) -> None:
             "-m",
             "pytest",
             "-q",
-            "--device",
+            "--only-device",
             "cuda",
             "-p",
             "no:cacheprovider",

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Builds the core, the bindings and the private test module with a sanitizer and runs suites on them:
+#   tests/sanitize.sh address    AddressSanitizer and UndefinedBehaviorSanitizer
+#   tests/sanitize.sh thread     ThreadSanitizer
+# More arguments go to pytest. Needs GCC, CMake, ninja and a Python that has the extra "test"; PYTHON
+# names it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+kind=${1:-}
+shift || true
+
+# Left out: tests that measure the process's memory, fork, or load PyTorch, none of which goes with a
+# sanitizer, and those of the package's files.
+case "$kind" in
+  address)
+    sanitizers='address;undefined'
+    # The interpreter was not built with them: their libraries are loaded first, and its own leaks
+    # are not counted.
+    preload="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libstdc++.so)"
+    export PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+    threads=2
+    tests=(tests/reference tests/layers tests/passes tests/optimizers tests/runtime tests/python
+      tests/train tests/graph tests/checkpoint tests/mps
+      --ignore=tests/runtime/test_device_double.py --ignore=tests/python/test_verify.py
+      --ignore=tests/python/test_stubs.py
+      -k 'not memory and not fork and not released and not torch')
+    ;;
+  thread)
+    sanitizers=thread
+    preload=$(gcc -print-file-name=libtsan.so)
+    export TSAN_OPTIONS=ignore_noninstrumented_modules=1
+    # libgomp is not instrumented: what is checked are the core's own threads.
+    threads=1
+    tests=(tests/graph/test_concurrency.py tests/graph/test_linking.py
+      tests/graph/test_user_gradients.py tests/python/test_execution.py
+      tests/train/test_client_order.py tests/runtime/test_streams.py -k 'not fork')
+    ;;
+  *)
+    sed -n '2,6p' "$0"
+    exit 2
+    ;;
+esac
+
+build=build/sanitize-$kind
+launcher=()
+if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS=-O1 "${launcher[@]}" \
+  -DTRAINGRAPH_BUILD_PYTHON=ON -DTRAINGRAPH_TESTING=ON -DTRAINGRAPH_SANITIZE="$sanitizers" \
+  -DPython_EXECUTABLE="$(command -v "$python")"
+cmake --build "$build"
+cmake --install "$build" --prefix "$build/package/traingraph" >/dev/null
+cp -r python/traingraph/. "$build/package/traingraph"
+
+PYTHONPATH=$PWD/$build/package LD_PRELOAD=$preload \
+  "$python" -c 'import sys, pytest, traingraph
+traingraph.set_num_threads(int(sys.argv[1]))
+sys.exit(pytest.main(sys.argv[2:]))' "$threads" -q "${tests[@]}" "$@"
