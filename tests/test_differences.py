@@ -1,9 +1,5 @@
 """Gradients along a few directions: one wrong element is seen, and all of them on demand."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
