@@ -3,6 +3,9 @@
 
 # compile_together(<target> <name> <count> <source>...)
 function(compile_together target name count)
+  if(NOT TRAINGRAPH_TOGETHER)
+    return()
+  endif()
   set(index 0)
   foreach(source IN LISTS ARGN)
     math(EXPR group "${index} / ${count}")
