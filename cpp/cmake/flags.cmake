@@ -5,6 +5,8 @@ target_compile_options(traingraph_flags INTERFACE
   -Wall -Wextra $<$<BOOL:${TRAINGRAPH_WERROR}>:-Werror>
   # GCC 12 sees overlapping copies in operator+ of std::string where there are none (PR 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
+  # The sort of GCC 12's standard library calls what C++17 deprecates; Clang reports it at the caller.
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>
   # Never -ffast-math: it removes NaN tests and changes the rounding mode of the importing process.
   -fno-math-errno
   # Messages with __FILE__ name the file within the project, not within the builder's disk.
