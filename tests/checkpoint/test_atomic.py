@@ -76,6 +76,20 @@ def test_threads_that_save_to_one_file_wait_for_each_other(tmp_path: Path) -> No
     assert os.listdir(tmp_path) == ["file"]
 
 
+@pytest.mark.parametrize("length", [0, 100, 100_000])
+def test_a_partial_file_of_a_killed_process_leaves_nothing(tmp_path: Path, length: int) -> None:
+    """Whether it is shorter or longer than what is saved."""
+    network = Network()
+    clean, path = tmp_path / "clean", tmp_path / "file"
+    network.training.save(clean)
+    assert 100 < clean.stat().st_size < 100_000
+    (tmp_path / ".file.partial").write_bytes(b"x" * length)
+    network.training.save(path)
+    assert path.read_bytes() == clean.read_bytes()
+    network.training.load(path)
+    assert sorted(os.listdir(tmp_path)) == ["clean", "file"]
+
+
 def test_a_link_in_place_of_the_partial_file_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")

@@ -174,3 +174,43 @@ def test_gradients_through_a_tensor_read_twice() -> None:
     training.execute_gradient(options="synchronous", outputs_data={"d": got})
     expected = 2 * 2 * (read(total) - network.labels["y"]) / got.size
     assert_near(got, expected, 1e-12)
+
+
+def repeated(device: str, dtype: str, times: int) -> list[np.ndarray]:
+    """What that many gradient passes after one forward pass give, and the weights after an update.
+
+    Of layers that are so large that the memory of values may be used again.
+    """
+    x, y = (tg.MLCTensor(shape=[16, 64], data_type=dtype) for _ in range(2))
+    weights, stack = [], []
+    for k in range(4):
+        full = networks.dense(64, 64, 2 * k, dtype)
+        weights += [full.weights, full.biases]
+        stack += [full, tg.MLCActivationLayer.tanh(), tg.MLCDropoutLayer(rate=0.25, seed=k)]
+    graph = tg.MLCGraph()
+    tg.sequential(graph, x, stack)
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph],
+        loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="sum"),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.125),
+    )
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(options="compute_all_gradients", device=device)
+    data = {name: networks.array((16, 64), seed, dtype) for name, seed in (("x", 20), ("y", 21))}
+    training.bind_and_write_data(data, for_inputs={"x": x, "y": y})
+    training.execute_forward(options="synchronous")
+    for _ in range(times):
+        training.execute_gradient(options="synchronous")
+    found = [read(training.gradient_tensor(x))]
+    training.execute_optimizer_update(options="synchronous")
+    training.synchronize_updates()
+    return found + [np.array(weight.data) for weight in weights]
+
+
+@pytest.mark.parametrize(("device", "dtype"), [row[:2] for row in DEVICES])
+def test_gradients_may_be_computed_again(device: str, dtype: str) -> None:
+    """The forward pass and its masks stay, and nothing is added up."""
+    once = repeated(device, dtype, 1)
+    for times in (2, 3):
+        for one, again in zip(once, repeated(device, dtype, times), strict=True):
+            np.testing.assert_array_equal(again, one)

@@ -1,5 +1,6 @@
 """CHECK_NUMERICS: stops at the first NaN or infinity, before anything is updated."""
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,44 @@ def test_bad_input_is_named(device: str, dtype: str, bad: float) -> None:
         np.testing.assert_array_equal(mine, theirs)
     network.data["x"] = good
     step(network, training)  # and the graph goes on
+
+
+def separately(network: Network, training: Any) -> None:
+    """The three passes of a step, submitted before the first of them is known to have failed."""
+    network.feed(training)
+    handles = [training.execute_forward(options="check_numerics")]
+    try:
+        handles += [training.execute_gradient(), training.execute_optimizer_update()]
+    finally:
+        # A failure that nobody has seen would be raised by the next call.
+        with contextlib.ExitStack() as all_of_them:
+            for handle in handles:
+                all_of_them.callback(handle.wait)
+
+
+@pytest.mark.parametrize("run", [step, separately])
+@pytest.mark.parametrize(("device", "dtype"), DEVICES)
+def test_a_failed_step_leaves_no_trace(device: str, dtype: str, run: Any) -> None:
+    """Weights, moments and the optimizer's count are those of a run without it, bit by bit."""
+    found = []
+    for bad in ({}, {0}, {1, 2}):
+        network, training = compiled(device, dtype)
+        good = network.data["x"]
+        for number in range(4):
+            if number in bad:
+                network.data["x"] = np.full_like(good, np.nan)
+                with pytest.raises((tg.NumericError, ValueError)):
+                    run(network, training)
+                network.data["x"] = good
+            run(network, training)
+        training.synchronize_updates()
+        weights = [p for layer in (network.fc1, network.fc2) for p in (layer.weights, layer.biases)]
+        moments = [np.array(m) for weight in weights for m in weight.optimizer_data]
+        found.append([training.optimizer.time_step, *network.parameters(), *moments])
+    assert len(found[0]) == 1 + 4 + 8
+    for other in found[1:]:
+        for mine, theirs in zip(other, found[0], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize(("device", "dtype"), DEVICES)

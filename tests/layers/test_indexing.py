@@ -327,8 +327,34 @@ def test_conditions_are_inputs(device):
         run(c=np.ones((3, 4), np.int8), x=x)
 
 
+def scatter_elements(graph, x, indices):
+    graph.scatter(
+        1, source=constant(np.ones((3, 2), np.float32)), indices=indices, copy_from=x,
+        reduction_type="sum",
+    )  # fmt: skip
+
+
 @everywhere
-@pytest.mark.parametrize(("at", "value"), [((0, 1), 4), ((2, 0), -1), ((1, 1), 2**40)])
+@pytest.mark.parametrize("build", [gather_elements, scatter_elements])
+@pytest.mark.parametrize("value", [-1, 4, 2**31 + 1, 2**40 + 1, 1 - 2**40])
+def test_indices_of_a_narrower_type(device, build, value):
+    """Integers that fit are converted; no others become an index that they are not."""
+    run = compiled(build, device, x=((3, 4), "float32"), indices=((3, 2), "int32"))
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    indices = np.array([[0, 1], [3, 2], [1, 0]])
+    found = run(x=x, indices=indices)
+    np.testing.assert_array_equal(found, run(x=x, indices=indices.astype(np.int32)))
+    indices[1, 1] = value
+    is_int32 = abs(value) < 2**31
+    error, text = (ValueError, f"got {value} at") if is_int32 else (TypeError, "out of its range")
+    with pytest.raises(error, match=text):
+        run(x=x, indices=indices)
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("at", "value"), [((0, 1), 4), ((2, 0), -1), ((1, 1), 2**40), ((0, 0), -(2**40))]
+)
 def test_indices_out_of_range(device, at, value):
     run = compiled(gather_elements, device, x=((3, 4), "float32"), indices=((3, 2), "int64"))
     x = np.arange(12, dtype=np.float32).reshape(3, 4)

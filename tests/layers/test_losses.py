@@ -27,7 +27,7 @@ def softmax_cross_entropy(smoothing=0.0, classes=None):
 
     def values(y, t):
         t = np.where(t < 0, 0, t * (1 - smoothing) + smoothing / (classes or y.shape[1]))
-        total = np.log(np.exp(y).sum(axis=1, keepdims=True))
+        total = np.logaddexp.reduce(y, axis=1, keepdims=True)
         return (t * (total - y)).sum(axis=1)
 
     return values
@@ -64,6 +64,10 @@ class LossCase:
         weights = RNG.uniform(0.5, 2, shape).astype(np.float32).astype(np.float64)
         weights.flat[0] = 0
         self.per_value = weights
+
+    @property
+    def is_cross_entropy(self):
+        return self.name.startswith(("sigmoid", "distribution", "classes"))
 
     def __repr__(self):
         return self.name
@@ -286,6 +290,27 @@ def test_weight_zero_removes_what_is_not_finite(device):
     loss, gradient = run(case, layer, weights, device, "float32")
     assert loss == 14
     np.testing.assert_allclose(gradient.ravel()[1:], [2, 4, 6], rtol=1e-6)
+
+
+# Where float32 has no exponential any more, on both sides, and where it just has one.
+LARGE = [(-1e4, 1e4), (9.9e3, 1e4), (-1e4, -9.9e3), (88, 100), (-104, -88)]
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.is_cross_entropy], ids=repr)
+@pytest.mark.parametrize(("low", "high"), LARGE)
+@everywhere
+def test_large_logits(case, low, high, device):
+    """As good as float32 keeps the logarithm of the sum, which is about as large as they are."""
+    logits = np.random.default_rng(7).uniform(low, high, case.prediction.shape)
+    case = LossCase(case.name, case.layer, case.values, logits, case.labels, case.distribution)
+    loss, gradient = run(case, case.layer(reduction_type="none"), device=device, dtype="float32")
+    expected = case.values(case.prediction, case.distribution)
+    largest = np.abs(logits).max()
+    bound = max(BOUNDS["float32"], largest * 2.0**-23)
+    np.testing.assert_allclose(loss, expected, rtol=2e-7, atol=bound)
+    by = np.zeros(logits.shape)
+    slopes = Slopes(lambda by: case.values(case.prediction + by, case.distribution), by, step=1e-5)
+    slopes.assert_near(gradient, 2 * bound)
 
 
 def test_class_out_of_range_names_row_and_value():

@@ -25,11 +25,12 @@ def layer(operation, axis):
     return lambda: tg.MLCSoftmaxLayer(operation=operation, dimension=axis)
 
 
+EXPECTED = {"softmax": softmax, "log_softmax": log_softmax}
 SHAPES = [((3, 5), 1), ((4, 3), 0), ((2, 3, 4), 1), ((2, 3, 4), 2), ((2, 3, 2, 2), 1), ((3, 1), 1)]
 
 CASES = [
     Case(f"{name} {shape} {axis}", layer(name, axis), expected(axis), [shape], rows=axis != 0)
-    for name, expected in (("softmax", softmax), ("log_softmax", log_softmax))
+    for name, expected in EXPECTED.items()
     for shape, axis in SHAPES
 ] + [
     Case("one axis", layer("softmax", 0), softmax(0), [(5,)]),
@@ -43,12 +44,25 @@ def test_the_dimension_is_1_unless_given():
     assert tg.MLCSoftmaxLayer(operation="softmax").dimension == 1
 
 
+# Where float32 has no exponential any more, on both sides, and where it just has one.
+@pytest.mark.parametrize(("low", "high"), [(-1e4, 1e4), (9990, 1e4), (88, 100), (-104, -88)])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 37), 1), ((5, 9), 0), ((2, 21, 3, 3), 1)])
+@pytest.mark.parametrize("operation", EXPECTED)
 @everywhere
-def test_large_logits_stay_finite(device):
-    x = np.array([[3e4, 0, -3e4], [-3e4, -3e4, -3e4]])
-    case = Case("large", layer("softmax", 1), softmax(1), [x])
+def test_large_logits(device, operation, shape, axis, low, high):
+    x = np.random.default_rng(3).uniform(low, high, shape).astype(np.float32).astype(np.float64)
+    case = Case("large", layer(operation, axis), EXPECTED[operation](axis), [x])
     found = Inference(case, device, "float32")(x)
-    np.testing.assert_allclose(found, [[1, 0, 0], [1 / 3] * 3], rtol=1e-6)
+    np.testing.assert_allclose(found, case.expected(x), rtol=4e-6, atol=4e-6)
+
+
+@everywhere
+def test_equal_large_logits(device):
+    x = np.array([[3e4, 0, -3e4], [-3e4, -3e4, -3e4]])
+    for operation, expected in EXPECTED.items():
+        case = Case("large", layer(operation, 1), expected(1), [x])
+        found = Inference(case, device, "float32")(x)
+        np.testing.assert_allclose(found, expected(1)(x), rtol=1e-6)
 
 
 def test_wrong_shapes():

@@ -16,7 +16,7 @@ import pytest
 from coded import CASES, made, weights
 from test_coding import archived, every_property, unarchived
 
-from traingraph import _core, mps
+from traingraph import MLCOptimizerDescriptor, _core, mps
 
 _testing = pytest.importorskip("traingraph._testing", reason="built with TRAINGRAPH_TESTING")
 
@@ -55,6 +55,21 @@ def test_there_and_back(name):
     assert _testing.read_and_written(again, "cpu") == again
     assert _testing.copied(again, "reference", "cpu") == again
     assert every_property(unarchived(kernel, again)) == every_property(kernel)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("MPSNNOptimizer")])
+def test_no_field_of_an_optimizer_is_lost(name):
+    """What MPS cannot set but the core's descriptor has is in the bytes, and read from them."""
+    data = json.loads(archived(made(name)))
+    fields = data["values"]["optimizer_descriptor"]
+    core = {key for key in dir(MLCOptimizerDescriptor) if not key.startswith("_")}
+    core = {key for key in core if isinstance(getattr(MLCOptimizerDescriptor, key), property)}
+    assert set(fields) == core - {"applies_gradient_clipping"} | {"apply_gradient_clipping"}
+    for key, value in fields.items():
+        if isinstance(value, float):
+            other = json.loads(json.dumps(data))
+            other["values"]["optimizer_descriptor"][key] = value + 0.5
+            assert json.loads(_testing.read_and_written(json.dumps(other), "cpu")) == other, key
 
 
 @pytest.mark.parametrize("kind", ["", "DepthWise", "SubPixel"])

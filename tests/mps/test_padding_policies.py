@@ -67,6 +67,40 @@ def test_alignments(size, kernel, stride, source):
     assert top <= centered <= bottom
 
 
+# What the corners say about an odd pixel: whether it is to the right, and whether below.
+REMAINDERS = {
+    METHOD.ADD_REMAINDER_TO_TOP_LEFT: (False, False),
+    METHOD.ADD_REMAINDER_TO_TOP_RIGHT: (True, False),
+    METHOD.ADD_REMAINDER_TO_BOTTOM_LEFT: (False, True),
+    METHOD.ADD_REMAINDER_TO_BOTTOM_RIGHT: (True, True),
+}
+# size, kernel, stride, source -> the largest row (and column) of each window: by default, and with
+# the odd pixel at the end. Unused pixels count as negative padding: where the larger half of what
+# is unused would be cut off, it is at the beginning then.
+ODD = [
+    ("valid", 2, 2, 7, (1, 3, 5), (2, 4, 6)),  # rows 0 to 5; 1 to 6
+    ("valid", 3, 4, 10, (3, 7), (4, 8)),  # one unused before and two after; two and one
+    ("valid", 1, 3, 6, (1, 4), (1, 4)),  # an even number of unused ones: one on each side
+    ("same", 2, 2, 7, (0, 2, 4, 6), (1, 3, 5, 6)),  # rows -1 to 6; 0 to 7
+    ("same", 4, 1, 4, (1, 2, 3, 3), (2, 3, 3, 3)),  # two before and one after; one and two
+    ("same", 3, 1, 4, (1, 2, 3, 3), (1, 2, 3, 3)),  # an even number: one on each side
+]
+
+
+@pytest.mark.parametrize("remainder", REMAINDERS)
+@pytest.mark.parametrize(("size", "kernel", "stride", "source", "plain", "at_the_end"), ODD)
+def test_odd_pixels(size, kernel, stride, source, plain, at_the_end, remainder):
+    """Each element is ten times its row and its column."""
+    x = 10.0 * np.arange(source)[:, None] + np.arange(source)
+    made = pooling(kernel, stride, SIZES[size] | remainder)
+    result = array(
+        execute(lambda b: made.encode_batch(b, source_images=batch(device(), x[None, None])))
+    )
+    right, below = REMAINDERS[remainder]
+    rows, columns = (np.array(at_the_end if end else plain) for end in (below, right))
+    np.testing.assert_array_equal(result[0, 0], 10 * rows[:, None] + columns)
+
+
 def test_the_reserved_alignment():
     made = pooling(2, 2, METHOD.SIZE_SAME | METHOD.ALIGN_TOP_LEFT | METHOD.ALIGN_BOTTOM_RIGHT)
     with pytest.raises(Unsupported, match="the reserved alignment"):

@@ -272,6 +272,34 @@ def test_temporary_states_of_channels(cls, names):
         cls.temporary_state(buffer, number_of_feature_channels=0)
 
 
+@pytest.mark.parametrize("reads", [1, 2])
+@pytest.mark.parametrize("biased", [True, False])
+def test_optimizers_read_temporary_gradients_of_convolutions(biased, reads):
+    device, x = on(), RANDOM.normal(size=(1, 3, 4, 4)).astype(np.float32)
+    biases = np.ones(5, np.float32) if biased else None
+    source = Weights(RANDOM.normal(size=(5, 2, 3, 3)).astype(np.float32), biases)
+    kernel = mps.MPSCNNConvolution(device=device, weights=source)
+    gradient = mps.MPSCNNConvolutionGradient(device=device, weights=source)
+    optimizer = mps.MPSNNOptimizerStochasticGradientDescent(device=device, learning_rate=0.1)
+    buffer, states = commands(device), []
+    results = kernel.encode_batch(buffer, source_images=batch(device, x), destination_states=states,
+                                  destination_state_is_temporary=True)  # fmt: skip
+    (state,) = states
+    state.read_count = 1 + reads
+    gradient.encode_batch(buffer, source_gradients=results, source_images=batch(device, x),
+                          gradient_states=states)  # fmt: skip
+    values = [kernel.export_weights_and_biases(buffer) for _ in range(2)]
+    for left in reversed(range(reads)):
+        assert state.read_count == left + 1
+        optimizer.encode(buffer, convolution_gradient_state=state,
+                         convolution_source_state=values[0], result_state=values[1])  # fmt: skip
+    assert state.read_count == 0
+    with pytest.raises(ValueError, match="read count"):
+        optimizer.encode(buffer, convolution_gradient_state=state,
+                         convolution_source_state=values[0], result_state=values[1])  # fmt: skip
+    run(buffer)
+
+
 def test_lists_for_new_states():
     """The list gets what the form without one returns beside the images."""
     device, x = on(), RANDOM.normal(size=(2, 4, 2, 2)).astype(np.float32)

@@ -1,7 +1,11 @@
 """What counts as data for a tensor, and what is copied, converted or refused."""
 
 import array
+import gc
+import os
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,9 +158,27 @@ def test_integer_labels(classes: Callable[[Any], Any], dtype: Any) -> None:
     assert classes(np.array([0, 1], dtype)) == pytest.approx(np.log(3))
 
 
-def test_integers_that_do_not_fit(classes: Callable[[Any], Any]) -> None:
-    with pytest.raises(TypeError, match="expected int32 for loss label 'y' but got int64 with"):
-        classes(np.array([0, 2**40]))
+@pytest.mark.parametrize("value", [2**31, 2**40, 2**63, -(2**31) - 1, 1 - 2**40, -(2**63)])
+def test_integers_that_do_not_fit(classes: Callable[[Any], Any], value: int) -> None:
+    kind = "uint64" if value == 2**63 else "int64"
+    with pytest.raises(TypeError, match=f"expected int32 for loss label 'y' but got {kind} with"):
+        classes(np.array([0, value], kind))
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int32", "int64"])
+def test_the_range_of_each_integer_type(name: str) -> None:
+    """Numbers at its ends pass, and the call then asks for a compiled graph; the next do not."""
+    limits, x = np.iinfo(name), MLCTensor(shape=[2], data_type=name)
+    fits, refused = (ValueError, "a compiled graph"), (TypeError, f"{name} .* out of its range")
+    for kind in (np.iinfo("int64"), np.iinfo("uint64")):
+        for number in (limits.min, limits.max, limits.min - 1, limits.max + 1, 1 - 2**40, 2**40):
+            if not kind.min <= number <= kind.max:
+                continue
+            error, text = fits if limits.min <= number <= limits.max else refused
+            for numbers in ([0, number], [number, 0]):
+                data = {"x": np.array(numbers, kind.dtype)}
+                with pytest.raises(error, match=f"expected {text}"):
+                    MLCGraph().bind_and_write_data(data, for_inputs={"x": x})
 
 
 def test_floats_are_not_integers(classes: Callable[[Any], Any]) -> None:
@@ -251,6 +273,53 @@ def test_tensor_data_shows_its_bytes() -> None:
         MLCTensorData(bytes_no_copy=memory, length=9)
     with pytest.raises(TypeError, match="buffer protocol"):
         MLCTensorData(bytes_no_copy=3)
+
+
+def test_arrays_let_go_of_what_they_show() -> None:
+    """What lies behind a tensor lives as long as an array over it, and no longer."""
+    values = np.ones(4, np.float32)
+    alive, calls = weakref.ref(values), []
+    tensors = [
+        MLCTensor(data=values),
+        MLCTensor(
+            shape=[4],
+            data=MLCTensorData(
+                bytes_no_copy=bytearray(16), length=16, deallocator=lambda _, n: calls.append(n)
+            ),
+        ),
+    ]
+    arrays = [tensor.data for tensor in tensors for _ in range(3)]
+    del values, tensors
+    gc.collect()
+    assert alive() is not None
+    assert not calls
+    del arrays
+    gc.collect()
+    assert alive() is None
+    assert calls == [16]
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_results_do_not_pile_up_in_memory(device: str) -> None:
+    """150 results of 1 MiB each; of those that are let go, a few may be kept for the next run."""
+    pages = Path("/proc/self/statm")
+    if not pages.exists():
+        pytest.skip("no /proc/self/statm")
+    x = MLCTensor(shape=[256, 1024])
+    graph = MLCGraph()
+    graph.node(MLCActivationLayer.relu(), source=x)
+    inference = MLCInferenceGraph(graph_objects=[graph])
+    inference.add_inputs({"x": x})
+    inference.compile(device=device)
+    data = {"x": np.ones((256, 1024), np.float32)}
+
+    def used_after(count: int) -> int:
+        for _ in range(count):
+            assert inference.execute(inputs_data=data, options="synchronous").result[-1, -1] == 1
+        return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = used_after(10)
+    assert used_after(150) - before < 50 * 2**20
 
 
 def test_tensor_data_deallocator() -> None:

@@ -57,10 +57,10 @@ def test_stacks_of_products(threads):
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("bias", [None, (33,), (1, 33)])
 def test_products_with_an_ending(bias, relu):
-    for m, tb in itertools.product([1, 3, 20], [False, True]):
+    for m, tb, alpha in itertools.product([1, 3, 20], [False, True], [1, -0.5]):
         a, b = numbers((m, 50)), numbers((33, 50) if tb else (50, 33), seed=1)
         code = [("add", 0, 1, 0, 0)] if bias else []
-        expected = a.astype(np.float64) @ (b.T if tb else b).astype(np.float64)
+        expected = alpha * (a.astype(np.float64) @ (b.T if tb else b).astype(np.float64))
         arrays = [a, b]
         if bias:
             arrays.append(numbers(bias, seed=2))
@@ -68,7 +68,8 @@ def test_products_with_an_ending(bias, relu):
         if relu:
             code.append(("relu", 2 if bias else 0, -1, 0, 0))
             expected = np.maximum(expected, 0)
-        attributes = {"transpose_b": tb, "epilogue": scalars(2 if bias else 1, code)}
+        attributes = {"alpha": alpha, "transpose_b": tb}
+        attributes["epilogue"] = scalars(2 if bias else 1, code)
         if code:
             near(on_cpu("matmul", attributes, arrays)[0][0], expected, 5e-6)
 
