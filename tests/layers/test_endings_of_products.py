@@ -25,11 +25,6 @@ ENDINGS = [
 ]
 # A product as a case of its own, and the shape of what is added to each of its results.
 PRODUCTS = [
-    (test_convolution.convolution("convolution", (2, 16, 4, 3), 16, (2, 1)), (1, 16, 1, 1)),
-    (
-        test_convolution.convolution("without biases", (2, 16, 4, 3), 16, (2, 1), biases=False),
-        (1, 16, 1, 1),
-    ),
     (
         Case(
             "fully connected",
@@ -44,6 +39,11 @@ PRODUCTS = [
     (test_matmul.case((6, 9), (17, 9), alpha=-0.5, y=True), (17,)),
     (test_matmul.case((1, 70), (70, 33), alpha=0.25), (1, 33)),
     (test_matmul.case((2, 6, 9), (9, 17), alpha=0.5), (17,)),
+    (test_convolution.convolution("convolution", (1, 16, 3, 2), 16, (1, 1)), (1, 16, 1, 1)),
+    (
+        test_convolution.convolution("without biases", (1, 16, 3, 2), 16, (1, 1), biases=False),
+        (1, 16, 1, 1),
+    ),
 ]
 
 
