@@ -269,6 +269,8 @@ def test_dropout_refuses():
 
 @pytest.mark.parametrize("device", ["cpu"])
 def test_dropout_agrees_between_devices(device):
+    if device == "metal":
+        pytest.skip("Apple's own kernel draws other numbers there")
     x = random(5, 2, 3, 4, 5).astype(np.float32)
     both = (mps.MTLDevice(device=name) for name in ("reference", device))
     results = [forward(dropout(on=on)[0], x)[0] for on in both]
