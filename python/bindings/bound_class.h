@@ -175,13 +175,20 @@ class BoundClass : public py::class_<T, Options...> {
   // One instance for documents of all lengths.
   BoundClass(py::handle scope, const char* name, const char* doc) : Bound(scope, name, doc) {}
 
-  using Bound::def;
-  // A method without arguments.
-  template <typename Call>
-    requires std::invocable<const Call&, T&>
-  BoundClass& def(const char* name, Call call, const char* doc = nullptr) {
-    this->attr(name) = make_function(
-        {call_body<T, Call>, Capture(call), signature_of<Call>(), 1, *this, name, doc});
+  // A method without arguments is defined here, any other by pybind11.
+  template <typename Call, typename... Extra>
+  BoundClass& def(const char* name, Call&& call, const Extra&... extra) {
+    using Held = std::decay_t<Call>;
+    constexpr bool only_a_document =
+        sizeof...(Extra) <= 1 && (std::convertible_to<const Extra&, const char*> && ...);
+    if constexpr (only_a_document && std::invocable<const Held&, T&>) {
+      const char* doc = nullptr;
+      ((doc = extra), ...);
+      this->attr(name) = make_function({call_body<T, Held>, Capture(std::forward<Call>(call)),
+                                        signature_of<Held>(), 1, *this, name, doc});
+    } else {
+      Bound::def(name, std::forward<Call>(call), extra...);
+    }
     return *this;
   }
   template <typename Get>
