@@ -14,6 +14,9 @@ NO_ONEDNN = (
     "tests/runtime/test_cpu_levels.py::test_lower_levels",
     "tests/runtime/test_onednn_kernels.py",
     "tests/runtime/test_tables.py::test_the_flag_in_the_table_tells_the_truth",
+    "tests/test_packaging.py::test_another_onednn_in_the_process_is_not_used",
+    "tests/test_packaging.py::test_core_links_a_private_onednn",
+    "tests/test_packaging.py::test_private_onednn_runs_on_old_systems",
 )
 NO_PLUGIN = (
     "tests/python/test_device.py::test_names",
