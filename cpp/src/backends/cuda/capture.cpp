@@ -226,10 +226,6 @@ Captured::Captured(const std::vector<Unit>& units,
 
 Captured::~Captured() { static_cast<void>(cudaGraphExecDestroy(run_)); }
 
-void Captured::upload(cudaStream_t stream) const {
-  check(cudaGraphUpload(run_, stream), "cudaGraphUpload");
-}
-
 void Captured::launch(const Cargo& cargo, cudaStream_t stream) const {
   if (in_ == nullptr) {
     cargo.launch_in(stream);

@@ -69,7 +69,6 @@ class Captured {
   Captured& operator=(const Captured&) = delete;
 
   std::int64_t nodes() const { return nodes_; }
-  void upload(cudaStream_t stream) const;
   void launch(const Cargo& cargo, cudaStream_t stream) const;
 
  private:

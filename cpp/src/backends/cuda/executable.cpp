@@ -143,7 +143,9 @@ void CudaExecutable::capture(Range& range, const Cargo& cargo) const {
     if (one.table != nullptr) range.tables.push_back(std::move(one.table));
   }
   gpu_.count_captured(range.captured->nodes(), with_warpgroups(range.work));
-  range.captured->upload(gpu_.stream());
+  // Never cudaGraphUpload before the first launch, which brings the run to the device anyway: with
+  // driver 580.159 (CUDA 13.0; H100, H200) the upload hangs, or loses the context, where the stream
+  // still has work and more nodes of the run wait for nothing than CUDA_DEVICE_MAX_CONNECTIONS.
 }
 
 // A unit before all, which those wait for that read what it writes, and one behind all, which waits
