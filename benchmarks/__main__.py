@@ -13,7 +13,7 @@ from typing import Any
 from . import bound
 from .arguments import names, parsed, parser_of
 from .runner import Plan, measure
-from .table import phases, table
+from .table import best_peer, phases, table
 from .workloads import WORKLOADS
 
 
@@ -22,8 +22,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--peers",
         type=names,
-        default=["torch", "jax"],
-        help="torch, torch:best, torch:VARIANT+VARIANT of channels_last, fused, compile; jax",
+        default=["torch", "torch:tuned", "torch:tuned+compile", "jax", "onnxruntime"],
+        help="torch, torch:A+B of channels_last, fused, compile and tuned; jax; onnxruntime",
     )
     return parsed(parser)
 
@@ -61,7 +61,8 @@ def main() -> None:
                 if found is not None:
                     row["bound_ms"] = bound.milliseconds(WORKLOADS[workload], found)
             rows += measured
-            print(table(measured), phases(measured), sep="\n", end="\n\n", flush=True)
+            texts = [table(measured), best_peer(measured), phases(measured)]
+            print(*filter(None, texts), sep="\n", end="\n\n", flush=True)
     if arguments.json:
         versions = {row["peer"]: row.get("version") for row in rows}
         about = {

@@ -1,7 +1,10 @@
-"""The workloads in PyTorch. Variants: any of channels_last, fused, compile joined by +, or best."""
+"""The workloads in PyTorch. Variants: any of channels_last, fused, compile, tuned joined by +.
+
+tuned is channels last for images and the fused optimizer, in a process with the settings of
+runner.TUNED.
+"""
 
 import importlib
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -70,8 +73,10 @@ def criterion_of(workload: w.Workload) -> Any:
 
 def _stepper(workload: w.Workload, variant: str) -> Callable[[], Any]:
     wanted = set(variant.split("+")) - {""}
-    if unknown := wanted - {"channels_last", "fused", "compile"}:
+    if unknown := wanted - {"channels_last", "fused", "compile", "tuned"}:
         raise ValueError(f"no torch variant {sorted(unknown)}")
+    if "tuned" in wanted:
+        wanted |= {"channels_last", "fused"} if workload.images else {"fused"}
     model = model_of(workload)
     x, y = (torch.from_numpy(array) for array in w.data(workload))
     if "channels_last" in wanted:
@@ -99,30 +104,6 @@ def _stepper(workload: w.Workload, variant: str) -> Callable[[], Any]:
     return step
 
 
-def _fastest(workload: w.Workload) -> tuple[str, Callable[[], Any]]:
-    """The variant whose quickest step of a short trial is the quickest."""
-    layouts = ["channels_last"] if workload.images else []
-    names = ["", "fused", "+".join([*layouts, "fused"]), "+".join([*layouts, "fused", "compile"])]
-    trials: list[tuple[float, str, Callable[[], Any]]] = []
-    for name in dict.fromkeys(names):
-        try:
-            step = _stepper(workload, name)
-            for _ in range(3):
-                step()
-            times: list[float] = []
-            end = time.perf_counter() + 1.0
-            while not times or time.perf_counter() < end:
-                start = time.perf_counter()
-                step()
-                times.append(time.perf_counter() - start)
-        except Exception as error:  # torch.compile needs what not everybody has
-            print(f"torch: {name}: {type(error).__name__}", flush=True)
-            continue
-        trials.append((min(times), name, step))
-    _, name, step = min(trials, key=lambda trial: trial[0])
-    return name, step
-
-
 class Session:
     def __init__(self, workload: w.Workload, threads: int, variant: str) -> None:
         torch.set_num_threads(threads)
@@ -130,11 +111,7 @@ class Session:
         self.version: str = torch.__version__
         self.variant = variant
         self.phases: dict[str, Callable[[], Any]] = {}
-        if variant == "best":
-            best, self.step = _fastest(workload)
-            self.variant = f"best ({best or 'stock'})"
-        else:
-            self.step = _stepper(workload, variant)
+        self.step = _stepper(workload, variant)
 
     def loss(self) -> float:
         return float(self.step().item())

@@ -40,6 +40,18 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(text)
 
 
+def best_peer(rows: Sequence[dict[str, Any]]) -> str:
+    """How many times this library's median the fastest peer takes."""
+    known = {row["peer"]: row["wall_ms"]["median"] for row in rows if "wall_ms" in row}
+    ours = known.pop("ours", None)
+    if ours is None or not known:
+        return ""
+    peer = min(known, key=known.__getitem__)
+    first = rows[0]
+    ratio = f"{peer} / traingraph {known[peer] / ours:.2f}"
+    return f"{first['workload']}, {first['threads']} threads, best peer: {ratio}"
+
+
 def phases(rows: Sequence[dict[str, Any]]) -> str:
     """Medians of the separate phases, for those that have them."""
     text = []

@@ -14,7 +14,13 @@ from typing import Any
 
 from .workloads import WORKLOADS
 
-MODULES = {"ours": "ours", "mps": "ours_mps", "torch": "peer_torch", "jax": "peer_jax"}
+MODULES = {
+    "ours": "ours",
+    "mps": "ours_mps",
+    "torch": "peer_torch",
+    "jax": "peer_jax",
+    "onnxruntime": "peer_onnxruntime",
+}
 SAMPLE = 2e-3  # seconds that one sample lasts at least, so that the clock does not matter
 Samples = list[tuple[float, float]]
 
@@ -100,8 +106,7 @@ def main() -> None:
         module = importlib.import_module(f".{MODULES[library]}", __package__)
         start = time.perf_counter()
         session = module.Session(WORKLOADS[request["workload"]], request["threads"], variant)
-        # A variant chosen by trial has stepped already and has no first losses to compare.
-        losses = [] if variant == "best" else [session.loss() for _ in range(3)]
+        losses = [session.loss() for _ in range(3)]
         first = time.perf_counter() - start
         for _ in range(3):
             session.step()

@@ -47,15 +47,17 @@ def test_ours_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("peer", ["torch", "jax"])
+@pytest.mark.parametrize("peer", ["torch", "torch:tuned", "jax", "onnxruntime"])
 def test_peers_compute_the_same(peer: str) -> None:
-    if importlib.util.find_spec(peer) is None:
+    if importlib.util.find_spec(peer.partition(":")[0]) is None:
         pytest.skip(f"{peer} is not installed")
     plan = runner.Plan(["ours", peer], rounds=1, seconds=0.001)
     for workload in ("linreg", "policy", "mlp_small", "lenet_digits"):
         for row in runner.measure(workload, 1, plan):
             assert "error" not in row, row
-            assert row["same_losses"], (workload, row["losses"])
+            # onnxruntime's SGD has no momentum, which moves losses from the third one on.
+            same = row["same_losses"] or row["variant"] == "SGD without momentum"
+            assert same, (workload, row["losses"])
 
 
 @pytest.mark.parametrize("workload", ["linreg", "mlp_small", "lenet_digits"])
