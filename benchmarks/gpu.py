@@ -1,7 +1,7 @@
-"""Training steps on a GPU beside PyTorch there, in one process, data resident.
+"""Training steps on a GPU beside PyTorch and JAX there, in one process, data resident.
 
 python -m benchmarks.gpu [--workloads mlp_small,resnet50_224] [--precisions tf32,mixed_bfloat16]
-                         [--modes eager,captured,compiled] [--seconds 1] [--json figures.json]
+                         [--modes eager,whole+update,jax] [--seconds 1] [--json figures.json]
 
 A sample is a run of steps that are submitted one after the other and waited for once at its end,
 divided by their number; all take turns, round by round. *one by one* waits for each step and reads
@@ -28,6 +28,7 @@ from .bound import crossings, work
 from .runner import quantiles
 
 OURS = "traingraph", "below all peers"
+MODES = "eager,captured,compiled,whole,whole+update,jax"
 ROUNDS = 5
 LEAST = 5e-3  # seconds of a sample
 RESIDENT = tg.MLCExecutionOptions.SKIP_WRITING_INPUT_DATA_TO_DEVICE
@@ -35,9 +36,13 @@ ELEMENT_BYTES = {"float32": 4, "tf32": 4, "mixed_bfloat16": 2, "mixed_float16": 
 L2_BYTES = 50e6
 
 
+def _peer(module: str) -> Any:
+    """A module that needs the library."""
+    return importlib.import_module(f".{module}", __package__)
+
+
 def _torch() -> Any:
-    """The peer's module, which needs PyTorch."""
-    return importlib.import_module(".gpu_torch", __package__)
+    return _peer("gpu_torch")
 
 
 class Ours:
@@ -102,7 +107,10 @@ def measure(workload: w.Workload, precision: str, modes: list[str], seconds: flo
             rows.append({"peer": name, "error": f"{type(error).__name__}: {error}"})
 
     for mode in modes:
-        add(f"torch {mode}", lambda mode=mode: _torch().Session(workload, mode, precision))
+        if mode == "jax":
+            add(mode, lambda: _peer("gpu_jax").Session(workload, precision))
+        else:
+            add(f"torch {mode}", lambda mode=mode: _torch().Session(workload, mode, precision))
     least = min(session.peak_bytes for session in sessions.values())
     if least < sessions[whole].peak_bytes:
         add(limited, lambda: Ours(workload, precision, least - 1))
@@ -142,7 +150,7 @@ def _print(rows: list[Any], least: float | None) -> None:
             text += f", {row['recomputed']} values computed again"
         print(label + text + "  loss " + " ".join(f"{loss:.4f}" for loss in row["losses"]))
     known = {row["peer"]: row["ms"]["median"] for row in rows if "ms" in row}
-    peers = [value for name, value in known.items() if name.startswith("torch")]
+    peers = [value for name, value in known.items() if name not in OURS]
     if peers:
         ratios = [f"{min(peers) / known[name]:.2f}" for name in known if name in OURS]
         print(f"{'':32}best peer / traingraph {', '.join(ratios)}", flush=True)
@@ -155,14 +163,17 @@ def main() -> None:
     every = "mlp_small,mlp_large,lenet_digits,resnet18_cifar,resnet50_224"
     parser.add_argument("--workloads", type=names, default=names(every))
     parser.add_argument("--precisions", type=names, default=["tf32", "mixed_bfloat16"])
-    parser.add_argument("--modes", type=names, default=["eager", "captured", "compiled"])
+    parser.add_argument("--modes", type=names, default=names(MODES))
     parser.add_argument("--seconds", type=float, default=1.0, help="per library")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     modes, known = arguments.modes, None
+    if "jax" in modes and importlib.util.find_spec("jax") is None:
+        print("jax is not installed")
+        modes = [mode for mode in modes if mode != "jax"]
     if importlib.util.find_spec("torch") is None:
         print("torch is not installed: no peers, and no ceilings")
-        modes = []
+        modes = [mode for mode in modes if mode == "jax"]
     else:
         known = _torch().ceilings()
         rates = ", ".join(f"{name} {rate / 1e12:.0f}" for name, rate in known[1].items())

@@ -1,4 +1,8 @@
-"""The workloads in PyTorch on a GPU: eager, captured in a CUDA graph by hand, or compiled."""
+"""The workloads in PyTorch on a GPU.
+
+eager, captured in a CUDA graph by hand, compiled, or whole: model and loss compiled together, and
+the step with the fused optimizer captured by hand; whole+update has the optimizer compiled as well.
+"""
 
 import gc
 from collections.abc import Callable
@@ -6,8 +10,6 @@ from typing import Any
 
 from . import workloads as w
 from .peer_torch import criterion_of, model_of, optimizer_of, torch
-
-MODES = ("eager", "captured", "compiled")
 
 
 class Session:
@@ -28,20 +30,28 @@ class Session:
         x, y = (torch.from_numpy(array).cuda() for array in w.data(workload))
         if workload.images and precision != "float32":
             model, x = (z.to(memory_format=torch.channels_last) for z in (model, x))
-        capturable = {"capturable": True} if workload.optimizer.name == "adam" else {}
-        optimizer = optimizer_of(workload.optimizer, model.parameters(), fused=True, **capturable)
+        whole, captured = mode.startswith("whole"), mode not in ("eager", "compiled")
+        kind = {"capturable": True} if workload.optimizer.name == "adam" else {}
+        kind["fused" if mode != "whole+update" else "foreach"] = True
+        optimizer = optimizer_of(workload.optimizer, model.parameters(), **kind)
         label = y.long() if workload.classes else y
         criterion = criterion_of(workload)
         forward = torch.compile(model, mode="reduce-overhead") if mode == "compiled" else model
+        update = torch.compile(optimizer.step) if mode == "whole+update" else optimizer.step
         types = {"mixed_bfloat16": torch.bfloat16, "mixed_float16": torch.float16}
         mixed = {"dtype": types[precision]} if precision in types else {"enabled": False}
 
-        def step() -> Any:
-            optimizer.zero_grad(set_to_none=mode != "captured")
+        def loss_of(x: Any, label: Any) -> Any:
             with torch.autocast("cuda", **mixed):
-                loss = criterion(forward(x), label)
+                return criterion(forward(x), label)
+
+        loss_of = torch.compile(loss_of) if whole else loss_of
+
+        def step() -> Any:
+            optimizer.zero_grad(set_to_none=not captured)
+            loss = loss_of(x, label)
             loss.backward()
-            optimizer.step()
+            update()
             return loss
 
         # A captured step does not keep alive what it works on.
@@ -49,7 +59,7 @@ class Session:
         self.losses = [float(step().item())]
         torch.cuda.reset_peak_memory_stats()  # the first step has tried cuDNN's engines
         self.losses += [float(step().item()) for _ in range(2)]
-        if mode == "captured":
+        if captured:
             self.step = self._captured(step, optimizer)
         for _ in range(3):
             self.step()

@@ -106,12 +106,26 @@ class Session:
         self.state: Any = (start, slots, running, jnp.zeros(()))
         compiled = jax.jit(step, donate_argnums=0)
 
-        def run() -> Any:
+        def submit() -> Any:
             self.state, value = compiled(self.state, source, label)
-            jax.block_until_ready(self.state)
             return value
 
-        self.step: Callable[[], Any] = run
+        def bytes_of_a_step() -> int:
+            """Of its arguments, its results beside them, and what it computes between."""
+            known = compiled.lower(self.state, source, label).compile().memory_analysis()
+            results = known.output_size_in_bytes - known.alias_size_in_bytes
+            return int(known.argument_size_in_bytes + results + known.temp_size_in_bytes)
+
+        self.submit: Callable[[], Any] = submit
+        self.bytes_of_a_step = bytes_of_a_step
+
+    def finish(self) -> None:
+        jax.block_until_ready(self.state)
+
+    def step(self) -> Any:
+        value = self.submit()
+        self.finish()
+        return value
 
     @staticmethod
     def turned(p: w.Array) -> w.Array:
