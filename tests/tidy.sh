@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs clang-tidy with the repository's .clang-tidy over each file of the core, and fails where it
 # finds something, or where a file does not include what it uses.
-# Needs clang-tidy and run-clang-tidy of LLVM 19, CMake, ninja and a Python that has the extra "test";
-# PYTHON names it.
+# Needs clang-tidy, run-clang-tidy and omp.h of LLVM 19 (Debian's clang-tidy-19 and libomp-19-dev),
+# CMake, ninja and a Python that has the extra "test"; PYTHON names it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cmake -S . -B build/tidy -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \

@@ -11,7 +11,7 @@ void StepNumbers::bind(CompiledGraph& graph) {
   graph.step_inputs.clear();
   for (std::size_t v = 0; v < values.size(); ++v) {
     if (values[v].source != ir::Source::step) continue;
-    graph.program->bind(static_cast<ir::ValueId>(v), first + values[v].slot * 8);
+    graph.program->bind(static_cast<ir::ValueId>(v), first + std::ptrdiff_t{8} * values[v].slot);
     graph.step_inputs.push_back(static_cast<ir::StepInput>(values[v].slot));
   }
 }
@@ -26,12 +26,12 @@ void StepNumbers::write(const Job& job) {
   const ir::Graph& ops = job.graph->program->graph;
   const bool wide = ops.type(job.graph->result).data_type == DataType::kFloat64;
   auto set_number = [&](ir::StepInput input, double number) {
-    std::byte* at = numbers_ + static_cast<int>(input) * 8;
+    std::byte* at = numbers_ + static_cast<std::size_t>(input) * 8;
     const auto narrow = static_cast<float>(number);
     std::memcpy(at, wide ? static_cast<const void*>(&number) : &narrow, wide ? 8 : 4);
   };
   auto set_count = [&](ir::StepInput input, std::int64_t count) {
-    std::memcpy(numbers_ + static_cast<int>(input) * 8, &count, 8);
+    std::memcpy(numbers_ + static_cast<std::size_t>(input) * 8, &count, 8);
   };
   if (job.optimizer != nullptr) {
     set_number(ir::StepInput::learning_rate, job.learning_rate);

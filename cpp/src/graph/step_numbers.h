@@ -30,7 +30,7 @@ class StepNumbers {
   void list(MemoryPlan& plan) const;
 
  private:
-  static constexpr std::size_t kBytes = ir::kStepInputCount * 8;
+  static constexpr std::size_t kBytes = std::size_t{8} * ir::kStepInputCount;
 
   std::byte* block();
   // To a device of its own memory, if one that the graph reads has changed.

@@ -75,7 +75,7 @@ ValueId class_labels(const Emitter& e, const Shape& expected) {
 
 // prediction (N, K, …), labels (N, K, …) or integers → (N, …).
 ValueId softmax_cross_entropy(const Emitter& e, const LossDescriptor& d) {
-  const ir::Type logits = e.type(0);
+  const ir::Type& logits = e.type(0);
   if (logits.rank() < 2) {
     e.fail_shape("expected a prediction (N, K, …) but got " + to_string(logits.shape));
   }

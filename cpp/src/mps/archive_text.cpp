@@ -116,13 +116,13 @@ class Reader {
   // Whole, unless it has a fraction or an exponent or is too large for that.
   CodedValue number() {
     const std::string_view text = json_.rest();
-    const char* const last = text.data() + text.size();
+    const char *const first = text.data(), *const last = first + text.size();
     std::int64_t whole = 0;
-    const auto as_whole = std::from_chars(text.data(), last, whole);
+    const auto as_whole = std::from_chars(first, last, whole);
     const bool has_more = as_whole.ptr != last &&
                           std::string_view(".eE").find(*as_whole.ptr) != std::string_view::npos;
     if (as_whole.ec == std::errc() && !has_more) {
-      json_.skip(static_cast<std::size_t>(as_whole.ptr - text.data()));
+      json_.skip(static_cast<std::size_t>(as_whole.ptr - first));
       return whole;
     }
     std::size_t bytes = 0;

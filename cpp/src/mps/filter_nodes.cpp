@@ -220,8 +220,9 @@ CNNSoftMaxGradientNode::CNNSoftMaxGradientNode(NNImageNodePtr source_gradient,
     : NNGradientFilterNode({std::move(source_gradient), std::move(source_image)}, {gradient_state}),
       logarithm_(logarithm) {
   const char* const expected = logarithm ? "MPSCNNLogSoftMaxNode" : "MPSCNNSoftMaxNode";
-  check_sources(kind());
-  const auto& forward = forward_of<CNNSoftMaxNode>(gradient_state, kind(), expected);
+  const char* const own = CNNSoftMaxGradientNode::kind();
+  check_sources(own);
+  const auto& forward = forward_of<CNNSoftMaxNode>(gradient_state, own, expected);
   label = forward.label;
   if (forward.logarithm() == logarithm) return;
   refuse(std::string("expected a state of ") + expected + " but got that of " +

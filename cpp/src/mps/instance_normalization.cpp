@@ -198,7 +198,7 @@ CNNInstanceNormalization::CNNInstanceNormalization(const Device& device,
 
 void CNNInstanceNormalization::reload_gamma_and_beta_from_data_source() {
   if (!source_->load()) {
-    throw InvalidArgument("[" + std::string(kind()) +
+    throw InvalidArgument("[" + std::string(CNNInstanceNormalization::kind()) +
                           "] expected the data source to load but its load() said no");
   }
   write_channels(*buffers_.gamma, source_->gamma(), 1);

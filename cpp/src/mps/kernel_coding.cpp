@@ -47,7 +47,8 @@ void add_numbers(ir::NamedKernelAttributes& to, const std::string& name, const C
       add_numbers(to, name + "." + std::to_string(k), (*list)[k]);
     }
   } else if (const auto* entries = value.as<CodedValue::Entries>()) {
-    for (const auto& [inner, entry] : *entries) add_numbers(to, name + "." + inner, entry);
+    const std::string outer = name + ".";
+    for (const auto& [inner, entry] : *entries) add_numbers(to, outer + inner, entry);
   }
 }
 
@@ -55,7 +56,7 @@ template <class Source>
 KernelArgument copied(const std::shared_ptr<Source>& source, const Device& device) {
   const auto other = source->copy(device);
   if (other == nullptr) return source;
-  const auto same_kind = std::dynamic_pointer_cast<Source>(other);
+  auto same_kind = std::dynamic_pointer_cast<Source>(other);
   if (same_kind != nullptr) return same_kind;
   throw InvalidArgument("[MPSKernel] expected a copy of a data source to be one of its kind");
 }

@@ -10,7 +10,7 @@ NNStateNode::~NNStateNode() = default;
 NNFilterNode::~NNFilterNode() = default;
 
 std::string NNImageNode::description() const {
-  const std::string name =
+  std::string name =
       handle == nullptr || handle->label.empty() ? "" : "image '" + handle->label + "'";
   if (!name.empty()) return name;
   return producer_ == nullptr ? "an image without a handle"

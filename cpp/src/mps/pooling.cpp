@@ -151,7 +151,7 @@ PlacedWindow place_window(Emission& e, ValueId x, const KernelWindow& w, std::in
 
 CNNPooling::CNNPooling(const Device& device, CNNPoolingType type, const KernelWindow& window)
     : CNNKernel(device), type_(type) {
-  check_window(window, kind());
+  check_window(window, CNNPooling::kind());
   window_ = window;
   window_.edge_mode = is_max(type) ? EdgeMode::kClamp : EdgeMode::kZero;
 }
@@ -180,7 +180,7 @@ OperationPtr CNNPooling::make_operation() const {
 CNNPoolingGradient::CNNPoolingGradient(const Device& device, CNNPoolingType type,
                                        const KernelWindow& window)
     : CNNGradientKernel(device), type_(type) {
-  check_window(window, kind());
+  check_window(window, CNNPoolingGradient::kind());
   window_ = window;
   window_.edge_mode = is_max(type) ? EdgeMode::kClamp : EdgeMode::kZero;
 }

@@ -179,7 +179,7 @@ Form gram(float alpha, bool running) {
 
 NNReduceUnary::NNReduceUnary(const Device& device, NNReduceAxis axis, NNReduction reduction)
     : CNNKernel(device), axis_(axis), reduction_(reduction) {
-  if (kind() != nullptr) return;
+  if (NNReduceUnary::kind() != nullptr) return;
   throw InvalidArgument(
       "[MPSNNReduceUnary] expected the argument of a minimum or maximum over feature channels but "
       "got one over rows or columns");

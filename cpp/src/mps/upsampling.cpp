@@ -112,7 +112,7 @@ std::shared_ptr<Storage> InterpolationMatrices::get(const Device& device, std::i
 
 CNNUpsampling::CNNUpsampling(const Device& device, const Upsampling& upsampling)
     : CNNKernel(device), upsampling_(upsampling) {
-  check_parameters(upsampling_, kind());
+  check_parameters(upsampling_, CNNUpsampling::kind());
 }
 const char* CNNUpsampling::kind() const {
   return upsampling_.bilinear ? "MPSCNNUpsamplingBilinear" : "MPSCNNUpsamplingNearest";
@@ -141,7 +141,7 @@ void CNNUpsampling::record(CommandBuffer& buffer, const ImageBatch& sources, con
 
 CNNUpsamplingGradient::CNNUpsamplingGradient(const Device& device, const Upsampling& upsampling)
     : CNNGradientKernel(device), upsampling_(upsampling) {
-  check_parameters(upsampling_, kind());
+  check_parameters(upsampling_, CNNUpsamplingGradient::kind());
 }
 const char* CNNUpsamplingGradient::kind() const {
   return upsampling_.bilinear ? "MPSCNNUpsamplingBilinearGradient"

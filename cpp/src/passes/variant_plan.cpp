@@ -7,7 +7,6 @@
 namespace traingraph::passes {
 namespace {
 
-using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 

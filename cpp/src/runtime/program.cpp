@@ -156,14 +156,14 @@ bool Program::is_finite(const ProgramVariant& chosen, ValueId value) const {
 std::optional<ValueId> Program::run_checked(Run run) {
   if (checked_bytes_.empty()) list_checks();
   const ProgramVariant& chosen = variant(run);
-  const auto [first, last] = range(run);
+  const Range part = range(run);
   for (std::size_t phase = 0; phase < 2; ++phase) {
     if (phase == 0 ? !runs_forward(run) : !runs_gradient(run)) continue;
     for (ValueId input : checked_inputs_[phase]) {
       if (!is_finite(chosen, input)) return input;
     }
   }
-  for (std::size_t k = first; k < last; ++k) {
+  for (std::size_t k = part.first; k < part.last; ++k) {
     const NodeId* node = &chosen.schedule.order[k];
     executable->run(node, 1, chosen.pointers.data(), nullptr);
     for (ValueId output : graph.node(*node).outputs) {

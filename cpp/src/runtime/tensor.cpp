@@ -136,7 +136,7 @@ TensorData TensorData::of(const float* values, Shape shape) {
 
 TensorData TensorData::copy_of(const void* bytes, std::size_t length, DataType type, Shape shape) {
   TensorDescriptor descriptor;
-  descriptor.shape = shape;
+  descriptor.shape = std::move(shape);
   descriptor.data_type = type;
   TensorData data = own_bytes(descriptor);
   if (length > 0) std::memcpy(data.bytes, bytes, std::min(length, data.length));

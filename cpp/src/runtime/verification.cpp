@@ -15,7 +15,7 @@ std::string environment(const char* name) {
 }
 
 std::string cache_folder() {
-  const std::string chosen = environment("XDG_CACHE_HOME");
+  std::string chosen = environment("XDG_CACHE_HOME");
   if (!chosen.empty()) return chosen;
 #if defined(__APPLE__)
   return environment("HOME") + "/Library/Caches";

@@ -59,7 +59,7 @@ Choice choose() {
   bool known = allowed;
   Choice choice;
   for (std::size_t k = 0; k < std::size(kLevels); ++k) {
-    names = kLevels[k]->level + (names.empty() ? "" : ", " + names);
+    names.insert(0, names.empty() ? kLevels[k]->level : std::string(kLevels[k]->level) + ", ");
     if (wanted == kLevels[k]->level) known = allowed = true;
     if (allowed && choice.loops == nullptr && runs_here(k)) choice.loops = kLevels[k];
   }

@@ -90,9 +90,9 @@ void all_rows(const MatrixProduct& p, const float* a, const float* b, std::int64
   for (std::int64_t row = 0; row < p.m; row += rows) {
     // The last two groups share what is left evenly, rather than leave one with a single row.
     const std::int64_t left = p.m - row;
-    rows = left >= 2 * kMaxRows || left == kMaxRows ? kMaxRows
-           : left > kMaxRows                        ? (left + 1) / 2
-                                                    : left;
+    rows = left >= std::int64_t{2} * kMaxRows || left == kMaxRows ? kMaxRows
+           : left > kMaxRows                                      ? (left + 1) / 2
+                                                                  : left;
     tile_for<kVectors>(rows, std::make_integer_sequence<int, kMaxRows>{})(
         p, a + row * p.a_row, b, b_row, bias, c + row * p.n, last);
   }

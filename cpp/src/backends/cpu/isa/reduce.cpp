@@ -39,7 +39,7 @@ double row(const float* x, std::int64_t n) {
 }
 
 // kVectors vectors of kCount columns.
-template <bool kSquares, int kCount, int kVectors>
+template <bool kSquares, std::int64_t kCount, int kVectors>
 void column_group(double* sums, const float* x, std::int64_t rows, std::int64_t stride) {
   using V = typename VectorOf<kCount>::type;
   while (rows > 0) {

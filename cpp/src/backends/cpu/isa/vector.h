@@ -12,11 +12,11 @@
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 
 #if defined(__AVX512F__)
-inline constexpr int kLanes = 16;
+inline constexpr std::int64_t kLanes = 16;
 #elif defined(__AVX__)
-inline constexpr int kLanes = 8;
+inline constexpr std::int64_t kLanes = 8;
 #else
-inline constexpr int kLanes = 4;
+inline constexpr std::int64_t kLanes = 4;
 #endif
 
 #define TRAINGRAPH_INLINE __attribute__((always_inline)) inline

@@ -31,8 +31,9 @@ struct Problem {
   const ConvolutionAttributes& attributes;
 
   int threads() const {
-    const double operations = 2.0 * static_cast<double>(element_count(y)) *
-                              static_cast<double>(element_count(weights) / weights[0]);
+    const std::int64_t per_result = element_count(weights) / weights[0];
+    const double operations =
+        2.0 * static_cast<double>(element_count(y)) * static_cast<double>(per_result);
     return library_threads(nanoseconds_to_compute(operations));
   }
 };
@@ -89,7 +90,7 @@ std::optional<memory::desc> describe_weights(const Problem& p, const Layout& lay
 }
 
 std::optional<Layout> weights_layout(const Problem& p, const memory::desc& desc) {
-  const std::optional<Layout> grouped = layout_of(desc);
+  std::optional<Layout> grouped = layout_of(desc);
   if (!grouped || p.attributes.groups == 1) return grouped;
   Layout layout;
   for (int axis : grouped->order) {
