@@ -20,7 +20,12 @@ class Network:
     """Batch norm, dropout and a full layer: everything that a step moves. Steps of 3 by default."""
 
     def __init__(
-        self, device: str, seed: int = 1, micro: int = 3, optimizer: Any = None, compiled: bool = True
+        self,
+        device: str,
+        seed: int = 1,
+        micro: int = 3,
+        optimizer: Any = None,
+        compiled: bool = True,
     ) -> None:
         tg.MLCPlatform.set_rng_seed_to(seed)
         self.x, self.y = tg.MLCTensor(shape=[4, 5]), tg.MLCTensor(shape=[4, 2])
@@ -165,7 +170,9 @@ def test_phases_of_a_resumed_step(device: str) -> None:
                 "x": numbers.normal(size=(4, 5)).astype(np.float32),
                 "y": numbers.normal(size=(4, 2)).astype(np.float32),
             }
-            network.training.bind_and_write_data(arrays, for_inputs={"x": network.x, "y": network.y})
+            network.training.bind_and_write_data(
+                arrays, for_inputs={"x": network.x, "y": network.y}
+            )
             network.training.execute_forward(options="synchronous")
             network.training.execute_gradient(options="synchronous")
         network.training.execute_optimizer_update(options="synchronous")
@@ -240,7 +247,7 @@ def test_a_load_by_a_handler_ends_the_step_in_flight() -> None:
     first = two.run(9, completion_handler=lambda *_: (hold(*_), two.training.load_state(saved)))
     second = two.run(10)
     first.wait()
-    with pytest.raises(ValueError, match="was given up, because .* other state was loaded"):
+    with pytest.raises(ValueError, match=r"was given up, because .* other state was loaded"):
         second.wait()
     two.runs(0, 2)
     assert "state.summed_micro_batches" not in two.training.state()
@@ -278,7 +285,11 @@ def test_what_does_not_fit_is_refused() -> None:
         four.training.load_state(state)
     with pytest.raises(ValueError, match=r"'state.micro_batches': expected 1, .* but got 3"):
         Network("cpu", micro=1).training.load_state(state)
-    for name, value in (("summed_micro_batches", 3), ("summed_micro_batches", 0), ("summed_rows", 0)):
+    for name, value in (
+        ("summed_micro_batches", 3),
+        ("summed_micro_batches", 0),
+        ("summed_rows", 0),
+    ):
         wrong = {**state, f"state.{name}": np.int64(value)}
         with pytest.raises(ValueError, match=rf"'state.{name}': expected 1 to .* but got {value}"):
             Network("cpu").training.load_state(wrong)

@@ -33,7 +33,9 @@ class Chain:
                 weights=drawn(3, 3),
                 biases=drawn(1, 3),
                 descriptor=tg.MLCConvolutionDescriptor(
-                    kernel_sizes=(1, 1), input_feature_channel_count=3, output_feature_channel_count=3
+                    kernel_sizes=(1, 1),
+                    input_feature_channel_count=3,
+                    output_feature_channel_count=3,
                 ),
             )
             for _ in range(2)

@@ -108,9 +108,7 @@ def test_a_reload_of_gamma_and_beta_reads_its_state(device):
     norm = mps.MPSCNNBatchNormalization(device=one.on, data_source=Numbers())
     batch_state = norm.result_state_batch(for_source_image=one.y)[0]
     statistics = mps.MPSCNNBatchNormalizationStatistics(device=one.on)
-    statistics.encode_batch(
-        one.buffer, source_images=one.y, batch_normalization_state=batch_state
-    )
+    statistics.encode_batch(one.buffer, source_images=one.y, batch_normalization_state=batch_state)
     gradient = mps.MPSCNNBatchNormalizationStatisticsGradient(device=one.on)
     gradient.encode_batch(one.buffer, source_gradients=one.y, source_images=one.y,
                           batch_normalization_state=batch_state)  # fmt: skip

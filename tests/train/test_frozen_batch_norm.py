@@ -34,7 +34,9 @@ class Network:
                 weights=tg.MLCTensor(data=numbers(1, C * C, 1, 1, seed=seed)),
                 biases=tg.MLCTensor(data=numbers(1, C, 1, 1, seed=seed + 1)),
                 descriptor=tg.MLCConvolutionDescriptor(
-                    kernel_sizes=(1, 1), input_feature_channel_count=C, output_feature_channel_count=C
+                    kernel_sizes=(1, 1),
+                    input_feature_channel_count=C,
+                    output_feature_channel_count=C,
                 ),
             )
             for seed in (5, 7)

@@ -54,8 +54,8 @@ NamedData copy_of(const Contents& contents, const GraphState& state) {
   copy(contents.parameters);
   copy(contents.scaling);
   for (const auto& [name, tensor] : contents.parameters) {
-    const bool rests = names(contents.resting, tensor.get()) &&
-                       has_optimizer_data(*tensor, contents.slots);
+    const bool rests =
+        names(contents.resting, tensor.get()) && has_optimizer_data(*tensor, contents.slots);
     if (!rests && !names(contents.updated, tensor.get())) continue;
     std::vector<TensorData> buffers = copy_optimizer_data(*tensor, contents.slots);
     for (std::size_t k = 0; k < buffers.size(); ++k) {
@@ -279,13 +279,13 @@ void give_up_step(const Values& values, GraphState& state) {
 
 void replace_begun_step(const Contents& contents, const Values& values, GraphState& state) {
   if (!values.has_begun_step()) return;
-  BegunStep begun{values.number(kMicroBatches), values.number(kSummed), values.number(kSummedRows),
-                  {}};
+  BegunStep begun{
+      values.number(kMicroBatches), values.number(kSummed), values.number(kSummedRows), {}};
   for (const auto& [name, tensor] : contents.summed) {
     begun.sums.emplace_back(tensor, values.at(sum_name(name)));
   }
   if (state.executor != nullptr) begun.taken_at = state.all_changes();
-  state.resumed = std::make_shared<const BegunStep>(std::move(begun));
+  state.resumed = std::make_shared<BegunStep>(std::move(begun));
 }
 
 void replace(const Contents& contents, const Values& values, GraphState& state) {
@@ -330,7 +330,9 @@ void take(const Values& values, GraphState& state) {
 
 }  // namespace
 
-NamedTensors ExecutableGraph::named_parameters() const { return contents_of(*state_, false).parameters; }
+NamedTensors ExecutableGraph::named_parameters() const {
+  return contents_of(*state_, false).parameters;
+}
 
 NamedData ExecutableGraph::copy_state() const {
   const Contents contents = contents_of(*state_, state_->training);

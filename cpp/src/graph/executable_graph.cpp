@@ -144,6 +144,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
     executor->take_over(*state_->executor);
   }
   if (state_->executor != nullptr) state_->resumed = nullptr;
+  if (state_->resumed != nullptr) state_->resumed->taken_at = state_->all_changes();
   state_->executor = std::move(executor);
   state_->compiled_for(device);
 }

@@ -265,9 +265,8 @@ void Executor::resume_step(const CompiledGraph& graph) {
   const std::shared_ptr<const BegunStep> begun = std::move(graph_.resumed);
   const auto adds = [](const LoweredGraph::Slot& slot) { return slot.accumulates; };
   const bool same = std::all_of(begun->sums.begin(), begun->sums.end(), [&](const auto& sum) {
-    return std::any_of(graph.slots.begin(), graph.slots.end(), [&](const auto& slot) {
-      return adds(slot) && slot.tensor == sum.first;
-    });
+    return std::any_of(graph.slots.begin(), graph.slots.end(),
+                       [&](const auto& slot) { return adds(slot) && slot.tensor == sum.first; });
   });
   const auto count = std::count_if(graph.slots.begin(), graph.slots.end(), adds);
   if (!same || static_cast<std::size_t>(count) != begun->sums.size()) return;

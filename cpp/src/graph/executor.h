@@ -107,7 +107,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
   GraphState& graph_;  // not for work in flight, which may outlive it
   const Backend& backend_;
-  const std::uint64_t built_for_;                                  // GraphState::all_changes
+  const std::uint64_t built_for_;                                   // GraphState::all_changes
   std::vector<std::pair<const TensorParameter*, bool>> updatable_;  // as the layers' were
   // What follows from the graph as it was then: another one gets another executor.
   const std::int64_t declared_batch_;

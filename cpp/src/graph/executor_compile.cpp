@@ -1,5 +1,6 @@
 // The compiling half of the executor: when programs are made, and what they are given.
 #include <algorithm>
+#include <set>
 
 #include <traingraph/errors.h>
 
@@ -34,7 +35,13 @@ Executor::Executor(GraphState& graph, const Backend& backend)
       step_numbers_(backend, graph.forward_count),
       kept_(backend) {
   if (!graph.training) return;
-  for (const NodeRecord& node : graph.ordered_nodes()) {
+  const std::vector<NodeRecord> nodes = graph.ordered_nodes();
+  std::set<const Layer*> disabled;
+  for (const NodeRecord& node : nodes) {
+    if (node.disable_update) disabled.insert(node.layer.get());
+  }
+  for (const NodeRecord& node : nodes) {
+    if (disabled.contains(node.layer.get())) continue;
     for (const TensorParameter* p : node.layer->parameters()) {
       updatable_.emplace_back(p, p->is_updatable);
     }
