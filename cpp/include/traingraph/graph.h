@@ -60,9 +60,8 @@ class TRAINGRAPH_API Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Adds a layer over sources and returns its first result. `disable_update` freezes the layer, its
-  // running statistics too, which a batch normalization then normalizes by. Raises ShapeError,
-  // InvalidArgument, DataTypeError naming the layer when it cannot take them.
+  // Adds a layer over sources and returns its first result. Raises ShapeError, InvalidArgument,
+  // DataTypeError naming the layer when it cannot take them.
   TensorPtr node(const LayerPtr& layer, const TensorPtr& source);
   TensorPtr node(const LayerPtr& layer, const std::vector<TensorPtr>& sources,
                  bool disable_update = false);
@@ -144,11 +143,10 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   // <position of the layer>.<label>.<parameter> or tensor.<label>; each tensor once.
   NamedTensors named_parameters() const;
   // Writes a checkpoint in the safetensors format, atomically: the parameters, and for a training
-  // graph the optimizer's buffers, its time step, the random state, and a step of micro-batches
-  // that has begun, all as they are after what was submitted before. Raises FileError.
+  // graph the optimizer's buffers, its time step, the random state and a step of micro-batches that
+  // has begun, all as they are after what was submitted before. Raises FileError.
   void save(const std::string& path) const;
-  // Takes a checkpoint of such a graph, after what was submitted before; a step that has begun in a
-  // training graph is given up. Raises FileError, or
+  // Takes a checkpoint of such a graph, after what was submitted before. Raises FileError, or
   // InvalidArgument that lists every difference, and then changes nothing.
   void load(const std::string& path);
   // What save writes and load reads, as arrays.

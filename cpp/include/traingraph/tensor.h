@@ -141,8 +141,7 @@ class TRAINGRAPH_API Tensor : public std::enable_shared_from_this<Tensor> {
   std::unique_ptr<TensorState> state_;
 };
 
-// A tensor that training updates. A layer's may be changed between executions: the next one
-// compiles again.
+// A tensor that training updates. The flag of a layer's holds from the next execution on.
 struct TRAINGRAPH_API TensorParameter {
   TensorPtr tensor;
   bool is_updatable = true;

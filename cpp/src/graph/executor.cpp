@@ -74,7 +74,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   job->graph = program_for(batch, mode, run != Run::step || job->checked);
   check_may_run(*job->graph, run);
   upload_parameters(*job->graph);
-  if (mode == Mode::training && graph_.resumed != nullptr) resume_step(*job->graph);
+  if (mode == Mode::training) resume_step(*job->graph);
   job->run = run;
   job->profiled = has(arguments.options, ExecutionOptions::kPerLayerProfiling);
   job->timed = job->profiled || has(arguments.options, ExecutionOptions::kProfiling);
@@ -262,7 +262,12 @@ void Executor::run_between(const std::function<void()>& work) { stream_->run(wor
 // The sums have their places since the program of this call was made. What was frozen or thawed
 // since, or declared, drops them as it does in a graph that was not saved.
 void Executor::resume_step(const CompiledGraph& graph) {
-  const std::shared_ptr<const BegunStep> begun = std::move(graph_.resumed);
+  std::shared_ptr<const BegunStep> begun;
+  {
+    const std::lock_guard lock(mutex_);
+    begun = std::move(graph_.resumed);
+  }
+  if (begun == nullptr) return;
   const auto adds = [](const LoweredGraph::Slot& slot) { return slot.accumulates; };
   const bool same = std::all_of(begun->sums.begin(), begun->sums.end(), [&](const auto& sum) {
     return std::any_of(graph.slots.begin(), graph.slots.end(),
@@ -279,6 +284,7 @@ void Executor::resume_step(const CompiledGraph& graph) {
 }
 
 std::shared_ptr<const BegunStep> Executor::begun_step() const {
+  const std::lock_guard lock(mutex_);
   if (graph_.resumed != nullptr) {
     const std::uint64_t now = graph_.all_changes();
     return graph_.resumed->taken_at.value_or(now) == now ? graph_.resumed : nullptr;
@@ -286,7 +292,6 @@ std::shared_ptr<const BegunStep> Executor::begun_step() const {
   const StepPosition& at = kept_.reached();
   // Compiling again drops the sum, and a full one is what a pass has left.
   if (at.summed == 0 || at.summed >= graph_.micro_batches || !is_current()) return nullptr;
-  const std::lock_guard lock(mutex_);
   return std::make_shared<const BegunStep>(
       BegunStep{graph_.micro_batches, at.summed, at.rows, programs_.copy_sums()});
 }
