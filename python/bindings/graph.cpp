@@ -50,7 +50,8 @@ void bind_building(BoundClass<Graph, GraphPtr>& cls) {
   def_method(cls, "node", "MLCTensor",
              {layer + "source: MLCTensor", layer + sources + ", disable_update: bool = False",
               layer + sources + ", loss_labels: collections.abc.Sequence[MLCTensor]"},
-             "Adds a layer over its sources and returns the first result. Errors: ValueError, "
+             "Adds a layer over its sources and returns the first result. disable_update freezes "
+             "the layer, its running statistics too. Errors: ValueError, "
              "TypeError naming the layer when it cannot take them.",
              node);
   def_method(cls, "concatenate", "MLCTensor", {sources + ", dimension: int"},

@@ -177,8 +177,10 @@ void bind_parameter(py::module_& module) {
            });
   cls.def_property_readonly(
       "tensor", [](const TensorParameter& self) { return self.tensor; }, "The tensor.");
-  cls.def_readwrite("is_updatable", &TensorParameter::is_updatable,
-                    "Whether updates change the tensor.");
+  cls.def_readwrite(
+      "is_updatable", &TensorParameter::is_updatable,
+      "Whether updates change the tensor, from the next execution on. A graph that took "
+      "this by set_training_tensor_parameters has a copy.");
   cls.def("__repr__", [](const TensorParameter& self) {
     return "<MLCTensorParameter '" + self.tensor->label() + "'" +
            (self.is_updatable ? ">" : ", frozen>");

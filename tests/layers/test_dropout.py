@@ -156,3 +156,24 @@ def test_wrong_arguments():
             tg.MLCDropoutLayer(rate=rate, seed=0)
     with pytest.raises(ValueError, match="expected 1 source but got 2"):
         node(layer(0.5)(), (2, 3), (2, 3))
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("shared", [False, True])
+def test_every_application_draws_its_own_mask(device, seed, shared):
+    """Two layers with one seed, or one layer twice, over the same source."""
+    graph, x = tg.MLCGraph(), tg.MLCTensor(shape=[4, 64])
+    layers = [tg.MLCDropoutLayer(rate=0.5, seed=seed) for _ in range(2)]
+    results = [graph.node(layers[0 if shared else k], source=x) for k in range(2)]
+    training = tg.MLCTrainingGraph(graph_objects=[graph])
+    training.add_inputs({"x": x})
+    training.add_outputs({"a": results[0], "b": results[1]})
+    training.compile(device=device)
+    got = {name: np.empty((4, 64), np.float32) for name in "ab"}
+    masks = []
+    for _ in range(2):
+        training.execute(inputs_data={"x": np.ones((4, 64), np.float32)}, outputs_data=got,
+                         options="synchronous")  # fmt: skip
+        masks += [(array > 0).tobytes() for array in got.values()]
+    assert len(set(masks)) == 4

@@ -146,7 +146,9 @@ def test_frozen_layers_before_the_trained_ones_cost_nothing(device: str, how: st
     assert plans[0].arena_bytes < plans[1].arena_bytes
     assert plans[0].persistent_bytes < plans[1].persistent_bytes
     assert network.training.device_memory_size < free.training.device_memory_size
-    assert network.changed() == {"last weights", "last biases"} | RUNNING
+    # A layer that is frozen as a whole keeps its running numbers, too.
+    moved = set() if how == "layer" else RUNNING
+    assert network.changed() == {"last weights", "last biases"} | moved
 
 
 @DEVICES

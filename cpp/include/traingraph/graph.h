@@ -143,8 +143,8 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   // <position of the layer>.<label>.<parameter> or tensor.<label>; each tensor once.
   NamedTensors named_parameters() const;
   // Writes a checkpoint in the safetensors format, atomically: the parameters, and for a training
-  // graph the optimizer's buffers, its time step and the random state, all as they are after what
-  // was submitted before. Raises FileError.
+  // graph the optimizer's buffers, its time step, the random state and a step of micro-batches that
+  // has begun, all as they are after what was submitted before. Raises FileError.
   void save(const std::string& path) const;
   // Takes a checkpoint of such a graph, after what was submitted before. Raises FileError, or
   // InvalidArgument that lists every difference, and then changes nothing.

@@ -141,7 +141,7 @@ class TRAINGRAPH_API Tensor : public std::enable_shared_from_this<Tensor> {
   std::unique_ptr<TensorState> state_;
 };
 
-// A tensor that training updates.
+// A tensor that training updates. The flag of a layer's holds from the next execution on.
 struct TRAINGRAPH_API TensorParameter {
   TensorPtr tensor;
   bool is_updatable = true;

@@ -1,6 +1,8 @@
-// What a checkpoint holds, under which names, and how a graph takes it back.
+// How a graph writes a checkpoint, and how it takes one back.
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 #include <set>
 #include <string_view>
@@ -9,10 +11,10 @@
 #include <traingraph/errors.h>
 #include <traingraph/graph.h>
 
+#include "graph/checkpoint_contents.h"
 #include "graph/executor.h"
 #include "graph/graph_state.h"
 #include "graph/loss_scaling.h"
-#include "graph/lowering.h"
 #include "graph/safetensors.h"
 #include "runtime/parameter_store.h"
 
@@ -21,98 +23,14 @@ namespace {
 
 constexpr std::string_view kOptimizer = "optimizer.";
 constexpr std::string_view kState = "state.";
-constexpr const char* kTimeStep = "state.time_step";
-constexpr const char* kForwardCount = "state.forward_count";
-constexpr const char* kRandomSeed = "state.random_seed";
-// Of mixed_float16; a checkpoint of another precision is none the worse without them.
-constexpr const char* kLossScale = "state.loss_scale";
-constexpr const char* kGoodSteps = "state.good_steps";
-
-// Of one graph: its parameters, and for a training graph what its optimizer and its random numbers
-// continue from.
-struct Contents {
-  NamedTensors parameters;
-  NamedTensors scaling;            // the loss scale, and the steps since it has changed
-  NamedTensors updated;            // those with optimizer buffers
-  std::vector<std::string> slots;  // names of the buffers of each
-  std::vector<std::string> numbers;
-};
-
-// The label, or what is left of a default one, which counts the process's tensors.
-std::string label_of(const Tensor& tensor) {
-  return tensor.label() == "data" + std::to_string(tensor.id()) ? "data" : tensor.label();
-}
-
-NamedTensors parameters_of(const GraphState& state) {
-  NamedTensors result;
-  std::set<const Tensor*> seen;
-  std::set<const Layer*> layers;
-  for (const NodeRecord& node : state.ordered_nodes()) {
-    if (!layers.insert(node.layer.get()).second) continue;
-    const std::string prefix = std::to_string(layers.size()) + "." + node.layer->label() + ".";
-    for (const auto& [name, tensor] : node.layer->named_parameters()) {
-      if (tensor != nullptr && seen.insert(tensor.get()).second) {
-        result.emplace_back(prefix + name, tensor);
-      }
-    }
-    for (const TensorParameter* parameter : node.layer->parameters()) {
-      if (seen.contains(parameter->tensor.get())) continue;
-      throw InternalError("[" + node.layer->description() + "] has a parameter '" +
-                          parameter->tensor->label() + "' that it does not name");
-    }
-  }
-  std::set<std::string> names;
-  for (const TensorParameter& parameter : state.tensor_parameters) {
-    if (!seen.insert(parameter.tensor.get()).second) continue;
-    const std::string base = "tensor." + label_of(*parameter.tensor);
-    std::string name = base;
-    for (int k = 2; !names.insert(name).second; ++k) name = base + "." + std::to_string(k);
-    result.emplace_back(name, parameter.tensor);
-  }
-  return result;
-}
-
-// Which parameters an update changes follows from the gradient, so the graph is written as ops.
-NamedTensors updated_among(const NamedTensors& parameters, const GraphState& state) {
-  if (state.loss_layer != nullptr && state.loss_labels.empty()) {
-    throw InvalidArgument(
-        "[checkpoint] expected loss labels declared by add_inputs but got none: without a loss "
-        "there is no optimizer state");
-  }
-  std::set<const Tensor*> updated;
-  for (const LoweredGraph::Slot& slot : lower(state, 0, Mode::training).slots) {
-    if (!slot.buffer.empty()) updated.insert(slot.tensor.get());
-  }
-  NamedTensors result;
-  for (const auto& [name, tensor] : parameters) {
-    if (updated.contains(tensor.get())) result.emplace_back(name, tensor);
-  }
-  return result;
-}
-
-Contents contents_of(const GraphState& state, bool with_training) {
-  Contents contents;
-  contents.parameters = parameters_of(state);
-  if (!with_training) return contents;
-  if (state.optimizer != nullptr) {
-    contents.slots = state.optimizer->slots();
-    contents.numbers.push_back(kTimeStep);
-    if (!contents.slots.empty()) contents.updated = updated_among(contents.parameters, state);
-  }
-  if (state.loss_scale != nullptr) {
-    contents.scaling = {{kLossScale, state.loss_scale}, {kGoodSteps, state.good_steps}};
-  }
-  contents.numbers.insert(contents.numbers.end(), {kForwardCount, kRandomSeed});
-  return contents;
-}
-
-std::string slot_name(const std::string& parameter, const std::string& slot) {
-  return std::string(kOptimizer) + parameter + "." + slot;
-}
 
 void run_between(const GraphState& state, const std::function<void()>& work) {
   if (state.executor == nullptr) return work();
   state.executor->run_between(work);
+}
+
+std::shared_ptr<const BegunStep> begun_step(const GraphState& state) {
+  return state.executor != nullptr ? state.executor->begun_step() : state.resumed;
 }
 
 // --- out -----------------------------------------------------------------------------------------
@@ -135,15 +53,28 @@ NamedData copy_of(const Contents& contents, const GraphState& state) {
   };
   copy(contents.parameters);
   copy(contents.scaling);
-  for (const auto& [name, tensor] : contents.updated) {
+  for (const auto& [name, tensor] : contents.parameters) {
+    const bool rests =
+        names(contents.resting, tensor.get()) && has_optimizer_data(*tensor, contents.slots);
+    if (!rests && !names(contents.updated, tensor.get())) continue;
     std::vector<TensorData> buffers = copy_optimizer_data(*tensor, contents.slots);
     for (std::size_t k = 0; k < buffers.size(); ++k) {
       result.emplace_back(slot_name(name, contents.slots[k]), std::move(buffers[k]));
     }
   }
-  for (const std::string& name : contents.numbers) {
-    const std::int64_t number = number_of(state, name);
+  auto add_number = [&](const std::string& name, std::int64_t number) {
     result.emplace_back(name, TensorData::copy_of(&number, sizeof number, DataType::kInt64, {}));
+  };
+  for (const std::string& name : contents.numbers) add_number(name, number_of(state, name));
+  const std::shared_ptr<const BegunStep> begun = state.training ? begun_step(state) : nullptr;
+  if (begun == nullptr || begun->sums.size() != contents.summed.size()) return result;
+  add_number(kMicroBatches, begun->micro_batches);
+  add_number(kSummed, begun->summed);
+  add_number(kSummedRows, begun->rows);
+  for (const auto& [name, tensor] : contents.summed) {
+    for (const auto& [of, sum] : begun->sums) {
+      if (of == tensor) result.emplace_back(sum_name(name), sum);
+    }
   }
   return result;
 }
@@ -161,7 +92,18 @@ struct Values {
     }
     return false;
   }
+  bool has_begun_step() const { return tensors.contains(kSummed); }
+  bool any_slot_of(const std::string& parameter, const std::vector<std::string>& slots) const {
+    return std::any_of(slots.begin(), slots.end(), [&](const std::string& slot) {
+      return tensors.contains(slot_name(parameter, slot));
+    });
+  }
   const TensorData& at(const std::string& name) const { return tensors.at(name).data; }
+  std::int64_t number(const std::string& name) const {
+    std::int64_t value = 0;
+    std::memcpy(&value, at(name).bytes, sizeof value);
+    return value;
+  }
 };
 
 // Collects what differs, so that one error says all of it.
@@ -169,10 +111,12 @@ class Differences {
  public:
   explicit Differences(const Values& values) : values_(values) {}
 
-  void expect(const std::string& name, DataType type, const Shape& shape) {
+  // `why_missing` ends the line about one that is not there.
+  void expect(const std::string& name, DataType type, const Shape& shape,
+              const std::string& why_missing = "") {
     expected_.insert(name);
     const auto found = values_.tensors.find(name);
-    if (found == values_.tensors.end()) return add("missing: '" + name + "'");
+    if (found == values_.tensors.end()) return add("missing: '" + name + "'" + why_missing);
     const StoredTensor& got = found->second;
     if (got.data.data_type != type) {
       add("'" + name + "': expected " + traingraph::name(type) + " but got " + got.type);
@@ -191,6 +135,22 @@ class Differences {
             std::to_string(value));
       }
     }
+  }
+
+  // A number that lies within what the graph can go on with; says nothing of one that is no number.
+  void expect_between(const std::string& name, std::int64_t least, std::int64_t most,
+                      const char* why) {
+    expect(name, DataType::kInt64, {});
+    const auto found = values_.tensors.find(name);
+    if (found == values_.tensors.end() || found->second.data.data_type != DataType::kInt64 ||
+        !found->second.data.shape.empty()) {
+      return;
+    }
+    const std::int64_t value = values_.number(name);
+    if (value >= least && value <= most) return;
+    add("'" + name + "': expected " + std::to_string(least) +
+        (most == least ? "" : " to " + std::to_string(most)) + why + " but got " +
+        std::to_string(value));
   }
 
   // Raises what was found, with the names that nothing expected.
@@ -218,20 +178,33 @@ class Differences {
   int count_ = 0;
 };
 
-void check(const Values& values, const Contents& contents, bool training) {
+void check(const Values& values, const Contents& contents, const GraphState& state) {
   Differences differences(values);
-  auto expect = [&](const std::string& name, const Tensor& tensor) {
-    differences.expect(name, tensor.descriptor().data_type, tensor.descriptor().shape);
+  auto expect = [&](const std::string& name, const Tensor& tensor, const char* why_missing = "") {
+    const TensorDescriptor& d = tensor.descriptor();
+    differences.expect(name, d.data_type, d.shape, why_missing);
   };
   for (const auto& [name, tensor] : contents.parameters) expect(name, *tensor);
-  for (const auto& [name, tensor] : contents.updated) {
-    for (const std::string& slot : contents.slots) expect(slot_name(name, slot), *tensor);
+  for (const NamedTensors* group : {&contents.updated, &contents.resting}) {
+    for (const auto& [name, tensor] : *group) {
+      const bool there = values.any_slot_of(name, contents.slots);
+      if (!there && group == &contents.resting) continue;
+      const char* why = there ? "" : ": frozen when saved? Then load while it is, and thaw it";
+      for (const std::string& slot : contents.slots) expect(slot_name(name, slot), *tensor, why);
+    }
   }
   for (const char* name : {kLossScale, kGoodSteps}) {
     if (values.tensors.contains(name)) differences.expect(name, DataType::kFloat32, {1});
   }
   for (const std::string& name : contents.numbers) differences.expect(name, DataType::kInt64, {});
-  differences.raise(!training);
+  if (state.training && values.has_begun_step()) {
+    const std::int64_t count = state.micro_batches;
+    differences.expect_between(kMicroBatches, count, count, ", the graph's micro_batches,");
+    differences.expect_between(kSummed, 1, std::max<std::int64_t>(1, count - 1), "");
+    differences.expect_between(kSummedRows, 1, std::numeric_limits<std::int64_t>::max(), "");
+    for (const auto& [name, tensor] : contents.summed) expect(sum_name(name), *tensor);
+  }
+  differences.raise(!state.training);
 }
 
 // Into the memory that the tensor already has, which may be the caller's, and on to the device.
@@ -278,20 +251,59 @@ void replace_scaling(const Contents& contents, const Values& values) {
   }
 }
 
-void replace(const Contents& contents, const Values& values, GraphState& state) {
-  for (const auto& [name, tensor] : contents.parameters) replace_data(*tensor, values.at(name));
-  replace_scaling(contents, values);
-  for (const auto& [name, tensor] : contents.updated) {
-    std::vector<TensorData> buffers;
-    for (const std::string& slot : contents.slots) {
-      buffers.push_back(values.at(slot_name(name, slot)));
+// Buffers that the file does not have are those of a parameter that was never updated: zeros.
+void replace_optimizer_data(const Contents& contents, const Values& values) {
+  for (const NamedTensors* group : {&contents.updated, &contents.resting}) {
+    for (const auto& [name, tensor] : *group) {
+      const bool there = values.any_slot_of(name, contents.slots);
+      if (!there && !has_optimizer_data(*tensor, contents.slots)) continue;
+      const TensorDescriptor& d = tensor->descriptor();
+      std::vector<TensorData> buffers;
+      for (const std::string& slot : contents.slots) {
+        buffers.push_back(there ? values.at(slot_name(name, slot))
+                                : TensorData::copy_of(nullptr, 0, d.data_type, d.shape));
+      }
+      replace_optimizer_data(*tensor, std::move(buffers), contents.slots);
     }
-    replace_optimizer_data(*tensor, std::move(buffers), contents.slots);
   }
-  for (const std::string& name : contents.numbers) {
-    std::int64_t number = 0;
-    std::memcpy(&number, values.at(name).bytes, sizeof number);
-    replace_number(state, name, number);
+}
+
+// What a step began with before the load is gone.
+void give_up_step(const Values& values, GraphState& state) {
+  if (state.executor != nullptr && !state.executor->give_up_step(values.has_begun_step())) {
+    throw InvalidArgument("[load] expected no later step in flight, because " + values.source +
+                          " was saved between the micro-batches of one");
+  }
+  state.resumed = nullptr;
+}
+
+void replace_begun_step(const Contents& contents, const Values& values, GraphState& state) {
+  if (!values.has_begun_step()) return;
+  BegunStep begun{
+      values.number(kMicroBatches), values.number(kSummed), values.number(kSummedRows), {}};
+  for (const auto& [name, tensor] : contents.summed) {
+    begun.sums.emplace_back(tensor, values.at(sum_name(name)));
+  }
+  if (state.executor != nullptr) begun.taken_at = state.all_changes();
+  state.resumed = std::make_shared<BegunStep>(std::move(begun));
+}
+
+void replace(const Contents& contents, const Values& values, GraphState& state) {
+  if (state.training) give_up_step(values, state);
+  for (const auto& [name, tensor] : contents.parameters) {
+    replace_data(*tensor, values.at(name));
+    if (state.constants.contains(tensor)) ++state.changes;  // folded: compile anew
+  }
+  replace_scaling(contents, values);
+  replace_optimizer_data(contents, values);
+  for (const std::string& name : contents.numbers) replace_number(state, name, values.number(name));
+  if (state.training) replace_begun_step(contents, values, state);
+}
+
+// A constant that the file has is one that the graph that wrote it has trained.
+void take_trained(const Values& values, Contents& contents) {
+  for (const auto& entry : contents.untrained) {
+    if (values.tensors.contains(entry.first)) contents.parameters.push_back(entry);
   }
 }
 
@@ -301,12 +313,14 @@ void take(const Values& values, GraphState& state) {
   // Also before a compile, which then takes them.
   const bool scaled = with_training && values.tensors.contains(kLossScale);
   Contents contents = contents_of(state, with_training);
-  check(values, contents, state.training);
+  if (!state.training) take_trained(values, contents);
+  check(values, contents, state);
   if (scaled && state.loss_scale == nullptr) {
     LossScaling::prepare(state);
     contents = contents_of(state, with_training);
   }
   for (const auto& [name, tensor] : contents.parameters) {
+    if (!state.training && name.starts_with("tensor.")) tensor->state().is_trained = true;
     if (tensor->data().bytes != nullptr) continue;
     const TensorDescriptor& d = tensor->descriptor();
     tensor->state().data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
@@ -316,7 +330,9 @@ void take(const Values& values, GraphState& state) {
 
 }  // namespace
 
-NamedTensors ExecutableGraph::named_parameters() const { return parameters_of(*state_); }
+NamedTensors ExecutableGraph::named_parameters() const {
+  return contents_of(*state_, false).parameters;
+}
 
 NamedData ExecutableGraph::copy_state() const {
   const Contents contents = contents_of(*state_, state_->training);

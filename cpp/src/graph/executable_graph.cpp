@@ -143,6 +143,8 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   if (state_->executor != nullptr && device_before == device) {
     executor->take_over(*state_->executor);
   }
+  if (state_->executor != nullptr) state_->resumed = nullptr;
+  if (state_->resumed != nullptr) state_->resumed->taken_at = state_->all_changes();
   state_->executor = std::move(executor);
   state_->compiled_for(device);
 }
@@ -257,6 +259,7 @@ void TrainingGraph::set_micro_batches(int count) {
   }
   if (count == state_->micro_batches) return;
   state_->micro_batches = count;
+  state_->resumed = nullptr;
   ++state_->changes;
 }
 
@@ -271,6 +274,7 @@ int TrainingGraph::micro_batches() const { return state_->micro_batches; }
 
 void TrainingGraph::set_training_tensor_parameters(const std::vector<TensorParameter>& parameters) {
   state_->tensor_parameters = parameters;
+  for (const TensorParameter& p : parameters) p.tensor->state().is_trained = true;
   ++state_->changes;
 }
 

@@ -74,6 +74,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   job->graph = program_for(batch, mode, run != Run::step || job->checked);
   check_may_run(*job->graph, run);
   upload_parameters(*job->graph);
+  if (mode == Mode::training) resume_step(*job->graph);
   job->run = run;
   job->profiled = has(arguments.options, ExecutionOptions::kPerLayerProfiling);
   job->timed = job->profiled || has(arguments.options, ExecutionOptions::kProfiling);
@@ -137,10 +138,10 @@ void Executor::begin(Job& job) {
 
 void Executor::execute(Job& job) {
   updates_.begin(job);
-  if (!runs_forward(job.run) && kept_.before(job.run) != job.graph) {
+  if (!kept_.has_before(job)) {
     throw InvalidArgument(
-        "[execute] the pass before this one has failed; start again with "
-        "execute_forward");
+        "[execute] the step that this call goes on with was given up, because a call of it has "
+        "failed or other state was loaded; start again with its first call");
   }
   make_room(job);
   for (const BoundArray& array : job.bound) {
@@ -201,10 +202,11 @@ void Executor::settle(Job& job) {
 
 void Executor::forget(const Job& job) {
   kept_.drop_all();
+  kept_.give_up(job.after.step);
   step_numbers_.forget_sent();
   const std::lock_guard lock(mutex_);
   updates_.undo(job);
-  submitted_.begin_again();
+  submitted_.begin_again(job.after.step);
 }
 
 void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch) {
@@ -256,6 +258,53 @@ void Executor::synchronize_parameters() {
 }
 
 void Executor::run_between(const std::function<void()>& work) { stream_->run(work); }
+
+// The sums have their places since the program of this call was made. What was frozen or thawed
+// since, or declared, drops them as it does in a graph that was not saved.
+void Executor::resume_step(const CompiledGraph& graph) {
+  std::shared_ptr<const BegunStep> begun;
+  {
+    const std::lock_guard lock(mutex_);
+    begun = std::move(graph_.resumed);
+  }
+  if (begun == nullptr) return;
+  const auto adds = [](const LoweredGraph::Slot& slot) { return slot.accumulates; };
+  const bool same = std::all_of(begun->sums.begin(), begun->sums.end(), [&](const auto& sum) {
+    return std::any_of(graph.slots.begin(), graph.slots.end(),
+                       [&](const auto& slot) { return adds(slot) && slot.tensor == sum.first; });
+  });
+  const auto count = std::count_if(graph.slots.begin(), graph.slots.end(), adds);
+  if (!same || static_cast<std::size_t>(count) != begun->sums.size()) return;
+  if (begun->taken_at.value_or(built_for_) != built_for_) return;
+  stream_->run([&] {
+    const std::lock_guard lock(mutex_);
+    programs_.write_sums(begun->sums);
+    kept_.resume(submitted_.resume(begun->summed, begun->rows));
+  });
+}
+
+std::shared_ptr<const BegunStep> Executor::begun_step() const {
+  const std::lock_guard lock(mutex_);
+  if (graph_.resumed != nullptr) {
+    const std::uint64_t now = graph_.all_changes();
+    return graph_.resumed->taken_at.value_or(now) == now ? graph_.resumed : nullptr;
+  }
+  const StepPosition& at = kept_.reached();
+  // Compiling again drops the sum, and a full one is what a pass has left.
+  if (at.summed == 0 || at.summed >= graph_.micro_batches || !is_current()) return nullptr;
+  return std::make_shared<const BegunStep>(
+      BegunStep{graph_.micro_batches, at.summed, at.rows, programs_.copy_sums()});
+}
+
+bool Executor::give_up_step(bool resumes) {
+  const std::uint64_t step = kept_.reached().step;
+  const std::lock_guard lock(mutex_);
+  if (resumes && submitted_.position().step != step) return false;
+  kept_.give_up(step);
+  submitted_.begin_again(step);
+  graph_.resumed = nullptr;
+  return true;
+}
 
 std::int64_t Executor::time_step() const {
   const std::lock_guard lock(mutex_);

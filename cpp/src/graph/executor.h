@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "graph/exchanges.h"
 #include "graph/given_arrays.h"
@@ -50,6 +51,11 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Runs work after all executions that were submitted; for a completion handler, which stands
   // between two of them, at once.
   void run_between(const std::function<void()>& work);
+  // Both within run_between. The step that stands between two of its micro-batches; null: none.
+  std::shared_ptr<const BegunStep> begun_step() const;
+  // Nothing goes on with the step that has run last, nor with one that was to be resumed. False,
+  // without effect, where another one is to follow and a later step was submitted already.
+  bool give_up_step(bool resumes);
   // The optimizer's time step as it is between executions: without updates still to come.
   std::int64_t time_step() const;
   void set_time_step(std::int64_t value);
@@ -57,8 +63,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::size_t device_memory_size() const;
   MemoryPlan memory_plan() const;
   std::string description() const;
-  // GraphState::all_changes when this was made.
-  std::uint64_t built_for() const { return built_for_; }
+  // Whether programs made now would mean the same: nothing was added since, or frozen or thawed.
+  bool is_current() const;
 
  private:
   // The program for this batch and mode, compiled now if need be; `apart`: for phases apart, too,
@@ -83,6 +89,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void check_may_run(const CompiledGraph& graph, Run run) const;
   // Parameters that were written on the host since their last use.
   void upload_parameters(const CompiledGraph& graph);
+  // Goes on with the step that a checkpoint held.
+  void resume_step(const CompiledGraph& graph);
   // Settles what the job reads and writes, in the order of submission. Call with mutex_.
   void bind_job(Job& job, const ExecutionArguments& arguments);
   void enqueue(const std::shared_ptr<Job>& job);
@@ -99,7 +107,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
   GraphState& graph_;  // not for work in flight, which may outlive it
   const Backend& backend_;
-  const std::uint64_t built_for_;
+  const std::uint64_t built_for_;                                   // GraphState::all_changes
+  std::vector<std::pair<const TensorParameter*, bool>> updatable_;  // as the layers' were
   // What follows from the graph as it was then: another one gets another executor.
   const std::int64_t declared_batch_;
   const Mode inference_mode_;

@@ -1,5 +1,6 @@
 // The compiling half of the executor: when programs are made, and what they are given.
 #include <algorithm>
+#include <set>
 
 #include <traingraph/errors.h>
 
@@ -32,8 +33,27 @@ Executor::Executor(GraphState& graph, const Backend& backend)
       submitted_(graph, declared_batch_),
       stream_(std::make_shared<Stream>()),
       step_numbers_(backend, graph.forward_count),
-      kept_(backend) {}
+      kept_(backend) {
+  if (!graph.training) return;
+  const std::vector<NodeRecord> nodes = graph.ordered_nodes();
+  std::set<const Layer*> disabled;
+  for (const NodeRecord& node : nodes) {
+    if (node.disable_update) disabled.insert(node.layer.get());
+  }
+  for (const NodeRecord& node : nodes) {
+    if (disabled.contains(node.layer.get())) continue;
+    for (const TensorParameter* p : node.layer->parameters()) {
+      updatable_.emplace_back(p, p->is_updatable);
+    }
+  }
+}
 Executor::~Executor() = default;
+
+bool Executor::is_current() const {
+  return built_for_ == graph_.all_changes() &&
+         std::all_of(updatable_.begin(), updatable_.end(),
+                     [](const auto& was) { return was.first->is_updatable == was.second; });
+}
 
 void Executor::prepare() {
   const bool labels_missing = graph_.loss_layer != nullptr && graph_.loss_labels.empty();

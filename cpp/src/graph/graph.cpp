@@ -116,7 +116,7 @@ Executor& GraphState::compiled_executor(const char* call) const {
 
 Executor& GraphState::current_executor(const char* call) {
   Executor& before = compiled_executor(call);
-  if (before.built_for() == all_changes()) return before;
+  if (before.is_current()) return before;
   auto renewed =
       std::make_shared<Executor>(*this, backend_named(device->backend(), device->index()));
   renewed->prepare();

@@ -30,6 +30,17 @@ struct GradientHandle {
   TensorPtr gradient;
 };
 
+// Of a step of micro-batches, what those before have left: a checkpoint between two of them holds
+// it.
+struct BegunStep {
+  std::int64_t micro_batches = 0;                      // that make the step
+  std::int64_t summed = 0;                             // so many are
+  std::int64_t rows = 0;                               // of so many rows
+  std::vector<std::pair<TensorPtr, TensorData>> sums;  // of gradients, by parameter
+  // GraphState::all_changes when a compiled graph took it: what compiles again drops it.
+  std::optional<std::uint64_t> taken_at = std::nullopt;
+};
+
 // Everything behind a graph's handle. What only executable graphs have stands below.
 struct GraphState {
   std::uint64_t number = 0;  // unique in the process, from 1
@@ -49,9 +60,10 @@ struct GraphState {
   std::vector<GradientHandle> gradient_handles;
   std::vector<GradientHandle> user_gradients;
   std::vector<TensorParameter> tensor_parameters;
-  std::set<TensorPtr> constants;   // of the last compile
-  std::shared_ptr<LinkSet> links;  // null: linked with nothing
-  int micro_batches = 1;           // executions that make one step
+  std::set<TensorPtr> constants;       // of the last compile
+  std::shared_ptr<LinkSet> links;      // null: linked with nothing
+  int micro_batches = 1;               // executions that make one step
+  std::shared_ptr<BegunStep> resumed;  // loaded, and not yet gone on with
   CompilationOptions options = CompilationOptions::kNone;
   Precision precision = Precision::kFloat32;
   std::optional<std::int64_t> memory_limit;  // in bytes

@@ -13,6 +13,13 @@
 
 namespace traingraph {
 
+// How far a step has come: how many micro-batches are summed, and of how many rows.
+struct StepPosition {
+  std::uint64_t step = 0;  // counts the steps of an executor, from 1
+  int summed = 0;
+  std::int64_t rows = 0;
+};
+
 // Everything one execution needs, settled before it is queued.
 struct Job {
   CompiledPtr graph;
@@ -26,6 +33,7 @@ struct Job {
   bool starts_step = true;
   bool accumulates = false;
   std::int64_t first_row = 0;
+  StepPosition after;  // where its step stands when it has run
   bool timed = false;
   bool profiled = false;
   bool checked = false;

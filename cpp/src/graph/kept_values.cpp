@@ -6,6 +6,18 @@ namespace traingraph {
 
 using ir::kNone;
 
+bool KeptValues::has_before(const Job& job) const {
+  const bool trains = job.graph->mode == Mode::training;
+  const bool starts = !trains || (runs_forward(job.run) && job.starts_step);
+  if (!starts && job.after.step == given_up_) return false;
+  return runs_forward(job.run) || passes_.before(job.run) == job.graph;
+}
+
+void KeptValues::give_up(std::uint64_t step) {
+  given_up_ = step;
+  if (reached_.step == step) reached_ = {step};
+}
+
 void KeptValues::begin(Job& job) {
   if (runs_forward(job.run)) {
     passes_ = {job.graph, nullptr};
@@ -17,6 +29,7 @@ void KeptValues::begin(Job& job) {
 }
 
 void KeptValues::end(const Job& job) {
+  if (job.graph->mode == Mode::training) reached_ = job.after;
   if (!runs_gradient(job.run) || job.graph->mode != Mode::training) return;
   passes_.gradient = job.graph;
   gradient_run_ = job.run;

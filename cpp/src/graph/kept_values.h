@@ -17,8 +17,8 @@ class KeptValues {
  public:
   explicit KeptValues(const Backend& backend) : backend_(backend) {}
 
-  // What a gradient or update pass goes on from.
-  const CompiledPtr& before(Run run) const { return passes_.before(run); }
+  // Whether what the job goes on with is there: the pass before it, the micro-batches of its step.
+  bool has_before(const Job& job) const;
   // The job begins to run; its arrays are kept for as long as its pass is.
   void begin(Job& job);
   // Its gradients can be read.
@@ -26,6 +26,11 @@ class KeptValues {
   // Passes of this program, or all, have left nothing.
   void drop(const CompiledPtr& program) { passes_.drop(program); }
   void drop_all() { passes_.clear(); }
+  // Where the newest step stands that has run.
+  const StepPosition& reached() const { return reached_; }
+  void resume(const StepPosition& position) { reached_ = position; }
+  // Nothing goes on with this step any more.
+  void give_up(std::uint64_t step);
 
   // From now on the handle means this gradient.
   void know(const GradientHandle& handle) { handles_[handle.gradient.get()] = handle.of.get(); }
@@ -53,6 +58,8 @@ class KeptValues {
 
   const Backend& backend_;
   Passes passes_;
+  StepPosition reached_;
+  std::uint64_t given_up_ = 0;  // the newest such step
   Run forward_run_ = Run::forward;
   Run gradient_run_ = Run::gradient;
   // What the programs' addresses point to, by the pass that reads it.

@@ -30,6 +30,12 @@ class Writer {
     if (nodes_.empty()) {
       throw InvalidArgument("[compile] expected at least one layer but the graph has none");
     }
+    for (const NodeRecord& node : nodes_) {
+      if (!node.disable_update) continue;
+      for (const auto& [name, tensor] : node.layer->named_parameters()) {
+        out_.lowering.frozen.insert(tensor.get());
+      }
+    }
     out_.lowering.data_type = floating_type();
     if (out_.lowering.data_type == DataType::kFloat64 && state.precision != Precision::kFloat32) {
       throw DataTypeError(std::string("[compile] expected float32 tensors for precision ") +

@@ -84,6 +84,28 @@ std::byte* ProgramCache::sum_of(const TensorPtr& tensor) {
   return buffer.get();
 }
 
+std::vector<std::pair<TensorPtr, TensorData>> ProgramCache::copy_sums() const {
+  std::vector<std::pair<TensorPtr, TensorData>> result;
+  for (const GradientSum& sum : sums_) {
+    const TensorDescriptor& d = sum.tensor->descriptor();
+    TensorData data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
+    if (sum.buffer != nullptr) {
+      download(backend_, sum.tensor->state().parameter->type(), sum.layout, sum.buffer.get(),
+               data.bytes);
+    }
+    result.emplace_back(sum.tensor, std::move(data));
+  }
+  return result;
+}
+
+void ProgramCache::write_sums(const std::vector<std::pair<TensorPtr, TensorData>>& sums) {
+  for (const auto& [tensor, data] : sums) {
+    const ParameterState& store = *tensor->state().parameter;
+    std::byte* to = sum_of(tensor);
+    if (to != nullptr) upload(backend_, store.type(), data.bytes, store.layout, to);
+  }
+}
+
 bool ProgramCache::outgrows(const CompiledGraph& graph, Run run) const {
   return graph.program->arena_bytes(run) > arena_bytes_ && backend_.computes();
 }

@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/compiled_graph.h"
@@ -29,6 +30,9 @@ class ProgramCache {
 
   // Points a new program to its parameters, their optimizer buffers and sums of gradients.
   void bind_parameters(CompiledGraph& graph);
+  // Copies of the sums of gradients, and back. Call while holding the stream.
+  std::vector<std::pair<TensorPtr, TensorData>> copy_sums() const;
+  void write_sums(const std::vector<std::pair<TensorPtr, TensorData>>& sums);
   // Whether the arena grows for a run, and with that loses what passes have left there.
   bool outgrows(const CompiledGraph& graph, Run run) const;
   // Points the program to the arena, after that has grown for the run. Without memory for it the

@@ -37,6 +37,9 @@ void SubmissionOrder::place(Job& job) const {
         "[execute] the graph was compiled again since the call before (threads, clipping or a "
         "parameter's layout changed); start again with execute_forward");
   }
+  job.after = position_;
+  const bool trains = job.graph->mode == Mode::training;
+  if (trains && runs_forward(job.run) && position_.summed == 0) ++job.after.step;
   if (has_micro_batches(job)) place_in_step(job);
   // Updates run between gradients in a step; a checked one must not have begun them.
   if (job.checked && job.run == Run::step) job.run = Run::separate_step;
@@ -44,19 +47,26 @@ void SubmissionOrder::place(Job& job) const {
 
 void SubmissionOrder::place_in_step(Job& job) const {
   const int count = graph_.micro_batches;
-  if (job.run == Run::update) {
-    if (summed_ == count) return;
+  const int summed = position_.summed;
+  if (job.run == Run::update && summed != count) {
     throw InvalidArgument("[execute_optimizer_update] expected " + std::to_string(count) +
-                          " micro-batches before it but got " + std::to_string(summed_));
+                          " micro-batches before it but got " + std::to_string(summed));
   }
-  if (summed_ == count && job.run != Run::gradient) {
+  if (summed == count && runs_forward(job.run)) {
     throw InvalidArgument("[execute] expected execute_optimizer_update after " +
                           std::to_string(count) + " micro-batches");
   }
-  job.starts_step = summed_ == 0;
-  job.accumulates = summed_ > 0;
-  job.first_row = summed_rows_;
-  if (job.run == Run::step) job.run = summed_ + 1 == count ? Run::separate_step : Run::passes;
+  job.starts_step = summed == 0;
+  job.accumulates = summed > 0;
+  job.first_row = position_.rows;
+  if (job.run == Run::step) job.run = summed + 1 == count ? Run::separate_step : Run::passes;
+  if (runs_gradient(job.run)) {
+    ++job.after.summed;
+    job.after.rows += job.graph->batch;
+  }
+  // Without an optimizer a full sum is read and then begun again.
+  const bool full = job.after.summed == count && graph_.optimizer == nullptr;
+  if (runs_update(job.run) || full) job.after = {job.after.step};
 }
 
 void SubmissionOrder::count(const Job& job) {
@@ -67,23 +77,18 @@ void SubmissionOrder::count(const Job& job) {
   } else if (job.run != Run::update) {
     passes_.clear();
   }
-  if (!has_micro_batches(job)) return;
-  if (runs_gradient(job.run)) {
-    ++summed_;
-    summed_rows_ += job.graph->batch;
-  }
-  // Without an optimizer a full sum is read and then begun again.
-  const bool full = summed_ == graph_.micro_batches && graph_.optimizer == nullptr;
-  if (runs_update(job.run) || full) {
-    summed_ = 0;
-    summed_rows_ = 0;
-  }
+  position_ = job.after;
 }
 
-void SubmissionOrder::begin_again() {
+void SubmissionOrder::begin_again(std::uint64_t step) {
+  if (position_.step != step) return;
   passes_.clear();
-  summed_ = 0;
-  summed_rows_ = 0;
+  position_ = {step};
+}
+
+StepPosition SubmissionOrder::resume(int summed, std::int64_t rows) {
+  position_ = {position_.step + 1, summed, rows};
+  return position_;
 }
 
 }  // namespace traingraph

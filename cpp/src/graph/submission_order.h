@@ -23,8 +23,12 @@ class SubmissionOrder {
   // Nothing may build on passes of this program any more.
   void drop(const CompiledPtr& program) { passes_.drop(program); }
   void drop_passes() { passes_.clear(); }
-  // After a failure the step begins again.
-  void begin_again();
+  // The step, if it is still the one being made, begins again: a pass of it has failed, or a load
+  // has replaced what it began with.
+  void begin_again(std::uint64_t step);
+  // The next forward pass goes on with a step that a checkpoint holds.
+  StepPosition resume(int summed, std::int64_t rows);
+  const StepPosition& position() const { return position_; }
 
  private:
   void place_in_step(Job& job) const;
@@ -35,8 +39,7 @@ class SubmissionOrder {
   const GraphState& graph_;  // not for `begin_again`: work in flight may outlive it
   const std::int64_t declared_batch_;
   Passes passes_;
-  int summed_ = 0;  // micro-batches
-  std::int64_t summed_rows_ = 0;
+  StepPosition position_;
 };
 
 }  // namespace traingraph

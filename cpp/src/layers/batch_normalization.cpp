@@ -95,7 +95,9 @@ void BatchNormalization::emit(Emitter& e) const {
                  to_string(x.shape));
   }
   const Shape per_channel = {channels_};
-  if (e.training()) {
+  // Running numbers that are frozen are what the layer normalizes by, as in inference.
+  const std::set<const Tensor*>& frozen = e.lowering.frozen;
+  if (e.training() && !frozen.contains(mean_.get()) && !frozen.contains(variance_.get())) {
     auto parameter_or = [&](const TensorParameter& p, double fill) {
       if (p.tensor != nullptr) return e.parameter(p.tensor, per_channel);
       return ops::filled(e.graph, ir::Type{x.data_type, per_channel, false}, fill);

@@ -71,8 +71,8 @@ void Emitter::fail_shape(const std::string& text) const { throw ShapeError(messa
 void Emitter::fail_argument(const std::string& text) const { throw InvalidArgument(message(text)); }
 
 std::uint64_t Emitter::seed(std::uint64_t own) const {
-  if (own != 0) return own;
-  return lowering.random_seed * 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(graph.layer) + 1;
+  const std::uint64_t base = own != 0 ? own : lowering.random_seed;
+  return base * 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(graph.layer) + 1;
 }
 
 }  // namespace traingraph

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Lowering {
   std::uint64_t random_seed = 0;      // of the graph; every layer derives its own
   std::vector<TensorPtr> parameters;  // by slot
   std::map<const Tensor*, ir::ValueId> parameter_values;
+  std::set<const Tensor*> frozen;  // of layers under disable_update: keep their bits
   std::map<ir::StepInput, ir::ValueId> step_values;
 
   // The value of a parameter in its canonical shape: the shape of its first use, unless the store
@@ -57,7 +59,7 @@ class Emitter {
   // "[Convolution] text at layer 7 'conv1'"
   [[noreturn]] void fail_shape(const std::string& text) const;
   [[noreturn]] void fail_argument(const std::string& text) const;
-  // A seed for this application: the layer's own, or from the graph's and the position.
+  // A seed for this application: from the layer's own, or else the graph's, and the position.
   std::uint64_t seed(std::uint64_t own) const;
 
  private:

@@ -87,6 +87,7 @@ void CNNBatchNormalization::reload_gamma_and_beta(CommandBuffer& buffer,
   check_state(state, buffer);
   reload(buffer, buffers_.gamma, state.gamma(), "gamma");
   reload(buffer, buffers_.beta, state.beta(), "beta");
+  read(state);
 }
 
 void CNNBatchNormalization::reload_mean_and_variance(CommandBuffer& buffer,
@@ -94,6 +95,7 @@ void CNNBatchNormalization::reload_mean_and_variance(CommandBuffer& buffer,
   check_state(state, buffer);
   reload(buffer, buffers_.mean, state.mean(), "mean");
   reload(buffer, buffers_.variance, state.variance(), "variance");
+  read(state);
 }
 
 void CNNBatchNormalization::check_source(const ImageDescriptor& source) const {

@@ -318,6 +318,7 @@ void WeightForwardKernel::reload_weights_and_biases(CommandBuffer& buffer,
                                                     CNNConvolutionWeightsAndBiasesState& state) {
   check_state(state, buffer);
   encode_reload(recording(buffer), description(), weights_, state);
+  read(state);
 }
 
 std::shared_ptr<CNNConvolutionWeightsAndBiasesState> WeightForwardKernel::export_weights_and_biases(
@@ -382,6 +383,7 @@ void WeightGradientKernel::reload_weights_and_biases(CommandBuffer& buffer,
                                                      CNNConvolutionWeightsAndBiasesState& state) {
   check_state(state, buffer);
   encode_reload(recording(buffer), description(), weights_, state);
+  read(state);
 }
 
 }  // namespace traingraph::mps

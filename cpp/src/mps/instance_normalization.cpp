@@ -234,6 +234,7 @@ void CNNInstanceNormalization::reload_gamma_and_beta(CommandBuffer& buffer,
   recording.result(buffers_.gamma);
   recording.result(buffers_.beta);
   recording.end();
+  read(state);
 }
 
 OperationPtr CNNInstanceNormalization::make_operation() const {

@@ -177,6 +177,7 @@ void NNOptimizer::encode(CommandBuffer& buffer, CNNConvolutionGradientState& gra
   }
   encode(buffer, std::span(parts).first(biased ? 2 : 1), slots.size());
   read(gradient);
+  read(source);
 }
 
 void NNOptimizer::encode(CommandBuffer& buffer, CNNBatchNormalizationState& gradient,

@@ -1,5 +1,7 @@
 #include "runtime/parameter_store.h"
 
+#include <algorithm>
+
 #include <traingraph/errors.h>
 
 #include "runtime/stream.h"
@@ -135,6 +137,15 @@ void upload_optimizer_data(Tensor& tensor, const std::vector<std::string>& names
     if (buffer != nullptr) upload(*t.parameter, t.optimizer_data[i], buffer);
   }
   t.optimizer_data_is_newer = false;
+}
+
+bool has_optimizer_data(const Tensor& tensor, const std::vector<std::string>& names) {
+  const TensorState& t = tensor.state();
+  if (t.optimizer_data_is_newer) return t.optimizer_data.size() == names.size();
+  if (t.parameter == nullptr) return false;
+  return std::any_of(t.parameter->slots.begin(), t.parameter->slots.end(), [&](const auto& slot) {
+    return std::count(names.begin(), names.end(), slot.first) > 0;
+  });
 }
 
 std::vector<TensorData> copy_optimizer_data(const Tensor& tensor,

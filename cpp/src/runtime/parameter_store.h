@@ -53,6 +53,8 @@ std::byte* slot_buffer(Tensor& tensor, const std::string& name);
 void check_optimizer_data(const Tensor& tensor, const std::vector<std::string>& names);
 // Sends buffers that were set since the last execution to the device.
 void upload_optimizer_data(Tensor& tensor, const std::vector<std::string>& names);
+// Whether such buffers were made or set; else they are zeros that nobody holds.
+bool has_optimizer_data(const Tensor& tensor, const std::vector<std::string>& names);
 // Copies of the buffers of these names: what was set and not yet sent, else the device's values,
 // else zeros.
 std::vector<TensorData> copy_optimizer_data(const Tensor& tensor,
@@ -84,6 +86,8 @@ struct TensorState {
   std::vector<TensorData> optimizer_data;
   // They were set since they were last sent to the device.
   bool optimizer_data_is_newer = false;
+  // A training graph trains it, or a loaded file's has, though it is no layer's parameter.
+  bool is_trained = false;
   std::optional<Device> device;
   std::weak_ptr<ValueReader> reader;
 };
