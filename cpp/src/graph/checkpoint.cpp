@@ -1,4 +1,5 @@
 // What a checkpoint holds, under which names, and how a graph takes it back.
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 #include "graph/loss_scaling.h"
 #include "graph/lowering.h"
 #include "graph/safetensors.h"
+#include "graph/state_numbers.h"
 #include "runtime/parameter_store.h"
 
 namespace traingraph {
@@ -21,12 +23,6 @@ namespace {
 
 constexpr std::string_view kOptimizer = "optimizer.";
 constexpr std::string_view kState = "state.";
-constexpr const char* kTimeStep = "state.time_step";
-constexpr const char* kForwardCount = "state.forward_count";
-constexpr const char* kRandomSeed = "state.random_seed";
-// Of mixed_float16; a checkpoint of another precision is none the worse without them.
-constexpr const char* kLossScale = "state.loss_scale";
-constexpr const char* kGoodSteps = "state.good_steps";
 
 // Of one graph: its parameters, and for a training graph what its optimizer and its random numbers
 // continue from.
@@ -150,16 +146,24 @@ NamedData copy_of(const Contents& contents, const GraphState& state) {
 
 // --- in ------------------------------------------------------------------------------------------
 
+bool is_of_training(const std::string& name) {
+  return name.starts_with(kOptimizer) || name.starts_with(kState);
+}
+
 // Values by name, and how their types are called where they come from.
 struct Values {
   std::string source;
   std::map<std::string, StoredTensor> tensors;
+  const SafetensorsFile* file = nullptr;  // of which nothing but the header has been read
 
   bool any_of_training() const {
-    for (const auto& [name, tensor] : tensors) {
-      if (name.starts_with(kOptimizer) || name.starts_with(kState)) return true;
+    return std::ranges::any_of(tensors, [](const auto& one) { return is_of_training(one.first); });
+  }
+  void read(bool with_training) {
+    if (file == nullptr) return;
+    for (auto& [name, tensor] : tensors) {
+      if (with_training || !is_of_training(name)) file->read(tensor);
     }
-    return false;
   }
   const TensorData& at(const std::string& name) const { return tensors.at(name).data; }
 };
@@ -181,24 +185,22 @@ class Differences {
       add("'" + name + "': expected shape " + to_string(shape) + " but got " +
           to_string(got.data.shape));
     }
-    const bool number = type == DataType::kInt64 && shape.empty() && name != kRandomSeed;
-    if (number && got.data.data_type == type && got.data.shape == shape) {
-      const std::int64_t least = name == kTimeStep ? 1 : 0;
-      std::int64_t value = 0;
-      std::memcpy(&value, got.data.bytes, sizeof value);
-      if (value < least) {
-        add("'" + name + "': expected at least " + std::to_string(least) + " but got " +
-            std::to_string(value));
-      }
+    const bool is_there = got.data.bytes != nullptr;
+    if (!is_there || got.data.data_type != type || got.data.shape != shape) return;
+    if (const std::string wrong = wrong_number(name, got.data); !wrong.empty()) {
+      add("'" + name + "': " + wrong);
     }
   }
 
   // Raises what was found, with the names that nothing expected.
   void raise(bool ignores_training) {
     for (const auto& [name, tensor] : values_.tensors) {
-      const bool of_training = name.starts_with(kOptimizer) || name.starts_with(kState);
-      if (expected_.contains(name) || (ignores_training && of_training)) continue;
-      add("unexpected: '" + name + "'");
+      if (expected_.contains(name)) continue;
+      if (!ignores_training || !is_of_training(name)) {
+        add("unexpected: '" + name + "'");
+      } else if (values_.file != nullptr && !is_safetensors_type(tensor.type)) {
+        add("'" + name + "': expected a type of the format but got " + tensor.type);
+      }
     }
     if (count_ == 0) return;
     throw InvalidArgument("[load] expected the tensors of this graph but " + values_.source +
@@ -295,12 +297,14 @@ void replace(const Contents& contents, const Values& values, GraphState& state) 
   }
 }
 
-// Everything is checked before anything is changed.
-void take(const Values& values, GraphState& state) {
+// Everything is checked before anything is changed, and before a file is read but for its header.
+void take(Values& values, GraphState& state) {
   const bool with_training = state.training && values.any_of_training();
   // Also before a compile, which then takes them.
   const bool scaled = with_training && values.tensors.contains(kLossScale);
   Contents contents = contents_of(state, with_training);
+  check(values, contents, state.training);
+  values.read(state.training);
   check(values, contents, state.training);
   if (scaled && state.loss_scale == nullptr) {
     LossScaling::prepare(state);
@@ -333,16 +337,14 @@ void ExecutableGraph::save(const std::string& path) const {
 }
 
 void ExecutableGraph::load(const std::string& path) {
-  Values values{"'" + path + "'", {}};
-  for (StoredTensor& tensor : parse_safetensors(read_file(path), path).tensors) {
-    std::string name = tensor.name;
-    values.tensors.emplace(std::move(name), std::move(tensor));
-  }
+  const SafetensorsFile file(path);
+  Values values{"'" + path + "'", {}, &file};
+  for (const StoredTensor& tensor : file.tensors()) values.tensors.emplace(tensor.name, tensor);
   take(values, *state_);
 }
 
 void ExecutableGraph::load_state(const NamedData& given) {
-  Values values{"what was given", {}};
+  Values values{"what was given", {}, nullptr};
   for (const auto& [name, data] : given) {
     if (data.bytes == nullptr) {
       throw InvalidArgument("[load_state] expected data for '" + name + "' but got none");
