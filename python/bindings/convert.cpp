@@ -84,6 +84,10 @@ std::string to_text(py::handle value, const Where& where) {
       py::cast<std::string>(py::module_::import("builtins").attr("ascii")(value)));
 }
 
+std::string printable(py::handle value) {
+  return py::cast<std::string>(py::str(value).attr("encode")("utf-8", "backslashreplace"));
+}
+
 std::vector<py::object> to_items(py::handle value, const Where& where) {
   if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) || PyDict_Check(value.ptr())) {
     refuse(where, value);

@@ -45,6 +45,8 @@ double to_number(py::handle value, const Where& where);
 bool to_bool(py::handle value, const Where& where);
 // A str as UTF-8, which has no half of a pair of surrogates. Raises TypeError, InvalidArgument.
 std::string to_text(py::handle value, const Where& where);
+// What str() gives, for a message: halves of pairs are escaped.
+std::string printable(py::handle value);
 Shape to_shape(py::handle value, const Where& where);
 Pair to_pair(py::handle value, const Where& where);
 Padding to_padding(py::handle value, const Where& where);

@@ -28,7 +28,7 @@ Device warned(Device device) {
 
 Device to_device(py::handle value) {
   if (py::isinstance<py::str>(value)) {
-    std::string text = py::cast<std::string>(value);
+    std::string text = to_text(value, {"MLCDevice", "a name", "str"});
     std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
     return warned(Device::named(text));
   }

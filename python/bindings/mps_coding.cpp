@@ -84,7 +84,7 @@ mps::CodedValue PythonCoder::decode(const std::string& key) const {
     return to_coded(object_.attr("decode")(py::arg("for_key") = key));
   } catch (const py::error_already_set& error) {
     if (!is_damage(error)) throw;
-    throw InvalidArgument(py::cast<std::string>(py::str(error.value())));
+    throw InvalidArgument(printable(error.value()));
   }
 }
 

@@ -13,6 +13,7 @@ WRONG = [
     ("state.time_step", 0, "at least 1 but got 0"),
     ("state.time_step", -(2**63), f"at least 1 but got {-(2**63)}"),
     ("state.time_step", 2**63 - 1, f"at most {2**53} but got {2**63 - 1}"),
+    ("state.time_step", 2**53 + 1, f"at most {2**53} but got {2**53 + 1}"),
     ("state.forward_count", -1, "at least 0 but got -1"),
     ("state.forward_count", 2**63 - 1, f"at most {2**53} but got {2**63 - 1}"),
     ("state.loss_scale", np.nan, "at least 1 but got nan"),

@@ -16,7 +16,7 @@ def labelled() -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("value", [3, 2.5, None, b"x", ["x"], "\ud800"])
+@pytest.mark.parametrize("value", [3, 2.5, None, b"x", b"\xff", ["x"], "\ud800"])
 def test_a_label_is_a_text(value: object) -> None:
     for one in labelled():
         if not hasattr(one, "label"):
@@ -48,6 +48,30 @@ def test_the_number_of_threads() -> None:
         with pytest.raises(tg.InvalidArgument, match=r"\[set_\w+\] expected"):
             tg.set_num_threads(count)
     assert tg.get_num_threads() == before
+
+
+def test_names_that_no_utf8_can_say() -> None:
+    name = "\ud800"
+    x = tg.MLCTensor(shape=[2])
+    graph = tg.MLCGraph()
+    graph.node(tg.MLCActivationLayer.relu(), source=x)
+    inference = tg.MLCInferenceGraph(graph_objects=[graph])
+    calls = [
+        lambda: tg.MLCTensor(shape=[1], data_type=name),
+        lambda: tg.MLCTensor(**{name: 1}),
+        lambda: inference.execute(**{name: 1}),
+        lambda: inference.compile(device=name),
+        lambda: inference.add_inputs({name: x}),
+        lambda: mps.MPSNNImageNode(handle=name),
+        lambda: mps.MPSKeyedUnarchiver(device="cpu").decode(for_key=name),
+        lambda: mps.MPSKeyedUnarchiver.unarchive_object(
+            device="cpu", with_data=b'{"class": "\\ud800", "values": {}}'
+        ),
+    ]
+    for call in calls:
+        with pytest.raises((TypeError, ValueError)) as raised:
+            call()
+        assert isinstance(raised.value, tg.Error) or str(raised.value).startswith("[")
 
 
 class Array:

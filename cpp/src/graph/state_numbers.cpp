@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 #include "graph/loss_scaling.h"
@@ -41,8 +42,12 @@ std::string wrong_number(const std::string& name, const TensorData& data) {
   const auto* const range = std::ranges::find(kRanges, name, &Range::name);
   if (range == kRanges.end()) return {};
   const bool is_count = data.data_type == DataType::kInt64;
-  const double value = is_count ? static_cast<double>(value_of<std::int64_t>(data))
-                                : static_cast<double>(value_of<float>(data));
+  const std::int64_t count = is_count ? value_of<std::int64_t>(data) : 0;
+  // Counts next to the end of their range are no float64.
+  const double value = !is_count ? static_cast<double>(value_of<float>(data))
+                       : count > static_cast<std::int64_t>(kMostSteps)
+                           ? std::numeric_limits<double>::max()
+                           : static_cast<double>(count);
   // The comparisons are false for NaN.
   std::string expected;
   if (!(value >= range->least)) {
@@ -54,7 +59,7 @@ std::string wrong_number(const std::string& name, const TensorData& data) {
   } else {
     return {};
   }
-  const std::string got = is_count               ? std::to_string(value_of<std::int64_t>(data))
+  const std::string got = is_count               ? std::to_string(count)
                           : std::isfinite(value) ? number_text(value)
                                                  : std::to_string(value);
   return "expected " + expected + " but got " + got;
