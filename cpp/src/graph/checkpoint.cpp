@@ -160,7 +160,6 @@ struct Values {
     return std::ranges::any_of(tensors, [](const auto& one) { return is_of_training(one.first); });
   }
   void read(bool with_training) {
-    if (file == nullptr) return;
     for (auto& [name, tensor] : tensors) {
       if (with_training || !is_of_training(name)) file->read(tensor);
     }
@@ -304,8 +303,10 @@ void take(Values& values, GraphState& state) {
   const bool scaled = with_training && values.tensors.contains(kLossScale);
   Contents contents = contents_of(state, with_training);
   check(values, contents, state.training);
-  values.read(state.training);
-  check(values, contents, state.training);
+  if (values.file != nullptr) {
+    values.read(state.training);
+    check(values, contents, state.training);
+  }
   if (scaled && state.loss_scale == nullptr) {
     LossScaling::prepare(state);
     contents = contents_of(state, with_training);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "graph/loss_scaling.h"
+#include "runtime/half.h"
 #include "runtime/number_text.h"
 
 namespace traingraph {
@@ -36,11 +37,53 @@ T value_of(const TensorData& data) {
   return value;
 }
 
+// Buffers of an optimizer that are means of squares: their roots are taken.
+constexpr std::array<std::string_view, 3> kSquares = {".second_moment", ".maximum_second_moment",
+                                                      ".mean_square"};
+
+// The least of the values and 0; NaN is not less.
+template <class T, class Widen>
+double least_of(const TensorData& data, Widen widen) {
+  const auto* const values = static_cast<const T*>(data.bytes);
+  double least = 0;
+  for (std::size_t i = 0; i < data.length / sizeof(T); ++i) {
+    const double value = widen(values[i]);
+    least = value < least ? value : least;
+  }
+  return least;
+}
+
+double least_of(const TensorData& data) {
+  switch (data.data_type) {
+    case DataType::kFloat32:
+      return least_of<float>(data, [](float value) { return value; });
+    case DataType::kFloat64:
+      return least_of<double>(data, [](double value) { return value; });
+    case DataType::kFloat16:
+      return least_of<std::uint16_t>(data, widened_float16);
+    case DataType::kBFloat16:
+      return least_of<std::uint16_t>(data, widened_bfloat16);
+    default:
+      return 0;
+  }
+}
+
+std::string text_of(double value) {
+  return std::isfinite(value) ? number_text(value) : std::to_string(value);
+}
+
+std::string wrong_buffer(const std::string& name, const TensorData& data) {
+  const auto ends = [&](std::string_view end) { return name.ends_with(end); };
+  if (!name.starts_with("optimizer.") || std::ranges::none_of(kSquares, ends)) return {};
+  const double least = least_of(data);
+  return least < 0 ? "expected means of squares, at least 0, but got " + text_of(least) : "";
+}
+
 }  // namespace
 
 std::string wrong_number(const std::string& name, const TensorData& data) {
   const auto* const range = std::ranges::find(kRanges, name, &Range::name);
-  if (range == kRanges.end()) return {};
+  if (range == kRanges.end()) return wrong_buffer(name, data);
   const bool is_count = data.data_type == DataType::kInt64;
   const std::int64_t count = is_count ? value_of<std::int64_t>(data) : 0;
   // Counts next to the end of their range are no float64.
@@ -59,10 +102,7 @@ std::string wrong_number(const std::string& name, const TensorData& data) {
   } else {
     return {};
   }
-  const std::string got = is_count               ? std::to_string(count)
-                          : std::isfinite(value) ? number_text(value)
-                                                 : std::to_string(value);
-  return "expected " + expected + " but got " + got;
+  return "expected " + expected + " but got " + (is_count ? std::to_string(count) : text_of(value));
 }
 
 }  // namespace traingraph

@@ -14,8 +14,8 @@ inline constexpr const char* kRandomSeed = "state.random_seed";
 inline constexpr const char* kLossScale = "state.loss_scale";
 inline constexpr const char* kGoodSteps = "state.good_steps";
 
-// What is wrong with the number under one of these names: "expected … but got …". Empty where a
-// graph of ours may have it, and for other names. Type and shape are right.
+// What is wrong with the number under one of these names, or with those of an optimizer's buffer:
+// "expected … but got …". Empty where a graph of ours may have them. Type and shape are right.
 std::string wrong_number(const std::string& name, const TensorData& data);
 
 }  // namespace traingraph
