@@ -21,7 +21,8 @@ mps::HandlePtr to_handle(const py::object& value) {
   } else if (py::hasattr(value, "label")) {
     const py::object label = value.attr("label");
     const py::object text = PyCallable_Check(label.ptr()) != 0 ? label() : label;
-    if (!text.is_none()) handle.label = to_text(py::str(text), {"MPSNNImageNode", "handle's label", "str"});
+    if (!text.is_none())
+      handle.label = to_text(py::str(text), {"MPSNNImageNode", "handle's label", "str"});
   } else {
     refuse({"MPSNNImageNode", "handle", "str, an object with label(), or None"}, value);
   }
