@@ -38,6 +38,8 @@ void TypeNames::append(const char* before, const char* name, const std::type_inf
 
 py::object make_function(const Function& function) { return py::object(MadeFunction(function)); }
 
+const char* kept(const char* name) { return (new std::string(name))->c_str(); }
+
 void refuse_value(const py::detail::function_call& call, const char* property) {
   PyErr_Clear();
   const py::handle value = call.args[1];

@@ -146,6 +146,9 @@ struct NamedSet {
   const char* name;
 };
 
+// A copy for the life of the process, as a property has its functions.
+const char* kept(const char* name);
+
 // TypeError that says which property takes what.
 [[noreturn]] void refuse_value(const py::detail::function_call& call, const char* property);
 
@@ -225,7 +228,8 @@ class BoundClass : public py::class_<T, Options...> {
     append_type<Value>(names, "{", "}) -> None");
     add_property(
         *this, name, getter(get),
-        make_function({set_body<T, Value, Set>, Capture(NamedSet<Set>{set, name}), names, 2}), doc);
+        make_function({set_body<T, Value, Set>, Capture(NamedSet<Set>{set, kept(name)}), names, 2}),
+        doc);
     return *this;
   }
 

@@ -12,7 +12,7 @@ from coded import CASES, made
 from graphs import graph_of, source
 from kernels import batch, commands, vector
 from kernels import run as finish
-from mutation import change_bytes, change_json
+from mutation import change_bytes, change_json, change_number
 from test_graph_coding import GRAPHS
 
 import traingraph as tg
@@ -49,7 +49,10 @@ def make(random: Random) -> bytes:
         return change_bytes(random, json.dumps(seed).encode())
     if random.randrange(20) == 0:
         return json.dumps({**seed, "class": random.choice(SEEDS)["class"]}).encode()
-    values = change_json(random, seed["values"], SEEDS)
+    if random.randrange(2) == 0:
+        values = change_number(random, seed["values"])
+    else:
+        values = change_json(random, seed["values"], SEEDS)
     return json.dumps({"class": seed["class"], "values": values}).encode()
 
 
@@ -67,8 +70,8 @@ def asks_for_much(value: Any) -> bool:
     return product * 2000 > BOUND
 
 
-def images(on: Any, channels: int = 12, size: int = 9) -> list[Any]:
-    numbers = np.random.default_rng(channels).normal(size=(2, channels, size, size))
+def images(on: Any, channels: int = 4, height: int = 9, width: int = 9) -> list[Any]:
+    numbers = np.random.default_rng(channels).normal(size=(2, channels, height, width))
     return batch(on, numbers.astype(np.float32))
 
 
@@ -82,40 +85,49 @@ def optimize(kernel: Any, buffer: Any) -> None:
     kernel.encode(buffer, **given)
 
 
+def sources(kernel: Any, channels: int) -> dict[str, Any]:
+    """What a kernel that is no gradient reads."""
+    on = kernel.device
+    if isinstance(kernel, mps.MPSCNNBinaryKernel):
+        return {"primary_images": images(on, channels), "secondary_images": images(on, channels)}
+    if isinstance(kernel, mps.MPSCNNFullyConnected):
+        return {"source_images": images(on, channels, 3, 2)}
+    return {"source_images": images(on, channels)}
+
+
 def differentiate(kernel: Any, buffer: Any) -> None:
-    """With the state of a forward kernel of its name."""
-    forward = plain(type(kernel).__name__.removesuffix("Gradient"))
-    x = images(kernel.device, 4)
-    if kernel.device != forward.device:
-        forward = forward.copy(device=kernel.device)
-    _, states = forward.encode_batch(
-        buffer, source_images=x, destination_states=[], destination_state_is_temporary=False
+    """With the states and results of a forward kernel of its name."""
+    forward = plain(type(kernel).__name__.removesuffix("Gradient")).copy(device=kernel.device)
+    given, states = sources(forward, 4), list[Any]()
+    if isinstance(forward, mps.MPSNNReshape):
+        given["destination_images"] = images(kernel.device, 9, 4)
+    results = forward.encode_batch(
+        buffer, **given, destination_states=states, destination_state_is_temporary=False
     )
     kernel.encode_batch(
-        buffer, source_gradients=images(kernel.device, 4), source_images=x, gradient_states=states
-    )
+        buffer, source_gradients=results, source_images=next(iter(given.values())),
+        gradient_states=states,
+    )  # fmt: skip
 
 
-def encode(kernel: Any, buffer: Any, with_destination: bool) -> None:
+def encode(kernel: Any, buffer: Any, with_destination: bool, channels: int) -> None:
     on = kernel.device
-    given = {"destination_images": images(on, 16, 12)} if with_destination else {}
+    given = {"destination_images": images(on, 16, 12, 12)} if with_destination else {}
     if isinstance(kernel, mps.MPSNNOptimizer):
         optimize(kernel, buffer)
     elif isinstance(kernel, mps.MPSNNGraph):
-        several = [images(on, 4) for _ in kernel.source_image_handles]
+        several = [images(on, 4 if name == "x" else 8) for name in kernel.source_image_handles]
         kernel.encode_batch(buffer, source_images=several)
     elif isinstance(kernel, mps.MPSNNForwardLoss):
-        kernel.encode_batch(buffer, source_images=images(on), labels=images(on), **given)
+        kernel.encode_batch(buffer, source_images=images(on), labels=images(on),
+                            destination_images=images(on, 1, 1, 1))  # fmt: skip
     elif isinstance(kernel, mps.MPSNNLossGradient):
-        kernel.encode_batch(buffer, source_gradients=images(on), source_images=images(on),
+        kernel.encode_batch(buffer, source_gradients=images(on, 1, 1, 1), source_images=images(on),
                             labels=images(on))  # fmt: skip
     elif isinstance(kernel, mps.MPSCNNGradientKernel):
         differentiate(kernel, buffer)
-    elif isinstance(kernel, mps.MPSCNNBinaryKernel):
-        kernel.encode_batch(buffer, primary_images=images(on), secondary_images=images(on), **given)
     else:
-        channels = 4 if isinstance(kernel, mps.MPSCNNConvolution) else 12
-        kernel.encode_batch(buffer, source_images=images(on, channels), **given)
+        kernel.encode_batch(buffer, **sources(kernel, channels), **given)
 
 
 def run(content: bytes) -> str:
@@ -145,7 +157,9 @@ def run(content: bytes) -> str:
     kind = next(name for cls, name in kinds.items() if isinstance(kernel, cls))
     try:
         with warnings.catch_warnings(action="ignore"):
-            encode(kernel, buffer, much or len(content) % 3 == 0)
+            encode(
+                kernel, buffer, much or len(content) % 3 == 0, 12 if len(content) % 4 == 0 else 4
+            )
             finish(buffer)
     except (tg.Error, TypeError, AttributeError):
         return f"{kind} refused at encoding"

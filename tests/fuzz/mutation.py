@@ -36,6 +36,16 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+def change_number(random: Random, value: Any) -> Any:
+    """One number changed by little, or to a small one: most of what comes of it is taken."""
+    value = json.loads(json.dumps(value))
+    numbers = [(holder, key) for holder, key in places(value) if type(holder[key]) in (int, float)]
+    if numbers:
+        holder, key = random.choice(numbers)
+        holder[key] = random.choice([holder[key] + 1, holder[key] - 1, 0, 1, 2, 3, 5, 0.5, -1])
+    return value
+
+
 def change_json(random: Random, value: Any, others: list[Any]) -> Any:
     """One to three places changed; `others` are values of which parts are taken."""
     value = json.loads(json.dumps(value))
