@@ -2,7 +2,8 @@
 # Builds the core, the bindings and the private test module with a sanitizer and runs suites on them:
 #   tests/sanitize.sh address    AddressSanitizer and UndefinedBehaviorSanitizer
 #   tests/sanitize.sh thread     ThreadSanitizer
-# More arguments go to pytest. Needs GCC, CMake, ninja and a Python that has the extra "test"; PYTHON
+#   tests/sanitize.sh fuzz       the fuzz targets on the build of `address`, two minutes each
+# More arguments go to pytest, or to tests/fuzz/driver.py. Needs GCC, CMake, ninja and a Python that has the extra "test"; PYTHON
 # names it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +14,7 @@ shift || true
 # Left out: tests that measure the process's memory, fork, or load PyTorch, none of which goes with a
 # sanitizer, and those of the package's files.
 case "$kind" in
-  address)
+  address | fuzz)
     sanitizers='address;undefined'
     # The interpreter was not built with them: their libraries are loaded first, and its own leaks
     # are not counted.
@@ -37,12 +38,12 @@ case "$kind" in
       tests/train/test_client_order.py tests/runtime/test_streams.py -k 'not fork')
     ;;
   *)
-    sed -n '2,6p' "$0"
+    sed -n '2,7p' "$0"
     exit 2
     ;;
 esac
 
-build=build/sanitize-$kind
+build=build/sanitize-${kind/fuzz/address}
 launcher=()
 if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS=-O1 "${launcher[@]}" \
@@ -52,7 +53,10 @@ cmake --build "$build"
 cmake --install "$build" --prefix "$build/package/traingraph" >/dev/null
 cp -r python/traingraph/. "$build/package/traingraph"
 
-PYTHONPATH=$PWD/$build/package LD_PRELOAD=$preload \
-  "$python" -c 'import sys, pytest, traingraph
+export PYTHONPATH=$PWD/$build/package LD_PRELOAD=$preload
+if [[ $kind == fuzz ]]; then
+  exec "$python" tests/fuzz/driver.py tests/fuzz/{checkpoints,archives}.py "$@"
+fi
+"$python" -c 'import sys, pytest, traingraph
 traingraph.set_num_threads(int(sys.argv[1]))
 sys.exit(pytest.main(sys.argv[2:]))' "$threads" -q "${tests[@]}" "$@"

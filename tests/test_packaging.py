@@ -151,6 +151,21 @@ def test_only_the_plugin_knows_cuda() -> None:
         assert [line.split()[2] for line in symbols] == ["traingraph_plugin"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="what ELF files say")
+@pytest.mark.parametrize("library", ["_core", "libtraingraph"])
+def test_what_is_given_away_is_hardened(library: str) -> None:
+    """Guards in frames, checked calls of the C library, tables that are read-only once loaded."""
+    path = _core.__file__ if library == "_core" else PACKAGE / "lib/libtraingraph.so"
+    assert "BIND_NOW" in run("readelf", "-d", path)
+    segments = run("readelf", "-lW", path)
+    assert "GNU_RELRO" in segments
+    assert "RWE" not in segments
+    imported = run("nm", "-D", "--undefined-only", path)
+    assert "__stack_chk_fail" in imported
+    if library == "libtraingraph":
+        assert re.search(r"__\w+_chk\b", imported.replace("__stack_chk_fail", ""))
+
+
 def test_core_links_a_private_onednn() -> None:
     private = PACKAGE / "lib/libtraingraph_dnnl.so"
     assert dynamic(private, "SONAME") == [private.name]

@@ -50,6 +50,7 @@ FOREIGN = {
     "fcntl.h": ["runtime"],
     "sys/file.h": ["runtime"],
     "sys/stat.h": ["runtime"],
+    "sys/auxv.h": ["runtime"],
     "sys/mman.h": ["runtime", "backends"],
     "unistd.h": ["runtime", "backends/cpu", "python/bindings"],
     "pybind11/": ["python/bindings"],

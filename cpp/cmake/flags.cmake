@@ -21,6 +21,22 @@ if(TRAINGRAPH_SANITIZE)
   target_link_options(traingraph_flags INTERFACE -fsanitize=${sanitizers})
 endif()
 
+# Builds that are given away make what a mistake of ours could be used for harder: a guard in frames
+# with arrays, checked sizes in calls of the C library, functions that are entered at their begin
+# alone, and tables of addresses that are read-only once the library is loaded.
+if(LINUX AND NOT TRAINGRAPH_SANITIZE)
+  set(hardening -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(-fcf-protection=full TRAINGRAPH_HAS_CF_PROTECTION)
+  if(TRAINGRAPH_HAS_CF_PROTECTION)
+    list(APPEND hardening -fcf-protection=full)
+  endif()
+  # One that checks needs an optimizer.
+  set(given_away $<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>)
+  target_compile_options(traingraph_flags INTERFACE "$<${given_away}:${hardening}>")
+  target_link_options(traingraph_flags INTERFACE LINKER:-z,relro LINKER:-z,now)
+endif()
+
 # Lets a target export what this file of cpp/cmake lists. Apple's linker has no such lists: there
 # hidden visibility, the preset of all targets, has to do.
 function(target_exports target list)

@@ -1,6 +1,7 @@
 #include "bound_class.h"
 
 #include <cstring>
+#include <string_view>
 
 namespace traingraph::python {
 namespace {
@@ -36,6 +37,34 @@ void TypeNames::append(const char* before, const char* name, const std::type_inf
 }
 
 py::object make_function(const Function& function) { return py::object(MadeFunction(function)); }
+
+const char* kept(const char* name) { return (new std::string(name))->c_str(); }
+
+void refuse_value(const py::detail::function_call& call, const char* property) {
+  PyErr_Clear();
+  const py::handle value = call.args[1];
+  const auto class_of = [](py::handle object) {
+    return py::cast<std::string>(py::type::of(object).attr("__name__"));
+  };
+  // "(self: MLCLayer, arg0: str) -> None"
+  const std::string_view signature = call.func.signature;
+  const std::size_t end = signature.rfind(") -> ");
+  const std::size_t begin = signature.rfind(": ", end) + 2;
+  std::string expected(signature.substr(begin, end - begin));
+  for (const char* number : {"Int", "Float"}) {
+    const std::string annotated =
+        std::string("typing.Supports") + number + " | typing.SupportsIndex";
+    if (const std::size_t at = expected.find(annotated); at != std::string::npos) {
+      expected.replace(at, annotated.size(), number[0] == 'I' ? "int" : "float");
+    }
+  }
+  // Of a number out of range the value says more than its class.
+  const bool is_number = PyLong_Check(value.ptr()) || PyFloat_Check(value.ptr());
+  const std::string got =
+      is_number ? py::cast<std::string>(py::repr(value)) : "'" + class_of(value) + "'";
+  throw py::type_error("[" + class_of(call.args[0]) + "] expected " + property + ": " + expected +
+                       " but got " + got);
+}
 
 void add_property(py::handle cls, const char* name, const py::object& get, const py::object& set,
                   const char* doc) {

@@ -139,14 +139,32 @@ py::handle call_body(py::detail::function_call& call) {
   return give_result(call, captured(call).get<Call>(), *self);
 }
 
+// How a property is set, and its name.
+template <typename Set>
+struct NamedSet {
+  Set set;
+  const char* name;
+};
+
+// A copy for the life of the process, as a property has its functions.
+const char* kept(const char* name);
+
+// TypeError that says which property takes what.
+[[noreturn]] void refuse_value(const py::detail::function_call& call, const char* property);
+
 template <typename Self, typename Value, typename Set>
 py::handle set_body(py::detail::function_call& call) {
+  const auto& property = captured(call).get<NamedSet<Set>>();
   Self* const self = load_self<Self>(call);
+  if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
   py::detail::make_caster<Value> value;
-  if (self == nullptr || !value.load(call.args[1], call.args_convert[1])) {
-    return PYBIND11_TRY_NEXT_OVERLOAD;
+  // Bytes would be taken for a text, whatever they are.
+  const bool is_text = std::is_same_v<std::decay_t<Value>, std::string>;
+  if ((is_text && !PyUnicode_Check(call.args[1].ptr())) ||
+      !value.load(call.args[1], call.args_convert[1])) {
+    refuse_value(call, property.name);
   }
-  std::invoke(captured(call).get<Set>(), *self, py::detail::cast_op<Value>(std::move(value)));
+  std::invoke(property.set, *self, py::detail::cast_op<Value>(std::move(value)));
   return py::none().release();
 }
 
@@ -208,8 +226,10 @@ class BoundClass : public py::class_<T, Options...> {
     TypeNames names;
     append_type<T>(names, "({", "}, ");
     append_type<Value>(names, "{", "}) -> None");
-    add_property(*this, name, getter(get),
-                 make_function({set_body<T, Value, Set>, Capture(set), names, 2}), doc);
+    add_property(
+        *this, name, getter(get),
+        make_function({set_body<T, Value, Set>, Capture(NamedSet<Set>{set, kept(name)}), names, 2}),
+        doc);
     return *this;
   }
 

@@ -4,8 +4,16 @@
 
 namespace traingraph::python {
 
-std::string to_path(py::handle value) {
-  return py::cast<std::string>(py::module_::import("os").attr("fsencode")(value));
+std::string to_path(py::handle value, const Where& where) {
+  try {
+    return py::cast<std::string>(py::module_::import("os").attr("fsencode")(value));
+  } catch (const py::error_already_set& error) {
+    if (error.matches(PyExc_TypeError)) refuse(where, value);
+    if (!error.matches(PyExc_UnicodeError)) throw;
+    throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                          " in the file system's encoding but got " +
+                          py::cast<std::string>(py::repr(value)));
+  }
 }
 
 Arrays to_arrays(const NamedData& data) {
@@ -28,7 +36,7 @@ NamedData from_arrays(py::handle dictionary, const Where& where) {
       throw py::type_error(subject + "expected names as keys of " + where.name + " but got '" +
                            Py_TYPE(key.ptr())->tp_name + "'");
     }
-    const auto name = py::cast<std::string>(key);
+    const std::string name = to_text(key, where);
     // Dense, aligned and in this machine's byte order; the type stays what it is.
     py::object array = numpy.attr("asarray")(value);
     array =

@@ -13,7 +13,7 @@ namespace traingraph::python {
 using Arrays = py::typing::Dict<py::str, py::array>;
 
 // A str, bytes or os.PathLike as the system's bytes.
-std::string to_path(py::handle value);
+std::string to_path(py::handle value, const Where& where);
 Arrays to_arrays(const NamedData& data);
 // Any arrays by name, each with the type it has.
 NamedData from_arrays(py::handle dictionary, const Where& where);
@@ -32,19 +32,21 @@ void def_checkpoint(Class& cls) {
         return result;
       },
       "Weights, biases, running statistics and trained inputs by their names in checkpoints.");
-  def_method(cls, "save", "None", {"path: str | os.PathLike[str]"},
-             "Writes a checkpoint in the safetensors format, atomically and after what was "
-             "submitted before. Errors: OSError.",
-             [](const Self& self, const Arguments& arguments) {
-               const std::string path = to_path(arguments["path"]);
-               const py::gil_scoped_release release;
-               self.save(path);
-             });
+  def_method(
+      cls, "save", "None", {"path: str | os.PathLike[str]"},
+      "Writes a checkpoint in the safetensors format, atomically and after what was "
+      "submitted before. Errors: OSError with errno and filename; ValueError for a path with a "
+      "NUL.",
+      [](const Self& self, const Arguments& arguments) {
+        const std::string path = to_path(arguments["path"], arguments.where("path"));
+        const py::gil_scoped_release release;
+        self.save(path);
+      });
   def_method(cls, "load", "None", {"path: str | os.PathLike[str]"},
              "Takes a checkpoint of such a graph, after what was submitted before. Errors: "
              "OSError; ValueError that lists every difference, and then nothing has changed.",
              [](Self& self, const Arguments& arguments) {
-               const std::string path = to_path(arguments["path"]);
+               const std::string path = to_path(arguments["path"], arguments.where("path"));
                const py::gil_scoped_release release;
                self.load(path);
              });

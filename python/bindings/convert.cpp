@@ -73,6 +73,21 @@ bool to_bool(py::handle value, const Where& where) {
   return PyObject_IsTrue(value.ptr()) == 1;
 }
 
+std::string to_text(py::handle value, const Where& where) {
+  if (!PyUnicode_Check(value.ptr())) refuse(where, value);
+  Py_ssize_t bytes = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &bytes);
+  if (text != nullptr) return {text, static_cast<std::size_t>(bytes)};
+  PyErr_Clear();
+  throw InvalidArgument(
+      "[" + where.subject + "] expected " + where.name + " that UTF-8 can say but got " +
+      py::cast<std::string>(py::module_::import("builtins").attr("ascii")(value)));
+}
+
+std::string printable(py::handle value) {
+  return py::cast<std::string>(py::str(value).attr("encode")("utf-8", "backslashreplace"));
+}
+
 std::vector<py::object> to_items(py::handle value, const Where& where) {
   if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) || PyDict_Check(value.ptr())) {
     refuse(where, value);

@@ -43,6 +43,10 @@ DataType to_data_type(py::handle value);
 std::int64_t to_integer(py::handle value, const Where& where);
 double to_number(py::handle value, const Where& where);
 bool to_bool(py::handle value, const Where& where);
+// A str as UTF-8, which has no half of a pair of surrogates. Raises TypeError, InvalidArgument.
+std::string to_text(py::handle value, const Where& where);
+// What str() gives, for a message: halves of pairs are escaped.
+std::string printable(py::handle value);
 Shape to_shape(py::handle value, const Where& where);
 Pair to_pair(py::handle value, const Where& where);
 Padding to_padding(py::handle value, const Where& where);
@@ -64,6 +68,8 @@ T convert(py::handle value, const Where& where) {
     return static_cast<T>(number);
   } else if constexpr (std::is_floating_point_v<T>) {
     return static_cast<T>(to_number(value, where));
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return to_text(value, where);
   } else if constexpr (std::is_same_v<T, Shape>) {
     return to_shape(value, where);
   } else if constexpr (std::is_same_v<T, Pair>) {

@@ -1,6 +1,9 @@
 #include <pybind11/typing.h>
 
+#include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <limits>
 #include <variant>
 
 #include "bindings.h"
@@ -25,7 +28,7 @@ Device warned(Device device) {
 
 Device to_device(py::handle value) {
   if (py::isinstance<py::str>(value)) {
-    std::string text = py::cast<std::string>(value);
+    std::string text = to_text(value, {"MLCDevice", "a name", "str"});
     std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
     return warned(Device::named(text));
   }
@@ -78,7 +81,24 @@ std::vector<std::string> package_folders() {
   return folders;
 }
 
+unsigned long main_thread = 0;
+
+// Ctrl-C ends waits for files, in the one thread whose signal handlers Python runs.
+void check_signals() {
+  using Clock = std::chrono::steady_clock;
+  static Clock::time_point last;
+  if (PyThread_get_thread_ident() != main_thread) return;
+  const Clock::time_point now = Clock::now();
+  if (now - last < std::chrono::milliseconds(20)) return;
+  last = now;
+  const py::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
 void bind_platform(py::module_& module) {
+  const py::module_ threading = py::module_::import("threading");
+  main_thread = py::cast<unsigned long>(threading.attr("main_thread")().attr("ident"));
+  Platform::set_interruption_check(check_signals);
   Platform::set_package_folders(package_folders());
   auto cls = BoundClass<Platform>(module, "MLCPlatform", "Process-wide settings.");
   def_factory(cls, "set_rng_seed_to", "None", {"seed: int"},
@@ -88,8 +108,17 @@ void bind_platform(py::module_& module) {
                 Platform::set_rng_seed(arguments.get<std::uint64_t>("seed"));
               });
   cls.def_static("get_rng_seed", &Platform::rng_seed, "The seed, or None before one was set.");
-  module.def("set_num_threads", &Platform::set_thread_count, py::arg("count"),
-             "Sets how many threads one step may use; graphs compile again when it changes.");
+  module.def(
+      "set_num_threads",
+      [](std::int64_t count) {
+        if (count > std::numeric_limits<int>::max()) {
+          throw InvalidArgument("[set_num_threads] expected a number of threads but got " +
+                                std::to_string(count));
+        }
+        Platform::set_thread_count(static_cast<int>(std::max<std::int64_t>(count, -1)));
+      },
+      py::arg("count"),
+      "Sets how many threads one step may use; graphs compile again when it changes.");
   module.def("get_num_threads", &Platform::thread_count, "How many threads one step may use.");
   module.def("version", &Platform::version, "The version of the library.");
   module.def("onednn_version", &Platform::onednn_version, "The version of oneDNN in use.");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -57,11 +58,26 @@ bool is_dense(const dlpack::Array& array) {
   return true;
 }
 
-dlpack::Device device_of(py::handle value) {
-  const auto pair = py::cast<py::tuple>(value.attr("__dlpack_device__")());
-  // Type and index are numbers, the type often of an enumeration.
-  return {static_cast<std::int32_t>(py::cast<int>(py::int_(pair[0]))),
-          static_cast<std::int32_t>(py::cast<int>(py::int_(pair[1])))};
+// Type and index are numbers, the type often of an enumeration.
+dlpack::Device device_of(py::handle value, const std::string& subject) {
+  const py::object given = value.attr("__dlpack_device__")();
+  const py::object pair = py::isinstance<py::tuple>(given) ? given : py::object(py::tuple());
+  dlpack::Device device{};
+  int found = 0;
+  for (const py::handle number : pair) {
+    int overflow = 0;
+    if (!PyIndex_Check(number.ptr())) break;
+    const long value_of = PyLong_AsLongAndOverflow(number.ptr(), &overflow);
+    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+    using Limits = std::numeric_limits<std::int32_t>;
+    if (overflow != 0 || found == 2) break;
+    if (value_of < Limits::min() || value_of > Limits::max()) break;
+    (found++ == 0 ? device.type : device.index) = static_cast<std::int32_t>(value_of);
+  }
+  if (found == 2 && py::len(pair) == 2) return device;
+  throw InvalidArgument(
+      subject + "expected two small numbers of __dlpack_device__ but got " +
+      py::cast<std::string>(py::module_::import("builtins").attr("ascii")(given)));
 }
 
 bool is_gpu(const dlpack::Device& device) {
@@ -206,9 +222,9 @@ py::object exported(const TensorData& data) {
 
 }  // namespace
 
-bool is_on_gpu(py::handle value) {
+bool is_on_gpu(py::handle value, const std::string& subject) {
   return py::hasattr(value, "__dlpack_device__") && py::hasattr(value, "__dlpack__") &&
-         is_gpu(device_of(value));
+         is_gpu(device_of(value, subject));
 }
 
 ForeignArray foreign_array(py::handle value, const std::string& subject) {
@@ -216,7 +232,7 @@ ForeignArray foreign_array(py::handle value, const std::string& subject) {
   if (const dlpack::ExchangeTable* table = table_of(value)) {
     capsule = exchanged(*table, value, subject);
   } else {
-    const dlpack::Device device = device_of(value);
+    const dlpack::Device device = device_of(value, subject);
     check_device(device, subject);
     py::dict keywords;
     if (is_gpu(device)) keywords["stream"] = reachable_gpu(device.index, subject).stream();

@@ -18,7 +18,7 @@ struct ForeignArray {
 };
 
 // Whether an object offers an array in a GPU's memory.
-bool is_on_gpu(pybind11::handle value);
+bool is_on_gpu(pybind11::handle value, const std::string& subject);
 
 // An array of any object with __dlpack__, which the result keeps alive. One in a GPU's memory has
 // what was enqueued for it before all work that is enqueued on that GPU here from now on. Raises

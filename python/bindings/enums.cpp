@@ -160,7 +160,7 @@ long enum_value(const char* type, py::handle value) {
   const bool is_data_type = entry.type == enum_class("MLCDataType").ptr();
   long result = 0;
   if (py::isinstance<py::str>(value)) {
-    const auto text = py::cast<std::string>(value);
+    const std::string text = printable(value);
     return is_data_type && text == "bool" ? static_cast<long>(DataType::kBoolean)
                                           : from_text(row, text);
   }

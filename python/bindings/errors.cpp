@@ -40,13 +40,33 @@ PyObject* add(py::module_& module, const char* name, const char* doc, PyObject* 
 }
 
 // A text may quote what is no UTF-8, such as the name of a file.
-void set(PyObject* type, const std::exception& error) {
-  const std::string_view text = error.what();
-  const auto message = py::reinterpret_steal<py::object>(
+py::object decoded(std::string_view text) {
+  return py::reinterpret_steal<py::object>(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
-  if (message) {
-    PyErr_SetObject(type, message.ptr());
-  }
+}
+
+void set(PyObject* type, const std::exception& error) {
+  if (const py::object message = decoded(error.what())) PyErr_SetObject(type, message.ptr());
+}
+
+// With errno, strerror and filename, as every OSError.
+void set_file_error(const FileError& error) {
+  const auto path = py::reinterpret_steal<py::object>(PyUnicode_DecodeFSDefaultAndSize(
+      error.path().data(), static_cast<Py_ssize_t>(error.path().size())));
+  const py::object reason = decoded(error.reason());
+  if (!path || !reason) return;
+  const py::tuple arguments = py::make_tuple(error.code(), reason, path);
+  PyErr_SetObject(classes.file_error, arguments.ptr());
+}
+
+// In the form of all errors here; OSError's own text puts the file last.
+py::object text_of_file_error(const py::object& error) {
+  const py::object path = error.attr("filename");
+  if (path.is_none()) return py::module_::import("builtins").attr("OSError").attr("__str__")(error);
+  // A name that is no UTF-8 has halves of pairs of surrogates, which cannot be printed.
+  const py::object bytes = py::module_::import("os").attr("fsencode")(path);
+  return py::str("[file '{}'] {}")
+      .format(bytes.attr("decode")("utf-8", "backslashreplace"), error.attr("strerror"));
 }
 
 // False leaves the exception to pybind11's own translators.
@@ -68,7 +88,7 @@ bool translate(const std::exception_ptr& error) {
   } catch (const NumericError& e) {
     set(classes.numeric_error, e);
   } catch (const FileError& e) {
-    set(classes.file_error, e);
+    set_file_error(e);
   } catch (const InternalError& e) {
     set(classes.internal_error, e);
   } catch (const Error& e) {
@@ -129,6 +149,8 @@ void bind_errors(py::module_& module) {
                               classes.error, PyExc_FloatingPointError);
   classes.file_error =
       add(module, "FileError", "A file cannot be read or written.", classes.error, PyExc_OSError);
+  py::handle(classes.file_error).attr("__str__") = py::cpp_function(
+      text_of_file_error, py::name("__str__"), py::is_method(py::handle(classes.file_error)));
   classes.internal_error =
       add(module, "InternalError", "A defect of traingraph.", classes.error, PyExc_RuntimeError);
 

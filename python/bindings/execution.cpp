@@ -122,7 +122,7 @@ int index_of(PyObject* keyword) {
     }
   }
   throw py::type_error(std::string("[") + call.subject + "] expected keywords of " + accepted +
-                       " but got " + py::cast<std::string>(py::handle(keyword)));
+                       " but got " + printable(keyword));
 }
 
 using Given = std::array<PyObject*, kArgumentCount>;  // null where the caller gave none

@@ -21,6 +21,8 @@ bool is_damage(const py::error_already_set& error) {
   return false;
 }
 
+std::string coded_text(py::handle value) { return to_text(value, {"NSCoder", "a text", "str"}); }
+
 py::object copied(mps::Kernel& kernel, const py::object& device) {
   const mps::Device on = idle(device.is_none() ? kernel.device() : to_mps_device(device));
   return classes().at(kernel.kind())(kernel.copy(on));
@@ -39,7 +41,7 @@ mps::CodedValue to_coded(py::handle value) {
                           py::cast<std::string>(py::str(value)));
   }
   if (py::isinstance<py::float_>(value)) return py::cast<double>(value);
-  if (py::isinstance<py::str>(value)) return py::cast<std::string>(value);
+  if (py::isinstance<py::str>(value)) return coded_text(value);
   if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
     mps::CodedValue::List list;
     for (const py::handle one : value) list.push_back(to_coded(one));
@@ -51,7 +53,7 @@ mps::CodedValue to_coded(py::handle value) {
   }
   mps::CodedValue::Entries entries;
   for (const auto& [name, one] : py::reinterpret_borrow<py::dict>(value)) {
-    entries.push_back({py::cast<std::string>(py::str(name)), to_coded(one)});
+    entries.push_back({coded_text(py::str(name)), to_coded(one)});
   }
   return entries;
 }
@@ -82,7 +84,7 @@ mps::CodedValue PythonCoder::decode(const std::string& key) const {
     return to_coded(object_.attr("decode")(py::arg("for_key") = key));
   } catch (const py::error_already_set& error) {
     if (!is_damage(error)) throw;
-    throw InvalidArgument(py::cast<std::string>(py::str(error.value())));
+    throw InvalidArgument(printable(error.value()));
   }
 }
 

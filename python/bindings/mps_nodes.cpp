@@ -17,11 +17,12 @@ mps::HandlePtr to_handle(const py::object& value) {
   if (value.is_none()) return nullptr;
   mps::Handle handle;
   if (py::isinstance<py::str>(value)) {
-    handle.label = py::cast<std::string>(value);
+    handle.label = to_text(value, {"MPSNNImageNode", "handle", "str"});
   } else if (py::hasattr(value, "label")) {
     const py::object label = value.attr("label");
     const py::object text = PyCallable_Check(label.ptr()) != 0 ? label() : label;
-    if (!text.is_none()) handle.label = py::cast<std::string>(py::str(text));
+    if (!text.is_none())
+      handle.label = to_text(py::str(text), {"MPSNNImageNode", "handle's label", "str"});
   } else {
     refuse({"MPSNNImageNode", "handle", "str, an object with label(), or None"}, value);
   }

@@ -66,7 +66,7 @@ Distance distance(const std::vector<Parameter>& form, const py::dict& given) {
     }
   }
   for (const auto& item : given) {
-    const auto name = py::cast<std::string>(item.first);
+    const std::string name = printable(item.first);
     if (find(form, name) == nullptr) {
       append(result.surplus, name);
       ++result.count;
@@ -211,7 +211,7 @@ void Signature::refuse(const py::dict& given) const {
   }
   std::string names;
   for (const auto& item : given) {
-    append(names, py::cast<std::string>(item.first));
+    append(names, printable(item.first));
   }
   std::string text =
       "[" + subject() + "] no form takes (" + names + "); the nearest is " + line(*nearest);

@@ -30,7 +30,8 @@ TensorData make_tensor_data(const Arguments& arguments) {
   const char* const argument = immutable ? "immutable_bytes_no_copy" : "bytes_no_copy";
   const py::object bytes = arguments[argument];
   const Target target{"MLCTensorData", argument, {}};
-  TensorData data = is_on_gpu(bytes) ? raw_gpu_data(bytes, target) : raw_data(bytes, target);
+  TensorData data =
+      is_on_gpu(bytes, "[MLCTensorData] ") ? raw_gpu_data(bytes, target) : raw_data(bytes, target);
   if (!immutable && !data.writable) {
     throw InvalidArgument(
         "[MLCTensorData] expected writable memory for bytes_no_copy but got read-only memory; use "

@@ -164,10 +164,72 @@ def test_what_is_wrong_is_said(tmp_path: Path, content: bytes, text: str) -> Non
     assert "is no safetensors file" in str(raised.value)
 
 
-@pytest.mark.parametrize("dtype", ["I32", "U32", "F8_E4M3", ""])
-def test_another_type_is_a_difference(tmp_path: Path, dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "count"), [("I32", 2), ("U32", 2), ("F8_E4M3", 8), ("", 2)])
+def test_another_type_is_a_difference(tmp_path: Path, dtype: str, count: int) -> None:
+    biases = {**B, "dtype": dtype, "shape": [1, count]}
     with pytest.raises(ValueError, match=f"'1.fc.biases': expected float32 but got {dtype}"):
-        load(tmp_path, file_of(good(**{"1.fc.biases": {**B, "dtype": dtype}})))
+        load(tmp_path, file_of(good(**{"1.fc.biases": biases})))
+
+
+IGNORED = {"dtype": "F32", "shape": [2], "data_offsets": [32, 40]}
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ({"dtype": "F33"}, "expected a type of the format but got F33"),
+        ({"dtype": ""}, "expected a type of the format but got "),
+        ({"shape": [3]}, r"expected the bytes of F32 \(3,\)"),
+        ({"dtype": "C64"}, r"expected the bytes of C64 \(2,\)"),
+        ({"dtype": "F4", "shape": [3]}, r"expected the bytes of F4 \(3,\)"),
+        ({"dtype": "F4", "shape": [2**62, 2]}, r"expected the bytes of F4"),
+        ({"dtype": "F8_E8M0", "shape": [8]}, ""),
+        ({"dtype": "F6_E2M3", "shape": [2**61, 0], "data_offsets": [32, 32]}, "the bytes of"),
+        ({"dtype": "F6_E2M3", "shape": [4, 0], "data_offsets": [32, 32]}, ""),
+        ({"dtype": "F4", "shape": [16]}, ""),
+        ({}, ""),
+    ],
+)
+def test_what_an_inference_graph_ignores_is_checked(
+    tmp_path: Path, entry: dict[str, Any], text: str
+) -> None:
+    entry = {**IGNORED, **entry}
+    data = DATA + bytes(entry["data_offsets"][1] - entry["data_offsets"][0])
+    content = file_of(good(**{"optimizer.1.fc.weights.momentum": entry}), data)
+    if text:
+        with pytest.raises(tg.InvalidArgument, match=text):
+            load(tmp_path, content)
+    else:
+        assert load(tmp_path, content)["1.fc.biases"].ravel().tolist() == [6, 7]
+
+
+# --- only what is needed is read -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "text"),
+    [
+        (b"\xff" * 8, "which is more than the file has"),
+        (struct.pack("<Q", 2**39), "which is more than 100 MB"),
+        (file_of({"1.fc.weights": {**W, "shape": [2**38], "data_offsets": [0, 2**40]}}, b""),
+         r"expected shape \(2, 3\)"),
+        (file_of(good(**{"optimizer.x": {**W, "shape": [2**38 - 8],
+                                         "data_offsets": [32, 2**40]}}), DATA), ""),
+    ],
+)  # fmt: skip
+def test_a_huge_file_is_read_as_far_as_it_matters(tmp_path: Path, header: bytes, text: str) -> None:
+    """A terabyte that a file system need not store."""
+    path = tmp_path / "huge"
+    with path.open("wb") as file:
+        file.write(header)
+        file.truncate(len(header.removesuffix(DATA)) + 2**40)
+    graph = small_graph()
+    if text:
+        with pytest.raises(tg.InvalidArgument, match=text):
+            graph.load(path)
+    else:
+        graph.load(path)
+        assert graph.state()["1.fc.biases"].ravel().tolist() == [6, 7]
 
 
 # --- fuzzing -------------------------------------------------------------------------------------

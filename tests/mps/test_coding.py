@@ -337,10 +337,26 @@ def test_the_unarchivers_other_forms(tmp_path):
         read.unarchive_object(with_data=b"bytes", device=on)
     with pytest.raises(FileNotFoundError):
         read.unarchive_object(with_file=str(tmp_path / "none"), device=on)
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(InvalidArgument, match="an archive but got 64 other bytes"):
+        read.unarchive_object(with_file=str(tmp_path / "huge"), device=on)
     with pytest.raises(InvalidArgument, match="a value for 'label' of nothing"):
         read(device=on).decode(for_key="label")
     with pytest.raises(TypeError, match="with_data"):
         read.unarchive_object(device=on)
+
+
+@pytest.mark.parametrize("value", ["\ud800", {"\udfff": 1}, [["\ud800"]]])
+def test_texts_that_no_utf8_can_say_are_refused(value):
+    """JSON can say them."""
+    for name in ("MPSCNNConvolution", "MPSCNNPoolingMax", "MPSNNOptimizerAdam"):
+        kernel = made(name, "cpu")
+        values = json.loads(archived(kernel))["values"]
+        for key in values:
+            data = json.dumps({"class": name, "values": {**values, key: value}}).encode()
+            with pytest.raises(InvalidArgument, match=r"UTF-8|expected|MPS"):
+                unarchived(kernel, data, "cpu")
 
 
 def test_padding_policies_as_objects():

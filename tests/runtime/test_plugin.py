@@ -124,6 +124,87 @@ def test_a_plugin_of_another_build(copy: Path, answer: str) -> None:
     assert ("but got no plugin" if answer == "0" else "but got another") in message
 
 
+# Says that it was loaded, by a file in the current directory.
+LOADED = """#include <fcntl.h>
+__attribute__((constructor)) static void loaded(void) { open("loaded", O_CREAT | O_WRONLY, 0600); }
+"""
+
+
+@pytest.mark.parametrize("entry", ["", ".", "packages", "/packages"])
+def test_libraries_are_looked_for_in_folders_that_stay(
+    copy: Path, tmp_path: Path, entry: str
+) -> None:
+    """A relative entry of sys.path means another folder after a chdir."""
+    here = tmp_path / "here"
+    libraries = here / entry.strip("/") / "nvidia/cu13/lib"
+    libraries.mkdir(parents=True)
+    compiled(LOADED, libraries / "libcublasLt.so.13")
+    compiled("void* traingraph_plugin(void) { return 0; }", copy / "lib" / PLUGIN)
+    absolute = entry.startswith("/")
+    entries = [str(copy.parent), f"{here}{entry}" if absolute else entry]
+    program = f"""
+import sys, numpy
+sys.path[:] = {entries!r} + [p for p in sys.path if p and 'packages' not in p]
+import traingraph as tg
+try:
+    tg._core.gpus()
+except tg.DeviceError as error:
+    print(error)
+"""
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "PYTHONPATH")
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=here, capture_output=True, text=True, check=True, env=environment,
+    )  # fmt: skip
+    assert "but got no plugin" in done.stdout
+    assert (here / "loaded").exists() == absolute
+
+
+def test_a_program_with_the_core_inside_has_no_plugin_in_the_current_directory(
+    tmp_path: Path,
+) -> None:
+    """Of a program that was found by PATH the loader knows no folder."""
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    bin_, here = tmp_path / "bin", tmp_path / "here"
+    bin_.mkdir()
+    (here / "lib").mkdir(parents=True)
+    main = tmp_path / "main.cpp"
+    main.write_text(
+        "#include <cstdio>\n#include <traingraph/errors.h>\n"
+        '#include "runtime/plugin.h"\n'
+        'int main() { try { traingraph::plugin_devices("cuda"); }\n'
+        "catch (const traingraph::DeviceError& error) { std::puts(error.what()); } }\n"
+    )
+    root = Path(__file__).resolve().parents[2] / "cpp"
+    sources = [main, root / "src/runtime/plugin.cpp", root / "src/runtime/errors.cpp"]
+    subprocess.run(
+        [compiler, "-std=c++20", "-O0", '-DTRAINGRAPH_BUILD_ID="this"', f"-I{root}/include",
+         f"-I{root}/src", *sources, "-ldl", "-o", bin_ / "program"],
+        check=True,
+    )  # fmt: skip
+    source = LOADED + "void* traingraph_plugin(void) { return 0; }"
+    compiled(source, here / PLUGIN)
+    compiled(source, here / "lib" / PLUGIN)
+
+    def answer() -> str:
+        environment = os.environ | {"PATH": f"{bin_}:{os.environ['PATH']}"}
+        command = ["sh", "-c", "program"]
+        done = subprocess.run(
+            command, cwd=here, env=environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert f"this build has no {PLUGIN}" in answer()
+    assert not (here / "loaded").exists()
+    shutil.copy(here / PLUGIN, bin_)
+    assert "but got no plugin" in answer()
+    assert (here / "loaded").exists()
+
+
 @pytest.mark.skipif(not (PACKAGE / "lib" / PLUGIN).is_file(), reason="built without the plugin")
 def test_the_plugin_of_this_build() -> None:
     """One answer from every way to ask."""

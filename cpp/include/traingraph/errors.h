@@ -67,8 +67,17 @@ class TRAINGRAPH_API NumericError : public Error {
 // A file cannot be read or written: the path, the call, the system's text (Python: OSError).
 class TRAINGRAPH_API FileError : public Error {
  public:
-  using Error::Error;
+  // `code` is what errno says.
+  FileError(const std::string& path, const std::string& reason, int code);
   ~FileError() override;
+  const std::string& path() const { return path_; }
+  const std::string& reason() const { return reason_; }
+  int code() const { return code_; }
+
+ private:
+  std::string path_;
+  std::string reason_;
+  int code_;
 };
 
 // A defect of this library (Python: RuntimeError).

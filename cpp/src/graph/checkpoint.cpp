@@ -81,16 +81,23 @@ NamedData copy_of(const Contents& contents, const GraphState& state) {
 
 // --- in ------------------------------------------------------------------------------------------
 
+bool is_of_training(const std::string& name) {
+  return name.starts_with(kOptimizer) || name.starts_with(kState);
+}
+
 // Values by name, and how their types are called where they come from.
 struct Values {
   std::string source;
   std::map<std::string, StoredTensor> tensors;
+  const SafetensorsFile* file = nullptr;  // of which nothing but the header has been read
 
   bool any_of_training() const {
-    for (const auto& [name, tensor] : tensors) {
-      if (name.starts_with(kOptimizer) || name.starts_with(kState)) return true;
+    return std::ranges::any_of(tensors, [](const auto& one) { return is_of_training(one.first); });
+  }
+  void read(bool with_training) {
+    for (auto& [name, tensor] : tensors) {
+      if (with_training || !is_of_training(name)) file->read(tensor);
     }
-    return false;
   }
   bool has_begun_step() const { return tensors.contains(kSummed); }
   bool any_slot_of(const std::string& parameter, const std::vector<std::string>& slots) const {
@@ -125,15 +132,10 @@ class Differences {
       add("'" + name + "': expected shape " + to_string(shape) + " but got " +
           to_string(got.data.shape));
     }
-    const bool number = type == DataType::kInt64 && shape.empty() && name != kRandomSeed;
-    if (number && got.data.data_type == type && got.data.shape == shape) {
-      const std::int64_t least = name == kTimeStep ? 1 : 0;
-      std::int64_t value = 0;
-      std::memcpy(&value, got.data.bytes, sizeof value);
-      if (value < least) {
-        add("'" + name + "': expected at least " + std::to_string(least) + " but got " +
-            std::to_string(value));
-      }
+    const bool is_there = got.data.bytes != nullptr;
+    if (!is_there || got.data.data_type != type || got.data.shape != shape) return;
+    if (const std::string wrong = wrong_number(name, got.data); !wrong.empty()) {
+      add("'" + name + "': " + wrong);
     }
   }
 
@@ -142,10 +144,10 @@ class Differences {
                       const char* why) {
     expect(name, DataType::kInt64, {});
     const auto found = values_.tensors.find(name);
-    if (found == values_.tensors.end() || found->second.data.data_type != DataType::kInt64 ||
-        !found->second.data.shape.empty()) {
-      return;
-    }
+    if (found == values_.tensors.end()) return;
+    const TensorData& got = found->second.data;
+    const bool is_number = got.data_type == DataType::kInt64 && got.shape.empty();
+    if (!is_number || got.bytes == nullptr) return;  // or not read yet
     const std::int64_t value = values_.number(name);
     if (value >= least && value <= most) return;
     add("'" + name + "': expected " + std::to_string(least) +
@@ -156,9 +158,12 @@ class Differences {
   // Raises what was found, with the names that nothing expected.
   void raise(bool ignores_training) {
     for (const auto& [name, tensor] : values_.tensors) {
-      const bool of_training = name.starts_with(kOptimizer) || name.starts_with(kState);
-      if (expected_.contains(name) || (ignores_training && of_training)) continue;
-      add("unexpected: '" + name + "'");
+      if (expected_.contains(name)) continue;
+      if (!ignores_training || !is_of_training(name)) {
+        add("unexpected: '" + name + "'");
+      } else if (values_.file != nullptr && !is_safetensors_type(tensor.type)) {
+        add("'" + name + "': expected a type of the format but got " + tensor.type);
+      }
     }
     if (count_ == 0) return;
     throw InvalidArgument("[load] expected the tensors of this graph but " + values_.source +
@@ -307,14 +312,18 @@ void take_trained(const Values& values, Contents& contents) {
   }
 }
 
-// Everything is checked before anything is changed.
-void take(const Values& values, GraphState& state) {
+// Everything is checked before anything is changed, and before a file is read but for its header.
+void take(Values& values, GraphState& state) {
   const bool with_training = state.training && values.any_of_training();
   // Also before a compile, which then takes them.
   const bool scaled = with_training && values.tensors.contains(kLossScale);
   Contents contents = contents_of(state, with_training);
   if (!state.training) take_trained(values, contents);
   check(values, contents, state);
+  if (values.file != nullptr) {
+    values.read(state.training);
+    check(values, contents, state);
+  }
   if (scaled && state.loss_scale == nullptr) {
     LossScaling::prepare(state);
     contents = contents_of(state, with_training);
@@ -349,16 +358,14 @@ void ExecutableGraph::save(const std::string& path) const {
 }
 
 void ExecutableGraph::load(const std::string& path) {
-  Values values{"'" + path + "'", {}};
-  for (StoredTensor& tensor : parse_safetensors(read_file(path), path).tensors) {
-    std::string name = tensor.name;
-    values.tensors.emplace(std::move(name), std::move(tensor));
-  }
+  const SafetensorsFile file(path);
+  Values values{"'" + path + "'", {}, &file};
+  for (const StoredTensor& tensor : file.tensors()) values.tensors.emplace(tensor.name, tensor);
   take(values, *state_);
 }
 
 void ExecutableGraph::load_state(const NamedData& given) {
-  Values values{"what was given", {}};
+  Values values{"what was given", {}, nullptr};
   for (const auto& [name, data] : given) {
     if (data.bytes == nullptr) {
       throw InvalidArgument("[load_state] expected data for '" + name + "' but got none");

@@ -4,15 +4,10 @@
 #include <vector>
 
 #include "graph/graph_state.h"
+#include "graph/state_numbers.h"
 
 namespace traingraph {
 
-inline constexpr const char* kTimeStep = "state.time_step";
-inline constexpr const char* kForwardCount = "state.forward_count";
-inline constexpr const char* kRandomSeed = "state.random_seed";
-// Of mixed_float16; a checkpoint of another precision is none the worse without them.
-inline constexpr const char* kLossScale = "state.loss_scale";
-inline constexpr const char* kGoodSteps = "state.good_steps";
 // Of a step of micro-batches that has begun.
 inline constexpr const char* kMicroBatches = "state.micro_batches";
 inline constexpr const char* kSummed = "state.summed_micro_batches";

@@ -22,30 +22,41 @@ constexpr std::size_t kLengthBytes = 8;
 
 struct TypeName {
   const char* text;
-  int bytes;
-  DataType type;  // kInvalid: no tensor here has it
+  int bits;
+  DataType type = DataType::kInvalid;  // no tensor here has it
 };
-constexpr std::array<TypeName, 13> kTypes = {{{"F64", 8, DataType::kFloat64},
-                                              {"F32", 4, DataType::kFloat32},
-                                              {"F16", 2, DataType::kFloat16},
-                                              {"BF16", 2, DataType::kBFloat16},
-                                              {"I64", 8, DataType::kInt64},
-                                              {"I32", 4, DataType::kInt32},
-                                              {"I8", 1, DataType::kInt8},
-                                              {"U8", 1, DataType::kUInt8},
-                                              {"BOOL", 1, DataType::kBoolean},
-                                              {"I16", 2, DataType::kInvalid},
-                                              {"U16", 2, DataType::kInvalid},
-                                              {"U32", 4, DataType::kInvalid},
-                                              {"U64", 8, DataType::kInvalid}}};
+constexpr std::array<TypeName, 22> kTypes = {{
+    {"F64", 64, DataType::kFloat64},
+    {"F32", 32, DataType::kFloat32},
+    {"F16", 16, DataType::kFloat16},
+    {"BF16", 16, DataType::kBFloat16},
+    {"I64", 64, DataType::kInt64},
+    {"I32", 32, DataType::kInt32},
+    {"I8", 8, DataType::kInt8},
+    {"U8", 8, DataType::kUInt8},
+    {"BOOL", 8, DataType::kBoolean},
+    {"I16", 16},
+    {"U16", 16},
+    {"U32", 32},
+    {"U64", 64},
+    {"C64", 64},
+    {"F8_E4M3", 8},
+    {"F8_E5M2", 8},
+    {"F8_E8M0", 8},
+    {"F8_E4M3FNUZ", 8},
+    {"F8_E5M2FNUZ", 8},
+    {"F6_E2M3", 6},
+    {"F6_E3M2", 6},
+    {"F4", 4},
+}};
 
 // Elements times their size; -1 where that is no number of bytes.
-std::int64_t byte_count(const Shape& shape, int bytes) {
-  std::int64_t product = bytes;
+std::int64_t byte_count(const Shape& shape, int bits) {
+  std::int64_t product = bits;
   for (const std::int64_t extent : shape) {
     if (__builtin_mul_overflow(product, extent, &product)) return -1;
   }
-  return product;
+  return product % 8 == 0 ? product / 8 : -1;
 }
 
 // The tensors lie one after another and fill the rest of the file.
@@ -74,7 +85,7 @@ void check_places(const std::vector<HeaderEntry>& entries, std::int64_t size,
 DataType check_entry(const HeaderEntry& entry, const std::string& subject) {
   const auto* const type = std::ranges::find(kTypes, entry.type, &TypeName::text);
   if (type == kTypes.end()) return DataType::kInvalid;
-  const std::int64_t expected = byte_count(entry.shape, type->bytes);
+  const std::int64_t expected = byte_count(entry.shape, type->bits);
   if (expected == entry.end - entry.begin) return type->type;
   throw InvalidArgument(subject + "expected the bytes of " + entry.type + " " +
                         to_string(entry.shape) + " for '" + entry.name + "' but got " +
@@ -83,39 +94,48 @@ DataType check_entry(const HeaderEntry& entry, const std::string& subject) {
 
 }  // namespace
 
-Safetensors parse_safetensors(const FileBytes& file, const std::string& path) {
-  const std::string subject = "[load] '" + path + "' is no safetensors file: ";
+bool is_safetensors_type(const std::string& name) {
+  return std::ranges::find(kTypes, name, &TypeName::text) != kTypes.end();
+}
+
+// The header says how long everything is, so it is read before memory is asked for.
+SafetensorsFile::SafetensorsFile(const std::string& path)
+    : subject_("[load] '" + path + "' is no safetensors file: "), file_(path) {
   std::uint64_t length = 0;
-  if (file.size < kLengthBytes) {
-    throw InvalidArgument(subject + "expected at least 8 bytes but got " +
-                          std::to_string(file.size));
+  if (file_.size() < kLengthBytes) {
+    throw InvalidArgument(subject_ + "expected at least 8 bytes but got " +
+                          std::to_string(file_.size()));
   }
-  std::memcpy(&length, file.bytes.get(), kLengthBytes);
-  const std::size_t rest = file.size - kLengthBytes;
+  const auto read_at = [&](std::uint64_t from, std::span<std::byte> to) {
+    if (file_.read(from, to)) return;
+    throw InvalidArgument(subject_ + "it became shorter while it was read");
+  };
+  read_at(0, std::as_writable_bytes(std::span(&length, 1)));
+  const std::uint64_t rest = file_.size() - kLengthBytes;
   if (length > kMaxHeaderBytes || length > rest) {
-    throw InvalidArgument(subject + "its header has " + std::to_string(length) +
+    throw InvalidArgument(subject_ + "its header has " + std::to_string(length) +
                           " bytes, which is more than " +
                           (length > rest ? "the file has" : "100 MB"));
   }
-  const auto header_bytes = static_cast<std::size_t>(length);
-  const auto* const first = reinterpret_cast<const char*>(file.bytes.get()) + kLengthBytes;
-  SafetensorsHeader header = parse_header({first, header_bytes}, subject);
-  check_places(header.tensors, static_cast<std::int64_t>(rest - header_bytes), subject);
-
-  Safetensors result;
-  result.metadata = std::move(header.metadata);
+  std::string text(length, '\0');
+  read_at(kLengthBytes, std::as_writable_bytes(std::span(text)));
+  SafetensorsHeader header = parse_header(text, subject_);
+  check_places(header.tensors, static_cast<std::int64_t>(rest - length), subject_);
   for (HeaderEntry& entry : header.tensors) {
     TensorData data;
-    data.data_type = check_entry(entry, subject);
-    // Only read: the type has no other form for bytes that are not written.
-    data.bytes = const_cast<char*>(first) + header_bytes + entry.begin;
-    data.writable = false;
+    data.data_type = check_entry(entry, subject_);
     data.length = static_cast<std::size_t>(entry.end - entry.begin);
     data.shape = std::move(entry.shape);
-    data.owner = std::shared_ptr<const void>(file.bytes, file.bytes.get());
-    result.tensors.push_back({std::move(entry.name), std::move(entry.type), std::move(data)});
+    const std::uint64_t begin = kLengthBytes + length + static_cast<std::uint64_t>(entry.begin);
+    tensors_.push_back({std::move(entry.name), std::move(entry.type), std::move(data), begin});
   }
-  return result;
+}
+
+void SafetensorsFile::read(StoredTensor& tensor) const {
+  TensorData& data = tensor.data;
+  data = TensorData::copy_of(nullptr, 0, data.data_type, std::move(data.shape));
+  if (file_.read(tensor.begin, {static_cast<std::byte*>(data.bytes), data.length})) return;
+  throw InvalidArgument(subject_ + "it became shorter while '" + tensor.name + "' was read");
 }
 
 void write_safetensors(const std::string& path, const NamedData& tensors,
@@ -137,7 +157,7 @@ void write_safetensors(const std::string& path, const NamedData& tensors,
     }
     const auto* const type = std::ranges::find(kTypes, data.data_type, &TypeName::type);
     const std::int64_t begin = end;
-    end += byte_count(data.shape, type->bytes);
+    end += byte_count(data.shape, type->bits);
     header.tensors.push_back({name, type->text, data.shape, begin, end});
     pieces.emplace_back(static_cast<const std::byte*>(data.bytes),
                         static_cast<std::size_t>(end - begin));

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <traingraph/graph.h>
@@ -13,20 +13,32 @@
 // each tensor its type, shape and place, then the tensors' bytes without gaps.
 namespace traingraph {
 
-// One tensor of a file; `data` points into the file's bytes and keeps them.
+// One tensor of a file, whose `data` has no bytes until they are read.
 struct StoredTensor {
   std::string name;
-  std::string type;  // as the file says it: "F32"
-  TensorData data;   // data_type is kInvalid where tensors have no such type
+  std::string type;         // as the file says it: "F32"
+  TensorData data;          // data_type is kInvalid where tensors have no such type
+  std::uint64_t begin = 0;  // of the bytes in the file
 };
 
-struct Safetensors {
-  std::map<std::string, std::string> metadata;
-  std::vector<StoredTensor> tensors;  // in the order of the header
+// A file whose header has been read, and found to describe a file of this size.
+class SafetensorsFile {
+ public:
+  // Raises InvalidArgument that says what is wrong with the file, FileError.
+  explicit SafetensorsFile(const std::string& path);
+  // In the order of the header.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  // Gives a tensor of a known type its bytes. Raises InvalidArgument, FileError.
+  void read(StoredTensor& tensor) const;
+
+ private:
+  std::string subject_;  // of messages
+  InputFile file_;
+  std::vector<StoredTensor> tensors_;
 };
 
-// Raises InvalidArgument that says what is wrong with the file of this name.
-Safetensors parse_safetensors(const FileBytes& file, const std::string& path);
+// Whether the format has a type of this name.
+bool is_safetensors_type(const std::string& name);
 
 // Writes dense tensors; atomic as replace_file is. Raises InvalidArgument for a name that is not
 // UTF-8, FileError.

@@ -11,6 +11,8 @@ Unsupported::~Unsupported() = default;
 OutOfMemory::~OutOfMemory() = default;
 DeviceError::~DeviceError() = default;
 NumericError::~NumericError() = default;
+FileError::FileError(const std::string& path, const std::string& reason, int code)
+    : Error("[file '" + path + "'] " + reason), path_(path), reason_(reason), code_(code) {}
 FileError::~FileError() = default;
 InternalError::~InternalError() = default;
 

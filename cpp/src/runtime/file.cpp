@@ -2,144 +2,135 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <utility>
 
 #include <traingraph/errors.h>
+
+#include "runtime/open_file.h"
 
 namespace traingraph {
 namespace {
 
-[[noreturn]] void fail(const char* call, const std::string& path) {
-  throw FileError("[file '" + path + "'] " + call + " failed: " + std::strerror(errno));
+constexpr std::size_t kMostWrittenAtOnce = std::size_t{8} << 20;
+
+// Where a path leads, though nothing be there yet: links stay.
+std::filesystem::path resolved(const std::string& path) {
+  constexpr int kMostLinks = 40;
+  std::filesystem::path target = path;
+  for (int links = 0; links <= kMostLinks; ++links) {
+    struct stat status{};
+    if (::lstat(target.c_str(), &status) != 0) {
+      if (errno == ENOENT) return target;
+      fail_at(path, "open");
+    }
+    if (!S_ISLNK(status.st_mode)) return target;
+    std::error_code error;
+    target = target.parent_path() / std::filesystem::read_symlink(target, error);
+    if (!error) continue;
+    errno = error.value();
+    fail_at(path, "open");
+  }
+  errno = ELOOP;
+  fail_at(path, "open");
 }
 
-// Repeats a call that a signal interrupted.
-template <class Call>
-auto uninterrupted(Call call) {
-  for (;;) {
-    const auto result = call();
-    if (result >= 0 || errno != EINTR) return result;
+// What another process may have put in its place: a name for something else's content.
+void check_partial(const struct stat& status, const std::string& path, const std::string& partial,
+                   const std::string& folder) {
+  expect_regular(status, path, partial);
+  if (status.st_nlink > 1) {
+    throw FileError(
+        path, "'" + partial + "' has another name, whose content would be lost; remove it", EMLINK);
   }
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
+  struct stat around{};
+  const bool shared = ::stat(folder.c_str(), &around) == 0 && (around.st_mode & S_ISVTX) != 0;
+  if (shared && status.st_uid != ::geteuid()) {
+    throw FileError(path, "'" + partial + "' belongs to another user", EPERM);
   }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-Descriptor open_file(const std::string& path, int flags) {
-  const int fd = uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); });
-  if (fd < 0) fail("open", path);
-  return Descriptor(fd);
 }
 
 // Opens the partial file and locks it. Whoever held the lock before may have renamed it, so that
 // the name means another file by now.
-Descriptor open_partial(const std::string& path) {
+OpenFile open_partial(const std::string& path, const std::string& partial,
+                      const std::string& folder) {
   for (;;) {
-    Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_NOFOLLOW);
-    // File systems without locks are written without.
-    const bool locked = uninterrupted([&] { return ::flock(file.get(), LOCK_EX); }) == 0;
-    struct stat opened{};
     struct stat named{};
-    if (::fstat(file.get(), &opened) != 0) fail("fstat", path);
-    const bool exists = ::stat(path.c_str(), &named) == 0;
+    if (::lstat(partial.c_str(), &named) == 0 && !S_ISLNK(named.st_mode)) {
+      expect_regular(named, path, partial);
+    }
+    OpenFile file = open_for(path, partial, O_WRONLY | O_CREAT | O_NOFOLLOW);
+    bool locked = false;
+    wait_until([&] {
+      locked = ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+      // File systems without locks are written without.
+      return locked || (errno != EINTR && errno != EWOULDBLOCK);
+    });
+    const struct stat opened = status_of(file, path);
+    const bool exists = ::lstat(partial.c_str(), &named) == 0;
     const bool same = exists && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
-    if (same || !locked) return file;
+    if (!same && locked) continue;
+    check_partial(opened, path, partial, folder);
+    return file;
   }
 }
 
-void write_all(const Descriptor& file, std::span<const std::byte> bytes, const std::string& path) {
+void write_all(const OpenFile& file, std::span<const std::byte> bytes, const std::string& path) {
   while (!bytes.empty()) {
-    const ssize_t written =
-        uninterrupted([&] { return ::write(file.get(), bytes.data(), bytes.size()); });
-    if (written < 0) fail("write", path);
+    check_interruption();
+    const auto written = completed(path, "write", [&] {
+      return ::write(file.number(), bytes.data(), std::min(bytes.size(), kMostWrittenAtOnce));
+    });
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
 
-void synchronize(const Descriptor& file, const std::string& path) {
+void synchronize(const OpenFile& file, const std::string& path) {
 #ifdef F_FULLFSYNC
   // On a Mac fsync leaves the bytes in the drive's own memory. Not every file system can do more.
-  if (::fcntl(file.get(), F_FULLFSYNC) == 0) return;
+  if (::fcntl(file.number(), F_FULLFSYNC) == 0) return;
 #endif
-  // Some file systems have nothing to synchronize and say EINVAL.
-  if (uninterrupted([&] { return ::fsync(file.get()); }) != 0 && errno != EINVAL) {
-    fail("fsync", path);
-  }
-}
-
-// Where a link leads: the link itself stays.
-std::filesystem::path resolved(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, error))) return path;
-  std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
-  return error ? std::filesystem::path(path) : target;
+  completed(path, "fsync", [&] {
+    const int result = ::fsync(file.number());
+    // Some file systems have nothing to synchronize.
+    return result != 0 && errno == EINVAL ? 0 : result;
+  });
 }
 
 }  // namespace
 
-FileBytes read_file(const std::string& path) {
-  const Descriptor file = open_file(path, O_RDONLY);
-  struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail("fstat", path);
-  if (!S_ISREG(status.st_mode)) throw FileError("[file '" + path + "'] is no regular file");
-  const auto size = static_cast<std::size_t>(status.st_size);
-  const std::shared_ptr<std::byte[]> bytes(new std::byte[size]);
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t count =
-        uninterrupted([&] { return ::read(file.get(), bytes.get() + done, size - done); });
-    if (count < 0) fail("read", path);
-    if (count == 0) break;  // it has become shorter
-    done += static_cast<std::size_t>(count);
-  }
-  return {bytes, done};
-}
-
 void replace_file(const std::string& path, const std::vector<std::span<const std::byte>>& pieces) {
+  check_path(path);
   const std::filesystem::path target = resolved(path);
-  const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
-  const std::string partial = folder / ("." + target.filename().string() + ".partial");
-  if (!target.has_filename() || std::filesystem::is_directory(target)) {
-    throw FileError("[file '" + path + "'] is a directory");
+  struct stat before{};
+  const bool exists = ::stat(target.c_str(), &before) == 0;
+  if (exists) expect_regular(before, path, path);
+  if (!target.has_filename()) {
+    errno = target.empty() ? ENOENT : EISDIR;
+    fail_at(path, "open");
   }
-  const Descriptor file = open_partial(partial);
+  const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+  const std::string partial =
+      target.parent_path() / ("." + target.filename().string() + ".partial");
+  const OpenFile file = open_partial(path, partial, folder);
   try {
-    if (::ftruncate(file.get(), 0) != 0) fail("ftruncate", partial);
-    struct stat before{};
-    if (::stat(target.c_str(), &before) == 0) {
+    if (::ftruncate(file.number(), 0) != 0) fail_at(path, "ftruncate");
+    if (exists) {
       // Not allowed for another user's file: the new one then has this user's usual mode.
-      [[maybe_unused]] const int ignored = ::fchmod(file.get(), before.st_mode & 07777);
+      [[maybe_unused]] const int ignored = ::fchmod(file.number(), before.st_mode & 07777);
     }
-    for (const std::span<const std::byte> piece : pieces) write_all(file, piece, partial);
-    synchronize(file, partial);
-    if (std::rename(partial.c_str(), target.c_str()) != 0) fail("rename", partial);
+    for (const std::span<const std::byte> piece : pieces) write_all(file, piece, path);
+    synchronize(file, path);
+    if (std::rename(partial.c_str(), target.c_str()) != 0) fail_at(path, "rename");
   } catch (...) {
     ::unlink(partial.c_str());
     throw;
   }
   // The new name reaches the disk with its directory.
-  synchronize(open_file(folder.string(), O_RDONLY | O_DIRECTORY), folder.string());
+  synchronize(open_for(path, folder, O_RDONLY | O_DIRECTORY), path);
 }
 
 }  // namespace traingraph

@@ -1,27 +1,54 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace traingraph {
 
-// A whole file in memory.
-struct FileBytes {
-  std::shared_ptr<const std::byte[]> bytes;
-  std::size_t size = 0;
+// Owns what ::open gave.
+class OpenFile {
+ public:
+  explicit OpenFile(int number) : number_(number) {}
+  OpenFile(OpenFile&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  OpenFile& operator=(OpenFile&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~OpenFile();
+  int number() const { return number_; }
+
+ private:
+  int number_;
 };
 
-// Raises FileError.
-FileBytes read_file(const std::string& path);
+// A regular file, read in pieces.
+class InputFile {
+ public:
+  // Raises FileError, also for anything but a regular file: a FIFO or a device is not even opened,
+  // for that may wait or have effects. Raises InvalidArgument for a path with a NUL.
+  explicit InputFile(const std::string& path);
+  // When it was opened.
+  std::uint64_t size() const { return size_; }
+  // Fills `to` from this byte on. False where the file has become shorter. Raises FileError.
+  bool read(std::uint64_t from, std::span<std::byte> to) const;
+
+ private:
+  std::string path_;
+  OpenFile file_;
+  std::uint64_t size_ = 0;
+};
 
 // Writes the pieces one after another as the file's new content, atomically: whoever opens `path`,
 // also after a crash in the middle of it, finds the old file or the new one. Until it is renamed
 // the new file is `.<name>.partial` in the same directory; what a killed process left under that
 // name is overwritten by the next call. Calls for one path wait for each other, across processes.
-// Raises FileError.
+// Only a regular file is replaced, at the end of all links; a partial file that is no regular file,
+// has a second name, or is another user's in a sticky directory is refused.
+// Raises FileError, and InvalidArgument for a path with a NUL.
 void replace_file(const std::string& path, const std::vector<std::span<const std::byte>>& pieces);
 
 }  // namespace traingraph

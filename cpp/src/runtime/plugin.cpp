@@ -1,9 +1,14 @@
 #include "runtime/plugin.h"
 
 #include <dlfcn.h>
+#ifdef __linux__
+#include <sys/auxv.h>
+#endif
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -30,13 +35,21 @@ std::map<std::string, const Plugin*> loaded;
 
 bool exists(const std::string& path) { return access(path.c_str(), R_OK) == 0; }
 
-// The folder of the shared object that this code is in.
+// The folder of the shared object that this code is in, or of the program that has it inside. Empty
+// where that is not known: of a program the loader has the name it was called by.
 std::string own_folder() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0) return ".";
-  const std::string path = info.dli_fname;
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash);
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0) return {};
+  std::filesystem::path path = info.dli_fname;
+#ifdef __linux__
+  Dl_info program{};
+  const auto* const headers = reinterpret_cast<const void*>(getauxval(AT_PHDR));
+  if (dladdr(headers, &program) != 0 && program.dli_fbase == info.dli_fbase) {
+    std::error_code error;
+    path = std::filesystem::read_symlink("/proc/self/exe", error);
+  }
+#endif
+  return path.is_absolute() ? path.parent_path().string() : std::string();
 }
 
 // Packages of another folder than ours are out of the plugin's own search path. What another
@@ -56,7 +69,8 @@ const Plugin* load(const std::string& name) {
   const std::string folder = own_folder();
   std::string path = folder + "/" + file;
   if (!exists(path)) path = folder + "/lib/" + file;
-  if (!exists(path)) {
+  // Nothing is looked for where the folder is not known, least of all in the current one.
+  if (folder.empty() || !exists(path)) {
     throw DeviceError("[device] expected a GPU but this build has no " + file +
                       "; install with TRAINGRAPH_CUDA=1");
   }
@@ -90,6 +104,8 @@ const Plugin& plugin_named(const std::string& name) {
 
 void set_package_folders(std::vector<std::string> folders) {
   const std::lock_guard lock(mutex);
+  // What is relative means another folder with every change of the current one.
+  std::erase_if(folders, [](const std::string& folder) { return !folder.starts_with('/'); });
   package_folders = std::move(folders);
 }
 

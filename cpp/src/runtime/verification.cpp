@@ -1,10 +1,12 @@
 #include <traingraph/device.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
+#include <span>
+
+#include <traingraph/errors.h>
 
 #include "runtime/backend.h"
+#include "runtime/file.h"
 
 namespace traingraph {
 namespace {
@@ -35,10 +37,15 @@ std::string Platform::verification_note(const std::string& backend) {
 }
 
 bool Platform::is_verified(const std::string& backend) {
-  std::ifstream file(verification_file(backend));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return file && text.str() == verification_note(backend);
+  const std::string note = verification_note(backend);
+  std::string text(note.size(), ' ');
+  try {
+    const InputFile file(verification_file(backend));
+    return file.size() == note.size() && file.read(0, std::as_writable_bytes(std::span(text))) &&
+           text == note;
+  } catch (const FileError&) {
+    return false;
+  }
 }
 
 }  // namespace traingraph

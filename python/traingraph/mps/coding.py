@@ -1,14 +1,25 @@
 """Kernels as bytes: archivers with Foundation's names, and the coders that they hand to kernels."""
 
+import errno
 import json
+import os
+import stat
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from traingraph import _core
-from traingraph._core import DataTypeError, InvalidArgument, MTLDevice
+from traingraph._core import DataTypeError, FileError, InvalidArgument, MTLDevice
 
 T = TypeVar("T")
+
+
+def _content(path: str) -> bytes:
+    """A regular file's bytes; of one that does not begin as an archive does, no more than that."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise FileError(errno.EINVAL, "is no regular file", path)
+        start = file.read(64)
+        return start + file.read() if start.lstrip().startswith(b"{") else start
 
 
 class NSKeyedArchiver:
@@ -115,7 +126,7 @@ class MPSKeyedUnarchiver:
         if with_data is None:
             if with_file is None:
                 raise TypeError("[MPSKeyedUnarchiver.unarchive_object] expected with_data")
-            with_data = Path(with_file).read_bytes()
+            with_data = _content(with_file)
         return cls(for_reading_from=with_data, device=device)._object()
 
     @classmethod

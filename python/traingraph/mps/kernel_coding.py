@@ -33,7 +33,10 @@ DAMAGES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError
 
 def other_archive(kind: str, error: Exception) -> InvalidArgument:
     text = "expected what an object of this class has encoded but got something else"
-    return InvalidArgument(f"[{kind}] {text}: {error}")
+    reason, *rest = str(error).splitlines() or [type(error).__name__]
+    if rest and "incompatible function arguments" in reason:
+        reason = "a value of another type"
+    return InvalidArgument(f"[{kind}] {text}: {reason[:300]}")
 
 
 def device_for(coder: Any, device: Any) -> Any:
