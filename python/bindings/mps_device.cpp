@@ -13,17 +13,19 @@ using mps::CommandBuffer;
 using mps::CommandBufferPtr;
 using mps::CommandQueue;
 
-CommandBuffer::Handler completed_handler(py::object function) {
+void add_completed_handler(CommandBuffer& to, py::object function) {
   const auto kept = share(std::move(function));
-  return [kept](const CommandBufferPtr& buffer) {
+  // The buffer owns the function once, where a collection finds it.
+  const auto call = [kept = std::weak_ptr(kept)](const CommandBufferPtr& buffer) {
     const py::gil_scoped_acquire acquire;
-    const py::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
+    const py::object callable = shared_object(kept.lock());
     try {
       callable(buffer);
     } catch (py::error_already_set& failure) {
-      failure.discard_as_unraisable(py::reinterpret_borrow<py::object>(callable));
+      failure.discard_as_unraisable(callable);
     }
   };
+  to.add_completed_handler(call, kept);
 }
 
 // Elements one after another: float32 unless the buffer holds something else.
@@ -212,7 +214,7 @@ void bind_mps_device(py::module_& module) {
         if (PyCallable_Check(handler.ptr()) == 0) {
           refuse({"MTLCommandBuffer.add_completed_handler", "handler", "a callable"}, handler);
         }
-        self.add_completed_handler(completed_handler(std::move(handler)));
+        add_completed_handler(self, std::move(handler));
       },
       py::arg("handler"), "Called with the buffer after its run. Errors: after commit.");
   commands.def_property_readonly("status", &CommandBuffer::status, "How far it is.");
