@@ -169,7 +169,9 @@ void bind_mps_device(py::module_& module) {
              "The device that MLCDevice.any() names.");
 
   auto buffer = BoundClass<Buffer, std::shared_ptr<Buffer>>(
-      module, "MTLBuffer", "Bytes on a device; numpy.asarray(buffer) shows them.",
+      module, "MTLBuffer",
+      "Bytes on a device. numpy.asarray(buffer) shows them where they are in host memory, and is a "
+      "read-only copy elsewhere; numpy.array(buffer) copies.",
       py::buffer_protocol());
   def_init(buffer,
            {"device: MTLDevice | MLCDevice | str, length: int",
@@ -179,11 +181,21 @@ void bind_mps_device(py::module_& module) {
   buffer.def_property_readonly("length", &Buffer::length, "In bytes.");
   buffer.def(
       "__array__",
-      [](const Buffer& self, const py::object& dtype, const py::object&) {
+      [](const Buffer& self, const py::object& dtype, const py::object& copy) {
+        if (!copy.is_none() && !py::cast<bool>(copy)) {
+          throw InvalidArgument(
+              "[MTLBuffer] expected bytes in host memory for an array that is no copy but they are "
+              "on a device; numpy.array copies them");
+        }
         py::object array = copy_of(self);
-        return dtype.is_none() ? array : py::object(array.attr("astype")(dtype));
+        if (!dtype.is_none()) array = array.attr("astype")(dtype);
+        // Who did not ask for a copy may write, and shall learn that the buffer stays as it is.
+        if (copy.is_none()) array.attr("setflags")(py::arg("write") = false);
+        return array;
       },
-      py::arg("dtype") = py::none(), py::arg("copy") = py::none(), "A copy as a NumPy array.");
+      py::arg("dtype") = py::none(), py::arg("copy") = py::none(),
+      "A copy as a NumPy array, read-only unless a copy is asked for. Errors: ValueError for "
+      "copy=False.");
   buffer.def("__repr__", [](const Buffer& self) {
     return "<MTLBuffer " + std::to_string(self.length()) + " bytes>";
   });
