@@ -19,6 +19,11 @@ class MadeFunction final : public py::cpp_function {
     record->doc = const_cast<char*>(function.doc);
     record->scope = function.cls;
     record->is_method = function.arguments != 0;
+    if (function.arguments == 2) {  // a setter
+      for (const char* argument : {"self", "value"}) {
+        record->args.emplace_back(argument, nullptr, py::handle(), /*convert=*/true, /*none=*/true);
+      }
+    }
     record->is_new_style_constructor =
         function.name != nullptr && std::strcmp(function.name, "__init__") == 0;
     std::vector<const std::type_info*> types = function.signature.types;

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "collector.h"
+
 // Definitions of members, behind one type-erased function. pybind11's own ones are templates of the
 // callable and of every argument, and a thousand of them are most of what the bindings cost to
 // compile. Here a member leaves one small function, its body; all else is compiled once.
@@ -190,8 +192,11 @@ class BoundClass : public py::class_<T, Options...> {
   using Bound = py::class_<T, Options...>;
 
   using Bound::Bound;
-  // One instance for documents of all lengths.
-  BoundClass(py::handle scope, const char* name, const char* doc) : Bound(scope, name, doc) {}
+  // A document is no array: one instance for all lengths.
+  template <typename... Extra>
+  BoundClass(py::handle scope, const char* name, const char* doc, const Extra&... extra)
+      : Bound(scope, name, collected(visit_instance<T, typename Bound::holder_type>()), doc,
+              extra...) {}
 
   // A method without arguments is defined here, any other by pybind11.
   template <typename Call, typename... Extra>

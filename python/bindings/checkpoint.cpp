@@ -28,7 +28,6 @@ NamedData from_arrays(py::handle dictionary, const Where& where) {
   if (PyMapping_Check(dictionary.ptr()) == 0 || !py::hasattr(dictionary, "keys")) {
     refuse(where, dictionary);
   }
-  const py::module_ numpy = py::module_::import("numpy");
   const std::string subject = "[" + where.subject + "] ";
   NamedData result;
   for (const auto& [key, value] : py::dict(py::reinterpret_borrow<py::object>(dictionary))) {
@@ -38,11 +37,11 @@ NamedData from_arrays(py::handle dictionary, const Where& where) {
     }
     const std::string name = to_text(key, where);
     // Dense, aligned and in this machine's byte order; the type stays what it is.
-    py::object array = numpy.attr("asarray")(value);
+    const Target target{where.subject.c_str(), "name", name};
+    py::object array = any_array(value, target);
     array =
         array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="), py::arg("order") = "C");
-    result.emplace_back(
-        name, parameter_data(array, DataType::kInvalid, {where.subject.c_str(), "name", name}));
+    result.emplace_back(name, parameter_data(array, DataType::kInvalid, target));
   }
   return result;
 }

@@ -79,6 +79,105 @@ std::string subject(const Target& target) { return std::string("[") + target.sub
                       " but got " + actual);
 }
 
+// What to call for an array that its library does not hand over.
+std::string advice(py::handle value) {
+  struct Row {
+    const char* property;  // or a method
+    const char* call;
+  };
+  constexpr Row kRows[] = {{"is_meta", nullptr},
+                           {"is_sparse", "to_dense()"},
+                           {"is_sparse_csr", "to_dense()"},
+                           {"is_quantized", "dequantize()"},
+                           {"requires_grad", "detach()"},
+                           {"is_conj", "resolve_conj()"},
+                           {"is_neg", "resolve_neg()"}};
+  for (const Row& row : kRows) {
+    try {
+      py::object found = py::getattr(value, row.property, py::bool_(false));
+      if (PyCallable_Check(found.ptr()) != 0) found = found();
+      if (!py::isinstance<py::bool_>(found) || !py::cast<bool>(found)) continue;
+      if (row.call == nullptr) return "; it has no memory: make one that has";
+      return std::string("; pass what its ") + row.call + " gives";
+    } catch (py::error_already_set&) {
+      continue;
+    }
+  }
+  return "; pass a plain dense array of its values";
+}
+
+// What `call` makes of another library's object, whose refusal is said in our words.
+template <typename Call>
+auto handed_over(py::handle value, const Target& target, Call call) {
+  try {
+    return call();
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) throw;
+    // What follows the first line is where it was raised.
+    const auto text = py::cast<std::string>(py::str(error.value()));
+    throw DataTypeError(subject(target) + "expected an array that can be read for " +
+                        place(target) + " but '" + type_name(value) +
+                        "' refuses: " + text.substr(0, text.find('\n')) + advice(value));
+  }
+}
+
+// What a library offers by DLPack.
+ForeignArray offered(py::handle value, const Target& target) {
+  ForeignArray array =
+      handed_over(value, target, [&] { return foreign_array(value, subject(target)); });
+  // PyTorch hands over the memory of a negated view as if it were none.
+  if (py::hasattr(value, "is_neg") && py::bool_(value.attr("is_neg")())) {
+    throw DataTypeError(subject(target) + "expected an array that can be read for " +
+                        place(target) + " but got a negated view" + advice(value));
+  }
+  return array;
+}
+
+// Numbers under a mask mean nothing.
+void check_unmasked(py::handle array, const Target& target) {
+  if (Py_TYPE(array.ptr()) == npy_api::get().PyArray_Type_) return;
+  const py::object masked = py::module_::import("numpy").attr("ma");
+  if (!py::isinstance(array, masked.attr("MaskedArray"))) return;
+  const auto count = py::cast<std::int64_t>(masked.attr("count_masked")(array));
+  if (count == 0) return;
+  throw InvalidArgument(subject(target) + "expected no masked elements for " + place(target) +
+                        " but got " + std::to_string(count) + " of " +
+                        py::cast<std::string>(py::str(array.attr("size"))) +
+                        "; pass what filled(…) gives, with a number for them");
+}
+
+// A view of such an array in host memory; bfloat16, which NumPy alone does not have, as its bits.
+py::object view_of(const ForeignArray& array) {
+  const DataType type = array.data.data_type;
+  std::vector<py::ssize_t> strides;
+  for (const std::int64_t stride : array.strides) {
+    strides.push_back(stride * static_cast<py::ssize_t>(element_bytes(type)));
+  }
+  auto* const owner = new std::shared_ptr<const void>(array.data.owner);
+  const py::capsule base(
+      owner, [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); });
+  const py::dtype dtype = type == DataType::kBFloat16 ? py::dtype("uint16") : dtype_of(type);
+  return py::array(dtype, array.data.shape, strides, array.data.bytes, base);
+}
+
+// A bfloat16 is the upper half of a float32.
+py::object widened(const py::object& bits) {
+  const py::module_ numpy = py::module_::import("numpy");
+  const py::object shifted = numpy.attr("left_shift")(bits.attr("astype")("uint32"), 16);
+  return numpy.attr("asarray")(shifted).attr("view")("float32");
+}
+// To the nearest one, halves to even; NaN stays NaN.
+py::object narrowed(const py::object& array) {
+  const py::module_ numpy = py::module_::import("numpy");
+  const py::object wide = numpy.attr("ascontiguousarray")(array, "float32");
+  const py::object bits = wide.attr("view")("uint32").attr("astype")("uint64");
+  const py::object even = (bits >> py::int_(16)) & py::int_(1);
+  const py::object rounded = (bits + py::int_(0x7FFF) + even) >> py::int_(16);
+  return numpy.attr("where")(numpy.attr("isnan")(wide), py::int_(0x7FC0), rounded)
+      .attr("astype")("uint16")
+      .attr("reshape")(array.attr("shape"));
+}
+
 TensorData typed(py::handle array, DataType type) {
   const auto* const raw = array_proxy(array.ptr());
   TensorData data;
@@ -111,17 +210,22 @@ bool is_raw(const Py_buffer& buffer) {
          (buffer.format == nullptr || buffer.format[0] == 'B' || buffer.format[0] == 'c');
 }
 
-// What DLPack offers on a GPU, or on the host in just this form; nothing where NumPy must help.
-std::optional<TensorData> through_dlpack(py::handle value, DataType type, const Target& target) {
-  if (!py::hasattr(value, "__dlpack__") || !py::hasattr(value, "__dlpack_device__")) {
-    return std::nullopt;
-  }
-  ForeignArray array = foreign_array(value, subject(target));
+bool offers_dlpack(py::handle value) {
+  return py::hasattr(value, "__dlpack__") && py::hasattr(value, "__dlpack_device__");
+}
+
+// What DLPack offers on a GPU, or on the host in just this form; nothing where NumPy must help,
+// which knows no bfloat16: that is widened into `wide`.
+std::optional<TensorData> through_dlpack(py::handle value, DataType type, const Target& target,
+                                         py::object& wide) {
+  if (!offers_dlpack(value)) return std::nullopt;
+  ForeignArray array = offered(value, target);
   const bool fits = array.data.data_type == type ||
                     (type == DataType::kInvalid && array.data.data_type != DataType::kInvalid);
   if (array.data.gpu < 0) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(array.data.bytes) % 8 == 0;
     if (fits && array.dense && aligned) return std::move(array.data);
+    if (array.data.data_type == DataType::kBFloat16) wide = widened(view_of(array));
     return std::nullopt;
   }
   if (!fits) {
@@ -142,6 +246,7 @@ std::optional<TensorData> through_dlpack(py::handle value, DataType type, const 
 // An array over anything that offers one, or the raw bytes in `bytes`.
 py::object to_array(py::handle value, const Target& target, TensorData& bytes) {
   if (is_array(value)) {
+    check_unmasked(value, target);
     return py::reinterpret_borrow<py::object>(value);
   }
   if (py::isinstance<TensorData>(value)) {
@@ -150,7 +255,7 @@ py::object to_array(py::handle value, const Target& target, TensorData& bytes) {
   }
   const py::module_ numpy = py::module_::import("numpy");
   if (py::hasattr(value, "__dlpack__")) {
-    return numpy.attr("from_dlpack")(value);
+    return handed_over(value, target, [&] { return py::object(numpy.attr("from_dlpack")(value)); });
   }
   if (PyObject_CheckBuffer(value.ptr())) {
     auto view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(value.ptr()));
@@ -164,10 +269,11 @@ py::object to_array(py::handle value, const Target& target, TensorData& bytes) {
     return numpy.attr("asarray")(view);
   }
   if (py::hasattr(value, "__array__")) {
-    return numpy.attr("asarray")(value);
+    return handed_over(value, target, [&] { return py::object(numpy.attr("asarray")(value)); });
   }
   throw DataTypeError(subject(target) + "expected an array or bytes for " + place(target) +
-                      " but got '" + type_name(value) + "'");
+                      " but got '" + type_name(value) +
+                      "'; numpy.asarray makes an array of numbers");
 }
 
 bool in_place(py::handle array, DataType type) {
@@ -196,6 +302,7 @@ py::object converted(const py::object& array, DataType type, const Target& targe
   if (!allowed) {
     refuse_type(target, type, dtype_name(array));
   }
+  if (type == DataType::kBFloat16) return narrowed(array);
   const py::dtype to = dtype_of(type);
   if (!to_float && !to_boolean && !values_fit(array, to)) {
     refuse_type(target, type, dtype_name(array) + " with values out of its range");
@@ -212,25 +319,65 @@ py::object converted(const py::object& array, DataType type, const Target& targe
 // Memory that is written as it is.
 TensorData exact(py::handle array, DataType type, const Target& target) {
   if (data_type_of(array) != type) {
-    refuse_memory(target, name(type), dtype_name(array));
+    refuse_memory(target, name(type),
+                  dtype_name(array) + "; pass what astype('" + name(type) + "') gives");
   }
   if (!in_place(array, type)) {
-    refuse_memory(target, "contiguous, aligned", "a strided or misaligned array");
+    refuse_memory(target, "contiguous, aligned",
+                  "a strided or misaligned array; pass what numpy.ascontiguousarray gives");
   }
   return typed(array, type);
 }
 
+// The array of a value, or None and its bytes; nothing where the array is `wide`, a copy.
+py::object array_or_bytes(py::handle value, DataType type, const Target& target, TensorData& bytes,
+                          py::object& wide) {
+  if (!is_array(value) && !py::isinstance<TensorData>(value)) {
+    if (std::optional<TensorData> data = through_dlpack(value, type, target, wide)) {
+      bytes = std::move(*data);
+      return py::none();
+    }
+  }
+  return wide ? py::object() : to_array(value, target, bytes);
+}
+
+// The same of memory that is written, which is no copy.
+py::object written_array(py::handle value, DataType type, const Target& target, TensorData& bytes) {
+  py::object wide;
+  py::object array = array_or_bytes(value, type, target, bytes, wide);
+  if (!wide) return array;
+  const bool fits = type == DataType::kBFloat16 || type == DataType::kInvalid;
+  refuse_memory(target, fits ? "contiguous, aligned" : name(type),
+                fits ? "a strided or misaligned array of bfloat16" : "bfloat16");
+}
+
 }  // namespace
 
+py::object any_array(py::handle value, const Target& target) {
+  if (is_array(value)) {
+    check_unmasked(value, target);
+    return py::reinterpret_borrow<py::object>(value);
+  }
+  if (offers_dlpack(value)) {
+    const ForeignArray array = offered(value, target);
+    if (array.data.gpu < 0 && array.data.data_type == DataType::kBFloat16) {
+      return widened(view_of(array));
+    }
+    if (array.data.gpu < 0 && array.data.data_type != DataType::kInvalid) return view_of(array);
+  }
+  return handed_over(value, target, [&] {
+    return py::object(py::module_::import("numpy").attr("asarray")(value));
+  });
+}
+
 TensorData readable_data(py::handle value, DataType type, const Target& target) {
-  if (is_array(value) && in_place(value, type)) {
+  if (Py_TYPE(value.ptr()) == npy_api::get().PyArray_Type_ && in_place(value, type)) {
     return typed(value, type);
   }
-  if (!is_array(value) && !py::isinstance<TensorData>(value)) {
-    if (std::optional<TensorData> data = through_dlpack(value, type, target)) return *data;
-  }
   TensorData bytes;
-  py::object array = to_array(value, target, bytes);
+  py::object wide;
+  py::object array = array_or_bytes(value, type, target, bytes, wide);
+  if (wide) array = wide;
   if (array.is_none()) {
     return bytes;
   }
@@ -241,14 +388,8 @@ TensorData readable_data(py::handle value, DataType type, const Target& target) 
 }
 
 TensorData writable_data(py::handle value, DataType type, const Target& target) {
-  if (!is_array(value) && !py::isinstance<TensorData>(value)) {
-    if (std::optional<TensorData> data = through_dlpack(value, type, target)) {
-      if (!data->writable) refuse_memory(target, "writable", "read-only memory");
-      return *data;
-    }
-  }
   TensorData bytes;
-  const py::object array = to_array(value, target, bytes);
+  const py::object array = written_array(value, type, target, bytes);
   TensorData data = array.is_none() ? std::move(bytes) : exact(array, type, target);
   if (!data.writable) {
     refuse_memory(target, "writable", "read-only memory");
@@ -257,30 +398,30 @@ TensorData writable_data(py::handle value, DataType type, const Target& target) 
 }
 
 TensorData parameter_data(py::handle value, DataType type, const Target& target) {
-  if (!is_array(value) && !py::isinstance<TensorData>(value)) {
-    if (std::optional<TensorData> data = through_dlpack(value, type, target)) return *data;
-  }
   TensorData bytes;
-  const py::object array = to_array(value, target, bytes);
+  const py::object array = written_array(value, type, target, bytes);
   if (array.is_none()) {
     return bytes;
   }
   const DataType actual = data_type_of(array);
   if (type == DataType::kInvalid && actual == DataType::kInvalid) {
     throw DataTypeError(subject(target) + "expected a native dtype that tensors have for " +
-                        place(target) + " but got " + dtype_name(array));
+                        place(target) + " but got " + dtype_name(array) +
+                        "; pass what astype('float32') gives");
   }
   return exact(array, type == DataType::kInvalid ? actual : type, target);
 }
 
 TensorData raw_gpu_data(py::handle value, const Target& target) {
-  TensorData data = through_dlpack(value, DataType::kInvalid, target).value();
+  py::object wide;
+  TensorData data = through_dlpack(value, DataType::kInvalid, target, wide).value();
   data.data_type = DataType::kInvalid;
   data.shape.clear();
   return data;
 }
 
 TensorData raw_data(py::handle value, const Target& target) {
+  if (is_array(value)) check_unmasked(value, target);
   auto view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(value.ptr()));
   if (!view) {
     PyErr_Clear();

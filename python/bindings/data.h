@@ -19,9 +19,14 @@ struct Target {
   std::string_view name;
 };
 
+// A NumPy array over anything that offers one, of whatever type: bfloat16 is widened to float32.
+// Raises DataTypeError naming the target where there is none, or the owner does not hand it over.
+pybind11::object any_array(pybind11::handle value, const Target& target);
+
 // Data that is read: in place when it can be, else converted where no value changes its kind.
 // Arrays in a GPU's memory stay there and are never converted; this holds for what follows too.
-// Raises DataTypeError naming target, expected and actual.
+// Raises DataTypeError naming target, expected and actual; InvalidArgument for masked elements,
+// which no function here takes.
 TensorData readable_data(pybind11::handle value, DataType type, const Target& target);
 
 // Memory that the library writes: never a converted copy. Raises InvalidArgument.

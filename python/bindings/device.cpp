@@ -76,7 +76,11 @@ Device make_device(const Arguments& arguments) {
 std::vector<std::string> package_folders() {
   std::vector<std::string> folders;
   for (const py::handle entry : py::module_::import("sys").attr("path")) {
-    if (py::isinstance<py::str>(entry)) folders.push_back(py::cast<std::string>(entry));
+    if (!py::isinstance<py::str>(entry)) continue;
+    const auto path = py::reinterpret_steal<py::object>(PyUnicode_EncodeFSDefault(entry.ptr()));
+    if (path) folders.push_back(py::cast<std::string>(path));
+    // Text that can name no file holds no packages.
+    PyErr_Clear();
   }
   return folders;
 }
@@ -125,8 +129,13 @@ void bind_platform(py::module_& module) {
   module.def("instruction_set", &Platform::instruction_set,
              "The level of the CPU backend's own loops: v2, v3, v4 or generic.");
   module.def("backends", &Platform::backends, "The names of the backends that are built in.");
-  module.def("verification_file", &Platform::verification_file, py::arg("backend"),
-             "Where it is noted that a backend has passed its tests on this machine.");
+  module.def(
+      "verification_file",
+      [](const std::string& backend) {
+        const std::string path = Platform::verification_file(backend);
+        return py::reinterpret_steal<py::str>(PyUnicode_DecodeFSDefault(path.c_str()));
+      },
+      py::arg("backend"), "Where it is noted that a backend has passed its tests on this machine.");
   module.def("verification_note", &Platform::verification_note, py::arg("backend"),
              "What stands there when this version has, on this device.");
   module.def("is_verified", &Platform::is_verified, py::arg("backend"),

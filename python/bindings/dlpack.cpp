@@ -254,6 +254,9 @@ ForeignArray foreign_array(py::handle value, const std::string& subject) {
   data.gpu = is_gpu(array.device) ? array.device.index : -1;
   result.element_type = name_of(array.type);
   result.dense = is_dense(array);
+  if (array.strides != nullptr) {
+    result.strides.assign(array.strides, array.strides + array.dimensions);
+  }
   // The capsule is not taken over: it calls the deleter itself, where Python runs.
   data.owner = share(std::move(capsule));
   return result;

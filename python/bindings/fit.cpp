@@ -7,6 +7,7 @@
 #include "data.h"
 #include "fit.h"
 #include "names.h"
+#include "record.h"
 #include "signature.h"
 
 namespace traingraph::python {
@@ -95,6 +96,7 @@ void bind_fit(py::module_& module) {
       "What the loss's reduction gives over the epoch; for reduction none the mean.");
   epoch.def_readonly("steps", &Epoch::steps, "Batches.");
   epoch.def_readonly("seconds", &Epoch::seconds, "Units: seconds.");
+  def_record(epoch, &Epoch::number, &Epoch::loss, &Epoch::steps, &Epoch::seconds);
   epoch.def("__repr__", [](const Epoch& self) {
     return "<Epoch " + std::to_string(self.number) + " loss " + std::to_string(self.loss) + ">";
   });
@@ -102,6 +104,7 @@ void bind_fit(py::module_& module) {
   evaluation.def_readonly("loss", &Evaluation::loss, "As Epoch.loss, in inference mode.");
   evaluation.def_readonly("accuracy", &Evaluation::accuracy,
                           "The share of right classes; None for a loss that is no classifier's.");
+  def_record(evaluation, &Evaluation::loss, &Evaluation::accuracy);
   evaluation.def("__repr__", [](const Evaluation& self) {
     return "<Evaluation loss " + std::to_string(self.loss) +
            (self.accuracy ? ", accuracy " + std::to_string(*self.accuracy) + ">" : ">");

@@ -51,18 +51,14 @@ class Ticket {
   Ticket& operator=(const Ticket&) = delete;
 };
 
-py::handle borrowed(const std::shared_ptr<const void>& object) {
-  return static_cast<PyObject*>(const_cast<void*>(object.get()));
-}
-
-void call_handler(py::handle function, const TensorPtr& tensor, const std::exception_ptr& error,
-                  double seconds) {
+void call_handler(const py::object& function, const TensorPtr& tensor,
+                  const std::exception_ptr& error, double seconds) {
   try {
     const py::object result = tensor != nullptr ? py::cast(tensor) : py::none();
     const py::object raised = error ? to_python(error) : py::none();
     function(result, raised, seconds);
   } catch (py::error_already_set& failure) {
-    failure.discard_as_unraisable(py::reinterpret_borrow<py::object>(function));
+    failure.discard_as_unraisable(function);
   }
 }
 
@@ -126,7 +122,7 @@ py::object Handle::await() const {
     execution_.then([callbacks, ticket] {
       const py::gil_scoped_acquire acquire;
       try {
-        const auto pair = py::reinterpret_borrow<py::tuple>(borrowed(callbacks));
+        const py::tuple pair = shared_object(callbacks);
         pair[0](pair[1]);
       } catch (py::error_already_set&) {
         // The loop is closed: nobody awaits any more.
@@ -141,7 +137,7 @@ CompletionHandler completion_handler(py::object function) {
   const auto ticket = std::make_shared<const Ticket>();
   return [kept, ticket](const TensorPtr& tensor, const std::exception_ptr& error, double seconds) {
     const py::gil_scoped_acquire acquire;
-    call_handler(borrowed(kept), tensor, error, seconds);
+    call_handler(shared_object(kept), tensor, error, seconds);
   };
 }
 

@@ -1,6 +1,5 @@
-#include <pybind11/stl.h>
-
 #include "bindings.h"
+#include "record.h"
 
 namespace traingraph::python {
 
@@ -14,6 +13,7 @@ void bind_memory_plan(py::module_& module) {
       "bound, persistent, saved, gradient, exchange, transient or workspace; of what is "
       "computed again: recomputed.");
   entry.def_readonly("bytes", &MemoryPlan::Entry::bytes, "Units: bytes.");
+  def_record(entry, &MemoryPlan::Entry::name, &MemoryPlan::Entry::kind, &MemoryPlan::Entry::bytes);
   entry.def("__repr__", [](const MemoryPlan::Entry& self) {
     return "<Entry '" + self.name + "' " + self.kind + " " + std::to_string(self.bytes) + " bytes>";
   });
@@ -35,6 +35,9 @@ void bind_memory_plan(py::module_& module) {
                     "What libraries hold on their own, as far as they tell.");
   plan.def_readonly("context_bytes", &MemoryPlan::context_bytes,
                     "What a GPU's context and libraries hold there for all graphs, measured.");
+  def_record(plan, &MemoryPlan::entries, &MemoryPlan::recomputed, &MemoryPlan::arena_bytes,
+             &MemoryPlan::persistent_bytes, &MemoryPlan::staging_bytes, &MemoryPlan::exchange_bytes,
+             &MemoryPlan::total_bytes, &MemoryPlan::library_bytes, &MemoryPlan::context_bytes);
   plan.def("__str__", &MemoryPlan::to_string);
   plan.def("__repr__", [](const MemoryPlan& self) {
     return "<MemoryPlan of " + std::to_string(self.total_bytes) + " bytes>";

@@ -1,8 +1,10 @@
 #include "bindings.h"
+#include "collector.h"
 
 PYBIND11_MODULE(_core, module) {
   using namespace traingraph::python;
   module.doc() = "ML Compute's classes over the C++ core. Import traingraph instead.";
+  bind_collector();
   bind_errors(module);
   bind_enums(module);
   bind_device(module);

@@ -16,6 +16,11 @@ namespace traingraph::python {
 template <typename Item>
 struct Batch {
   std::vector<Item> items;
+  void visit_owned(OwnershipVisitor& visitor) const
+    requires requires(const Item& item) { item->visit_owned(visitor); }
+  {
+    visitor(items);
+  }
 };
 
 }  // namespace traingraph::python

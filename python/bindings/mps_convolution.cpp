@@ -32,7 +32,7 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   }
   CNNConvolutionDescriptor descriptor() const override {
     const py::gil_scoped_acquire acquire;
-    const py::object value = object_.attr("descriptor")();
+    const py::object value = object().attr("descriptor")();
     if (!py::isinstance<CNNConvolutionDescriptor>(value)) {
       refuse(where("descriptor", "result", "MPSCNNConvolutionDescriptor"), value);
     }
@@ -43,7 +43,7 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
     const CNNConvolutionDescriptor d = descriptor();
     const std::int64_t count = d.output_feature_channels * d.kernel_height * d.kernel_width *
                                (d.input_feature_channels / d.all_groups());
-    return elements_of(object_.attr("weights")(), data_type(), count, method("weights").c_str(),
+    return elements_of(object().attr("weights")(), data_type(), count, method("weights").c_str(),
                        "weights", arrays_);
   }
   const void* bias_terms() const override {

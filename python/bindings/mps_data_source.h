@@ -19,23 +19,24 @@ template <class Base>
 class UserSource : public Base {
  public:
   UserSource(const py::object& object, std::string protocol)
-      : kept_(share(object)), object_(object), protocol_(std::move(protocol)) {}
+      : kept_(share(object)), protocol_(std::move(protocol)) {}
 
   bool load() override {
     const py::gil_scoped_acquire acquire;
-    return !has("load") || py::cast<bool>(object_.attr("load")());
+    return !has("load") || py::cast<bool>(object().attr("load")());
   }
   void purge() override {
     const py::gil_scoped_acquire acquire;
     arrays_.clear();
-    if (has("purge")) object_.attr("purge")();
+    if (has("purge")) object().attr("purge")();
   }
   std::string label() const override {
     const py::gil_scoped_acquire acquire;
     const py::object value = answer("label");
     return value.is_none() ? "" : py::cast<std::string>(py::str(value));
   }
-  py::object object() const { return py::reinterpret_borrow<py::object>(object_); }
+  py::object object() const { return shared_object(kept_); }
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(kept_); }
 
  protected:
   // The object's own copy as `wrap` has it; null where it stands for its copy as well.
@@ -43,14 +44,14 @@ class UserSource : public Base {
   auto copied(const mps::Device& device, Wrap wrap) const {
     const py::gil_scoped_acquire acquire;
     const py::object other = python_coding("copied_source")(object(), device);
-    return other.is(object_) ? nullptr : wrap(other);
+    return other.is(object()) ? nullptr : wrap(other);
   }
   // These expect the GIL.
-  bool has(const char* name) const { return py::hasattr(object_, name); }
+  bool has(const char* name) const { return py::hasattr(object(), name); }
   // None where the object has no such method.
   template <class... Given>
   py::object answer(const char* name, const Given&... given) const {
-    return has(name) ? py::object(object_.attr(name)(given...)) : py::none();
+    return has(name) ? py::object(object().attr(name)(given...)) : py::none();
   }
   // What an update on the device returns; null for None.
   template <class State, class... Given>
@@ -76,7 +77,6 @@ class UserSource : public Base {
   }
 
   std::shared_ptr<const void> kept_;
-  py::handle object_;
   std::string protocol_;
   mutable std::vector<py::object> arrays_;  // while they are read
 };
@@ -102,7 +102,7 @@ class UserNormalizationSource : public UserSource<Base> {
   // A property in some of Apple's protocols, a method in others; here either.
   std::int64_t integer(const char* name) const {
     const py::gil_scoped_acquire acquire;
-    py::object value = this->object_.attr(name);
+    py::object value = this->object().attr(name);
     if (PyCallable_Check(value.ptr()) != 0) value = value();
     return to_integer(value, {this->protocol_, name, "int"});
   }

@@ -13,17 +13,19 @@ using mps::CommandBuffer;
 using mps::CommandBufferPtr;
 using mps::CommandQueue;
 
-CommandBuffer::Handler completed_handler(py::object function) {
+void add_completed_handler(CommandBuffer& to, py::object function) {
   const auto kept = share(std::move(function));
-  return [kept](const CommandBufferPtr& buffer) {
+  // The buffer owns the function once, where a collection finds it.
+  const auto call = [kept = std::weak_ptr(kept)](const CommandBufferPtr& buffer) {
     const py::gil_scoped_acquire acquire;
-    const py::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
+    const py::object callable = shared_object(kept.lock());
     try {
       callable(buffer);
     } catch (py::error_already_set& failure) {
-      failure.discard_as_unraisable(py::reinterpret_borrow<py::object>(callable));
+      failure.discard_as_unraisable(callable);
     }
   };
+  to.add_completed_handler(call, kept);
 }
 
 // Elements one after another: float32 unless the buffer holds something else.
@@ -167,7 +169,9 @@ void bind_mps_device(py::module_& module) {
              "The device that MLCDevice.any() names.");
 
   auto buffer = BoundClass<Buffer, std::shared_ptr<Buffer>>(
-      module, "MTLBuffer", "Bytes on a device; numpy.asarray(buffer) shows them.",
+      module, "MTLBuffer",
+      "Bytes on a device. numpy.asarray(buffer) shows them where they are in host memory, and is a "
+      "read-only copy elsewhere; numpy.array(buffer) copies.",
       py::buffer_protocol());
   def_init(buffer,
            {"device: MTLDevice | MLCDevice | str, length: int",
@@ -177,11 +181,21 @@ void bind_mps_device(py::module_& module) {
   buffer.def_property_readonly("length", &Buffer::length, "In bytes.");
   buffer.def(
       "__array__",
-      [](const Buffer& self, const py::object& dtype, const py::object&) {
+      [](const Buffer& self, const py::object& dtype, const py::object& copy) {
+        if (!copy.is_none() && !py::cast<bool>(copy)) {
+          throw InvalidArgument(
+              "[MTLBuffer] expected bytes in host memory for an array that is no copy but they are "
+              "on a device; numpy.array copies them");
+        }
         py::object array = copy_of(self);
-        return dtype.is_none() ? array : py::object(array.attr("astype")(dtype));
+        if (!dtype.is_none()) array = array.attr("astype")(dtype);
+        // Who did not ask for a copy may write, and shall learn that the buffer stays as it is.
+        if (copy.is_none()) array.attr("setflags")(py::arg("write") = false);
+        return array;
       },
-      py::arg("dtype") = py::none(), py::arg("copy") = py::none(), "A copy as a NumPy array.");
+      py::arg("dtype") = py::none(), py::arg("copy") = py::none(),
+      "A copy as a NumPy array, read-only unless a copy is asked for. Errors: ValueError for "
+      "copy=False.");
   buffer.def("__repr__", [](const Buffer& self) {
     return "<MTLBuffer " + std::to_string(self.length()) + " bytes>";
   });
@@ -212,7 +226,7 @@ void bind_mps_device(py::module_& module) {
         if (PyCallable_Check(handler.ptr()) == 0) {
           refuse({"MTLCommandBuffer.add_completed_handler", "handler", "a callable"}, handler);
         }
-        self.add_completed_handler(completed_handler(std::move(handler)));
+        add_completed_handler(self, std::move(handler));
       },
       py::arg("handler"), "Called with the buffer after its run. Errors: after commit.");
   commands.def_property_readonly("status", &CommandBuffer::status, "How far it is.");

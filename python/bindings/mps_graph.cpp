@@ -58,11 +58,11 @@ NNGraph::CompletionHandler completion_handler(py::object function) {
   const auto kept = share(std::move(function));
   return [kept](const mps::ImagePtr& image, const std::exception_ptr& error) {
     const py::gil_scoped_acquire acquire;
-    const py::handle callable(static_cast<PyObject*>(const_cast<void*>(kept.get())));
+    const py::object callable = shared_object(kept);
     try {
       callable(image, error == nullptr ? py::object(py::none()) : to_python(error));
     } catch (py::error_already_set& failure) {
-      failure.discard_as_unraisable(py::reinterpret_borrow<py::object>(callable));
+      failure.discard_as_unraisable(callable);
     }
   };
 }

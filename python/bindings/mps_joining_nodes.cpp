@@ -314,18 +314,18 @@ void set_number_callback(mps::NNNumberCallback& callback, const py::object& valu
   }
   if (!py::hasattr(value, method)) refuse(where, value);
   callback.object = share(value);
-  callback.call = [object = py::handle(value), where, method](const mps::ImagePtr& source,
-                                                              const mps::ImagePtr& destination) {
+  callback.call = [kept = std::weak_ptr(callback.object), where, method](
+                      const mps::ImagePtr& source, const mps::ImagePtr& destination) {
     const py::gil_scoped_acquire acquire;
-    return static_cast<float>(to_number(object.attr(method)(source, destination),
-                                        {where.subject + "." + where.name, "result", "float"}));
+    return static_cast<float>(
+        to_number(shared_object(kept.lock()).attr(method)(source, destination),
+                  {where.subject + "." + where.name, "result", "float"}));
   };
 }
 
 py::object from_number_callback(const mps::NNNumberCallback& callback) {
   if (callback.object == nullptr) return py::none();
-  return py::reinterpret_borrow<py::object>(
-      static_cast<PyObject*>(const_cast<void*>(callback.object.get())));
+  return shared_object(callback.object);
 }
 
 void bind_mps_joining_nodes(py::module_& module) {

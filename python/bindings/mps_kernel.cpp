@@ -294,8 +294,9 @@ py::object from_region(const mps::Region& region) {
 void bind_mps_kernel(py::module_& module) {
   const py::object named = py::module_::import("collections").attr("namedtuple");
   offset_class = named("MPSOffset", "x y z", py::arg("defaults") = py::make_tuple(0),
-                       py::arg("module") = "traingraph.mps");
-  offset_class.inc_ref();  // kept for the life of the process
+                       py::arg("module") = "traingraph._core");
+  offset_class.attr("__qualname__") = "_MPSOffset";  // where pickle finds it
+  offset_class.inc_ref();                            // kept for the life of the process
   module.attr("_MPSOffset") = offset_class;
   bind_kernel_states(module);
   auto kernel = BoundClass<Kernel, std::shared_ptr<Kernel>>(module, "MPSKernel",

@@ -134,8 +134,7 @@ void bind_filter(py::module_& module) {
       "_made_of",
       [](const NNFilterNode& self) -> py::object {
         if (self.made_of == nullptr) return py::none();
-        return py::reinterpret_borrow<py::object>(
-            static_cast<PyObject*>(const_cast<void*>(self.made_of.get())));
+        return shared_object(self.made_of);
       },
       "The arguments of its constructor, or None for a node that the library made.");
   const std::vector<std::string> forms = {"with_source: MPSNNImageNode",
@@ -178,8 +177,7 @@ void bind_filter(py::module_& module) {
 py::object from_handle(const mps::HandlePtr& handle) {
   if (handle == nullptr) return py::none();
   if (handle->object == nullptr) return py::str(handle->label);
-  return py::reinterpret_borrow<py::object>(
-      static_cast<PyObject*>(const_cast<void*>(handle->object.get())));
+  return shared_object(handle->object);
 }
 
 void keep_arguments(NNFilterNode& node, const Arguments& arguments) {

@@ -1,6 +1,7 @@
 // Data sources over arrays: those of kernels that were made of bytes, or of arrays.
 #include <pybind11/numpy.h>
 
+#include "data.h"
 #include "mps_data_source.h"
 
 namespace traingraph::python {
@@ -106,11 +107,13 @@ py::object decoded_source(const std::string& kind, const py::object& values) {
   return decoded_as<mps::CNNInstanceNormalizationDataSource, GroupNormalizationOfArrays>(value);
 }
 
-std::vector<std::byte> float_bytes(const py::object& value) {
+std::vector<std::byte> float_bytes(const Arguments& arguments, const char* name) {
+  const py::object value = arguments[name];
   if (value.is_none()) return {};
-  const auto array = py::array_t<float, py::array::c_style | py::array::forcecast>(value);
-  const auto* const first = reinterpret_cast<const std::byte*>(array.data());
-  return {first, first + array.nbytes()};
+  const Target target{"MPSCNNConvolution", name, {}};
+  const TensorData data = readable_data(any_array(value, target), DataType::kFloat32, target);
+  const auto* const first = static_cast<const std::byte*>(data.bytes);
+  return {first, first + data.length};
 }
 
 }  // namespace
@@ -131,7 +134,7 @@ mps::CNNConvolutionDataSourcePtr source_of_arrays(const Arguments& arguments) {
   }
   return std::make_shared<ConvolutionOfArrays>(
       arguments.get<mps::CNNConvolutionDescriptor>("convolution_descriptor"), DataType::kFloat32,
-      float_bytes(arguments["kernel_weights"]), float_bytes(arguments["bias_terms"]));
+      float_bytes(arguments, "kernel_weights"), float_bytes(arguments, "bias_terms"));
 }
 
 void bind_mps_stored_sources(py::module_& module) {

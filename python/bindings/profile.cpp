@@ -1,6 +1,5 @@
-#include <pybind11/stl.h>
-
 #include "bindings.h"
+#include "record.h"
 
 namespace traingraph::python {
 
@@ -13,6 +12,8 @@ void bind_profile(py::module_& module) {
   entry.def_readonly("op", &Profile::Entry::op, "The op's name.");
   entry.def_readonly("start", &Profile::Entry::start, "Since the first op. Units: seconds.");
   entry.def_readonly("seconds", &Profile::Entry::seconds, "Units: seconds.");
+  using Entry = Profile::Entry;
+  def_record(entry, &Entry::layer, &Entry::phase, &Entry::op, &Entry::start, &Entry::seconds);
   entry.def("__repr__", [](const Profile::Entry& self) {
     return "<Entry " + self.op + " " + self.phase + " of '" + self.layer + "' " +
            std::to_string(self.seconds * 1e6) + " us>";
@@ -24,6 +25,8 @@ void bind_profile(py::module_& module) {
   layer.def_readonly("update", &Profile::Layer::update, "Units: seconds.");
   layer.def_property_readonly("seconds", &Profile::Layer::seconds,
                               "All three phases. Units: seconds.");
+  using Layer = Profile::Layer;
+  def_record(layer, &Layer::layer, &Layer::forward, &Layer::gradient, &Layer::update);
   layer.def("__repr__", [](const Profile::Layer& self) {
     return "<Layer '" + self.layer + "' " + std::to_string(self.seconds() * 1e6) + " us>";
   });
@@ -34,6 +37,7 @@ void bind_profile(py::module_& module) {
   profile.def("table", &Profile::table, "The layers as text, times in microseconds.");
   profile.def("chrome_trace", &Profile::chrome_trace,
               "The entries as JSON for chrome://tracing and Perfetto.");
+  def_record(profile, &Profile::entries, &Profile::seconds);
   profile.def("__str__", &Profile::table);
   profile.def("__repr__", [](const Profile& self) {
     return "<Profile of " + std::to_string(self.entries.size()) + " ops, " +

@@ -221,6 +221,17 @@ void Signature::refuse(const py::dict& given) const {
   if (!best.surplus.empty()) {
     text += "; not in it: " + best.surplus;
   }
+  for (const Form& form : forms_) {
+    for (const auto& item : given) {
+      // A form may take a list of what was given alone.
+      const auto name = py::cast<std::string>(item.first);
+      if (find(form, name) != nullptr || find(form, name + "s") == nullptr) continue;
+      const auto listed = py::reinterpret_steal<py::dict>(PyDict_Copy(given.ptr()));
+      listed.attr("pop")(item.first);
+      listed[py::str(name + "s")] = item.second;
+      if (fits(form, listed)) text += "; write " + name + "s=[" + name + "]: " + line(form);
+    }
+  }
   throw py::type_error(text);
 }
 

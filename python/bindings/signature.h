@@ -137,6 +137,7 @@ void def_init(Class& cls, const std::vector<std::string>& forms, const char* doc
   const FormBody body = [](py::detail::function_call& call, const Arguments& arguments,
                            const Capture& capture) -> py::handle {
     auto made = capture.get<Make>()(arguments);
+    ++objects_made;  // of a class that Python derived as well
     AfterMaking<typename Class::type>::keep(made, arguments);
     // pybind11 gives a constructor the place of the object that it makes.
     auto& place = *reinterpret_cast<py::detail::value_and_holder*>(call.args[0].ptr());

@@ -8,23 +8,6 @@
 namespace traingraph::python {
 namespace {
 
-// Runs the deallocator when the last user of the bytes is gone.
-py::object with_deallocator(py::object bytes, std::size_t length, py::object deallocator) {
-  struct Held {
-    py::object bytes;
-    std::size_t length;
-    py::object deallocator;
-  };
-  return py::capsule(new Held{std::move(bytes), length, std::move(deallocator)}, [](void* pointer) {
-    const std::unique_ptr<Held> held(static_cast<Held*>(pointer));
-    try {
-      held->deallocator(held->bytes, held->length);
-    } catch (py::error_already_set& error) {
-      error.discard_as_unraisable(held->deallocator);
-    }
-  });
-}
-
 TensorData make_tensor_data(const Arguments& arguments) {
   const bool immutable = arguments.given("immutable_bytes_no_copy");
   const char* const argument = immutable ? "immutable_bytes_no_copy" : "bytes_no_copy";
@@ -45,7 +28,9 @@ TensorData make_tensor_data(const Arguments& arguments) {
   }
   data.length = length;
   if (arguments.given("deallocator")) {
-    data.owner = share(with_deallocator(bytes, length, arguments["deallocator"]));
+    // Runs the deallocator when the last user of the bytes is gone.
+    data.owner = share(py::module_::import("traingraph._deallocation")
+                           .attr("Deallocation")(bytes, length, arguments["deallocator"]));
   }
   return data;
 }

@@ -150,3 +150,19 @@ def test_buffers_that_nobody_waits_for_are_done_soon(gpu):
         assert time.monotonic() < end
         time.sleep(0.001)
     assert {buffer.status for buffer in buffers} == {mps.MTLCommandBufferStatus.COMPLETED}
+
+
+def test_an_array_of_a_buffer_says_that_it_is_a_copy(gpu):
+    """What is written to it would be lost."""
+    buffer = mps.MTLBuffer(device=gpu, length=16)
+    shown = np.asarray(buffer)
+    assert shown.tolist() == [0, 0, 0, 0]
+    with pytest.raises(ValueError, match="read-only"):
+        shown[1] = 2
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(buffer, dtype=np.float64)[1] = 2
+    copied = np.array(buffer)
+    copied[1] = 2
+    assert np.asarray(buffer).tolist() == [0, 0, 0, 0]
+    with pytest.raises(ValueError, match="no copy but they are on a device"):
+        np.asarray(buffer, copy=False)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <traingraph/export.h>
+#include <traingraph/ownership.h>
 #include <traingraph/types.h>
 
 namespace traingraph {
@@ -46,6 +47,7 @@ struct TRAINGRAPH_API TensorData {
   static TensorData copy_of(const void* bytes, std::size_t length, DataType type, Shape shape);
   // Itself in host memory, or a copy there of what a GPU has when all before on it is done.
   TensorData on_host() const;
+  void visit_owned(OwnershipVisitor& visitor) const { visitor(owner); }
 };
 
 // Shape (outermost first, images NCHW) and element type.

@@ -89,6 +89,8 @@ CNNBatchNormalizationState::CNNBatchNormalizationState(const CNNBatchNormalizati
   gradient_for_beta_ = channel_buffer(kernel.device(), channels, type, owner);
 }
 
+void CNNBatchNormalizationState::visit_owned(OwnershipVisitor& visitor) const { visitor(kernel_); }
+
 void CNNBatchNormalizationState::reset() {
   counted_ = counted_gradients_ = 0;
   normalized_ = false;

@@ -85,6 +85,11 @@ class BatchNormalizationGradientStep final : public TrainedGradientStep {
     GradientStep::encode(e);
   }
 
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    GradientStep::visit_owned(visitor);
+    visitor(forward_);
+  }
+
   void update(GraphEncoding& e) override {
     const auto state = std::static_pointer_cast<CNNBatchNormalizationState>(e.states[state_][0]);
     const CNNBatchNormalizationDataSourcePtr& source = forward_->data_source();

@@ -84,14 +84,24 @@ struct CommandBuffer::State {
   const std::uint64_t number;
   std::shared_ptr<State> before;         // the part that this one goes on from, until it has run
   std::shared_ptr<Recording> recording;  // null when all is done
-  std::vector<Handler> handlers;
   std::atomic<int> status{static_cast<int>(CommandBufferStatus::kNotEnqueued)};
-  std::mutex mutex;  // guards what follows
+  mutable std::mutex mutex;  // guards what follows
   std::exception_ptr error;
   bool raised = false;
   double start = 0;
   double end = 0;
   std::shared_ptr<Task> task;
+  // Changed by the caller before commit, and then by the run: read elsewhere under the mutex.
+  struct Called {
+    Handler handler;
+    std::shared_ptr<const void> object;
+  };
+  std::vector<Called> handlers;
+
+  void visit_owned(OwnershipVisitor& visitor) const {
+    const std::lock_guard lock(mutex);
+    for (const Called& called : handlers) visitor(called.object);
+  }
 
   // What went wrong so far, or null.
   std::exception_ptr failure() {
@@ -114,8 +124,13 @@ struct CommandBuffer::State {
       end = now();
       if (error == nullptr) status = static_cast<int>(CommandBufferStatus::kCompleted);
     }
-    for (const Handler& handler : handlers) handler(self);
-    handlers.clear();
+    for (const Called& called : handlers) called.handler(self);
+    std::vector<Called> called;
+    {
+      const std::lock_guard lock(mutex);
+      called.swap(handlers);
+    }
+    called.clear();
     before = nullptr;
     give_back(*device.state(), std::move(recording));
   }
@@ -164,12 +179,16 @@ Recording* CommandBuffer::recording() {
   return &recording;
 }
 
-void CommandBuffer::add_completed_handler(Handler handler) {
+void CommandBuffer::visit_owned(OwnershipVisitor& visitor) const { visitor(state_); }
+
+void CommandBuffer::add_completed_handler(Handler handler, std::shared_ptr<const void> object) {
   if (status() != CommandBufferStatus::kNotEnqueued) {
     throw InvalidArgument(
         "[MTLCommandBuffer] expected a handler before commit but the buffer was committed");
   }
-  state()->handlers.push_back(std::move(handler));
+  const std::shared_ptr<State>& state = this->state();
+  const std::lock_guard lock(state->mutex);
+  state->handlers.push_back({std::move(handler), std::move(object)});
 }
 
 void CommandBuffer::commit() {

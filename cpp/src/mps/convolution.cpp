@@ -133,6 +133,10 @@ class ConvolutionGradientOperation final : public Operation {
 
 }  // namespace
 
+void CNNConvolutionGradientState::visit_owned(OwnershipVisitor& visitor) const {
+  visitor(convolution_);
+}
+
 CNNConvolutionGradientState::CNNConvolutionGradientState(const CNNConvolution& convolution,
                                                          ImageDescriptor source,
                                                          const CommandBuffer* temporary_on)

@@ -147,6 +147,10 @@ std::int64_t kernel_offset_for(std::int64_t offset, std::int64_t extent) {
 
 }  // namespace
 
+void CNNConvolutionTransposeGradientState::visit_owned(OwnershipVisitor& visitor) const {
+  visitor(kernel_);
+}
+
 CNNConvolutionTransposeGradientState::CNNConvolutionTransposeGradientState(
     const CNNConvolutionTranspose& kernel, ImageDescriptor source,
     const CommandBuffer* temporary_on)

@@ -123,6 +123,11 @@ HandlePtr NNGraph::result_handle() const {
 }
 bool NNGraph::result_image_is_needed() const { return plan_->result != GraphPlan::kNone; }
 
+void NNGraph::visit_owned(OwnershipVisitor& visitor) const {
+  plan_->visit_owned(visitor);
+  if (replay_ != nullptr) replay_->visit_owned(visitor);
+}
+
 void NNGraph::reload_from_data_sources() {
   for (const auto& step : plan_->steps) step->reload();
   replay_ = nullptr;

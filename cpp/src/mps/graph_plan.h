@@ -63,6 +63,7 @@ class GraphStep {
   // Whether there are any now, where they may come and go.
   virtual bool has_biases() const { return false; }
   virtual void reload() {}
+  virtual void visit_owned(OwnershipVisitor&) const {}
 };
 
 // The nodes that results need, in an order in which each follows what it reads, and the places of
@@ -107,6 +108,11 @@ class GraphPlan {
   // Lets the image of one node be that of another.
   void join(const NNImageNode& node, const NNImageNode& with);
   GraphStep* step(const NNFilterNode* node) const;
+
+  void visit_owned(OwnershipVisitor& visitor) const {
+    visitor(results);
+    visitor(steps);
+  }
 
  private:
   void visit(const NNFilterNodePtr& node);

@@ -16,6 +16,9 @@ class GraphReplay {
  public:
   // All steps. The second encoding of a kind is noted, those behind it repeat it.
   void encode(GraphEncoding& e);
+  void visit_owned(OwnershipVisitor& visitor) const {
+    for (const Stretch& stretch : stretches_) visitor(stretch.state);
+  }
 
  private:
   // Encodings up to a call of a data source, and what that is handed.

@@ -154,6 +154,10 @@ CNNInstanceNormalizationDataSource::update_gamma_and_beta(CommandBuffer&, const 
 }
 bool CNNInstanceNormalizationDataSource::update_gamma_and_beta(const StateBatch&) { return false; }
 
+void CNNInstanceNormalizationGradientState::visit_owned(OwnershipVisitor& visitor) const {
+  visitor(kernel_);
+}
+
 CNNInstanceNormalizationGradientState::CNNInstanceNormalizationGradientState(
     const CNNInstanceNormalization& kernel, ImageDescriptor source,
     const CommandBuffer* temporary_on)

@@ -35,6 +35,10 @@ class ForwardLossStep final : public ForwardStep {
   }
 
   bool repeats() const override { return callback_.call == nullptr; }
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    ForwardStep::visit_owned(visitor);
+    callback_.visit_owned(visitor);
+  }
 
  private:
   NNForwardLoss& loss_;
@@ -77,6 +81,7 @@ class LossGradientStep final : public GraphStep {
   }
 
   bool repeats() const override { return callback_.call == nullptr; }
+  void visit_owned(OwnershipVisitor& visitor) const override { callback_.visit_owned(visitor); }
 
  private:
   NNLossGradient kernel_;

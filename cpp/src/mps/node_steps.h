@@ -14,6 +14,7 @@ class ForwardStep : public GraphStep {
   ForwardStep(GraphPlan& plan, NNFilterNode& node, std::shared_ptr<CNNKernel> kernel);
   void count_reads(GraphPlan& plan) override;
   void encode(GraphEncoding& e) override;
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(kernel); }
 
   const std::shared_ptr<CNNKernel> kernel;
 
@@ -32,6 +33,7 @@ class GradientStep : public GraphStep {
   GradientStep(GraphPlan& plan, NNFilterNode& node, std::shared_ptr<CNNGradientKernel> kernel);
   void count_reads(GraphPlan& plan) override;
   void encode(GraphEncoding& e) override;
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(kernel); }
 
   const std::shared_ptr<CNNGradientKernel> kernel;
 

@@ -17,6 +17,18 @@ std::string NNImageNode::description() const {
                               : "the result of " + producer_->description();
 }
 
+void NNImageNode::visit_owned(OwnershipVisitor& visitor) const {
+  producer_ != nullptr ? producer_->visit_owned(visitor) : visitor(handle);
+}
+void NNStateNode::visit_owned(OwnershipVisitor& visitor) const { owner_->visit_owned(visitor); }
+void NNFilterNode::visit_owned(OwnershipVisitor& visitor) const {
+  visitor(sources_);
+  visitor(source_states_);
+  visitor(made_of);
+  visitor(result_.handle);
+  for (const auto& state : states_) visitor(state->handle);
+}
+
 NNFilterNode::NNFilterNode(std::vector<NNImageNodePtr> sources,
                            std::vector<NNStateNodePtr> source_states)
     : sources_(std::move(sources)), source_states_(std::move(source_states)) {

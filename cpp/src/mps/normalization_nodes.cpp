@@ -33,6 +33,11 @@ class NormalizationGradientStep final : public TrainedGradientStep {
   // Its states are of one image each.
   bool repeats() const override { return style_ == NNTrainingStyle::kUpdateDeviceNone; }
 
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    GradientStep::visit_owned(visitor);
+    visitor(forward_);
+  }
+
   void update(GraphEncoding& e) override {
     const StateBatch& states = e.states[state_];
     const CNNInstanceNormalizationDataSourcePtr& source = forward_->data_source();

@@ -98,6 +98,10 @@ class GramMatrixStep final : public ForwardStep {
   GramMatrixStep(GraphPlan& plan, NNFilterNode& node, ForwardKernel kernel_in,
                  NNNumberCallback alpha)
       : ForwardStep(plan, node, std::move(kernel_in)), alpha_(std::move(alpha)) {}
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    ForwardStep::visit_owned(visitor);
+    alpha_.visit_owned(visitor);
+  }
 
  protected:
   void prepare(const ImageBatch& x, const ImageBatch& y) override {

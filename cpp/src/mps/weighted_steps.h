@@ -38,6 +38,12 @@ class WeightedGradientStep final : public TrainedGradientStep {
     if (style_ == NNTrainingStyle::kUpdateDeviceGPU) ++plan.states[state_].reads;
   }
 
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    GradientStep::visit_owned(visitor);
+    visitor(source_);
+    visitor(forward_);
+  }
+
   void update(GraphEncoding& e) override {
     auto gradient = std::static_pointer_cast<CNNConvolutionGradientState>(e.states[state_][0]);
     if (style_ == NNTrainingStyle::kUpdateDeviceGPU) {

@@ -23,6 +23,8 @@ class TRAINGRAPH_API CNNBatchNormalizationDataSource {
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
+  // What a source of the program's own keeps alive.
+  virtual void visit_owned(OwnershipVisitor&) const {}
   // For the copy of a kernel, on this device; null: both have this one.
   virtual std::shared_ptr<CNNBatchNormalizationDataSource> copy(const Device&) { return nullptr; }
   // The smallest normal number unless the source says otherwise.
@@ -89,6 +91,7 @@ class TRAINGRAPH_API CNNBatchNormalizationState final : public GradientState {
   const std::shared_ptr<const CNNBatchNormalization>& batch_normalization() const {
     return kernel_;
   }
+  void visit_owned(OwnershipVisitor& visitor) const override;
   bool renew(const CommandBuffer& on, std::int64_t readings) override {
     return State::renew(on, readings,
                         {&mean_, &variance_, &gradient_for_gamma_, &gradient_for_beta_});
@@ -122,6 +125,7 @@ class TRAINGRAPH_API CNNBatchNormalization final
   void set_epsilon(float value) { set(epsilon_, value); }
   const CNNBatchNormalizationDataSourcePtr& data_source() const { return source_; }
   const NeuronDescriptor& fused_neuron_descriptor() const { return neuron_; }
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(source_); }
 
   using CNNKernel::encode_batch;
   void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,

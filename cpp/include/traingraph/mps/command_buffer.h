@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <traingraph/mps/device.h>
+#include <traingraph/ownership.h>
 
 namespace traingraph::mps {
 
@@ -62,8 +63,10 @@ class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<Command
   // Raises what made the run fail.
   void wait_until_completed();
   // Called with the buffer after its run, in the order of the runs, on the thread that made it.
-  // Raises InvalidArgument after commit.
-  void add_completed_handler(Handler handler);
+  // Raises InvalidArgument after commit. `object` is what of the program's own it keeps.
+  void add_completed_handler(Handler handler, std::shared_ptr<const void> object = nullptr);
+  // What its handlers keep.
+  virtual void visit_owned(OwnershipVisitor& visitor) const;
   CommandBufferStatus status() const;
   std::exception_ptr error() const;
   // Seconds of a steady clock; 0 before the run.
@@ -117,6 +120,8 @@ class TRAINGRAPH_API ContinuingCommandBuffer final : public CommandBuffer {
   // committed next.
   const CommandBufferPtr& root_command_buffer() const { return chain_->root; }
   void commit() override { chain_->root->commit(); }
+  // Its parts change on the thread that commits them.
+  void visit_owned(OwnershipVisitor&) const override {}
   // Commits the part, and begins another one. What is temporary and still to be read is kept; a
   // part whose predecessor failed fails as well. Raises as commit() does, and goes on no more.
   void commit_and_continue();

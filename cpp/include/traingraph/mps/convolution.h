@@ -67,6 +67,8 @@ class TRAINGRAPH_API CNNConvolutionDataSource {
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
+  // What a source of the program's own keeps alive.
+  virtual void visit_owned(OwnershipVisitor&) const {}
   // For the copy of a kernel, on this device; null: both have this one.
   virtual std::shared_ptr<CNNConvolutionDataSource> copy(const Device&) { return nullptr; }
   // Called by a graph that trains the weights. On the device: encodes the update; the new weights,
@@ -139,6 +141,7 @@ class TRAINGRAPH_API CNNConvolutionGradientState : public GradientState {
   }
   // Null for that of a transposed one.
   const std::shared_ptr<const CNNConvolution>& convolution() const { return convolution_; }
+  void visit_owned(OwnershipVisitor& visitor) const override;
   bool renew(const CommandBuffer& on, std::int64_t readings) override {
     return State::renew(on, readings, {&weights_, &biases_});
   }
@@ -159,6 +162,7 @@ class TRAINGRAPH_API WeightForwardKernel : public CNNKernel {
  public:
   const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(weights_.source); }
   DataType data_type() const { return weights_.data_type; }
   bool has_biases() const;
 
@@ -222,6 +226,7 @@ class TRAINGRAPH_API WeightGradientKernel : public CNNGradientKernel {
  public:
   const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(weights_.source); }
   CNNConvolutionGradientOption gradient_option() const { return option_; }
   void set_gradient_option(CNNConvolutionGradientOption value);
   bool is_state_modified() const override { return option_ != CNNConvolutionGradientOption::kData; }

@@ -17,6 +17,7 @@ class TRAINGRAPH_API CNNConvolutionTransposeGradientState final
   const std::shared_ptr<const CNNConvolutionTranspose>& convolution_transpose() const {
     return kernel_;
   }
+  void visit_owned(OwnershipVisitor& visitor) const override;
   const Offset& kernel_offset() const { return kernel_offset_; }
 
  private:

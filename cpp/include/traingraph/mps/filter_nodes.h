@@ -22,6 +22,10 @@ class TRAINGRAPH_API CNNConvolutionNode : public NNFilterNode {
   NNTrainingStyle training_style = NNTrainingStyle::kUpdateDeviceGPU;
   std::shared_ptr<CNNConvolutionGradientStateNode> convolution_gradient_state();
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_; }
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    NNFilterNode::visit_owned(visitor);
+    visitor(weights_);
+  }
   virtual bool is_full() const { return false; }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
@@ -53,6 +57,10 @@ class TRAINGRAPH_API CNNConvolutionGradientNode : public NNGradientFilterNode {
   const char* kind() const override { return "MPSCNNConvolutionGradientNode"; }
   NNTrainingStyle training_style;
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_; }
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    NNFilterNode::visit_owned(visitor);
+    visitor(weights_);
+  }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  protected:
@@ -168,6 +176,10 @@ class TRAINGRAPH_API CNNBatchNormalizationNode final : public NNFilterNode {
   const char* kind() const override { return "MPSCNNBatchNormalizationNode"; }
   CNNBatchNormalizationFlags flags = CNNBatchNormalizationFlags::kAutomatic;
   NNTrainingStyle training_style = NNTrainingStyle::kUpdateDeviceGPU;
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    NNFilterNode::visit_owned(visitor);
+    visitor(data_source_);
+  }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  protected:
@@ -236,6 +248,10 @@ class TRAINGRAPH_API CNNLossNode final : public NNFilterNode {
   const char* kind() const override { return "MPSCNNLossNode"; }
   std::shared_ptr<NNLabelsNode> input_labels();
   NNStateNodePtr input_state() override { return input_labels(); }
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    NNFilterNode::visit_owned(visitor);
+    visitor(labels_.handle);
+  }
   bool begins_gradients() const override { return true; }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
   const CNNLossDescriptor& descriptor() const { return descriptor_; }

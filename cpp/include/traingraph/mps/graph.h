@@ -71,6 +71,7 @@ class TRAINGRAPH_API NNGraph final : public Kernel {
   // handles. Raises InvalidArgument where there is none.
   std::int64_t read_count_for_source_image(std::int64_t index) const;
   std::int64_t read_count_for_source_state(std::int64_t index) const;
+  void visit_owned(OwnershipVisitor& visitor) const override;
 
  protected:
   OperationPtr make_operation() const override;

@@ -17,6 +17,8 @@ class TRAINGRAPH_API CNNInstanceNormalizationDataSource {
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
+  // What a source of the program's own keeps alive.
+  virtual void visit_owned(OwnershipVisitor&) const {}
   // For the copy of a kernel, on this device; null: both have this one.
   virtual std::shared_ptr<CNNInstanceNormalizationDataSource> copy(const Device&) {
     return nullptr;
@@ -51,6 +53,7 @@ class TRAINGRAPH_API CNNInstanceNormalizationGradientState : public GradientStat
   const std::shared_ptr<Buffer>& gradient_for_gamma() const { return gradient_for_gamma_; }
   const std::shared_ptr<Buffer>& gradient_for_beta() const { return gradient_for_beta_; }
   const std::shared_ptr<const CNNInstanceNormalization>& normalization() const { return kernel_; }
+  void visit_owned(OwnershipVisitor& visitor) const override;
 
  private:
   std::shared_ptr<const CNNInstanceNormalization> kernel_;
@@ -77,6 +80,7 @@ class TRAINGRAPH_API CNNInstanceNormalization
   float epsilon() const { return epsilon_; }
   void set_epsilon(float value) { set(epsilon_, value); }
   const CNNInstanceNormalizationDataSourcePtr& data_source() const { return source_; }
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(source_); }
 
   void reload_gamma_and_beta_from_data_source();
   // Of another data source with as many channels.

@@ -33,6 +33,8 @@ class TRAINGRAPH_API Kernel {
   // shared; weights that a state was loaded from are not kept, nor are counts of encodings.
   std::shared_ptr<Kernel> copy() const { return copy(device_); }
   std::shared_ptr<Kernel> copy(const Device& device) const;
+  // Data sources, and what keeps one.
+  virtual void visit_owned(OwnershipVisitor&) const {}
 
  protected:
   explicit Kernel(const Device& device) : device_(device) {}

@@ -18,6 +18,10 @@ class TRAINGRAPH_API NNForwardLossNode final : public NNFilterNode {
   const CNNLossDescriptor& descriptor() const { return descriptor_; }
   // The descriptor's weight at each encoding; another one than before compiles anew.
   NNNumberCallback property_callback;
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    NNFilterNode::visit_owned(visitor);
+    property_callback.visit_owned(visitor);
+  }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  protected:
@@ -40,6 +44,10 @@ class TRAINGRAPH_API NNLossGradientNode final : public NNGradientFilterNode {
   bool is_labels_gradient_filter() const { return by_labels_; }
   // None: that of the state's node.
   NNNumberCallback property_callback;
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    NNFilterNode::visit_owned(visitor);
+    property_callback.visit_owned(visitor);
+  }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  private:

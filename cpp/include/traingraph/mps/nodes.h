@@ -20,6 +20,7 @@ using NNFilterNodePtr = std::shared_ptr<NNFilterNode>;
 struct TRAINGRAPH_API Handle {
   std::string label;
   std::shared_ptr<const void> object;  // kept alive
+  void visit_owned(OwnershipVisitor& visitor) const { visitor(object); }
 };
 using HandlePtr = std::shared_ptr<const Handle>;
 
@@ -47,6 +48,7 @@ class TRAINGRAPH_API NNImageNode {
   bool stop_gradient = false;
   // Null for a source of the graph.
   NNFilterNode* producer() const { return producer_; }
+  void visit_owned(OwnershipVisitor& visitor) const;
   // "image 'x'", "result of MPSCNNConvolutionNode 'conv1'"
   std::string description() const;
 
@@ -68,6 +70,7 @@ class TRAINGRAPH_API NNStateNode {
   // Whether an encoding hands it out.
   bool export_from_graph = false;
   NNFilterNode* owner() const { return owner_; }
+  void visit_owned(OwnershipVisitor& visitor) const;
   // Whether the program brings it.
   virtual bool is_source() const { return false; }
 
@@ -124,6 +127,7 @@ using NNGradientHandler = std::function<void(
 struct TRAINGRAPH_API NNNumberCallback {
   std::function<float(const ImagePtr& source, const ImagePtr& destination)> call;
   std::shared_ptr<const void> object;  // the program's own, kept alive
+  void visit_owned(OwnershipVisitor& visitor) const { visitor(object); }
 };
 
 // Images and states in, one image and perhaps states out.
@@ -168,6 +172,9 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
   // nodes whose results nobody reads; raises InvalidArgument when there are none.
   std::vector<NNFilterNodePtr> training_graph(const NNImageNodePtr& source_gradient = nullptr,
                                               const NNGradientHandler& handler = nullptr);
+
+  // The same for the node, its result and its states, which share their owners.
+  virtual void visit_owned(OwnershipVisitor& visitor) const;
 
   // Whether the result is already the gradient of the source, so that a training graph begins with
   // it.

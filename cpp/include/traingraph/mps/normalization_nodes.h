@@ -31,6 +31,10 @@ class TRAINGRAPH_API ImageNormalizationNode final : public NNFilterNode {
   ImageNormalizationNode(NNImageNodePtr source, Source data_source);
   const char* kind() const override { return Pair::kForward; }
   NNTrainingStyle training_style = NNTrainingStyle::kUpdateDeviceGPU;
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    NNFilterNode::visit_owned(visitor);
+    visitor(data_source_);
+  }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  protected:

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <traingraph/mps/image.h>
+#include <traingraph/ownership.h>
 
 namespace traingraph::mps {
 
@@ -17,6 +18,7 @@ class TRAINGRAPH_API State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   virtual const char* kind() const { return "MPSState"; }
+  virtual void visit_owned(OwnershipVisitor&) const {}
   std::string label;
   bool is_temporary() const { return reads_.temporary; }
   std::int64_t read_count() const { return reads_.count; }

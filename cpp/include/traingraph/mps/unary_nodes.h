@@ -19,6 +19,10 @@ class TRAINGRAPH_API ParameterNode : public NNFilterNode {
   using Parameters = Parameters_;
   // Those of the kernel in graphs made from now on.
   Parameters parameters;
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    NNFilterNode::visit_owned(visitor);
+    if constexpr (requires { parameters.visit_owned(visitor); }) parameters.visit_owned(visitor);
+  }
 
  protected:
   ParameterNode(NNImageNodePtr source, Parameters parameters_in)
@@ -48,6 +52,12 @@ class TRAINGRAPH_API PairGradientNode final : public NNGradientFilterNode {
   // The forward node's unless they are set.
   Parameters parameters() const { return own_.value_or(forward().parameters); }
   void set_parameters(const Parameters& value) { own_ = value; }
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    NNFilterNode::visit_owned(visitor);
+    if constexpr (requires { own_->visit_owned(visitor); }) {
+      if (own_) own_->visit_owned(visitor);
+    }
+  }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  private:
@@ -116,6 +126,7 @@ struct TRAINGRAPH_API GramMatrixParameters {
   float alpha = 1;
   // Alpha at each encoding; another one than before compiles anew.
   NNNumberCallback property_callback;
+  void visit_owned(OwnershipVisitor& visitor) const { property_callback.visit_owned(visitor); }
 };
 struct TRAINGRAPH_API GramMatrixPair {
   using Parameters = GramMatrixParameters;

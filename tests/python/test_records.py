@@ -1,0 +1,84 @@
+"""Records that the package returns go through pickle and copy, and come back as they were."""
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import traingraph as tg
+from traingraph import mps
+
+
+def trained() -> tuple[tg.MLCTrainingGraph, np.ndarray]:
+    x, y, graph = tg.MLCTensor(shape=[2, 1]), tg.MLCTensor(shape=[2, 2]), tg.MLCGraph()
+    layer = tg.MLCFullyConnectedLayer(
+        descriptor=tg.MLCConvolutionDescriptor(
+            kernel_sizes=(1, 1), input_feature_channel_count=1, output_feature_channel_count=2
+        )
+    )
+    graph.node(layer, source=x)
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph],
+        loss_layer=tg.MLCLossLayer.softmax_cross_entropy("mean"),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+    )
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    return training, np.ones((2, 1), np.float32)
+
+
+def records() -> list[Any]:
+    training, ones = trained()
+    labels = np.eye(2, dtype=np.float32)
+    (epoch,) = training.fit(ones, labels=labels)
+    run = training.execute(
+        inputs_data={"x": ones},
+        loss_labels_data={"y": labels},
+        options="synchronous|per_layer_profiling",
+    )
+    plan, profile = training.memory_plan(), run.profile
+    region = mps.MTLRegion(mps.MTLOrigin(1, 2, 3), mps.MTLSize(4, 5, 6))
+    return [
+        epoch,
+        training.evaluate(ones, labels=labels),
+        plan,
+        plan.entries[0],
+        profile,
+        profile.entries[0],
+        profile.layers[0],
+        region,
+        mps.MPSCNNNeuronReLU(device="cpu", a=0.0).offset,
+    ]
+
+
+def members(record: Any) -> Any:
+    """All that can be read of it."""
+    if isinstance(record, list | tuple):
+        return [members(one) for one in record]
+    if not type(record).__module__.startswith("traingraph"):
+        return record
+    names = [name for name in dir(record) if not name.startswith("_")]
+    return {name: members(value) for name in names if not callable(value := getattr(record, name))}
+
+
+@pytest.mark.parametrize("record", records(), ids=lambda record: type(record).__qualname__)
+def test_records_come_back(record: Any) -> None:
+    expected = members(record)
+    assert expected
+    for again in (
+        *(pickle.loads(pickle.dumps(record, protocol)) for protocol in range(2, 6)),
+        copy.copy(record),
+        copy.deepcopy(record),
+    ):
+        assert type(again) is type(record)
+        assert members(again) == expected
+        assert str(again) == str(record)
+
+
+def test_a_damaged_record_is_refused() -> None:
+    epoch = trained()[0].evaluate(np.ones((2, 1), np.float32), labels=np.eye(2, dtype=np.float32))
+    made, arguments = type(epoch).__new__, (type(epoch),)
+    with pytest.raises(tg.InvalidArgument, match="expected 2 values of a record but got 1"):
+        made(*arguments).__setstate__((1.0,))
