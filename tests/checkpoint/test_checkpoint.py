@@ -291,7 +291,7 @@ def test_every_difference_is_listed_and_nothing_changes(tmp_path: Path) -> None:
             "  'optimizer.1.conv.weights.first_moment': expected float32 but got int32",
             "  'optimizer.1.conv.weights.first_moment': expected shape (1, 12, 3, 3) but got "
             "(1, 12, 3)",
-            "  'state.time_step': expected at least 1 but got 0",
+            "  'state.time_step': expected a number from 1 to 9007199254740992 but got 0",
         ]
     )
     assert bits(two.training.state()) == before
@@ -392,3 +392,30 @@ def test_the_header_is_what_the_format_says(tmp_path: Path) -> None:
     (length,) = struct.unpack("<Q", raw[:8])
     assert length % 8 == 0
     assert raw[8:9] == b"{"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("time_step", 2**63 - 1),
+        ("time_step", -1),
+        ("forward_count", -1),
+        ("forward_count", 2**63 - 1),
+        ("loss_scale", np.nan),
+        ("loss_scale", 0.5),
+        ("loss_scale", np.inf),
+        ("good_steps", np.nan),
+        ("good_steps", -1.0),
+        ("good_steps", 1e9),
+    ],
+)
+def test_numbers_out_of_range_are_refused(name: str, value: float) -> None:
+    network = Network()
+    network.steps(0, 1)
+    state = network.training.state()
+    of_scaling = name in ("loss_scale", "good_steps")
+    state[f"state.{name}"] = np.full(1, value, np.float32) if of_scaling else np.int64(value)
+    before = bits(network.training.state())
+    with pytest.raises(tg.InvalidArgument, match=rf"'state.{name}': expected a number from "):
+        network.training.load_state(state)
+    assert bits(network.training.state()) == before

@@ -14,6 +14,7 @@
 #include "graph/loss_scaling.h"
 #include "graph/lowering.h"
 #include "graph/safetensors.h"
+#include "runtime/number_text.h"
 #include "runtime/parameter_store.h"
 
 namespace traingraph {
@@ -186,11 +187,25 @@ class Differences {
       const std::int64_t least = name == kTimeStep ? 1 : 0;
       std::int64_t value = 0;
       std::memcpy(&value, got.data.bytes, sizeof value);
-      if (value < least) {
-        add("'" + name + "': expected at least " + std::to_string(least) + " but got " +
-            std::to_string(value));
+      if (value < least || value > Optimizer::kMostTimeSteps) {
+        add("'" + name + "': expected a number from " + std::to_string(least) + " to " +
+            std::to_string(Optimizer::kMostTimeSteps) + " but got " + std::to_string(value));
       }
     }
+  }
+
+  // What loss scaling could not have left; NaN is outside any range.
+  void expect_scaling(const std::string& name, double least, double most) {
+    const auto found = values_.tensors.find(name);
+    if (found == values_.tensors.end()) return;
+    const int before = count_;
+    expect(name, DataType::kFloat32, {1});
+    if (count_ > before) return;
+    float value = 0;
+    std::memcpy(&value, found->second.data.bytes, sizeof value);
+    if (value >= least && value <= most) return;
+    add("'" + name + "': expected a number from " + number_text(least) + " to " +
+        number_text(most) + " but got " + std::to_string(value));
   }
 
   // Raises what was found, with the names that nothing expected.
@@ -227,9 +242,8 @@ void check(const Values& values, const Contents& contents, bool training) {
   for (const auto& [name, tensor] : contents.updated) {
     for (const std::string& slot : contents.slots) expect(slot_name(name, slot), *tensor);
   }
-  for (const char* name : {kLossScale, kGoodSteps}) {
-    if (values.tensors.contains(name)) differences.expect(name, DataType::kFloat32, {1});
-  }
+  differences.expect_scaling(kLossScale, LossScaling::kLeast, LossScaling::kMost);
+  differences.expect_scaling(kGoodSteps, 0, LossScaling::kGoodSteps);
   for (const std::string& name : contents.numbers) differences.expect(name, DataType::kInt64, {});
   differences.raise(!training);
 }
