@@ -80,13 +80,22 @@ std::vector<float> slopes_of(const Arguments& arguments) {
   return slopes;
 }
 
+// A node's form without its defaults: Apple marks a kernel's initWithDevice: as unavailable.
+std::string without_defaults(std::string form) {
+  for (std::size_t at = form.find(" = "); at != std::string::npos; at = form.find(" = ")) {
+    form.erase(at, std::min(form.find(',', at), form.size()) - at);
+  }
+  return form;
+}
+
 template <mps::NeuronType kType>
 void bind_named_neuron(py::module_& module, const NeuronName& row) {
   using T = NeuronOf<kType>;
   static const std::string name = "MPSCNNNeuron" + std::string(row.name);
   constexpr bool kSlopes = kType == mps::NeuronType::kPReLU;
   const std::string parameters =
-      kSlopes ? ", a: collections.abc.Iterable[float], count: int | None = None" : row.parameters;
+      kSlopes ? ", a: collections.abc.Iterable[float], count: int | None = None"
+              : without_defaults(row.parameters);
   auto cls = BoundClass<T, CNNNeuron, std::shared_ptr<T>>(module, name.c_str(), row.doc);
   def_kernel(cls, {"device: MTLDevice | MLCDevice | str" + parameters, kNeuronForm},
              "MPSCNNNeuron with a function of its own. Errors: the descriptor of another function.",
@@ -207,11 +216,14 @@ template <typename T, typename Base>
 void bind_pool(py::module_& module, const char* name, const char* doc, const char* detail,
                bool dilated) {
   auto cls = BoundClass<T, Base, std::shared_ptr<T>>(module, name, doc);
-  const std::string form = std::string(
-                               "device: MTLDevice | MLCDevice | str, kernel_width: int, "
-                               "kernel_height: int") +
-                           (dilated ? ", dilation_rate_x: int = 1, dilation_rate_y: int = 1" : "") +
-                           ", stride_in_pixels_x: int = 1, stride_in_pixels_y: int = 1";
+  // Apple marks the form without rates as unavailable in the gradient alone.
+  const std::string rate = std::is_same_v<Base, CNNPooling> ? ": int = 1" : ": int";
+  const std::string form =
+      std::string(
+          "device: MTLDevice | MLCDevice | str, kernel_width: int, "
+          "kernel_height: int") +
+      (dilated ? ", dilation_rate_x" + rate + ", dilation_rate_y" + rate : "") +
+      ", stride_in_pixels_x: int = 1, stride_in_pixels_y: int = 1";
   def_kernel(cls, {form}, detail, [dilated](const Arguments& arguments) {
     return std::make_shared<T>(to_mps_device(arguments["device"]), window_of(arguments, dilated));
   });

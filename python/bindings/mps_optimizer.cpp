@@ -62,6 +62,7 @@ MpsOptimizerDescriptor make_nn_descriptor(const Arguments& arguments, const char
   d.values.regularization_type = static_cast<RegularizationType>(
       enum_value("MPSNNRegularizationType", arguments["regularization_type"]));
   d.values.regularization_scale = arguments.get<float>("regularization_scale");
+  d.values.check("MPSNNOptimizerDescriptor");
   return d;
 }
 
@@ -210,7 +211,9 @@ void bind_nn_base(py::module_& module) {
   auto descriptor =
       BoundClass<Descriptor>(module, "MPSNNOptimizerDescriptor", "What every optimizer has.");
   def_init(
-      descriptor, {kNNDescriptorForm}, "Clipping comes before rescaling.",
+      descriptor, {kNNDescriptorForm},
+      "Clipping comes before rescaling. Errors: a number outside the range that its property "
+      "states.",
       [](const Arguments& arguments) { return make_nn_descriptor(arguments, "learning_rate"); });
   def_factory(descriptor, "optimizer_descriptor", "MPSNNOptimizerDescriptor",
               {std::string("with_") + kNNDescriptorForm}, "The same as the constructor.",
@@ -221,16 +224,27 @@ void bind_nn_base(py::module_& module) {
     using T = std::remove_reference_t<decltype(std::declval<OptimizerDescriptor>().*member)>;
     descriptor.def_property(
         name, [member](const Descriptor& self) { return self.values.*member; },
-        [member](Descriptor& self, T value) { self.values.*member = value; }, doc);
+        [member](Descriptor& self, T value) {
+          OptimizerDescriptor changed = self.values;
+          changed.*member = value;
+          changed.check_numbers("MPSNNOptimizerDescriptor");
+          self.values = changed;
+        },
+        doc);
   };
-  field("learning_rate", &OptimizerDescriptor::learning_rate, "The length of a step.");
-  field("gradient_rescale", &OptimizerDescriptor::gradient_rescale, "A factor of gradients.");
+  field("learning_rate", &OptimizerDescriptor::learning_rate,
+        "The length of a step: finite, also negative.");
+  field("gradient_rescale", &OptimizerDescriptor::gradient_rescale,
+        "A factor of gradients: finite.");
   field("apply_gradient_clipping", &OptimizerDescriptor::applies_gradient_clipping,
         "Whether gradients are clipped.");
-  field("gradient_clip_max", &OptimizerDescriptor::gradient_clip_max, "The largest gradient.");
-  field("gradient_clip_min", &OptimizerDescriptor::gradient_clip_min, "The smallest gradient.");
+  field("gradient_clip_max", &OptimizerDescriptor::gradient_clip_max,
+        "The largest gradient; may be infinite.");
+  field("gradient_clip_min", &OptimizerDescriptor::gradient_clip_min,
+        "The smallest gradient: gradient_clip_max or less when an optimizer takes it; may be "
+        "infinite.");
   field("regularization_scale", &OptimizerDescriptor::regularization_scale,
-        "The penalty's factor.");
+        "The penalty's factor: finite, also negative.");
   descriptor.def_property(
       "regularization_type",
       [](const Descriptor& self) {
@@ -254,7 +268,7 @@ void bind_nn_base(py::module_& module) {
       module, "MPSNNOptimizer", "An update rule that is encoded.");
   base.def_property_readonly("learning_rate", &NNOptimizer::learning_rate, "The length of a step.");
   base.def("set_learning_rate", &NNOptimizer::set_learning_rate, py::arg("new_learning_rate"),
-           "For encodings from now on; compiles nothing.");
+           "For encodings from now on; compiles nothing. Errors: a rate that is not finite.");
   base.def_property("apply_gradient_clipping", &NNOptimizer::apply_gradient_clipping,
                     &NNOptimizer::set_apply_gradient_clipping, "Whether gradients are clipped.");
   const auto value = [&base](const char* name, auto member, const char* doc) {
@@ -303,7 +317,8 @@ void bind_mps_optimizer(py::module_& module) {
                                             full && arguments.get<bool>(nesterov),
                                             nn_descriptor_of(arguments));
              });
-  sgd.def_property_readonly("momentum_scale", &Sgd::momentum_scale, "What stays of the momentum.");
+  sgd.def_property_readonly("momentum_scale", &Sgd::momentum_scale,
+                            "What stays of the momentum: from 0 to 1.");
   sgd.def_property_readonly("use_nesterov_momentum", &Sgd::use_nesterov_momentum, "Which form.");
   sgd.def_property_readonly("use_nestrov_momentum", &Sgd::use_nesterov_momentum,
                             "The same, in Apple's deprecated spelling.");
@@ -320,8 +335,11 @@ void bind_mps_optimizer(py::module_& module) {
                    to_mps_device(arguments["device"]), full ? arguments.get<double>("decay") : 0.9,
                    full ? arguments.get<float>("epsilon") : 1e-8f, nn_descriptor_of(arguments));
              });
-  rms_prop.def_property_readonly("decay", &RmsProp::decay, "What stays of the sum of squares.");
-  rms_prop.def_property_readonly("epsilon", &RmsProp::epsilon, "Added to the root.");
+  rms_prop.def_property_readonly("decay", &RmsProp::decay,
+                                 "What stays of the sum of squares: from 0 to 1.");
+  rms_prop.def_property_readonly(
+      "epsilon", &RmsProp::epsilon,
+      "Added to the root: 0 or more, finite; below 1.2e-38 it counts as that.");
   def_encode(rms_prop, {"input_sum_of_squares"});
 
   using Adam = NNOptimizerAdam;
@@ -341,11 +359,15 @@ void bind_mps_optimizer(py::module_& module) {
             full ? arguments.get<float>("epsilon") : 1e-8f,
             full ? arguments.get<std::int64_t>("time_step") : 0, nn_descriptor_of(arguments));
       });
-  adam.def_property_readonly("beta1", &Adam::beta1, "What stays of the momentum.");
-  adam.def_property_readonly("beta2", &Adam::beta2, "What stays of the velocity.");
-  adam.def_property_readonly("epsilon", &Adam::epsilon, "Added to the root.");
+  adam.def_property_readonly("beta1", &Adam::beta1,
+                             "What stays of the momentum: from 0 to less than 1.");
+  adam.def_property_readonly("beta2", &Adam::beta2,
+                             "What stays of the velocity: from 0 to less than 1.");
+  adam.def_property_readonly(
+      "epsilon", &Adam::epsilon,
+      "Added to the root: 0 or more, finite; below 1.2e-38 it counts as that.");
   adam.def_property("time_step", &Adam::time_step, &Adam::set_time_step,
-                    "Of the last encoding; the next one uses one more.");
+                    "Of the last encoding; the next one uses one more. From 0 to 2**53 - 1.");
   def_encode(adam, {"input_momentum", "input_velocity", "maximum_velocity"});
 }
 

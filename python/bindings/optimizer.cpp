@@ -53,24 +53,36 @@ void def_numbers(Class& cls, Access access) {
         name, [access, member](const Self& self) { return access(self).*member; }, doc);
   };
   using D = OptimizerDescriptor;
-  number("gradient_rescale", &D::gradient_rescale, "The factor of a clipped gradient.");
+  number("gradient_rescale", &D::gradient_rescale, "The factor of a clipped gradient: finite.");
   number("regularization_type", &D::regularization_type, "The penalty on weights.");
-  number("regularization_scale", &D::regularization_scale, "The factor of the penalty.");
+  number("regularization_scale", &D::regularization_scale,
+         "The factor of the penalty: finite, also negative.");
   number("gradient_clipping_type", &D::gradient_clipping_type, "What gradients are clipped by.");
-  number("gradient_clip_max", &D::gradient_clip_max, "The largest element, BY_VALUE.");
-  number("gradient_clip_min", &D::gradient_clip_min, "The smallest element, BY_VALUE.");
-  number("maximum_clipping_norm", &D::maximum_clipping_norm, "The largest norm.");
+  number("gradient_clip_max", &D::gradient_clip_max,
+         "The largest element, BY_VALUE; may be infinite.");
+  number("gradient_clip_min", &D::gradient_clip_min,
+         "The smallest element, BY_VALUE: gradient_clip_max or less; may be infinite.");
+  number("maximum_clipping_norm", &D::maximum_clipping_norm,
+         "The largest norm: 0 or more; may be infinite.");
   number("custom_global_norm", &D::custom_global_norm,
-         "Replaces the joint norm of all gradients unless it is 0.");
+         "Replaces the joint norm of all gradients unless it is 0: 0 or more, finite.");
 }
 
 void bind_optimizer_descriptor(py::module_& module) {
   using Self = OptimizerDescriptor;
   auto cls = BoundClass<Self>(module, "MLCOptimizerDescriptor",
                               "What all optimizers share: rate, rescaling, clipping, penalty.");
-  def_init(cls, {kDescriptorForm}, "A gradient is clipped, rescaled, regularized and then applied.",
-           make_optimizer_descriptor);
-  cls.def_readonly("learning_rate", &Self::learning_rate, "The size of a step.");
+  def_init(
+      cls, {kDescriptorForm},
+      "A gradient is clipped, rescaled, regularized and then applied. Errors: a number outside "
+      "the range that its property states.",
+      [](const Arguments& arguments) {
+        const Self made = make_optimizer_descriptor(arguments);
+        made.check("MLCOptimizerDescriptor");
+        return made;
+      });
+  cls.def_readonly("learning_rate", &Self::learning_rate,
+                   "The size of a step: finite, also negative.");
   cls.def_readonly("applies_gradient_clipping", &Self::applies_gradient_clipping,
                    "Whether gradients are clipped.");
   def_numbers(cls, [](const Self& self) -> const Self& { return self; });
@@ -84,8 +96,10 @@ void bind_optimizer_descriptor(py::module_& module) {
 void bind_base(py::module_& module) {
   auto cls = BoundClass<Optimizer, OptimizerPtr>(module, "MLCOptimizer",
                                                  "A rule that turns gradients into updates.");
-  cls.def_property("learning_rate", &Optimizer::learning_rate, &Optimizer::set_learning_rate,
-                   "May change at any time; executions submitted afterwards use it.");
+  cls.def_property(
+      "learning_rate", &Optimizer::learning_rate, &Optimizer::set_learning_rate,
+      "Finite, also negative. May change at any time; executions submitted afterwards use "
+      "it.");
   cls.def_property("applies_gradient_clipping", &Optimizer::applies_gradient_clipping,
                    &Optimizer::set_applies_gradient_clipping, "May change at any time.");
   def_numbers(
@@ -111,12 +125,15 @@ void bind_adam(py::module_& module, const char* name, const char* doc, const cha
     cls.def_property_readonly(
         property, [member](const Self& self) { return self.options().*member; }, text);
   };
-  option("beta1", &AdamOptions::beta1, "What the first moment keeps.");
-  option("beta2", &AdamOptions::beta2, "What the second moment keeps.");
-  option("epsilon", &AdamOptions::epsilon, "Added to the root of the second moment.");
+  option("beta1", &AdamOptions::beta1, "What the first moment keeps: from 0 to less than 1.");
+  option("beta2", &AdamOptions::beta2, "What the second moment keeps: from 0 to less than 1.");
+  option("epsilon", &AdamOptions::epsilon,
+         "Added to the root of the second moment: 0 or more, finite; below 1.2e-38 it counts as "
+         "that.");
   option("uses_amsgrad", &AdamOptions::uses_amsgrad,
          "Whether the largest second moment so far is used.");
-  cls.def_property_readonly("time_step", &Self::time_step, "The step of the next update, from 1.");
+  cls.def_property_readonly("time_step", &Self::time_step,
+                            "The step of the next update, from 1 to 2**53.");
 }
 
 void bind_sgd(py::module_& module) {
@@ -129,7 +146,8 @@ void bind_sgd(py::module_& module) {
                                           arguments.get<float>("momentum_scale"),
                                           arguments.get<bool>("uses_nesterov_momentum"));
            });
-  cls.def_property_readonly("momentum_scale", &SGD::momentum, "What the velocity keeps.");
+  cls.def_property_readonly("momentum_scale", &SGD::momentum,
+                            "What the velocity keeps: from 0 to 1.");
   cls.def_property_readonly("uses_nesterov_momentum", &SGD::nesterov,
                             "Whether the gradient is taken ahead.");
 }
@@ -153,9 +171,10 @@ void bind_rmsprop(py::module_& module) {
     cls.def_property_readonly(
         property, [member](const RMSProp& self) { return self.options().*member; }, text);
   };
-  option("momentum_scale", &RMSPropOptions::momentum, "What the step keeps.");
-  option("alpha", &RMSPropOptions::alpha, "What the mean square keeps.");
-  option("epsilon", &RMSPropOptions::epsilon, "Added to the root.");
+  option("momentum_scale", &RMSPropOptions::momentum, "What the step keeps: from 0 to 1.");
+  option("alpha", &RMSPropOptions::alpha, "What the mean square keeps: from 0 to 1.");
+  option("epsilon", &RMSPropOptions::epsilon,
+         "Added to the root: 0 or more, finite; below 1.2e-38 it counts as that.");
   option("is_centered", &RMSPropOptions::is_centered, "Whether the mean is taken off.");
 }
 

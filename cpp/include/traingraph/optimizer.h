@@ -15,6 +15,7 @@ class UpdateEmitter;
 enum class RegularizationType : int { kNone = 0, kL1 = 1, kL2 = 2 };
 enum class GradientClippingType : int { kByValue = 0, kByNorm = 1, kByGlobalNorm = 2 };
 
+// Rates, rescaling and the penalty's scale are finite and of either sign.
 struct TRAINGRAPH_API OptimizerDescriptor {
   float learning_rate = 1e-3f;
   float gradient_rescale = 1.0f;
@@ -22,10 +23,15 @@ struct TRAINGRAPH_API OptimizerDescriptor {
   float regularization_scale = 0.0f;
   bool applies_gradient_clipping = false;
   GradientClippingType gradient_clipping_type = GradientClippingType::kByValue;
-  float gradient_clip_max = 1.0f;
-  float gradient_clip_min = -1.0f;
-  float maximum_clipping_norm = 1.0f;
-  float custom_global_norm = 0.0f;  // 0: the joint norm of all gradients
+  float gradient_clip_max = 1.0f;      // infinite: no limit
+  float gradient_clip_min = -1.0f;     // not above the largest
+  float maximum_clipping_norm = 1.0f;  // 0 or more; infinite: no limit
+  float custom_global_norm = 0.0f;     // 0 or more, finite; 0: the joint norm of all gradients
+
+  // Raise InvalidArgument with the first number that lies outside its range; `check_numbers` leaves
+  // out that the clipping limits are in order, as while they are set one after the other.
+  void check_numbers(const std::string& subject) const;
+  void check(const std::string& subject) const;
 };
 
 // A rule that turns a gradient into an update: clip, rescale, regularize, update. The learning rate
@@ -36,13 +42,14 @@ class TRAINGRAPH_API Optimizer {
   virtual ~Optimizer();
   const OptimizerDescriptor& descriptor() const { return descriptor_; }
   float learning_rate() const { return descriptor_.learning_rate; }
-  void set_learning_rate(float value) { descriptor_.learning_rate = value; }
+  void set_learning_rate(float value);  // finite
   bool applies_gradient_clipping() const { return descriptor_.applies_gradient_clipping; }
   void set_applies_gradient_clipping(bool value) { descriptor_.applies_gradient_clipping = value; }
   // The t that the next update will use, starting at 1. One optimizer shared by several graphs
   // counts the updates of all of them.
   std::int64_t time_step() const { return time_step_; }
-  void set_time_step(std::int64_t value) { time_step_ = value; }
+  void set_time_step(std::int64_t value);  // from 1 to kMostTimeSteps
+  static constexpr std::int64_t kMostTimeSteps = std::int64_t{1} << 53;
 
   virtual std::shared_ptr<Optimizer> copy() const = 0;
   virtual std::string description() const = 0;
@@ -56,7 +63,7 @@ class TRAINGRAPH_API Optimizer {
   virtual void emit(UpdateEmitter& emitter) const = 0;
 
  protected:
-  explicit Optimizer(OptimizerDescriptor descriptor);
+  Optimizer(OptimizerDescriptor descriptor, const std::string& subject);
   Optimizer(const Optimizer&) = default;
 
  private:
@@ -67,6 +74,7 @@ class TRAINGRAPH_API Optimizer {
 using OptimizerPtr = std::shared_ptr<Optimizer>;
 
 // v = m v + lr g, p -= v; Nesterov: v = m v + g, p -= lr (g + m v).
+// The momentum is from 0 to 1.
 class TRAINGRAPH_API SGD final : public Optimizer {
  public:
   explicit SGD(OptimizerDescriptor descriptor, float momentum = 0.0f, bool nesterov = false);
@@ -83,11 +91,11 @@ class TRAINGRAPH_API SGD final : public Optimizer {
 };
 
 struct TRAINGRAPH_API AdamOptions {
-  float beta1 = 0.9f;
-  float beta2 = 0.999f;
-  float epsilon = 1e-8f;
+  float beta1 = 0.9f;     // from 0 to less than 1
+  float beta2 = 0.999f;   // from 0 to less than 1
+  float epsilon = 1e-8f;  // 0 or more, finite; what is less than FLT_MIN counts as that
   bool uses_amsgrad = false;
-  std::int64_t time_step = 1;
+  std::int64_t time_step = 1;  // from 1 to Optimizer::kMostTimeSteps
 };
 
 // p -= lr sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + epsilon); epsilon is not corrected.
@@ -100,6 +108,9 @@ class TRAINGRAPH_API Adam : public Optimizer {
   std::vector<std::string> slots() const override;
   double corrected_learning_rate(std::int64_t time_step) const override;
   void emit(UpdateEmitter& emitter) const override;
+
+ protected:
+  Adam(OptimizerDescriptor descriptor, AdamOptions options, const std::string& subject);
 
  private:
   AdamOptions options_;
@@ -116,9 +127,9 @@ class TRAINGRAPH_API AdamW final : public Adam {
 };
 
 struct TRAINGRAPH_API RMSPropOptions {
-  float momentum = 0.0f;
-  float alpha = 0.99f;
-  float epsilon = 1e-8f;
+  float momentum = 0.0f;  // from 0 to 1
+  float alpha = 0.99f;    // from 0 to 1
+  float epsilon = 1e-8f;  // as Adam's
   bool is_centered = false;
 };
 

@@ -1,5 +1,6 @@
 #include "graph/update_count.h"
 
+#include <algorithm>
 #include <mutex>
 
 namespace traingraph {
@@ -18,7 +19,7 @@ void UpdateCount::submit(Job& job, const OptimizerPtr& optimizer) {
   job.optimizer = optimizer;
   job.learning_rate = optimizer->learning_rate();
   job.corrected_learning_rate = optimizer->corrected_learning_rate(optimizer->time_step());
-  optimizer->set_time_step(optimizer->time_step() + 1);
+  optimizer->set_time_step(std::min(optimizer->time_step() + 1, Optimizer::kMostTimeSteps));
   ++waiting_;
 }
 
@@ -35,7 +36,7 @@ std::int64_t UpdateCount::time_step(const Optimizer& optimizer) const {
 
 void UpdateCount::set_time_step(Optimizer& optimizer, std::int64_t value) {
   const std::lock_guard lock(counting());
-  optimizer.set_time_step(value + waiting_);
+  optimizer.set_time_step(std::min(value + waiting_, Optimizer::kMostTimeSteps));
 }
 
 }  // namespace traingraph

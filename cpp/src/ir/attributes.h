@@ -38,8 +38,9 @@ struct ElementwiseAttributes {
   bool operator==(const ElementwiseAttributes&) const = default;
 };
 
-// not_finite: how many elements are NaN or infinite.
-enum class ReduceKind { sum, sum_of_squares, not_finite };
+// norm: the root of the sum of squares, which may themselves be too large or too small for the
+// type. not_finite: how many elements are NaN or infinite.
+enum class ReduceKind { sum, norm, not_finite };
 
 // Reduced axes stay with extent 1. Operands of 16 bits give float32.
 struct ReduceAttributes {

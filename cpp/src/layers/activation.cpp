@@ -4,6 +4,7 @@
 #include <traingraph/errors.h>
 
 #include "layers/checks.h"
+#include "runtime/range.h"
 
 namespace traingraph {
 namespace {
@@ -69,6 +70,11 @@ ActivationDescriptor::ActivationDescriptor(ActivationType type_in, std::optional
 Activation::Activation(ActivationDescriptor descriptor)
     : Layer("Activation"), descriptor_(descriptor) {
   row(descriptor.type);
+  // A limit may be infinite: it is none then.
+  const Range& range = descriptor.type == ActivationType::kClamp ? kAnyNumber : kFinite;
+  expect_in(range, "Activation", "a", static_cast<double>(descriptor.a));
+  expect_in(range, "Activation", "b", static_cast<double>(descriptor.b));
+  expect_in(range, "Activation", "c", static_cast<double>(descriptor.c));
   if (descriptor.type == ActivationType::kCELU && descriptor.a == 0) {
     throw InvalidArgument("[Activation] expected a of CELU other than 0 but got 0");
   }

@@ -1,4 +1,7 @@
 #include <traingraph/batch_normalization.h>
+
+#include <cmath>
+
 #include <traingraph/errors.h>
 
 #include "layers/emitter.h"
@@ -51,8 +54,8 @@ BatchNormalization::BatchNormalization(std::int64_t channels, TensorPtr mean, Te
   if (mean_ == nullptr || variance_ == nullptr) {
     refuse("expected a mean and a variance tensor but got none");
   }
-  if (!(variance_epsilon >= 0)) {
-    refuse("expected an epsilon of 0 or more but got " + std::to_string(variance_epsilon));
+  if (!(variance_epsilon >= 0 && std::isfinite(variance_epsilon))) {
+    refuse("expected a finite epsilon of 0 or more but got " + std::to_string(variance_epsilon));
   }
   if (!(momentum >= 0 && momentum <= 1)) {
     refuse("expected a momentum from 0 to 1 but got " + std::to_string(momentum));

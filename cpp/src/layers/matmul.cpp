@@ -3,10 +3,13 @@
 #include <traingraph/arithmetic.h>
 
 #include "layers/checks.h"
+#include "runtime/range.h"
 
 namespace traingraph {
 
-MatMul::MatMul(MatMulDescriptor descriptor) : Layer("MatMul"), descriptor_(descriptor) {}
+MatMul::MatMul(MatMulDescriptor descriptor) : Layer("MatMul"), descriptor_(descriptor) {
+  expect_in(kFinite, "MatMul", "alpha", static_cast<double>(descriptor.alpha));
+}
 
 std::string MatMul::description() const {
   std::ostringstream text;

@@ -6,6 +6,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/emission.h"
+#include "runtime/range.h"
 
 namespace traingraph::mps {
 namespace {
@@ -108,6 +109,15 @@ void CNNArithmeticParameters::check(const std::string& who) const {
       throw InvalidArgument("[" + who + "] expected strides of 0 or 1 but got " +
                             std::to_string(stride));
     }
+  }
+  for (const auto& [name, value] : {std::pair("primary_scale", primary_scale),
+                                    {"secondary_scale", secondary_scale},
+                                    {"bias", bias}}) {
+    expect_in(kFinite, who, name, static_cast<double>(value));
+  }
+  for (const auto& [name, value] :
+       {std::pair("minimum_value", minimum_value), {"maximum_value", maximum_value}}) {
+    expect_in(kAnyNumber, who, name, static_cast<double>(value));
   }
   const int type = static_cast<int>(comparison);
   if (type < 0 || type > static_cast<int>(NNComparisonType::kGreaterOrEqual)) {

@@ -104,7 +104,10 @@ CodedValue coded(const CNNSubPixelConvolutionDescriptor& descriptor) { return wr
 
 void decode(const CodedValue& value, NeuronDescriptor& to) { read(value, to); }
 void decode(const CodedValue& value, CNNLossDescriptor& to) { read(value, to); }
-void decode(const CodedValue& value, OptimizerDescriptor& to) { read(value, to); }
+void decode(const CodedValue& value, OptimizerDescriptor& to) {
+  read(value, to);
+  to.check("MPSNNOptimizerDescriptor");
+}
 void decode(const CodedValue& value, CNNConvolutionDescriptor& to) { read(value, to); }
 void decode(const CodedValue& value, CNNSubPixelConvolutionDescriptor& to) { read(value, to); }
 

@@ -1,8 +1,11 @@
 #include <traingraph/mps/local_normalization.h>
 
+#include <utility>
+
 #include <traingraph/errors.h>
 
 #include "mps/differentiable.h"
+#include "runtime/range.h"
 
 namespace traingraph::mps {
 namespace {
@@ -24,6 +27,14 @@ void check_parameters(const LocalNormalization& p, const char* kind) {
   if (type < 0 || type > 2 || p.kernel_width < 1 || p.kernel_height < 1) {
     throw InvalidArgument("[" + std::string(kind) + "] expected a window of 1 or more but got " +
                           std::to_string(p.kernel_height) + "x" + std::to_string(p.kernel_width));
+  }
+  for (const auto& [name, value] : {std::pair("alpha", p.alpha),
+                                    {"beta", p.beta},
+                                    {"delta", p.delta},
+                                    {"p0", p.p0},
+                                    {"pm", p.pm},
+                                    {"ps", p.ps}}) {
+    expect_in(kFinite, kind, name, static_cast<double>(value));
   }
 }
 

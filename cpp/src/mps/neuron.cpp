@@ -1,11 +1,13 @@
 #include <traingraph/mps/neuron.h>
 
 #include <cmath>
+#include <utility>
 
 #include <traingraph/activation.h>
 #include <traingraph/errors.h>
 
 #include "mps/forms.h"
+#include "runtime/range.h"
 
 namespace traingraph::mps {
 namespace {
@@ -150,6 +152,9 @@ void check_neuron(const NeuronDescriptor& neuron, const std::string& who) {
   }
   if (neuron.type == NeuronType::kPReLU && neuron.data.empty()) {
     throw InvalidArgument("[" + who + "] expected one slope per channel for PReLU but got none");
+  }
+  for (const auto& [name, value] : {std::pair("a", neuron.a), {"b", neuron.b}, {"c", neuron.c}}) {
+    expect_in(kAnyNumber, who, name, static_cast<double>(value));
   }
   const bool has_base =
       neuron.type == NeuronType::kExponential || neuron.type == NeuronType::kLogarithm;

@@ -4,6 +4,7 @@
 
 #include "mps/emission.h"
 #include "optimizers/update_emitter.h"
+#include "runtime/range.h"
 
 namespace traingraph::mps {
 namespace {
@@ -69,6 +70,11 @@ Vector::Vector(std::shared_ptr<Buffer> buffer, std::int64_t length, DataType dat
   if (storage.data_type == DataType::kUInt8) {
     retype(storage, data_type, {length}, {});
   }
+}
+
+void NNOptimizer::set_learning_rate(float value) {
+  expect_in(kFinite, kind(), "learning_rate", value);
+  descriptor_.learning_rate = value;
 }
 
 OperationPtr NNOptimizer::make_operation() const {
@@ -206,14 +212,21 @@ NNOptimizerStochasticGradientDescent::NNOptimizerStochasticGradientDescent(
     OptimizerDescriptor descriptor)
     : NNOptimizer(device, std::move(descriptor)),
       momentum_(momentum_scale),
-      nesterov_(use_nesterov_momentum) {}
+      nesterov_(use_nesterov_momentum) {
+  descriptor_.check(kind());
+  expect_in(kShare, kind(), "momentum_scale", momentum_);
+}
 OptimizerPtr NNOptimizerStochasticGradientDescent::make_rule(bool) const {
   return std::make_shared<SGD>(descriptor_, momentum_, nesterov_);
 }
 
 NNOptimizerRMSProp::NNOptimizerRMSProp(const Device& device, double decay, float epsilon,
                                        OptimizerDescriptor descriptor)
-    : NNOptimizer(device, std::move(descriptor)), decay_(decay), epsilon_(epsilon) {}
+    : NNOptimizer(device, std::move(descriptor)), decay_(decay), epsilon_(epsilon) {
+  descriptor_.check(kind());
+  expect_in(kShare, kind(), "decay", decay_);
+  expect_in(kNotNegative, kind(), "epsilon", epsilon_);
+}
 OptimizerPtr NNOptimizerRMSProp::make_rule(bool) const {
   RMSPropOptions options;
   options.alpha = static_cast<float>(decay_);
@@ -223,11 +236,22 @@ OptimizerPtr NNOptimizerRMSProp::make_rule(bool) const {
 
 NNOptimizerAdam::NNOptimizerAdam(const Device& device, double beta1, double beta2, float epsilon,
                                  std::int64_t time_step, OptimizerDescriptor descriptor)
-    : NNOptimizer(device, std::move(descriptor)),
-      beta1_(beta1),
-      beta2_(beta2),
-      epsilon_(epsilon),
-      time_step_(time_step) {}
+    : NNOptimizer(device, std::move(descriptor)), beta1_(beta1), beta2_(beta2), epsilon_(epsilon) {
+  descriptor_.check(kind());
+  // The rule takes them as float32.
+  expect_in(kShareBelowOne, kind(), "beta1", static_cast<float>(beta1_));
+  expect_in(kShareBelowOne, kind(), "beta2", static_cast<float>(beta2_));
+  expect_in(kNotNegative, kind(), "epsilon", epsilon_);
+  set_time_step(time_step);
+}
+void NNOptimizerAdam::set_time_step(std::int64_t value) {
+  constexpr std::int64_t kMost = Optimizer::kMostTimeSteps - 1;
+  if (value < 0 || value > kMost) {
+    refuse("expected time_step to be from 0 to " + std::to_string(kMost) + " but got " +
+           std::to_string(value));
+  }
+  time_step_ = value;
+}
 OptimizerPtr NNOptimizerAdam::make_rule(bool has_maximum) const {
   AdamOptions options;
   options.beta1 = static_cast<float>(beta1_);

@@ -26,16 +26,11 @@ std::vector<Type> infer(const Inference& in) {
   return {result};
 }
 
-// Sum: dy stretched. Sum of squares: 2 x dy. Counts have none.
+// Sum: dy stretched. Counts have none, nor have norms: they are for updates alone.
 void gradient(Gradient& g) {
   const Type type = g.graph.type(g.input(0));
-  if (g.get<ReduceAttributes>().kind == ReduceKind::not_finite) return;
-  if (g.get<ReduceAttributes>().kind == ReduceKind::sum) {
-    g.set(0, broadcast(g.graph, g.result_gradient(), type));
-    return;
-  }
-  const ValueId twice = unary(g.graph, ir::Scalar::scale, g.input(0), 2);
-  g.set(0, binary(g.graph, ir::Scalar::multiply, twice, g.result_gradient()));
+  if (g.get<ReduceAttributes>().kind != ReduceKind::sum) return;
+  g.set(0, broadcast(g.graph, g.result_gradient(), type));
 }
 
 }  // namespace

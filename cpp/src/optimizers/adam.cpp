@@ -5,6 +5,7 @@
 #include <traingraph/errors.h>
 
 #include "optimizers/update_emitter.h"
+#include "runtime/range.h"
 
 namespace traingraph {
 namespace {
@@ -25,8 +26,8 @@ int adam_step(UpdateEmitter& e, const AdamOptions& options) {
     under_root = e.apply(ir::Scalar::maximum, e.slot("maximum_second_moment"), v);
     e.set_slot("maximum_second_moment", under_root);
   }
-  const int denominator =
-      e.apply(ir::Scalar::affine, e.apply(ir::Scalar::sqrt, under_root), -1, 1, options.epsilon);
+  const int denominator = e.apply(ir::Scalar::affine, e.apply(ir::Scalar::sqrt, under_root), -1, 1,
+                                  divisible(options.epsilon));
   return e.divide(e.multiply(e.corrected_learning_rate(), m), denominator);
 }
 
@@ -41,7 +42,12 @@ std::string text(const char* name, double learning_rate, const AdamOptions& opti
 }  // namespace
 
 Adam::Adam(OptimizerDescriptor descriptor, AdamOptions options)
-    : Optimizer(std::move(descriptor)), options_(options) {
+    : Adam(std::move(descriptor), options, "Adam") {}
+Adam::Adam(OptimizerDescriptor descriptor, AdamOptions options, const std::string& subject)
+    : Optimizer(std::move(descriptor), subject), options_(options) {
+  expect_in(kShareBelowOne, subject, "beta1", options.beta1);
+  expect_in(kShareBelowOne, subject, "beta2", options.beta2);
+  expect_in(kNotNegative, subject, "epsilon", options.epsilon);
   set_time_step(options.time_step);
 }
 OptimizerPtr Adam::copy() const { return std::shared_ptr<Adam>(new Adam(*this)); }
@@ -61,7 +67,7 @@ void Adam::emit(UpdateEmitter& e) const {
 }
 
 AdamW::AdamW(OptimizerDescriptor descriptor, AdamOptions options)
-    : Adam(std::move(descriptor), options) {
+    : Adam(std::move(descriptor), options, "AdamW") {
   if (this->descriptor().regularization_type == RegularizationType::kL1) {
     throw InvalidArgument("[AdamW] expected regularization NONE or L2 but got L1");
   }

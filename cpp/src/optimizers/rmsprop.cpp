@@ -1,11 +1,16 @@
 #include <sstream>
 
 #include "optimizers/update_emitter.h"
+#include "runtime/range.h"
 
 namespace traingraph {
 
 RMSProp::RMSProp(OptimizerDescriptor descriptor, RMSPropOptions options)
-    : Optimizer(std::move(descriptor)), options_(options) {}
+    : Optimizer(std::move(descriptor), "RMSProp"), options_(options) {
+  expect_in(kShare, "RMSProp", "momentum_scale", options.momentum);
+  expect_in(kShare, "RMSProp", "alpha", options.alpha);
+  expect_in(kNotNegative, "RMSProp", "epsilon", options.epsilon);
+}
 
 OptimizerPtr RMSProp::copy() const { return std::shared_ptr<RMSProp>(new RMSProp(*this)); }
 
@@ -38,8 +43,8 @@ void RMSProp::emit(UpdateEmitter& e) const {
     const int variance = e.subtract(n, e.apply(ir::Scalar::square, mean));
     under_root = e.apply(ir::Scalar::maximum, variance, e.apply(ir::Scalar::constant, -1));
   }
-  const int root =
-      e.apply(ir::Scalar::affine, e.apply(ir::Scalar::sqrt, under_root), -1, 1, options_.epsilon);
+  const int root = e.apply(ir::Scalar::affine, e.apply(ir::Scalar::sqrt, under_root), -1, 1,
+                           divisible(options_.epsilon));
   const int change = e.divide(e.multiply(e.learning_rate(), g), root);
   if (options_.momentum == 0.0f) {
     e.set_parameter(e.subtract(e.parameter(), change));

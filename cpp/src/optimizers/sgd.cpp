@@ -1,11 +1,14 @@
 #include <sstream>
 
 #include "optimizers/update_emitter.h"
+#include "runtime/range.h"
 
 namespace traingraph {
 
 SGD::SGD(OptimizerDescriptor descriptor, float momentum, bool nesterov)
-    : Optimizer(std::move(descriptor)), momentum_(momentum), nesterov_(nesterov) {}
+    : Optimizer(std::move(descriptor), "SGD"), momentum_(momentum), nesterov_(nesterov) {
+  expect_in(kShare, "SGD", "momentum_scale", momentum);
+}
 
 OptimizerPtr SGD::copy() const { return std::shared_ptr<SGD>(new SGD(*this)); }
 

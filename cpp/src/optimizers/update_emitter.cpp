@@ -1,6 +1,7 @@
 #include "optimizers/update_emitter.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <limits>
 
 #include <traingraph/errors.h>
@@ -33,15 +34,33 @@ using ir::ValueId;
 
 double norm_limit(const OptimizerDescriptor& d) { return d.maximum_clipping_norm; }
 
-// min(1, limit / sqrt(sum of squares)) as a scalar value.
-ValueId scale_from_squares(ir::Graph& graph, ValueId squares, double limit) {
+double least_of(const ir::Graph& graph, ValueId value) {
+  return graph.type(value).data_type == DataType::kFloat64 ? DBL_MIN : double{FLT_MIN};
+}
+
+// min(1, limit / norm) as a scalar value; a norm of 0 leaves nothing to clip, whatever the limit.
+ValueId scale_from_norm(ir::Graph& graph, ValueId norm, double limit) {
   ir::ScalarList list;
   list.inputs = 1;
-  const int norm = list.add(Scalar::sqrt, 0);
-  const int ratio = list.add(Scalar::scale, list.add(Scalar::reciprocal, norm), -1, limit);
+  const int least = list.add(Scalar::constant, -1, -1, least_of(graph, norm));
+  const int divisor = list.add(Scalar::maximum, 0, least);
+  const int ratio = list.add(Scalar::divide, list.add(Scalar::constant, -1, -1, limit), divisor);
   const int one = list.add(Scalar::constant, -1, -1, 1);
   list.results = {list.add(Scalar::minimum, ratio, one)};
-  return ops::elementwise(graph, std::move(list), {squares})[0];
+  return ops::elementwise(graph, std::move(list), {norm})[0];
+}
+
+// sqrt(x² + y²) of two norms, whose squares may not fit: l sqrt(1 + (s / l)²), l being the larger.
+ValueId joint_norm(ir::Graph& graph, ValueId x, ValueId y) {
+  ir::ScalarList list;
+  list.inputs = 2;
+  const int larger = list.add(Scalar::maximum, 0, 1);
+  const int least = list.add(Scalar::constant, -1, -1, least_of(graph, x));
+  const int share = list.add(Scalar::divide, list.add(Scalar::minimum, 0, 1),
+                             list.add(Scalar::maximum, larger, least));
+  const int sum = list.add(Scalar::affine, list.add(Scalar::square, share), -1, 1, 1);
+  list.results = {list.add(Scalar::multiply, larger, list.add(Scalar::sqrt, sum))};
+  return ops::elementwise(graph, std::move(list), {x, y})[0];
 }
 
 // One scale for every gradient, or kNone when clipping is not by global norm.
@@ -58,10 +77,10 @@ ValueId global_scale(ir::Graph& graph, const OptimizerDescriptor& d,
   }
   ValueId total = ir::kNone;
   for (const UpdateTarget& target : targets) {
-    const ValueId squares = ops::reduce_all(graph, ir::ReduceKind::sum_of_squares, target.gradient);
-    total = total == ir::kNone ? squares : ops::binary(graph, Scalar::add, total, squares);
+    const ValueId norm = ops::reduce_all(graph, ir::ReduceKind::norm, target.gradient);
+    total = total == ir::kNone ? norm : joint_norm(graph, total, norm);
   }
-  return scale_from_squares(graph, total, norm_limit(d));
+  return scale_from_norm(graph, total, norm_limit(d));
 }
 
 }  // namespace
@@ -103,9 +122,8 @@ struct UpdateWriter {
     const std::vector<std::string> slots = optimizer.slots();
     ValueId scale = shared_scale;
     if (d.applies_gradient_clipping && d.gradient_clipping_type == GradientClippingType::kByNorm) {
-      scale = scale_from_squares(
-          graph, ops::reduce_all(graph, ir::ReduceKind::sum_of_squares, target.gradient),
-          norm_limit(d));
+      scale = scale_from_norm(graph, ops::reduce_all(graph, ir::ReduceKind::norm, target.gradient),
+                              norm_limit(d));
     }
     UpdateEmitter emitter(slots);
     prepare(emitter, d, scale != ir::kNone, optimizer.decouples_decay());

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cfloat>
 #include <map>
 #include <string>
 #include <vector>
@@ -47,6 +49,10 @@ class UpdateEmitter {
   int new_parameter_ = -1;
   std::map<std::string, int> new_slots_;
 };
+
+// What is added to a root before something is divided by it. A root of 0 belongs to a gradient of
+// 0, whose step is 0; no other root is so small that it feels FLT_MIN.
+inline double divisible(float epsilon) { return std::max(epsilon, FLT_MIN); }
 
 // One parameter of an update: its value, its gradient, its slots (in the optimizer's order), and
 // the layer that the update is counted for.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <span>
@@ -36,7 +37,7 @@ class TRAINGRAPH_API NNOptimizer : public Kernel {
  public:
   const OptimizerDescriptor& descriptor() const { return descriptor_; }
   float learning_rate() const { return descriptor_.learning_rate; }
-  void set_learning_rate(float value) { descriptor_.learning_rate = value; }
+  void set_learning_rate(float value);  // finite
   bool apply_gradient_clipping() const { return descriptor_.applies_gradient_clipping; }
   void set_apply_gradient_clipping(bool value) {
     set(descriptor_.applies_gradient_clipping, value);
@@ -130,19 +131,21 @@ class TRAINGRAPH_API NNOptimizerAdam final : public NNOptimizer {
   double beta2() const { return beta2_; }
   float epsilon() const { return epsilon_; }
   std::int64_t time_step() const { return time_step_; }
-  void set_time_step(std::int64_t value) { time_step_ = value; }
+  void set_time_step(std::int64_t value);  // from 0 to Optimizer::kMostTimeSteps - 1
 
  protected:
   OptimizerPtr make_rule(bool has_maximum) const override;
   std::size_t least_slots() const override { return 2; }
   std::size_t most_slots() const override { return 3; }
-  std::int64_t next_time_step() override { return ++time_step_; }
+  std::int64_t next_time_step() override {
+    return time_step_ = std::min(time_step_ + 1, Optimizer::kMostTimeSteps - 1);
+  }
 
  private:
   double beta1_;
   double beta2_;
   float epsilon_;
-  std::int64_t time_step_;
+  std::int64_t time_step_ = 0;
 };
 
 }  // namespace traingraph::mps

@@ -152,6 +152,13 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (node.op == ir::Op::batch_norm_gradient && ir::has_ending(node)) {
     return Support::no("vDSP: a gradient of batch normalization with a prologue");
   }
+  // As on cpu: what two values or one leave of the gradient is less than float32's rounding.
+  if (node.op == ir::Op::batch_norm_gradient) {
+    const Shape& shape = graph.type(node.inputs[1]).shape;
+    if (element_count(shape) <= 2 * shape[1]) {
+      return Support::no("vDSP: a gradient of batch normalization where two values cancel");
+    }
+  }
   if (std::get<ir::BatchNormAttributes>(node.attributes).coefficients != ir::Coefficients::inside) {
     return Support::no("vDSP: coefficients of batch normalization");
   }

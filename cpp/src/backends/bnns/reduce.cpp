@@ -35,7 +35,7 @@ class Reduce final : public Kernel {
   Reduce(const ir::Graph& graph, const ir::Node& node, const ir::ReduceAttributes& attributes)
       : groups_(groups_of(graph.type(node.inputs[0]).shape, attributes.axes)),
         run_(groups_.back()),
-        squares_(attributes.kind == ir::ReduceKind::sum_of_squares),
+        norm_(attributes.kind == ir::ReduceKind::norm),
         results_(elements(graph.type(node.outputs[0]).shape)),
         runs_(elements(graph.type(node.inputs[0]).shape) / run_.extent),
         x_(node.inputs[0]),
@@ -55,10 +55,13 @@ class Reduce final : public Kernel {
     for (std::size_t at = 0; at < runs_; ++at, x += run_.extent) {
       double* result = totals + result_of(at);
       if (run_.reduced) {
-        *result += squares_ ? sum_of_squares({x, 1}, run_.extent) : sum({x, 1}, run_.extent);
+        *result += norm_ ? sum_of_squares({x, 1}, run_.extent) : sum({x, 1}, run_.extent);
       } else {
         add_elements(x, result, totals + results_);
       }
+    }
+    if (norm_) {
+      std::transform(totals, totals + results_, totals, [](double sum) { return std::sqrt(sum); });
     }
     vDSP_vdpsp(totals, 1, write(pointers, y_), 1, results_);
   }
@@ -80,13 +83,13 @@ class Reduce final : public Kernel {
 
   void add_elements(const float* x, double* result, double* wide) const {
     vDSP_vspdp(x, 1, wide, 1, run_.extent);
-    if (squares_) vDSP_vsqD(wide, 1, wide, 1, run_.extent);
+    if (norm_) vDSP_vsqD(wide, 1, wide, 1, run_.extent);
     vDSP_vaddD(result, 1, wide, 1, result, 1, run_.extent);
   }
 
   std::vector<Group> groups_;
   Group run_;
-  bool squares_;
+  bool norm_;
   std::size_t results_, runs_;
   ir::ValueId x_, y_;
   std::size_t workspace_;

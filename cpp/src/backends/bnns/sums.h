@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cfloat>
+#include <cmath>
 
 #include "backends/bnns/accelerate.h"
 
@@ -31,16 +33,31 @@ double summed_by_blocks(std::size_t count, const Part& part) {
   return total;
 }
 
+// Adds term(x) in float64 throughout: for what float32 cannot hold.
+template <class Term>
+double summed_in_double(Strided x, std::size_t count, const Term& term) {
+  double total = 0;
+  for (std::size_t i = 0; i < count; ++i) total += term(static_cast<double>(*x.at(i)));
+  return total;
+}
+
 inline double sum(Strided x, std::size_t count) {
-  return summed_by_blocks(count, [&](std::size_t begin, vDSP_Length length, float* result) {
-    vDSP_sve(x.at(begin), x.stride, result, length);
-  });
+  const double total =
+      summed_by_blocks(count, [&](std::size_t begin, vDSP_Length length, float* result) {
+        vDSP_sve(x.at(begin), x.stride, result, length);
+      });
+  if (std::isfinite(total)) return total;
+  return summed_in_double(x, count, [](double value) { return value; });
 }
 
 inline double sum_of_squares(Strided x, std::size_t count) {
-  return summed_by_blocks(count, [&](std::size_t begin, vDSP_Length length, float* result) {
-    vDSP_svesq(x.at(begin), x.stride, result, length);
-  });
+  const double total =
+      summed_by_blocks(count, [&](std::size_t begin, vDSP_Length length, float* result) {
+        vDSP_svesq(x.at(begin), x.stride, result, length);
+      });
+  // Squares below the second bound may have been too small to be counted.
+  if (total <= FLT_MAX && total >= 1e7 * FLT_MIN * static_cast<double>(count)) return total;
+  return summed_in_double(x, count, [](double value) { return value * value; });
 }
 
 inline double dot(Strided x, Strided y, std::size_t count) {

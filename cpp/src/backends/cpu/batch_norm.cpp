@@ -1,3 +1,4 @@
+// Over 400 lines: the op and its gradient share their passes, sums and operands.
 // Batch normalisation and its gradient over plain, channels-last and blocked layouts. Both read a
 // group of channels, sum over it, and read it again while it is still in a cache.
 //
@@ -5,6 +6,7 @@
 // of the variance; chunks are then joined in float64, always in the same order.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "backends/cpu/channel_groups.h"
 #include "backends/cpu/cpu.h"
@@ -42,6 +44,13 @@ bool takes(const ir::Node& node, const ir::ScalarList& list) {
   return beginning && (beginning->added >= 0) == attributes_of(node).gives_prologue;
 }
 
+// Of two values per channel the gradient cancels but for a share of epsilon / variance, less than
+// the rounding of mean and deviation to float32: it is left to float64.
+bool cancels(const ir::Graph& graph, const ir::Node& node) {
+  const Shape& shape = graph.type(node.inputs[1]).shape;
+  return element_count(shape) == 2 * shape[1];
+}
+
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
@@ -50,9 +59,12 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
       }
     }
   }
+  const bool forward = node.op == ir::Op::batch_norm;
+  if (!forward && cancels(graph, node)) {
+    return Support::no("own batch norm loops are not exact where two values cancel");
+  }
   const ir::ScalarList& list = attributes_of(node).epilogue;
   if (list.empty()) return {};
-  const bool forward = node.op == ir::Op::batch_norm;
   if (!takes(node, list)) {
     return Support::no("own batch norm loops do not take this list");
   }
@@ -70,6 +82,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
            const std::vector<ir::ValueId>& extra) {
   if (list.empty() || !attributes_of(node).epilogue.empty() || !takes(node, list)) return false;
+  if (node.op == ir::Op::batch_norm_gradient && cancels(graph, node)) return false;
   const ir::Type& type = graph.type(node.outputs[0]);
   for (ir::ValueId id : extra) {
     if (graph.type(id).shape != type.shape || graph.type(id).data_type != type.data_type) {
@@ -140,6 +153,21 @@ class ChannelKernel : public Kernel {
     for (std::int64_t group = 0; group < groups; ++group) finish(group);
     parallel_for(groups * chunks, threads_,
                  [&](std::int64_t part) { apply(part / chunks, part % chunks); });
+  }
+
+  // Where the float lanes of a loop could not hold a chunk's sums: terms(element, channel of the
+  // group) gives both terms in float64.
+  template <class Terms>
+  void mend_sums(std::int64_t group, std::int64_t chunk, double* first, const Terms& terms) const {
+    const std::int64_t lanes = groups_.lanes(group);
+    const auto fits = [](double sum) { return std::isfinite(sum); };
+    if (std::all_of(first, first + 2 * lanes, fits)) return;
+    std::fill_n(first, 2 * lanes, 0.0);
+    groups_.each_element(group, chunk, [&](std::int64_t at, std::int64_t j) {
+      const auto [one, two] = terms(at, j);
+      first[j] += one;
+      first[lanes + j] += two;
+    });
   }
 
   // Of one chunk: `lanes` first sums, then `lanes` second sums.
@@ -217,6 +245,10 @@ class BatchNorm final : public ChannelKernel {
         first = false;
       }
       loops_.moments(where, x + at, shift, means, squares);
+    });
+    mend_sums(group, chunk, means, [&](std::int64_t at, std::int64_t j) {
+      const double d = static_cast<double>(x[at]) - static_cast<double>(shift[j]);
+      return std::pair(d, d * d);
     });
     const auto count = static_cast<double>(groups_.chunk_end(chunk) - groups_.chunk_begin(chunk));
     for (std::int64_t j = 0; j < lanes; ++j) {
@@ -314,6 +346,12 @@ class BatchNormGradient final : public ChannelKernel {
             loops_.gradient_sums(where, g + at, x + at, at_or_null(mask, at),
                                  means + groups_.first_channel(group), first, first + lanes);
           });
+          mend_sums(group, chunk, first, [&](std::int64_t at, std::int64_t j) {
+            const bool passes = mask == nullptr || !(mask[at] <= 0.0f);
+            const double counts = passes ? static_cast<double>(g[at]) : 0.0;
+            const double mean = static_cast<double>(means[groups_.first_channel(group) + j]);
+            return std::pair(counts, counts * (static_cast<double>(x[at]) - mean));
+          });
         },
         [&](std::int64_t group) { finish(pointers, group); },
         [&](std::int64_t group, std::int64_t chunk) {
@@ -328,7 +366,7 @@ class BatchNormGradient final : public ChannelKernel {
   }
 
  private:
-  // dgamma, dbeta, and dx = a dy + b (x - mean) + c.
+  // dgamma, dbeta, and dx = a ((dy + c) + b (x - mean)).
   void finish(Pointers pointers, std::int64_t group) const {
     const std::int64_t lanes = groups_.lanes(group), channel = groups_.first_channel(group);
     const auto count = static_cast<double>(groups_.rows());
@@ -344,10 +382,9 @@ class BatchNormGradient final : public ChannelKernel {
       const double dgamma = products * inverse;
       results(pointers, node_.outputs[1])[channel + j] = static_cast<float>(dgamma);
       results(pointers, node_.outputs[2])[channel + j] = static_cast<float>(dbeta);
-      const double a = gamma * inverse;
-      coefficients(pointers, 0, group)[j] = static_cast<float>(a);
-      coefficients(pointers, 1, group)[j] = static_cast<float>(-a * inverse * dgamma / count);
-      coefficients(pointers, 2, group)[j] = static_cast<float>(-a * dbeta / count);
+      coefficients(pointers, 0, group)[j] = static_cast<float>(gamma * inverse);
+      coefficients(pointers, 1, group)[j] = static_cast<float>(-inverse * dgamma / count);
+      coefficients(pointers, 2, group)[j] = static_cast<float>(-dbeta / count);
     }
   }
 

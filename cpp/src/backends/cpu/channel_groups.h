@@ -47,6 +47,16 @@ class ChannelGroups {
     }
   }
 
+  // body(offset, channel of the group) for each element of one chunk.
+  template <class Body>
+  void each_element(std::int64_t group, std::int64_t chunk, const Body& body) const {
+    each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+      for (std::int64_t r = 0; r < where.rows; ++r) {
+        for (std::int64_t j = 0; j < where.lanes; ++j) body(at + r * where.stride + j, j);
+      }
+    });
+  }
+
  private:
   std::int64_t batch_ = 1;     // stretches further apart than rows
   std::int64_t space_ = 1;     // rows of one of them

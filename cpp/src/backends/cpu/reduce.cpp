@@ -3,6 +3,8 @@
 // are runs of K2 elements; output groups are pairs (k0, k1). Work is cut by shape alone.
 #include <algorithm>
 #include <array>
+#include <cfloat>
+#include <cmath>
 #include <optional>
 
 #include "backends/cpu/cpu.h"
@@ -108,8 +110,8 @@ class ReduceKernel final : public Kernel {
  public:
   ReduceKernel(const ir::Graph& graph, const ir::Node& node, const View& view)
       : view_(view),
-        sums_(attributes_of(node).kind == ir::ReduceKind::sum ? loops().reduce->sum
-                                                              : loops().reduce->sum_of_squares),
+        norm_(attributes_of(node).kind == ir::ReduceKind::norm),
+        sums_(norm_ ? loops().reduce->sum_of_squares : loops().reduce->sum),
         x_(node.inputs[0]),
         y_(node.outputs[0]),
         workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())) {
@@ -154,8 +156,10 @@ class ReduceKernel final : public Kernel {
     const std::int64_t width = std::min(kColumns, view_.k2 - first);
     double sums[kColumns];
     std::fill_n(sums, width, 0.0);
-    sum_rows(x + first, group, chunk * chunk_rows_,
-             std::min(view_.rows(), (chunk + 1) * chunk_rows_), width, sums);
+    const std::int64_t begin = chunk * chunk_rows_;
+    const std::int64_t end = std::min(view_.rows(), begin + chunk_rows_);
+    sum_rows(x + first, group, begin, end, width, sums);
+    if (!all_in_reach(sums, width)) sum_rows_in_double(x + first, group, begin, end, width, sums);
     if (chunks_ > 1) {
       std::copy_n(sums, width, partial + (chunk * view_.groups() + group) * view_.k2 + first);
     } else {
@@ -163,9 +167,43 @@ class ReduceKernel final : public Kernel {
     }
   }
 
+  // Whether float lanes could hold what was added: all of it, and no square that weighs was too
+  // small.
+  bool all_in_reach(const double* sums, std::int64_t width) const {
+    const double least = norm_ ? 1e7 * FLT_MIN * static_cast<double>(chunk_rows_) : -FLT_MAX;
+    return std::all_of(sums, sums + width,
+                       [&](double sum) { return sum >= least && sum <= FLT_MAX; });
+  }
+
+  void sum_rows_in_double(const float* x, std::int64_t group, std::int64_t begin, std::int64_t end,
+                          std::int64_t width, double* sums) const {
+    std::fill_n(sums, width, 0.0);
+    each_stretch(x, group, begin, end, [&](const float* from, std::int64_t rows) {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t j = 0; j < width; ++j) {
+          const auto value = static_cast<double>(from[r * view_.k2 + j]);
+          sums[j] += norm_ ? value * value : value;
+        }
+      }
+    });
+  }
+
   // Rows [begin, end) of the summed extents of one group.
   void sum_rows(const float* x, std::int64_t group, std::int64_t begin, std::int64_t end,
                 std::int64_t width, double* sums) const {
+    each_stretch(x, group, begin, end, [&](const float* from, std::int64_t rows) {
+      if (view_.k2 == 1) {
+        sums[0] += sums_.row(from, rows);
+      } else {
+        sums_.columns(sums, from, rows, view_.k2, width);
+      }
+    });
+  }
+
+  // body(first row, rows) for rows that lie K2 elements apart.
+  template <class Body>
+  void each_stretch(const float* x, std::int64_t group, std::int64_t begin, std::int64_t end,
+                    const Body& body) const {
     const std::int64_t panel = view_.r1 * view_.k2;  // what r1 and k2 span
     const float* base =
         x + group / view_.k1 * view_.r0 * view_.k1 * panel + group % view_.k1 * panel;
@@ -174,11 +212,7 @@ class ReduceKernel final : public Kernel {
       const std::int64_t r1 = begin % view_.r1;
       const std::int64_t rows = std::min(end - begin, view_.r1 - r1);
       const float* from = base + r0 * view_.k1 * panel + r1 * view_.k2;
-      if (view_.k2 == 1) {
-        sums[0] += sums_.row(from, rows);
-      } else {
-        sums_.columns(sums, from, rows, view_.k2, width);
-      }
+      body(from, rows);
       begin += rows;
     }
   }
@@ -187,7 +221,7 @@ class ReduceKernel final : public Kernel {
              const double* sums) const {
     float* to = y + group / view_.k1 * view_.out0 + group % view_.k1 * view_.out1;
     for (std::int64_t j = 0; j < width; ++j) {
-      to[(first + j) * view_.out2] = static_cast<float>(sums[j]);
+      to[(first + j) * view_.out2] = static_cast<float>(norm_ ? std::sqrt(sums[j]) : sums[j]);
     }
   }
 
@@ -208,6 +242,7 @@ class ReduceKernel final : public Kernel {
   }
 
   View view_;
+  bool norm_;
   SumLoops sums_;
   ir::ValueId x_, y_;
   std::size_t workspace_;

@@ -13,7 +13,8 @@ constexpr std::int64_t kBlocksWanted = 2048;  // enough to fill a device
 // Adds the parts of each sum, a warp per result.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    add_parts(std::int64_t results, std::int64_t parts, const double* partial, T* y) {
+    add_parts(ir::ReduceKind kind, std::int64_t results, std::int64_t parts, const double* partial,
+              T* y) {
   const std::int64_t result = thread_number() / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (result >= results) return;
@@ -21,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 4
   for (std::int64_t part = lane; part < parts; part += 32) sum += partial[part * results + result];
   sum = combine<32>(sum, Sum());
-  if (lane == 0) y[result] = static_cast<T>(sum);
+  if (lane == 0) y[result] = static_cast<T>(result_of(kind, sum));
 }
 
 // Sources are read in any order of their axes.
@@ -77,7 +78,7 @@ class Reduce final : public NodeKernel {
     check_launch("reduce");
     if (sums_.plan.parts == 1) return;
     add_parts<Compute<S>><<<blocks_for(sums_.plan.results * 32), kThreads, 0, stream>>>(
-        sums_.plan.results, sums_.plan.parts, sums.partial, sums.y);
+        sums_.plan.kind, sums_.plan.results, sums_.plan.parts, sums.partial, sums.y);
     check_launch("reduce, second stage");
   }
 

@@ -23,8 +23,13 @@ struct SumPlan {
 template <class T>
 __device__ T term_of(ir::ReduceKind kind, T value) {
   if (kind == ir::ReduceKind::sum) return value;
-  if (kind == ir::ReduceKind::sum_of_squares) return value * value;
+  if (kind == ir::ReduceKind::norm) return value * value;
   return value - value == T(0) ? T(0) : T(1);  // NaN and infinity are not finite
+}
+
+// The result, of what was added.
+inline __device__ double result_of(ir::ReduceKind kind, double sum) {
+  return kind == ir::ReduceKind::norm ? sqrt(sum) : sum;
 }
 
 template <class S>
@@ -40,7 +45,7 @@ struct Sums {
   // Writes a sum, or one part of it.
   __device__ void put(std::int64_t result, std::int64_t part, double sum) const {
     if (plan.parts == 1) {
-      y[result] = static_cast<Compute<S>>(sum);
+      y[result] = static_cast<Compute<S>>(result_of(plan.kind, sum));
     } else {
       partial[part * plan.results + result] = sum;
     }
@@ -72,7 +77,12 @@ struct SumRowTasks : Sums<S> {
         Compute<S> part_sum = 0;
 #pragma unroll
         for (int v = 0; v < kPack; ++v) {
-          part_sum += term_of(plan.kind, widen(pack.element[v]));
+          // Float32 has no room for all squares.
+          if (plan.kind == ir::ReduceKind::norm) {
+            sum += this->term(pack.element[v]);
+          } else {
+            part_sum += term_of(plan.kind, widen(pack.element[v]));
+          }
         }
         sum += static_cast<double>(part_sum);
       }
@@ -102,7 +112,7 @@ struct SmallSumTasks {
       sum += term_of(kind, static_cast<double>(widen(start[k * step])));
     }
     sum = combine<32>(sum, Sum());
-    if (lane == 0) y[result] = static_cast<Compute<S>>(sum);
+    if (lane == 0) y[result] = static_cast<Compute<S>>(result_of(kind, sum));
   }
 };
 

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <limits>
+
 #include "backends/reference/call.h"
 
 namespace traingraph::reference {
@@ -20,10 +23,33 @@ struct Extents {
   }
 };
 
+struct Statistics {
+  double mean, variance;
+};
+
+// Two passes: the variance is that of differences from the mean, safe for a mean far from 0.
+template <class T>
+Statistics statistics_of(const Extents& e, const T* x, std::int64_t channel) {
+  double sum = 0, squares = 0;
+  e.each(channel, [&](std::int64_t k) { sum += static_cast<double>(x[k]); });
+  const double mean = sum / e.count();
+  e.each(channel, [&](std::int64_t k) {
+    const double difference = static_cast<double>(x[k]) - mean;
+    squares += difference * difference;
+  });
+  return {mean, squares / e.count()};
+}
+
+// Whether `value` is what was rounded to `given`, by loops that may have added in another order.
+template <class T>
+bool was(T given, double value, double size) {
+  const double reach = 8 * static_cast<double>(std::numeric_limits<T>::epsilon());
+  return std::abs(static_cast<double>(given) - value) <= reach * size;
+}
+
 }  // namespace
 
 // x (N, C, S), gamma (C), beta (C) → y (N, C, S), mean (C), inverse_deviation (C), variance (C).
-// Two passes: the variance is that of differences from the mean, safe for a mean far from 0.
 template <class T>
 void batch_norm(const Call& call) {
   const Extents e(call.in_shape(0));
@@ -31,15 +57,7 @@ void batch_norm(const Call& call) {
   const T* x = call.in<T>(0);
   T* y = call.out<T>(0);
   for (std::int64_t c = 0; c < e.c; ++c) {
-    double sum = 0;
-    e.each(c, [&](std::int64_t k) { sum += static_cast<double>(x[k]); });
-    const double mean = sum / e.count();
-    double squares = 0;
-    e.each(c, [&](std::int64_t k) {
-      const double difference = static_cast<double>(x[k]) - mean;
-      squares += difference * difference;
-    });
-    const double variance = squares / e.count();
+    const auto [mean, variance] = statistics_of(e, x, c);
     const double inverse_deviation = 1 / std::sqrt(variance + epsilon);
     const double gamma = static_cast<double>(call.in<T>(1)[c]);
     const double beta = static_cast<double>(call.in<T>(2)[c]);
@@ -56,15 +74,27 @@ void batch_norm(const Call& call) {
 // dx (N, C, S), dgamma (C), dbeta (C), all overwritten. With z = (x - mean) inverse_deviation and
 // M = N S elements per channel:
 //   dbeta = Σ dy, dgamma = Σ dy z, dx = gamma inverse_deviation (dy - dbeta / M - z dgamma / M)
+// Of two elements per channel what is left of dy is less than what rounding mean and deviation to T
+// changes: they are found again from x, whose they are.
 template <class T>
 void batch_norm_gradient(const Call& call) {
   const Extents e(call.in_shape(1));
   const T* dy = call.in<T>(0);
   const T* x = call.in<T>(1);
   T* dx = call.out<T>(0);
+  const double epsilon = call.get<ir::BatchNormAttributes>().epsilon;
   for (std::int64_t c = 0; c < e.c; ++c) {
-    const double mean = static_cast<double>(call.in<T>(2)[c]);
-    const double inverse_deviation = static_cast<double>(call.in<T>(3)[c]);
+    double mean = static_cast<double>(call.in<T>(2)[c]);
+    double inverse_deviation = static_cast<double>(call.in<T>(3)[c]);
+    if (e.count() <= 2) {
+      const auto [exact_mean, variance] = statistics_of(e, x, c);
+      const double exact_inverse = 1 / std::sqrt(variance + epsilon);
+      if (was(call.in<T>(2)[c], exact_mean, std::abs(exact_mean) + std::sqrt(variance)) &&
+          was(call.in<T>(3)[c], exact_inverse, exact_inverse)) {
+        mean = exact_mean;
+        inverse_deviation = exact_inverse;
+      }
+    }
     const double gamma = static_cast<double>(call.in<T>(4)[c]);
     auto normalized = [&](std::int64_t k) {
       return (static_cast<double>(x[k]) - mean) * inverse_deviation;

@@ -6,16 +6,26 @@ namespace traingraph::reference {
 
 namespace {
 
-double counted(ir::ReduceKind kind, double value) {
-  switch (kind) {
-    case ir::ReduceKind::sum:
-      break;
-    case ir::ReduceKind::sum_of_squares:
-      return value * value;
-    case ir::ReduceKind::not_finite:
-      return std::isfinite(value) ? 0 : 1;
+// each(f) calls f with every number. Squares are those of shares of the largest one: no number of
+// the type has a square that is too large or too small then.
+template <class Each>
+double reduced(ir::ReduceKind kind, const Each& each) {
+  double largest = 1, sum = 0;
+  if (kind == ir::ReduceKind::norm) {
+    largest = 0;
+    each([&](double value) { largest = std::max(largest, std::abs(value)); });
+    if (largest == 0 || std::isinf(largest)) largest = 1;
   }
-  return value;
+  each([&](double value) {
+    if (kind == ir::ReduceKind::not_finite) {
+      sum += std::isfinite(value) ? 0 : 1;
+    } else if (kind == ir::ReduceKind::norm) {
+      sum += value / largest * (value / largest);
+    } else {
+      sum += value;
+    }
+  });
+  return kind == ir::ReduceKind::norm ? largest * std::sqrt(sum) : sum;
 }
 
 }  // namespace
@@ -38,18 +48,18 @@ void reduce(const Call& call) {
       base += rest % shape[axis] * strides[axis];
       rest /= shape[axis];
     }
-    double sum = 0;
-    for (std::int64_t k = 0; k < inner; ++k) {
-      std::int64_t offset = base;
-      std::int64_t left = k;
-      for (std::size_t a = attributes.axes.size(); a-- > 0;) {
-        const auto axis = static_cast<std::size_t>(attributes.axes[a]);
-        offset += left % source[axis] * strides[axis];
-        left /= source[axis];
+    call.out<T>(0)[element] = static_cast<T>(reduced(attributes.kind, [&](const auto& take) {
+      for (std::int64_t k = 0; k < inner; ++k) {
+        std::int64_t offset = base;
+        std::int64_t left = k;
+        for (std::size_t a = attributes.axes.size(); a-- > 0;) {
+          const auto axis = static_cast<std::size_t>(attributes.axes[a]);
+          offset += left % source[axis] * strides[axis];
+          left /= source[axis];
+        }
+        take(static_cast<double>(x[offset]));
       }
-      sum += counted(attributes.kind, static_cast<double>(x[offset]));
-    }
-    call.out<T>(0)[element] = static_cast<T>(sum);
+    }));
   }
 }
 

@@ -311,7 +311,7 @@ struct Applied {
   TRAINGRAPH_INLINE Vector operator()(std::int64_t i, const Read& read) const {
     Vector g = read(dy + i);
     if constexpr (kMasked) g = read(result + i) <= 0.0f ? Vector{} : g;
-    return a * g + (b * (read(x + i) - mean) + c);
+    return a * ((g + c) + b * (read(x + i) - mean));
   }
 };
 

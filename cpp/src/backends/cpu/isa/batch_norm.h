@@ -34,7 +34,8 @@ using GradientSums = void (*)(ChannelRows where, const float* dy, const float* x
                               const float* result, const float* mean, double* first,
                               double* second);
 
-// dx = a g + b (x - mean) + c
+// dx = a ((g + c) + b (x - mean)): nothing where g is its own mean, and no factor is the square of
+// an inverse deviation, which may be too small
 using GradientApply = void (*)(ChannelRows where, const float* dy, const float* x,
                                const float* result, float* dx, const float* mean, const float* a,
                                const float* b, const float* c);

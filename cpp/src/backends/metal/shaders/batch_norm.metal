@@ -12,7 +12,15 @@ kernel void batch_norm_statistics(device const float* x [[buffer(0)]],
   for (int n = 0; n < e.n; ++n) {
     for (int s = 0; s < e.s; ++s) add(sum, x[(n * e.c + int(channel)) * e.s + s]);
   }
-  const float middle = total(sum) / float(e.n * e.s);
+  const float count = float(e.n * e.s);
+  float middle = total(sum) / count;
+  if (!metal::isfinite(middle)) {  // the sum was too large, not the mean
+    sum = no_sum();
+    for (int n = 0; n < e.n; ++n) {
+      for (int s = 0; s < e.s; ++s) add(sum, x[(n * e.c + int(channel)) * e.s + s] / count);
+    }
+    middle = total(sum);
+  }
   Sum squares = no_sum();
   for (int n = 0; n < e.n; ++n) {
     for (int s = 0; s < e.s; ++s) {
@@ -20,9 +28,28 @@ kernel void batch_norm_statistics(device const float* x [[buffer(0)]],
       add(squares, difference * difference);
     }
   }
+  // Squares that are too large are those of shares of the largest difference instead.
+  float largest = 1.0f;
+  if (!metal::isfinite(total(squares))) {
+    for (int n = 0; n < e.n; ++n) {
+      for (int s = 0; s < e.s; ++s) {
+        const float size = metal::fabs(x[(n * e.c + int(channel)) * e.s + s] - middle);
+        if (size > largest && metal::isfinite(size)) largest = size;
+      }
+    }
+    squares = no_sum();
+    for (int n = 0; n < e.n; ++n) {
+      for (int s = 0; s < e.s; ++s) {
+        const float share = (x[(n * e.c + int(channel)) * e.s + s] - middle) / largest;
+        add(squares, share * share);
+      }
+    }
+  }
+  const float share = total(squares) / count;
   mean[channel] = middle;
-  variance[channel] = total(squares) / float(e.n * e.s);
-  inverse_deviation[channel] = 1.0f / metal::precise::sqrt(variance[channel] + e.epsilon);
+  variance[channel] = share * largest * largest;
+  inverse_deviation[channel] =
+      1.0f / metal::precise::sqrt(share + e.epsilon / largest / largest) / largest;
 }
 
 // y = (x - mean) inverse_deviation gamma + beta, an element per thread.
