@@ -6,6 +6,7 @@
 #include <traingraph/data_movement.h>
 #include <traingraph/errors.h>
 #include <traingraph/indexing.h>
+#include <traingraph/loss.h>
 
 #include "graph/executor.h"
 #include "graph/graph_state.h"
@@ -36,7 +37,17 @@ bool names(const NamedTensors& tensors, const Tensor* tensor) {
                      [&](const auto& entry) { return entry.second.get() == tensor; });
 }
 
+void check_weights(const Layer& layer, const std::vector<TensorPtr>& sources) {
+  const auto* loss = dynamic_cast<const Loss*>(&layer);
+  if (loss == nullptr || loss->weights() == nullptr || sources.size() < 3) return;
+  if (sources[2] == nullptr || sources[2] == loss->weights()) return;
+  throw InvalidArgument(
+      "[Loss] expected weights as a source or as the layer's tensor but got both, tensors '" +
+      sources[2]->label() + "' and '" + loss->weights()->label() + "'" + at(layer));
+}
+
 std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<TensorPtr>& sources) {
+  check_weights(layer, sources);
   Lowering lowering;
   std::vector<ir::ValueId> values;
   for (std::size_t i = 0; i < sources.size(); ++i) {

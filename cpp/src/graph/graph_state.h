@@ -106,6 +106,9 @@ const TensorPtr* find(const NamedTensors& tensors, const std::string& name);
 // Whether a tensor has a name there.
 bool names(const NamedTensors& tensors, const Tensor* tensor);
 
+// Raises InvalidArgument where a loss has weights of its own and reads others.
+void check_weights(const Layer& layer, const std::vector<TensorPtr>& sources);
+
 // What Graph::node does: shape rules run on a scratch lowering, so that mistakes show at once.
 std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<TensorPtr>& sources);
 

@@ -57,9 +57,10 @@ class Writer {
     out_.result_tensor = last.results.front();
     const bool scores = state_.loss_layer != nullptr && !state_.loss_labels.empty();
     if (scores && mode_ != Mode::prediction) add_loss();
+    find_ends();
+    report_sum();
     out_.result = out_.tensors.at(out_.result_tensor.get());
     mark_readable();
-    find_ends();
     if (out_.lowering.training) add_training(state_, nodes_, out_);
     for (std::size_t s = 0; s < out_.lowering.parameters.size(); ++s) {
       if (s >= out_.slots.size()) out_.slots.push_back({out_.lowering.parameters[s], "", kNone});
@@ -150,8 +151,10 @@ class Writer {
     return found->second;
   }
 
-  void emit(const Layer& layer, const std::vector<TensorPtr>& sources,
+  void emit(const Layer& layer, std::vector<TensorPtr> sources,
             const std::vector<TensorPtr>* results) {
+    const auto* loss = dynamic_cast<const Loss*>(&layer);
+    if (loss != nullptr) read_weights(*loss, sources);
     std::vector<ValueId> values;
     for (const TensorPtr& tensor : sources) values.push_back(widened(source(tensor)));
     Emitter emitter(out_.lowering, layer, std::move(values));
@@ -159,13 +162,21 @@ class Writer {
     for (std::size_t k = 0; k < results->size(); ++k) {
       out_.tensors.emplace((*results)[k].get(), emitter.results.at(k));
     }
-    const auto* loss = dynamic_cast<const Loss*>(&layer);
     if (loss != nullptr) {
       means_[results->front().get()] = loss->descriptor().reduction == ReductionType::kMean;
       loss_sources_.push_back(sources.front().get());
       out_.result_tensor = results->front();
       out_.prediction = sources[0];
       out_.label = sources[1];
+    }
+  }
+
+  // Weights of a loss that are declared are fed like other data.
+  void read_weights(const Loss& loss, std::vector<TensorPtr>& sources) const {
+    check_weights(loss, sources);
+    if (sources.size() == 2 && loss.weights() != nullptr &&
+        out_.tensors.contains(loss.weights().get())) {
+      sources.push_back(loss.weights());
     }
   }
 
@@ -202,6 +213,21 @@ class Writer {
     }
     std::sort(out_.ends.begin(), out_.ends.end(),
               [](const auto& a, const auto& b) { return a.value < b.value; });
+  }
+
+  // Several losses are trained on by their sum, which is what an execution reports.
+  void report_sum() {
+    if (out_.ends.size() < 2) return;
+    graph().layer = kNone;
+    ValueId sum = kNone;
+    for (const LoweredGraph::End& end : out_.ends) {
+      graph().value(end.value).keep = true;
+      const ValueId one = ops::reduce_all(graph(), ir::ReduceKind::sum, end.value);
+      sum = sum == kNone ? one : ops::binary(graph(), ir::Scalar::add, sum, one);
+    }
+    out_.result_tensor = Tensor::create(TensorDescriptor({1}, graph().type(sum).data_type));
+    out_.result_tensor->set_label("sum of losses");
+    out_.tensors.emplace(out_.result_tensor.get(), sum);
   }
 
   // Losses, and what is made of them.

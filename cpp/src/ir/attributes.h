@@ -182,10 +182,11 @@ struct SoftmaxAttributes {
   bool operator==(const SoftmaxAttributes&) const = default;
 };
 
-// softmax_cross_entropy: logits (N, K, …), labels → loss, logsumexp, both (N, 1, …).
-// softmax_cross_entropy_gradient: dloss, logits, labels, logsumexp → dlogits.
-// Labels: a distribution of the logits' shape, or integer classes (N, 1, …); class -1 ignores the
-// position, other classes are in range. Smoothing s: t (1 - s) + s / classes, 0 classes meaning K.
+// softmax_cross_entropy: logits (N, K, …), labels → loss, log Σ e^(x - max x), both (N, 1, …).
+// softmax_cross_entropy_gradient: dloss, logits, labels, that logarithm → dlogits. The largest
+// logit is subtracted first and never added again: what logits have in common may be large. Labels:
+// a distribution of the logits' shape, or integer classes (N, 1, …); class -1 ignores the position,
+// other classes are in range. Smoothing s: t (1 - s) + s / classes, 0 classes meaning K.
 struct CrossEntropyAttributes {
   double smoothing = 0;
   std::int64_t classes = 0;

@@ -32,10 +32,11 @@ void expect_indices(const Emitter& e, std::size_t i) {
       layer_message(e, std::string("expected indices of int32 or int64 but got ") + name(type)));
 }
 
-// A constant with a row per sample of the declared batch fits no other one.
-void expect_declared_batch(const Emitter& e) {
+// A constant with a row per sample of the declared batch fits no other one; a single row may be one
+// that all samples have.
+void expect_declared_batch(const Emitter& e, bool broadcasts = false) {
   const std::int64_t declared = e.lowering.declared_batch;
-  if (e.lowering.batch == declared) return;
+  if (e.lowering.batch == declared || (broadcasts && declared == 1)) return;
   for (std::size_t i = 0; i < e.sources.size(); ++i) {
     const ir::Type& type = e.type(i);
     if (type.batched || type.rank() < 2 || type.shape[0] != declared) continue;
@@ -172,7 +173,7 @@ void Selection::emit(Emitter& e) const {
         layer_message(e, std::string("expected two sources of one floating-point type but got ") +
                              name(type) + " and " + name(e.type(2).data_type)));
   }
-  expect_declared_batch(e);
+  expect_declared_batch(e, true);
   e.result(ops::apply1(e.graph, ir::Op::select, ir::NoAttributes{}, e.sources));
 }
 

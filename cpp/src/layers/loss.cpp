@@ -73,6 +73,18 @@ ValueId class_labels(const Emitter& e, const Shape& expected) {
   return ops::reshape(e.graph, e.sources[1], expected, labels.batched);
 }
 
+// Labels in the prediction's shape, of which extents of 1 behind axis 0 may be left out.
+ValueId labels_like_prediction(const Emitter& e) {
+  const ir::Type& labels = e.type(1);
+  const Shape& expected = e.type(0).shape;
+  if (labels.shape == expected) return e.sources[1];
+  if (without_ones(labels.shape) != without_ones(expected)) {
+    e.fail_shape("expected labels of the prediction's shape " + to_string(expected) + " but got " +
+                 to_string(labels.shape));
+  }
+  return ops::reshape(e.graph, e.sources[1], expected, labels.batched);
+}
+
 // prediction (N, K, …), labels (N, K, …) or integers → (N, …).
 ValueId softmax_cross_entropy(const Emitter& e, const LossDescriptor& d) {
   const ir::Type& logits = e.type(0);
@@ -84,10 +96,7 @@ ValueId softmax_cross_entropy(const Emitter& e, const LossDescriptor& d) {
   ValueId labels = e.sources[1];
   if (is_floating_point(e.type(1).data_type)) {
     expect_floating(e, 1, "labels");
-    if (e.type(1).shape != logits.shape) {
-      e.fail_shape("expected labels of the prediction's shape " + to_string(logits.shape) +
-                   " but got " + to_string(e.type(1).shape));
-    }
+    labels = labels_like_prediction(e);
   } else {
     labels = class_labels(e, position);
   }
@@ -119,13 +128,22 @@ int add_element_loss(ScalarList& list, const LossDescriptor& d) {
 // prediction, labels (…) → (…).
 ValueId element_losses(const Emitter& e, const LossDescriptor& d) {
   expect_floating(e, 1, "labels");
-  if (e.type(1).shape != e.type(0).shape) {
-    e.fail_shape("expected labels of the prediction's shape " + to_string(e.type(0).shape) +
-                 " but got " + to_string(e.type(1).shape));
-  }
   ScalarList list{2, {}, {}};
   list.results = {add_element_loss(list, d)};
-  return ops::elementwise(e.graph, std::move(list), {e.sources[0], e.sources[1]})[0];
+  return ops::elementwise(e.graph, std::move(list), {e.sources[0], labels_like_prediction(e)})[0];
+}
+
+// Weights of the labels' size (N, K, …), one value repeated over the classes → (N, …); kNone where
+// they are not of that size.
+ValueId one_per_position(const Emitter& e, ValueId weights, const ir::Type& values) {
+  const ir::Type& prediction = e.type(0);
+  const ir::Type given = e.graph.type(weights);
+  const bool repeated = prediction.rank() > 1 && prediction.elements() != values.elements() &&
+                        without_ones(given.shape) == without_ones(prediction.shape);
+  if (!repeated) return ir::kNone;
+  const ValueId all = ops::reshape(e.graph, weights, prediction.shape, given.batched);
+  const ValueId first = ops::apply1(e.graph, ir::Op::slice, ir::SliceAttributes{1, 0, 1}, {all});
+  return ops::reshape(e.graph, first, values.shape, given.batched);
 }
 
 // One weight per loss value; 0 removes a value even where it is not finite.
@@ -134,6 +152,9 @@ ValueId weighted(Emitter& e, ValueId values, const TensorPtr& tensor) {
   ValueId weights = ir::kNone;
   if (e.sources.size() > 2) {
     expect_floating(e, 2, "weights");
+    if (const ValueId one = one_per_position(e, e.sources[2], type); one != ir::kNone) {
+      return ops::binary(e.graph, Scalar::mask, values, one);
+    }
     if (e.type(2).elements() != type.elements() ||
         without_ones(e.type(2).shape) != without_ones(type.shape)) {
       e.fail_shape("expected one weight per loss value, " + to_string(type.shape) + ", but got " +
@@ -146,7 +167,11 @@ ValueId weighted(Emitter& e, ValueId values, const TensorPtr& tensor) {
       throw DataTypeError(layer_message(e, std::string("expected weights of type ") +
                                                name(type.data_type) + " but got " + name(own)));
     }
-    weights = e.parameter(tensor, type.shape);
+    const Shape& shape = tensor->descriptor().shape;
+    const bool repeated = element_count(shape) != type.elements() &&
+                          without_ones(shape) == without_ones(e.type(0).shape);
+    weights = e.parameter(tensor, repeated ? e.type(0).shape : type.shape);
+    if (repeated) weights = one_per_position(e, weights, type);
   }
   return ops::binary(e.graph, Scalar::mask, values, weights);
 }
@@ -162,9 +187,6 @@ std::string Loss::description() const { return std::string("Loss ") + name_of(de
 void Loss::emit(Emitter& e) const {
   const LossDescriptor& d = descriptor_;
   e.expect_sources(2, 3);
-  if (e.sources.size() > 2 && weights_ != nullptr) {
-    e.fail_argument("expected weights as a source or as the layer's tensor but got both");
-  }
   expect_floating(e, 0, "a prediction");
   ValueId values = ir::kNone;
   switch (d.type) {

@@ -189,13 +189,39 @@ std::vector<ValueId> Emission::gradients(ValueId value, ValueId gradient,
                                          const std::vector<ValueId>& by) {
   const ir::Phase phase = graph.phase;
   const int layer = graph.layer;
-  std::vector<ValueId> result = passes::autodiff(graph, {{value, gradient}}, by, {});
+  std::vector<bool> held(first_value_, true);
+  std::vector<ValueId> result;
+  for (const ValueId one : by) {  // one at a time: by all, one would see what another is made of
+    const auto at = static_cast<std::size_t>(one);
+    if (at < first_value_) held[at] = false;
+    result.push_back(passes::autodiff(graph, {{value, gradient}}, {one}, held)[0]);
+    if (at < first_value_) held[at] = true;
+  }
   graph.phase = phase;
   graph.layer = layer;
   for (std::size_t k = 0; k < by.size(); ++k) {
     if (result[k] == kNone) result[k] = ops::filled(graph, graph.type(by[k]), 0);
   }
   return result;
+}
+
+void Emission::hold_apart() {
+  for (ValueId& input : inputs) {
+    if (input == kNone) continue;
+    const ValueId copy = ops::unary(graph, ir::Scalar::identity, input);
+    held_.emplace(copy, input);
+    input = copy;
+  }
+}
+
+void Emission::let_go(std::size_t first_node) {
+  for (std::size_t n = first_node; n < graph.nodes.size() && !held_.empty(); ++n) {
+    for (ValueId& input : graph.nodes[n].inputs) {
+      const auto found = held_.find(input);
+      if (found != held_.end()) input = found->second;
+    }
+  }
+  held_.clear();
 }
 
 ValueId Emission::layer(const Layer& layer, std::vector<ValueId> sources) {
@@ -284,6 +310,7 @@ void Emission::write() {
     graph.layers.push_back("'" + operation_->subject + "'");
     graph.layer = static_cast<int>(graph.layers.size()) - 1;
     const std::size_t first_node = graph.nodes.size();
+    first_value_ = graph.values.size();
     const auto part_of = [&](std::size_t operand) {
       const auto found = encoding.parts.find(operand);
       return found == encoding.parts.end() ? nullptr : &found->second;
@@ -318,6 +345,7 @@ void Emission::write() {
         conditional ? choice_by(graph, load(encoding.predicate), encoding.predicate_element)
                     : Choice{};
     if (!emit_named(encoding)) operation_->emit(*this);
+    let_go(first_node);
     for (std::size_t n = 0; n < result_count; ++n) {
       if (values_[n] == kNone) continue;
       const std::vector<Range>& ranges = encoding.operands[encoding.input_count + n];

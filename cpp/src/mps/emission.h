@@ -69,11 +69,16 @@ class Emission {
   ir::ValueId number(std::size_t index, DataType type);
 
   const ir::Type& type(std::size_t input) const { return graph.type(inputs[input]); }
-  // The derivatives of `value` by these, given its gradient; zeros where nothing flows.
+  // The derivatives of `value` by each of these, given its gradient; zeros where nothing flows.
+  // What was there before the operation is held: nothing flows through how one operand made
+  // another.
   std::vector<ir::ValueId> gradients(ir::ValueId value, ir::ValueId gradient,
                                      const std::vector<ir::ValueId>& by);
   // Writes a layer over these values; its first result.
   ir::ValueId layer(const Layer& layer, std::vector<ir::ValueId> sources);
+  // Makes inputs that are one value differ while the operation writes itself, for derivatives by
+  // one of them alone.
+  void hold_apart();
   // Raises ShapeError naming the kernel.
   [[noreturn]] void fail(const std::string& text) const;
 
@@ -96,6 +101,8 @@ class Emission {
   // Of the nodes from this one on, which are those of the operation.
   void set_phase(std::size_t first_node);
   void write();
+  // Lets nodes from this one on read what `hold_apart` has copied.
+  void let_go(std::size_t first_node);
   // The operation as one op, if the backend has its kernel by name.
   bool emit_named(const Encoding& encoding);
   // Whether that op, which is on trial, gives what is asked for.
@@ -120,6 +127,8 @@ class Emission {
   std::size_t first_number_ = 0;
   std::size_t number_count_ = 0;
   const Operation* operation_ = nullptr;
+  std::map<ir::ValueId, ir::ValueId> held_;  // copies of inputs, and the inputs
+  std::size_t first_value_ = 0;              // of the operation
 };
 
 // Lets later ops read the results of earlier ones that are equal. By value: the one to read

@@ -16,6 +16,7 @@ class LossOperation final : public Operation {
 
   // prediction, labels [, weights] → gradient, loss
   void emit(Emission& e) const override {
+    e.hold_apart();
     const LossTerms terms{e.inputs[0], e.inputs[1], e.inputs.size() > 2 ? e.inputs[2] : ir::kNone,
                           false};
     const ValueId values = loss_values(e, d_, terms);

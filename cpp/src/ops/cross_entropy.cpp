@@ -26,7 +26,7 @@ void check_labels(const Inference& in, const Type& logits, const Type& labels) {
   }
 }
 
-// logits, labels → loss, log Σ e^logits, both (N, 1, …).
+// logits, labels → loss, log Σ e^(x - max x), both (N, 1, …).
 std::vector<Type> infer(const Inference& in) {
   in.expect_inputs(2, 2);
   const Type& logits = in.type(0);
@@ -37,7 +37,7 @@ std::vector<Type> infer(const Inference& in) {
 }
 
 // The logits' gradient is an op of its own. With t' = t (1 - s) + s / K and
-// l = Σ t' (logsumexp - x), a label's is (1 - s) (logsumexp - x).
+// l = -Σ t' log softmax x, a label's is -(1 - s) log softmax x.
 void gradient(Gradient& g) {
   const ValueId dloss = g.result_gradient(0);
   if (dloss == ir::kNone) return;
@@ -47,15 +47,16 @@ void gradient(Gradient& g) {
                     {dloss, g.input(0), g.input(1), g.result(1)}));
   }
   if (g.wants(1)) {
-    ir::ScalarList list{3, {}, {}};
-    const int difference = list.add(ir::Scalar::subtract, 2, 1);
-    const int product = list.add(ir::Scalar::multiply, 0, difference);
-    list.results = {list.add(ir::Scalar::scale, product, -1, 1 - a.smoothing)};
-    g.set(1, elementwise(g.graph, std::move(list), {dloss, g.input(0), g.result(1)})[0]);
+    const ValueId logarithms =
+        apply1(g.graph, ir::Op::softmax, ir::SoftmaxAttributes{true, 1}, {g.input(0)});
+    ir::ScalarList list{2, {}, {}};
+    const int product = list.add(ir::Scalar::multiply, 0, 1);
+    list.results = {list.add(ir::Scalar::scale, product, -1, a.smoothing - 1)};
+    g.set(1, elementwise(g.graph, std::move(list), {dloss, logarithms})[0]);
   }
 }
 
-// dloss (N, 1, …), logits, labels, logsumexp (N, 1, …) → dlogits.
+// dloss (N, 1, …), logits, labels, logarithm (N, 1, …) → dlogits.
 std::vector<Type> infer_gradient(const Inference& in) {
   in.expect_inputs(4, 4);
   const Type& logits = in.type(1);

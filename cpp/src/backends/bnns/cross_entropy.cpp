@@ -8,7 +8,7 @@
 namespace traingraph::bnns {
 namespace {
 
-// Of the forward op (logits, labels), of the gradient (dloss, logits, labels, logsumexp).
+// Of the forward op (logits, labels), of the gradient (dloss, logits, labels, logarithm).
 std::size_t logits_of(const ir::Node& node) {
   return node.op == ir::Op::softmax_cross_entropy ? 0 : 1;
 }
@@ -65,7 +65,8 @@ class CrossEntropy final : public Kernel {
   }
 
  private:
-  // loss = Σ t' (logsumexp - x); terms with t' = 0 add nothing, even where x is not finite.
+  // loss = Σ t' (log Σ e^(x - max x) - (x - max x)); terms with t' = 0 add nothing, even where x is
+  // not finite.
   void forward(Pointers pointers, std::size_t at) const {
     float* row = reinterpret_cast<float*>(pointers[workspace_]);
     float* labels = row + rows_.extent;
@@ -73,16 +74,17 @@ class CrossEntropy final : public Kernel {
     rows_.gather(read(pointers, node_.inputs[0]), at, row);
     const auto largest = static_cast<double>(shift_by_largest(row, rows_.extent));
     exponentials(row, rows_.extent);
-    const double logsumexp = largest + std::log(sum({row, 1}, rows_.extent));
+    const double logarithm = std::log(sum({row, 1}, rows_.extent));
     double loss = 0;
     if (labels_.take(rows_, pointers[node_.inputs[1]], at, labels)) {
       for (std::size_t k = 0; k < rows_.extent; ++k) {
         if (labels[k] == 0) continue;
-        loss += static_cast<double>(labels[k]) * (logsumexp - static_cast<double>(*x.at(k)));
+        loss += static_cast<double>(labels[k]) *
+                (logarithm - (static_cast<double>(*x.at(k)) - largest));
       }
     }
     write(pointers, node_.outputs[0])[at] = static_cast<float>(loss);
-    write(pointers, node_.outputs[1])[at] = static_cast<float>(logsumexp);
+    write(pointers, node_.outputs[1])[at] = static_cast<float>(logarithm);
   }
 
   // dlogits = dloss (softmax Σ t' - t'), overwritten
@@ -94,6 +96,7 @@ class CrossEntropy final : public Kernel {
       const float dloss = read(pointers, node_.inputs[0])[at];
       const float shift = -read(pointers, node_.inputs[3])[at];
       const auto total = static_cast<float>(sum({labels, 1}, rows_.extent));
+      shift_by_largest(row, rows_.extent);
       vDSP_vsadd(row, 1, &shift, row, 1, rows_.extent);
       exponentials(row, rows_.extent);
       if (total == 0) vDSP_vclr(row, 1, rows_.extent);

@@ -10,7 +10,7 @@ const ir::CrossEntropyAttributes& attributes_of(const ir::Node& node) {
   return std::get<ir::CrossEntropyAttributes>(node.attributes);
 }
 
-// Of the forward op (logits, labels), of the gradient (dloss, logits, labels, logsumexp).
+// Of the forward op (logits, labels), of the gradient (dloss, logits, labels, logarithm).
 std::size_t logits_of(const ir::Node& node) {
   return node.op == ir::Op::softmax_cross_entropy ? 0 : 1;
 }

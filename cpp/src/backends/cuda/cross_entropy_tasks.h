@@ -44,7 +44,7 @@ inline Labels labels_of(const ir::Graph& graph, const ir::Node& node, std::size_
   return labels;
 }
 
-// logits (N, K, …), labels → loss (N, 1, …), logsumexp (N, 1, …). The loss adds up
+// logits (N, K, …), labels → loss (N, 1, …), log Σ e^(x - largest) (N, 1, …). The loss adds up
 // t' (log Σ e^(x - largest) - (x - largest)): no large numbers cancel. Terms with t' = 0 add
 // nothing, even where x is not finite.
 template <class T, int kLanes>
@@ -53,7 +53,7 @@ struct LossTasks {
   Rows rows;
   Labels labels;
   const T* x;
-  T *loss, *logsumexp;
+  T *loss, *logarithm;
 
   __device__ void run(int task, Scratch&) const { run(rows.mine<kLanes>(task)); }
   __device__ void run(const Row& row) const {
@@ -73,18 +73,18 @@ struct LossTasks {
     total = combine<kLanes>(total, Sum());
     if (row.lane != 0) return;
     loss[row.number] = static_cast<T>(total);
-    logsumexp[row.number] = e.largest + log_sum;
+    logarithm[row.number] = log_sum;
   }
 };
 
-// dloss (N, 1, …), logits (N, K, …), labels, logsumexp (N, 1, …) → dlogits (N, K, …), overwritten:
+// dloss (N, 1, …), logits (N, K, …), labels, logarithm (N, 1, …) → dlogits (N, K, …), overwritten:
 // dloss (softmax Σ t' - t').
 template <class T, int kLanes>
 struct LossGradientTasks {
   using Scratch = NoScratch;
   Rows rows;
   Labels labels;
-  const T *dloss, *x, *logsumexp;
+  const T *dloss, *x, *logarithm;
   T* dx;
 
   __device__ void run(int task, Scratch&) const { run(rows.mine<kLanes>(task)); }
@@ -104,11 +104,12 @@ struct LossGradientTasks {
       sum += static_cast<double>(labels.value<T>(label, k, row.first + k * rows.inner));
     }
     const T total = static_cast<T>(combine<kLanes>(sum, Sum()));
-    const T slope = dloss[row.number], shift = logsumexp[row.number];
+    const T slope = dloss[row.number], log_sum = logarithm[row.number];
+    const T largest = largest_of<kLanes>(rows, row, x);
 #pragma unroll(kUnrolled<kLanes>)
     for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
       const std::int64_t at = row.first + k * rows.inner;
-      const T part = total == T(0) ? T(0) : ::exp(x[at] - shift) * total;
+      const T part = total == T(0) ? T(0) : ::exp((x[at] - largest) - log_sum) * total;
       dx[at] = slope * (part - labels.value<T>(label, k, at));
     }
   }

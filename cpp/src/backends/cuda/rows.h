@@ -56,13 +56,18 @@ struct Exponentials {
 };
 
 template <int kLanes, class T>
-__device__ Exponentials<T> exponentials(const Rows& rows, const Row& row, const T* x) {
+__device__ T largest_of(const Rows& rows, const Row& row, const T* x) {
   T largest = -infinity<T>();
 #pragma unroll(kUnrolled<kLanes>)
   for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
     largest = Largest()(largest, x[row.first + k * rows.inner]);
   }
-  largest = combine<kLanes>(largest, Largest());
+  return combine<kLanes>(largest, Largest());
+}
+
+template <int kLanes, class T>
+__device__ Exponentials<T> exponentials(const Rows& rows, const Row& row, const T* x) {
+  const T largest = largest_of<kLanes>(rows, row, x);
   double sum = 0;
 #pragma unroll(kUnrolled<kLanes>)
   for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {

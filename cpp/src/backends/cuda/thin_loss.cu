@@ -38,14 +38,14 @@ __global__ void __launch_bounds__(kThreads)
   LossTasks<float, 32> loss = plan.loss;
   LossGradientTasks<float, 32> gradient = plan.gradient;
   loss.x = gradient.x = logits - first * plan.product.columns;
-  loss.logsumexp = log_sums - first;
+  loss.logarithm = log_sums - first;
   loss.run(row);
   if (lane == 0) {
-    plan.loss.logsumexp[number] = log_sums[warp];
+    plan.loss.logarithm[number] = log_sums[warp];
     slopes[warp] = plan.slopes != nullptr ? plan.slope : plan.gradient.dloss[number];
     if (plan.slopes != nullptr) plan.slopes[number] = plan.slope;
   }
-  gradient.logsumexp = log_sums - first;
+  gradient.logarithm = log_sums - first;
   gradient.dloss = slopes - first;
   __syncwarp();  // the logarithm of the sum is there, and the slope
   gradient.run(row);

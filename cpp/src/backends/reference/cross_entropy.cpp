@@ -45,10 +45,20 @@ class Labels {
   double scale_, share_;
 };
 
+template <class T>
+double largest_of(const T* x, std::int64_t classes, std::int64_t inner) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for (std::int64_t k = 0; k < classes; ++k) {
+    largest = std::max(largest, static_cast<double>(x[k * inner]));
+  }
+  return largest;
+}
+
 }  // namespace
 
-// logits (N, K, …), labels → loss (N, 1, …), logsumexp (N, 1, …).
-// loss = Σ t' (logsumexp - x); terms with t' = 0 add nothing, even where x is not finite.
+// logits (N, K, …), labels → loss (N, 1, …), log Σ e^(x - max x) (N, 1, …).
+// loss = Σ t' (log Σ e^(x - max x) - (x - max x)); terms with t' = 0 add nothing, even where x is
+// not finite.
 template <class T>
 void softmax_cross_entropy(const Call& call) {
   const Shape& shape = call.in_shape(0);
@@ -58,27 +68,25 @@ void softmax_cross_entropy(const Call& call) {
   for (std::int64_t n = 0; n < shape[0]; ++n) {
     for (std::int64_t i = 0; i < inner; ++i) {
       const T* x = call.in<T>(0) + n * classes * inner + i;
-      double largest = -std::numeric_limits<double>::infinity();
-      for (std::int64_t k = 0; k < classes; ++k) {
-        largest = std::max(largest, static_cast<double>(x[k * inner]));
-      }
+      const double largest = largest_of(x, classes, inner);
       double sum = 0;
       for (std::int64_t k = 0; k < classes; ++k) {
         sum += std::exp(static_cast<double>(x[k * inner]) - largest);
       }
-      const double logsumexp = largest + std::log(sum);
+      const double logarithm = std::log(sum);
       double loss = 0;
       for (std::int64_t k = 0; k < classes && !labels.ignored(n, i); ++k) {
         const double label = labels.at(n, k, i);
-        if (label != 0) loss += label * (logsumexp - static_cast<double>(x[k * inner]));
+        if (label == 0) continue;
+        loss += label * (logarithm - (static_cast<double>(x[k * inner]) - largest));
       }
       call.out<T>(0)[n * inner + i] = static_cast<T>(loss);
-      call.out<T>(1)[n * inner + i] = static_cast<T>(logsumexp);
+      call.out<T>(1)[n * inner + i] = static_cast<T>(logarithm);
     }
   }
 }
 
-// dloss (N, 1, …), logits (N, K, …), labels, logsumexp (N, 1, …) → dlogits (N, K, …), overwritten:
+// dloss (N, 1, …), logits (N, K, …), labels, logarithm (N, 1, …) → dlogits (N, K, …), overwritten:
 // dloss (softmax Σ t' - t').
 template <class T>
 void softmax_cross_entropy_gradient(const Call& call) {
@@ -95,11 +103,12 @@ void softmax_cross_entropy_gradient(const Call& call) {
         continue;
       }
       const double dloss = static_cast<double>(call.in<T>(0)[n * inner + i]);
-      const double logsumexp = static_cast<double>(call.in<T>(3)[n * inner + i]);
+      const double logarithm = static_cast<double>(call.in<T>(3)[n * inner + i]);
+      const double largest = largest_of(x, classes, inner);
       double total = 0;
       for (std::int64_t k = 0; k < classes; ++k) total += labels.at(n, k, i);
       for (std::int64_t k = 0; k < classes; ++k) {
-        const double share = std::exp(static_cast<double>(x[k * inner]) - logsumexp);
+        const double share = std::exp(static_cast<double>(x[k * inner]) - largest - logarithm);
         const double slope = (total == 0 ? 0 : share * total) - labels.at(n, k, i);
         dx[k * inner] = static_cast<T>(dloss * slope);
       }

@@ -5,9 +5,9 @@
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 
 void cross_entropy(const CrossEntropy& op, const float* x, const void* labels, float* loss,
-                   float* logsumexp, std::int64_t begin, std::int64_t end);
+                   float* logarithm, std::int64_t begin, std::int64_t end);
 void cross_entropy_gradient(const CrossEntropy& op, const float* dloss, const float* x,
-                            const void* labels, const float* logsumexp, float* dx,
+                            const void* labels, const float* logarithm, float* dx,
                             std::int64_t begin, std::int64_t end);
 
 namespace {
@@ -22,9 +22,10 @@ bool is_class(const CrossEntropy& op, std::int64_t label) {
 }
 
 // A term of the loss; a target of 0 adds nothing, even where x is not finite.
-TRAINGRAPH_INLINE Vector loss_term(const CrossEntropy& op, Vector t, Vector x, Vector logsumexp) {
+// x is less the row's largest.
+TRAINGRAPH_INLINE Vector loss_term(const CrossEntropy& op, Vector t, Vector x, Vector logarithm) {
   const Vector target = t * op.scale + op.share;
-  return target == 0.0f ? Vector{} : target * (logsumexp - x);
+  return target == 0.0f ? Vector{} : target * (logarithm - x);
 }
 
 struct ExpTerm {
@@ -43,34 +44,34 @@ struct LossTerm {
   const CrossEntropy& op;
   const float* x;
   const float* t;
-  Vector logsumexp;
+  Vector top, logarithm;
   TRAINGRAPH_INLINE Vector operator()(std::int64_t k) const {
-    return loss_term(op, t == nullptr ? Vector{} : load(t + k), load(x + k), logsumexp);
+    return loss_term(op, t == nullptr ? Vector{} : load(t + k), load(x + k) - top, logarithm);
   }
   TRAINGRAPH_INLINE Vector operator()(std::int64_t k, const Partial& part) const {
-    return part.keep(
-        loss_term(op, t == nullptr ? Vector{} : part.load(t + k), part.load(x + k), logsumexp));
+    return part.keep(loss_term(op, t == nullptr ? Vector{} : part.load(t + k),
+                               part.load(x + k) - top, logarithm));
   }
 };
 
 float row_loss(const CrossEntropy& op, const float* x, const void* labels, std::int64_t row,
-               float logsumexp) {
+               float top, float logarithm) {
   const std::int64_t n = op.rows.classes;
   if (op.labels == Labels::distribution) {
     const float* t = static_cast<const float*>(labels) + row * n;
-    return static_cast<float>(sum_row(n, LossTerm{op, x, t, splat(logsumexp)}));
+    return static_cast<float>(sum_row(n, LossTerm{op, x, t, splat(top), splat(logarithm)}));
   }
   const std::int64_t label = class_at(op, labels, row);
   if (label == -1) return 0;
   double loss = 0;
-  if (op.share != 0) loss = sum_row(n, LossTerm{op, x, nullptr, splat(logsumexp)});
-  if (is_class(op, label)) loss += static_cast<double>(op.scale * (logsumexp - x[label]));
+  if (op.share != 0) loss = sum_row(n, LossTerm{op, x, nullptr, splat(top), splat(logarithm)});
+  if (is_class(op, label)) loss += static_cast<double>(op.scale * (logarithm - (x[label] - top)));
   return static_cast<float>(loss);
 }
 
 // Rows in blocks, so that logarithms are taken side by side.
 void forward_rows(const CrossEntropy& op, const float* x, const void* labels, float* loss,
-                  float* logsumexp, std::int64_t begin, std::int64_t end) {
+                  float* logarithm, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kBlock = 64;
   const std::int64_t n = op.rows.classes;
   for (; begin < end; begin += kBlock) {
@@ -82,15 +83,16 @@ void forward_rows(const CrossEntropy& op, const float* x, const void* labels, fl
       sums[r] = static_cast<float>(sum_row(n, ExpTerm{row, splat(tops[r])}));
     }
 #pragma omp simd
-    for (std::int64_t r = 0; r < rows; ++r) logsumexp[begin + r] = tops[r] + Math::log(sums[r]);
+    for (std::int64_t r = 0; r < rows; ++r) logarithm[begin + r] = Math::log(sums[r]);
     for (std::int64_t r = 0; r < rows; ++r) {
-      loss[begin + r] = row_loss(op, x + (begin + r) * n, labels, begin + r, logsumexp[begin + r]);
+      const float* row = x + (begin + r) * n;
+      loss[begin + r] = row_loss(op, row, labels, begin + r, tops[r], logarithm[begin + r]);
     }
   }
 }
 
 void forward_positions(const CrossEntropy& op, const float* x, const void* labels, float* loss,
-                       float* logsumexp, std::int64_t begin, std::int64_t end) {
+                       float* logarithm, std::int64_t begin, std::int64_t end) {
   const std::int64_t n = op.rows.classes, inner = op.rows.inner;
   each_position_vector(
       op.rows, begin, end, [&](std::int64_t at, std::int64_t position, std::int64_t count) {
@@ -99,36 +101,39 @@ void forward_positions(const CrossEntropy& op, const float* x, const void* label
                         __attribute__((always_inline)) { return part.load(from + at + k * inner); };
         auto read_x = [&](std::int64_t k) __attribute__((always_inline)) { return read(x, k); };
         const Vector top = largest_of_positions(n, read_x);
-        Vector lse = sum_positions(n, [&](std::int64_t k) __attribute__((always_inline)) {
+        Vector log_sum = sum_positions(n, [&](std::int64_t k) __attribute__((always_inline)) {
           return exponential(read(x, k) - top);
         });
-        for (int i = 0; i < kLanes; ++i) lse[i] = top[i] + Math::log(lse[i]);
-        part.store(logsumexp + position, lse);
+        for (int i = 0; i < kLanes; ++i) log_sum[i] = Math::log(log_sum[i]);
+        part.store(logarithm + position, log_sum);
         const bool distribution = op.labels == Labels::distribution;
         Vector total{};
         if (distribution || op.share != 0) {
           const float* t = static_cast<const float*>(labels);
           total = sum_positions(n, [&](std::int64_t k) __attribute__((always_inline)) {
-            return loss_term(op, distribution ? read(t, k) : Vector{}, read(x, k), lse);
+            return loss_term(op, distribution ? read(t, k) : Vector{}, read(x, k) - top, log_sum);
           });
         }
         for (std::int64_t i = 0; i < count && !distribution; ++i) {
           const std::int64_t label = class_at(op, labels, position + i);
-          if (is_class(op, label)) total[i] += op.scale * (lse[i] - x[at + i + label * inner]);
+          if (is_class(op, label)) {
+            total[i] += op.scale * (log_sum[i] - (x[at + i + label * inner] - top[i]));
+          }
           if (label == -1) total[i] = 0;
         }
         part.store(loss + position, total);
       });
 }
 
-TRAINGRAPH_INLINE Vector slope(Vector x, Vector logsumexp, Vector total, Vector target,
+// x is less the row's largest.
+TRAINGRAPH_INLINE Vector slope(Vector x, Vector logarithm, Vector total, Vector target,
                                Vector dloss) {
-  const Vector share = exponential(x - logsumexp) * total;
+  const Vector share = exponential(x - logarithm) * total;
   return dloss * ((total == 0.0f ? Vector{} : share) - target);
 }
 
 void gradient_rows(const CrossEntropy& op, const float* dloss, const float* x, const void* labels,
-                   const float* logsumexp, float* dx, std::int64_t begin, std::int64_t end) {
+                   const float* logarithm, float* dx, std::int64_t begin, std::int64_t end) {
   const std::int64_t n = op.rows.classes;
   for (std::int64_t row = begin; row < end; ++row) {
     const float* from = x + row * n;
@@ -154,28 +159,30 @@ void gradient_rows(const CrossEntropy& op, const float* dloss, const float* x, c
       }
       if (is_class(op, label)) total += static_cast<double>(op.scale);
     }
-    const Vector sum = splat(static_cast<float>(total)), lse = splat(logsumexp[row]);
+    const float largest = largest_of(from, n);
+    const Vector sum = splat(static_cast<float>(total)), top = splat(largest);
+    const Vector log_sum = splat(logarithm[row]);
     const Vector factor = splat(dloss[row]);
     const Vector share = splat(op.share);
     each_vector(
         0, n,
         [&](std::int64_t k) {
           const Vector target = t == nullptr ? share : load(t + k) * op.scale + share;
-          store(to + k, slope(load(from + k), lse, sum, target, factor));
+          store(to + k, slope(load(from + k) - top, log_sum, sum, target, factor));
         },
         [&](std::int64_t k, const Partial& part) {
           const Vector target = t == nullptr ? share : part.load(t + k) * op.scale + share;
-          part.store(to + k, slope(part.load(from + k), lse, sum, target, factor));
+          part.store(to + k, slope(part.load(from + k) - top, log_sum, sum, target, factor));
         });
     if (is_class(op, label)) {
-      const float e = Math::exp(from[label] - logsumexp[row]);
+      const float e = Math::exp((from[label] - largest) - logarithm[row]);
       to[label] = dloss[row] * (e * static_cast<float>(total) - (op.scale + op.share));
     }
   }
 }
 
 void gradient_positions(const CrossEntropy& op, const float* dloss, const float* x,
-                        const void* labels, const float* logsumexp, float* dx, std::int64_t begin,
+                        const void* labels, const float* logarithm, float* dx, std::int64_t begin,
                         std::int64_t end) {
   const std::int64_t n = op.rows.classes, inner = op.rows.inner;
   const bool distribution = op.labels == Labels::distribution;
@@ -183,7 +190,11 @@ void gradient_positions(const CrossEntropy& op, const float* dloss, const float*
       op.rows, begin, end, [&](std::int64_t at, std::int64_t position, std::int64_t count) {
         const Partial part(count);
         const float* t = static_cast<const float*>(labels);
-        const Vector lse = part.load(logsumexp + position);
+        const Vector log_sum = part.load(logarithm + position);
+        const Vector top =
+            largest_of_positions(n, [&](std::int64_t k) __attribute__((always_inline)) {
+              return part.load(x + at + k * inner);
+            });
         Vector factor = part.load(dloss + position);
         Vector total = splat(op.share * static_cast<float>(n));
         if (distribution) {
@@ -198,7 +209,8 @@ void gradient_positions(const CrossEntropy& op, const float* dloss, const float*
           const std::int64_t offset = at + k * inner;
           Vector target = splat(op.share);
           if (distribution) target = part.load(t + offset) * op.scale + op.share;
-          part.store(dx + offset, slope(part.load(x + offset), lse, total, target, factor));
+          part.store(dx + offset,
+                     slope(part.load(x + offset) - top, log_sum, total, target, factor));
         }
         for (std::int64_t i = 0; i < count && !distribution; ++i) {
           const std::int64_t label = class_at(op, labels, position + i);
@@ -211,15 +223,15 @@ void gradient_positions(const CrossEntropy& op, const float* dloss, const float*
 }  // namespace
 
 void cross_entropy(const CrossEntropy& op, const float* x, const void* labels, float* loss,
-                   float* logsumexp, std::int64_t begin, std::int64_t end) {
-  (op.rows.inner == 1 ? forward_rows : forward_positions)(op, x, labels, loss, logsumexp, begin,
+                   float* logarithm, std::int64_t begin, std::int64_t end) {
+  (op.rows.inner == 1 ? forward_rows : forward_positions)(op, x, labels, loss, logarithm, begin,
                                                           end);
 }
 
 void cross_entropy_gradient(const CrossEntropy& op, const float* dloss, const float* x,
-                            const void* labels, const float* logsumexp, float* dx,
+                            const void* labels, const float* logarithm, float* dx,
                             std::int64_t begin, std::int64_t end) {
-  (op.rows.inner == 1 ? gradient_rows : gradient_positions)(op, dloss, x, labels, logsumexp, dx,
+  (op.rows.inner == 1 ? gradient_rows : gradient_positions)(op, dloss, x, labels, logarithm, dx,
                                                             begin, end);
 }
 

@@ -7,9 +7,9 @@ namespace traingraph::cpu::TRAINGRAPH_ISA {
 
 extern const SoftmaxLoops softmax_loops;
 void cross_entropy(const CrossEntropy& op, const float* x, const void* labels, float* loss,
-                   float* logsumexp, std::int64_t begin, std::int64_t end);
+                   float* logarithm, std::int64_t begin, std::int64_t end);
 void cross_entropy_gradient(const CrossEntropy& op, const float* dloss, const float* x,
-                            const void* labels, const float* logsumexp, float* dx,
+                            const void* labels, const float* logarithm, float* dx,
                             std::int64_t begin, std::int64_t end);
 
 namespace {

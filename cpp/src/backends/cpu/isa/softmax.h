@@ -29,12 +29,13 @@ struct SoftmaxLoops {
   // dx = y (dy - Σ dy y), or dy - e^y Σ dy
   void (*gradient)(ClassRows rows, const float* dy, const float* y, float* dx, bool logarithm,
                    std::int64_t begin, std::int64_t end);
-  // loss = Σ t' (logsumexp - x); class -1 ignores its position
+  // loss = Σ t' (logarithm - (x - max x)), logarithm = log Σ e^(x - max x); class -1 ignores its
+  // position
   void (*cross_entropy)(const CrossEntropy& op, const float* x, const void* labels, float* loss,
-                        float* logsumexp, std::int64_t begin, std::int64_t end);
-  // dx = dloss (e^(x - logsumexp) Σ t' - t')
+                        float* logarithm, std::int64_t begin, std::int64_t end);
+  // dx = dloss (e^(x - max x - logarithm) Σ t' - t')
   void (*cross_entropy_gradient)(const CrossEntropy& op, const float* dloss, const float* x,
-                                 const void* labels, const float* logsumexp, float* dx,
+                                 const void* labels, const float* logarithm, float* dx,
                                  std::int64_t begin, std::int64_t end);
 };
 
