@@ -219,8 +219,8 @@ struct SliceAttributes {
   bool operator==(const SliceAttributes&) const = default;
 };
 
-// Sources that differ in the extent of one axis alone, each from its start on, in ascending order and
-// beside each other; zeros between them up to `extent` elements of the axis.
+// Sources that differ in the extent of one axis alone, each from its start on, in ascending order
+// and beside each other; zeros between them up to `extent` elements of the axis.
 struct PadAttributes {
   int axis = 0;
   std::vector<std::int64_t> starts;

@@ -59,8 +59,7 @@ std::vector<Type> infer_scatter(const Inference& in) {
   const auto& a = in.get<ScatterAttributes>();
   const std::size_t inputs = a.onto.empty() ? 3 : 2;
   in.expect_inputs(inputs, inputs);
-  const Type tensor =
-      inputs == 3 ? in.type(2) : Type{in.type(0).data_type, a.onto, a.onto_batched};
+  const Type tensor = inputs == 3 ? in.type(2) : Type{in.type(0).data_type, a.onto, a.onto_batched};
   const Type places = picked(in, tensor, in.type(1), a.axis);
   if (in.type(0).shape != places.shape) {
     in.fail("expected values of shape " + to_string(places.shape) + ", one per place in " +

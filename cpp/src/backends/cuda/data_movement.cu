@@ -42,9 +42,8 @@ void enqueue(const Rectangle& r, std::size_t element_bytes, const std::byte* fro
              cudaStream_t stream) {
   if (r.count * r.run == 0) return;
   const auto bytes = static_cast<std::int64_t>(element_bytes);
-  const std::int64_t all = (r.run | r.from_start | r.from_step | r.to_start | r.to_step | r.before |
-                            r.after) *
-                           bytes;
+  const std::int64_t all =
+      (r.run | r.from_start | r.from_step | r.to_start | r.to_step | r.before | r.after) * bytes;
   const std::size_t unit = all % 16 == 0 ? 16 : element_bytes;
   const auto units = [&](std::int64_t elements) {
     return elements * bytes / static_cast<std::int64_t>(unit);

@@ -138,7 +138,8 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// values, indices of slices, tensor (or none: zeros) → y. Grid: (slices of the tensor, columns / kThreads).
+// values, indices of slices, tensor (or none: zeros) → y. Grid: (slices of the tensor, columns /
+// kThreads).
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     scatter_slices(const __grid_constant__ Plan plan, Indices indices, bool adds, const T* values,
@@ -291,8 +292,7 @@ __global__ void __launch_bounds__(kThreads)
   if (element >= count) return;
   const bool first = condition[broadcast.offset(0, element)] != 0;
   const T* const source = first ? x : y;
-  result[element] =
-      source != nullptr ? source[broadcast.offset(first ? 1 : 2, element)] : T(0);
+  result[element] = source != nullptr ? source[broadcast.offset(first ? 1 : 2, element)] : T(0);
 }
 
 template <class T>

@@ -43,8 +43,8 @@ std::unique_ptr<Kernel> make_pad(const ir::Graph& graph, const ir::Node& node, D
     const std::int64_t to = i + 1 == node.inputs.size() ? all : start + run;
     const shader::Padded a{narrow(run), narrow(start - end), narrow(to - end), narrow(all),
                            narrow(end)};
-    both->add(dispatch(device, "pad_runs", {node.inputs[i], node.outputs[0]}, a,
-                       outer * (to - end)));
+    both->add(
+        dispatch(device, "pad_runs", {node.inputs[i], node.outputs[0]}, a, outer * (to - end)));
     end = to;
   }
   return both;
@@ -83,10 +83,10 @@ std::unique_ptr<Kernel> make_select(const ir::Graph& graph, const ir::Node& node
   const bool where_not = std::get<ir::SelectAttributes>(node.attributes).where_not;
   const std::size_t y = one ? 1 : 2;
   const int without = one ? (where_not ? 1 : 2) : 0;
-  return dispatch(
-      device, "select_elements", {node.inputs[0], node.inputs[1], node.inputs[y], node.outputs[0]},
-      shader::Select{extents_of(shape), strides(0), strides(1), strides(y), without},
-      element_count(shape));
+  return dispatch(device, "select_elements",
+                  {node.inputs[0], node.inputs[1], node.inputs[y], node.outputs[0]},
+                  shader::Select{extents_of(shape), strides(0), strides(1), strides(y), without},
+                  element_count(shape));
 }
 
 std::unique_ptr<Kernel> make_dropout(const ir::Graph& graph, const ir::Node& node, Device& device) {
