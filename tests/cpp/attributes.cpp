@@ -131,6 +131,12 @@ void read(Fields& f, ir::SliceAttributes& a) {
   f.take("start", a.start);
   f.take("extent", a.extent);
 }
+void read(Fields& f, ir::PadAttributes& a) {
+  f.take("axis", a.axis);
+  f.take("starts", a.starts);
+  f.take("extent", a.extent);
+}
+void read(Fields& f, ir::SelectAttributes& a) { f.take("where_not", a.where_not); }
 void read(Fields& f, ir::ReshapeAttributes& a) {
   f.take("shape", a.shape);
   f.take("batched", a.batched);
@@ -139,6 +145,7 @@ void read(Fields& f, ir::TransposeAttributes& a) { f.take("axes", a.axes); }
 void read(Fields& f, ir::ScatterAttributes& a) {
   f.take("axis", a.axis);
   f.take("adds", a.adds);
+  f.take("onto", a.onto);
 }
 void read(Fields& f, ir::DropoutAttributes& a) {
   f.take("rate", a.rate);

@@ -118,6 +118,29 @@ def test_slice(axis, start, extent):
     check_gradients("slice", attributes, [x], [0])
 
 
+@pytest.mark.parametrize(
+    ("axis", "starts", "extent"), [(0, [1], 4), (1, [0, 4], 7), (1, [1, 4], 9), (2, [2], 7)]
+)
+def test_pad(axis, starts, extent):
+    parts = [RNG.normal(size=(2, 3, 5)) for _ in starts]
+    expected = np.zeros([extent if k == axis else e for k, e in enumerate((2, 3, 5))])
+    for start, part in zip(starts, parts, strict=True):
+        np.moveaxis(expected, axis, 0)[start : start + part.shape[axis]] = np.moveaxis(
+            part, axis, 0
+        )
+    attributes = {"axis": axis, "starts": starts, "extent": extent}
+    np.testing.assert_array_equal(forward("pad", attributes, parts)[0], expected)
+    check_gradients("pad", attributes, parts, list(range(len(parts))))
+
+
+@pytest.mark.parametrize("where_not", [False, True])
+def test_select_of_one_source(where_not):
+    """Zero elsewhere, whatever stands there."""
+    condition, x = np.array([[True], [False]]), np.array([[1.0, np.nan], [np.inf, 2.0]])
+    found = forward("select", {"where_not": where_not}, [condition, x])[0]
+    np.testing.assert_array_equal(found, np.where(condition != where_not, x, 0))
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 class TestIndices:
     """Slices by indices of one axis, elements by indices like the tensor."""
@@ -159,6 +182,10 @@ class TestIndices:
         found = forward("scatter", attributes, [values, indices, x])[0]
         np.testing.assert_array_equal(found, expected)
         check_gradients("scatter", attributes, [values, indices, x], [0, 2])
+        onto_zeros = forward("scatter", attributes | {"onto": shape}, [values, indices])[0]
+        same = forward("scatter", attributes, [values, indices, np.zeros(shape)])[0]
+        np.testing.assert_array_equal(onto_zeros, same)
+        check_gradients("scatter", attributes | {"onto": shape}, [values, indices], [0])
 
 
 def test_the_value_that_stays_alone_has_the_gradient():
@@ -271,13 +298,21 @@ def samples():
         yield "concatenate", {"axis": axis}, [array(2, 3, 4), array(2, 3, 4)], [0, 1]
     yield "transpose", {"axes": (0, 3, 1, 2)}, [array(2, 3, 4, 5)], [0]
     yield "slice", {"axis": 1, "start": 1, "extent": 2}, [array(2, 4, 3)], [0]
+    for starts, extent in (((1,), 5), ((0, 4), 7), ((4, 8), 16)):
+        attributes = {"axis": 1, "starts": starts, "extent": extent}
+        parts = [array(2, 3, 4) for _ in starts]
+        yield "pad", attributes, parts, list(range(len(parts)))
     few, many = np.array([2, 0, 2]), RNG.integers(0, 3, (2, 5), np.int32)
     for indices, places in ((few, (2, 3)), (many, (2, 5))):
         yield "gather", {"axis": 1}, [array(2, 3), indices], [0]
         for adds in (False, True):
             attributes = {"axis": 1, "adds": adds}
             yield "scatter", attributes, [array(*places), indices, array(2, 3)], [0, 2]
+            yield "scatter", attributes | {"onto": (2, 3)}, [array(*places), indices], [0]
     yield "select", {}, [RNG.uniform(size=(2, 3)) > 0.5, array(2, 3), array(3)], [1, 2]
+    for where_not in (False, True):
+        condition = RNG.uniform(size=(2, 3)) > 0.5
+        yield "select", {"where_not": where_not}, [condition, array(2, 3)], [1]
     yield "dropout", {"rate": 0.3, "seed": 5}, [array(3, 50), np.array(2)], [0]
 
 
@@ -306,6 +341,9 @@ def test_float32(op, attributes, arrays, wanted, device):
         ("concatenate", {"axis": 0}, [(2, 3), (2, 4)]),
         ("concatenate", {"axis": 0}, [(2, 3), (2, 3, 1)]),
         ("slice", {"axis": 0, "start": 1, "extent": 2}, [(2, 3)]),
+        ("pad", {"axis": 0, "starts": [0, 1], "extent": 9}, [(2, 3), (2, 3)]),
+        ("pad", {"axis": 1, "starts": [1], "extent": 3}, [(2, 3)]),
+        ("pad", {"axis": 0, "starts": [0, 2], "extent": 9}, [(2, 3), (2, 4)]),
         ("transpose", {"axes": [0, 0]}, [(2, 3)]),
         ("transpose", {"axes": [0]}, [(2, 3)]),
         ("dropout", {"rate": 1.0}, [(2, 3), ()]),

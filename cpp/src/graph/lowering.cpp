@@ -350,8 +350,9 @@ class Writer {
         const int axis = std::get<ir::AxisAttributes>(node.attributes).axis;
         restrict_to({0, extent(0, axis)}, node.inputs[1]);
       } else if (node.op == ir::Op::scatter) {
-        const int axis = std::get<ir::ScatterAttributes>(node.attributes).axis;
-        restrict_to({0, extent(2, axis)}, node.inputs[1]);
+        const auto axis =
+            static_cast<std::size_t>(std::get<ir::ScatterAttributes>(node.attributes).axis);
+        restrict_to({0, graph().type(node.outputs[0]).shape[axis]}, node.inputs[1]);
       }
     }
   }

@@ -221,20 +221,50 @@ struct SliceAttributes {
   bool operator==(const SliceAttributes&) const = default;
 };
 
+// Sources that differ in the extent of one axis alone, each from its start on, in ascending order
+// and beside each other; zeros between them up to `extent` elements of the axis.
+struct PadAttributes {
+  int axis = 0;
+  std::vector<std::int64_t> starts;
+  std::int64_t extent = 1;
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+    f("starts", starts);
+    f("extent", extent);
+  }
+  bool operator==(const PadAttributes&) const = default;
+};
+
+// condition, x, y → x where the condition holds, else y. Without y that is zero; `where_not`: x
+// where the condition does not hold.
+struct SelectAttributes {
+  bool where_not = false;
+  template <class F>
+  void fields(F&& f) const {
+    if (where_not) f("where_not", where_not);
+  }
+  bool operator==(const SelectAttributes&) const = default;
+};
+
 // Indices pick from a tensor along one axis: slices where they have rank 1, else elements, with the
 // shape of the indices.
 // gather: tensor, indices → what they pick.
 // scatter: values, indices, tensor → the tensor with values at what the indices pick; of several
-// values for one element the last in row-major order stays, or all are added.
+// values for one element the last in row-major order stays, or all are added. Without a tensor it
+// is one of zeros, of the shape `onto`.
 // scatter_gradient: dy, indices → dvalues, dtensor, and per element of the tensor the position of
 // the value it took or -1 (int64). For a scatter that does not add.
 struct ScatterAttributes {
   int axis = 0;
   bool adds = false;
+  Shape onto = {};
+  bool onto_batched = false;  // whether axis 0 of `onto` is the batch
   template <class F>
   void fields(F&& f) const {
     f("axis", axis);
     f("adds", adds);
+    if (!onto.empty()) f("onto", onto);
   }
   bool operator==(const ScatterAttributes&) const = default;
 };
@@ -288,8 +318,9 @@ struct NamedKernelAttributes {
 using Attributes =
     std::variant<NoAttributes, ElementwiseAttributes, ReduceAttributes, ConvolutionAttributes,
                  MatmulAttributes, BatchNormAttributes, PoolingAttributes, SoftmaxAttributes,
-                 CrossEntropyAttributes, AxisAttributes, SliceAttributes, ReshapeAttributes,
-                 TransposeAttributes, ScatterAttributes, DropoutAttributes, NamedKernelAttributes>;
+                 CrossEntropyAttributes, AxisAttributes, SliceAttributes, PadAttributes,
+                 ReshapeAttributes, TransposeAttributes, SelectAttributes, ScatterAttributes,
+                 DropoutAttributes, NamedKernelAttributes>;
 
 std::string to_string(const Attributes& attributes);
 

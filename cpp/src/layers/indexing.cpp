@@ -174,7 +174,7 @@ void Selection::emit(Emitter& e) const {
                              name(type) + " and " + name(e.type(2).data_type)));
   }
   expect_declared_batch(e, true);
-  e.result(ops::apply1(e.graph, ir::Op::select, ir::NoAttributes{}, e.sources));
+  e.result(ops::apply1(e.graph, ir::Op::select, ir::SelectAttributes{}, e.sources));
 }
 
 }  // namespace traingraph

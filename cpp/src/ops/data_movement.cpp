@@ -6,9 +6,11 @@ namespace traingraph::ops {
 namespace {
 
 using ir::AxisAttributes;
+using ir::PadAttributes;
 using ir::SliceAttributes;
 using ir::TransposeAttributes;
 using ir::Type;
+using ir::ValueId;
 
 void check_axis(const Inference& in, int axis) {
   if (axis >= 0 && axis < in.type(0).rank()) return;
@@ -81,19 +83,53 @@ std::vector<Type> infer_slice(const Inference& in) {
 // dy between zeros.
 void gradient_of_slice(Gradient& g) {
   const auto& a = g.get<SliceAttributes>();
+  const std::int64_t extent = g.graph.type(g.input(0)).shape[static_cast<std::size_t>(a.axis)];
+  g.set(0, apply1(g.graph, ir::Op::pad, PadAttributes{a.axis, {a.start}, extent},
+                  {g.result_gradient()}));
+}
+
+std::vector<Type> infer_pad(const Inference& in) {
+  const auto& a = in.get<PadAttributes>();
+  in.expect_inputs(1, std::max<std::size_t>(1, in.inputs.size()));
+  check_axis(in, a.axis);
   const auto at = static_cast<std::size_t>(a.axis);
-  Type rest = g.graph.type(g.input(0));
-  const std::int64_t before = a.start;
-  const std::int64_t after = rest.shape[at] - a.start - a.extent;
-  std::vector<ir::ValueId> parts;
-  auto add_zeros = [&](std::int64_t extent) {
-    rest.shape[at] = extent;
-    if (extent > 0) parts.push_back(filled(g.graph, rest, 0));
-  };
-  add_zeros(before);
-  parts.push_back(g.result_gradient());
-  add_zeros(after);
-  g.set(0, apply1(g.graph, ir::Op::concatenate, AxisAttributes{a.axis}, std::move(parts)));
+  Type result = in.type(0);
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < in.inputs.size(); ++i) {
+    const Type& type = in.type(i);
+    Shape expected = result.shape;
+    if (type.rank() == result.rank()) expected[at] = type.shape[at];
+    if (type.shape != expected || type.data_type != result.data_type) {
+      in.fail("expected sources of one type that differ in axis " + std::to_string(a.axis) +
+              " alone but got " + to_string(result.shape) + " and " + to_string(type.shape));
+    }
+    if (a.starts.size() != in.inputs.size() || a.starts[i] < end ||
+        a.starts[i] > a.extent - type.shape[at]) {
+      in.fail("expected sources beside each other within " + std::to_string(a.extent) +
+              " elements but got one of " + std::to_string(type.shape[at]) + " after " +
+              std::to_string(end));
+    }
+    end = a.starts[i] + type.shape[at];
+    if (type.batched != result.batched) in.fix_batch();
+    result.batched = result.batched || type.batched;
+  }
+  result.shape[at] = a.extent;
+  if (a.axis == 0 && result.batched) {
+    in.fix_batch();
+    result.batched = false;
+  }
+  return {result};
+}
+
+// Each source gets its part of dy.
+void gradient_of_pad(Gradient& g) {
+  const auto a = g.get<PadAttributes>();
+  for (std::size_t i = 0; i < g.node.inputs.size(); ++i) {
+    if (!g.wants(i)) continue;
+    const std::int64_t extent = g.graph.type(g.input(i)).shape[static_cast<std::size_t>(a.axis)];
+    g.set(i, apply1(g.graph, ir::Op::slice, SliceAttributes{a.axis, a.starts[i], extent},
+                    {g.result_gradient()}));
+  }
 }
 
 // Axis k of the result is axis axes[k] of the source.
@@ -134,6 +170,45 @@ void gradient_of_transpose(Gradient& g) {
 
 const Definition concatenate_definition{infer_concatenate, gradient_of_concatenate};
 const Definition slice_definition{infer_slice, gradient_of_slice};
+const Definition pad_definition{infer_pad, gradient_of_pad};
 const Definition transpose_definition{infer_transpose, gradient_of_transpose};
+
+ValueId beside(ir::Graph& graph, ValueId a, ValueId b) {
+  struct Part {
+    std::int64_t start;
+    ValueId value;
+  };
+  std::vector<Part> parts;
+  PadAttributes whole;
+  for (ValueId sum : {a, b}) {
+    const ir::NodeId producer = graph.value(sum).producer;
+    if (producer == ir::kNone || graph.node(producer).op != ir::Op::pad) return ir::kNone;
+    const ir::Node& node = graph.node(producer);
+    const auto& own = std::get<PadAttributes>(node.attributes);
+    if (sum == b && own.axis != whole.axis) return ir::kNone;
+    whole.axis = own.axis;
+    whole.extent = own.extent;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      parts.push_back({own.starts[i], node.inputs[i]});
+    }
+  }
+  std::sort(parts.begin(), parts.end(),
+            [](const Part& x, const Part& y) { return x.start < y.start; });
+  std::int64_t end = 0, filled = 0;
+  std::vector<ValueId> sources;
+  for (const Part& part : parts) {
+    if (part.start < end) return ir::kNone;
+    const auto axis = static_cast<std::size_t>(whole.axis);
+    const std::int64_t extent = graph.type(part.value).shape[axis];
+    end = part.start + extent;
+    filled += extent;
+    whole.starts.push_back(part.start);
+    sources.push_back(part.value);
+  }
+  if (filled == whole.extent) {
+    return apply1(graph, ir::Op::concatenate, AxisAttributes{whole.axis}, std::move(sources));
+  }
+  return apply1(graph, ir::Op::pad, std::move(whole), std::move(sources));
+}
 
 }  // namespace traingraph::ops

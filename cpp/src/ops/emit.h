@@ -15,6 +15,9 @@ ir::ValueId binary(ir::Graph& graph, ir::Scalar function, ir::ValueId x, ir::Val
 // Types are taken by value: adding a node moves the graph's own.
 // A value of this type filled with one number.
 ir::ValueId filled(ir::Graph& graph, ir::Type type, double number);
+// The sum of two results of `pad` that have nothing at one place: all their sources in one op.
+// kNone where they are not such.
+ir::ValueId beside(ir::Graph& graph, ir::ValueId a, ir::ValueId b);
 // x in another floating-point type; x itself when it has that.
 ir::ValueId cast(ir::Graph& graph, ir::ValueId x, DataType type);
 // x stretched to the type's shape.

@@ -6,6 +6,7 @@ namespace {
 
 using ir::AxisAttributes;
 using ir::ScatterAttributes;
+using ir::SelectAttributes;
 using ir::Type;
 using ir::ValueId;
 
@@ -49,15 +50,17 @@ std::vector<Type> infer_gather(const Inference& in) {
 
 // dtensor: zeros to which each picked element adds its dy.
 void gradient_of_gather(Gradient& g) {
-  const ValueId zeros = filled(g.graph, g.graph.type(g.input(0)), 0);
-  g.set(0, apply1(g.graph, ir::Op::scatter, ScatterAttributes{g.get<AxisAttributes>().axis, true},
-                  {g.result_gradient(), g.input(1), zeros}));
+  const Type& tensor = g.graph.type(g.input(0));
+  ScatterAttributes adding{g.get<AxisAttributes>().axis, true, tensor.shape, tensor.batched};
+  g.set(0, apply1(g.graph, ir::Op::scatter, std::move(adding), {g.result_gradient(), g.input(1)}));
 }
 
 std::vector<Type> infer_scatter(const Inference& in) {
-  in.expect_inputs(3, 3);
-  const Type& tensor = in.type(2);
-  const Type places = picked(in, tensor, in.type(1), in.get<ScatterAttributes>().axis);
+  const auto& a = in.get<ScatterAttributes>();
+  const std::size_t inputs = a.onto.empty() ? 3 : 2;
+  in.expect_inputs(inputs, inputs);
+  const Type tensor = inputs == 3 ? in.type(2) : Type{in.type(0).data_type, a.onto, a.onto_batched};
+  const Type places = picked(in, tensor, in.type(1), a.axis);
   if (in.type(0).shape != places.shape) {
     in.fail("expected values of shape " + to_string(places.shape) + ", one per place in " +
             to_string(tensor.shape) + ", but got " + to_string(in.type(0).shape));
@@ -79,13 +82,13 @@ void gradient_of_scatter(Gradient& g) {
     if (g.wants(0)) {
       g.set(0, apply1(g.graph, ir::Op::gather, AxisAttributes{a.axis}, {dy, g.input(1)}));
     }
-    if (g.wants(2)) g.set(2, dy);
+    if (a.onto.empty() && g.wants(2)) g.set(2, dy);
     return;
   }
   const ir::NodeId node =
       apply(g.graph, ir::Op::scatter_gradient, AxisAttributes{a.axis}, {dy, g.input(1)});
   if (g.wants(0)) g.set(0, g.graph.node(node).outputs[0]);
-  if (g.wants(2)) g.set(2, g.graph.node(node).outputs[1]);
+  if (a.onto.empty() && g.wants(2)) g.set(2, g.graph.node(node).outputs[1]);
 }
 
 std::vector<Type> infer_scatter_gradient(const Inference& in) {
@@ -97,16 +100,17 @@ std::vector<Type> infer_scatter_gradient(const Inference& in) {
 
 // condition (bool), x, y broadcast against each other.
 std::vector<Type> infer_select(const Inference& in) {
-  in.expect_inputs(3, 3);
+  in.expect_inputs(2, in.get<SelectAttributes>().where_not ? 2 : 3);
+  const std::size_t inputs = in.inputs.size();
   if (in.type(0).data_type != DataType::kBoolean) {
     in.fail(std::string("expected a bool condition but got ") + name(in.type(0).data_type));
   }
-  if (in.type(1).data_type != in.type(2).data_type) {
+  if (inputs == 3 && in.type(1).data_type != in.type(2).data_type) {
     in.fail(std::string("expected one data type but got ") + name(in.type(1).data_type) + " and " +
             name(in.type(2).data_type));
   }
   Type result{in.type(1).data_type, {}, false};
-  for (std::size_t i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < inputs; ++i) {
     Shape joined;
     if (!broadcast_shapes(result.shape, in.type(i).shape, joined)) {
       in.fail("expected shapes that broadcast but got " + to_string(result.shape) + " and " +
@@ -115,13 +119,13 @@ std::vector<Type> infer_select(const Inference& in) {
     result.shape = std::move(joined);
   }
   bool fixed = false;
-  for (std::size_t i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < inputs; ++i) {
     const Type& type = in.type(i);
     const bool leads = type.rank() == result.rank();
     if (leads && type.batched) result.batched = true;
     if (!leads && type.batched) fixed = true;
   }
-  for (std::size_t i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < inputs; ++i) {
     const Type& type = in.type(i);
     const bool leads = type.rank() == result.rank() && type.rank() > 0;
     fixed = fixed || (result.batched && leads && !type.batched && type.shape[0] != 1);
@@ -130,15 +134,15 @@ std::vector<Type> infer_select(const Inference& in) {
   return {result};
 }
 
-// dy goes to the source that was taken.
+// dy goes to the source that was taken, zero to the other one.
 void gradient_of_select(Gradient& g) {
   const ValueId dy = g.result_gradient();
-  for (std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+  const bool where_not = g.get<SelectAttributes>().where_not;
+  for (std::size_t i = 1; i < g.node.inputs.size(); ++i) {
     if (!g.wants(i)) continue;
     const Type type = g.graph.type(g.input(i));
-    const ValueId zero = filled(g.graph, Type{type.data_type, {1}, false}, 0);
-    const std::vector<ValueId> sources = {g.input(0), i == 1 ? dy : zero, i == 1 ? zero : dy};
-    const ValueId taken = apply1(g.graph, ir::Op::select, ir::NoAttributes{}, sources);
+    const SelectAttributes attributes{i == 2 || where_not};
+    const ValueId taken = apply1(g.graph, ir::Op::select, attributes, {g.input(0), dy});
     g.set(i, reduce_to(g.graph, taken, type));
   }
 }

@@ -36,7 +36,13 @@ std::vector<ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& seeds,
   graph.phase = ir::Phase::gradient;
   auto accumulate = [&](ValueId value, ValueId part) {
     ValueId& slot = gradient[static_cast<std::size_t>(value)];
-    slot = slot == kNone ? part : ops::binary(graph, ir::Scalar::add, slot, part);
+    if (slot == kNone) {
+      slot = part;
+      return;
+    }
+    // Parts of one value, as of a split, lie beside each other and need no sum.
+    const ValueId whole = ops::beside(graph, slot, part);
+    slot = whole != kNone ? whole : ops::binary(graph, ir::Scalar::add, slot, part);
   };
   for (const Seed& seed : seeds) accumulate(seed.value, seed.gradient);
 

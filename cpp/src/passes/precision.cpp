@@ -46,6 +46,7 @@ bool follows(Op op) {
     case Op::reshape:
     case Op::transpose:
     case Op::slice:
+    case Op::pad:
     case Op::concatenate:
     case Op::dropout:
       return true;
@@ -177,6 +178,7 @@ class Mixing {
       case Op::batch_norm_gradient:
         return flows(node.inputs[1]);
       case Op::concatenate:
+      case Op::pad:
         return std::any_of(node.inputs.begin(), node.inputs.end(), flows);
       case Op::pooling_gradient:
         // Its gradient is the smaller one to cast.

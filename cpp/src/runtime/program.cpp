@@ -17,6 +17,7 @@ bool stays_finite(const ir::Node& node) {
     case ir::Op::transpose:
     case ir::Op::concatenate:
     case ir::Op::slice:
+    case ir::Op::pad:
     case ir::Op::reorder:
     case ir::Op::gather:
     case ir::Op::select:

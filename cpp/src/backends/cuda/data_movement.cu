@@ -17,9 +17,24 @@ __global__ void __launch_bounds__(kThreads)
   to[row * to_step + at] = from[row * from_step + at];
 }
 
-// One rectangle of bytes: `count` runs, their lengths and distances in elements.
+// The same between zeros: a row of the result has `before` of them, `run` units and zeros again.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    copy_runs_between_zeros(std::int64_t count, const __grid_constant__ Divider row,
+                            std::int64_t before, std::int64_t run, std::int64_t to_step,
+                            const T* from, T* to) {
+  std::int64_t number = thread_number();
+  if (number >= count * row.divisor) return;
+  const std::int64_t at = row.split(number);
+  const std::int64_t k = at - before;
+  to[number * to_step + at] = k >= 0 && k < run ? from[number * run + k] : T{};
+}
+
+// One rectangle of bytes: `count` runs, their lengths and distances in elements; of the result's
+// elements around a run, how many are zero.
 struct Rectangle {
   std::int64_t count, run, from_start, from_step, to_start, to_step;
+  std::int64_t before = 0, after = 0;
 };
 
 // In units of 16 bytes where everything is a multiple of them.
@@ -27,13 +42,21 @@ void enqueue(const Rectangle& r, std::size_t element_bytes, const std::byte* fro
              cudaStream_t stream) {
   if (r.count * r.run == 0) return;
   const auto bytes = static_cast<std::int64_t>(element_bytes);
-  const std::int64_t all = (r.run | r.from_start | r.from_step | r.to_start | r.to_step) * bytes;
+  const std::int64_t all =
+      (r.run | r.from_start | r.from_step | r.to_start | r.to_step | r.before | r.after) * bytes;
   const std::size_t unit = all % 16 == 0 ? 16 : element_bytes;
   const auto units = [&](std::int64_t elements) {
     return elements * bytes / static_cast<std::int64_t>(unit);
   };
   with_unit(unit, [&](auto sample) {
     using T = decltype(sample);
+    if (r.before + r.after > 0) {
+      const Divider row(units(r.before + r.run + r.after));
+      copy_runs_between_zeros<T><<<blocks_for(r.count * row.divisor), kThreads, 0, stream>>>(
+          r.count, row, units(r.before), units(r.run), units(r.to_step),
+          reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to) + units(r.to_start));
+      return;
+    }
     copy_runs<T><<<blocks_for(r.count * units(r.run)), kThreads, 0, stream>>>(
         r.count, Divider(units(r.run)), units(r.from_step), units(r.to_step),
         reinterpret_cast<const T*>(from) + units(r.from_start),
@@ -53,7 +76,8 @@ struct Runs {
   }
 };
 
-// concatenate: x_i (…, D_i, …) → y (…, Σ D_i, …); slice: x (…, D, …) → y (…, extent, …).
+// concatenate: x_i (…, D_i, …) → y (…, Σ D_i, …); pad: the same with zeros between them, each part
+// written with those before it; slice: x (…, D, …) → y (…, extent, …).
 class Rectangles final : public NodeKernel {
  public:
   Rectangles(const ir::Graph& graph, const ir::Node& node)
@@ -63,6 +87,20 @@ class Rectangles final : public NodeKernel {
       const auto& a = std::get<ir::SliceAttributes>(node.attributes);
       const Runs from(graph.type(node.inputs[0]).shape, a.axis), to(result, a.axis);
       rectangles_.push_back({to.outer, to.run, to.run / a.extent * a.start, from.run, 0, to.run});
+      return;
+    }
+    if (node.op == ir::Op::pad) {
+      const auto& a = std::get<ir::PadAttributes>(node.attributes);
+      const Runs to(result, a.axis);
+      std::int64_t end = 0;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const Runs from(graph.type(node.inputs[i]).shape, a.axis);
+        const std::int64_t start = to.run / a.extent * a.starts[i];
+        const bool last = i + 1 == node.inputs.size();
+        rectangles_.push_back({from.outer, from.run, 0, from.run, end, to.run, start - end,
+                               last ? to.run - start - from.run : 0});
+        end = start + from.run;
+      }
       return;
     }
     const int axis = std::get<ir::AxisAttributes>(node.attributes).axis;
@@ -118,6 +156,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 std::vector<KernelEntry> data_movement_entries() {
   return {{ir::Op::concatenate, supports, make<Rectangles>, nullptr, nullptr},
           {ir::Op::slice, supports, make<Rectangles>, nullptr, nullptr},
+          {ir::Op::pad, supports, make<Rectangles>, nullptr, nullptr},
           {ir::Op::transpose, supports, make<Transpose>, nullptr, nullptr}};
 }
 

@@ -70,10 +70,11 @@ __global__ void __launch_bounds__(kThreads)
   if (element < plan.picked_count) y[element] = tensor[plan.source_of(element, indices)];
 }
 
+// Without a source: zeros.
 template <class T>
 __global__ void __launch_bounds__(kThreads) copy(std::int64_t count, const T* from, T* to) {
   const std::int64_t element = thread_number();
-  if (element < count) to[element] = from[element];
+  if (element < count) to[element] = from != nullptr ? from[element] : T(0);
 }
 
 // Indices of elements: a thread owns a column (o, i) of the tensor and walks along its indices.
@@ -137,7 +138,8 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// values, indices of slices, tensor → y. Grid: (slices of the tensor, columns / kThreads).
+// values, indices of slices, tensor (or none: zeros) → y. Grid: (slices of the tensor, columns /
+// kThreads).
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     scatter_slices(const __grid_constant__ Plan plan, Indices indices, bool adds, const T* values,
@@ -147,7 +149,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t at =
       there ? plan.whole_column.offset(column) + blockIdx.x * plan.whole_step : 0;
   const std::int64_t from = there ? plan.picked_column.offset(column) : 0;
-  T value = there ? tensor[at] : T(0);
+  T value = there && tensor != nullptr ? tensor[at] : T(0);
   along_slice(plan, indices, [&](std::int64_t k) {
     const T next = there ? values[from + k * plan.picked_step] : T(0);
     value = adds ? value + next : next;
@@ -201,6 +203,7 @@ class Indexing final : public NodeKernel {
   Indexing(const ir::Graph& graph, const ir::Node& node, const Context&)
       : NodeKernel(graph, node),
         op_(node.op),
+        onto_zeros_(node.op == ir::Op::scatter && node.inputs.size() == 2),
         wide_(graph.type(node.inputs[1]).data_type == DataType::kInt64),
         plan_(whole(graph, node), picked(graph, node), graph.type(node.inputs[1]).shape,
               axis(node)) {
@@ -240,7 +243,7 @@ class Indexing final : public NodeKernel {
 
   void scatter(Pointers pointers, const Indices& indices, cudaStream_t stream) const {
     const T* const values = in<T>(pointers, 0);
-    const T* const tensor = in<T>(pointers, 2);
+    const T* const tensor = onto_zeros_ ? nullptr : in<T>(pointers, 2);
     T* const y = out<T>(pointers, 0);
     if (plan_.whole_count == 0) return;
     if (plan_.slices) {
@@ -273,13 +276,14 @@ class Indexing final : public NodeKernel {
   }
 
   ir::Op op_;
+  bool onto_zeros_;
   bool wide_;
   bool adds_ = false;
   Plan plan_;
 };
 
 // condition (one byte per element), x, y → y, each stretched to the result's shape. Only the source
-// that is taken is read.
+// that is taken is read; one that is not there is zero.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     take(std::int64_t count, const __grid_constant__ Broadcast<3> broadcast,
@@ -287,29 +291,37 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t element = thread_number();
   if (element >= count) return;
   const bool first = condition[broadcast.offset(0, element)] != 0;
-  result[element] = first ? x[broadcast.offset(1, element)] : y[broadcast.offset(2, element)];
+  const T* const source = first ? x : y;
+  result[element] = source != nullptr ? source[broadcast.offset(first ? 1 : 2, element)] : T(0);
 }
 
 template <class T>
 class Select final : public NodeKernel {
  public:
   Select(const ir::Graph& graph, const ir::Node& node, const Context&)
-      : NodeKernel(graph, node), count_(graph.type(node.outputs[0]).elements()) {
+      : NodeKernel(graph, node),
+        count_(graph.type(node.outputs[0]).elements()),
+        one_source_(node.inputs.size() == 2),
+        where_not_(std::get<ir::SelectAttributes>(node.attributes).where_not) {
     std::vector<Shape> sources;
     for (ir::ValueId id : node.inputs) sources.push_back(graph.type(id).shape);
+    if (one_source_) sources.push_back(sources[1]);
     broadcast_ = Broadcast<3>(graph.type(node.outputs[0]).shape, sources, 1);
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (count_ == 0) return;
+    const T* const x = in<T>(pointers, 1);
+    const T* const y = one_source_ ? nullptr : in<T>(pointers, 2);
     take<T><<<blocks_for(count_), kThreads, 0, stream>>>(
-        count_, broadcast_, in<std::uint8_t>(pointers, 0), in<T>(pointers, 1), in<T>(pointers, 2),
+        count_, broadcast_, in<std::uint8_t>(pointers, 0), where_not_ ? y : x, where_not_ ? x : y,
         out<T>(pointers, 0));
     check_launch("select");
   }
 
  private:
   std::int64_t count_;
+  bool one_source_, where_not_;
   Broadcast<3> broadcast_;
 };
 

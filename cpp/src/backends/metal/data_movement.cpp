@@ -29,6 +29,27 @@ std::unique_ptr<Kernel> make_concatenate(const ir::Graph& graph, const ir::Node&
   return all;
 }
 
+// Each source is written with the zeros before it, the last one with those behind it too.
+std::unique_ptr<Kernel> make_pad(const ir::Graph& graph, const ir::Node& node, Device& device) {
+  const auto& attributes = std::get<ir::PadAttributes>(node.attributes);
+  const Shape& target = graph.type(node.outputs[0]).shape;
+  const std::int64_t all = run_of(target, attributes.axis);
+  const std::int64_t outer = element_count(target) / all;
+  auto both = std::make_unique<Sequence>();
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const std::int64_t run = run_of(graph.type(node.inputs[i]).shape, attributes.axis);
+    const std::int64_t start = all / attributes.extent * attributes.starts[i];
+    const std::int64_t to = i + 1 == node.inputs.size() ? all : start + run;
+    const shader::Padded a{narrow(run), narrow(start - end), narrow(to - end), narrow(all),
+                           narrow(end)};
+    both->add(
+        dispatch(device, "pad_runs", {node.inputs[i], node.outputs[0]}, a, outer * (to - end)));
+    end = to;
+  }
+  return both;
+}
+
 std::unique_ptr<Kernel> make_slice(const ir::Graph& graph, const ir::Node& node, Device& device) {
   const auto& attributes = std::get<ir::SliceAttributes>(node.attributes);
   const Shape& shape = graph.type(node.outputs[0]).shape;
@@ -57,9 +78,15 @@ std::unique_ptr<Kernel> make_select(const ir::Graph& graph, const ir::Node& node
   const auto strides = [&](std::size_t i) {
     return stretched_strides(graph.type(node.inputs[i]).shape, shape);
   };
-  return dispatch(
-      device, "select_elements", {node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[0]},
-      shader::Select{extents_of(shape), strides(0), strides(1), strides(2)}, element_count(shape));
+  // A source that is not there: the other one stands in for it, unread.
+  const bool one = node.inputs.size() == 2;
+  const bool where_not = std::get<ir::SelectAttributes>(node.attributes).where_not;
+  const std::size_t y = one ? 1 : 2;
+  const int without = one ? (where_not ? 1 : 2) : 0;
+  return dispatch(device, "select_elements",
+                  {node.inputs[0], node.inputs[1], node.inputs[y], node.outputs[0]},
+                  shader::Select{extents_of(shape), strides(0), strides(1), strides(y), without},
+                  element_count(shape));
 }
 
 std::unique_ptr<Kernel> make_dropout(const ir::Graph& graph, const ir::Node& node, Device& device) {
@@ -130,6 +157,7 @@ std::unique_ptr<Kernel> make_reorder(const ir::Graph& graph, const ir::Node& nod
 std::vector<KernelEntry> data_movement_entries() {
   return {{ir::Op::concatenate, supports_float, make_concatenate},
           {ir::Op::slice, supports_float, make_slice},
+          {ir::Op::pad, supports_float, make_pad},
           {ir::Op::transpose, supports_float, make_transpose},
           {ir::Op::select, supports_float, make_select}};
 }

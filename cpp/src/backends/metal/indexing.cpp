@@ -30,9 +30,14 @@ std::unique_ptr<Kernel> make_scatter(const ir::Graph& graph, const ir::Node& nod
   const Shape& y = graph.type(node.outputs[0]).shape;
   const auto a =
       picked_of(graph, node, y, graph.type(node.inputs[0]).shape, attributes.axis, attributes.adds);
-  return dispatch(device, "scatter",
-                  {node.inputs[0], node.inputs[1], node.inputs[2], node.outputs[0]}, a,
-                  element_count(y));
+  const bool onto_zeros = node.inputs.size() == 2;
+  // Without a tensor the values stand in for it, unread.
+  auto with = a;
+  with.onto_zeros = onto_zeros ? 1 : 0;
+  return dispatch(
+      device, "scatter",
+      {node.inputs[0], node.inputs[1], node.inputs[onto_zeros ? 0 : 2], node.outputs[0]}, with,
+      element_count(y));
 }
 
 std::unique_ptr<Kernel> make_scatter_gradient(const ir::Graph& graph, const ir::Node& node,

@@ -45,6 +45,25 @@ void slice(const Call& call) {
   }
 }
 
+// x_i (…, D_i, …) → y (…, extent, …), each from its start on, zeros around them.
+template <class T>
+void pad(const Call& call) {
+  const auto& attributes = call.get<ir::PadAttributes>();
+  const Runs to(call.out_shape(0), attributes.axis);
+  const std::int64_t step = to.run / attributes.extent;
+  for (std::int64_t o = 0; o < to.outer; ++o) {
+    T* const row = call.out<T>(0) + o * to.run;
+    T* at = row;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+      const std::int64_t run = Runs(call.in_shape(i), attributes.axis).run;
+      T* const start = row + attributes.starts[i] * step;
+      std::fill(at, start, T(0));
+      at = std::copy_n(call.in<T>(i) + o * run, run, start);
+    }
+    std::fill(at, row + to.run, T(0));
+  }
+}
+
 // Axis k of y is axis axes[k] of x.
 template <class T>
 void transpose(const Call& call) {
@@ -67,6 +86,8 @@ template void concatenate<float>(const Call&);
 template void concatenate<double>(const Call&);
 template void slice<float>(const Call&);
 template void slice<double>(const Call&);
+template void pad<float>(const Call&);
+template void pad<double>(const Call&);
 template void transpose<float>(const Call&);
 template void transpose<double>(const Call&);
 

@@ -52,13 +52,18 @@ void gather(const Call& call) {
                [&](std::int64_t element, std::int64_t offset) { y[element] = tensor[offset]; });
 }
 
-// values, indices, tensor → y, of the tensor's shape.
+// values, indices [, tensor, else zeros] → y, of the tensor's shape.
 template <class T>
 void scatter(const Call& call) {
   const auto& attributes = call.get<ir::ScatterAttributes>();
   const T* const values = call.in<T>(0);
   T* const y = call.out<T>(0);
-  std::copy_n(call.in<T>(2), element_count(call.out_shape(0)), y);
+  const std::int64_t count = element_count(call.out_shape(0));
+  if (call.inputs.size() > 2) {
+    std::copy_n(call.in<T>(2), count, y);
+  } else {
+    std::fill_n(y, count, T(0));
+  }
   visit_picked(call, 1, call.out_shape(0), call.in_shape(0), attributes.axis,
                [&](std::int64_t element, std::int64_t offset) {
                  y[offset] = attributes.adds ? y[offset] + values[element] : values[element];
@@ -84,10 +89,11 @@ void scatter_gradient(const Call& call) {
                });
 }
 
-// condition (one byte per element), x, y → y, each read through strides that are 0 along stretched
-// axes.
+// condition (one byte per element), x [, y, else zero] → y, each read through strides that are 0
+// along stretched axes.
 template <class T>
 void select(const Call& call) {
+  const bool where_not = call.get<ir::SelectAttributes>().where_not;
   const Shape& shape = call.out_shape(0);
   const std::size_t rank = shape.size();
   std::int64_t index[8] = {};
@@ -102,8 +108,10 @@ void select(const Call& call) {
   };
   const std::int64_t count = element_count(shape);
   for (std::int64_t element = 0; element < count; ++element) {
-    const std::size_t taken = call.in<std::uint8_t>(0)[offset_of(0)] != 0 ? 1 : 2;
-    call.out<T>(0)[element] = call.in<T>(taken)[offset_of(taken)];
+    const bool first = (call.in<std::uint8_t>(0)[offset_of(0)] != 0) != where_not;
+    const std::size_t taken = first ? 1 : 2;
+    call.out<T>(0)[element] =
+        taken < call.inputs.size() ? call.in<T>(taken)[offset_of(taken)] : T(0);
     for (std::size_t k = rank; k-- > 0;) {
       if (++index[k] < shape[k]) break;
       index[k] = 0;

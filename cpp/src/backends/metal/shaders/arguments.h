@@ -99,6 +99,11 @@ struct Runs {
   int run, source_run, target_run, source_at, target_at;
 };
 
+// The same with zeros before the run, and after it up to `row` elements.
+struct Padded {
+  int run, before, row, target_run, target_at;
+};
+
 // Everything by strides: target element, counted along extents.
 struct Moved {
   Extents extents;
@@ -107,13 +112,15 @@ struct Moved {
 
 // What `indices` pick of a tensor along `axis`; as strides of the tensor and of what is picked.
 struct Picked {
-  int axis, slices, index_bytes, adds;
+  int axis, slices, index_bytes, adds, onto_zeros;
   Extents tensor, picked;
 };
 
+// without: 0, or which source is zero.
 struct Select {
   Extents extents;
   Strides condition, x, y;
+  int without;
 };
 
 struct Dropout {

@@ -8,6 +8,14 @@ kernel void copy_runs(device const float* x [[buffer(0)]], device float* y [[buf
   y[o * a.target_run + a.target_at + k] = x[o * a.source_run + a.source_at + k];
 }
 
+// Runs of the source between zeros, an element of the target per thread.
+kernel void pad_runs(device const float* x [[buffer(0)]], device float* y [[buffer(1)]],
+                     constant shader::Padded& a [[buffer(2)]],
+                     uint element [[thread_position_in_grid]]) {
+  const int o = int(element) / a.row, at = int(element) % a.row, k = at - a.before;
+  y[o * a.target_run + a.target_at + at] = k >= 0 && k < a.run ? x[o * a.run + k] : 0.0f;
+}
+
 // Each element along the extents from its place in the source to its place in the target.
 kernel void move(device const float* x [[buffer(0)]], device float* y [[buffer(1)]],
                  constant shader::Moved& a [[buffer(2)]],
@@ -50,13 +58,18 @@ kernel void reorder(device const float* x [[buffer(0)]], device float* y [[buffe
       x[place_of(int(element), a, a.from_count, a.from)];
 }
 
-// condition ? x : y, each read through strides that are 0 along stretched axes.
+// condition ? x : y, each read through strides that are 0 along stretched axes; one of them may be
+// zero instead.
 kernel void select_elements(device const uchar* condition [[buffer(0)]],
                             device const float* x [[buffer(1)]],
                             device const float* y [[buffer(2)]], device float* result [[buffer(3)]],
                             constant shader::Select& a [[buffer(4)]],
                             uint element [[thread_position_in_grid]]) {
-  result[element] = condition[offset_of(int(element), a.extents, a.condition)] != 0
-                        ? x[offset_of(int(element), a.extents, a.x)]
-                        : y[offset_of(int(element), a.extents, a.y)];
+  const bool first = condition[offset_of(int(element), a.extents, a.condition)] != 0;
+  if (a.without == (first ? 1 : 2)) {
+    result[element] = 0.0f;
+  } else {
+    result[element] = first ? x[offset_of(int(element), a.extents, a.x)]
+                            : y[offset_of(int(element), a.extents, a.y)];
+  }
 }

@@ -62,7 +62,7 @@ inline bool goes_there(device const uchar* indices, int along, int k, int picked
   return index_at(indices, a.slices != 0 ? k : picked, a.index_bytes) == along;
 }
 
-// values, indices, tensor -> y, one of its elements per thread: of several values the last one
+// values, indices, tensor (unread onto zeros) -> y, one of its elements per thread: of several values the last one
 // stays, or all are added.
 kernel void scatter(device const float* values [[buffer(0)]],
                     device const uchar* indices [[buffer(1)]],
@@ -71,7 +71,7 @@ kernel void scatter(device const float* values [[buffer(0)]],
                     uint element [[thread_position_in_grid]]) {
   int along = 0;
   const Candidates candidates = candidates_of(int(element), a, along);
-  float result = tensor[element];
+  float result = a.onto_zeros != 0 ? 0.0f : tensor[element];
   for (int k = 0; k < candidates.count; ++k) {
     const int picked = candidates.first + k * candidates.step;
     if (!goes_there(indices, along, k, picked, a)) continue;
