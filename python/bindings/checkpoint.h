@@ -37,7 +37,7 @@ void def_checkpoint(Class& cls) {
              "submitted before. Errors: OSError.",
              [](const Self& self, const Arguments& arguments) {
                const std::string path = to_path(arguments["path"]);
-               const py::gil_scoped_release release;
+               const ReleasedGil released;
                self.save(path);
              });
   def_method(cls, "load", "None", {"path: str | os.PathLike[str]"},
@@ -45,7 +45,7 @@ void def_checkpoint(Class& cls) {
              "OSError; ValueError that lists every difference, and then nothing has changed.",
              [](Self& self, const Arguments& arguments) {
                const std::string path = to_path(arguments["path"]);
-               const py::gil_scoped_release release;
+               const ReleasedGil released;
                self.load(path);
              });
   cls.def(
@@ -53,7 +53,7 @@ void def_checkpoint(Class& cls) {
       [](const Self& self) {
         NamedData data;
         {
-          const py::gil_scoped_release release;
+          const ReleasedGil released;
           data = self.copy_state();
         }
         return to_arrays(data);
@@ -65,7 +65,7 @@ void def_checkpoint(Class& cls) {
              "Types: exactly the tensors' own. Errors: ValueError, TypeError.",
              [](Self& self, const Arguments& arguments) {
                const NamedData data = from_arrays(arguments["values"], arguments.where("values"));
-               const py::gil_scoped_release release;
+               const ReleasedGil released;
                self.load_state(data);
              });
 }
