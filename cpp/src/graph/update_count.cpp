@@ -17,15 +17,25 @@ void UpdateCount::submit(Job& job, const OptimizerPtr& optimizer) {
   const std::lock_guard lock(counting());
   job.optimizer = optimizer;
   job.learning_rate = optimizer->learning_rate();
-  job.corrected_learning_rate = optimizer->corrected_learning_rate(optimizer->time_step());
+  job.time_step = optimizer->time_step();
+  job.given_back = optimizer->given_back_;
   optimizer->set_time_step(optimizer->time_step() + 1);
   ++waiting_;
+}
+
+void UpdateCount::begin(Job& job) {
+  if (job.optimizer == nullptr) return;
+  const std::lock_guard lock(counting());
+  --waiting_;
+  const std::int64_t step = job.time_step - (job.optimizer->given_back_ - job.given_back);
+  job.corrected_learning_rate = job.optimizer->corrected(job.learning_rate, step);
 }
 
 void UpdateCount::undo(const Job& job) {
   if (job.optimizer == nullptr) return;
   const std::lock_guard lock(counting());
   job.optimizer->set_time_step(job.optimizer->time_step() - 1);
+  ++job.optimizer->given_back_;
 }
 
 std::int64_t UpdateCount::time_step(const Optimizer& optimizer) const {
