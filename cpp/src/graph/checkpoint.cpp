@@ -111,16 +111,19 @@ std::string slot_name(const std::string& parameter, const std::string& slot) {
 }
 
 void run_between(const GraphState& state, const std::function<void()>& work) {
-  if (state.executor == nullptr) return work();
-  state.executor->run_between(work);
+  const std::shared_ptr<Executor> executor = state.newest_executor();
+  if (executor == nullptr) return work();
+  executor->run_between(work);
 }
 
 // --- out -----------------------------------------------------------------------------------------
 
 std::int64_t number_of(const GraphState& state, const std::string& name) {
+  const std::lock_guard lock(structure());
   if (name == kForwardCount) return *state.forward_count;
   if (name == kRandomSeed) return static_cast<std::int64_t>(state.random_seed);
-  return state.executor != nullptr ? state.executor->time_step() : state.optimizer->time_step();
+  const std::shared_ptr<Executor> executor = state.newest_executor();
+  return executor != nullptr ? executor->time_step(*state.optimizer) : state.optimizer->time_step();
 }
 
 NamedData copy_of(const Contents& contents, const GraphState& state) {
@@ -237,9 +240,11 @@ void check(const Values& values, const Contents& contents, bool training) {
 // Into the memory that the tensor already has, which may be the caller's, and on to the device.
 void replace_data(Tensor& tensor, const TensorData& data) {
   TensorState& state = tensor.state();
+  std::unique_lock lock(state.host);
   std::memcpy(state.data.bytes, data.bytes, data.length);
   state.device_data = {};
   state.host_is_newer = true;
+  lock.unlock();
   if (state.parameter == nullptr) return;
   state.parameter->stream->run([&] { upload_if_newer(tensor); });
 }
@@ -251,6 +256,7 @@ void replace_optimizer_data(Tensor& tensor, std::vector<TensorData> data,
   // A graph that has not been compiled takes it at its first execution.
   if (parameter == nullptr) return;
   parameter->stream->run([&] { upload_optimizer_data(tensor, slots); });
+  const std::lock_guard lock(tensor.state().host);
   tensor.state().optimizer_data.clear();  // no copy beside the device's
 }
 
@@ -258,10 +264,12 @@ void replace_number(GraphState& state, const std::string& name, std::int64_t val
   if (name == kForwardCount) {
     *state.forward_count = value;
   } else if (name == kTimeStep) {
-    if (state.executor != nullptr) return state.executor->set_time_step(value);
+    const std::shared_ptr<Executor> executor = state.newest_executor();
+    if (executor != nullptr) return executor->set_time_step(*state.optimizer, value);
     state.optimizer->set_time_step(value);
   } else if (const auto seed = static_cast<std::uint64_t>(value); seed != state.random_seed) {
     // Seeds are compiled in.
+    const std::lock_guard lock(structure());
     state.random_seed = seed;
     ++state.changes;
   }
@@ -300,13 +308,17 @@ void take(const Values& values, GraphState& state) {
   const bool with_training = state.training && values.any_of_training();
   // Also before a compile, which then takes them.
   const bool scaled = with_training && values.tensors.contains(kLossScale);
-  Contents contents = contents_of(state, with_training);
+  Contents contents = contents_of(*state.snapshot(), with_training);
   check(values, contents, state.training);
-  if (scaled && state.loss_scale == nullptr) {
-    LossScaling::prepare(state);
-    contents = contents_of(state, with_training);
+  if (scaled && contents.scaling.empty()) {
+    {
+      const std::lock_guard lock(structure());
+      LossScaling::prepare(state);
+    }
+    contents = contents_of(*state.snapshot(), with_training);
   }
   for (const auto& [name, tensor] : contents.parameters) {
+    const std::lock_guard lock(tensor->state().host);
     if (tensor->data().bytes != nullptr) continue;
     const TensorDescriptor& d = tensor->descriptor();
     tensor->state().data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
@@ -316,10 +328,12 @@ void take(const Values& values, GraphState& state) {
 
 }  // namespace
 
-NamedTensors ExecutableGraph::named_parameters() const { return parameters_of(*state_); }
+NamedTensors ExecutableGraph::named_parameters() const {
+  return parameters_of(*state_->snapshot());
+}
 
 NamedData ExecutableGraph::copy_state() const {
-  const Contents contents = contents_of(*state_, state_->training);
+  const Contents contents = contents_of(*state_->snapshot(), state_->training);
   NamedData result;
   run_between(*state_, [&] { result = copy_of(contents, *state_); });
   return result;
@@ -328,7 +342,8 @@ NamedData ExecutableGraph::copy_state() const {
 void ExecutableGraph::save(const std::string& path) const {
   std::map<std::string, std::string> metadata{{"format", "traingraph"},
                                               {"version", Platform::version()}};
-  if (state_->optimizer != nullptr) metadata["optimizer"] = state_->optimizer->description();
+  const OptimizerPtr optimizer = state_->snapshot()->optimizer;
+  if (optimizer != nullptr) metadata["optimizer"] = optimizer->description();
   write_safetensors(path, copy_state(), metadata);
 }
 

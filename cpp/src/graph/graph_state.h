@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -29,6 +30,10 @@ struct GradientHandle {
   TensorPtr of;
   TensorPtr gradient;
 };
+
+// Guards what graphs consist of, and their executors: of all graphs, for they share graph objects
+// and links. Held for a moment, by nobody who compiles, runs or waits.
+std::recursive_mutex& structure();
 
 // Everything behind a graph's handle. What only executable graphs have stands below.
 struct GraphState {
@@ -78,9 +83,14 @@ struct GraphState {
   // By tensor identity; null when no node of this graph computes it.
   const NodeRecord* producer(const Tensor* tensor) const;
   // Raises InvalidArgument naming the call before the first compile.
-  Executor& compiled_executor(const char* call) const;
+  std::shared_ptr<Executor> compiled_executor(const char* call) const;
   // The same, after compiling again if something was added since.
-  Executor& current_executor(const char* call);
+  std::shared_ptr<Executor> current_executor(const char* call);
+  // Null before the first compile.
+  std::shared_ptr<Executor> newest_executor() const;
+  // The graph as it is now, which an executor is made for: with the nodes of its graph objects
+  // among its own, and all changes among its own.
+  std::shared_ptr<GraphState> snapshot() const;
   // Whether a node reads or computes it, or it is declared, or a layer's parameter.
   bool knows(const Tensor* tensor) const;
   // Whether a node reads it.
