@@ -50,8 +50,8 @@ class Subject:
             )
         )
         hidden = self.graph.node(self.layer, source=self.x)
-        dropout = tg.MLCDropoutLayer(rate=0.25, seed=0)
-        self.results = [self.graph.node(dropout, source=hidden)]
+        self.dropout = tg.MLCDropoutLayer(rate=0.25, seed=0)
+        self.results = [self.graph.node(self.dropout, source=hidden)]
         self.building = threading.Lock()
         self.optimizer = tg.MLCAdamOptimizer(learning_rate=0.01)
         self.training = tg.MLCTrainingGraph(
@@ -363,10 +363,13 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2, choices=[2, 4])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 100000)
+    parser.add_argument("--step-threads", type=int, help="of a step, as set_num_threads()")
     parser.add_argument("--pairs", type=int, help="only so many of them")
     parser.add_argument("--only", nargs="+", metavar="CALL", help="only pairs of these")
     given = parser.parse_args()
     faulthandler.enable()
+    if given.step_threads:
+        tg.set_num_threads(given.step_threads)
     pairs = drawn_pairs(given.seed)
     if given.only:
         pairs = [pair for pair in pairs if set(pair) <= set(given.only)]
