@@ -103,6 +103,41 @@ def test_handlers_that_wait_for_each_other() -> None:
     assert len(errors) == 1
 
 
+@pytest.mark.parametrize("waits_first", ["for the work", "for the graph"])
+def test_a_wait_for_a_handler_that_wants_the_graph(waits_first: str) -> None:
+    """One handler waits for the other's execution, whose handler executes the first one's graph."""
+    (_, one), (_, other) = compiled(), compiled()
+    both = threading.Barrier(2)
+    late = waits_first == "for the graph"
+    errors: list[BaseException] = []
+    losses: list[Any] = []
+
+    def waits(*_: Any) -> None:
+        both.wait(60)
+        time.sleep(0.1 * late)
+        try:
+            losses.append(handle.result)
+        except BaseException as error:
+            errors.append(error)
+
+    def executes(*_: Any) -> None:
+        both.wait(60)
+        time.sleep(0.1 * (not late))
+        losses.append(one(options="synchronous").result)
+
+    with hold(one), hold(other):
+        handle = other(completion_handler=executes)
+        first = one(completion_handler=waits)
+    threads = [threading.Thread(target=each.wait, daemon=True) for each in (handle, first)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not errors
+    assert len(losses) == 2
+
+
 def test_a_command_buffer_whose_handler_waits_for_it() -> None:
     buffer = mps.MTLDevice(device="cpu").make_command_queue().make_command_buffer()
     errors: list[BaseException] = []

@@ -1,6 +1,7 @@
 #include "runtime/interruption.h"
 
 #include <atomic>
+#include <utility>
 
 namespace traingraph {
 namespace {
@@ -16,8 +17,10 @@ void check_interruption() {
 }
 
 void Interruptible::check() {
+  if (!std::exchange(again_, true)) return;
   const auto now = std::chrono::steady_clock::now();
-  if (now - last_ < kMoment) return;
+  if (!last_) last_ = now;
+  if (now - *last_ < kMoment) return;
   last_ = now;
   check_interruption();
 }

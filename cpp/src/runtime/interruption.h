@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include <traingraph/interruption.h>
 
@@ -12,13 +13,14 @@ inline constexpr std::chrono::milliseconds kMoment{50};
 // Raises what ends a wait, if anything does.
 void check_interruption();
 
-// The same, once in a moment: for loops.
+// The same, once in a moment: for loops, of which many go round once.
 class Interruptible {
  public:
   void check();
 
  private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  bool again_ = false;
+  std::optional<std::chrono::steady_clock::time_point> last_;
 };
 
 }  // namespace traingraph

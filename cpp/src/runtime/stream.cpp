@@ -114,11 +114,12 @@ bool Stream::acquire_idle(std::unique_lock<std::mutex>& lock) {
   while (busy_ || !tasks_.empty()) {
     if (is_mine()) return false;
     if (busy_) {
-      if (!sleep(lock, changed_, holder_)) return false;
-      continue;
+      if (!sleep(lock, changed_, holder_, Awaited::stream)) return false;
+      lock.unlock();
+    } else {
+      check_not_forked();
+      run_front(lock);
     }
-    check_not_forked();
-    run_front(lock);
     patience.check();
     lock.lock();
   }
@@ -294,7 +295,8 @@ void Stream::wait_a_while(const std::shared_ptr<Task>& task) {
   // A completion handler waits for later work: it runs inside the handler.
   if (mine && !tasks_.empty()) return run_inside(lock);
   const bool works = task->runner.load() != std::thread::id();
-  if (sleep(lock, changed_, works ? task->runner : holder_)) return;
+  const Awaited what = works ? Awaited::task : Awaited::stream;
+  if (sleep(lock, changed_, works ? task->runner : holder_, what)) return;
   if (works && task->runner.load() != std::thread::id()) {
     throw InvalidArgument(
         "[wait] expected work that does not wait for this call, but got the execution of a "

@@ -11,7 +11,11 @@ namespace {
 // Never destroyed: threads may wait while the process goes.
 struct Waits {
   std::mutex mutex;
-  std::map<std::thread::id, const Holder*> of;
+  struct Wait {
+    const Holder* holder;
+    Awaited what;
+  };
+  std::map<std::thread::id, Wait> of;
 };
 
 Waits& waits() {
@@ -33,18 +37,20 @@ Turn& turn() {
 
 }  // namespace
 
-WaitingFor::WaitingFor(const Holder& holder) {
+WaitingFor::WaitingFor(const Holder& holder, Awaited what) {
   const std::thread::id me = std::this_thread::get_id();
   Waits& all = waits();
   const std::lock_guard lock(all.mutex);
-  all.of[me] = &holder;
+  all.of[me] = {&holder, what};
+  bool lends = false;
   std::thread::id at = holder;
-  for (std::size_t steps = 0; steps <= all.of.size(); ++steps) {
-    if (at == me) is_circle_ = true;
+  for (std::size_t steps = 0; at != me && steps < all.of.size(); ++steps) {
     const auto next = all.of.find(at);
-    if (is_circle_ || next == all.of.end()) break;
-    at = *next->second;
+    if (next == all.of.end()) return;
+    lends = lends || next->second.what == Awaited::stream;
+    at = *next->second.holder;
   }
+  ends_circle_ = at == me && (what == Awaited::stream || (what == Awaited::task && !lends));
 }
 
 WaitingFor::~WaitingFor() {
@@ -54,11 +60,11 @@ WaitingFor::~WaitingFor() {
 }
 
 bool sleep(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
-           const Holder& holder, bool in_circles) {
+           const Holder& holder, Awaited what) {
   bool woken = false;
   {
-    const WaitingFor waiting(holder);
-    if (waiting.is_circle() && !in_circles) return false;
+    const WaitingFor waiting(holder, what);
+    if (waiting.ends_circle()) return false;
     woken = changed.wait_for(lock, kMoment) == std::cv_status::no_timeout;
   }
   if (woken) return true;
@@ -74,8 +80,7 @@ CompilationTurn::CompilationTurn() {
   Turn& t = turn();
   std::unique_lock lock(t.mutex);
   while (t.holder.load() != std::thread::id() && t.holder.load() != me) {
-    // In a circle the holder waits for a stream of this thread, and notices that it is lent.
-    sleep(lock, t.free, t.holder, true);
+    sleep(lock, t.free, t.holder, Awaited::turn);
   }
   t.holder = me;
   ++t.depth;

@@ -10,26 +10,30 @@ namespace traingraph {
 // The thread that has something others wait for; none: no thread.
 using Holder = std::atomic<std::thread::id>;
 
+// A circle of threads that wait for each other ends where one waits for a stream, which is lent.
+enum class Awaited { stream, task, turn };
+
 // Says, for its lifetime, for whom this thread waits.
 class WaitingFor {
  public:
-  explicit WaitingFor(const Holder& holder);
+  WaitingFor(const Holder& holder, Awaited what);
   ~WaitingFor();
   WaitingFor(const WaitingFor&) = delete;
   WaitingFor& operator=(const WaitingFor&) = delete;
 
-  // Whether the holder waits in turn for this thread, over however many others.
-  bool is_circle() const { return is_circle_; }
+  // Whether the holder waits in turn for this thread, over however many others, and this thread is
+  // to end that: it wants a stream, or nobody there does and it wants a task.
+  bool ends_circle() const { return ends_circle_; }
 
  private:
-  bool is_circle_ = false;
+  bool ends_circle_ = false;
 };
 
-// Sleeps for a moment or until woken. False, at once, where it would wait for itself, unless
-// somebody else breaks such circles. Raises what ends the wait, DeviceError where the threads are
-// those of a parent; the lock is then released, else held.
+// Sleeps for a moment or until woken. False, at once, where it is to end a circle instead. Raises
+// what ends the wait, DeviceError where the threads are those of a parent; the lock is then
+// released, else held.
 bool sleep(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
-           const Holder& holder, bool in_circles = false);
+           const Holder& holder, Awaited what);
 
 // One compilation at a time: graphs that share parameters merge their streams while compiling. A
 // thread may take its turn again inside. One that waits for its turn in a completion handler lends
