@@ -234,7 +234,7 @@ def test_pairs_of_calls() -> None:
     for threads in ("2", "4"):
         command = [sys.executable, str(HERE / "stress_threads.py"), "--threads", threads]
         run = subprocess.run(
-            [*command, "--seconds", "3", "--pairs", "60", "--seed", str(seed)],
+            [*command, "--seconds", "2", "--pairs", "60", "--seed", str(seed)],
             capture_output=True,
             text=True,
             timeout=300,

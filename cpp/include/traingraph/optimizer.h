@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,8 @@ class TRAINGRAPH_API Optimizer {
   }
   // The t that the next update will use, starting at 1. One optimizer shared by several graphs
   // counts the updates of all of them, those in flight as well; one that fails is given back.
-  std::int64_t time_step() const { return load(time_step_); }
-  void set_time_step(std::int64_t value) { store(time_step_, value); }
+  std::int64_t time_step() const;
+  void set_time_step(std::int64_t value);
 
   virtual std::shared_ptr<Optimizer> copy() const = 0;
   virtual std::string description() const = 0;
@@ -64,6 +65,8 @@ class TRAINGRAPH_API Optimizer {
 
  private:
   friend class UpdateCount;
+  // Guards the time steps of all optimizers: graphs may share one and have a thread each.
+  static std::mutex& counting();
   template <class T>
   static T load(const T& value) {
     T result;

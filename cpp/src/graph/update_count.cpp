@@ -3,29 +3,21 @@
 #include <mutex>
 
 namespace traingraph {
-namespace {
-
-std::mutex& counting() {
-  static std::mutex mutex;
-  return mutex;
-}
-
-}  // namespace
 
 void UpdateCount::submit(Job& job, const OptimizerPtr& optimizer) {
   if (!runs_update(job.run) || optimizer == nullptr || job.graph->mode != Mode::training) return;
-  const std::lock_guard lock(counting());
+  const std::lock_guard lock(Optimizer::counting());
   job.optimizer = optimizer;
   job.learning_rate = optimizer->learning_rate();
-  job.time_step = optimizer->time_step();
+  job.time_step = optimizer->time_step_;
   job.given_back = optimizer->given_back_;
-  optimizer->set_time_step(optimizer->time_step() + 1);
+  ++optimizer->time_step_;
   ++waiting_;
 }
 
 void UpdateCount::begin(Job& job) {
   if (job.optimizer == nullptr) return;
-  const std::lock_guard lock(counting());
+  const std::lock_guard lock(Optimizer::counting());
   --waiting_;
   const std::int64_t step = job.time_step - (job.optimizer->given_back_ - job.given_back);
   job.corrected_learning_rate = job.optimizer->corrected(job.learning_rate, step);
@@ -33,19 +25,19 @@ void UpdateCount::begin(Job& job) {
 
 void UpdateCount::undo(const Job& job) {
   if (job.optimizer == nullptr) return;
-  const std::lock_guard lock(counting());
-  job.optimizer->set_time_step(job.optimizer->time_step() - 1);
+  const std::lock_guard lock(Optimizer::counting());
+  --job.optimizer->time_step_;
   ++job.optimizer->given_back_;
 }
 
 std::int64_t UpdateCount::time_step(const Optimizer& optimizer) const {
-  const std::lock_guard lock(counting());
-  return optimizer.time_step() - waiting_;
+  const std::lock_guard lock(Optimizer::counting());
+  return optimizer.time_step_ - waiting_;
 }
 
 void UpdateCount::set_time_step(Optimizer& optimizer, std::int64_t value) {
-  const std::lock_guard lock(counting());
-  optimizer.set_time_step(value + waiting_);
+  const std::lock_guard lock(Optimizer::counting());
+  optimizer.time_step_ = value + waiting_;
 }
 
 }  // namespace traingraph
