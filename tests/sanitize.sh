@@ -3,6 +3,7 @@
 #   tests/sanitize.sh address    AddressSanitizer and UndefinedBehaviorSanitizer
 #   tests/sanitize.sh thread     ThreadSanitizer
 #   tests/sanitize.sh fuzz       the fuzz targets on the build of `address`, two minutes each
+#   tests/sanitize.sh threads    the stress test of pairs of calls, two and four threads, under each
 # More arguments go to pytest, or to tests/fuzz/driver.py. Needs GCC, CMake, ninja and a Python that has the extra "test"; PYTHON
 # names it.
 set -euo pipefail
@@ -37,6 +38,11 @@ case "$kind" in
       tests/graph/test_user_gradients.py tests/python/test_execution.py
       tests/train/test_client_order.py tests/runtime/test_streams.py -k 'not fork')
     ;;
+  threads)
+    export STRESS=1 SEED=${SEED:-$RANDOM} PYTHON=$python
+    for each in thread address; do "$0" "$each"; done
+    exit 0
+    ;;
   *)
     sed -n '2,7p' "$0"
     exit 2
@@ -53,10 +59,18 @@ cmake --build "$build"
 cmake --install "$build" --prefix "$build/package/traingraph" >/dev/null
 cp -r python/traingraph/. "$build/package/traingraph"
 
-export PYTHONPATH=$PWD/$build/package LD_PRELOAD=$preload
+# Address-space layouts of recent kernels leave ThreadSanitizer no room.
+run=(setarch "$(uname -m)" -R env "PYTHONPATH=$PWD/$build/package" "LD_PRELOAD=$preload" "$python")
 if [[ $kind == fuzz ]]; then
-  exec "$python" tests/fuzz/driver.py tests/fuzz/{checkpoints,archives}.py "$@"
+  exec "${run[@]}" tests/fuzz/driver.py tests/fuzz/{checkpoints,archives}.py "$@"
 fi
-"$python" -c 'import sys, pytest, traingraph
+if [ -n "${STRESS:-}" ]; then
+  for count in 2 4; do
+    "${run[@]}" tests/graph/stress_threads.py --threads "$count" --seed "$SEED" \
+      --seconds "${SECONDS_EACH:-60}" --step-threads "$threads"
+  done
+  exit 0
+fi
+"${run[@]}" -c 'import sys, pytest, traingraph
 traingraph.set_num_threads(int(sys.argv[1]))
 sys.exit(pytest.main(sys.argv[2:]))' "$threads" -q "${tests[@]}" "$@"

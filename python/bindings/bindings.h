@@ -5,6 +5,7 @@
 #include <traingraph/traingraph.h>
 
 #include "bound_class.h"
+#include "gil.h"
 
 namespace py = pybind11;
 

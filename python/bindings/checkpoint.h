@@ -39,7 +39,7 @@ void def_checkpoint(Class& cls) {
       "NUL.",
       [](const Self& self, const Arguments& arguments) {
         const std::string path = to_path(arguments["path"], arguments.where("path"));
-        const py::gil_scoped_release release;
+        const ReleasedGil released;
         self.save(path);
       });
   def_method(cls, "load", "None", {"path: str | os.PathLike[str]"},
@@ -47,7 +47,7 @@ void def_checkpoint(Class& cls) {
              "OSError; ValueError that lists every difference, and then nothing has changed.",
              [](Self& self, const Arguments& arguments) {
                const std::string path = to_path(arguments["path"], arguments.where("path"));
-               const py::gil_scoped_release release;
+               const ReleasedGil released;
                self.load(path);
              });
   cls.def(
@@ -55,7 +55,7 @@ void def_checkpoint(Class& cls) {
       [](const Self& self) {
         NamedData data;
         {
-          const py::gil_scoped_release release;
+          const ReleasedGil released;
           data = self.copy_state();
         }
         return to_arrays(data);
@@ -67,7 +67,7 @@ void def_checkpoint(Class& cls) {
              "Types: exactly the tensors' own. Errors: ValueError, TypeError.",
              [](Self& self, const Arguments& arguments) {
                const NamedData data = from_arrays(arguments["values"], arguments.where("values"));
-               const py::gil_scoped_release release;
+               const ReleasedGil released;
                self.load_state(data);
              });
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <chrono>
 #include <limits>
 #include <variant>
 
@@ -85,24 +84,7 @@ std::vector<std::string> package_folders() {
   return folders;
 }
 
-unsigned long main_thread = 0;
-
-// Ctrl-C ends waits for files, in the one thread whose signal handlers Python runs.
-void check_signals() {
-  using Clock = std::chrono::steady_clock;
-  static Clock::time_point last;
-  if (PyThread_get_thread_ident() != main_thread) return;
-  const Clock::time_point now = Clock::now();
-  if (now - last < std::chrono::milliseconds(20)) return;
-  last = now;
-  const py::gil_scoped_acquire acquire;
-  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-}
-
 void bind_platform(py::module_& module) {
-  const py::module_ threading = py::module_::import("threading");
-  main_thread = py::cast<unsigned long>(threading.attr("main_thread")().attr("ident"));
-  Platform::set_interruption_check(check_signals);
   Platform::set_package_folders(package_folders());
   auto cls = BoundClass<Platform>(module, "MLCPlatform", "Process-wide settings.");
   def_factory(cls, "set_rng_seed_to", "None", {"seed: int"},

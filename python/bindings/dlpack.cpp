@@ -286,7 +286,7 @@ py::object dlpack_capsule(const TensorData& data, const py::object& stream,
                            std::to_string(number));
   }
   if (data.gpu >= 0 && number != -1) {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     Device::gpu(data.gpu).order_before(static_cast<std::uintptr_t>(number));
   }
   const bool versioned =

@@ -39,7 +39,7 @@ bool compile(ExecutableGraph& self, const Arguments& arguments) {
       named_tensors(arguments["input_tensors"], arguments.where("input_tensors"));
   const NamedData data = named_data(arguments["input_tensors_data"], constants, "MLCGraph.compile",
                                     "input_tensors_data", "constant", Access::kRead);
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   self.compile(options, device, constants, data, precision, memory_limit);
   return true;
 }
@@ -80,6 +80,7 @@ void bind_shared(Class& cls) {
                     convert_list<Pointer>(arguments["graphs"], arguments.where("graphs"))) {
                  graphs.push_back(graph);
                }
+               const ReleasedGil released;
                self.link(graphs);
                return true;
              });
@@ -145,17 +146,23 @@ void bind_training(py::module_& module) {
              "are computed with the option COMPUTE_ALL_GRADIENTS, those of other tensors when "
              "add_outputs declares them. Errors: ValueError for a tensor of another graph.",
              [](Self& self, const Arguments& arguments) {
-               return self.gradient_tensor(arguments.get<TensorPtr>("for_input"));
+               const auto input = arguments.get<TensorPtr>("for_input");
+               const ReleasedGil released;
+               return self.gradient_tensor(input);
              });
   def_method(cls, "source_gradient_tensors", "list[MLCTensor]", {"layer: MLCLayer"},
              "The gradients of what a layer reads; empty for a layer of another graph.",
              [](Self& self, const Arguments& arguments) {
-               return self.source_gradient_tensors(arguments.get<LayerPtr>("layer"));
+               const auto layer = arguments.get<LayerPtr>("layer");
+               const ReleasedGil released;
+               return self.source_gradient_tensors(layer);
              });
   def_method(cls, "result_gradient_tensors", "list[MLCTensor]", {"layer: MLCLayer"},
              "The gradients of what a layer gives; empty for a layer of another graph.",
              [](Self& self, const Arguments& arguments) {
-               return self.result_gradient_tensors(arguments.get<LayerPtr>("layer"));
+               const auto layer = arguments.get<LayerPtr>("layer");
+               const ReleasedGil released;
+               return self.result_gradient_tensors(layer);
              });
   def_method(cls, "allocate_user_gradient", "MLCTensor", {"tensor: MLCTensor"},
              "A slot for the gradient of a result that is consumed outside the graph, the same at "
@@ -171,7 +178,7 @@ void bind_training(py::module_& module) {
   cls.def_property_readonly(
       "loss_scale",
       [](const Self& self) {
-        const py::gil_scoped_release release;
+        const ReleasedGil released;
         return self.loss_scale();
       },
       "What gradients are multiplied by on their way under MIXED_FLOAT16: halved by a step whose "
@@ -194,13 +201,12 @@ void bind_training(py::module_& module) {
                const auto layer = arguments.get<LayerPtr>("layer");
                TensorData data;
                {
-                 const py::gil_scoped_release release;
+                 const ReleasedGil released;
                  data = self.gradient_data(parameter, layer);
                }
                return view_of(data, true);
              });
-  cls.def("synchronize_updates", &Self::synchronize_updates,
-          py::call_guard<py::gil_scoped_release>(),
+  cls.def("synchronize_updates", &Self::synchronize_updates, py::call_guard<ReleasedGil>(),
           "Copies updated parameters and running statistics to the tensors' host memory.");
 }
 

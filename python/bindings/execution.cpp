@@ -189,7 +189,7 @@ PyObject* invoke(PyObject* self, PyObject* const* values, Py_ssize_t positional,
     const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
     Execution execution;
     {
-      const py::gil_scoped_release release;
+      const ReleasedGil released;
       execution = call.execute(graph, std::move(arguments));
       if (synchronous) {
         execution.wait();

@@ -38,7 +38,7 @@ class Signals {
     const Clock::time_point now = Clock::now();
     if (now - last_ < std::chrono::milliseconds(20)) return true;
     last_ = now;
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     return true;
   }
@@ -69,14 +69,14 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   }
   if (!on_epoch.is_none()) {
     arguments.on_epoch = [&on_epoch](const Epoch& epoch) {
-      const py::gil_scoped_acquire acquire;
+      const HeldGil held;
       const py::object answer = on_epoch(epoch);
       return answer.is_none() || py::cast<bool>(py::bool_(answer));
     };
   }
   Signals signals;
   arguments.goes_on = [&signals] { return signals.checked(); };
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   return self.fit(arguments);
 }
 
@@ -116,7 +116,7 @@ py::object predict(ExecutableGraph& self, const Arguments& given) {
   const auto batch_size = given.get<std::int64_t>("batch_size");
   TensorData result;
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     result = self.predict(inputs, batch_size);
   }
   return view_of(result, true);
@@ -138,7 +138,7 @@ void def_fit(BoundClass<TrainingGraph, ExecutableGraph, std::shared_ptr<Training
       "Loss and accuracy over all samples, in inference mode.",
       [](TrainingGraph& self, const Arguments& given) {
         const FitArguments arguments = arguments_of(self, given);
-        const py::gil_scoped_release release;
+        const ReleasedGil released;
         return self.evaluate(arguments);
       },
       Signature::Kind::kPairMethod);

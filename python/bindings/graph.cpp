@@ -39,7 +39,7 @@ bool bind_and_write_tensors(Graph& self, const Arguments& arguments) {
   }
   arguments.get<bool>("synchronous");
   const auto batch_size = arguments.get<std::int64_t>("batch_size");
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   self.bind_and_write_data(data, tensors, batch_size);
   return true;
 }

@@ -77,7 +77,7 @@ void settle(const Handle& handle, const py::object& future) {
 
 void Handle::wait() const {
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     execution_.wait();
   }
   drop_released();
@@ -88,7 +88,7 @@ py::object Handle::result() const {
   if (outcome_ == Outcome::kTime) return py::none();
   TensorData data;
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     data = execution_.result().on_host();
   }
   return result_of(data);
@@ -118,9 +118,9 @@ py::object Handle::await() const {
   const auto callbacks = share(py::make_tuple(loop.attr("call_soon_threadsafe"), finish));
   const auto ticket = std::make_shared<const Ticket>();
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     execution_.then([callbacks, ticket] {
-      const py::gil_scoped_acquire acquire;
+      const HeldGil held;
       try {
         const py::tuple pair = shared_object(callbacks);
         pair[0](pair[1]);
@@ -136,7 +136,7 @@ CompletionHandler completion_handler(py::object function) {
   const auto kept = share(std::move(function));
   const auto ticket = std::make_shared<const Ticket>();
   return [kept, ticket](const TensorPtr& tensor, const std::exception_ptr& error, double seconds) {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     call_handler(shared_object(kept), tensor, error, seconds);
   };
 }
@@ -164,7 +164,7 @@ void bind_handle(py::module_& module) {
   py::module_::import("atexit").attr("register")(py::cpp_function([process = getpid()] {
     // A forked child has no threads of the core that could pay.
     if (getpid() == process) {
-      const py::gil_scoped_release release;
+      const ReleasedGil released;
       owed().wait();
     }
     drop_released();

@@ -5,6 +5,7 @@ PYBIND11_MODULE(_core, module) {
   using namespace traingraph::python;
   module.doc() = "ML Compute's classes over the C++ core. Import traingraph instead.";
   bind_collector();
+  bind_signals();
   bind_errors(module);
   bind_enums(module);
   bind_device(module);

@@ -300,7 +300,7 @@ void bind_dropout(py::module_& module) {
       "mask_data",
       [](const State& self) {
         const std::vector<std::uint8_t> mask = [&self] {
-          const py::gil_scoped_release release;
+          const ReleasedGil released;
           return self.mask_data();
         }();
         return py::bytes(reinterpret_cast<const char*>(mask.data()), mask.size());

@@ -46,12 +46,12 @@ class BatchNormalizationSource final
  private:
   template <class Values>
   Values updated(const char* name, mps::CommandBuffer& buffer, const BatchState& state) {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     return new_state<Values>(name, "a state of new values, or None", buffer.shared_from_this(),
                              state);
   }
   bool has_updated(const char* name, const BatchState& state) {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     return says_yes(name, state);
   }
 };

@@ -65,7 +65,7 @@ TRAINGRAPH_MPS_ENUM(CNNBatchNormalizationFlags, "MPSCNNBatchNormalizationFlags")
 mps::Device to_mps_device(py::handle value);
 // Before data sources are asked, which needs the GIL: handlers of queued runs may need it as well.
 inline mps::Device idle(const mps::Device& device) {
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   device.wait_until_idle();
   return device;
 }

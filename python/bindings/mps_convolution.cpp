@@ -27,11 +27,11 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
       : UserSource(object, "MPSCNNConvolutionDataSource") {}
 
   DataType data_type() const override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     return has("data_type") ? from_mps_data_type(answer("data_type")) : DataType::kFloat32;
   }
   CNNConvolutionDescriptor descriptor() const override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     const py::object value = object().attr("descriptor")();
     if (!py::isinstance<CNNConvolutionDescriptor>(value)) {
       refuse(where("descriptor", "result", "MPSCNNConvolutionDescriptor"), value);
@@ -39,7 +39,7 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
     return py::cast<CNNConvolutionDescriptor>(value);
   }
   const void* weights() const override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     const CNNConvolutionDescriptor d = descriptor();
     const std::int64_t count = d.output_feature_channels * d.kernel_height * d.kernel_width *
                                (d.input_feature_channels / d.all_groups());
@@ -47,17 +47,17 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
                        "weights", arrays_);
   }
   const void* bias_terms() const override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     return elements("bias_terms", data_type(), descriptor().output_feature_channels);
   }
   Weights update(mps::CommandBuffer& buffer, const Gradient& gradient,
                  const Weights& source) override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     return new_state<Weights>("update", "MPSCNNConvolutionWeightsAndBiasesState | None",
                               buffer.shared_from_this(), gradient, source);
   }
   bool update(const Gradient& gradient, const Weights& source) override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     return says_yes("update_with_gradient_state", gradient, source);
   }
   mps::CNNConvolutionDataSourcePtr copy(const mps::Device& device) override {

@@ -22,16 +22,16 @@ class UserSource : public Base {
       : kept_(share(object)), protocol_(std::move(protocol)) {}
 
   bool load() override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     return !has("load") || py::cast<bool>(object().attr("load")());
   }
   void purge() override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     arrays_.clear();
     if (has("purge")) object().attr("purge")();
   }
   std::string label() const override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     const py::object value = answer("label");
     return value.is_none() ? "" : py::cast<std::string>(py::str(value));
   }
@@ -42,7 +42,7 @@ class UserSource : public Base {
   // The object's own copy as `wrap` has it; null where it stands for its copy as well.
   template <class Wrap>
   auto copied(const mps::Device& device, Wrap wrap) const {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     const py::object other = python_coding("copied_source")(object(), device);
     return other.is(object()) ? nullptr : wrap(other);
   }
@@ -92,7 +92,7 @@ class UserNormalizationSource : public UserSource<Base> {
   const float* gamma() const override { return channels("gamma"); }
   const float* beta() const override { return channels("beta"); }
   float epsilon() const override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     const py::object value = this->answer("epsilon");
     if (value.is_none()) return Base::epsilon();
     return static_cast<float>(to_number(value, {this->protocol_, "epsilon", "float"}));
@@ -101,13 +101,13 @@ class UserNormalizationSource : public UserSource<Base> {
  protected:
   // A property in some of Apple's protocols, a method in others; here either.
   std::int64_t integer(const char* name) const {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     py::object value = this->object().attr(name);
     if (PyCallable_Check(value.ptr()) != 0) value = value();
     return to_integer(value, {this->protocol_, name, "int"});
   }
   const float* channels(const char* name) const {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     return static_cast<const float*>(
         this->elements(name, DataType::kFloat32, number_of_feature_channels()));
   }

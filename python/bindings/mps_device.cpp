@@ -17,7 +17,7 @@ void add_completed_handler(CommandBuffer& to, py::object function) {
   const auto kept = share(std::move(function));
   // The buffer owns the function once, where a collection finds it.
   const auto call = [kept = std::weak_ptr(kept)](const CommandBufferPtr& buffer) {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     const py::object callable = shared_object(kept.lock());
     try {
       callable(buffer);
@@ -39,7 +39,7 @@ py::array copy_of(const Buffer& buffer) {
   const auto count = static_cast<py::ssize_t>(buffer.length() / element_bytes(type));
   py::array array(dtype_of(type), std::vector<py::ssize_t>{count});
   void* to = array.mutable_data();
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   buffer.read(to, buffer.length());
   return array;
 }
@@ -48,7 +48,7 @@ py::buffer_info memory_of(Buffer& self) {
   const DataType type = element_type(self);
   void* contents = nullptr;
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     contents = self.contents();
   }
   if (contents == nullptr) {
@@ -114,7 +114,7 @@ void bind_continuing(py::module_& module) {
       "root_command_buffer", &Self::root_command_buffer,
       "The part that is committed next; keep it to wait for it after commit_and_continue.");
   cls.def(
-      "commit_and_continue", &Self::commit_and_continue, py::call_guard<py::gil_scoped_release>(),
+      "commit_and_continue", &Self::commit_and_continue, py::call_guard<ReleasedGil>(),
       "Commits what was recorded, and goes on in a new buffer. Temporary images and states that "
       "are still to be read live on. Errors: as commit; after that it goes on no more.");
   cls.def_property(
@@ -128,7 +128,7 @@ void bind_continuing(py::module_& module) {
              "Makes the memory that programs work in at least this large now. Units: bytes.",
              [](Self& self, const Arguments& arguments) {
                const auto bytes = arguments.get<std::size_t>("for_workload_size");
-               const py::gil_scoped_release release;
+               const ReleasedGil released;
                self.prefetch_heap(bytes);
              });
 }
@@ -208,13 +208,13 @@ void bind_mps_device(py::module_& module) {
   queue.def("make_command_buffer", &CommandQueue::make_command_buffer, "A new buffer.");
   commands.def_property_readonly("device", &CommandBuffer::device, "Where it runs.");
   commands.def_readwrite("label", &CommandBuffer::label, "A name for messages.");
-  commands.def("commit", &CommandBuffer::commit, py::call_guard<py::gil_scoped_release>(),
+  commands.def("commit", &CommandBuffer::commit, py::call_guard<ReleasedGil>(),
                "Queues what was recorded. Errors: what cannot be compiled; a second commit.");
   commands.def(
       "wait_until_completed",
       [](CommandBuffer& self) {
         {
-          const py::gil_scoped_release release;
+          const ReleasedGil released;
           self.wait_until_completed();
         }
         drop_released();

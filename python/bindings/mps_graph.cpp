@@ -57,7 +57,7 @@ NNGraph::CompletionHandler completion_handler(py::object function) {
   }
   const auto kept = share(std::move(function));
   return [kept](const mps::ImagePtr& image, const std::exception_ptr& error) {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     const py::object callable = shared_object(kept);
     try {
       callable(image, error == nullptr ? py::object(py::none()) : to_python(error));

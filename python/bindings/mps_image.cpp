@@ -56,7 +56,7 @@ void write(Image& self, const Arguments& arguments) {
       readable_data(arguments["data_bytes"], type, {"MPSImage.write_bytes", "image", self.label});
   const mps::PixelLayout layout = layout_of(arguments);
   const auto index = arguments.get<std::int64_t>("image_index");
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   self.write_bytes(data.bytes, data.length, layout, index);
 }
 
@@ -66,7 +66,7 @@ void read(Image& self, const Arguments& arguments) {
       writable_data(arguments["data_bytes"], type, {"MPSImage.read_bytes", "image", self.label});
   const mps::PixelLayout layout = layout_of(arguments);
   const auto index = arguments.get<std::int64_t>("image_index");
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   self.read_bytes(data.bytes, data.length, layout, index);
 }
 
@@ -212,7 +212,7 @@ void bind_mps_image(py::module_& module) {
                                             d.width);
         }
         mps::ContinuingCommandBuffer buffer(arguments.get<mps::CommandBufferPtr>("command_buffer"));
-        const py::gil_scoped_release release;
+        const ReleasedGil released;
         buffer.prefetch_heap(bytes);
       });
   temporary.def_property(

@@ -316,7 +316,7 @@ void set_number_callback(mps::NNNumberCallback& callback, const py::object& valu
   callback.object = share(value);
   callback.call = [kept = std::weak_ptr(callback.object), where, method](
                       const mps::ImagePtr& source, const mps::ImagePtr& destination) {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     return static_cast<float>(
         to_number(shared_object(kept.lock()).attr(method)(source, destination),
                   {where.subject + "." + where.name, "result", "float"}));

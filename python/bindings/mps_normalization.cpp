@@ -128,13 +128,13 @@ class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDa
   std::int64_t number_of_groups() const override { return integer("number_of_groups"); }
   GammaAndBeta update_gamma_and_beta(mps::CommandBuffer& buffer,
                                      const mps::StateBatch& states) override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     return new_state<GammaAndBeta>("update_gamma_and_beta",
                                    "MPSCNNNormalizationGammaAndBetaState | None",
                                    buffer.shared_from_this(), states);
   }
   bool update_gamma_and_beta(const mps::StateBatch& states) override {
-    const py::gil_scoped_acquire acquire;
+    const HeldGil held;
     return says_yes(protocol_ == kGroupSource
                         ? "update_gamma_and_beta_with_group_normalization_state_batch"
                         : "update_gamma_and_beta_with_instance_normalization_state_batch",

@@ -38,7 +38,7 @@ py::object required_host_copy(Tensor& self, bool writable) {
 py::typing::List<py::object> optimizer_arrays(const Tensor& self) {
   std::vector<TensorData> copies;
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     copies = self.optimizer_data();
   }
   py::typing::List<py::object> arrays;
@@ -52,7 +52,7 @@ py::typing::List<OptimizerDeviceData> optimizer_twins(Tensor& self) {
   py::typing::List<OptimizerDeviceData> twins;
   std::size_t count = 0;
   if (self.device()) {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     count = self.optimizer_data().size();
   }
   for (std::size_t slot = 0; slot < count; ++slot) {
@@ -71,7 +71,7 @@ bool copy_from_device(Tensor& self, const Arguments& arguments) {
                           (target.writable ? "" : " read-only ones"));
   }
   arguments.get<bool>("synchronize_with_device");
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   self.copy_to(target.bytes, length);
   return true;
 }
@@ -82,7 +82,7 @@ bool bind_and_write_tensor(Tensor& self, const Arguments& arguments) {
   }
   TensorData data = parameter_data(arguments["data"], self.descriptor().data_type,
                                    {"MLCTensor.bind_and_write_data", "tensor", self.label()});
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   self.set_data(std::move(data));
   return true;
 }
@@ -111,7 +111,7 @@ void bind_members(BoundClass<Tensor, TensorPtr>& cls) {
                             "The device's side of optimizer_data.");
   cls.def_property_readonly("has_valid_numerics", &Tensor::has_valid_numerics,
                             "Whether the host copy is free of NaN and infinity.");
-  const auto released = py::call_guard<py::gil_scoped_release>();
+  const auto released = py::call_guard<ReleasedGil>();
   cls.def(
       "synchronize_data", [](Tensor& self) { return self.synchronize_data(), true; }, released,
       "Copies the newest value to the host copy.");

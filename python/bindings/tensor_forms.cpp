@@ -143,7 +143,7 @@ void bind_optimizer_data(Tensor& tensor, const Arguments& arguments, const char*
           std::to_string(data.size()) + ", but got " + std::to_string(twins.size()));
     }
   }
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   tensor.set_optimizer_data(std::move(data));
 }
 

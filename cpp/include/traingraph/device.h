@@ -87,9 +87,6 @@ class TRAINGRAPH_API Platform {
   static std::string verification_note(const std::string& backend);
   // Whether that stands there.
   static bool is_verified(const std::string& backend);
-  // Called now and then while files are read, written and waited for, by the thread that does so;
-  // what it raises ends that. Null: nothing is asked.
-  static void set_interruption_check(void (*check)());
   // Folders of Python packages, beside the library's own, that may hold NVIDIA's libraries. Those
   // that do not begin with '/' are left out, for they mean another folder with every chdir.
   static void set_package_folders(std::vector<std::string> folders);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -41,13 +42,16 @@ class TRAINGRAPH_API Optimizer {
  public:
   virtual ~Optimizer();
   const OptimizerDescriptor& descriptor() const { return descriptor_; }
-  float learning_rate() const { return descriptor_.learning_rate; }
+  // These may be called while other threads submit.
+  float learning_rate() const { return load(descriptor_.learning_rate); }
   void set_learning_rate(float value);  // finite
-  bool applies_gradient_clipping() const { return descriptor_.applies_gradient_clipping; }
-  void set_applies_gradient_clipping(bool value) { descriptor_.applies_gradient_clipping = value; }
+  bool applies_gradient_clipping() const { return load(descriptor_.applies_gradient_clipping); }
+  void set_applies_gradient_clipping(bool value) {
+    store(descriptor_.applies_gradient_clipping, value);
+  }
   // The t that the next update will use, starting at 1. One optimizer shared by several graphs
-  // counts the updates of all of them.
-  std::int64_t time_step() const { return time_step_; }
+  // counts the updates of all of them, those in flight as well; one that fails is given back.
+  std::int64_t time_step() const;
   void set_time_step(std::int64_t value);  // from 1 to kMostTimeSteps
   static constexpr std::int64_t kMostTimeSteps = std::int64_t{1} << 53;
 
@@ -57,8 +61,8 @@ class TRAINGRAPH_API Optimizer {
   virtual std::vector<std::string> slots() const = 0;
   // Whether the rule applies the L2 term itself, apart from the gradient.
   virtual bool decouples_decay() const { return false; }
-  // The learning rate with this step's bias correction.
-  virtual double corrected_learning_rate(std::int64_t time_step) const;
+  // A learning rate with the bias correction of this step.
+  virtual double corrected(float learning_rate, std::int64_t time_step) const;
   // Writes the update of one parameter as a list of scalar instructions.
   virtual void emit(UpdateEmitter& emitter) const = 0;
 
@@ -67,8 +71,23 @@ class TRAINGRAPH_API Optimizer {
   Optimizer(const Optimizer&) = default;
 
  private:
+  friend class UpdateCount;
+  // Guards the time steps of all optimizers: graphs may share one and have a thread each.
+  static std::mutex& counting();
+  template <class T>
+  static T load(const T& value) {
+    T result;
+    __atomic_load(&value, &result, __ATOMIC_RELAXED);
+    return result;
+  }
+  template <class T>
+  static void store(T& to, T value) {
+    __atomic_store(&to, &value, __ATOMIC_RELAXED);
+  }
+
   OptimizerDescriptor descriptor_;
   std::int64_t time_step_ = 1;
+  std::int64_t given_back_ = 0;  // time steps of updates that failed
 };
 
 using OptimizerPtr = std::shared_ptr<Optimizer>;
@@ -106,7 +125,7 @@ class TRAINGRAPH_API Adam : public Optimizer {
   OptimizerPtr copy() const override;
   std::string description() const override;
   std::vector<std::string> slots() const override;
-  double corrected_learning_rate(std::int64_t time_step) const override;
+  double corrected(float learning_rate, std::int64_t time_step) const override;
   void emit(UpdateEmitter& emitter) const override;
 
  protected:

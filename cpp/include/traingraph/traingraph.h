@@ -11,6 +11,7 @@
 #include <traingraph/fit.h>
 #include <traingraph/graph.h>
 #include <traingraph/indexing.h>
+#include <traingraph/interruption.h>
 #include <traingraph/layer.h>
 #include <traingraph/loss.h>
 #include <traingraph/memory_plan.h>

@@ -25,20 +25,29 @@ constexpr std::string_view kOptimizer = "optimizer.";
 constexpr std::string_view kState = "state.";
 
 void run_between(const GraphState& state, const std::function<void()>& work) {
-  if (state.executor == nullptr) return work();
-  state.executor->run_between(work);
+  const std::shared_ptr<Executor> executor = state.newest_executor();
+  if (executor == nullptr) return work();
+  executor->run_between(work);
 }
 
-std::shared_ptr<const BegunStep> begun_step(const GraphState& state) {
-  return state.executor != nullptr ? state.executor->begun_step() : state.resumed;
+std::uint64_t changes_of(const GraphState& state) {
+  const std::lock_guard lock(structure());
+  return state.all_changes();
+}
+
+BegunStepPtr begun_step(const GraphState& state) {
+  const std::shared_ptr<Executor> executor = state.newest_executor();
+  return executor != nullptr ? executor->begun_step(changes_of(state)) : state.resumed->get();
 }
 
 // --- out -----------------------------------------------------------------------------------------
 
 std::int64_t number_of(const GraphState& state, const std::string& name) {
+  const std::lock_guard lock(structure());
   if (name == kForwardCount) return *state.forward_count;
   if (name == kRandomSeed) return static_cast<std::int64_t>(state.random_seed);
-  return state.executor != nullptr ? state.executor->time_step() : state.optimizer->time_step();
+  const std::shared_ptr<Executor> executor = state.newest_executor();
+  return executor != nullptr ? executor->time_step(*state.optimizer) : state.optimizer->time_step();
 }
 
 NamedData copy_of(const Contents& contents, const GraphState& state) {
@@ -66,7 +75,7 @@ NamedData copy_of(const Contents& contents, const GraphState& state) {
     result.emplace_back(name, TensorData::copy_of(&number, sizeof number, DataType::kInt64, {}));
   };
   for (const std::string& name : contents.numbers) add_number(name, number_of(state, name));
-  const std::shared_ptr<const BegunStep> begun = state.training ? begun_step(state) : nullptr;
+  const BegunStepPtr begun = state.training ? begun_step(state) : nullptr;
   if (begun == nullptr || begun->sums.size() != contents.summed.size()) return result;
   add_number(kMicroBatches, begun->micro_batches);
   add_number(kSummed, begun->summed);
@@ -215,9 +224,11 @@ void check(const Values& values, const Contents& contents, const GraphState& sta
 // Into the memory that the tensor already has, which may be the caller's, and on to the device.
 void replace_data(Tensor& tensor, const TensorData& data) {
   TensorState& state = tensor.state();
+  std::unique_lock lock(state.host);
   std::memcpy(state.data.bytes, data.bytes, data.length);
   state.device_data = {};
   state.host_is_newer = true;
+  lock.unlock();
   if (state.parameter == nullptr) return;
   state.parameter->stream->run([&] { upload_if_newer(tensor); });
 }
@@ -229,6 +240,7 @@ void replace_optimizer_data(Tensor& tensor, std::vector<TensorData> data,
   // A graph that has not been compiled takes it at its first execution.
   if (parameter == nullptr) return;
   parameter->stream->run([&] { upload_optimizer_data(tensor, slots); });
+  const std::lock_guard lock(tensor.state().host);
   tensor.state().optimizer_data.clear();  // no copy beside the device's
 }
 
@@ -236,10 +248,12 @@ void replace_number(GraphState& state, const std::string& name, std::int64_t val
   if (name == kForwardCount) {
     *state.forward_count = value;
   } else if (name == kTimeStep) {
-    if (state.executor != nullptr) return state.executor->set_time_step(value);
+    const std::shared_ptr<Executor> executor = state.newest_executor();
+    if (executor != nullptr) return executor->set_time_step(*state.optimizer, value);
     state.optimizer->set_time_step(value);
   } else if (const auto seed = static_cast<std::uint64_t>(value); seed != state.random_seed) {
     // Seeds are compiled in.
+    const std::lock_guard lock(structure());
     state.random_seed = seed;
     ++state.changes;
   }
@@ -275,11 +289,12 @@ void replace_optimizer_data(const Contents& contents, const Values& values) {
 
 // What a step began with before the load is gone.
 void give_up_step(const Values& values, GraphState& state) {
-  if (state.executor != nullptr && !state.executor->give_up_step(values.has_begun_step())) {
+  const std::shared_ptr<Executor> executor = state.newest_executor();
+  if (executor != nullptr && !executor->give_up_step(values.has_begun_step())) {
     throw InvalidArgument("[load] expected no later step in flight, because " + values.source +
                           " was saved between the micro-batches of one");
   }
-  state.resumed = nullptr;
+  state.resumed->set(nullptr);
 }
 
 void replace_begun_step(const Contents& contents, const Values& values, GraphState& state) {
@@ -289,14 +304,15 @@ void replace_begun_step(const Contents& contents, const Values& values, GraphSta
   for (const auto& [name, tensor] : contents.summed) {
     begun.sums.emplace_back(tensor, values.at(sum_name(name)));
   }
-  if (state.executor != nullptr) begun.taken_at = state.all_changes();
-  state.resumed = std::make_shared<BegunStep>(std::move(begun));
+  if (state.newest_executor() != nullptr) begun.taken_at = changes_of(state);
+  state.resumed->set(std::make_shared<const BegunStep>(std::move(begun)));
 }
 
 void replace(const Contents& contents, const Values& values, GraphState& state) {
   if (state.training) give_up_step(values, state);
   for (const auto& [name, tensor] : contents.parameters) {
     replace_data(*tensor, values.at(name));
+    const std::lock_guard lock(structure());
     if (state.constants.contains(tensor)) ++state.changes;  // folded: compile anew
   }
   replace_scaling(contents, values);
@@ -317,18 +333,23 @@ void take(Values& values, GraphState& state) {
   const bool with_training = state.training && values.any_of_training();
   // Also before a compile, which then takes them.
   const bool scaled = with_training && values.tensors.contains(kLossScale);
-  Contents contents = contents_of(state, with_training);
+  const std::shared_ptr<const GraphState> now = state.snapshot();
+  Contents contents = contents_of(*now, with_training);
   if (!state.training) take_trained(values, contents);
-  check(values, contents, state);
+  check(values, contents, *now);
   if (values.file != nullptr) {
     values.read(state.training);
-    check(values, contents, state);
+    check(values, contents, *now);
   }
-  if (scaled && state.loss_scale == nullptr) {
-    LossScaling::prepare(state);
-    contents = contents_of(state, with_training);
+  if (scaled && contents.scaling.empty()) {
+    {
+      const std::lock_guard lock(structure());
+      LossScaling::prepare(state);
+    }
+    contents = contents_of(*state.snapshot(), with_training);
   }
   for (const auto& [name, tensor] : contents.parameters) {
+    const std::lock_guard lock(tensor->state().host);
     if (!state.training && name.starts_with("tensor.")) tensor->state().is_trained = true;
     if (tensor->data().bytes != nullptr) continue;
     const TensorDescriptor& d = tensor->descriptor();
@@ -340,11 +361,11 @@ void take(Values& values, GraphState& state) {
 }  // namespace
 
 NamedTensors ExecutableGraph::named_parameters() const {
-  return contents_of(*state_, false).parameters;
+  return contents_of(*state_->snapshot(), false).parameters;
 }
 
 NamedData ExecutableGraph::copy_state() const {
-  const Contents contents = contents_of(*state_, state_->training);
+  const Contents contents = contents_of(*state_->snapshot(), state_->training);
   NamedData result;
   run_between(*state_, [&] { result = copy_of(contents, *state_); });
   return result;
@@ -353,7 +374,8 @@ NamedData ExecutableGraph::copy_state() const {
 void ExecutableGraph::save(const std::string& path) const {
   std::map<std::string, std::string> metadata{{"format", "traingraph"},
                                               {"version", Platform::version()}};
-  if (state_->optimizer != nullptr) metadata["optimizer"] = state_->optimizer->description();
+  const OptimizerPtr optimizer = state_->snapshot()->optimizer;
+  if (optimizer != nullptr) metadata["optimizer"] = optimizer->description();
   write_safetensors(path, copy_state(), metadata);
 }
 

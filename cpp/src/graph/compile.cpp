@@ -30,6 +30,9 @@ void place_parameters(const GraphState& state, const std::shared_ptr<Stream>& st
   for (std::size_t s = 0; s < lowered.slots.size(); ++s) {
     Tensor& tensor = *lowered.slots[s].tensor;
     const Shape& shape = lowered.lowering.graph.type(slot_values[s]).shape;
+    // Before it moves to another device: it may be in use.
+    if (tensor.state().parameter != nullptr)
+      Stream::merge(stream, tensor.state().parameter->stream);
     ParameterState& store = place_parameter(tensor, *request.backend, shape);
     Stream::merge(stream, store.stream);
     tensor.state().device = state.device;

@@ -12,6 +12,10 @@ using ir::ValueId;
 bool CompiledGraph::is_current(const GraphState& state) const {
   if (threads != Platform::thread_count()) return false;
   if (mode == Mode::training && clips != clips_gradients(state)) return false;
+  return lies_where_parameters_do();
+}
+
+bool CompiledGraph::lies_where_parameters_do() const {
   for (std::size_t s = 0; s < stores.size(); ++s) {
     const ParameterState* store = slots[s].tensor->state().parameter.get();
     if (stores[s] != nullptr && (store != stores[s] || store->version != slot_versions[s])) {
@@ -19,6 +23,16 @@ bool CompiledGraph::is_current(const GraphState& state) const {
     }
   }
   return true;
+}
+
+ValueId CompiledGraph::counterpart(const CompiledGraph& other, ValueId value) const {
+  for (const auto& [theirs, ours] :
+       {std::pair(&other.tensors, &tensors), std::pair(&other.gradients, &gradients)}) {
+    for (const auto& [tensor, known] : *theirs) {
+      if (known == value) return ours->at(tensor);
+    }
+  }
+  return other.result == value ? result : kNone;
 }
 
 void CompiledGraph::list(MemoryPlan& plan) const {

@@ -50,6 +50,10 @@ struct CompiledGraph {
 
   // Whether compiling now would give the same: threads, clipping, what parameters are kept in.
   bool is_current(const GraphState& state) const;
+  // Whether parameters lie where, and as, this was compiled for. Call while holding the stream.
+  bool lies_where_parameters_do() const;
+  // What here stands for a value of another program over the same graph, batch and mode.
+  ir::ValueId counterpart(const CompiledGraph& other, ir::ValueId value) const;
   // Adds an entry for each parameter, bound array, value and workspace.
   void list(MemoryPlan& plan) const;
 };

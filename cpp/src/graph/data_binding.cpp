@@ -128,15 +128,19 @@ void check_range(const std::string& name, const IntegerRange& range, const ir::T
 
 void check_range(const LoweredGraph::Slot& slot) {
   if (slot.range.count == 0) return;
-  const TensorState& state = slot.tensor->state();
+  TensorState& state = slot.tensor->state();
   const ParameterState* store = state.parameter.get();
-  const bool on_device = store != nullptr && store->master != nullptr && !state.host_is_newer;
+  const bool on_device = store != nullptr && store->backend->computes() && !state.host_is_newer;
   const TensorDescriptor& d = state.descriptor;
   const ir::Type type{d.data_type, d.shape, false};
-  if (!on_device) return check_range(state.label, slot.range, type, state.given());
+  if (!on_device) {
+    const std::lock_guard lock(state.host);
+    return check_range(state.label, slot.range, type, state.given());
+  }
   std::vector<std::byte> values(ir::storage_bytes(type, {}));
   store->stream->run([&] {
-    download(*store->backend, store->type(), store->layout, store->master.get(), values.data());
+    const ParameterState& now = *state.parameter;
+    download(*now.backend, now.type(), now.layout, now.master.get(), values.data());
   });
   check_range(state.label, slot.range, type, TensorData::raw(values.data(), values.size()));
 }

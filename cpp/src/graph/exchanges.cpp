@@ -13,13 +13,13 @@ void Exchanges::place(CompiledGraph& graph) {
   if (links_ == nullptr) return;
   LinkSet& links = *links_;
   auto place = [&](const Tensor* tensor, ir::ValueId value, bool gradient, const ir::Type& type) {
+    const std::lock_guard lock(links.mutex);
     Exchange& exchange = links.exchange(tensor, gradient ? graph_.number : 0);
     const std::size_t bytes = ir::storage_bytes(type, {});
     if (exchange.capacity < bytes || exchange.backend != &backend_) {
       exchange.backend = &backend_;
       exchange.bytes = backend_.allocate(bytes);
       exchange.capacity = bytes;
-      const std::lock_guard lock(links.mutex);
       exchange.written = false;
     }
     graph.handed.push_back({&exchange, tensor, value, gradient});

@@ -5,6 +5,7 @@
 #include "graph/graph_state.h"
 #include "graph/link_set.h"
 #include "graph/loss_scaling.h"
+#include "runtime/waiting.h"
 
 namespace traingraph {
 namespace {
@@ -56,14 +57,20 @@ std::set<TensorPtr> set_constants(GraphState& state, const NamedTensors& constan
 
 // The handle of a tensor's gradient, made at first use.
 TensorPtr gradient_handle(GraphState& state, const TensorPtr& of) {
-  for (const GradientHandle& known : state.gradient_handles) {
-    if (known.of == of) return known.gradient;
+  GradientHandle made{of, nullptr};
+  std::shared_ptr<Executor> executor;
+  {
+    const std::lock_guard lock(structure());
+    for (const GradientHandle& known : state.gradient_handles) {
+      if (known.of == of) return known.gradient;
+    }
+    made.gradient = Tensor::create(of->descriptor());
+    made.gradient->set_label("gradient of '" + of->label() + "'");
+    state.gradient_handles.push_back(made);
+    executor = state.executor;
   }
-  TensorPtr gradient = Tensor::create(of->descriptor());
-  gradient->set_label("gradient of '" + of->label() + "'");
-  state.gradient_handles.push_back({of, gradient});
-  if (state.executor != nullptr) state.executor->read_through(state.gradient_handles.back());
-  return gradient;
+  if (executor != nullptr) executor->read_through(made);
+  return made.gradient;
 }
 
 }  // namespace
@@ -78,6 +85,7 @@ ExecutableGraph::ExecutableGraph(const std::vector<GraphPtr>& graphs, bool train
 
 void ExecutableGraph::add_inputs(const NamedTensors& inputs, const NamedTensors& loss_labels,
                                  const NamedTensors& loss_label_weights) {
+  const std::lock_guard lock(structure());
   add(state_->inputs, inputs, "input");
   add(state_->loss_labels, loss_labels, "loss label");
   add(state_->loss_label_weights, loss_label_weights, "loss label weight");
@@ -85,6 +93,7 @@ void ExecutableGraph::add_inputs(const NamedTensors& inputs, const NamedTensors&
 }
 
 void ExecutableGraph::add_outputs(const NamedTensors& outputs) {
+  const std::lock_guard lock(structure());
   for (const auto& [name, tensor] : outputs) {
     if (tensor == nullptr || state_->producer(tensor.get()) != nullptr ||
         state_->differentiated(tensor.get()) != nullptr) {
@@ -117,49 +126,64 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   if (state_->links != nullptr && !has(options, CompilationOptions::kLinkGraphs)) {
     throw InvalidArgument("[compile] expected LINK_GRAPHS among the options of a linked graph");
   }
-  std::set<TensorPtr> constants_before = set_constants(*state_, constants, data);
-  const std::optional<Device> device_before = state_->device;
-  const CompilationOptions options_before = state_->options;
-  const Precision precision_before = state_->precision;
-  const std::optional<std::int64_t> limit_before = state_->memory_limit;
-  state_->options = options;
-  state_->precision = precision;
-  state_->memory_limit = memory_limit;
-  if (precision == Precision::kMixedFloat16) LossScaling::prepare(*state_);
-  state_->device = device;
-  auto executor = std::make_shared<Executor>(*state_, backend);
+  const CompilationTurn turn;
+  std::set<TensorPtr> constants_before;
+  std::optional<Device> device_before;
+  std::shared_ptr<Executor> before;
+  std::shared_ptr<GraphState> now;
+  {
+    const std::lock_guard lock(structure());
+    constants_before = set_constants(*state_, constants, data);
+    if (precision == Precision::kMixedFloat16) LossScaling::prepare(*state_);
+    device_before = state_->device;
+    before = state_->executor;
+    now = state_->snapshot();
+  }
+  now->options = options;
+  now->precision = precision;
+  now->memory_limit = memory_limit;
+  now->device = device;
+  auto executor = std::make_shared<Executor>(now, backend);
   try {
     executor->prepare();
   } catch (...) {
     // The graph stays as it was, usable after the mistake is mended.
-    state_->device = device_before;
-    state_->options = options_before;
-    state_->precision = precision_before;
-    state_->memory_limit = limit_before;
+    const std::lock_guard lock(structure());
     state_->constants = std::move(constants_before);
     throw;
   }
   // Copies of data lie in the device's memory.
-  if (state_->executor != nullptr && device_before == device) {
-    executor->take_over(*state_->executor);
-  }
-  if (state_->executor != nullptr) state_->resumed = nullptr;
-  if (state_->resumed != nullptr) state_->resumed->taken_at = state_->all_changes();
+  if (before != nullptr && device_before == device) executor->take_over(*before);
+  const std::lock_guard lock(structure());
+  state_->options = options;
+  state_->precision = precision;
+  state_->memory_limit = memory_limit;
+  state_->device = device;
+  if (before != nullptr) state_->resumed->set(nullptr);
+  state_->resumed->set_taken_at(now->changes);
   state_->executor = std::move(executor);
   state_->compiled_for(device);
 }
 
-Precision ExecutableGraph::precision() const { return state_->precision; }
+Precision ExecutableGraph::precision() const {
+  const std::lock_guard lock(structure());
+  return state_->precision;
+}
 
-std::optional<std::int64_t> ExecutableGraph::memory_limit() const { return state_->memory_limit; }
+std::optional<std::int64_t> ExecutableGraph::memory_limit() const {
+  const std::lock_guard lock(structure());
+  return state_->memory_limit;
+}
 
 void ExecutableGraph::link(const std::vector<std::shared_ptr<ExecutableGraph>>& graphs) {
+  const CompilationTurn turn;
   std::vector<std::shared_ptr<GraphState>> states{state_};
   for (const auto& graph : graphs) {
     if (graph == nullptr) throw InvalidArgument("[link] expected a graph but got none");
     if (graph->state_ != state_) states.push_back(graph->state_);
   }
   for (const auto& state : states) {
+    const std::lock_guard lock(structure());
     if (state->executor != nullptr && !has(state->options, CompilationOptions::kLinkGraphs)) {
       throw InvalidArgument(
           "[link] expected graphs compiled with LINK_GRAPHS, or not yet compiled");
@@ -169,15 +193,16 @@ void ExecutableGraph::link(const std::vector<std::shared_ptr<ExecutableGraph>>& 
 }
 
 std::size_t ExecutableGraph::device_memory_size() const {
-  return state_->executor != nullptr ? state_->executor->device_memory_size() : 0;
+  const std::shared_ptr<Executor> executor = state_->newest_executor();
+  return executor != nullptr ? executor->device_memory_size() : 0;
 }
 
 MemoryPlan ExecutableGraph::memory_plan() const {
-  return state_->compiled_executor("memory_plan").memory_plan();
+  return state_->compiled_executor("memory_plan")->memory_plan();
 }
 
 std::string ExecutableGraph::compiled_description() const {
-  return state_->compiled_executor("compiled_description").description();
+  return state_->compiled_executor("compiled_description")->description();
 }
 
 TrainingGraph::TrainingGraph(const std::vector<GraphPtr>& graphs, LayerPtr loss_layer,
@@ -188,17 +213,22 @@ TrainingGraph::TrainingGraph(const std::vector<GraphPtr>& graphs, LayerPtr loss_
   state_->optimizer = std::move(optimizer);
 }
 
-OptimizerPtr TrainingGraph::optimizer() const { return state_->optimizer; }
+OptimizerPtr TrainingGraph::optimizer() const {
+  const std::lock_guard lock(structure());
+  return state_->optimizer;
+}
 
 void TrainingGraph::compile_optimizer(OptimizerPtr optimizer) {
   if (optimizer == nullptr) {
     throw InvalidArgument("[compile_optimizer] expected an optimizer but got none");
   }
+  const std::lock_guard lock(structure());
   state_->optimizer = std::move(optimizer);
   ++state_->changes;
 }
 
 void TrainingGraph::stop_gradient(const std::vector<TensorPtr>& tensors) {
+  const std::lock_guard lock(structure());
   state_->stopped.insert(tensors.begin(), tensors.end());
   ++state_->changes;
 }
@@ -207,10 +237,12 @@ TensorPtr TrainingGraph::gradient_tensor(const TensorPtr& input) {
   if (input == nullptr) {
     throw InvalidArgument("[gradient_tensor] expected a tensor but got none");
   }
+  std::unique_lock lock(structure());
   if (!state_->knows(input.get())) {
     throw InvalidArgument("[gradient_tensor] expected a tensor of this graph but got '" +
                           input->label() + "'");
   }
+  lock.unlock();
   return gradient_handle(*state_, input);
 }
 
@@ -232,6 +264,7 @@ std::vector<TensorPtr> TrainingGraph::result_gradient_tensors(const LayerPtr& la
 
 TensorPtr TrainingGraph::allocate_user_gradient(const TensorPtr& tensor) {
   const std::string subject = "[allocate_user_gradient] ";
+  const std::lock_guard lock(structure());
   if (tensor == nullptr) throw InvalidArgument(subject + "expected a tensor but got none");
   for (const GradientHandle& known : state_->user_gradients) {
     if (known.of == tensor) return known.gradient;
@@ -257,50 +290,55 @@ void TrainingGraph::set_micro_batches(int count) {
     throw InvalidArgument("[set_micro_batches] expected at least 1 but got " +
                           std::to_string(count));
   }
+  const std::lock_guard lock(structure());
   if (count == state_->micro_batches) return;
   state_->micro_batches = count;
-  state_->resumed = nullptr;
+  state_->resumed->set(nullptr);
   ++state_->changes;
 }
 
 std::optional<double> TrainingGraph::loss_scale() const {
-  if (state_->precision != Precision::kMixedFloat16) return std::nullopt;
+  if (precision() != Precision::kMixedFloat16) return std::nullopt;
   float scale = 0;
   state_->loss_scale->copy_to(&scale, sizeof scale);
   return static_cast<double>(scale);
 }
 
-int TrainingGraph::micro_batches() const { return state_->micro_batches; }
+int TrainingGraph::micro_batches() const {
+  const std::lock_guard lock(structure());
+  return state_->micro_batches;
+}
 
 void TrainingGraph::set_training_tensor_parameters(const std::vector<TensorParameter>& parameters) {
+  const std::lock_guard lock(structure());
   state_->tensor_parameters = parameters;
   for (const TensorParameter& p : parameters) p.tensor->state().is_trained = true;
   ++state_->changes;
 }
 
 Execution TrainingGraph::execute(ExecutionArguments arguments) {
-  return state_->current_executor("execute").submit(Run::step, arguments);
+  return state_->current_executor("execute")->submit(Run::step, arguments);
 }
 
 Execution TrainingGraph::execute_forward(ExecutionArguments arguments) {
-  return state_->current_executor("execute_forward").submit(Run::forward, arguments);
+  return state_->current_executor("execute_forward")->submit(Run::forward, arguments);
 }
 
 Execution TrainingGraph::execute_gradient(ExecutionArguments arguments) {
-  return state_->current_executor("execute_gradient").submit(Run::gradient, arguments);
+  return state_->current_executor("execute_gradient")->submit(Run::gradient, arguments);
 }
 
 Execution TrainingGraph::execute_optimizer_update(ExecutionArguments arguments) {
-  if (state_->optimizer == nullptr) {
+  if (optimizer() == nullptr) {
     throw InvalidArgument(
         "[execute_optimizer_update] expected an optimizer; give one to the "
         "constructor or to compile_optimizer");
   }
-  return state_->current_executor("execute_optimizer_update").submit(Run::update, arguments);
+  return state_->current_executor("execute_optimizer_update")->submit(Run::update, arguments);
 }
 
 void TrainingGraph::synchronize_updates() {
-  state_->compiled_executor("synchronize_updates").synchronize_parameters();
+  state_->compiled_executor("synchronize_updates")->synchronize_parameters();
 }
 
 TensorData TrainingGraph::gradient_data(const TensorPtr& parameter, const LayerPtr& layer) const {
@@ -314,14 +352,14 @@ TensorData TrainingGraph::gradient_data(const TensorPtr& parameter, const LayerP
                           "' is no parameter of layer " + std::to_string(layer->id()) + " '" +
                           layer->label() + "'");
   }
-  return state_->compiled_executor("gradient_data").gradient(*parameter);
+  return state_->compiled_executor("gradient_data")->gradient(*parameter);
 }
 
 InferenceGraph::InferenceGraph(const std::vector<GraphPtr>& graphs)
     : ExecutableGraph(graphs, false) {}
 
 Execution InferenceGraph::execute(ExecutionArguments arguments) {
-  return state_->current_executor("execute").submit(Run::forward, arguments);
+  return state_->current_executor("execute")->submit(Run::forward, arguments);
 }
 
 }  // namespace traingraph

@@ -81,18 +81,20 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   job->handler = arguments.completion_handler;
   job->state = std::make_shared<ExecutionState>();
   const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
+  bool is_queued = false;
   {
     const std::lock_guard lock(mutex_);
     bind_job(*job, arguments);
-    if (!synchronous) {
-      enqueue(job);
-      return Execution(job->state);
-    }
+    is_queued = enqueue(job, synchronous);
   }
-  stream_->run([&] {
+  if (!synchronous) return Execution(job->state);
+  if (is_queued) {
+    job->state->stream->wait(job->state->task);
+  } else {
+    job->state->task = nullptr;
     begin(*job);
     if (job->pending != nullptr) settle(*job);
-  });
+  }
   job->state->raise();
   return Execution(job->state);
 }
@@ -107,17 +109,19 @@ void Executor::bind_job(Job& job, const ExecutionArguments& arguments) {
   exchanges_.announce(*job.graph, job.run);
 }
 
-void Executor::enqueue(const std::shared_ptr<Job>& job) {
+bool Executor::enqueue(const std::shared_ptr<Job>& job, bool synchronous) {
   job->state->stream = Stream::root(stream_);
   job->state->task = std::make_shared<Task>();
-  job->leaves = job->state->task->leaves = may_leave(*job);
+  job->leaves = job->state->task->leaves = !synchronous && may_leave(*job);
   // The queue keeps the executor, and with it the arena, until the work is done.
   job->state->task->work = [self = shared_from_this(), job]() -> std::function<void()> {
     self->begin(*job);
     if (job->pending == nullptr) return nullptr;
     return [self, job] { self->settle(*job); };
   };
+  if (synchronous) return job->state->stream->take_place(job->state->task);
   job->state->stream->submit(job->state->task);
+  return true;
 }
 
 bool Executor::may_leave(const Job& job) const {
@@ -143,6 +147,7 @@ void Executor::execute(Job& job) {
         "[execute] the step that this call goes on with was given up, because a call of it has "
         "failed or other state was loaded; start again with its first call");
   }
+  if (!job.graph->lies_where_parameters_do()) follow_parameters(job);
   make_room(job);
   for (const BoundArray& array : job.bound) {
     const bool apart = array.on_device && !programs_.touches(*job.graph, array);
@@ -155,6 +160,27 @@ void Executor::execute(Job& job) {
   kept_.end(job);
   exchanges_.write(*job.graph, job.run);
   deliver(backend_, job);
+}
+
+void Executor::follow_parameters(Job& job) {
+  if (!runs_forward(job.run)) {
+    throw InvalidArgument(
+        "[execute] the graph was compiled again since the call before; start again with "
+        "execute_forward");
+  }
+  const CompiledPtr before = job.graph;
+  job.graph = program_for(before->batch, before->mode, true);
+  std::vector<BoundArray> bound;
+  for (std::size_t s = 0; s < before->bound.size(); ++s) {
+    for (BoundArray& array : job.bound) {
+      if (array.value != before->bound[s].value) continue;
+      array.value = job.graph->bound[s].value;
+      if (array.value != ir::kNone) bound.push_back(array);
+      break;
+    }
+  }
+  job.bound = std::move(bound);
+  for (auto& [value, data] : job.outputs) value = job.graph->counterpart(*before, value);
 }
 
 void Executor::run_program(const Job& job) {
@@ -244,6 +270,7 @@ TensorData Executor::gradient(const Tensor& tensor) const {
 
 void Executor::read_through(const GradientHandle& handle) {
   stream_->run([&] { kept_.know(handle); });
+  const std::lock_guard lock(handle.gradient->state().host);
   handle.gradient->state().reader = weak_from_this();
   handle.gradient->state().device = graph_.device;
 }
@@ -262,11 +289,7 @@ void Executor::run_between(const std::function<void()>& work) { stream_->run(wor
 // The sums have their places since the program of this call was made. What was frozen or thawed
 // since, or declared, drops them as it does in a graph that was not saved.
 void Executor::resume_step(const CompiledGraph& graph) {
-  std::shared_ptr<const BegunStep> begun;
-  {
-    const std::lock_guard lock(mutex_);
-    begun = std::move(graph_.resumed);
-  }
+  const BegunStepPtr begun = graph_.resumed->take();
   if (begun == nullptr) return;
   const auto adds = [](const LoweredGraph::Slot& slot) { return slot.accumulates; };
   const bool same = std::all_of(begun->sums.begin(), begun->sums.end(), [&](const auto& sum) {
@@ -283,15 +306,14 @@ void Executor::resume_step(const CompiledGraph& graph) {
   });
 }
 
-std::shared_ptr<const BegunStep> Executor::begun_step() const {
+BegunStepPtr Executor::begun_step(std::uint64_t changes) const {
   const std::lock_guard lock(mutex_);
-  if (graph_.resumed != nullptr) {
-    const std::uint64_t now = graph_.all_changes();
-    return graph_.resumed->taken_at.value_or(now) == now ? graph_.resumed : nullptr;
+  if (const BegunStepPtr loaded = graph_.resumed->get()) {
+    return loaded->taken_at.value_or(changes) == changes ? loaded : nullptr;
   }
   const StepPosition& at = kept_.reached();
   // Compiling again drops the sum, and a full one is what a pass has left.
-  if (at.summed == 0 || at.summed >= graph_.micro_batches || !is_current()) return nullptr;
+  if (at.summed == 0 || at.summed >= graph_.micro_batches || !is_current(changes)) return nullptr;
   return std::make_shared<const BegunStep>(
       BegunStep{graph_.micro_batches, at.summed, at.rows, programs_.copy_sums()});
 }
@@ -302,18 +324,18 @@ bool Executor::give_up_step(bool resumes) {
   if (resumes && submitted_.position().step != step) return false;
   kept_.give_up(step);
   submitted_.begin_again(step);
-  graph_.resumed = nullptr;
+  graph_.resumed->set(nullptr);
   return true;
 }
 
-std::int64_t Executor::time_step() const {
+std::int64_t Executor::time_step(const Optimizer& optimizer) const {
   const std::lock_guard lock(mutex_);
-  return updates_.time_step(*graph_.optimizer);
+  return updates_.time_step(optimizer);
 }
 
-void Executor::set_time_step(std::int64_t value) {
+void Executor::set_time_step(Optimizer& optimizer, std::int64_t value) {
   const std::lock_guard lock(mutex_);
-  updates_.set_time_step(*graph_.optimizer, value);
+  updates_.set_time_step(optimizer, value);
 }
 
 }  // namespace traingraph

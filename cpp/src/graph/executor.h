@@ -23,7 +23,7 @@ namespace traingraph {
 // handle. What the parts below may do when is in their headers.
 class Executor final : public ValueReader, public std::enable_shared_from_this<Executor> {
  public:
-  Executor(GraphState& graph, const Backend& backend);
+  Executor(std::shared_ptr<const GraphState> graph, const Backend& backend);
   ~Executor() override;
 
   // Compiles for the tensors' own batch size, so that mistakes show at compile.
@@ -51,20 +51,21 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Runs work after all executions that were submitted; for a completion handler, which stands
   // between two of them, at once.
   void run_between(const std::function<void()>& work);
-  // Both within run_between. The step that stands between two of its micro-batches; null: none.
-  std::shared_ptr<const BegunStep> begun_step() const;
+  // Both within run_between. The step that stands between two of its micro-batches, unless the
+  // graph, of so many changes, will be compiled again; null: none.
+  BegunStepPtr begun_step(std::uint64_t changes) const;
   // Nothing goes on with the step that has run last, nor with one that was to be resumed. False,
   // without effect, where another one is to follow and a later step was submitted already.
   bool give_up_step(bool resumes);
-  // The optimizer's time step as it is between executions: without updates still to come.
-  std::int64_t time_step() const;
-  void set_time_step(std::int64_t value);
+  // The time step as it is between executions: without this graph's updates still to come.
+  std::int64_t time_step(const Optimizer& optimizer) const;
+  void set_time_step(Optimizer& optimizer, std::int64_t value);
 
   std::size_t device_memory_size() const;
   MemoryPlan memory_plan() const;
   std::string description() const;
   // Whether programs made now would mean the same: nothing was added since, or frozen or thawed.
-  bool is_current() const;
+  bool is_current(std::uint64_t changes) const;
 
  private:
   // The program for this batch and mode, compiled now if need be; `apart`: for phases apart, too,
@@ -93,19 +94,25 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void resume_step(const CompiledGraph& graph);
   // Settles what the job reads and writes, in the order of submission. Call with mutex_.
   void bind_job(Job& job, const ExecutionArguments& arguments);
-  void enqueue(const std::shared_ptr<Job>& job);
+  // In the order of binding; not, where this thread holds the stream and waits. Call with mutex_.
+  bool enqueue(const std::shared_ptr<Job>& job, bool synchronous);
   // Whether nothing but the result will be read of what the job leaves.
   bool may_leave(const Job& job) const;
 
   // Runs the job, and settles its handle unless the result is still to come; never throws.
   void begin(Job& job);
   void execute(Job& job);
+  // Where another thread has compiled since the call, so that parameters lie otherwise: brings what
+  // the job was bound to over to a program of now.
+  void follow_parameters(Job& job);
   void run_program(const Job& job);
   void settle(Job& job);
   // After a failure nothing may build on the passes before it, and its update does not count.
   void forget(const Job& job);
 
-  GraphState& graph_;  // not for work in flight, which may outlive it
+  // As it was when this was made; its own, for work in flight may outlive the graph.
+  const std::shared_ptr<const GraphState> held_graph_;
+  const GraphState& graph_;
   const Backend& backend_;
   const std::uint64_t built_for_;                                   // GraphState::all_changes
   std::vector<std::pair<const TensorParameter*, bool>> updatable_;  // as the layers' were

@@ -9,33 +9,25 @@
 #include "runtime/allocator.h"
 
 namespace traingraph {
-namespace {
-
-// One compilation at a time: graphs that share parameters merge their streams while compiling.
-std::recursive_mutex& compilation() {
-  static std::recursive_mutex mutex;
-  return mutex;
-}
-
-}  // namespace
-
-Executor::Executor(GraphState& graph, const Backend& backend)
-    : graph_(graph),
+Executor::Executor(std::shared_ptr<const GraphState> graph, const Backend& backend)
+    : held_graph_(std::move(graph)),
+      graph_(*held_graph_),
       backend_(backend),
-      built_for_(graph.all_changes()),
-      declared_batch_(declared_batch(graph)),
+      built_for_(graph_.changes),
+      declared_batch_(declared_batch(graph_)),
       // An inference graph over layers with a loss needs no labels: it gives what would be
       // compared.
-      inference_mode_(!graph.training && lacks_labels(graph) ? Mode::prediction : Mode::inference),
-      programs_(graph, backend),
-      exchanges_(graph, backend),
-      given_(graph, backend, exchanges_),
-      submitted_(graph, declared_batch_),
+      inference_mode_(!graph_.training && lacks_labels(graph_) ? Mode::prediction
+                                                               : Mode::inference),
+      programs_(graph_, backend),
+      exchanges_(graph_, backend),
+      given_(graph_, backend, exchanges_),
+      submitted_(graph_, declared_batch_),
       stream_(std::make_shared<Stream>()),
-      step_numbers_(backend, graph.forward_count),
+      step_numbers_(backend, graph_.forward_count),
       kept_(backend) {
-  if (!graph.training) return;
-  const std::vector<NodeRecord> nodes = graph.ordered_nodes();
+  if (!graph_.training) return;
+  const std::vector<NodeRecord>& nodes = graph_.nodes;
   std::set<const Layer*> disabled;
   for (const NodeRecord& node : nodes) {
     if (node.disable_update) disabled.insert(node.layer.get());
@@ -49,8 +41,8 @@ Executor::Executor(GraphState& graph, const Backend& backend)
 }
 Executor::~Executor() = default;
 
-bool Executor::is_current() const {
-  return built_for_ == graph_.all_changes() &&
+bool Executor::is_current(std::uint64_t changes) const {
+  return built_for_ == changes &&
          std::all_of(updatable_.begin(), updatable_.end(),
                      [](const auto& was) { return was.first->is_updatable == was.second; });
 }
@@ -77,7 +69,7 @@ CompiledPtr Executor::find_current(std::int64_t batch, Mode mode, bool apart) {
 
 CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
   if (CompiledPtr found = find_current(batch, mode, apart)) return found;
-  const std::lock_guard compiling(compilation());
+  const CompilationTurn turn;
   CompiledPtr result;
   // Compiling may move parameters and the arena: nothing may be running.
   stream_->run([&] {
@@ -120,7 +112,9 @@ void Executor::attach(CompiledGraph& graph, bool apart) {
   for (const GradientHandle& handle : graph_.gradient_handles) read_through(handle);
   for (const auto& [tensor, value] : graph.tensors) {
     auto* shared = const_cast<Tensor*>(tensor);
-    if (shared->state().parameter == nullptr) shared->state().reader = weak_from_this();
+    if (shared->state().parameter != nullptr) continue;
+    const std::lock_guard host(shared->state().host);
+    shared->state().reader = weak_from_this();
   }
   exchanges_.place(graph);
   const Run run = usual_run(graph);

@@ -19,6 +19,7 @@ namespace {
 const Loss& loss_of(const GraphState& state) {
   const auto* given = dynamic_cast<const Loss*>(state.loss_layer.get());
   if (given != nullptr) return *given;
+  const std::lock_guard lock(structure());
   const Loss* last = nullptr;
   for (const NodeRecord& node : state.ordered_nodes()) {
     if (const auto* loss = dynamic_cast<const Loss*>(node.layer.get())) last = loss;
@@ -59,6 +60,7 @@ class LossSum {
 
 Samples samples_of(const GraphState& state, const FitArguments& arguments) {
   Samples samples;
+  const std::lock_guard lock(structure());
   samples.add(arguments.inputs, state.inputs, "inputs", &ExecutionArguments::inputs);
   samples.add(arguments.loss_labels, state.loss_labels, "loss labels",
               &ExecutionArguments::loss_labels);
@@ -73,6 +75,7 @@ std::int64_t batch_size_of(const GraphState& state, std::int64_t asked, std::int
     throw InvalidArgument("[fit] expected a batch size of at least 0 but got " +
                           std::to_string(asked));
   }
+  const std::lock_guard lock(structure());
   const std::int64_t batch = asked != 0 ? asked : declared_batch(state);
   if (batch == 0) {
     throw InvalidArgument("[fit] expected inputs with a common extent on axis 0");
@@ -91,7 +94,7 @@ std::vector<Epoch> TrainingGraph::fit(const FitArguments& arguments) {
   Samples samples = samples_of(*state_, arguments);
   const std::int64_t batch = batch_size_of(*state_, arguments.batch_size, samples.count());
   const std::int64_t rest = samples.count() % batch;
-  if (rest != 0) state_->current_executor("fit").check_batch(rest);
+  if (rest != 0) state_->current_executor("fit")->check_batch(rest);
   using Clock = std::chrono::steady_clock;
   std::vector<Epoch> epochs;
   while (static_cast<int>(epochs.size()) < arguments.epochs) {
@@ -126,7 +129,7 @@ Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
     some.options = some.options | ExecutionOptions::kForwardForInference;
     loss.add(execute(some).result(), rows);
     if (!Accuracy::applies(descriptor.type)) continue;
-    const auto [prediction, labels] = state_->executor->scored();
+    const auto [prediction, labels] = state_->compiled_executor("evaluate")->scored();
     accuracy.count(descriptor.type, prediction, labels);
   }
   Evaluation result;
@@ -146,7 +149,8 @@ TensorData ExecutableGraph::predict(const NamedData& inputs, std::int64_t batch_
   std::size_t filled = 0;
   for (std::int64_t first = 0; first < samples.count(); first += batch) {
     const std::int64_t rows = std::min(batch, samples.count() - first);
-    const TensorData part = state_->current_executor("predict").predict(samples.batch(first, rows));
+    const TensorData part =
+        state_->current_executor("predict")->predict(samples.batch(first, rows));
     if (part.shape.empty() || part.shape[0] != rows) {
       throw ShapeError("[predict] expected a result with the samples on axis 0 but got " +
                        to_string(part.shape));

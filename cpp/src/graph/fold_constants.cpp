@@ -3,6 +3,7 @@
 #include <map>
 
 #include "graph/data_binding.h"
+#include "runtime/parameter_store.h"
 
 namespace traingraph {
 namespace {
@@ -34,6 +35,7 @@ class Folding {
     const ir::Value& value = graph_.value(id);
     if (value.source != ir::Source::parameter) return false;
     const TensorPtr& tensor = lowered_.slots[static_cast<std::size_t>(value.slot)].tensor;
+    const std::lock_guard lock(tensor->state().host);
     return state_.constants.contains(tensor) && tensor->data().bytes != nullptr;
   }
 
@@ -112,7 +114,9 @@ class Folding {
     const int slot = part_.value(part_value).slot;
     check_range(lowered_.slots[static_cast<std::size_t>(slot)]);
     const TensorPtr& tensor = lowered_.slots[static_cast<std::size_t>(slot)].tensor;
-    program.bind(value, static_cast<std::byte*>(tensor->data().bytes));
+    const std::lock_guard lock(tensor->state().host);
+    held_.push_back(tensor->data());
+    program.bind(value, static_cast<std::byte*>(held_.back().bytes));
   }
 
   // A parameter with these bytes stands where the op's result stood.
@@ -147,6 +151,7 @@ class Folding {
   std::map<ValueId, ValueId> part_of_;  // from the graph's values to part_'s
   std::vector<ValueId> values_;         // from part_'s values to the program's
   std::vector<ValueId> wanted_;         // of the graph
+  std::vector<TensorData> held_;        // what the program reads
 };
 
 }  // namespace

@@ -98,7 +98,10 @@ void GivenArrays::give_argument(const Tensor& tensor, const ir::Type& type,
 const GivenData* GivenArrays::given_or_own(const BoundSlot& slot, const ir::Type& type) {
   const auto found = data_.find(slot.tensor.get());
   if (found != data_.end()) return &found->second;
-  const TensorData& own = slot.tensor->state().given();
+  TensorState& state = slot.tensor->state();
+  std::unique_lock lock(state.host);
+  const TensorData own = state.given();
+  lock.unlock();
   if (own.bytes == nullptr) return nullptr;
   check_data(slot, type, own, backend_);
   check_range(slot.name, slot.range, type, own);
@@ -161,6 +164,7 @@ void GivenArrays::bind_gradients(Job& job) {
     const ir::Type& type = graph.program->graph.type(slot.value);
     TensorState& tensor = slot.tensor->state();
     if (tensor.host_is_newer) {
+      const std::lock_guard lock(tensor.host);
       check_data(slot, type, tensor.given(), backend_);
       stage(*slot.tensor, type, tensor.given());
       tensor.host_is_newer = false;

@@ -13,6 +13,7 @@
 #include "graph/link_set.h"
 #include "layers/emitter.h"
 #include "runtime/parameter_store.h"
+#include "runtime/waiting.h"
 
 namespace traingraph {
 namespace {
@@ -24,6 +25,12 @@ std::string at(const Layer& layer) {
 }
 
 }  // namespace
+
+std::recursive_mutex& structure() {
+  // Never destroyed: the worker may look at a graph while static objects go.
+  static auto* const mutex = new std::recursive_mutex;
+  return *mutex;
+}
 
 const TensorPtr* find(const NamedTensors& tensors, const std::string& name) {
   for (const auto& [key, tensor] : tensors) {
@@ -89,6 +96,7 @@ std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<Tenso
 }
 
 void GraphState::compiled_for(const Device& target) {
+  const std::lock_guard lock(structure());
   for (const GraphPtr& graph : graphs) graph->state().device = target;
   for (const NodeRecord& node : ordered_nodes()) {
     node.layer->device_type_ = target.actual_type();
@@ -117,23 +125,49 @@ const NodeRecord* GraphState::producer(const Tensor* tensor) const {
   return nullptr;
 }
 
-Executor& GraphState::compiled_executor(const char* call) const {
+std::shared_ptr<Executor> GraphState::newest_executor() const {
+  const std::lock_guard lock(structure());
+  return executor;
+}
+
+std::shared_ptr<Executor> GraphState::compiled_executor(const char* call) const {
+  const std::lock_guard lock(structure());
   if (executor == nullptr) {
     throw InvalidArgument(std::string("[") + call +
                           "] expected a compiled graph; call compile first");
   }
-  return *executor;
+  return executor;
 }
 
-Executor& GraphState::current_executor(const char* call) {
-  Executor& before = compiled_executor(call);
-  if (before.is_current()) return before;
-  auto renewed =
-      std::make_shared<Executor>(*this, backend_named(device->backend(), device->index()));
+std::shared_ptr<Executor> GraphState::current_executor(const char* call) {
+  const auto current = [&](std::shared_ptr<Executor>& newest) {
+    const std::lock_guard lock(structure());
+    newest = compiled_executor(call);
+    return newest->is_current(all_changes());
+  };
+  std::shared_ptr<Executor> before;
+  if (current(before)) return before;
+  const CompilationTurn turn;
+  // Another thread may have renewed it meanwhile.
+  if (current(before)) return before;
+  const std::shared_ptr<GraphState> now = snapshot();
+  const Device& target = *now->device;
+  auto renewed = std::make_shared<Executor>(now, backend_named(target.backend(), target.index()));
   renewed->prepare();
-  renewed->take_over(before);
-  executor = std::move(renewed);
-  return *executor;
+  renewed->take_over(*before);
+  const std::lock_guard lock(structure());
+  executor = renewed;
+  return renewed;
+}
+
+std::shared_ptr<GraphState> GraphState::snapshot() const {
+  const std::lock_guard lock(structure());
+  auto now = std::make_shared<GraphState>(*this);
+  now->nodes = ordered_nodes();
+  now->changes = all_changes();
+  now->graphs.clear();
+  now->executor = nullptr;
+  return now;
 }
 
 bool GraphState::reads(const Tensor* tensor) const {
@@ -219,6 +253,7 @@ TensorPtr Graph::node(const LayerPtr& layer, const TensorPtr& source) {
 
 TensorPtr Graph::node(const LayerPtr& layer, const std::vector<TensorPtr>& sources,
                       bool disable_update) {
+  const std::lock_guard lock(structure());
   if (layer == nullptr) throw InvalidArgument("[node] expected a layer but got none");
   if (layer->owner_ != 0 && layer->owner_ != state_->number) {
     throw InvalidArgument("[node] expected a layer of this graph but it belongs to another graph" +
@@ -255,12 +290,14 @@ TensorPtr Graph::transpose(std::vector<std::int64_t> dimensions, const TensorPtr
 
 std::vector<TensorPtr> Graph::split(const TensorPtr& source, std::int64_t split_count,
                                     std::int64_t dimension) {
+  const std::lock_guard lock(structure());
   node(std::make_shared<Split>(split_count, dimension), source);
   return state_->nodes.back().results;
 }
 
 std::vector<TensorPtr> Graph::split(const TensorPtr& source, Shape split_section_lengths,
                                     std::int64_t dimension) {
+  const std::lock_guard lock(structure());
   node(std::make_shared<Split>(std::move(split_section_lengths), dimension), source);
   return state_->nodes.back().results;
 }
@@ -282,9 +319,13 @@ TensorPtr Graph::select(const std::vector<TensorPtr>& sources, const TensorPtr& 
   return node(std::make_shared<Selection>(), {condition, sources[0], sources[1]});
 }
 
-std::optional<Device> Graph::device() const { return state_->device; }
+std::optional<Device> Graph::device() const {
+  const std::lock_guard lock(structure());
+  return state_->device;
+}
 
 std::vector<LayerPtr> Graph::layers() const {
+  const std::lock_guard lock(structure());
   std::vector<LayerPtr> result;
   for (const NodeRecord& node : state_->ordered_nodes()) {
     if (std::find(result.begin(), result.end(), node.layer) == result.end()) {
@@ -295,6 +336,7 @@ std::vector<LayerPtr> Graph::layers() const {
 }
 
 std::vector<TensorPtr> Graph::source_tensors(const LayerPtr& layer) const {
+  const std::lock_guard lock(structure());
   std::vector<TensorPtr> result;
   for (const NodeRecord& node : state_->ordered_nodes()) {
     if (node.layer == layer) {
@@ -305,6 +347,7 @@ std::vector<TensorPtr> Graph::source_tensors(const LayerPtr& layer) const {
 }
 
 std::vector<TensorPtr> Graph::result_tensors(const LayerPtr& layer) const {
+  const std::lock_guard lock(structure());
   std::vector<TensorPtr> result;
   for (const NodeRecord& node : state_->ordered_nodes()) {
     if (node.layer == layer) {
@@ -316,7 +359,7 @@ std::vector<TensorPtr> Graph::result_tensors(const LayerPtr& layer) const {
 
 void Graph::bind_and_write_data(const NamedData& data, const NamedTensors& tensors,
                                 std::int64_t batch_size) {
-  state_->current_executor("bind_and_write_data").bind(data, tensors, batch_size);
+  state_->current_executor("bind_and_write_data")->bind(data, tensors, batch_size);
 }
 
 TensorPtr sequential(Graph& graph, TensorPtr x, const std::vector<LayerPtr>& layers) {

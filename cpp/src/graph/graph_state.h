@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include <traingraph/graph.h>
 
+#include "graph/begun_step.h"
 #include "runtime/random.h"
 
 namespace traingraph {
@@ -30,16 +32,9 @@ struct GradientHandle {
   TensorPtr gradient;
 };
 
-// Of a step of micro-batches, what those before have left: a checkpoint between two of them holds
-// it.
-struct BegunStep {
-  std::int64_t micro_batches = 0;                      // that make the step
-  std::int64_t summed = 0;                             // so many are
-  std::int64_t rows = 0;                               // of so many rows
-  std::vector<std::pair<TensorPtr, TensorData>> sums;  // of gradients, by parameter
-  // GraphState::all_changes when a compiled graph took it: what compiles again drops it.
-  std::optional<std::uint64_t> taken_at = std::nullopt;
-};
+// Guards what graphs consist of, and their executors: of all graphs, for they share graph objects
+// and links. Held for a moment, by nobody who compiles, runs or waits.
+std::recursive_mutex& structure();
 
 // Everything behind a graph's handle. What only executable graphs have stands below.
 struct GraphState {
@@ -60,10 +55,10 @@ struct GraphState {
   std::vector<GradientHandle> gradient_handles;
   std::vector<GradientHandle> user_gradients;
   std::vector<TensorParameter> tensor_parameters;
-  std::set<TensorPtr> constants;       // of the last compile
-  std::shared_ptr<LinkSet> links;      // null: linked with nothing
-  int micro_batches = 1;               // executions that make one step
-  std::shared_ptr<BegunStep> resumed;  // loaded, and not yet gone on with
+  std::set<TensorPtr> constants;   // of the last compile
+  std::shared_ptr<LinkSet> links;  // null: linked with nothing
+  int micro_batches = 1;           // executions that make one step
+  std::shared_ptr<LoadedStep> resumed = std::make_shared<LoadedStep>();
   CompilationOptions options = CompilationOptions::kNone;
   Precision precision = Precision::kFloat32;
   std::optional<std::int64_t> memory_limit;  // in bytes
@@ -90,9 +85,14 @@ struct GraphState {
   // By tensor identity; null when no node of this graph computes it.
   const NodeRecord* producer(const Tensor* tensor) const;
   // Raises InvalidArgument naming the call before the first compile.
-  Executor& compiled_executor(const char* call) const;
+  std::shared_ptr<Executor> compiled_executor(const char* call) const;
   // The same, after compiling again if something was added since.
-  Executor& current_executor(const char* call);
+  std::shared_ptr<Executor> current_executor(const char* call);
+  // Null before the first compile.
+  std::shared_ptr<Executor> newest_executor() const;
+  // The graph as it is now, which an executor is made for: with the nodes of its graph objects
+  // among its own, and all changes among its own.
+  std::shared_ptr<GraphState> snapshot() const;
   // Whether a node reads or computes it, or it is declared, or a layer's parameter.
   bool knows(const Tensor* tensor) const;
   // Whether a node reads it.

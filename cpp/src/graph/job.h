@@ -27,7 +27,9 @@ struct Job {
   std::vector<BoundArray> bound;
   std::vector<std::pair<ir::ValueId, TensorData>> outputs;
   OptimizerPtr optimizer;  // of an update, else null
-  double learning_rate = 0;
+  float learning_rate = 0;
+  std::int64_t time_step = 0;   // if none before it fails that is in flight
+  std::int64_t given_back = 0;  // time steps, when it was submitted
   double corrected_learning_rate = 0;
   // The first forward pass of a step draws new random numbers; micro-batches share them.
   bool starts_step = true;

@@ -13,9 +13,10 @@ std::vector<std::shared_ptr<GraphState>> LinkSet::states() const {
 }
 
 bool LinkSet::imports(const GraphState& reader, const Tensor* tensor) const {
+  const std::lock_guard lock(structure());
   if (!reader.reads(tensor) || reader.producer(tensor) != nullptr) return false;
   for (const auto& state : states()) {
-    if (state.get() != &reader && state->producer(tensor) != nullptr) return true;
+    if (state->number != reader.number && state->producer(tensor) != nullptr) return true;
   }
   return false;
 }
@@ -23,9 +24,10 @@ bool LinkSet::imports(const GraphState& reader, const Tensor* tensor) const {
 std::vector<std::shared_ptr<GraphState>> LinkSet::readers(const GraphState& producer,
                                                           const Tensor* tensor,
                                                           bool that_train) const {
+  const std::lock_guard lock(structure());
   std::vector<std::shared_ptr<GraphState>> result;
   for (const auto& state : states()) {
-    if (state.get() == &producer || !imports(*state, tensor)) continue;
+    if (state->number == producer.number || !imports(*state, tensor)) continue;
     const bool stops = std::any_of(state->stopped.begin(), state->stopped.end(),
                                    [&](const TensorPtr& t) { return t.get() == tensor; });
     if (!that_train || (state->training && !stops)) result.push_back(state);
@@ -58,6 +60,7 @@ void LinkSet::join(const std::vector<std::shared_ptr<GraphState>>& states) {
     all->members.push_back(state);
     // Programs write to the exchanges of their own set: none goes on with an older one.
     if (state->links != nullptr) Stream::merge(all->stream, state->links->stream);
+    const std::lock_guard lock(structure());
     state->links = all;
     ++state->changes;
   }

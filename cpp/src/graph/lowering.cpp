@@ -18,6 +18,11 @@ namespace {
 using ir::kNone;
 using ir::ValueId;
 
+bool has_data(TensorState& state) {
+  const std::lock_guard lock(state.host);
+  return state.given().bytes != nullptr;
+}
+
 class Writer {
  public:
   Writer(const GraphState& state, std::int64_t batch, Mode mode) : state_(state), mode_(mode) {
@@ -124,8 +129,8 @@ class Writer {
     const auto found = out_.tensors.find(tensor.get());
     if (found != out_.tensors.end()) return found->second;
     // A tensor with data that nobody declared is a constant of the graph, or a trained input.
-    const bool held = tensor->state().parameter != nullptr ||
-                      tensor->state().given().bytes != nullptr || state_.constants.contains(tensor);
+    const bool held = tensor->state().parameter != nullptr || has_data(tensor->state()) ||
+                      state_.constants.contains(tensor);
     if (held || is_tensor_parameter(tensor.get())) {
       const ValueId value = out_.lowering.parameter(tensor, tensor->descriptor().shape);
       out_.tensors.emplace(tensor.get(), value);
@@ -389,8 +394,7 @@ bool lacks_labels(const GraphState& state) {
   for (const NodeRecord& node : state.ordered_nodes()) {
     if (dynamic_cast<const Loss*>(node.layer.get()) == nullptr || node.sources.size() < 2) continue;
     const TensorPtr& label = node.sources[1];
-    const bool held =
-        label->state().given().bytes != nullptr || state.producer(label.get()) != nullptr;
+    const bool held = has_data(label->state()) || state.producer(label.get()) != nullptr;
     const bool declared = names(state.inputs, label.get()) || names(state.loss_labels, label.get());
     if (!held && !declared) return true;
   }

@@ -66,6 +66,7 @@ void begin_result(Job& job, const Begin& begin) {
 
 // The handler may read the result tensor's host copy; a smaller batch fills its first rows.
 void fill_host_copy(Tensor& tensor, const TensorData& result) {
+  const std::lock_guard lock(tensor.state().host);
   if (tensor.data().bytes == nullptr) {
     const TensorDescriptor& d = tensor.descriptor();
     const std::vector<std::byte> zeros(d.allocation_bytes());

@@ -8,6 +8,7 @@
 namespace traingraph {
 
 std::string Graph::summary() const {
+  const std::lock_guard lock(structure());
   std::ostringstream text;
   std::int64_t total = 0;
   std::set<const Tensor*> counted;
@@ -36,6 +37,7 @@ std::string Graph::summary() const {
 }
 
 std::string Graph::summarized_dot_description() const {
+  const std::lock_guard lock(structure());
   auto quoted = [](std::string text) {
     std::string result = "\"";
     for (const char c : text) {

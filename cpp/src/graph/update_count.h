@@ -7,16 +7,15 @@
 
 namespace traingraph {
 
-// What updates take from the optimizer in the order of submission: rates, and a time step each.
-// Graphs may share an optimizer and have a thread each, so one mutex of the process guards counts.
+// What updates take from the optimizer: rates in the order of submission, and a time step each,
+// which one that fails gives back to those behind it. Graphs may share an optimizer and have a
+// thread each, so one mutex of the process guards counts.
 class UpdateCount {
  public:
   // Gives the job the optimizer's rates and its next time step.
   void submit(Job& job, const OptimizerPtr& optimizer);
   // The job's update has begun: from now on it counts as done.
-  void begin(const Job& job) {
-    if (job.optimizer != nullptr) --waiting_;
-  }
+  void begin(Job& job);
   // It has failed, and does not count after all.
   void undo(const Job& job);
 

@@ -130,7 +130,7 @@ void NNOptimizer::encode(CommandBuffer& buffer, std::span<const Part> parts, std
   }
   Optimizer& rule = static_cast<const OptimizerOperation&>(*operation()).rule();
   rule.set_learning_rate(descriptor_.learning_rate);
-  const double corrected = rule.corrected_learning_rate(next_time_step());
+  const double corrected = rule.corrected(descriptor_.learning_rate, next_time_step());
   for (const Part& part : parts) {
     Storage &gradient = **part.gradient, &values = **part.values, &result = **part.result;
     if (result.shape != values.shape) lie_alike(result, values);

@@ -57,9 +57,9 @@ std::vector<std::string> Adam::slots() const {
   if (options_.uses_amsgrad) slots.push_back("maximum_second_moment");
   return slots;
 }
-double Adam::corrected_learning_rate(std::int64_t step) const {
+double Adam::corrected(float learning_rate, std::int64_t step) const {
   const auto t = static_cast<double>(step);
-  return learning_rate() * std::sqrt(1.0 - std::pow(static_cast<double>(options_.beta2), t)) /
+  return learning_rate * std::sqrt(1.0 - std::pow(static_cast<double>(options_.beta2), t)) /
          (1.0 - std::pow(static_cast<double>(options_.beta1), t));
 }
 void Adam::emit(UpdateEmitter& e) const {

@@ -27,17 +27,32 @@ Optimizer::Optimizer(OptimizerDescriptor descriptor, const std::string& subject)
   descriptor_.check(subject);
 }
 Optimizer::~Optimizer() = default;
+
 void Optimizer::set_learning_rate(float value) {
   expect_in(kFinite, description(), "learning_rate", value);
-  descriptor_.learning_rate = value;
+  store(descriptor_.learning_rate, value);
 }
+
+std::mutex& Optimizer::counting() {
+  // Never destroyed: work in flight may end while static objects go.
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+std::int64_t Optimizer::time_step() const {
+  const std::lock_guard lock(counting());
+  return time_step_;
+}
+
 void Optimizer::set_time_step(std::int64_t value) {
   if (value < 1 || value > kMostTimeSteps) {
     throw InvalidArgument("[" + description() + "] expected time_step to be from 1 to " +
                           std::to_string(kMostTimeSteps) + " but got " + std::to_string(value));
   }
+  const std::lock_guard lock(counting());
   time_step_ = value;
 }
-double Optimizer::corrected_learning_rate(std::int64_t) const { return learning_rate(); }
+
+double Optimizer::corrected(float learning_rate, std::int64_t) const { return learning_rate; }
 
 }  // namespace traingraph

@@ -2,20 +2,20 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <thread>
-
-#include <traingraph/device.h>
+#include <utility>
 
 namespace traingraph {
 namespace {
 
-std::atomic<void (*)()> interruption_check = nullptr;
+std::atomic<void (*)()> check_of_waits{nullptr};
 
 }  // namespace
 
+void set_interruption_check(void (*check)()) { check_of_waits = check; }
+
 void check_interruption() {
-  if (void (*const check)() = interruption_check) check();
+  if (void (*const check)() = check_of_waits) check();
 }
 
 void wait_until(const std::function<bool()>& try_now) {
@@ -27,6 +27,13 @@ void wait_until(const std::function<bool()>& try_now) {
   }
 }
 
-void Platform::set_interruption_check(void (*check)()) { interruption_check = check; }
+void Interruptible::check() {
+  if (!std::exchange(again_, true)) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (!last_) last_ = now;
+  if (now - *last_ < kMoment) return;
+  last_ = now;
+  check_interruption();
+}
 
 }  // namespace traingraph

@@ -1,15 +1,32 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
+
+#include <traingraph/interruption.h>
 
 namespace traingraph {
 
-// Calls `try_now` until it says that it is done, with pauses that grow to 20 ms. Between two calls
-// the thread asks what Platform::set_interruption_check was given, which may raise: no signal can
-// arrive at the wrong moment, as it can for a call of the system that blocks.
+// Calls `try_now` until it says that it is done, with pauses that grow to 20 ms; between two calls
+// the wait may be ended. No signal can arrive at the wrong moment, as it can for a call of the
+// system that blocks.
 void wait_until(const std::function<bool()>& try_now);
 
-// Asks once.
+// How long a wait lasts before it asks whether to go on.
+inline constexpr std::chrono::milliseconds kMoment{50};
+
+// Raises what ends a wait, if anything does.
 void check_interruption();
+
+// The same, once in a moment: for loops, of which many go round once.
+class Interruptible {
+ public:
+  void check();
+
+ private:
+  bool again_ = false;
+  std::optional<std::chrono::steady_clock::time_point> last_;
+};
 
 }  // namespace traingraph

@@ -36,6 +36,16 @@ void move_slots(const ParameterState& from, ParameterState& to) {
 
 }  // namespace
 
+void ParameterPlace::replace(std::unique_ptr<ParameterState> next) {
+  ParameterState* const before = get();
+  now_.store(next.get(), std::memory_order_release);
+  all_.push_back(std::move(next));
+  if (before == nullptr) return;
+  before->master = nullptr;
+  before->slots.clear();
+  ++before->version;
+}
+
 TensorData ParameterState::view(const std::string& label) const {
   if (!layout.plain()) {
     throw Unsupported("[tensor '" + label + "'] expected a dense row-major value but " +
@@ -64,7 +74,7 @@ ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Sh
   }
   const std::shared_ptr<Stream> stream =
       t.parameter != nullptr ? t.parameter->stream : std::make_shared<Stream>();
-  const std::uint64_t version = t.parameter != nullptr ? t.parameter->version + 1 : 0;
+  const std::uint64_t version = t.parameter != nullptr ? t.parameter->version + 2 : 0;
   auto state = std::make_unique<ParameterState>();
   state->backend = &backend;
   state->data_type = t.descriptor.data_type;
@@ -72,22 +82,24 @@ ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Sh
   state->stream = stream;
   state->version = version;
   state->master = backend.allocate(state->bytes());
+  const std::lock_guard lock(t.host);
+  t.host_is_newer = false;
   if (state->master != nullptr) {
     upload(*state, t.given(), state->master.get());
     t.device_data = {};
   }
   if (t.parameter != nullptr) move_slots(*t.parameter, *state);
-  t.host_is_newer = false;
-  t.parameter = std::move(state);
+  t.parameter.replace(std::move(state));
   return *t.parameter;
 }
 
 void upload_if_newer(Tensor& tensor) {
   TensorState& t = tensor.state();
   if (!t.host_is_newer || t.parameter == nullptr || t.parameter->master == nullptr) return;
+  const std::lock_guard lock(t.host);
+  t.host_is_newer = false;
   upload(*t.parameter, t.given(), t.parameter->master.get());
   t.device_data = {};
-  t.host_is_newer = false;
 }
 
 void change_layout(ParameterState& state, const ir::Layout& layout) {
@@ -130,6 +142,7 @@ void check_optimizer_data(const Tensor& tensor, const std::vector<std::string>& 
 void upload_optimizer_data(Tensor& tensor, const std::vector<std::string>& names) {
   TensorState& t = tensor.state();
   if (!t.optimizer_data_is_newer || t.parameter == nullptr) return;
+  const std::lock_guard lock(t.host);
   check_optimizer_data(tensor, names);
   t.parameter->optimizer_slots = names;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -150,27 +163,31 @@ bool has_optimizer_data(const Tensor& tensor, const std::vector<std::string>& na
 
 std::vector<TensorData> copy_optimizer_data(const Tensor& tensor,
                                             const std::vector<std::string>& names) {
-  const TensorState& t = tensor.state();
-  check_optimizer_data(tensor, names);
-  const ParameterState* parameter = t.parameter.get();
+  TensorState& t = tensor.state();
+  const TensorDescriptor& d = t.descriptor;
   std::vector<TensorData> result;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const TensorDescriptor& d = t.descriptor;
-    const std::byte* buffer = nullptr;
-    for (std::size_t s = 0; parameter != nullptr && s < parameter->slots.size(); ++s) {
-      if (parameter->slots[s].first == names[i]) buffer = parameter->slots[s].second.get();
+  const auto copy = [&](const ParameterState* parameter) {
+    const std::lock_guard lock(t.host);
+    check_optimizer_data(tensor, names);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (t.optimizer_data_is_newer) {
+        const TensorData& set = t.optimizer_data[i];
+        result.push_back(TensorData::copy_of(set.bytes, set.length, d.data_type, d.shape));
+        continue;
+      }
+      result.push_back(TensorData::copy_of(nullptr, 0, d.data_type, d.shape));
+      if (parameter == nullptr) continue;
+      for (const auto& [name, buffer] : parameter->slots) {
+        if (name != names[i] || buffer == nullptr) continue;
+        download(*parameter->backend, parameter->type(), parameter->layout, buffer.get(),
+                 result.back().bytes);
+      }
     }
-    if (t.optimizer_data_is_newer) {
-      const TensorData& set = t.optimizer_data[i];
-      result.push_back(TensorData::copy_of(set.bytes, set.length, d.data_type, d.shape));
-      continue;
-    }
-    result.push_back(TensorData::copy_of(nullptr, 0, d.data_type, d.shape));
-    if (buffer == nullptr) continue;
-    parameter->stream->run([&] {
-      download(*parameter->backend, parameter->type(), parameter->layout, buffer,
-               result.back().bytes);
-    });
+  };
+  if (t.parameter == nullptr) {
+    copy(nullptr);
+  } else {
+    t.parameter->stream->run([&] { copy(t.parameter.get()); });
   }
   return result;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,7 +20,8 @@ namespace traingraph {
 class Stream;
 
 // One parameter on one device: the master buffer with one layout, shared by every graph over the
-// tensor, and the optimizer's buffers in the same layout.
+// tensor, and the optimizer's buffers in the same layout. All but `version` belongs to whoever
+// holds the stream.
 struct ParameterState {
   const Backend* backend = nullptr;
   DataType data_type = DataType::kFloat32;
@@ -29,7 +32,7 @@ struct ParameterState {
   // Names of the buffers that the newest training program uses, in its optimizer's order.
   std::vector<std::string> optimizer_slots;
   // Counts what makes compiled programs stale: another layout or other buffers.
-  std::uint64_t version = 0;
+  std::atomic<std::uint64_t> version{0};
   // Whether a training program has chosen the layout for good.
   bool layout_chosen = false;
   std::shared_ptr<Stream> stream;
@@ -40,8 +43,23 @@ struct ParameterState {
   TensorData view(const std::string& label) const;
 };
 
+// A tensor's parameter, if it has been compiled. Threads look at it without a lock, so what it was
+// on another device stays for as long as the tensor, without its bytes.
+class ParameterPlace {
+ public:
+  ParameterState* get() const { return now_.load(std::memory_order_acquire); }
+  ParameterState* operator->() const { return get(); }
+  ParameterState& operator*() const { return *get(); }
+  bool operator==(std::nullptr_t) const { return get() == nullptr; }
+  void replace(std::unique_ptr<ParameterState> next);
+
+ private:
+  std::atomic<ParameterState*> now_{nullptr};
+  std::vector<std::unique_ptr<ParameterState>> all_;
+};
+
 // Brings the tensor's parameter onto a device in a canonical shape, with the host copy's values.
-// Changing the device moves it with the optimizer's buffers.
+// Changing the device moves it with the optimizer's buffers. Call while holding its stream.
 ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Shape& shape);
 // Sends a host copy that was replaced since the last execution to the device.
 void upload_if_newer(Tensor& tensor);
@@ -70,8 +88,12 @@ class ValueReader {
   virtual TensorData view(const Tensor& tensor) = 0;
 };
 
-// Everything behind a tensor's handle.
+// Everything behind a tensor's handle. Of what the host has, a thread may set what another one
+// reads.
 struct TensorState {
+  // Guards data, device_data, optimizer_data and what says that they are newer. Nobody waits while
+  // holding it.
+  std::recursive_mutex host;
   std::int64_t id = 0;
   TensorDescriptor descriptor;
   std::string label;
@@ -80,12 +102,12 @@ struct TensorState {
   TensorData device_data;
   const TensorData& given() const { return device_data.bytes != nullptr ? device_data : data; }
   // `data` was replaced since it was last sent to the device.
-  bool host_is_newer = false;
-  std::unique_ptr<ParameterState> parameter;
+  std::atomic<bool> host_is_newer{false};
+  ParameterPlace parameter;
   // The optimizer's buffers as last set or synchronized.
   std::vector<TensorData> optimizer_data;
   // They were set since they were last sent to the device.
-  bool optimizer_data_is_newer = false;
+  std::atomic<bool> optimizer_data_is_newer{false};
   // A training graph trains it, or a loaded file's has, though it is no layer's parameter.
   bool is_trained = false;
   std::optional<Device> device;

@@ -5,6 +5,11 @@
 #include <map>
 #include <utility>
 
+#include <traingraph/errors.h>
+
+#include "runtime/fork_guard.h"
+#include "runtime/interruption.h"
+
 namespace traingraph {
 namespace {
 
@@ -105,11 +110,28 @@ class Worker {
 };
 
 bool Stream::acquire_idle(std::unique_lock<std::mutex>& lock) {
-  if (busy_ && holder_ == std::this_thread::get_id()) return false;
-  changed_.wait(lock, [this] { return !busy_ && tasks_.empty(); });
+  Interruptible patience;
+  while (busy_ || !tasks_.empty()) {
+    if (is_mine()) return false;
+    if (busy_) {
+      if (!sleep(lock, changed_, holder_, Awaited::stream)) return false;
+      lock.unlock();
+    } else {
+      check_not_forked();
+      run_front(lock);
+    }
+    patience.check();
+    lock.lock();
+  }
+  hold();
+  return true;
+}
+
+void Stream::hold() {
+  static std::atomic<std::uint64_t> count{0};
   busy_ = true;
   holder_ = std::this_thread::get_id();
-  return true;
+  held_since_ = ++count;
 }
 
 void Stream::release(std::unique_lock<std::mutex>& lock) {
@@ -122,28 +144,38 @@ void Stream::release(std::unique_lock<std::mutex>& lock) {
 }
 
 void Stream::run(const std::function<void()>& work) {
-  if (const std::shared_ptr<Stream> target = root(shared_from_this()); target.get() != this) {
-    target->run(work);
-    return;
-  }
-  std::unique_lock lock(mutex_);
-  if (!acquire_idle(lock)) {
-    lock.unlock();
-    work();
-    return;
+  std::shared_ptr<Stream> target = root(shared_from_this());
+  std::unique_lock lock(target->mutex_);
+  bool taken = target->acquire_idle(lock);
+  // It may have been merged meanwhile.
+  while (target->merged_into_ != nullptr) {
+    if (taken) {
+      target->release(lock);
+    } else {
+      lock.unlock();
+    }
+    target = root(target);
+    lock = std::unique_lock(target->mutex_);
+    taken = target->acquire_idle(lock);
   }
   lock.unlock();
+  if (!taken) return work();
   try {
     work();
   } catch (...) {
-    release(lock);
+    target->release(lock);
     throw;
   }
-  release(lock);
+  target->release(lock);
 }
 
 void Stream::submit(const std::shared_ptr<Task>& task) {
+  check_not_forked();
   std::unique_lock lock(mutex_);
+  if (merged_into_ != nullptr) {
+    lock.unlock();
+    return root(shared_from_this())->submit(task);
+  }
   const bool is_first = !busy_ && tasks_.empty();
   tasks_.push_back(task);
   if (busy_) return;  // whoever holds the stream asks for a thread on release
@@ -155,16 +187,29 @@ void Stream::submit(const std::shared_ptr<Task>& task) {
   Worker::instance().enqueue(shared_from_this(), task->is_awaited && !task->leaves);
 }
 
+bool Stream::take_place(const std::shared_ptr<Task>& task) {
+  check_not_forked();
+  std::unique_lock lock(mutex_);
+  if (merged_into_ != nullptr) {
+    lock.unlock();
+    return root(shared_from_this())->take_place(task);
+  }
+  if (is_mine()) return false;
+  tasks_.push_back(task);
+  return true;
+}
+
 void Stream::run_front(std::unique_lock<std::mutex>& lock) {
   const std::shared_ptr<Task> task = std::move(tasks_.front());
   tasks_.pop_front();
-  busy_ = true;
-  holder_ = std::this_thread::get_id();
+  hold();
+  task->runner = std::this_thread::get_id();
   if (!task->leaves) finish_begun(lock, 0);
   lock.unlock();
   std::function<void()> rest = task->work();
   task->work = nullptr;  // it holds the caller's data, and whoever waits holds the task
   lock.lock();
+  task->runner = std::thread::id();
   const bool may_remain = rest != nullptr && (task->is_awaited || !tasks_.empty());
   task->rest = std::move(rest);
   task->begun = Clock::now();
@@ -178,8 +223,7 @@ void Stream::run_front(std::unique_lock<std::mutex>& lock) {
 std::optional<Clock::time_point> Stream::finish_old() {
   std::unique_lock lock(mutex_);
   if (!busy_ && !begun_.empty() && Clock::now() - begun_.front()->begun >= kWhile) {
-    busy_ = true;
-    holder_ = std::this_thread::get_id();
+    hold();
     finish_begun(lock, begun_.size() - 1);
     release(lock);
     lock.lock();
@@ -194,43 +238,72 @@ void Stream::finish_begun(std::unique_lock<std::mutex>& lock, std::size_t remain
     const std::shared_ptr<Task> task = std::move(begun_.front());
     begun_.pop_front();
     if (task->rest != nullptr) {
+      task->runner = std::this_thread::get_id();
       lock.unlock();
       task->rest();
       task->rest = nullptr;
       lock.lock();
+      task->runner = std::thread::id();
     }
     task->done = true;
     changed_.notify_all();
   }
 }
 
+void Stream::run_inside(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Task> next = std::move(tasks_.front());
+  tasks_.pop_front();
+  next->runner = std::this_thread::get_id();
+  lock.unlock();
+  if (const std::function<void()> rest = next->work()) rest();
+  next->work = nullptr;
+  lock.lock();
+  next->runner = std::thread::id();
+  next->done = true;
+  lock.unlock();
+  changed_.notify_all();
+}
+
 void Stream::wait(const std::shared_ptr<Task>& task) {
-  std::unique_lock lock(mutex_);
-  while (!task->done) {
-    const bool mine = busy_ && holder_ == std::this_thread::get_id();
-    const auto begun = std::find(begun_.begin(), begun_.end(), task);
-    if (!busy_ && begun != begun_.end()) {
-      busy_ = true;
-      holder_ = std::this_thread::get_id();
-      finish_begun(lock, static_cast<std::size_t>(begun_.end() - begun) - 1);
-      release(lock);
-      if (!lock.owns_lock()) lock.lock();
-    } else if (!busy_ && !tasks_.empty()) {
-      run_front(lock);
-      if (!lock.owns_lock()) lock.lock();
-    } else if (mine && !tasks_.empty()) {
-      // A completion handler waits for later work: it runs inside the handler.
-      const std::shared_ptr<Task> next = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      if (const std::function<void()> rest = next->work()) rest();
-      next->work = nullptr;
-      lock.lock();
-      next->done = true;
-    } else {
-      changed_.wait(lock);
+  if (task->done) return;
+  check_not_forked();
+  Interruptible patience;
+  try {
+    while (!task->done) {
+      root(shared_from_this())->wait_a_while(task);
+      patience.check();
     }
+  } catch (...) {
+    // Nobody may wait for it any more.
+    Worker::instance().enqueue(root(shared_from_this()), false);
+    throw;
   }
+}
+
+void Stream::wait_a_while(const std::shared_ptr<Task>& task) {
+  std::unique_lock lock(mutex_);
+  if (task->done || merged_into_ != nullptr) return;
+  const bool free = !busy_, mine = is_mine();
+  const auto begun = std::find(begun_.begin(), begun_.end(), task);
+  if (begun != begun_.end() && (free || mine)) {
+    if (free) hold();
+    finish_begun(lock, static_cast<std::size_t>(begun_.end() - begun) - 1);
+    if (free) release(lock);
+    return;
+  }
+  if (free && !tasks_.empty()) return run_front(lock);
+  // A completion handler waits for later work: it runs inside the handler.
+  if (mine && !tasks_.empty()) return run_inside(lock);
+  const bool works = task->runner.load() != std::thread::id();
+  const Awaited what = works ? Awaited::task : Awaited::stream;
+  if (sleep(lock, changed_, works ? task->runner : holder_, what)) return;
+  if (works && task->runner.load() != std::thread::id()) {
+    throw InvalidArgument(
+        "[wait] expected work that does not wait for this call, but got the execution of a "
+        "completion handler that is not over: it would wait for itself");
+  }
+  if (busy_ && !tasks_.empty()) return run_inside(lock);
+  changed_.wait_for(lock, kMoment);
 }
 
 std::shared_ptr<Stream> Stream::root(std::shared_ptr<Stream> stream) {
@@ -241,15 +314,27 @@ std::shared_ptr<Stream> Stream::root(std::shared_ptr<Stream> stream) {
 }
 
 void Stream::merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Stream>& b) {
-  const std::shared_ptr<Stream> first = root(a);
-  const std::shared_ptr<Stream> second = root(b);
-  if (first == second) return;
-  first->run([&] {
-    second->run([&] {
-      second->merged_owner_ = first;
-      second->merged_into_.store(first.get(), std::memory_order_release);
+  const CompilationTurn turn;  // roots stay
+  std::shared_ptr<Stream> into = root(a), from = root(b);
+  if (into == from) return;
+  into->run([&] {
+    from->run([&] {
+      // Who held one of them before goes on holding what they become.
+      if (from->held_since_ < into->held_since_) std::swap(into, from);
+      std::unique_lock lock(from->mutex_);
+      from->finish_begun(lock, 0);
+      lock.unlock();
+      into->take_queue_of(*from);
+      from->merged_owner_ = into;
+      from->merged_into_.store(into.get(), std::memory_order_release);
     });
   });
+}
+
+void Stream::take_queue_of(Stream& other) {
+  const std::scoped_lock lock(mutex_, other.mutex_);
+  for (auto& task : other.tasks_) tasks_.push_back(std::move(task));
+  other.tasks_.clear();
 }
 
 }  // namespace traingraph

@@ -10,6 +10,8 @@
 #include <optional>
 #include <thread>
 
+#include "runtime/waiting.h"
+
 namespace traingraph {
 
 // One unit of queued work. Runs once, on the worker or on a thread that waits for it.
@@ -25,33 +27,50 @@ struct Task {
   // Guarded by the stream's mutex.
   std::function<void()> rest;
   std::chrono::steady_clock::time_point begun;
-  bool done = false;
+  Holder runner{};  // the thread that works on it
+  std::atomic<bool> done{false};
 };
 
 // An order of work, not a thread. Work that may take its time runs on the calling thread; only what
 // was submitted runs on the worker, of which the process has one. Streams that come to share a
 // tensor are merged and from then on are one order.
+//
+// Who holds a stream and waits, in a completion handler, for another thread lends it to that one:
+// otherwise both would wait for ever. Work on a lent stream runs as the handler's own would.
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
   // Runs work on this thread after everything submitted before. Work submitted or run by the
-  // thread that holds the stream (a completion handler) runs at once.
+  // thread that holds the stream (a completion handler) runs at once. Raises what ends a wait.
   void run(const std::function<void()>& work);
+  // Raises DeviceError in a child of the process that used it.
   void submit(const std::shared_ptr<Task>& task);
-  // Returns when the task is done; runs it here when nothing stands before it.
+  // The same for a thread that goes on to `wait`; not where it holds the stream, which is then its
+  // own to work on.
+  bool take_place(const std::shared_ptr<Task>& task);
+  // Returns when the task is done; runs it here when nothing stands before it. Raises what ends a
+  // wait, and InvalidArgument where the task itself waits for this thread.
   void wait(const std::shared_ptr<Task>& task);
 
   // The stream that this one has become.
   static std::shared_ptr<Stream> root(std::shared_ptr<Stream> stream);
-  // Makes both one order, after both are idle.
+  // Makes both one order, after both are idle. Takes a turn to compile.
   static void merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Stream>& b);
 
  private:
   friend class Worker;
-  // Takes the stream for this thread; returns false when the thread already holds it.
+  // Takes the stream for this thread, which runs what stands before; returns false when the thread
+  // already holds it or it is lent to it.
   bool acquire_idle(std::unique_lock<std::mutex>& lock);
+  void hold();
   void release(std::unique_lock<std::mutex>& lock);
-  // Runs the first task; the stream must be free.
+  // Runs the first task; the stream must be free. Leaves the lock released.
   void run_front(std::unique_lock<std::mutex>& lock);
+  // The same inside the task that this thread is in, or that lends the stream.
+  void run_inside(std::unique_lock<std::mutex>& lock);
+  bool is_mine() const { return busy_ && holder_.load() == std::this_thread::get_id(); }
+  // A part of a wait; leaves the lock released.
+  void wait_a_while(const std::shared_ptr<Task>& task);
+  void take_queue_of(Stream& other);
   // Does what is left of begun tasks, oldest first, until so many remain.
   void finish_begun(std::unique_lock<std::mutex>& lock, std::size_t remain);
   // On the worker: does what is left of the oldest task if nobody has for a while. When to look
@@ -64,7 +83,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::deque<std::shared_ptr<Task>> begun_;  // something is left of them
   bool is_watched_ = false;                  // by the worker, because of them
   bool busy_ = false;
-  std::thread::id holder_;
+  Holder holder_{};               // meaningful while busy
+  std::uint64_t held_since_ = 0;  // counts what threads have taken
   std::atomic<Stream*> merged_into_{nullptr};
   std::shared_ptr<Stream> merged_owner_;  // keeps it alive
 };

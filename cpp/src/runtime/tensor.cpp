@@ -97,6 +97,16 @@ void fill(const TensorData& data, DataType type, double value) {
   }
 }
 
+bool given_on_a_device(TensorState& state) {
+  const std::lock_guard lock(state.host);
+  return state.device_data.bytes != nullptr;
+}
+
+std::shared_ptr<ValueReader> reader_of(TensorState& state) {
+  const std::lock_guard lock(state.host);
+  return state.reader.lock();
+}
+
 template <class T>
 bool all_finite(const void* bytes, std::int64_t count) {
   const T* values = static_cast<const T*>(bytes);
@@ -240,6 +250,7 @@ const TensorData& Tensor::data() const { return state_->data; }
 
 void Tensor::set_data(TensorData data) {
   check_fits(descriptor(), label(), data);
+  const std::lock_guard lock(state_->host);
   state_->host_is_newer = true;
   if (data.gpu >= 0) {
     state_->device_data = std::move(data);
@@ -273,12 +284,18 @@ bool Tensor::has_valid_numerics() const {
 
 void Tensor::synchronize_data() {
   const ParameterState* parameter = state_->parameter.get();
-  const bool on_device = parameter != nullptr && parameter->master != nullptr;
-  const bool given_on_device = state_->device_data.bytes != nullptr;
-  if (!on_device && !given_on_device && state_->reader.expired()) return;
-  if (state_->data.bytes == nullptr) state_->data = own_bytes(descriptor());
-  if (state_->host_is_newer && on_device && !given_on_device) return;
-  copy_to(state_->data.bytes, descriptor().allocation_bytes());
+  const bool on_device = parameter != nullptr && parameter->backend->computes();
+  const bool given_on_device = given_on_a_device(*state_);
+  if (!on_device && !given_on_device && reader_of(*state_) == nullptr) return;
+  TensorData into;
+  {
+    const std::lock_guard lock(state_->host);
+    if (state_->data.bytes == nullptr) state_->data = own_bytes(descriptor());
+    if (state_->host_is_newer && on_device && !given_on_device) return;
+    into = state_->data;
+  }
+  copy_to(into.bytes, descriptor().allocation_bytes());
+  const std::lock_guard lock(state_->host);
   state_->device_data = {};
 }
 
@@ -289,21 +306,24 @@ void Tensor::copy_to(void* bytes, std::size_t length) const {
                      " bytes but got " + std::to_string(length));
   }
   const ParameterState* parameter = state_->parameter.get();
-  if (parameter != nullptr && parameter->master != nullptr && !state_->host_is_newer) {
+  if (parameter != nullptr && parameter->backend->computes() && !state_->host_is_newer) {
     parameter->stream->run([&] {
-      download(*parameter->backend, parameter->type(), parameter->layout, parameter->master.get(),
-               bytes);
+      const ParameterState& now = *state_->parameter;
+      download(*now.backend, now.type(), now.layout, now.master.get(), bytes);
     });
     return;
   }
+  std::unique_lock lock(state_->host);
   if (state_->device_data.bytes != nullptr) {
     std::memcpy(bytes, state_->device_data.on_host().bytes, needed);
     return;
   }
-  if (const std::shared_ptr<ValueReader> reader = state_->reader.lock()) {
+  lock.unlock();
+  if (const std::shared_ptr<ValueReader> reader = reader_of(*state_)) {
     reader->read(*this, bytes, length);
     return;
   }
+  lock.lock();
   if (state_->data.bytes == nullptr) {
     throw InvalidArgument("[tensor '" + label() + "'] has no data and no graph has computed it");
   }
@@ -312,11 +332,13 @@ void Tensor::copy_to(void* bytes, std::size_t length) const {
 
 TensorData Tensor::device_data() const {
   const ParameterState* parameter = state_->parameter.get();
+  std::unique_lock lock(state_->host);
   TensorData view = state_->given();
-  if (parameter != nullptr && parameter->master != nullptr && !state_->host_is_newer) {
-    parameter->stream->run([&] { view = parameter->view(label()); });
-  } else if (const std::shared_ptr<ValueReader> reader = state_->reader.lock();
-             reader != nullptr && state_->device_data.bytes == nullptr) {
+  lock.unlock();
+  if (parameter != nullptr && parameter->backend->computes() && !state_->host_is_newer) {
+    parameter->stream->run([&] { view = state_->parameter->view(label()); });
+  } else if (const std::shared_ptr<ValueReader> reader = reader_of(*state_);
+             reader != nullptr && !given_on_a_device(*state_)) {
     view = reader->view(*this);
   }
   if (view.bytes == nullptr) {
@@ -334,8 +356,11 @@ TensorData Tensor::device_data() const {
 std::vector<TensorData> Tensor::optimizer_data() const {
   const ParameterState* parameter = state_->parameter.get();
   if (!state_->optimizer_data_is_newer && parameter != nullptr) {
-    return copy_optimizer_data(*this, parameter->optimizer_slots);
+    std::vector<std::string> names;
+    parameter->stream->run([&] { names = state_->parameter->optimizer_slots; });
+    return copy_optimizer_data(*this, names);
   }
+  const std::lock_guard lock(state_->host);
   std::vector<TensorData> result;
   for (const TensorData& set : state_->optimizer_data) {
     result.push_back(
@@ -344,19 +369,25 @@ std::vector<TensorData> Tensor::optimizer_data() const {
   return result;
 }
 
-void Tensor::synchronize_optimizer_data() { state_->optimizer_data = optimizer_data(); }
+void Tensor::synchronize_optimizer_data() {
+  std::vector<TensorData> newest = optimizer_data();
+  const std::lock_guard lock(state_->host);
+  state_->optimizer_data = std::move(newest);
+}
 
 void Tensor::set_optimizer_data(std::vector<TensorData> data) {
   for (TensorData& slot : data) {
     check_fits(descriptor(), label(), slot);
     slot = own_copy(descriptor(), slot.on_host());
   }
+  const std::lock_guard lock(state_->host);
   state_->optimizer_data_is_newer = !data.empty();
   state_->optimizer_data = std::move(data);
 }
 
 TensorPtr Tensor::copy() const {
   TensorPtr tensor = create(descriptor());
+  const std::lock_guard lock(state_->host);
   const TensorData data = state_->given().on_host();
   if (data.bytes != nullptr) tensor->state_->data = own_copy(descriptor(), data);
   tensor->state_->host_is_newer = data.bytes != nullptr;

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace traingraph::python {
+
+// Python's lock, let go for a while or held for a while. A thread that asks for it while the
+// interpreter goes never returns: Python ends such a thread by unwinding its stack, which
+// pybind11's own classes and the core's frames answer with std::terminate. Here it sleeps until the
+// process is gone.
+class ReleasedGil {
+ public:
+  ReleasedGil() : state_(PyEval_SaveThread()) {}
+  ~ReleasedGil();
+  ReleasedGil(const ReleasedGil&) = delete;
+  ReleasedGil& operator=(const ReleasedGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+class HeldGil {
+ public:
+  HeldGil();
+  ~HeldGil() { PyGILState_Release(state_); }
+  HeldGil(const HeldGil&) = delete;
+  HeldGil& operator=(const HeldGil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
+// Makes waits of the core end with what a signal's handler raises (Ctrl-C).
+void bind_signals();
+
+}  // namespace traingraph::python
