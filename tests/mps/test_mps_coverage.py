@@ -135,12 +135,8 @@ UNAVAILABLE = [
     for member in row.members
     if hasattr(mps, owner) and row.kind == "left out" and member in ("-init", "-initWithDevice:")
 ]
-# Our initialiser takes these calls of an unavailable one, because it has defaults.
-WITH_DEFAULTS = {
-    *(f"MPSCNNNeuron{name}" for name in ("ELU", "Exponential", "HardSigmoid", "Linear")),
-    *(f"MPSCNNNeuron{name}" for name in ("Logarithm", "Power", "ReLU", "SoftPlus", "TanH")),
-    "MPSNNImageNode",
-}
+# Our initialiser takes this call of an unavailable one: an image node without a handle has nil.
+WITH_DEFAULTS = {"MPSNNImageNode"}
 
 
 @pytest.mark.parametrize(("owner", "member"), UNAVAILABLE)
@@ -149,6 +145,13 @@ def test_an_unavailable_initialiser_is_refused(owner: str, member: str) -> None:
     refused = contextlib.nullcontext() if owner in WITH_DEFAULTS else pytest.raises(TypeError)
     with refused:
         getattr(mps, owner)(**given)
+
+
+def test_a_gradient_of_dilated_pooling_needs_its_rates() -> None:
+    sizes = {"kernel_width": 3, "kernel_height": 3, "stride_in_pixels_x": 1}
+    device = mps.create_system_default_device()
+    with pytest.raises(TypeError, match="missing: dilation_rate_x"):
+        mps.MPSCNNDilatedPoolingMaxGradient(device=device, **sizes)
 
 
 def test_the_report_sees_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """Kernels that are named after their neuron do what MPSCNNNeuron does with that descriptor."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from coded import NAMED
@@ -72,44 +70,3 @@ def test_the_descriptor_of_another_function_is_refused():
     with pytest.raises(TypeError, match="MPSCNNNeuronSigmoid"):
         mps.MPSCNNNeuronSigmoid(device=device(), a=1.0)
     assert not hasattr(mps, "MPSCNNNeuronGeLU")
-
-
-def unavailable():
-    """(class, arguments) of the initializers that Apple marks as unavailable in a class that has
-    others, by the inventory: a line without a spelling."""
-    given = {
-        "device": "cpu",
-        "kernelWidth": 3,
-        "kernelHeight": 3,
-        "strideInPixelsX": 1,
-        "strideInPixelsY": 1,
-    }
-    spelled = {
-        "device": "device",
-        "kernelWidth": "kernel_width",
-        "kernelHeight": "kernel_height",
-        "strideInPixelsX": "stride_in_pixels_x",
-        "strideInPixelsY": "stride_in_pixels_y",
-    }
-    for line in (Path(__file__).parent / "inventory.tsv").read_text().splitlines():
-        name, selectors, spelling = [*line.split("\t"), "", ""][:3]
-        if line.startswith("#") or spelling or not hasattr(mps, name):
-            continue
-        for selector in selectors.split():
-            words = selector.removeprefix("-initWith").split(":")[:-1]
-            words = [word[0].lower() + word[1:] for word in words]
-            if selector.startswith("-initWithDevice:") and set(words) <= set(given):
-                yield name, {spelled[word]: given[word] for word in words}
-
-
-UNAVAILABLE = list(unavailable())
-
-
-def test_initializers_that_are_unavailable_were_found():
-    assert {name for name, _ in UNAVAILABLE} >= {"MPSCNNNeuronReLU", "MPSCNNNeuronPower"}
-
-
-@pytest.mark.parametrize(("name", "arguments"), UNAVAILABLE)
-def test_initializers_that_are_unavailable_are_refused(name, arguments):
-    with pytest.raises(TypeError, match=name):
-        getattr(mps, name)(**arguments)
