@@ -79,33 +79,6 @@ std::string subject(const Target& target) { return std::string("[") + target.sub
                       " but got " + actual);
 }
 
-// What to call for an array that its library does not hand over.
-std::string advice(py::handle value) {
-  struct Row {
-    const char* property;  // or a method
-    const char* call;
-  };
-  constexpr Row kRows[] = {{"is_meta", nullptr},
-                           {"is_sparse", "to_dense()"},
-                           {"is_sparse_csr", "to_dense()"},
-                           {"is_quantized", "dequantize()"},
-                           {"requires_grad", "detach()"},
-                           {"is_conj", "resolve_conj()"},
-                           {"is_neg", "resolve_neg()"}};
-  for (const Row& row : kRows) {
-    try {
-      py::object found = py::getattr(value, row.property, py::bool_(false));
-      if (PyCallable_Check(found.ptr()) != 0) found = found();
-      if (!py::isinstance<py::bool_>(found) || !py::cast<bool>(found)) continue;
-      if (row.call == nullptr) return "; it has no memory: make one that has";
-      return std::string("; pass what its ") + row.call + " gives";
-    } catch (py::error_already_set&) {
-      continue;
-    }
-  }
-  return "; pass a plain dense array of its values";
-}
-
 // What `call` makes of another library's object, whose refusal is said in our words.
 template <typename Call>
 auto handed_over(py::handle value, const Target& target, Call call) {
@@ -158,24 +131,6 @@ py::object view_of(const ForeignArray& array) {
       owner, [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); });
   const py::dtype dtype = type == DataType::kBFloat16 ? py::dtype("uint16") : dtype_of(type);
   return py::array(dtype, array.data.shape, strides, array.data.bytes, base);
-}
-
-// A bfloat16 is the upper half of a float32.
-py::object widened(const py::object& bits) {
-  const py::module_ numpy = py::module_::import("numpy");
-  const py::object shifted = numpy.attr("left_shift")(bits.attr("astype")("uint32"), 16);
-  return numpy.attr("asarray")(shifted).attr("view")("float32");
-}
-// To the nearest one, halves to even; NaN stays NaN.
-py::object narrowed(const py::object& array) {
-  const py::module_ numpy = py::module_::import("numpy");
-  const py::object wide = numpy.attr("ascontiguousarray")(array, "float32");
-  const py::object bits = wide.attr("view")("uint32").attr("astype")("uint64");
-  const py::object even = (bits >> py::int_(16)) & py::int_(1);
-  const py::object rounded = (bits + py::int_(0x7FFF) + even) >> py::int_(16);
-  return numpy.attr("where")(numpy.attr("isnan")(wide), py::int_(0x7FC0), rounded)
-      .attr("astype")("uint16")
-      .attr("reshape")(array.attr("shape"));
 }
 
 TensorData typed(py::handle array, DataType type) {
@@ -278,18 +233,6 @@ py::object to_array(py::handle value, const Target& target, TensorData& bytes) {
 
 bool in_place(py::handle array, DataType type) {
   return (array_proxy(array.ptr())->flags & kInPlace) == kInPlace && data_type_of(array) == type;
-}
-
-bool values_fit(const py::object& array, const py::dtype& to) {
-  const py::module_ numpy = py::module_::import("numpy");
-  if (py::cast<bool>(numpy.attr("can_cast")(array.attr("dtype"), to, "safe")) ||
-      py::cast<py::ssize_t>(array.attr("size")) == 0) {
-    return true;
-  }
-  const py::object limits = numpy.attr("iinfo")(to);
-  const py::object lowest = limits.attr("min");
-  const py::object highest = limits.attr("max");
-  return lowest <= py::int_(array.attr("min")()) && highest >= py::int_(array.attr("max")());
 }
 
 // A dense native copy, where the rule for conversions allows one.
@@ -429,20 +372,6 @@ TensorData raw_data(py::handle value, const Target& target) {
                         place(target) + " but got '" + type_name(value) + "'");
   }
   return bytes_of(std::move(view), target);
-}
-
-py::dtype dtype_of(DataType type) {
-  if (type == DataType::kBoolean) {
-    return py::dtype("bool");
-  }
-  if (type != DataType::kBFloat16) {
-    return py::dtype(std::string(name(type)));
-  }
-  try {
-    return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
-  } catch (py::error_already_set&) {
-    return py::dtype("uint16");  // the bits: NumPy alone has no such type
-  }
 }
 
 py::object view_of(const TensorData& data, bool writable) {

@@ -8,6 +8,8 @@
 
 #include <traingraph/tensor.h>
 
+#include "array_values.h"
+
 // Between Python's arrays and the core's TensorData. Whatever points into a Python object holds a
 // reference to it.
 namespace traingraph::python {
@@ -41,8 +43,6 @@ TensorData raw_data(pybind11::handle value, const Target& target);
 
 // The same of an array in a GPU's memory.
 TensorData raw_gpu_data(pybind11::handle value, const Target& target);
-
-pybind11::dtype dtype_of(DataType type);
 
 // A view of data, kept alive by its owner; None when there is none.
 pybind11::object view_of(const TensorData& data, bool writable);

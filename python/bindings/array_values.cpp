@@ -1,0 +1,77 @@
+#include "array_values.h"
+
+#include "bindings.h"
+
+namespace traingraph::python {
+
+py::dtype dtype_of(DataType type) {
+  if (type == DataType::kBoolean) {
+    return py::dtype("bool");
+  }
+  if (type != DataType::kBFloat16) {
+    return py::dtype(std::string(name(type)));
+  }
+  try {
+    return py::dtype::from_args(py::module_::import("ml_dtypes").attr("bfloat16"));
+  } catch (py::error_already_set&) {
+    return py::dtype("uint16");  // the bits: NumPy alone has no such type
+  }
+}
+
+std::string advice(py::handle value) {
+  struct Row {
+    const char* property;  // or a method
+    const char* call;
+  };
+  constexpr Row kRows[] = {{"is_meta", nullptr},
+                           {"is_sparse", "to_dense()"},
+                           {"is_sparse_csr", "to_dense()"},
+                           {"is_quantized", "dequantize()"},
+                           {"requires_grad", "detach()"},
+                           {"is_conj", "resolve_conj()"},
+                           {"is_neg", "resolve_neg()"}};
+  for (const Row& row : kRows) {
+    try {
+      py::object found = py::getattr(value, row.property, py::bool_(false));
+      if (PyCallable_Check(found.ptr()) != 0) found = found();
+      if (!py::isinstance<py::bool_>(found) || !py::cast<bool>(found)) continue;
+      if (row.call == nullptr) return "; it has no memory: make one that has";
+      return std::string("; pass what its ") + row.call + " gives";
+    } catch (py::error_already_set&) {
+      continue;
+    }
+  }
+  return "; pass a plain dense array of its values";
+}
+
+// A bfloat16 is the upper half of a float32.
+py::object widened(const py::object& bits) {
+  const py::module_ numpy = py::module_::import("numpy");
+  const py::object shifted = numpy.attr("left_shift")(bits.attr("astype")("uint32"), 16);
+  return numpy.attr("asarray")(shifted).attr("view")("float32");
+}
+
+py::object narrowed(const py::object& array) {
+  const py::module_ numpy = py::module_::import("numpy");
+  const py::object wide = numpy.attr("ascontiguousarray")(array, "float32");
+  const py::object bits = wide.attr("view")("uint32").attr("astype")("uint64");
+  const py::object even = (bits >> py::int_(16)) & py::int_(1);
+  const py::object rounded = (bits + py::int_(0x7FFF) + even) >> py::int_(16);
+  return numpy.attr("where")(numpy.attr("isnan")(wide), py::int_(0x7FC0), rounded)
+      .attr("astype")("uint16")
+      .attr("reshape")(array.attr("shape"));
+}
+
+bool values_fit(const py::object& array, const py::dtype& to) {
+  const py::module_ numpy = py::module_::import("numpy");
+  if (py::cast<bool>(numpy.attr("can_cast")(array.attr("dtype"), to, "safe")) ||
+      py::cast<py::ssize_t>(array.attr("size")) == 0) {
+    return true;
+  }
+  const py::object limits = numpy.attr("iinfo")(to);
+  const py::object lowest = limits.attr("min");
+  const py::object highest = limits.attr("max");
+  return lowest <= py::int_(array.attr("min")()) && highest >= py::int_(array.attr("max")());
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <string>
+
+#include <traingraph/types.h>
+
+// What NumPy finds in arrays that are taken, or makes of them.
+namespace traingraph::python {
+
+// bfloat16 is of the package ml_dtypes; without it, its bits as uint16.
+pybind11::dtype dtype_of(DataType type);
+
+// What to call for an array that its library does not hand over, to end a message with.
+std::string advice(pybind11::handle value);
+
+// float32 of bfloat16 bits, and the nearest bits of any numbers: halves to even, NaN stays NaN.
+pybind11::object widened(const pybind11::object& bits);
+pybind11::object narrowed(const pybind11::object& array);
+
+// Whether a type of integers has every value.
+bool values_fit(const pybind11::object& array, const pybind11::dtype& to);
+
+}  // namespace traingraph::python
