@@ -127,3 +127,11 @@ def test_coder_that_nests_for_ever():
 
     with pytest.raises(tg.InvalidArgument, match="at most 64 levels"):
         mps.MPSCNNSoftMax(coder=Coder())
+
+
+@pytest.mark.parametrize("number", [2**31, *HUGE])
+@pytest.mark.parametrize("name", ["kernel_width", "stride_in_pixels_x"])
+def test_window_of_an_mps_kernel(number, name):
+    window = {"kernel_width": 2, "kernel_height": 2, name: number}
+    with pytest.raises(tg.InvalidArgument, match=rf"2147483647 or less but got .*{number}"):
+        mps.MPSCNNPoolingMax(device=mps.MTLDevice(device="cpu"), **window)
