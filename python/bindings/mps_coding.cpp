@@ -28,9 +28,14 @@ py::object copied(mps::Kernel& kernel, const py::object& device) {
   return classes().at(kernel.kind())(kernel.copy(on));
 }
 
-}  // namespace
+// As archives: a list may hold itself.
+constexpr int kMostLevels = 64;
 
-mps::CodedValue to_coded(py::handle value) {
+mps::CodedValue to_coded(py::handle value, int depth) {
+  if (depth > kMostLevels) {
+    throw InvalidArgument("expected at most " + std::to_string(kMostLevels) +
+                          " levels of lists and dictionaries but got more");
+  }
   if (value.is_none()) return nullptr;
   if (py::isinstance<py::bool_>(value)) return py::cast<bool>(value);
   if (py::isinstance<py::int_>(value)) {
@@ -44,7 +49,7 @@ mps::CodedValue to_coded(py::handle value) {
   if (py::isinstance<py::str>(value)) return coded_text(value);
   if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
     mps::CodedValue::List list;
-    for (const py::handle one : value) list.push_back(to_coded(one));
+    for (const py::handle one : value) list.push_back(to_coded(one, depth + 1));
     return list;
   }
   if (!py::isinstance<py::dict>(value)) {
@@ -53,10 +58,14 @@ mps::CodedValue to_coded(py::handle value) {
   }
   mps::CodedValue::Entries entries;
   for (const auto& [name, one] : py::reinterpret_borrow<py::dict>(value)) {
-    entries.push_back({coded_text(py::str(name)), to_coded(one)});
+    entries.push_back({coded_text(py::str(name)), to_coded(one, depth + 1)});
   }
   return entries;
 }
+
+}  // namespace
+
+mps::CodedValue to_coded(py::handle value) { return to_coded(value, 0); }
 
 py::object from_coded(const mps::CodedValue& value) {
   if (const auto* const truth = value.as<bool>()) return py::bool_(*truth);

@@ -1,5 +1,9 @@
 #include "ir/graph.h"
 
+#include <traingraph/errors.h>
+
+#include "ir/extents.h"
+
 namespace traingraph::ir {
 namespace {
 
@@ -12,6 +16,13 @@ constexpr const char* kPhaseNames[] = {"forward", "gradient", "update"};
 constexpr const char* kStepInputNames[kStepInputCount] = {
     "learning_rate", "corrected_learning_rate", "counter", "accumulates", "first_row"};
 
+// Each value passes here, so that no pass or kernel meets extents of which the bytes are no number.
+void expect_possible(const Graph& graph, const Type& type, const std::string& what) {
+  if (can_be(type.shape, type.data_type)) return;
+  throw ShapeError("[" + what + "] expected a tensor of at most " + std::to_string(kMostBytes) +
+                   " bytes but got " + to_string(type) + where(graph, graph.layer));
+}
+
 }  // namespace
 
 const char* name(Op op) { return kOpNames[static_cast<std::size_t>(op)]; }
@@ -19,6 +30,7 @@ const char* name(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phas
 const char* name(StepInput input) { return kStepInputNames[static_cast<std::size_t>(input)]; }
 
 ValueId Graph::add_source(Source source, int slot, Type type, std::string name) {
+  expect_possible(*this, type, name);
   Value value;
   value.type = std::move(type);
   value.source = source;
@@ -30,6 +42,7 @@ ValueId Graph::add_source(Source source, int slot, Type type, std::string name) 
 
 NodeId Graph::add_node(Op op, Attributes attributes, std::vector<ValueId> inputs,
                        const std::vector<Type>& results) {
+  for (const Type& type : results) expect_possible(*this, type, ir::name(op));
   Node node;
   node.op = op;
   node.attributes = std::move(attributes);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/extents.h"
+
 namespace traingraph::ir {
 
 std::string to_string(const Type& type) {
@@ -60,7 +62,7 @@ std::vector<PhysicalDimension> physical_dimensions(const Shape& shape, const Lay
   std::int64_t stride = 1;
   for (auto it = dimensions.rbegin(); it != dimensions.rend(); ++it) {
     it->stride = stride;
-    stride *= it->extent;
+    stride = product(stride, it->extent);
   }
   return dimensions;
 }
@@ -69,14 +71,15 @@ std::int64_t padded_elements(const Shape& shape, const Layout& layout) {
   if (layout.blocks.empty()) return element_count(shape);
   std::int64_t count = 1;
   for (const PhysicalDimension& dimension : physical_dimensions(shape, layout)) {
-    count *= dimension.extent;
+    count = product(count, dimension.extent);
   }
   return count;
 }
 
 std::size_t storage_bytes(const Type& type, const Layout& layout) {
-  return static_cast<std::size_t>(padded_elements(type.shape, layout)) *
-         element_bytes(type.data_type);
+  return static_cast<std::size_t>(
+      product(padded_elements(type.shape, layout),
+              static_cast<std::int64_t>(element_bytes(type.data_type))));
 }
 
 bool has_padding(const Shape& shape, const Layout& layout) {
@@ -98,7 +101,7 @@ bool same_bytes(const Shape& shape, const Layout& a, const Layout& b) {
 
 Shape dense_strides(const Shape& shape) {
   Shape strides(shape.size(), 1);
-  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = product(strides[i], shape[i]);
   return strides;
 }
 

@@ -1,6 +1,7 @@
 #include <traingraph/indexing.h>
 
-#include <numeric>
+#include <algorithm>
+#include <limits>
 
 #include <traingraph/errors.h>
 
@@ -45,8 +46,15 @@ void expect_declared_batch(const Emitter& e, bool broadcasts = false) {
   }
 }
 
+// Each part is a tensor and an op of its own.
+constexpr std::int64_t kMostParts = 1 << 16;
+
 Shape sections(const Emitter& e, std::int64_t extent, std::int64_t count) {
-  const std::int64_t length = (extent + count - 1) / count;
+  const std::int64_t length = extent / count + (extent % count != 0 ? 1 : 0);
+  if (extent / length > kMostParts) {
+    e.fail_argument("expected at most " + std::to_string(kMostParts) + " parts but got " +
+                    std::to_string(extent / length));
+  }
   Shape lengths;
   for (std::int64_t start = 0; start < extent; start += length) {
     lengths.push_back(std::min(length, extent - start));
@@ -97,7 +105,11 @@ void Split::emit(Emitter& e) const {
                     ", which is split, but got " + std::to_string(e.lowering.batch));
   }
   const Shape lengths = lengths_.empty() ? sections(e, extent, split_count_) : lengths_;
-  const std::int64_t sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  // Must not wrap round to the extent.
+  std::int64_t sum = 0;
+  for (const std::int64_t part : lengths) {
+    if (__builtin_add_overflow(sum, part, &sum)) sum = std::numeric_limits<std::int64_t>::max();
+  }
   if (sum != extent) {
     e.fail_shape("expected lengths with the sum " + std::to_string(extent) + ", the extent in " +
                  to_string(e.type(0).shape) + ", but got " + to_string(lengths) + " with the sum " +

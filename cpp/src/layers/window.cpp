@@ -4,6 +4,8 @@
 
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
+
 namespace traingraph {
 namespace {
 
@@ -15,9 +17,12 @@ std::string by(const std::int64_t* sizes) {
 
 void check_window(const WindowDescription& d, const std::string& layer) {
   auto least = [&](const char* what, const std::int64_t* sizes, std::int64_t bound) {
-    if (sizes[0] >= bound && sizes[1] >= bound) return;
-    throw InvalidArgument("[" + layer + "] expected " + what + " of " + std::to_string(bound) +
-                          " or more but got " + by(sizes));
+    const bool small = sizes[0] < bound || sizes[1] < bound;
+    if (!small && sizes[0] <= ir::kMostOfWindow && sizes[1] <= ir::kMostOfWindow) return;
+    throw InvalidArgument("[" + layer + "] expected " + what + " of " +
+                          (small ? std::to_string(bound) + " or more"
+                                 : std::to_string(ir::kMostOfWindow) + " or less") +
+                          " but got " + by(sizes));
   };
   least("kernel sizes", d.kernel, 1);
   least("strides", d.stride, 1);

@@ -4,6 +4,7 @@
 
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "mps/forms.h"
 #include "mps/image_parts.h"
 
@@ -23,15 +24,15 @@ bool is_max(CNNPoolingType type) {
 }
 
 void check_window(const KernelWindow& w, const char* kind) {
-  if (w.kernel_width >= 1 && w.kernel_height >= 1 && w.stride_x >= 1 && w.stride_y >= 1 &&
-      w.dilation_x >= 1 && w.dilation_y >= 1) {
-    return;
-  }
-  throw InvalidArgument(
-      "[" + std::string(kind) + "] expected a window, strides and dilations of 1 or more but got " +
-      std::to_string(w.kernel_height) + "x" + std::to_string(w.kernel_width) + " stride " +
-      std::to_string(w.stride_y) + "x" + std::to_string(w.stride_x) + " dilation " +
-      std::to_string(w.dilation_y) + "x" + std::to_string(w.dilation_x));
+  const auto [least, most] = std::minmax(
+      {w.kernel_width, w.kernel_height, w.stride_x, w.stride_y, w.dilation_x, w.dilation_y});
+  if (least >= 1 && most <= ir::kMostOfWindow) return;
+  throw InvalidArgument("[" + std::string(kind) + "] expected a window, strides and dilations of " +
+                        (least < 1 ? "1 or more" : std::to_string(ir::kMostOfWindow) + " or less") +
+                        " but got " + std::to_string(w.kernel_height) + "x" +
+                        std::to_string(w.kernel_width) + " stride " + std::to_string(w.stride_y) +
+                        "x" + std::to_string(w.stride_x) + " dilation " +
+                        std::to_string(w.dilation_y) + "x" + std::to_string(w.dilation_x));
 }
 
 void check_zero_pad(CNNPoolingType type, std::int64_t value, const char* kind) {

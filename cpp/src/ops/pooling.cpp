@@ -1,4 +1,7 @@
 // Maximum, average or L2 norm of a moving window, and its gradient.
+#include <limits>
+
+#include "ir/window_taps.h"
 #include "ops/window.h"
 
 namespace traingraph::ops {
@@ -12,18 +15,33 @@ using ir::ValueId;
 // A byte holds every index of windows up to this area.
 constexpr std::int64_t kLargestByteArea = 255;
 
-DataType index_type(const ir::Window& w) {
-  return w.kernel[0] * w.kernel[1] <= kLargestByteArea ? DataType::kUInt8 : DataType::kInt32;
+DataType index_type(const Inference& in, const ir::Window& w) {
+  const std::int64_t area = w.kernel[0] * w.kernel[1];
+  if (area > std::numeric_limits<std::int32_t>::max()) {
+    in.fail("expected a window of at most " +
+            std::to_string(std::numeric_limits<std::int32_t>::max()) +
+            " elements, which its index counts, but got " + std::to_string(w.kernel[0]) + "x" +
+            std::to_string(w.kernel[1]));
+  }
+  return area <= kLargestByteArea ? DataType::kUInt8 : DataType::kInt32;
 }
 
-// Whether some tap of the window at `position` lies in the source.
-bool covers_source(const ir::Window& w, int axis, std::int64_t position, std::int64_t source) {
-  const std::int64_t start = position * w.stride[axis] - w.padding_before[axis];
-  for (std::int64_t k = 0; k < w.kernel[axis]; ++k) {
-    const std::int64_t at = start + k * w.dilation[axis];
-    if (at >= 0 && at < source) return true;
+// The first position whose window lies in padding alone, or -1. Windows that begin in the source
+// cover it; of those behind it the last one tells, and of those before it the first one where no
+// step between two taps is longer than the source.
+std::int64_t first_uncovered(const ir::Window& w, int axis, std::int64_t positions,
+                             std::int64_t source) {
+  auto covers = [&](std::int64_t position) {
+    const ir::Taps taps = ir::taps_in(w, axis, position, source);
+    return taps.first < taps.end;
+  };
+  const std::int64_t before = (w.padding_before[axis] + w.stride[axis] - 1) / w.stride[axis];
+  const std::int64_t tried = w.dilation[axis] <= source ? 1 : std::min(before, positions);
+  for (std::int64_t position = 0; position < tried; ++position) {
+    if (!covers(position)) return position;
   }
-  return false;
+  if (covers(positions - 1)) return -1;
+  return (source + w.padding_before[axis] + w.stride[axis] - 1) / w.stride[axis];
 }
 
 // Of y for x (N, C, H, W). A window of padding alone has no maximum and no average: it is refused.
@@ -33,8 +51,8 @@ Shape result_shape(const Inference& in, const Shape& x) {
   const Shape result = {x[0], x[1], window_positions(w, 0, x[2]), window_positions(w, 1, x[3])};
   for (int axis = 0; axis < 2; ++axis) {
     const auto at = static_cast<std::size_t>(axis) + 2;
-    for (std::int64_t position = 0; position < result[at]; ++position) {
-      if (covers_source(w, axis, position, x[at])) continue;
+    const std::int64_t position = first_uncovered(w, axis, result[at], x[at]);
+    if (position >= 0) {
       in.fail("expected every window to cover an element of the source " + to_string(x) +
               " but the padding alone fills position " + std::to_string(position) + " of the " +
               (axis == 0 ? "height" : "width"));
@@ -53,7 +71,7 @@ std::vector<Type> infer(const Inference& in) {
   const Type y{x.data_type, result_shape(in, x.shape), x.batched};
   if (!a.with_index) return {y};
   if (a.kind != PoolingKind::max) in.fail("expected max pooling for a window index");
-  return {y, Type{index_type(a.window), y.shape, y.batched}};
+  return {y, Type{index_type(in, a.window), y.shape, y.batched}};
 }
 
 // max: dy (N, C, P, Q), index (N, C, P, Q); average: dy; L2: dy, x (N, C, H, W), y (N, C, P, Q) →

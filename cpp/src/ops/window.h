@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "ir/extents.h"
 #include "ops/op.h"
 
 // What the shape rules of convolution and pooling share: a window over the last two axes.
@@ -25,9 +26,12 @@ inline void expect_window(const Inference& in, const ir::Window& w, std::int64_t
                           std::int64_t width) {
   auto pair = [](const std::int64_t* v) { return to_string(Shape{v[0], v[1]}); };
   auto least = [&](const char* what, const std::int64_t* v, std::int64_t bound) {
-    if (v[0] >= bound && v[1] >= bound) return;
-    in.fail("expected " + std::string(what) + " of " + std::to_string(bound) + " or more but got " +
-            pair(v));
+    const bool small = v[0] < bound || v[1] < bound;
+    if (!small && v[0] <= ir::kMostOfWindow && v[1] <= ir::kMostOfWindow) return;
+    in.fail("expected " + std::string(what) + " of " +
+            (small ? std::to_string(bound) + " or more"
+                   : std::to_string(ir::kMostOfWindow) + " or less") +
+            " but got " + pair(v));
   };
   least("kernel sizes", w.kernel, 1);
   least("strides", w.stride, 1);

@@ -28,7 +28,7 @@ std::shared_ptr<std::byte> allocate_host(std::size_t bytes) {
   const bool large = bytes >= kHugePage;
   const std::size_t alignment = large ? kHugePage : 64;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, rounded);
+  void* memory = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) {
     throw OutOfMemory("[allocate] expected " + std::to_string(bytes) +
                       " bytes of host memory but got none; " + std::to_string(allocated_bytes()) +

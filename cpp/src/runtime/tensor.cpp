@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <numbers>
 #include <random>
 
@@ -24,7 +25,11 @@ std::atomic<std::int64_t> next_tensor_id{0};
 TensorData own_bytes(const TensorDescriptor& descriptor) {
   TensorData data;
   data.length = descriptor.allocation_bytes();
-  std::shared_ptr<std::byte[]> bytes(new std::byte[data.length]());
+  std::shared_ptr<std::byte[]> bytes(new (std::nothrow) std::byte[data.length]());
+  if (bytes == nullptr) {
+    throw OutOfMemory("[tensor] expected " + std::to_string(data.length) +
+                      " bytes of host memory for " + to_string(descriptor.shape) + " but got none");
+  }
   data.bytes = bytes.get();
   data.data_type = descriptor.data_type;
   data.shape = descriptor.shape;

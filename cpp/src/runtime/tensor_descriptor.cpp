@@ -3,6 +3,7 @@
 #include <traingraph/errors.h>
 #include <traingraph/tensor.h>
 
+#include "ir/extents.h"
 #include "ir/type.h"
 
 namespace traingraph {
@@ -23,6 +24,9 @@ TensorDescriptor::TensorDescriptor(Shape shape_in, DataType type)
       throw ShapeError("[descriptor] expected extents of at least 1 but got " + to_string(shape));
     }
   }
+  if (ir::can_be(shape, data_type)) return;
+  throw ShapeError("[descriptor] expected a tensor of at most " + std::to_string(ir::kMostBytes) +
+                   " bytes but got " + to_string(shape) + " of " + name(data_type));
 }
 
 TensorDescriptor TensorDescriptor::of_sequences(Shape shape, Shape sequence_lengths, bool sorted,
@@ -66,13 +70,13 @@ Shape TensorDescriptor::batch_size_per_sequence_step() const {
 Shape TensorDescriptor::stride() const {
   Shape strides = ir::dense_strides(shape);
   for (std::int64_t& stride : strides) {
-    stride *= static_cast<std::int64_t>(element_bytes(data_type));
+    stride = ir::product(stride, static_cast<std::int64_t>(element_bytes(data_type)));
   }
   return strides;
 }
 
 std::size_t TensorDescriptor::allocation_bytes() const {
-  return static_cast<std::size_t>(element_count(shape)) * element_bytes(data_type);
+  return ir::storage_bytes({data_type, shape, false}, {});
 }
 
 }  // namespace traingraph

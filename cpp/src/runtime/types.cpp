@@ -1,5 +1,7 @@
 #include <traingraph/types.h>
 
+#include "ir/extents.h"
+
 namespace traingraph {
 namespace {
 
@@ -48,7 +50,7 @@ bool is_floating_point(DataType type) {
 
 std::int64_t element_count(const Shape& shape) {
   std::int64_t count = 1;
-  for (std::int64_t extent : shape) count *= extent;
+  for (std::int64_t extent : shape) count = ir::product(count, extent);
   return count;
 }
 

@@ -7,6 +7,7 @@
 #include "backends/cpu/isa/pooling.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
+#include "ir/window_taps.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -49,11 +50,10 @@ struct Axis {
     };
     std::vector<std::vector<Tap>> of(static_cast<std::size_t>(gradient ? source : results));
     for (std::int64_t result = 0; result < results; ++result) {
-      int covered = 0;
-      for (std::int64_t tap = 0; tap < w.kernel[axis]; ++tap) {
+      const ir::Taps inside = ir::taps_in(w, axis, result, source);
+      const std::int64_t covered = inside.end - inside.first;
+      for (std::int64_t tap = inside.first; tap < inside.end; ++tap) {
         const std::int64_t at = coordinate(result, tap);
-        if (at < 0 || at >= source) continue;
-        ++covered;
         of[static_cast<std::size_t>(gradient ? at : result)].push_back(
             {static_cast<std::int32_t>(gradient ? result : at), static_cast<std::int32_t>(tap)});
       }

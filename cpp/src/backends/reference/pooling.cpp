@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "backends/reference/call.h"
+#include "ir/window_taps.h"
 
 namespace traingraph::reference {
 namespace {
@@ -27,14 +28,14 @@ struct Extents {
   // under the window at this position.
   template <class F>
   void each_tap(std::int64_t row, std::int64_t column, F&& f) const {
-    for (std::int64_t i = 0; i < window.kernel[0]; ++i) {
+    const ir::Taps rows = ir::taps_in(window, 0, row, h);
+    const ir::Taps columns = ir::taps_in(window, 1, column, w);
+    for (std::int64_t i = rows.first; i < rows.end; ++i) {
       const std::int64_t at_h =
           row * window.stride[0] + i * window.dilation[0] - window.padding_before[0];
-      if (at_h < 0 || at_h >= h) continue;
-      for (std::int64_t j = 0; j < window.kernel[1]; ++j) {
+      for (std::int64_t j = columns.first; j < columns.end; ++j) {
         const std::int64_t at_w =
             column * window.stride[1] + j * window.dilation[1] - window.padding_before[1];
-        if (at_w < 0 || at_w >= w) continue;
         f(at_h * w + at_w, i * window.kernel[1] + j);
       }
     }
