@@ -81,19 +81,19 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   job->handler = arguments.completion_handler;
   job->state = std::make_shared<ExecutionState>();
   const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
-  bool is_queued = false;
+  Place place = Place::queued;
   {
     const std::lock_guard lock(mutex_);
     bind_job(*job, arguments);
-    is_queued = enqueue(job, synchronous);
+    place = place_of(job, synchronous);
   }
   if (!synchronous) return Execution(job->state);
-  if (is_queued) {
+  if (place == Place::queued) {
     job->state->stream->wait(job->state->task);
   } else {
-    job->state->task = nullptr;
     begin(*job);
     if (job->pending != nullptr) settle(*job);
+    if (place == Place::taken) job->state->stream->give_back();
   }
   job->state->raise();
   return Execution(job->state);
@@ -109,19 +109,25 @@ void Executor::bind_job(Job& job, const ExecutionArguments& arguments) {
   exchanges_.announce(*job.graph, job.run);
 }
 
-bool Executor::enqueue(const std::shared_ptr<Job>& job, bool synchronous) {
-  job->state->stream = Stream::root(stream_);
-  job->state->task = std::make_shared<Task>();
-  job->leaves = job->state->task->leaves = !synchronous && may_leave(*job);
+Executor::Place Executor::place_of(const std::shared_ptr<Job>& job, bool synchronous) {
+  const std::shared_ptr<Stream> stream = job->state->stream = Stream::root(stream_);
+  if (synchronous && stream->take_if_free()) return Place::taken;
+  const auto task = std::make_shared<Task>();
+  job->leaves = task->leaves = !synchronous && may_leave(*job);
   // The queue keeps the executor, and with it the arena, until the work is done.
-  job->state->task->work = [self = shared_from_this(), job]() -> std::function<void()> {
+  task->work = [self = shared_from_this(), job]() -> std::function<void()> {
     self->begin(*job);
     if (job->pending == nullptr) return nullptr;
     return [self, job] { self->settle(*job); };
   };
-  if (synchronous) return job->state->stream->take_place(job->state->task);
-  job->state->stream->submit(job->state->task);
-  return true;
+  job->state->task = task;
+  if (!synchronous) {
+    stream->submit(task);
+    return Place::queued;
+  }
+  if (stream->take_place(task)) return Place::queued;
+  job->state->task = nullptr;
+  return Place::held;
 }
 
 bool Executor::may_leave(const Job& job) const {

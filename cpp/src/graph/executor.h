@@ -94,8 +94,11 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void resume_step(const CompiledGraph& graph);
   // Settles what the job reads and writes, in the order of submission. Call with mutex_.
   void bind_job(Job& job, const ExecutionArguments& arguments);
-  // In the order of binding; not, where this thread holds the stream and waits. Call with mutex_.
-  bool enqueue(const std::shared_ptr<Job>& job, bool synchronous);
+  // Where a job stands: in the stream's queue, or with this thread, which has taken the stream for
+  // it or held it before.
+  enum class Place { queued, taken, held };
+  // In the order of binding. Call with mutex_.
+  Place place_of(const std::shared_ptr<Job>& job, bool synchronous);
   // Whether nothing but the result will be read of what the job leaves.
   bool may_leave(const Job& job) const;
 

@@ -187,6 +187,18 @@ void Stream::submit(const std::shared_ptr<Task>& task) {
   Worker::instance().enqueue(shared_from_this(), task->is_awaited && !task->leaves);
 }
 
+bool Stream::take_if_free() {
+  const std::lock_guard lock(mutex_);
+  if (merged_into_ != nullptr || busy_ || !tasks_.empty() || !begun_.empty()) return false;
+  hold();
+  return true;
+}
+
+void Stream::give_back() {
+  std::unique_lock lock(mutex_);
+  release(lock);
+}
+
 bool Stream::take_place(const std::shared_ptr<Task>& task) {
   check_not_forked();
   std::unique_lock lock(mutex_);

@@ -44,8 +44,12 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void run(const std::function<void()>& work);
   // Raises DeviceError in a child of the process that used it.
   void submit(const std::shared_ptr<Task>& task);
-  // The same for a thread that goes on to `wait`; not where it holds the stream, which is then its
-  // own to work on.
+  // Takes the stream for this thread, until it is given back, if nothing is on it: what costs a
+  // small step least.
+  bool take_if_free();
+  void give_back();
+  // As `submit`, for a thread that goes on to `wait`; not where it holds the stream, which is then
+  // its own to work on.
   bool take_place(const std::shared_ptr<Task>& task);
   // Returns when the task is done; runs it here when nothing stands before it. Raises what ends a
   // wait, and InvalidArgument where the task itself waits for this thread.
