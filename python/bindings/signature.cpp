@@ -224,7 +224,7 @@ void Signature::refuse(const py::dict& given) const {
   for (const Form& form : forms_) {
     for (const auto& item : given) {
       // A form may take a list of what was given alone.
-      const auto name = py::cast<std::string>(item.first);
+      const std::string name = printable(item.first);
       if (find(form, name) != nullptr || find(form, name + "s") == nullptr) continue;
       const auto listed = py::reinterpret_steal<py::dict>(PyDict_Copy(given.ptr()));
       listed.attr("pop")(item.first);

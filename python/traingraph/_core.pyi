@@ -1529,7 +1529,7 @@ class MLCTensor:
         """
 
     @label.setter
-    def label(self, arg0: str) -> None: ...
+    def label(self, value: str) -> None: ...
     @property
     def optimizer_data(self) -> list[typing.Any]:
         """
@@ -1568,11 +1568,11 @@ class MLCTensorParameter:
     @property
     def is_updatable(self) -> bool:
         """
-        Whether updates change the tensor.
+        Whether updates change the tensor, from the next execution on. A graph that took this by set_training_tensor_parameters has a copy.
         """
 
     @is_updatable.setter
-    def is_updatable(self, arg0: bool) -> None: ...
+    def is_updatable(self, value: bool) -> None: ...
     @property
     def tensor(self) -> MLCTensor:
         """
@@ -1608,7 +1608,7 @@ class MLCLayer:
         """
 
     @is_debugging_enabled.setter
-    def is_debugging_enabled(self, arg0: bool) -> None: ...
+    def is_debugging_enabled(self, value: bool) -> None: ...
     @property
     def label(self) -> str:
         """
@@ -1616,7 +1616,7 @@ class MLCLayer:
         """
 
     @label.setter
-    def label(self, arg0: str) -> None: ...
+    def label(self, value: str) -> None: ...
     @property
     def layer_id(self) -> int:
         """
@@ -2972,7 +2972,7 @@ class MLCOptimizerDescriptor:
         regularization_scale: float = 0.0,
     ) -> None:
         """
-        A gradient is clipped, rescaled, regularized and then applied.
+        A gradient is clipped, rescaled, regularized and then applied. Errors: a number outside the range that its property states.
         """
 
     def __repr__(self) -> str: ...
@@ -2990,19 +2990,19 @@ class MLCOptimizerDescriptor:
     @property
     def custom_global_norm(self) -> float:
         """
-        Replaces the joint norm of all gradients unless it is 0.
+        Replaces the joint norm of all gradients unless it is 0: 0 or more, finite.
         """
 
     @property
     def gradient_clip_max(self) -> float:
         """
-        The largest element, BY_VALUE.
+        The largest element, BY_VALUE; may be infinite.
         """
 
     @property
     def gradient_clip_min(self) -> float:
         """
-        The smallest element, BY_VALUE.
+        The smallest element, BY_VALUE: gradient_clip_max or less; may be infinite.
         """
 
     @property
@@ -3014,25 +3014,25 @@ class MLCOptimizerDescriptor:
     @property
     def gradient_rescale(self) -> float:
         """
-        The factor of a clipped gradient.
+        The factor of a clipped gradient: finite.
         """
 
     @property
     def learning_rate(self) -> float:
         """
-        The size of a step.
+        The size of a step: finite, also negative.
         """
 
     @property
     def maximum_clipping_norm(self) -> float:
         """
-        The largest norm.
+        The largest norm: 0 or more; may be infinite.
         """
 
     @property
     def regularization_scale(self) -> float:
         """
-        The factor of the penalty.
+        The factor of the penalty: finite, also negative.
         """
 
     @property
@@ -3069,23 +3069,23 @@ class MLCOptimizer:
         """
 
     @applies_gradient_clipping.setter
-    def applies_gradient_clipping(self, arg0: bool) -> None: ...
+    def applies_gradient_clipping(self, value: bool) -> None: ...
     @property
     def custom_global_norm(self) -> float:
         """
-        Replaces the joint norm of all gradients unless it is 0.
+        Replaces the joint norm of all gradients unless it is 0: 0 or more, finite.
         """
 
     @property
     def gradient_clip_max(self) -> float:
         """
-        The largest element, BY_VALUE.
+        The largest element, BY_VALUE; may be infinite.
         """
 
     @property
     def gradient_clip_min(self) -> float:
         """
-        The smallest element, BY_VALUE.
+        The smallest element, BY_VALUE: gradient_clip_max or less; may be infinite.
         """
 
     @property
@@ -3097,27 +3097,27 @@ class MLCOptimizer:
     @property
     def gradient_rescale(self) -> float:
         """
-        The factor of a clipped gradient.
+        The factor of a clipped gradient: finite.
         """
 
     @property
     def learning_rate(self) -> float:
         """
-        May change at any time; executions submitted afterwards use it.
+        Finite, also negative. May change at any time; executions submitted afterwards use it.
         """
 
     @learning_rate.setter
-    def learning_rate(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def learning_rate(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def maximum_clipping_norm(self) -> float:
         """
-        The largest norm.
+        The largest norm: 0 or more; may be infinite.
         """
 
     @property
     def regularization_scale(self) -> float:
         """
-        The factor of the penalty.
+        The factor of the penalty: finite, also negative.
         """
 
     @property
@@ -3163,7 +3163,7 @@ class MLCSGDOptimizer(MLCOptimizer):
     @property
     def momentum_scale(self) -> float:
         """
-        What the velocity keeps.
+        What the velocity keeps: from 0 to 1.
         """
 
     @property
@@ -3215,25 +3215,25 @@ class MLCAdamOptimizer(MLCOptimizer):
     @property
     def beta1(self) -> float:
         """
-        What the first moment keeps.
+        What the first moment keeps: from 0 to less than 1.
         """
 
     @property
     def beta2(self) -> float:
         """
-        What the second moment keeps.
+        What the second moment keeps: from 0 to less than 1.
         """
 
     @property
     def epsilon(self) -> float:
         """
-        Added to the root of the second moment.
+        Added to the root of the second moment: 0 or more, finite; below 1.2e-38 it counts as that.
         """
 
     @property
     def time_step(self) -> int:
         """
-        The step of the next update, from 1.
+        The step of the next update, from 1 to 2**53.
         """
 
     @property
@@ -3285,25 +3285,25 @@ class MLCAdamWOptimizer(MLCOptimizer):
     @property
     def beta1(self) -> float:
         """
-        What the first moment keeps.
+        What the first moment keeps: from 0 to less than 1.
         """
 
     @property
     def beta2(self) -> float:
         """
-        What the second moment keeps.
+        What the second moment keeps: from 0 to less than 1.
         """
 
     @property
     def epsilon(self) -> float:
         """
-        Added to the root of the second moment.
+        Added to the root of the second moment: 0 or more, finite; below 1.2e-38 it counts as that.
         """
 
     @property
     def time_step(self) -> int:
         """
-        The step of the next update, from 1.
+        The step of the next update, from 1 to 2**53.
         """
 
     @property
@@ -3353,13 +3353,13 @@ class MLCRMSPropOptimizer(MLCOptimizer):
     @property
     def alpha(self) -> float:
         """
-        What the mean square keeps.
+        What the mean square keeps: from 0 to 1.
         """
 
     @property
     def epsilon(self) -> float:
         """
-        Added to the root.
+        Added to the root: 0 or more, finite; below 1.2e-38 it counts as that.
         """
 
     @property
@@ -3371,7 +3371,7 @@ class MLCRMSPropOptimizer(MLCOptimizer):
     @property
     def momentum_scale(self) -> float:
         """
-        What the step keeps.
+        What the step keeps: from 0 to 1.
         """
 
 class Epoch:
@@ -3379,7 +3379,9 @@ class Epoch:
     One pass over all samples, as it went.
     """
 
+    def __getstate__(self) -> tuple[int, float, int, float]: ...
     def __repr__(self) -> str: ...
+    def __setstate__(self, arg0: tuple) -> None: ...
     @property
     def loss(self) -> float:
         """
@@ -3409,7 +3411,9 @@ class Evaluation:
     Loss and accuracy.
     """
 
+    def __getstate__(self) -> tuple[float, float | None]: ...
     def __repr__(self) -> str: ...
+    def __setstate__(self, arg0: tuple) -> None: ...
     @property
     def accuracy(self) -> float | None:
         """
@@ -3432,7 +3436,9 @@ class Profile:
         One op that ran.
         """
 
+        def __getstate__(self) -> tuple[str, str, str, float, float]: ...
         def __repr__(self) -> str: ...
+        def __setstate__(self, arg0: tuple) -> None: ...
         @property
         def layer(self) -> str:
             """
@@ -3468,7 +3474,9 @@ class Profile:
         One layer's ops, summed.
         """
 
+        def __getstate__(self) -> tuple[str, float, float, float]: ...
         def __repr__(self) -> str: ...
+        def __setstate__(self, arg0: tuple) -> None: ...
         @property
         def forward(self) -> float:
             """
@@ -3499,7 +3507,9 @@ class Profile:
             Units: seconds.
             """
 
+    def __getstate__(self) -> tuple[list[Profile.Entry], float]: ...
     def __repr__(self) -> str: ...
+    def __setstate__(self, arg0: tuple) -> None: ...
     def __str__(self) -> str: ...
     def chrome_trace(self) -> str:
         """
@@ -3615,7 +3625,7 @@ class MLCGraph:
         loss_labels: collections.abc.Sequence[MLCTensor],
     ) -> MLCTensor:
         """
-        Adds a layer over its sources and returns the first result. Errors: ValueError, TypeError naming the layer when it cannot take them.
+        Adds a layer over its sources and returns the first result. disable_update freezes the layer, its running statistics too. Errors: ValueError, TypeError naming the layer when it cannot take them.
         """
 
     def reshape(self, shape: collections.abc.Sequence[int], *, source: MLCTensor) -> MLCTensor:
@@ -3707,7 +3717,9 @@ class MemoryPlan:
         One value of a plan.
         """
 
+        def __getstate__(self) -> tuple[str, str, int]: ...
         def __repr__(self) -> str: ...
+        def __setstate__(self, arg0: tuple) -> None: ...
         @property
         def bytes(self) -> int:
             """
@@ -3726,7 +3738,13 @@ class MemoryPlan:
             The tensor or operation, with its layer.
             """
 
+    def __getstate__(
+        self,
+    ) -> tuple[
+        list[MemoryPlan.Entry], list[MemoryPlan.Entry], int, int, int, int, int, int, int
+    ]: ...
     def __repr__(self) -> str: ...
+    def __setstate__(self, arg0: tuple) -> None: ...
     def __str__(self) -> str: ...
     @property
     def arena_bytes(self) -> int:
@@ -4015,7 +4033,7 @@ class MLCTrainingGraph(ExecutableGraph):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """
-        Writes a checkpoint in the safetensors format, atomically and after what was submitted before. Errors: OSError.
+        Writes a checkpoint in the safetensors format, atomically and after what was submitted before. Errors: OSError with errno and filename; ValueError for a path with a NUL.
         """
 
     def set_training_tensor_parameters(
@@ -4070,7 +4088,7 @@ class MLCTrainingGraph(ExecutableGraph):
         """
 
     @micro_batches.setter
-    def micro_batches(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def micro_batches(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def optimizer(self) -> MLCOptimizer:
         """
@@ -4189,7 +4207,7 @@ class MLCInferenceGraph(ExecutableGraph):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """
-        Writes a checkpoint in the safetensors format, atomically and after what was submitted before. Errors: OSError.
+        Writes a checkpoint in the safetensors format, atomically and after what was submitted before. Errors: OSError with errno and filename; ValueError for a path with a NUL.
         """
 
     def state(self) -> dict[str, numpy.ndarray]:
@@ -4238,7 +4256,7 @@ class MTLCommandQueue:
         """
 
     @label.setter
-    def label(self, arg0: str) -> None: ...
+    def label(self, value: str) -> None: ...
 
 class MTLDevice:
     """
@@ -4278,12 +4296,12 @@ class MTLDevice:
 
 class MTLBuffer:
     """
-    Bytes on a device; numpy.asarray(buffer) shows them.
+    Bytes on a device. numpy.asarray(buffer) shows them where they are in host memory, and is a read-only copy elsewhere; numpy.array(buffer) copies.
     """
 
     def __array__(self, dtype: typing.Any = None, copy: typing.Any = None) -> typing.Any:
         """
-        A copy as a NumPy array.
+        A copy as a NumPy array, read-only unless a copy is asked for. Errors: ValueError for copy=False.
         """
 
     @typing.overload
@@ -4352,7 +4370,7 @@ class MTLCommandBuffer:
         """
 
     @label.setter
-    def label(self, arg0: str) -> None: ...
+    def label(self, value: str) -> None: ...
     @property
     def status(self) -> MTLCommandBufferStatus:
         """
@@ -4426,7 +4444,7 @@ class MPSCommandBuffer(MTLCommandBuffer):
         """
 
     @predicate.setter
-    def predicate(self, arg0: MPSPredicate) -> None: ...
+    def predicate(self, value: MPSPredicate) -> None: ...
     @property
     def root_command_buffer(self) -> MTLCommandBuffer:
         """
@@ -4475,7 +4493,7 @@ class MPSImageDescriptor:
         """
 
     @channel_format.setter
-    def channel_format(self, arg0: MPSImageFeatureChannelFormat) -> None: ...
+    def channel_format(self, value: MPSImageFeatureChannelFormat) -> None: ...
     @property
     def feature_channels(self) -> int:
         """
@@ -4483,7 +4501,7 @@ class MPSImageDescriptor:
         """
 
     @feature_channels.setter
-    def feature_channels(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def feature_channels(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def height(self) -> int:
         """
@@ -4491,7 +4509,7 @@ class MPSImageDescriptor:
         """
 
     @height.setter
-    def height(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def height(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def number_of_images(self) -> int:
         """
@@ -4499,7 +4517,7 @@ class MPSImageDescriptor:
         """
 
     @number_of_images.setter
-    def number_of_images(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def number_of_images(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def width(self) -> int:
         """
@@ -4507,7 +4525,7 @@ class MPSImageDescriptor:
         """
 
     @width.setter
-    def width(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def width(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSImage:
     """
@@ -4661,7 +4679,7 @@ class MPSImage:
         """
 
     @label.setter
-    def label(self, arg0: str) -> None: ...
+    def label(self, value: str) -> None: ...
     @property
     def number_of_images(self) -> int:
         """
@@ -4710,7 +4728,7 @@ class MPSTemporaryImage(MPSImage):
         """
 
     @read_count.setter
-    def read_count(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def read_count(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSState:
     """
@@ -4731,7 +4749,7 @@ class MPSState:
         """
 
     @label.setter
-    def label(self, arg0: str) -> None: ...
+    def label(self, value: str) -> None: ...
     @property
     def read_count(self) -> int:
         """
@@ -4739,7 +4757,7 @@ class MPSState:
         """
 
     @read_count.setter
-    def read_count(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def read_count(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSNNGradientState(MPSState):
     """
@@ -4785,7 +4803,7 @@ class MPSKernel:
         """
 
     @label.setter
-    def label(self, arg0: str) -> None: ...
+    def label(self, value: str) -> None: ...
 
 class MPSCNNKernel(MPSKernel):
     """
@@ -4947,7 +4965,7 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @clip_rect.setter
-    def clip_rect(self, arg0: typing.Any) -> None: ...
+    def clip_rect(self, value: typing.Any) -> None: ...
     @property
     def destination_feature_channel_offset(self) -> int:
         """
@@ -4956,7 +4974,7 @@ class MPSCNNKernel(MPSKernel):
 
     @destination_feature_channel_offset.setter
     def destination_feature_channel_offset(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def dilation_rate_x(self) -> int:
@@ -4977,7 +4995,7 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @edge_mode.setter
-    def edge_mode(self, arg0: MPSImageEdgeMode) -> None: ...
+    def edge_mode(self, value: MPSImageEdgeMode) -> None: ...
     @property
     def is_backwards(self) -> bool:
         """
@@ -5009,7 +5027,7 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg0: bool) -> None: ...
+    def makes_temporary_images(self, value: bool) -> None: ...
     @property
     def offset(self) -> typing.Any:
         """
@@ -5017,7 +5035,7 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @offset.setter
-    def offset(self, arg0: typing.Any) -> None: ...
+    def offset(self, value: typing.Any) -> None: ...
     @property
     def padding(self) -> typing.Any:
         """
@@ -5025,7 +5043,7 @@ class MPSCNNKernel(MPSKernel):
         """
 
     @padding.setter
-    def padding(self, arg0: typing.Any) -> None: ...
+    def padding(self, value: typing.Any) -> None: ...
     @property
     def source_feature_channel_max_count(self) -> int:
         """
@@ -5034,7 +5052,7 @@ class MPSCNNKernel(MPSKernel):
 
     @source_feature_channel_max_count.setter
     def source_feature_channel_max_count(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def source_feature_channel_offset(self) -> int:
@@ -5044,7 +5062,7 @@ class MPSCNNKernel(MPSKernel):
 
     @source_feature_channel_offset.setter
     def source_feature_channel_offset(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def stride_in_pixels_x(self) -> int:
@@ -5126,7 +5144,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @clip_rect.setter
-    def clip_rect(self, arg0: typing.Any) -> None: ...
+    def clip_rect(self, value: typing.Any) -> None: ...
     @property
     def destination_feature_channel_offset(self) -> int:
         """
@@ -5135,7 +5153,7 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @destination_feature_channel_offset.setter
     def destination_feature_channel_offset(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def is_backwards(self) -> bool:
@@ -5156,7 +5174,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @kernel_offset_x.setter
-    def kernel_offset_x(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_offset_x(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_offset_y(self) -> int:
         """
@@ -5164,7 +5182,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @kernel_offset_y.setter
-    def kernel_offset_y(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_offset_y(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def makes_temporary_images(self) -> bool:
         """
@@ -5172,7 +5190,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg0: bool) -> None: ...
+    def makes_temporary_images(self, value: bool) -> None: ...
     @property
     def primary_offset(self) -> typing.Any:
         """
@@ -5180,7 +5198,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @primary_offset.setter
-    def primary_offset(self, arg0: typing.Any) -> None: ...
+    def primary_offset(self, value: typing.Any) -> None: ...
     @property
     def primary_source_feature_channel_max_count(self) -> int:
         """
@@ -5189,7 +5207,7 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @primary_source_feature_channel_max_count.setter
     def primary_source_feature_channel_max_count(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_source_feature_channel_offset(self) -> int:
@@ -5199,7 +5217,7 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @primary_source_feature_channel_offset.setter
     def primary_source_feature_channel_offset(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_dilation_rate_x(self) -> int:
@@ -5220,7 +5238,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @secondary_edge_mode.setter
-    def secondary_edge_mode(self, arg0: MPSImageEdgeMode) -> None: ...
+    def secondary_edge_mode(self, value: MPSImageEdgeMode) -> None: ...
     @property
     def secondary_kernel_height(self) -> int:
         """
@@ -5240,7 +5258,7 @@ class MPSCNNGradientKernel(MPSKernel):
         """
 
     @secondary_offset.setter
-    def secondary_offset(self, arg0: typing.Any) -> None: ...
+    def secondary_offset(self, value: typing.Any) -> None: ...
     @property
     def secondary_source_feature_channel_max_count(self) -> int:
         """
@@ -5249,7 +5267,7 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @secondary_source_feature_channel_max_count.setter
     def secondary_source_feature_channel_max_count(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_source_feature_channel_offset(self) -> int:
@@ -5259,7 +5277,7 @@ class MPSCNNGradientKernel(MPSKernel):
 
     @secondary_source_feature_channel_offset.setter
     def secondary_source_feature_channel_offset(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
@@ -5352,7 +5370,7 @@ class MPSNNNeuronDescriptor:
         """
 
     @a.setter
-    def a(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def a(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def b(self) -> float:
         """
@@ -5360,7 +5378,7 @@ class MPSNNNeuronDescriptor:
         """
 
     @b.setter
-    def b(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def b(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def c(self) -> float:
         """
@@ -5368,7 +5386,7 @@ class MPSNNNeuronDescriptor:
         """
 
     @c.setter
-    def c(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def c(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def data(self) -> list[float]:
         """
@@ -5377,7 +5395,7 @@ class MPSNNNeuronDescriptor:
 
     @data.setter
     def data(
-        self, arg0: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]
+        self, value: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]
     ) -> None: ...
     @property
     def neuron_type(self) -> MPSCNNNeuronType:
@@ -5386,7 +5404,7 @@ class MPSNNNeuronDescriptor:
         """
 
     @neuron_type.setter
-    def neuron_type(self, arg0: MPSCNNNeuronType) -> None: ...
+    def neuron_type(self, value: MPSCNNNeuronType) -> None: ...
 
 class MPSCNNNeuron(MPSCNNKernel):
     """
@@ -5483,7 +5501,7 @@ class MPSCNNNeuronGradient(MPSCNNGradientKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg0: bool) -> None: ...
+    def header_formula(self, value: bool) -> None: ...
     @property
     def neuron_type(self) -> MPSCNNNeuronType:
         """
@@ -5496,7 +5514,7 @@ class MPSCNNNeuronReLU(MPSCNNNeuron):
     """
 
     @typing.overload
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, a: float = 0.0) -> None: ...
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, a: float) -> None: ...
     @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
@@ -5534,9 +5552,7 @@ class MPSCNNNeuronTanH(MPSCNNNeuron):
     """
 
     @typing.overload
-    def __init__(
-        self, *, device: MTLDevice | MLCDevice | str, a: float = 1.0, b: float = 1.0
-    ) -> None: ...
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, a: float, b: float) -> None: ...
     @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
@@ -5555,9 +5571,7 @@ class MPSCNNNeuronLinear(MPSCNNNeuron):
     """
 
     @typing.overload
-    def __init__(
-        self, *, device: MTLDevice | MLCDevice | str, a: float = 1.0, b: float = 0.0
-    ) -> None: ...
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, a: float, b: float) -> None: ...
     @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
@@ -5614,7 +5628,7 @@ class MPSCNNNeuronELU(MPSCNNNeuron):
     """
 
     @typing.overload
-    def __init__(self, *, device: MTLDevice | MLCDevice | str, a: float = 1.0) -> None: ...
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, a: float) -> None: ...
     @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
@@ -5633,9 +5647,7 @@ class MPSCNNNeuronHardSigmoid(MPSCNNNeuron):
     """
 
     @typing.overload
-    def __init__(
-        self, *, device: MTLDevice | MLCDevice | str, a: float = 0.2, b: float = 0.5
-    ) -> None: ...
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, a: float, b: float) -> None: ...
     @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
@@ -5654,9 +5666,7 @@ class MPSCNNNeuronSoftPlus(MPSCNNNeuron):
     """
 
     @typing.overload
-    def __init__(
-        self, *, device: MTLDevice | MLCDevice | str, a: float = 1.0, b: float = 1.0
-    ) -> None: ...
+    def __init__(self, *, device: MTLDevice | MLCDevice | str, a: float, b: float) -> None: ...
     @typing.overload
     def __init__(
         self, *, device: MTLDevice | MLCDevice | str, neuron_descriptor: MPSNNNeuronDescriptor
@@ -5695,7 +5705,7 @@ class MPSCNNNeuronPower(MPSCNNNeuron):
 
     @typing.overload
     def __init__(
-        self, *, device: MTLDevice | MLCDevice | str, a: float = 1.0, b: float = 0.0, c: float = 1.0
+        self, *, device: MTLDevice | MLCDevice | str, a: float, b: float, c: float
     ) -> None: ...
     @typing.overload
     def __init__(
@@ -5716,12 +5726,7 @@ class MPSCNNNeuronExponential(MPSCNNNeuron):
 
     @typing.overload
     def __init__(
-        self,
-        *,
-        device: MTLDevice | MLCDevice | str,
-        a: float = 1.0,
-        b: float = 0.0,
-        c: float = -1.0,
+        self, *, device: MTLDevice | MLCDevice | str, a: float, b: float, c: float
     ) -> None: ...
     @typing.overload
     def __init__(
@@ -5742,12 +5747,7 @@ class MPSCNNNeuronLogarithm(MPSCNNNeuron):
 
     @typing.overload
     def __init__(
-        self,
-        *,
-        device: MTLDevice | MLCDevice | str,
-        a: float = 1.0,
-        b: float = 0.0,
-        c: float = -1.0,
+        self, *, device: MTLDevice | MLCDevice | str, a: float, b: float, c: float
     ) -> None: ...
     @typing.overload
     def __init__(
@@ -5803,7 +5803,7 @@ class MPSCNNPoolingGradient(MPSCNNGradientKernel):
         """
 
     @source_size.setter
-    def source_size(self, arg0: typing.Any) -> None: ...
+    def source_size(self, value: typing.Any) -> None: ...
 
 class MPSCNNPoolingMax(MPSCNNPooling):
     """
@@ -5881,7 +5881,7 @@ class MPSCNNPoolingAverage(MPSCNNPooling):
         """
 
     @zero_pad_size_x.setter
-    def zero_pad_size_x(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def zero_pad_size_x(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def zero_pad_size_y(self) -> int:
         """
@@ -5889,7 +5889,7 @@ class MPSCNNPoolingAverage(MPSCNNPooling):
         """
 
     @zero_pad_size_y.setter
-    def zero_pad_size_y(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def zero_pad_size_y(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
     """
@@ -5921,7 +5921,7 @@ class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
         """
 
     @zero_pad_size_x.setter
-    def zero_pad_size_x(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def zero_pad_size_x(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def zero_pad_size_y(self) -> int:
         """
@@ -5929,7 +5929,7 @@ class MPSCNNPoolingAverageGradient(MPSCNNPoolingGradient):
         """
 
     @zero_pad_size_y.setter
-    def zero_pad_size_y(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def zero_pad_size_y(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNPoolingL2Norm(MPSCNNPooling):
     """
@@ -6014,8 +6014,8 @@ class MPSCNNDilatedPoolingMaxGradient(MPSCNNPoolingGradient):
         device: MTLDevice | MLCDevice | str,
         kernel_width: int,
         kernel_height: int,
-        dilation_rate_x: int = 1,
-        dilation_rate_y: int = 1,
+        dilation_rate_x: int,
+        dilation_rate_y: int,
         stride_in_pixels_x: int = 1,
         stride_in_pixels_y: int = 1,
     ) -> None: ...
@@ -6189,7 +6189,7 @@ class MPSCNNConvolutionDescriptor:
         """
 
     @dilation_rate_x.setter
-    def dilation_rate_x(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def dilation_rate_x(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def dilation_rate_y(self) -> int:
         """
@@ -6197,7 +6197,7 @@ class MPSCNNConvolutionDescriptor:
         """
 
     @dilation_rate_y.setter
-    def dilation_rate_y(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def dilation_rate_y(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def fused_neuron_descriptor(self) -> MPSNNNeuronDescriptor:
         """
@@ -6205,7 +6205,7 @@ class MPSCNNConvolutionDescriptor:
         """
 
     @fused_neuron_descriptor.setter
-    def fused_neuron_descriptor(self, arg0: MPSNNNeuronDescriptor) -> None: ...
+    def fused_neuron_descriptor(self, value: MPSNNNeuronDescriptor) -> None: ...
     @property
     def groups(self) -> int:
         """
@@ -6213,7 +6213,7 @@ class MPSCNNConvolutionDescriptor:
         """
 
     @groups.setter
-    def groups(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def groups(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def input_feature_channels(self) -> int:
         """
@@ -6221,7 +6221,7 @@ class MPSCNNConvolutionDescriptor:
         """
 
     @input_feature_channels.setter
-    def input_feature_channels(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def input_feature_channels(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_height(self) -> int:
         """
@@ -6229,7 +6229,7 @@ class MPSCNNConvolutionDescriptor:
         """
 
     @kernel_height.setter
-    def kernel_height(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_height(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_width(self) -> int:
         """
@@ -6237,7 +6237,7 @@ class MPSCNNConvolutionDescriptor:
         """
 
     @kernel_width.setter
-    def kernel_width(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_width(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def output_feature_channels(self) -> int:
         """
@@ -6245,7 +6245,7 @@ class MPSCNNConvolutionDescriptor:
         """
 
     @output_feature_channels.setter
-    def output_feature_channels(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def output_feature_channels(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def stride_in_pixels_x(self) -> int:
         """
@@ -6253,7 +6253,7 @@ class MPSCNNConvolutionDescriptor:
         """
 
     @stride_in_pixels_x.setter
-    def stride_in_pixels_x(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def stride_in_pixels_x(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def stride_in_pixels_y(self) -> int:
         """
@@ -6261,7 +6261,7 @@ class MPSCNNConvolutionDescriptor:
         """
 
     @stride_in_pixels_y.setter
-    def stride_in_pixels_y(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def stride_in_pixels_y(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNDepthWiseConvolutionDescriptor(MPSCNNConvolutionDescriptor):
     """
@@ -6382,7 +6382,7 @@ class MPSCNNSubPixelConvolutionDescriptor(MPSCNNConvolutionDescriptor):
         """
 
     @sub_pixel_scale_factor.setter
-    def sub_pixel_scale_factor(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def sub_pixel_scale_factor(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNConvolution(MPSCNNKernel):
     """
@@ -6574,7 +6574,7 @@ class MPSCNNConvolutionGradient(MPSCNNGradientKernel):
         """
 
     @gradient_option.setter
-    def gradient_option(self, arg0: MPSCNNConvolutionGradientOption) -> None: ...
+    def gradient_option(self, value: MPSCNNConvolutionGradientOption) -> None: ...
     @property
     def groups(self) -> int:
         """
@@ -6794,7 +6794,7 @@ class MPSCNNBatchNormalization(MPSCNNKernel):
         """
 
     @epsilon.setter
-    def epsilon(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def epsilon(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def fused_neuron_descriptor(self) -> MPSNNNeuronDescriptor:
         """
@@ -7102,7 +7102,7 @@ class MPSCNNLossDataDescriptor:
         """
 
     @bytes_per_image.setter
-    def bytes_per_image(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def bytes_per_image(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def bytes_per_row(self) -> int:
         """
@@ -7110,7 +7110,7 @@ class MPSCNNLossDataDescriptor:
         """
 
     @bytes_per_row.setter
-    def bytes_per_row(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def bytes_per_row(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def layout(self) -> MPSDataLayout:
         """
@@ -7158,7 +7158,7 @@ class MPSCNNLossDescriptor:
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def epsilon(self) -> float:
         """
@@ -7166,7 +7166,7 @@ class MPSCNNLossDescriptor:
         """
 
     @epsilon.setter
-    def epsilon(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def epsilon(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def label_smoothing(self) -> float:
         """
@@ -7174,7 +7174,7 @@ class MPSCNNLossDescriptor:
         """
 
     @label_smoothing.setter
-    def label_smoothing(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def label_smoothing(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def loss_type(self) -> MPSCNNLossType:
         """
@@ -7182,7 +7182,7 @@ class MPSCNNLossDescriptor:
         """
 
     @loss_type.setter
-    def loss_type(self, arg0: MPSCNNLossType) -> None: ...
+    def loss_type(self, value: MPSCNNLossType) -> None: ...
     @property
     def number_of_classes(self) -> int:
         """
@@ -7190,7 +7190,7 @@ class MPSCNNLossDescriptor:
         """
 
     @number_of_classes.setter
-    def number_of_classes(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def number_of_classes(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def reduce_across_batch(self) -> bool:
         """
@@ -7198,7 +7198,7 @@ class MPSCNNLossDescriptor:
         """
 
     @reduce_across_batch.setter
-    def reduce_across_batch(self, arg0: bool) -> None: ...
+    def reduce_across_batch(self, value: bool) -> None: ...
     @property
     def reduction_type(self) -> MPSCNNReductionType:
         """
@@ -7206,7 +7206,7 @@ class MPSCNNLossDescriptor:
         """
 
     @reduction_type.setter
-    def reduction_type(self, arg0: MPSCNNReductionType) -> None: ...
+    def reduction_type(self, value: MPSCNNReductionType) -> None: ...
     @property
     def weight(self) -> float:
         """
@@ -7214,7 +7214,7 @@ class MPSCNNLossDescriptor:
         """
 
     @weight.setter
-    def weight(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def weight(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNLossLabels(MPSState):
     """
@@ -7340,7 +7340,7 @@ class MPSCNNLoss(MPSKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg0: bool) -> None: ...
+    def header_formula(self, value: bool) -> None: ...
     @property
     def label_smoothing(self) -> float:
         """
@@ -7360,7 +7360,7 @@ class MPSCNNLoss(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg0: bool) -> None: ...
+    def makes_temporary_images(self, value: bool) -> None: ...
     @property
     def number_of_classes(self) -> int:
         """
@@ -7411,7 +7411,7 @@ class MPSVectorDescriptor:
         """
 
     @data_type.setter
-    def data_type(self, arg0: typing.Any) -> None: ...
+    def data_type(self, value: typing.Any) -> None: ...
     @property
     def length(self) -> int:
         """
@@ -7419,7 +7419,7 @@ class MPSVectorDescriptor:
         """
 
     @length.setter
-    def length(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def length(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def vector_bytes(self) -> int:
         """
@@ -7515,7 +7515,7 @@ class MPSNNOptimizerDescriptor:
         regularization_scale: float = 0.0,
     ) -> None:
         """
-        Clipping comes before rescaling.
+        Clipping comes before rescaling. Errors: a number outside the range that its property states.
         """
 
     @property
@@ -7525,47 +7525,47 @@ class MPSNNOptimizerDescriptor:
         """
 
     @apply_gradient_clipping.setter
-    def apply_gradient_clipping(self, arg0: bool) -> None: ...
+    def apply_gradient_clipping(self, value: bool) -> None: ...
     @property
     def gradient_clip_max(self) -> float:
         """
-        The largest gradient.
+        The largest gradient; may be infinite.
         """
 
     @gradient_clip_max.setter
-    def gradient_clip_max(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def gradient_clip_max(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def gradient_clip_min(self) -> float:
         """
-        The smallest gradient.
+        The smallest gradient: gradient_clip_max or less when an optimizer takes it; may be infinite.
         """
 
     @gradient_clip_min.setter
-    def gradient_clip_min(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def gradient_clip_min(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def gradient_rescale(self) -> float:
         """
-        A factor of gradients.
+        A factor of gradients: finite.
         """
 
     @gradient_rescale.setter
-    def gradient_rescale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def gradient_rescale(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def learning_rate(self) -> float:
         """
-        The length of a step.
+        The length of a step: finite, also negative.
         """
 
     @learning_rate.setter
-    def learning_rate(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def learning_rate(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def regularization_scale(self) -> float:
         """
-        The penalty's factor.
+        The penalty's factor: finite, also negative.
         """
 
     @regularization_scale.setter
-    def regularization_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def regularization_scale(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def regularization_type(self) -> typing.Any:
         """
@@ -7573,7 +7573,7 @@ class MPSNNOptimizerDescriptor:
         """
 
     @regularization_type.setter
-    def regularization_type(self, arg0: typing.Any) -> None: ...
+    def regularization_type(self, value: typing.Any) -> None: ...
 
 class MPSNNOptimizer(MPSKernel):
     """
@@ -7584,7 +7584,7 @@ class MPSNNOptimizer(MPSKernel):
         self, new_learning_rate: typing.SupportsFloat | typing.SupportsIndex
     ) -> None:
         """
-        For encodings from now on; compiles nothing.
+        For encodings from now on; compiles nothing. Errors: a rate that is not finite.
         """
 
     @property
@@ -7594,7 +7594,7 @@ class MPSNNOptimizer(MPSKernel):
         """
 
     @apply_gradient_clipping.setter
-    def apply_gradient_clipping(self, arg0: bool) -> None: ...
+    def apply_gradient_clipping(self, value: bool) -> None: ...
     @property
     def gradient_clip_max(self) -> float:
         """
@@ -7710,7 +7710,7 @@ class MPSNNOptimizerStochasticGradientDescent(MPSNNOptimizer):
     @property
     def momentum_scale(self) -> float:
         """
-        What stays of the momentum.
+        What stays of the momentum: from 0 to 1.
         """
 
     @property
@@ -7795,13 +7795,13 @@ class MPSNNOptimizerRMSProp(MPSNNOptimizer):
     @property
     def decay(self) -> float:
         """
-        What stays of the sum of squares.
+        What stays of the sum of squares: from 0 to 1.
         """
 
     @property
     def epsilon(self) -> float:
         """
-        Added to the root.
+        Added to the root: 0 or more, finite; below 1.2e-38 it counts as that.
         """
 
 class MPSNNOptimizerAdam(MPSNNOptimizer):
@@ -7884,29 +7884,29 @@ class MPSNNOptimizerAdam(MPSNNOptimizer):
     @property
     def beta1(self) -> float:
         """
-        What stays of the momentum.
+        What stays of the momentum: from 0 to less than 1.
         """
 
     @property
     def beta2(self) -> float:
         """
-        What stays of the velocity.
+        What stays of the velocity: from 0 to less than 1.
         """
 
     @property
     def epsilon(self) -> float:
         """
-        Added to the root.
+        Added to the root: 0 or more, finite; below 1.2e-38 it counts as that.
         """
 
     @property
     def time_step(self) -> int:
         """
-        Of the last encoding; the next one uses one more.
+        Of the last encoding; the next one uses one more. From 0 to 2**53 - 1.
         """
 
     @time_step.setter
-    def time_step(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def time_step(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNBinaryKernel(MPSKernel):
     """
@@ -8090,7 +8090,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     @clip_rect.setter
-    def clip_rect(self, arg0: typing.Any) -> None: ...
+    def clip_rect(self, value: typing.Any) -> None: ...
     @property
     def destination_feature_channel_offset(self) -> int:
         """
@@ -8099,7 +8099,7 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @destination_feature_channel_offset.setter
     def destination_feature_channel_offset(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def is_backwards(self) -> bool:
@@ -8120,7 +8120,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg0: bool) -> None: ...
+    def makes_temporary_images(self, value: bool) -> None: ...
     @property
     def primary_offset(self) -> typing.Any:
         """
@@ -8128,7 +8128,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     @primary_offset.setter
-    def primary_offset(self, arg0: typing.Any) -> None: ...
+    def primary_offset(self, value: typing.Any) -> None: ...
     @property
     def primary_source_feature_channel_max_count(self) -> int:
         """
@@ -8137,7 +8137,7 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @primary_source_feature_channel_max_count.setter
     def primary_source_feature_channel_max_count(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_source_feature_channel_offset(self) -> int:
@@ -8147,7 +8147,7 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @primary_source_feature_channel_offset.setter
     def primary_source_feature_channel_offset(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_offset(self) -> typing.Any:
@@ -8156,7 +8156,7 @@ class MPSCNNBinaryKernel(MPSKernel):
         """
 
     @secondary_offset.setter
-    def secondary_offset(self, arg0: typing.Any) -> None: ...
+    def secondary_offset(self, value: typing.Any) -> None: ...
     @property
     def secondary_source_feature_channel_max_count(self) -> int:
         """
@@ -8165,7 +8165,7 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @secondary_source_feature_channel_max_count.setter
     def secondary_source_feature_channel_max_count(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_source_feature_channel_offset(self) -> int:
@@ -8175,7 +8175,7 @@ class MPSCNNBinaryKernel(MPSKernel):
 
     @secondary_source_feature_channel_offset.setter
     def secondary_source_feature_channel_offset(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSNNBinaryGradientState(MPSNNGradientState):
@@ -8200,7 +8200,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
         """
 
     @bias.setter
-    def bias(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def bias(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def maximum_value(self) -> float:
         """
@@ -8208,7 +8208,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
         """
 
     @maximum_value.setter
-    def maximum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def maximum_value(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def minimum_value(self) -> float:
         """
@@ -8216,7 +8216,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
         """
 
     @minimum_value.setter
-    def minimum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def minimum_value(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_scale(self) -> float:
         """
@@ -8224,7 +8224,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
         """
 
     @primary_scale.setter
-    def primary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def primary_scale(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_stride_in_feature_channels(self) -> int:
         """
@@ -8233,7 +8233,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @primary_stride_in_feature_channels.setter
     def primary_stride_in_feature_channels(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_stride_in_pixels_x(self) -> int:
@@ -8243,7 +8243,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @primary_stride_in_pixels_x.setter
     def primary_stride_in_pixels_x(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_stride_in_pixels_y(self) -> int:
@@ -8253,7 +8253,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @primary_stride_in_pixels_y.setter
     def primary_stride_in_pixels_y(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_scale(self) -> float:
@@ -8262,7 +8262,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
         """
 
     @secondary_scale.setter
-    def secondary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def secondary_scale(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
@@ -8271,7 +8271,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @secondary_stride_in_feature_channels.setter
     def secondary_stride_in_feature_channels(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
@@ -8281,7 +8281,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @secondary_stride_in_pixels_x.setter
     def secondary_stride_in_pixels_x(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_y(self) -> int:
@@ -8291,7 +8291,7 @@ class MPSCNNArithmetic(MPSCNNBinaryKernel):
 
     @secondary_stride_in_pixels_y.setter
     def secondary_stride_in_pixels_y(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
@@ -8306,7 +8306,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
         """
 
     @bias.setter
-    def bias(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def bias(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def is_secondary_source_filter(self) -> bool:
         """
@@ -8320,7 +8320,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
         """
 
     @maximum_value.setter
-    def maximum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def maximum_value(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def minimum_value(self) -> float:
         """
@@ -8328,7 +8328,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
         """
 
     @minimum_value.setter
-    def minimum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def minimum_value(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_scale(self) -> float:
         """
@@ -8336,7 +8336,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
         """
 
     @primary_scale.setter
-    def primary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def primary_scale(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_scale(self) -> float:
         """
@@ -8344,7 +8344,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
         """
 
     @secondary_scale.setter
-    def secondary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def secondary_scale(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
@@ -8353,7 +8353,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
 
     @secondary_stride_in_feature_channels.setter
     def secondary_stride_in_feature_channels(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
@@ -8363,7 +8363,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
 
     @secondary_stride_in_pixels_x.setter
     def secondary_stride_in_pixels_x(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_y(self) -> int:
@@ -8373,7 +8373,7 @@ class MPSCNNArithmeticGradient(MPSCNNGradientKernel):
 
     @secondary_stride_in_pixels_y.setter
     def secondary_stride_in_pixels_y(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSCNNAdd(MPSCNNArithmetic):
@@ -8509,7 +8509,7 @@ class MPSNNCompare(MPSCNNArithmetic):
         """
 
     @comparison_type.setter
-    def comparison_type(self, arg0: MPSNNComparisonType) -> None: ...
+    def comparison_type(self, value: MPSNNComparisonType) -> None: ...
     @property
     def threshold(self) -> float:
         """
@@ -8517,7 +8517,7 @@ class MPSNNCompare(MPSCNNArithmetic):
         """
 
     @threshold.setter
-    def threshold(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def threshold(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNDropoutGradientState(MPSNNGradientState):
     """
@@ -8649,7 +8649,7 @@ class MPSCNNUpsamplingGradient(MPSCNNGradientKernel):
         """
 
     @align_corners.setter
-    def align_corners(self, arg0: bool) -> None: ...
+    def align_corners(self, value: bool) -> None: ...
     @property
     def scale_factor_x(self) -> float:
         """
@@ -8914,7 +8914,7 @@ class MPSNNPad(MPSCNNKernel):
         """
 
     @fill_value.setter
-    def fill_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def fill_value(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def padding_size_after(self) -> typing.Any:
         """
@@ -8922,7 +8922,7 @@ class MPSNNPad(MPSCNNKernel):
         """
 
     @padding_size_after.setter
-    def padding_size_after(self, arg0: typing.Any) -> None: ...
+    def padding_size_after(self, value: typing.Any) -> None: ...
     @property
     def padding_size_before(self) -> typing.Any:
         """
@@ -8930,7 +8930,7 @@ class MPSNNPad(MPSCNNKernel):
         """
 
     @padding_size_before.setter
-    def padding_size_before(self, arg0: typing.Any) -> None: ...
+    def padding_size_before(self, value: typing.Any) -> None: ...
 
 class MPSNNPadGradient(MPSCNNGradientKernel):
     """
@@ -8970,7 +8970,7 @@ class MPSNNSlice(MPSCNNKernel):
 
     @source_feature_channel_max_count.setter
     def source_feature_channel_max_count(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def source_feature_channel_offset(self) -> int:
@@ -8980,7 +8980,7 @@ class MPSNNSlice(MPSCNNKernel):
 
     @source_feature_channel_offset.setter
     def source_feature_channel_offset(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSNNConcatenation(MPSKernel):
@@ -9024,7 +9024,7 @@ class MPSNNConcatenation(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg0: bool) -> None: ...
+    def makes_temporary_images(self, value: bool) -> None: ...
 
 class MPSNNResizeBilinear(MPSCNNKernel):
     """
@@ -9078,7 +9078,7 @@ class MPSNNReduceUnary(MPSCNNKernel):
         """
 
     @clip_rect_source.setter
-    def clip_rect_source(self, arg0: typing.Any) -> None: ...
+    def clip_rect_source(self, value: typing.Any) -> None: ...
 
 class MPSNNReduceRowMean(MPSNNReduceUnary):
     """
@@ -9267,7 +9267,7 @@ class MPSNNReduceFeatureChannelsSum(MPSNNReduceUnary):
         """
 
     @weight.setter
-    def weight(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def weight(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNReduceFeatureChannelsArgumentMin(MPSNNReduceUnary):
     """
@@ -9321,7 +9321,7 @@ class MPSNNReductionSpatialMean(MPSCNNKernel):
         """
 
     @clip_rect_source.setter
-    def clip_rect_source(self, arg0: typing.Any) -> None: ...
+    def clip_rect_source(self, value: typing.Any) -> None: ...
 
 class MPSNNReductionSpatialMeanGradient(MPSCNNGradientKernel):
     """
@@ -9345,7 +9345,7 @@ class MPSNNReductionSpatialMeanGradient(MPSCNNGradientKernel):
         """
 
     @clip_rect_source.setter
-    def clip_rect_source(self, arg0: typing.Any) -> None: ...
+    def clip_rect_source(self, value: typing.Any) -> None: ...
 
 class MPSNNReduceBinary(MPSCNNBinaryKernel):
     """
@@ -9359,7 +9359,7 @@ class MPSNNReduceBinary(MPSCNNBinaryKernel):
         """
 
     @primary_source_clip_rect.setter
-    def primary_source_clip_rect(self, arg0: typing.Any) -> None: ...
+    def primary_source_clip_rect(self, value: typing.Any) -> None: ...
     @property
     def secondary_source_clip_rect(self) -> typing.Any:
         """
@@ -9367,7 +9367,7 @@ class MPSNNReduceBinary(MPSCNNBinaryKernel):
         """
 
     @secondary_source_clip_rect.setter
-    def secondary_source_clip_rect(self, arg0: typing.Any) -> None: ...
+    def secondary_source_clip_rect(self, value: typing.Any) -> None: ...
 
 class MPSNNReduceFeatureChannelsAndWeightsMean(MPSNNReduceBinary):
     """
@@ -9432,7 +9432,7 @@ class MPSNNGramMatrixCalculation(MPSCNNKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNGramMatrixCalculationGradient(MPSCNNGradientKernel):
     """
@@ -9456,7 +9456,7 @@ class MPSNNGramMatrixCalculationGradient(MPSCNNGradientKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNCrossChannelNormalization(MPSCNNKernel):
     """
@@ -9480,7 +9480,7 @@ class MPSCNNCrossChannelNormalization(MPSCNNKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9488,7 +9488,7 @@ class MPSCNNCrossChannelNormalization(MPSCNNKernel):
         """
 
     @beta.setter
-    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9496,7 +9496,7 @@ class MPSCNNCrossChannelNormalization(MPSCNNKernel):
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def kernel_size(self) -> int:
         """
@@ -9525,7 +9525,7 @@ class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9533,7 +9533,7 @@ class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @beta.setter
-    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9541,7 +9541,7 @@ class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def header_formula(self) -> bool:
         """
@@ -9549,7 +9549,7 @@ class MPSCNNCrossChannelNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg0: bool) -> None: ...
+    def header_formula(self, value: bool) -> None: ...
     @property
     def kernel_size(self) -> int:
         """
@@ -9580,7 +9580,7 @@ class MPSCNNSpatialNormalization(MPSCNNKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9588,7 +9588,7 @@ class MPSCNNSpatialNormalization(MPSCNNKernel):
         """
 
     @beta.setter
-    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9596,7 +9596,7 @@ class MPSCNNSpatialNormalization(MPSCNNKernel):
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
     """
@@ -9622,7 +9622,7 @@ class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9630,7 +9630,7 @@ class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @beta.setter
-    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9638,7 +9638,7 @@ class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def header_formula(self) -> bool:
         """
@@ -9646,7 +9646,7 @@ class MPSCNNSpatialNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg0: bool) -> None: ...
+    def header_formula(self, value: bool) -> None: ...
 
 class MPSCNNLocalContrastNormalization(MPSCNNKernel):
     """
@@ -9672,7 +9672,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9680,7 +9680,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @beta.setter
-    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9688,7 +9688,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def p0(self) -> float:
         """
@@ -9696,7 +9696,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @p0.setter
-    def p0(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def p0(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def pm(self) -> float:
         """
@@ -9704,7 +9704,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @pm.setter
-    def pm(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def pm(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def ps(self) -> float:
         """
@@ -9712,7 +9712,7 @@ class MPSCNNLocalContrastNormalization(MPSCNNKernel):
         """
 
     @ps.setter
-    def ps(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def ps(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
     """
@@ -9738,7 +9738,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @alpha.setter
-    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -9746,7 +9746,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @beta.setter
-    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -9754,7 +9754,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def header_formula(self) -> bool:
         """
@@ -9762,7 +9762,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg0: bool) -> None: ...
+    def header_formula(self, value: bool) -> None: ...
     @property
     def p0(self) -> float:
         """
@@ -9770,7 +9770,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @p0.setter
-    def p0(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def p0(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def pm(self) -> float:
         """
@@ -9778,7 +9778,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @pm.setter
-    def pm(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def pm(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def ps(self) -> float:
         """
@@ -9786,7 +9786,7 @@ class MPSCNNLocalContrastNormalizationGradient(MPSCNNGradientKernel):
         """
 
     @ps.setter
-    def ps(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def ps(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNInstanceNormalization(MPSCNNKernel):
     """
@@ -9836,7 +9836,7 @@ class MPSCNNInstanceNormalization(MPSCNNKernel):
         """
 
     @epsilon.setter
-    def epsilon(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def epsilon(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNGroupNormalization(MPSCNNKernel):
     """
@@ -9881,7 +9881,7 @@ class MPSCNNGroupNormalization(MPSCNNKernel):
         """
 
     @epsilon.setter
-    def epsilon(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def epsilon(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNInstanceNormalizationGradientState(MPSNNGradientState):
     """
@@ -10053,7 +10053,7 @@ class MPSNNForwardLoss(MPSCNNKernel):
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def epsilon(self) -> float:
         """
@@ -10061,7 +10061,7 @@ class MPSNNForwardLoss(MPSCNNKernel):
         """
 
     @epsilon.setter
-    def epsilon(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def epsilon(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def label_smoothing(self) -> float:
         """
@@ -10069,7 +10069,7 @@ class MPSNNForwardLoss(MPSCNNKernel):
         """
 
     @label_smoothing.setter
-    def label_smoothing(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def label_smoothing(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def loss_type(self) -> MPSCNNLossType:
         """
@@ -10101,7 +10101,7 @@ class MPSNNForwardLoss(MPSCNNKernel):
         """
 
     @weight.setter
-    def weight(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def weight(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNLossGradient(MPSCNNBinaryKernel):
     """
@@ -10154,7 +10154,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @compute_label_gradients.setter
-    def compute_label_gradients(self, arg0: bool) -> None: ...
+    def compute_label_gradients(self, value: bool) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -10162,7 +10162,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def epsilon(self) -> float:
         """
@@ -10170,7 +10170,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @epsilon.setter
-    def epsilon(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def epsilon(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def header_formula(self) -> bool:
         """
@@ -10178,7 +10178,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @header_formula.setter
-    def header_formula(self, arg0: bool) -> None: ...
+    def header_formula(self, value: bool) -> None: ...
     @property
     def label_smoothing(self) -> float:
         """
@@ -10186,7 +10186,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @label_smoothing.setter
-    def label_smoothing(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def label_smoothing(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def loss_type(self) -> MPSCNNLossType:
         """
@@ -10218,7 +10218,7 @@ class MPSNNLossGradient(MPSCNNBinaryKernel):
         """
 
     @weight.setter
-    def weight(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def weight(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNInitialGradient(MPSCNNKernel):
     """
@@ -10451,7 +10451,7 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         """
 
     @kernel_offset_x.setter
-    def kernel_offset_x(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_offset_x(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_offset_y(self) -> int:
         """
@@ -10459,7 +10459,7 @@ class MPSCNNConvolutionTranspose(MPSCNNKernel):
         """
 
     @kernel_offset_y.setter
-    def kernel_offset_y(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_offset_y(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def output_feature_channels(self) -> int:
         """
@@ -10517,7 +10517,7 @@ class MPSCNNConvolutionTransposeGradient(MPSCNNGradientKernel):
         """
 
     @gradient_option.setter
-    def gradient_option(self, arg0: MPSCNNConvolutionGradientOption) -> None: ...
+    def gradient_option(self, value: MPSCNNConvolutionGradientOption) -> None: ...
     @property
     def groups(self) -> int:
         """
@@ -10560,7 +10560,7 @@ class MPSNNImageNode:
         """
 
     @export_from_graph.setter
-    def export_from_graph(self, arg0: bool) -> None: ...
+    def export_from_graph(self, value: bool) -> None: ...
     @property
     def format(self) -> MPSImageFeatureChannelFormat:
         """
@@ -10568,7 +10568,7 @@ class MPSNNImageNode:
         """
 
     @format.setter
-    def format(self, arg0: MPSImageFeatureChannelFormat) -> None: ...
+    def format(self, value: MPSImageFeatureChannelFormat) -> None: ...
     @property
     def handle(self) -> typing.Any:
         """
@@ -10576,7 +10576,7 @@ class MPSNNImageNode:
         """
 
     @handle.setter
-    def handle(self, arg0: typing.Any) -> None: ...
+    def handle(self, value: typing.Any) -> None: ...
     @property
     def makes_temporary_images(self) -> bool:
         """
@@ -10584,7 +10584,7 @@ class MPSNNImageNode:
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg0: bool) -> None: ...
+    def makes_temporary_images(self, value: bool) -> None: ...
     @property
     def stop_gradient(self) -> bool:
         """
@@ -10592,7 +10592,7 @@ class MPSNNImageNode:
         """
 
     @stop_gradient.setter
-    def stop_gradient(self, arg0: bool) -> None: ...
+    def stop_gradient(self, value: bool) -> None: ...
 
 class MPSNNStateNode:
     """
@@ -10606,7 +10606,7 @@ class MPSNNStateNode:
         """
 
     @export_from_graph.setter
-    def export_from_graph(self, arg0: bool) -> None: ...
+    def export_from_graph(self, value: bool) -> None: ...
     @property
     def handle(self) -> typing.Any:
         """
@@ -10614,7 +10614,7 @@ class MPSNNStateNode:
         """
 
     @handle.setter
-    def handle(self, arg0: typing.Any) -> None: ...
+    def handle(self, value: typing.Any) -> None: ...
 
 class MPSNNGradientStateNode(MPSNNStateNode):
     """
@@ -10685,7 +10685,7 @@ class MPSNNFilterNode:
         """
 
     @label.setter
-    def label(self, arg0: str) -> None: ...
+    def label(self, value: str) -> None: ...
     @property
     def padding_policy(self) -> typing.Any:
         """
@@ -10693,7 +10693,7 @@ class MPSNNFilterNode:
         """
 
     @padding_policy.setter
-    def padding_policy(self, arg0: typing.Any) -> None: ...
+    def padding_policy(self, value: typing.Any) -> None: ...
     @property
     def result_image(self) -> MPSNNImageNode:
         """
@@ -10740,7 +10740,7 @@ class MPSCNNConvolutionNode(MPSNNFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, value: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNFullyConnectedNode(MPSCNNConvolutionNode):
     """
@@ -10776,7 +10776,7 @@ class MPSCNNConvolutionGradientNode(MPSNNGradientFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, value: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNFullyConnectedGradientNode(MPSCNNConvolutionGradientNode):
     """
@@ -11286,7 +11286,7 @@ class MPSCNNBatchNormalizationNode(MPSNNFilterNode):
         """
 
     @flags.setter
-    def flags(self, arg0: MPSCNNBatchNormalizationFlags) -> None: ...
+    def flags(self, value: MPSCNNBatchNormalizationFlags) -> None: ...
     @property
     def training_style(self) -> MPSNNTrainingStyle:
         """
@@ -11294,7 +11294,7 @@ class MPSCNNBatchNormalizationNode(MPSNNFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, value: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNBatchNormalizationGradientNode(MPSNNGradientFilterNode):
     """
@@ -11319,7 +11319,7 @@ class MPSCNNBatchNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, value: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNInstanceNormalizationNode(MPSNNFilterNode):
     """
@@ -11338,7 +11338,7 @@ class MPSCNNInstanceNormalizationNode(MPSNNFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, value: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNInstanceNormalizationGradientNode(MPSNNGradientFilterNode):
     """
@@ -11363,7 +11363,7 @@ class MPSCNNInstanceNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, value: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNGroupNormalizationNode(MPSNNFilterNode):
     """
@@ -11382,7 +11382,7 @@ class MPSCNNGroupNormalizationNode(MPSNNFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, value: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNGroupNormalizationGradientNode(MPSNNGradientFilterNode):
     """
@@ -11407,7 +11407,7 @@ class MPSCNNGroupNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @training_style.setter
-    def training_style(self, arg0: MPSNNTrainingStyle) -> None: ...
+    def training_style(self, value: MPSNNTrainingStyle) -> None: ...
 
 class MPSCNNSoftMaxNode(MPSNNFilterNode):
     """
@@ -11489,7 +11489,7 @@ class MPSCNNNormalizationNode(MPSNNFilterNode):
         """
 
     @alpha.setter
-    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -11497,7 +11497,7 @@ class MPSCNNNormalizationNode(MPSNNFilterNode):
         """
 
     @beta.setter
-    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -11505,7 +11505,7 @@ class MPSCNNNormalizationNode(MPSNNFilterNode):
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNCrossChannelNormalizationNode(MPSCNNNormalizationNode):
     """
@@ -11525,7 +11525,7 @@ class MPSCNNCrossChannelNormalizationNode(MPSCNNNormalizationNode):
 
     @kernel_size_in_feature_channels.setter
     def kernel_size_in_feature_channels(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSCNNCrossChannelNormalizationGradientNode(MPSNNGradientFilterNode):
@@ -11568,7 +11568,7 @@ class MPSCNNSpatialNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @kernel_height.setter
-    def kernel_height(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_height(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_width(self) -> int:
         """
@@ -11576,7 +11576,7 @@ class MPSCNNSpatialNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @kernel_width.setter
-    def kernel_width(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_width(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
     """
@@ -11602,7 +11602,7 @@ class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @alpha.setter
-    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -11610,7 +11610,7 @@ class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @beta.setter
-    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -11618,7 +11618,7 @@ class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def kernel_height(self) -> int:
         """
@@ -11626,7 +11626,7 @@ class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @kernel_height.setter
-    def kernel_height(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_height(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_width(self) -> int:
         """
@@ -11634,7 +11634,7 @@ class MPSCNNSpatialNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @kernel_width.setter
-    def kernel_width(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_width(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
     """
@@ -11653,7 +11653,7 @@ class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @kernel_height.setter
-    def kernel_height(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_height(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_width(self) -> int:
         """
@@ -11661,7 +11661,7 @@ class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @kernel_width.setter
-    def kernel_width(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_width(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def p0(self) -> float:
         """
@@ -11669,7 +11669,7 @@ class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @p0.setter
-    def p0(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def p0(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def pm(self) -> float:
         """
@@ -11677,7 +11677,7 @@ class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @pm.setter
-    def pm(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def pm(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def ps(self) -> float:
         """
@@ -11685,7 +11685,7 @@ class MPSCNNLocalContrastNormalizationNode(MPSCNNNormalizationNode):
         """
 
     @ps.setter
-    def ps(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def ps(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
     """
@@ -11712,7 +11712,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @alpha.setter
-    def alpha(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def alpha(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def beta(self) -> float:
         """
@@ -11720,7 +11720,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @beta.setter
-    def beta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def beta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def delta(self) -> float:
         """
@@ -11728,7 +11728,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @delta.setter
-    def delta(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def delta(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def kernel_height(self) -> int:
         """
@@ -11736,7 +11736,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @kernel_height.setter
-    def kernel_height(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_height(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def kernel_width(self) -> int:
         """
@@ -11744,7 +11744,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @kernel_width.setter
-    def kernel_width(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def kernel_width(self, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     @property
     def p0(self) -> float:
         """
@@ -11752,7 +11752,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @p0.setter
-    def p0(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def p0(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def pm(self) -> float:
         """
@@ -11760,7 +11760,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @pm.setter
-    def pm(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def pm(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def ps(self) -> float:
         """
@@ -11768,7 +11768,7 @@ class MPSCNNLocalContrastNormalizationGradientNode(MPSNNGradientFilterNode):
         """
 
     @ps.setter
-    def ps(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def ps(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSCNNUpsamplingNearestNode(MPSNNFilterNode):
     """
@@ -12018,7 +12018,7 @@ class MPSNNPadNode(MPSNNFilterNode):
         """
 
     @fill_value.setter
-    def fill_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def fill_value(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNPadGradientNode(MPSNNGradientFilterNode):
     """
@@ -12059,7 +12059,7 @@ class MPSNNGramMatrixCalculationNode(MPSNNFilterNode):
         """
 
     @property_call_back.setter
-    def property_call_back(self, arg0: typing.Any) -> None: ...
+    def property_call_back(self, value: typing.Any) -> None: ...
 
 class MPSNNGramMatrixCalculationGradientNode(MPSNNGradientFilterNode):
     """
@@ -12105,7 +12105,7 @@ class MPSNNUnaryReductionNode(MPSNNFilterNode):
         """
 
     @clip_rect_source.setter
-    def clip_rect_source(self, arg0: typing.Any) -> None: ...
+    def clip_rect_source(self, value: typing.Any) -> None: ...
 
 class MPSNNReductionRowSumNode(MPSNNUnaryReductionNode):
     """
@@ -12204,7 +12204,7 @@ class MPSNNReductionFeatureChannelsSumNode(MPSNNUnaryReductionNode):
         """
 
     @weight.setter
-    def weight(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def weight(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
 
 class MPSNNReductionFeatureChannelsMeanNode(MPSNNUnaryReductionNode):
     """
@@ -12325,7 +12325,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
         """
 
     @bias.setter
-    def bias(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def bias(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def maximum_value(self) -> float:
         """
@@ -12333,7 +12333,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
         """
 
     @maximum_value.setter
-    def maximum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def maximum_value(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def minimum_value(self) -> float:
         """
@@ -12341,7 +12341,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
         """
 
     @minimum_value.setter
-    def minimum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def minimum_value(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_scale(self) -> float:
         """
@@ -12349,7 +12349,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
         """
 
     @primary_scale.setter
-    def primary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def primary_scale(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_stride_in_feature_channels(self) -> int:
         """
@@ -12358,7 +12358,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @primary_stride_in_feature_channels.setter
     def primary_stride_in_feature_channels(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_stride_in_pixels_x(self) -> int:
@@ -12368,7 +12368,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @primary_stride_in_pixels_x.setter
     def primary_stride_in_pixels_x(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def primary_stride_in_pixels_y(self) -> int:
@@ -12378,7 +12378,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @primary_stride_in_pixels_y.setter
     def primary_stride_in_pixels_y(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_scale(self) -> float:
@@ -12387,7 +12387,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
         """
 
     @secondary_scale.setter
-    def secondary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def secondary_scale(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
@@ -12396,7 +12396,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @secondary_stride_in_feature_channels.setter
     def secondary_stride_in_feature_channels(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
@@ -12406,7 +12406,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @secondary_stride_in_pixels_x.setter
     def secondary_stride_in_pixels_x(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_y(self) -> int:
@@ -12416,7 +12416,7 @@ class MPSNNBinaryArithmeticNode(MPSNNFilterNode):
 
     @secondary_stride_in_pixels_y.setter
     def secondary_stride_in_pixels_y(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
@@ -12431,7 +12431,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
         """
 
     @bias.setter
-    def bias(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def bias(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def is_secondary_source_filter(self) -> bool:
         """
@@ -12445,7 +12445,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
         """
 
     @maximum_value.setter
-    def maximum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def maximum_value(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def minimum_value(self) -> float:
         """
@@ -12453,7 +12453,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
         """
 
     @minimum_value.setter
-    def minimum_value(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def minimum_value(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def primary_scale(self) -> float:
         """
@@ -12461,7 +12461,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
         """
 
     @primary_scale.setter
-    def primary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def primary_scale(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_scale(self) -> float:
         """
@@ -12469,7 +12469,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
         """
 
     @secondary_scale.setter
-    def secondary_scale(self, arg0: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def secondary_scale(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
     @property
     def secondary_stride_in_feature_channels(self) -> int:
         """
@@ -12478,7 +12478,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
 
     @secondary_stride_in_feature_channels.setter
     def secondary_stride_in_feature_channels(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_x(self) -> int:
@@ -12488,7 +12488,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
 
     @secondary_stride_in_pixels_x.setter
     def secondary_stride_in_pixels_x(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
     @property
     def secondary_stride_in_pixels_y(self) -> int:
@@ -12498,7 +12498,7 @@ class MPSNNArithmeticGradientNode(MPSNNGradientFilterNode):
 
     @secondary_stride_in_pixels_y.setter
     def secondary_stride_in_pixels_y(
-        self, arg0: typing.SupportsInt | typing.SupportsIndex
+        self, value: typing.SupportsInt | typing.SupportsIndex
     ) -> None: ...
 
 class MPSNNAdditionGradientNode(MPSNNArithmeticGradientNode):
@@ -12651,7 +12651,7 @@ class MPSNNComparisonNode(MPSNNBinaryArithmeticNode):
         """
 
     @comparison_type.setter
-    def comparison_type(self, arg0: MPSNNComparisonType) -> None: ...
+    def comparison_type(self, value: MPSNNComparisonType) -> None: ...
 
 class MPSNNConcatenationNode(MPSNNFilterNode):
     """
@@ -12738,7 +12738,7 @@ class MPSNNForwardLossNode(MPSNNFilterNode):
         """
 
     @property_call_back.setter
-    def property_call_back(self, arg0: typing.Any) -> None: ...
+    def property_call_back(self, value: typing.Any) -> None: ...
     @property
     def reduce_across_batch(self) -> bool:
         """
@@ -12830,7 +12830,7 @@ class MPSNNLossGradientNode(MPSNNGradientFilterNode):
         """
 
     @property_call_back.setter
-    def property_call_back(self, arg0: typing.Any) -> None: ...
+    def property_call_back(self, value: typing.Any) -> None: ...
     @property
     def reduce_across_batch(self) -> bool:
         """
@@ -13006,7 +13006,7 @@ class MPSNNGraph(MPSKernel):
         """
 
     @format.setter
-    def format(self, arg0: MPSImageFeatureChannelFormat) -> None: ...
+    def format(self, value: MPSImageFeatureChannelFormat) -> None: ...
     @property
     def intermediate_image_handles(self) -> list[typing.Any]:
         """
@@ -13020,7 +13020,7 @@ class MPSNNGraph(MPSKernel):
         """
 
     @makes_temporary_images.setter
-    def makes_temporary_images(self, arg0: bool) -> None: ...
+    def makes_temporary_images(self, value: bool) -> None: ...
     @property
     def output_state_is_temporary(self) -> bool:
         """
@@ -13028,7 +13028,7 @@ class MPSNNGraph(MPSKernel):
         """
 
     @output_state_is_temporary.setter
-    def output_state_is_temporary(self, arg0: bool) -> None: ...
+    def output_state_is_temporary(self, value: bool) -> None: ...
     @property
     def result_handle(self) -> typing.Any:
         """

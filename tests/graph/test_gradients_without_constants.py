@@ -21,7 +21,8 @@ def whole_split(graph, x):
 
 
 def split_with_an_unread_part(graph, x):
-    return graph.split(x, split_section_lengths=[1, 3, 2], dimension=1)[1]
+    read = graph.split(x, split_section_lengths=[1, 3, 2], dimension=1)[1]
+    return graph.node(tg.MLCActivationLayer.tanh(), source=read)
 
 
 def part_read_twice(graph, x):

@@ -349,8 +349,9 @@ def test_wrong_arguments():
 def test_wrong_labels():
     squared = L.mean_squared_error(reduction_type="sum")
     softmax = L.softmax_cross_entropy(reduction_type="sum")
-    with pytest.raises(ValueError, match=r"shape \(4, 1\) but got \(4,?\) at layer"):
-        node(squared, (4, 1), (4,))
+    node(squared, (4, 1), (4,))  # an extent of 1 may be left out
+    with pytest.raises(ValueError, match=r"shape \(4, 2\) but got \(4,?\) at layer"):
+        node(squared, (4, 2), (4,))
     with pytest.raises(ValueError, match=r"shape \(4, 3\) but got \(4, 1\) at layer"):
         node(softmax, (4, 3), (4, 1))
     with pytest.raises(TypeError, match="floating-point numbers but got int32"):
@@ -372,8 +373,9 @@ def test_wrong_weights():
     with pytest.raises(ValueError, match=r"weight per loss value, \(4, 3\), but got \(4,?\)"):
         node(squared, (4, 3), (4, 3), (4,))
     softmax = L.softmax_cross_entropy(reduction_type="sum")
-    with pytest.raises(ValueError, match=r"weight per loss value, \(4,?\), but got \(4, 3\)"):
-        node(softmax, (4, 3), (4, 3), (4, 3))
+    node(softmax, (4, 3), (4, 3), (4, 3))  # of the labels' size
+    with pytest.raises(ValueError, match=r"but got \(4, 2\)"):
+        node(softmax, (4, 3), (4, 3), (4, 2))
     weights = tensor(np.ones(5), "float32")
     with pytest.raises(ValueError, match=r"4 elements, \(4,?\), but got \(5,?\)"):
         node(L.softmax_cross_entropy(reduction_type="sum", weights=weights), (4, 3), (4, 3))

@@ -203,7 +203,7 @@ def test_parts_are_compiled_once(device):
 
 def test_what_failed_fails_the_parts_after_it(device):
     """A run without memory for its result; the values it leaves are not read."""
-    size = 1 << 24
+    size = 1 << 22
     huge = mps.MPSImage(
         device=device,
         image_descriptor=mps.MPSImageDescriptor.image_descriptor(

@@ -67,7 +67,8 @@ PAIRS = {
         mps.MPSCNNConvolutionTransposeGradient(device=device, weights=weights(dtype)),
     ),
     "root of squares": pair("MPSCNNPoolingL2Norm", **WINDOW),
-    "dilated": pair("MPSCNNDilatedPoolingMax", **WINDOW, dilation_rate_x=2),
+    "dilated": pair("MPSCNNDilatedPoolingMax", **WINDOW, dilation_rate_x=2,
+                    dilation_rate_y=1),
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 import traingraph as tg
 from traingraph import mps
 
-HUGE = [2**40 * 3, 2**53, 2**62, 2**62 + 4, 2**63 - 1]
+HUGE = [2**46 * 3, 2**53, 2**62, 2**62 + 4, 2**63 - 1]
 
 
 @pytest.mark.parametrize("extent", HUGE)
@@ -108,7 +108,7 @@ def test_taps_outside_are_not_visited(device):
 
 
 @pytest.mark.parametrize("number", [2**31, *HUGE])
-@pytest.mark.parametrize("name", ["kernel_sizes", "strides", "dilation_rates", "padding_sizes"])
+@pytest.mark.parametrize("name", ["kernel_sizes", "strides", "dilation_rates"])
 def test_window(number, name):
     arguments = {"kernel_sizes": (2, 2), "strides": (1, 1), name: (number, 1)}
     with pytest.raises(tg.InvalidArgument, match=rf"2147483647 or less but got {number}x1"):

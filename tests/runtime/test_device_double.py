@@ -113,7 +113,7 @@ def trained(device, steps):
     training.compile(device=device)
     arguments = {
         "inputs_data": {"x": np.arange(12, dtype="f4").reshape(4, 3)},
-        "loss_labels_data": {"y": np.array([0, 1, 1, 0])},
+        "loss_labels_data": {"y": np.array([0, 1, 1, 1])},
         "options": tg.MLCExecutionOptions.SYNCHRONOUS,
     }
     if device == "cuda":

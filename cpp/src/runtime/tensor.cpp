@@ -1,3 +1,4 @@
+// Over 400 lines: whose memory a tensor's data is, on the host and on the device, is one subject.
 #include <traingraph/tensor.h>
 
 #include <algorithm>
