@@ -137,6 +137,9 @@ class Pooling final : public Kernel {
     plane_.source_columns = source[3];
     const ir::Window& window = attributes_of(node).window;
     plane_.kernel_columns = static_cast<std::int32_t>(window.kernel[1]);
+    plane_.first_column_tap =
+        static_cast<std::int32_t>(ir::taps_in(window, 1, y[3] - 1, x[3]).first);
+    plane_.end_column_tap = static_cast<std::int32_t>(ir::taps_in(window, 1, 0, x[3]).end);
     plane_.column_stride = window.stride[1];
     plane_.column_dilation = window.dilation[1];
     plane_.column_padding = window.padding_before[1];

@@ -22,6 +22,7 @@ struct PoolingPlane {
   std::int64_t source_columns;
   std::int64_t lanes;
   std::int32_t kernel_columns;  // a window's index is row tap * kernel_columns + column tap
+  std::int32_t first_column_tap, end_column_tap;  // of taps that lie in the source at all
   // of the window along columns: result q reads x columns q * stride - padding + tap * dilation
   std::int64_t column_stride, column_dilation, column_padding;
   bool wide_index;  // int32 instead of uint8

@@ -63,7 +63,7 @@ void maximum_rows(const PoolingPlane& plane, const float* x, float* y, void* ind
       }
       for (std::int32_t i = plane.rows.begin[row]; i < plane.rows.begin[row + 1]; ++i) {
         const float* from = x + plane.rows.taps[i].source * plane.source_columns;
-        for (std::int32_t j = 0; j < plane.kernel_columns; ++j) {
+        for (std::int32_t j = plane.first_column_tap; j < plane.end_column_tap; ++j) {
           const std::int32_t tap = plane.rows.taps[i].tap * plane.kernel_columns + j;
           const TapRun run(plane, plane.source_columns, j, start, stop);
           each_result(run, plane.column_stride,
@@ -91,7 +91,7 @@ void sum_rows(const PoolingPlane& plane, bool l2_norm, const float* x, float* y,
     for (std::int64_t q = 0; q < plane.target_columns; ++q) to[q] = 0;
     for (std::int32_t i = plane.rows.begin[row]; i < plane.rows.begin[row + 1]; ++i) {
       const float* from = x + plane.rows.taps[i].source * plane.source_columns;
-      for (std::int32_t j = 0; j < plane.kernel_columns; ++j) {
+      for (std::int32_t j = plane.first_column_tap; j < plane.end_column_tap; ++j) {
         const TapRun run(plane, plane.source_columns, j, 0, plane.target_columns);
         if (l2_norm) {
           each_result(run, plane.column_stride,
@@ -127,7 +127,7 @@ void maximum_gradient_rows(const PoolingPlane& plane, const float* dy, const voi
     for (std::int32_t i = plane.rows.begin[row]; i < plane.rows.begin[row + 1]; ++i) {
       const std::int64_t base = plane.rows.taps[i].source * plane.source_columns;
       const float* from = dy + base;
-      for (std::int32_t j = 0; j < plane.kernel_columns; ++j) {
+      for (std::int32_t j = plane.first_column_tap; j < plane.end_column_tap; ++j) {
         const std::int32_t tap = plane.rows.taps[i].tap * plane.kernel_columns + j;
         const TapRun run(plane, plane.target_columns, j, 0, plane.source_columns);
         if (plane.wide_index) {
@@ -158,7 +158,7 @@ void average_gradient_rows(const PoolingPlane& plane, const float* dy, float* dx
       const float* from = dy + source * plane.source_columns;
       const float factor = plane.row_factors[source];
       const float* factors = plane.column_factors;
-      for (std::int32_t j = 0; j < plane.kernel_columns; ++j) {
+      for (std::int32_t j = plane.first_column_tap; j < plane.end_column_tap; ++j) {
         const TapRun run(plane, plane.target_columns, j, 0, plane.source_columns);
         each_result(run, plane.column_stride,
                     [=](std::int64_t q, std::int64_t column) __attribute__((always_inline)) {
