@@ -349,7 +349,7 @@ def test_wrong_arguments():
 def test_wrong_labels():
     squared = L.mean_squared_error(reduction_type="sum")
     softmax = L.softmax_cross_entropy(reduction_type="sum")
-    node(squared, (4, 1), (4,))  # an extent of 1 may be left out
+    node(L.mean_squared_error(reduction_type="sum"), (4, 1), (4,))  # no extents of 1 are needed
     with pytest.raises(ValueError, match=r"shape \(4, 2\) but got \(4,?\) at layer"):
         node(squared, (4, 2), (4,))
     with pytest.raises(ValueError, match=r"shape \(4, 3\) but got \(4, 1\) at layer"):
@@ -373,7 +373,8 @@ def test_wrong_weights():
     with pytest.raises(ValueError, match=r"weight per loss value, \(4, 3\), but got \(4,?\)"):
         node(squared, (4, 3), (4, 3), (4,))
     softmax = L.softmax_cross_entropy(reduction_type="sum")
-    node(softmax, (4, 3), (4, 3), (4, 3))  # of the labels' size
+    of_labels_size = L.softmax_cross_entropy(reduction_type="sum")
+    node(of_labels_size, (4, 3), (4, 3), (4, 3))
     with pytest.raises(ValueError, match=r"but got \(4, 2\)"):
         node(softmax, (4, 3), (4, 3), (4, 2))
     weights = tensor(np.ones(5), "float32")

@@ -203,15 +203,15 @@ def test_parts_are_compiled_once(device):
 
 def test_what_failed_fails_the_parts_after_it(device):
     """A run without memory for its result; the values it leaves are not read."""
-    size = 1 << 22
+    wide, high = 1 << 23, 3 << 21  # beyond any address space, within what a tensor may have
     huge = mps.MPSImage(
         device=device,
         image_descriptor=mps.MPSImageDescriptor.image_descriptor(
-            with_channel_format="float32", width=size, height=size, feature_channels=1
+            with_channel_format="float32", width=wide, height=high, feature_channels=1
         ),
     )
     spread = mps.MPSCNNUpsamplingNearest(
-        device=device, integer_scale_factor_x=size // 2, integer_scale_factor_y=size // 2
+        device=device, integer_scale_factor_x=wide // 2, integer_scale_factor_y=high // 2
     )
     buffer, out = continuing(device), one(device, 7)
     middle = scale(device, 2).encode(buffer, source_image=one(device))
