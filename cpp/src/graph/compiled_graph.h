@@ -27,9 +27,12 @@ struct CompiledGraph {
   std::unique_ptr<Program> program;
   std::vector<BoundSlot> bound;
   std::vector<LoweredGraph::Slot> slots;
-  std::vector<ir::ValueId> slot_values;          // by parameter slot
-  std::vector<std::uint64_t> slot_versions;      // of the stores this was compiled against
-  std::vector<ParameterState*> stores;           // by slot; null for optimizer buffers
+  std::vector<ir::ValueId> slot_values;      // by parameter slot
+  std::vector<std::uint64_t> slot_versions;  // of the stores this was compiled against
+  std::vector<ParameterState*> stores;       // by slot; null for optimizer buffers
+  // Parameters and optimizer buffers as they lay then: where another graph moves them amid a run,
+  // the run's last reads and writes still have their memory.
+  std::vector<std::shared_ptr<std::byte>> held;
   std::map<const Tensor*, ir::ValueId> tensors;  // kNone where fused away
   std::map<const Tensor*, ir::ValueId> gradients;
   // What linked graphs are handed: forward values, and gradients of what they handed over.

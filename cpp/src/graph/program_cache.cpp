@@ -64,6 +64,12 @@ void ProgramCache::bind_parameters(CompiledGraph& graph) {
     graph.stores.push_back(slot.buffer.empty() ? &store : nullptr);
     graph.slot_versions.push_back(store.version);
   }
+  graph.held.clear();
+  for (const ParameterState* store : graph.stores) {
+    if (store == nullptr) continue;
+    graph.held.push_back(store->master);
+    for (const auto& [name, buffer] : store->slots) graph.held.push_back(buffer);
+  }
 }
 
 // In the layout that the parameter has now.
