@@ -2,6 +2,7 @@
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <string>
 
@@ -16,16 +17,17 @@ void def_record(Class& cls, Members... members) {
   const auto state = [members...](const Self& self) {
     return pybind11::make_tuple(self.*members...);
   };
-  const auto made = [members...](const pybind11::tuple& state) {
-    if (state.size() != sizeof...(members)) {
-      throw InvalidArgument("[pickle] expected " + std::to_string(sizeof...(members)) +
-                            " values of a record but got " + std::to_string(state.size()));
-    }
-    Self self;
-    std::size_t k = 0;
-    ((self.*members = state[k++].template cast<std::decay_t<decltype(self.*members)>>()), ...);
-    return self;
-  };
+  const auto made =
+      [members...](const pybind11::typing::Tuple<pybind11::object, pybind11::ellipsis>& state) {
+        if (state.size() != sizeof...(members)) {
+          throw InvalidArgument("[pickle] expected " + std::to_string(sizeof...(members)) +
+                                " values of a record but got " + std::to_string(state.size()));
+        }
+        Self self;
+        std::size_t k = 0;
+        ((self.*members = state[k++].template cast<std::decay_t<decltype(self.*members)>>()), ...);
+        return self;
+      };
   // pybind11's own def: it makes the object.
   static_cast<typename Class::Bound&>(cls).def(pybind11::pickle(state, made));
 }
