@@ -14,20 +14,20 @@ namespace traingraph::python {
 template <typename Class, typename... Members>
 void def_record(Class& cls, Members... members) {
   using Self = typename Class::type;
-  const auto state = [members...](const Self& self) {
-    return pybind11::make_tuple(self.*members...);
+  using State = pybind11::typing::Tuple<pybind11::object, pybind11::ellipsis>;
+  const auto state = [members...](const Self& self) -> State {
+    return pybind11::reinterpret_borrow<State>(pybind11::make_tuple(self.*members...));
   };
-  const auto made =
-      [members...](const pybind11::typing::Tuple<pybind11::object, pybind11::ellipsis>& state) {
-        if (state.size() != sizeof...(members)) {
-          throw InvalidArgument("[pickle] expected " + std::to_string(sizeof...(members)) +
-                                " values of a record but got " + std::to_string(state.size()));
-        }
-        Self self;
-        std::size_t k = 0;
-        ((self.*members = state[k++].template cast<std::decay_t<decltype(self.*members)>>()), ...);
-        return self;
-      };
+  const auto made = [members...](const State& state) {
+    if (state.size() != sizeof...(members)) {
+      throw InvalidArgument("[pickle] expected " + std::to_string(sizeof...(members)) +
+                            " values of a record but got " + std::to_string(state.size()));
+    }
+    Self self;
+    std::size_t k = 0;
+    ((self.*members = state[k++].template cast<std::decay_t<decltype(self.*members)>>()), ...);
+    return self;
+  };
   // pybind11's own def: it makes the object.
   static_cast<typename Class::Bound&>(cls).def(pybind11::pickle(state, made));
 }
