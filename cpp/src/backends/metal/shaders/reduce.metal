@@ -20,5 +20,5 @@ kernel void reduce(device const float* x [[buffer(0)]], device float* y [[buffer
              : metal::isfinite(value) ? 0.0f
                                       : 1.0f);
   }
-  y[element] = a.kind == 1 ? largest * metal::sqrt(total(sum)) : total(sum);
+  y[element] = a.kind == 1 ? largest * sqrt(total(sum)) : total(sum);
 }
