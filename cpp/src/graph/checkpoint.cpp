@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <string_view>
 
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
@@ -21,9 +20,6 @@
 
 namespace traingraph {
 namespace {
-
-constexpr std::string_view kOptimizer = "optimizer.";
-constexpr std::string_view kState = "state.";
 
 void run_between(const GraphState& state, const std::function<void()>& work) {
   const std::shared_ptr<Executor> executor = state.newest_executor();
@@ -92,7 +88,7 @@ NamedData copy_of(const Contents& contents, const GraphState& state) {
 // --- in ------------------------------------------------------------------------------------------
 
 bool is_of_training(const std::string& name) {
-  return name.starts_with(kOptimizer) || name.starts_with(kState);
+  return name.starts_with(kOfOptimizer) || name.starts_with(kOfState);
 }
 
 // Values by name, and how their types are called where they come from.

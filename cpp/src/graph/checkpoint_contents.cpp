@@ -139,7 +139,7 @@ Contents contents_of(const GraphState& state, bool with_training) {
 }
 
 std::string slot_name(const std::string& parameter, const std::string& slot) {
-  return "optimizer." + parameter + "." + slot;
+  return kOfOptimizer + parameter + "." + slot;
 }
 
 std::string sum_name(const std::string& parameter) { return "state.gradient_sum." + parameter; }

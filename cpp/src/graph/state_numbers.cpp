@@ -7,6 +7,8 @@
 #include <limits>
 #include <string_view>
 
+#include <traingraph/optimizer.h>
+
 #include "graph/loss_scaling.h"
 #include "runtime/half.h"
 #include "runtime/number_text.h"
@@ -15,7 +17,7 @@ namespace traingraph {
 namespace {
 
 // float64 holds every count up to this one, and no run gets there.
-constexpr double kMostSteps = 9007199254740992.0;  // 2^53
+constexpr auto kMostSteps = static_cast<double>(Optimizer::kMostTimeSteps);
 
 struct Range {
   std::string_view name;
@@ -74,7 +76,7 @@ std::string text_of(double value) {
 
 std::string wrong_buffer(const std::string& name, const TensorData& data) {
   const auto ends = [&](std::string_view end) { return name.ends_with(end); };
-  if (!name.starts_with("optimizer.") || std::ranges::none_of(kSquares, ends)) return {};
+  if (!name.starts_with(kOfOptimizer) || std::ranges::none_of(kSquares, ends)) return {};
   const double least = least_of(data);
   return least < 0 ? "expected means of squares, at least 0, but got " + text_of(least) : "";
 }
@@ -88,9 +90,8 @@ std::string wrong_number(const std::string& name, const TensorData& data) {
   const std::int64_t count = is_count ? value_of<std::int64_t>(data) : 0;
   // Counts next to the end of their range are no float64.
   const double value = !is_count ? static_cast<double>(value_of<float>(data))
-                       : count > static_cast<std::int64_t>(kMostSteps)
-                           ? std::numeric_limits<double>::max()
-                           : static_cast<double>(count);
+                       : count > Optimizer::kMostTimeSteps ? std::numeric_limits<double>::max()
+                                                           : static_cast<double>(count);
   // The comparisons are false for NaN.
   std::string expected;
   if (!(value >= range->least)) {

@@ -6,6 +6,9 @@
 
 namespace traingraph {
 
+// What names begin with that only training needs: buffers of optimizers, and numbers.
+inline constexpr const char* kOfOptimizer = "optimizer.";
+inline constexpr const char* kOfState = "state.";
 // Names of a checkpoint that are no tensor's.
 inline constexpr const char* kTimeStep = "state.time_step";
 inline constexpr const char* kForwardCount = "state.forward_count";
