@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if reason := why_skipped(item.nodeid):
             item.add_marker(pytest.mark.skip(reason=reason))
         if reason := why_unfinished(item.nodeid):
-            item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
+            item.add_marker(pytest.mark.xfail(reason=reason))
 
 
 @pytest.fixture(scope="session")

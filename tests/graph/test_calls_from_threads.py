@@ -203,31 +203,6 @@ def test_a_failure_gives_its_time_step_to_those_behind_it(in_flight: int) -> Non
     np.testing.assert_array_equal(run(in_flight), run(0))
 
 
-def test_two_threads_count_every_update_of_a_shared_optimizer() -> None:
-    """Without waiting for each other: every thread has a graph and an order of work of its own."""
-    optimizer = tg.MLCAdamOptimizer(learning_rate=0.0)
-    steps, count = 1500, 4
-    networks = [Network("float32") for _ in range(count)]
-    trainings = [network.training(optimizer) for network in networks]
-    for training in trainings:
-        training.compile(device="reference")
-
-    def train(network: Any, training: Any) -> None:
-        for _ in range(steps):
-            training.execute(
-                inputs_data=network.data, loss_labels_data=network.labels, options="synchronous"
-            )
-
-    threads = [
-        threading.Thread(target=train, args=pair) for pair in zip(networks, trainings, strict=True)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert optimizer.time_step == 1 + steps * count
-
-
 def test_pairs_of_calls() -> None:
     """The short form of the stress test; tests/sanitize.sh has the long ones."""
     seed = random.randrange(100000)

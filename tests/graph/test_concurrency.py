@@ -196,15 +196,17 @@ def test_reading_while_steps_are_in_flight() -> None:
     np.testing.assert_array_equal(network.parameters()[0], weights_after(20))
 
 
-def test_graphs_that_share_an_optimizer_count_every_update() -> None:
+@pytest.mark.parametrize(("count", "steps"), [(2, 300), (4, 1500)])
+def test_graphs_that_share_an_optimizer_count_every_update(count: int, steps: int) -> None:
+    """Without waiting for each other: every thread has a graph and an order of work of its own."""
     optimizer = tg.MLCAdamOptimizer(learning_rate=0.001)
-    networks = [Network("float64") for _ in range(2)]
+    networks = [Network("float64") for _ in range(count)]
     trainings = [network.training(optimizer) for network in networks]
     for training in trainings:
         training.compile(device="reference")
 
     def train(network: Network, training: Any) -> None:
-        for _ in range(300):
+        for _ in range(steps):
             step(network, training, options="synchronous")
 
     threads = [
@@ -214,4 +216,4 @@ def test_graphs_that_share_an_optimizer_count_every_update() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert optimizer.time_step == 601
+    assert optimizer.time_step == 1 + steps * count

@@ -6,7 +6,6 @@ import pytest
 
 from op_harness import forward
 
-RNG = np.random.default_rng(11)
 EPSILON = 1e-5
 DEVICES = pytest.mark.parametrize("device", ["reference", "cpu"])
 
@@ -38,9 +37,13 @@ def computed(x, dy, gamma, beta, device):
 
 
 def operands(shape, scale=1.0):
-    channels = shape[1]
-    x = RNG.normal(size=shape) * scale
-    numbers = [x, RNG.normal(size=shape), RNG.normal(size=channels), RNG.normal(size=channels)]
+    random, channels = (
+        np.random.default_rng(11),
+        shape[1],
+    )  # each row alone gives what it gives here
+    x = random.normal(size=shape) * scale
+    numbers = [x, random.normal(size=shape), random.normal(size=channels)]
+    numbers.append(random.normal(size=channels))
     return [n.astype(np.float32) for n in numbers]
 
 
