@@ -1,6 +1,6 @@
 #pragma once
 
-#include <string_view>
+#include <string>
 #include <vector>
 
 namespace traingraph::python {
@@ -12,7 +12,7 @@ struct EnumCase {
 };
 
 struct EnumRow {
-  const char* name;
+  std::string name;
   const char* doc;
   bool is_set;  // cases are flags
   std::vector<EnumCase> cases;

@@ -104,7 +104,7 @@ void add(py::module_& module, const EnumRow& row) {
                 }),
                 py::none(), py::none(), "Apple's text for the case.");
   }
-  module.attr(row.name) = type;
+  module.attr(row.name.c_str()) = type;
   entry.type = type.release().ptr();
   registered.push_back(entry);
 }

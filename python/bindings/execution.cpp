@@ -6,7 +6,6 @@
 #include "errors.h"
 #include "handle.h"
 #include "names.h"
-#include "release.h"
 #include "signature.h"
 
 namespace traingraph::python {
@@ -195,7 +194,6 @@ PyObject* invoke(PyObject* self, PyObject* const* values, Py_ssize_t positional,
         execution.wait();
       }
     }
-    drop_released();
     return py::cast(Handle(std::move(execution), call.outcome)).release().ptr();
   } catch (...) {
     set_python_error(std::current_exception());

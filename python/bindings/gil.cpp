@@ -4,10 +4,14 @@
 
 #include <traingraph/interruption.h>
 
+#include "release.h"
+
 namespace py = pybind11;
 
 namespace traingraph::python {
 namespace {
+
+thread_local int released_here = 0;
 
 // What Python throws to end a thread is caught and kept: there is nowhere to go on.
 template <typename Take>
@@ -33,9 +37,15 @@ void check_signals() {
 
 }  // namespace
 
+ReleasedGil::ReleasedGil() : state_(PyEval_SaveThread()) { ++released_here; }
+
 ReleasedGil::~ReleasedGil() {
+  --released_here;
   taken([this] { PyEval_RestoreThread(state_); });
+  drop_released();
 }
+
+bool ReleasedGil::here() { return released_here > 0; }
 
 HeldGil::HeldGil() : state_(taken(PyGILState_Ensure)) {}
 

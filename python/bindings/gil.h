@@ -7,13 +7,15 @@ namespace traingraph::python {
 // Python's lock, let go for a while or held for a while. A thread that asks for it while the
 // interpreter goes never returns: Python ends such a thread by unwinding its stack, which
 // pybind11's own classes and the core's frames answer with std::terminate. Here it sleeps until the
-// process is gone.
+// process is gone. What the core lets go of meanwhile is dropped when the lock is back (release.h).
 class ReleasedGil {
  public:
-  ReleasedGil() : state_(PyEval_SaveThread()) {}
+  ReleasedGil();
   ~ReleasedGil();
   ReleasedGil(const ReleasedGil&) = delete;
   ReleasedGil& operator=(const ReleasedGil&) = delete;
+  // Whether this thread has one.
+  static bool here();
 
  private:
   PyThreadState* state_;

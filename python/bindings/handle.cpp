@@ -76,11 +76,8 @@ void settle(const Handle& handle, const py::object& future) {
 }  // namespace
 
 void Handle::wait() const {
-  {
-    const ReleasedGil released;
-    execution_.wait();
-  }
-  drop_released();
+  const ReleasedGil released;
+  execution_.wait();
 }
 
 py::object Handle::result() const {

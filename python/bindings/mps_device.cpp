@@ -210,16 +210,9 @@ void bind_mps_device(py::module_& module) {
   commands.def_readwrite("label", &CommandBuffer::label, "A name for messages.");
   commands.def("commit", &CommandBuffer::commit, py::call_guard<ReleasedGil>(),
                "Queues what was recorded. Errors: what cannot be compiled; a second commit.");
-  commands.def(
-      "wait_until_completed",
-      [](CommandBuffer& self) {
-        {
-          const ReleasedGil released;
-          self.wait_until_completed();
-        }
-        drop_released();
-      },
-      "Returns when the run and its handlers are done. Errors: what made the run fail.");
+  commands.def("wait_until_completed", &CommandBuffer::wait_until_completed,
+               py::call_guard<ReleasedGil>(),
+               "Returns when the run and its handlers are done. Errors: what made the run fail.");
   commands.def(
       "add_completed_handler",
       [](CommandBuffer& self, py::object handler) {

@@ -1,5 +1,7 @@
 #include "release.h"
 
+#include "gil.h"
+
 #include <atomic>
 #include <mutex>
 #include <vector>
@@ -11,8 +13,9 @@ namespace {
 
 struct Released {
   std::mutex mutex;
-  std::vector<Kept*> objects;
+  std::vector<Kept> objects;
   std::atomic<bool> any{false};
+  bool pending = false;  // Python was asked to drop them
 };
 
 // Never destroyed: threads of the core may outlive static destructors.
@@ -21,36 +24,38 @@ Released& released() {
   return *instance;
 }
 
-void drop(Kept* kept) {
-  for (; kept->references > 0; --kept->references) Py_DECREF(kept->object);
-  delete kept;
+void drop(const Kept& kept) {
+  for (Py_ssize_t k = 0; k < kept.references; ++k) Py_DECREF(kept.object);
 }
 
 int drop_pending(void*) {
+  {
+    Released& aside = released();
+    const std::lock_guard lock(aside.mutex);
+    aside.pending = false;
+  }
   drop_released();
   return 0;
 }
 
-struct Release {
-  void operator()(const void* shared) const {
-    auto* const kept = static_cast<Kept*>(const_cast<void*>(shared));
-    if (!Py_IsInitialized()) {
-      return;
-    }
-    if (PyGILState_Check()) {
-      drop(kept);
-      return;
-    }
-    Released& aside = released();
-    const std::lock_guard lock(aside.mutex);
-    aside.objects.push_back(kept);
-    if (!aside.any.exchange(true)) {
-      Py_AddPendingCall(drop_pending, nullptr);
-    }
-  }
-};
-
 }  // namespace
+
+void Kept::operator()(const void*) const {
+  if (!Py_IsInitialized()) {
+    return;
+  }
+  if (PyGILState_Check()) {
+    drop(*this);
+    return;
+  }
+  Released& aside = released();
+  const std::lock_guard lock(aside.mutex);
+  aside.objects.push_back(*this);
+  aside.any = true;
+  if (!ReleasedGil::here() && !aside.pending) {
+    aside.pending = Py_AddPendingCall(drop_pending, nullptr) == 0;
+  }
+}
 
 void Kept::let_go() {
   PyObject* const dropped = object;
@@ -62,31 +67,28 @@ void Kept::let_go() {
 }
 
 std::shared_ptr<const void> share(py::object object) {
-  return {static_cast<const void*>(new Kept{object.release().ptr(), 1}), Release()};
+  PyObject* const kept = object.release().ptr();
+  return {static_cast<const void*>(kept), Kept{kept, 1}};
 }
 
 py::object shared_object(const std::shared_ptr<const void>& shared) {
-  return py::reinterpret_borrow<py::object>(static_cast<const Kept*>(shared.get())->object);
+  return py::reinterpret_borrow<py::object>(kept_by(shared)->object);
 }
 
-Kept* kept_by(const std::shared_ptr<const void>& shared) {
-  return std::get_deleter<Release>(shared) != nullptr
-             ? static_cast<Kept*>(const_cast<void*>(shared.get()))
-             : nullptr;
-}
+Kept* kept_by(const std::shared_ptr<const void>& shared) { return std::get_deleter<Kept>(shared); }
 
 void drop_released() {
   Released& aside = released();
   if (!aside.any.load(std::memory_order_relaxed)) {
     return;
   }
-  std::vector<Kept*> objects;
+  std::vector<Kept> objects;
   {
     const std::lock_guard lock(aside.mutex);
     objects.swap(aside.objects);
-    aside.any.store(false);
+    aside.any = false;
   }
-  for (Kept* object : objects) {
+  for (const Kept& object : objects) {
     drop(object);
   }
 }

@@ -6,19 +6,20 @@
 
 namespace traingraph::python {
 
-// A Python object that the core shares in. `references` of it are held here: one, but for the time
-// of a collection (collector.h).
+// A Python object that the core shares in, as the deleter of its shared pointer. `references` of it
+// are held here: one, but for the time of a collection (collector.h).
 struct Kept {
   PyObject* object;
   Py_ssize_t references;
 
   // Drops one reference; None stands for the object after the last one.
   void let_go();
+  void operator()(const void*) const;
 };
 
 // Shares a Python object with the core, which may drop it on any thread and under its own locks.
-// Without the GIL the last reference is put aside and dropped by the next thread that has it: a
-// thread of the core never waits for Python.
+// Without the GIL the last reference is put aside and dropped by the next thread that has it, where
+// this one let it go as soon as it has it back: a thread of the core never waits for Python.
 std::shared_ptr<const void> share(pybind11::object object);
 
 // What was shared; None where a collection has taken it. Needs the GIL.

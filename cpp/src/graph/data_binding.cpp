@@ -22,7 +22,16 @@ bool fits(const Shape& actual, const Shape& expected) {
   return i == actual.size() && j == expected.size();
 }
 
-void check(const std::string& subject, const ir::Type& type, const TensorData& data) {
+// How a message begins; most calls have none to write.
+struct Subject {
+  const char* what;
+  const std::string& name;
+};
+std::string operator+(const Subject& subject, const std::string& text) {
+  return std::string("[") + subject.what + " '" + subject.name + "'] " + text;
+}
+
+void check(const Subject& subject, const ir::Type& type, const TensorData& data) {
   const std::size_t needed = ir::storage_bytes(type, {});
   if (data.bytes == nullptr) throw InvalidArgument(subject + "expected data but got none");
   if (data.data_type == DataType::kInvalid) {
@@ -41,7 +50,7 @@ void check(const std::string& subject, const ir::Type& type, const TensorData& d
 }
 
 // Raises unless the graph can reach the memory.
-void check_place(const std::string& subject, const TensorData& data, const Backend& backend) {
+void check_place(const Subject& subject, const TensorData& data, const Backend& backend) {
   if (data.gpu < 0 || data.gpu == backend.gpu()) return;
   const std::string own = backend.gpu() < 0 ? "" : " or of GPU " + std::to_string(backend.gpu());
   throw InvalidArgument(subject + "expected memory of the host" + own +
@@ -99,14 +108,14 @@ void check_integers(const std::string& name, const IntegerRange& range, const Sh
 
 void check_data(const BoundSlot& slot, const ir::Type& type, const TensorData& data,
                 const Backend& backend) {
-  const std::string subject = "[tensor '" + slot.name + "'] ";
+  const Subject subject{"tensor", slot.name};
   check_place(subject, data, backend);
   check(subject, type, data);
 }
 
 void check_output(const std::string& name, const ir::Type& type, const TensorData& data,
                   const Backend& backend) {
-  const std::string subject = "[output '" + name + "'] ";
+  const Subject subject{"output", name};
   check_place(subject, data, backend);
   if (!data.writable) throw InvalidArgument(subject + "expected writable memory");
   check(subject, type, data);

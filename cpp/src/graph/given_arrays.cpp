@@ -23,8 +23,11 @@ void GivenArrays::take_over(GivenArrays& before) {
   staging_.take_over(before.staging_);
 }
 
-void GivenArrays::give(const Tensor& tensor, TensorData data) {
-  data_[&tensor] = {std::move(data), ++versions_, 0};
+void GivenArrays::give(const Tensor& tensor, const TensorData& data) {
+  GivenData& given = data_[&tensor];
+  given.data = data;
+  given.version = ++versions_;
+  given.call = 0;
 }
 
 void GivenArrays::stage(const Tensor& tensor, const ir::Type& type, const TensorData& data) {
@@ -92,7 +95,7 @@ void GivenArrays::give_argument(const Tensor& tensor, const ir::Type& type,
     give(tensor, data);
     staging_.drop_copies(tensor);
   }
-  data_[&tensor].call = calls_;
+  data_.at(&tensor).call = calls_;
 }
 
 const GivenData* GivenArrays::given_or_own(const BoundSlot& slot, const ir::Type& type) {

@@ -49,7 +49,7 @@ class GivenArrays {
   BoundArray bound(const BoundSlot& slot, const ir::Type& type, const GivenData& given);
   // A copy of data that the caller may change; arrays on the device are used where they lie.
   void stage(const Tensor& tensor, const ir::Type& type, const TensorData& data);
-  void give(const Tensor& tensor, TensorData data);
+  void give(const Tensor& tensor, const TensorData& data);
 
   const GraphState& graph_;
   const Backend& backend_;

@@ -142,7 +142,8 @@ std::shared_ptr<Executor> GraphState::compiled_executor(const char* call) const 
 std::shared_ptr<Executor> GraphState::current_executor(const char* call) {
   const auto current = [&](std::shared_ptr<Executor>& newest) {
     const std::lock_guard lock(structure());
-    newest = compiled_executor(call);
+    newest = executor;
+    if (newest == nullptr) compiled_executor(call);
     return newest->is_current(all_changes());
   };
   std::shared_ptr<Executor> before;
