@@ -49,7 +49,7 @@ def operands(shape, scale=1.0):
 
 @DEVICES
 @pytest.mark.parametrize("scale", [1e19, 1e20, 1e25, 1e37])
-@pytest.mark.parametrize("shape", [(6, 1), (8, 40), (3, 5, 7, 9), (130, 70)])
+@pytest.mark.parametrize("shape", [(6, 1), (8, 40), (3, 5, 7, 9), (130, 70), (5000, 24), (4100, 7)])
 def test_large_values(device, scale, shape):
     given = operands(shape, scale)
     (y, mean, inverse, _), (dx, dgamma, dbeta) = expected(*given)

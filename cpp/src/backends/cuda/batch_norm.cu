@@ -1,3 +1,4 @@
+// Over 400 lines: the op and its gradient share plan, parts of sums and what chooses their kernels.
 // Normalisation per channel and its gradient. Tensors (N, C, …) are seen as (N, C, S). Sums per
 // channel are cut by shape and added in a fixed order in float64. Two launches: parts of the sums,
 // then every block adds its channel's parts and writes its share of the result.
@@ -88,6 +89,14 @@ __global__ void __launch_bounds__(kThreads)
     }
     sum.a += static_cast<double>(part);
     sum.b += static_cast<double>(squares);
+  }
+  if (too_large<T>(sum.b)) {
+    sum = {0, 0};
+    for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last;
+         k += kThreads * kPack) {
+      const auto pack = load<kPack>(x + plan.offset(share.channel, k));
+      for (int v = 0; v < kPack; ++v) add_square(pack.element[v], shift, sum.a, sum.b);
+    }
   }
   put(plan, share, sum, partial);
 }
@@ -210,7 +219,10 @@ class BatchNorm final : public NodeKernel {
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (plan_.channels * plan_.count == 0) return;
-    if (plan_.run == 1) {
+    if (operands_.gradient && plan_.count <= 2) {
+      const FewValues few{plan_.channels, plan_.count, plan_.run, plan_.epsilon};
+      enqueue_few_values(few, operands_.gradients<T>(pointers), stream);
+    } else if (plan_.run == 1) {
       const Columns columns{plan_.channels, plan_.count, plan_.epsilon};
       if (operands_.gradient) {
         enqueue_columns(columns, gradients(pointers, stream), stream);
@@ -292,7 +304,10 @@ class BatchNormRows final : public NodeKernel {
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (plan_.rows * plan_.channels == 0) return;
     auto* const partial = workspace<Compute<S>>(pointers);
-    if (operands_.gradient) {
+    if (operands_.gradient && plan_.rows <= 2) {
+      const FewValues few{plan_.channels, plan_.rows, 1, plan_.epsilon};
+      enqueue_few_values(few, operands_.gradients<S>(pointers), stream);
+    } else if (operands_.gradient) {
       enqueue_rows(plan_, operands_.gradients<S>(pointers), partial, stream);
     } else {
       enqueue_rows(plan_, operands_.normalized<S>(pointers), operands_.ending, partial, stream);

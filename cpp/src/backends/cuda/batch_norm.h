@@ -60,6 +60,19 @@ __device__ T pivot_of(T a, T b, T c) {
   return c < low ? low : high < c ? high : c;
 }
 
+// Whether squares of float32 were too large for their sum, which is then made again in float64.
+template <class T>
+__device__ bool too_large(double squares) {
+  return sizeof(T) == 4 && squares == infinity<double>();
+}
+
+template <class T>
+__device__ void add_square(T x, T shift, double& sum, double& squares) {
+  const double difference = static_cast<double>(x) - static_cast<double>(shift);
+  sum += difference;
+  squares += difference * difference;
+}
+
 // Of one channel, from sum and sum of squares of its elements minus `shift`.
 struct Moments {
   double mean, variance, inverse_deviation;
@@ -201,6 +214,15 @@ void enqueue_columns(const Columns& columns, const Normalized<T>& a, int ending,
                      cudaStream_t stream);
 template <class T>
 void enqueue_columns(const Columns& columns, const Gradients<T>& a, cudaStream_t stream);
+
+// The gradient of one or two values per channel, of which little or nothing is left: one launch.
+struct FewValues {
+  std::int64_t channels, count, run;  // C, N S, S
+  double epsilon;
+};
+
+template <class S>
+void enqueue_few_values(const FewValues& few, const Gradients<S>& a, cudaStream_t stream);
 
 // A matrix (rows, channels) of any number of rows: two launches.
 struct Rows {

@@ -42,6 +42,12 @@ __global__ void __launch_bounds__(kColumns* kRows) forward(Columns plan, Normali
       sum.a += difference;
       sum.b += difference * difference;
     }
+    if (too_large<T>(sum.b)) {
+      sum = {0, 0};
+      for (std::int64_t n = row; n < plan.count; n += kRows) {
+        add_square(a.x[n * plan.channels + c], shift, sum.a, sum.b);
+      }
+    }
   }
   sum = sum_rows(sum, row, column);
   if (!there) return;

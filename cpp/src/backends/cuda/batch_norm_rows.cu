@@ -19,6 +19,37 @@ __device__ Pack<Compute<S>, kPack> pivots(const Rows& plan, const S* x, std::int
   return result;
 }
 
+// Where squares were too large for their sum, the block adds those of its channels again.
+template <class S>
+__device__ void add_again(const Rows& plan, int channels, const S* x, double* sums) {
+  for (int c = 0; c < channels; ++c) {
+    if (!too_large<Compute<S>>(sums[c * 2 + 1])) continue;
+    const S* const of = x + static_cast<std::int64_t>(blockIdx.x) * channels + c;
+    const auto shift = pivots<1>(plan, of, 0).element[0];
+    double sum = 0, squares = 0;
+    for (std::int64_t row = threadIdx.x; row < plan.rows; row += kThreads) {
+      add_square(widen(of[row * plan.channels]), shift, sum, squares);
+    }
+    sum = combine<kThreads>(sum, Sum());
+    squares = combine<kThreads>(squares, Sum());
+    if (threadIdx.x == 0) {
+      sums[c * 2] = sum;
+      sums[c * 2 + 1] = squares;
+    }
+  }
+  __syncthreads();
+}
+
+// The sums of the block's channels.
+template <class S, int kPack>
+__device__ const double* moments_of(const Rows& plan, const S* x, const Compute<S>* partial) {
+  double* const sums = sums_of<Compute<S>, kPack>(plan, partial);
+  const int channels = plan.lanes * kPack, c = static_cast<int>(threadIdx.x);
+  const bool again = c < channels && too_large<Compute<S>>(sums[c * 2 + 1]);
+  if (__syncthreads_or(again) != 0) add_again(plan, channels, x, sums);
+  return sums;
+}
+
 // Of x minus the channel's pivot: sum and sum of squares.
 template <class S, int kPack>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
@@ -93,7 +124,7 @@ template <class S, int kPack>
 __global__ void __launch_bounds__(kThreads)
     write_statistics(const __grid_constant__ Rows plan, Normalized<S> a,
                      const Compute<S>* partial) {
-  const double* const sums = sums_of<Compute<S>, kPack>(plan, partial);
+  const double* const sums = moments_of<S, kPack>(plan, a.x, partial);
   const int c = static_cast<int>(threadIdx.x), channels = plan.lanes * kPack;
   const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * channels + c;
   if (c < channels && channel < plan.channels) {
@@ -112,7 +143,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
     return Given<S, kPack, kRows, kAdded>(plan, a, row, place.step, place.channel);
   };
   LoadedTiles<kRows, decltype(given_at)> tiles(plan, place, given_at);
-  const double* const sums = a.given == nullptr ? sums_of<T, kPack>(plan, partial) : nullptr;
+  const double* const sums =
+      a.given == nullptr ? moments_of<S, kPack>(plan, a.x, partial) : nullptr;
   const auto* const numbers =
       per_channel<T, kPack, 4>(plan, [&](int c, std::int64_t channel, T* to) {
         const Coefficients<T> of =

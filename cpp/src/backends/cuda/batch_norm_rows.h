@@ -100,7 +100,7 @@ __device__ void put(const Rows& plan, T (&a)[kPack], T (&b)[kPack], T* partial) 
 
 // Adds the parts of the block's channels: sums[2 j] and sums[2 j + 1] of its channel j.
 template <class T, int kPack>
-__device__ const double* sums_of(const Rows& plan, const T* partial) {
+__device__ double* sums_of(const Rows& plan, const T* partial) {
   __shared__ double parts[kThreads];
   __shared__ double sums[kMostLanes * 2 * (kPack > 1 ? kPack / 2 : 1)];
   const int width = width_of<kPack>(plan);
@@ -287,6 +287,17 @@ __device__ void apply_signs(Pack<S, kPack>& dy, unsigned signs) {
       if ((signs >> v & 1u) == 0) dy.element[v] = S(0);
     }
   }
+}
+
+// What is added of dy z. Of 16 bits the factor inverse_deviation comes last, which saves
+// arithmetic; of float32 the products would be too large where x is.
+template <class S>
+__device__ Compute<S> product(Compute<S> dy, Compute<S> distance, Compute<S> inverse_deviation) {
+  return kShort<S> ? dy * distance : dy * (distance * inverse_deviation);
+}
+template <class S>
+__device__ Compute<S> product_sum(Compute<S> sum, Compute<S> inverse_deviation) {
+  return kShort<S> ? sum * inverse_deviation : sum;
 }
 
 // dx = scale (dy - dbeta / M - (x - mean) inverse_deviation dgamma / M) of one channel as four

@@ -50,13 +50,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   const Place<kPack> place(plan);
   T sum[kPack] = {}, products[kPack] = {};
   if (place.there) {
-    T mean[kPack], scale[kPack] = {}, beta[kPack] = {};
+    T mean[kPack], inverse[kPack], scale[kPack] = {}, beta[kPack] = {};
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
       const std::int64_t channel = place.channel + v;
       mean[v] = a.mean[channel];
+      inverse[v] = a.inverse_deviation[channel];
       if constexpr (kMask == Mask::again) {
-        scale[v] = a.gamma[channel] * a.inverse_deviation[channel];
+        scale[v] = a.gamma[channel] * inverse[v];
         beta[v] = a.beta[channel];
       }
     }
@@ -72,12 +73,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
             if (result_of(x.element[v], mean[v], scale[v], beta[v]) <= T(0)) dy.element[v] = 0;
           }
           sum[v] += dy.element[v];
-          products[v] += dy.element[v] * (x.element[v] - mean[v]);
+          products[v] += product<S>(dy.element[v], x.element[v] - mean[v], inverse[v]);
         }
       }
     });
 #pragma unroll
-    for (int v = 0; v < kPack; ++v) products[v] *= a.inverse_deviation[place.channel + v];
+    for (int v = 0; v < kPack; ++v)
+      products[v] = product_sum<S>(products[v], a.inverse_deviation[place.channel + v]);
   }
   put(plan, sum, products, partial);
 }
@@ -96,13 +98,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   Joining<S, kPack, kMask> rows(plan, place, sources, a.signs);
   T sum[kPack] = {}, products[kPack] = {};
   if (place.there) {
-    T mean[kPack], scale[kPack] = {}, beta[kPack] = {};
+    T mean[kPack], inverse[kPack], scale[kPack] = {}, beta[kPack] = {};
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
       const std::int64_t channel = place.channel + v;
       mean[v] = a.mean[channel];
+      inverse[v] = a.inverse_deviation[channel];
       if constexpr (kMask == Mask::again) {
-        scale[v] = a.gamma[channel] * a.inverse_deviation[channel];
+        scale[v] = a.gamma[channel] * inverse[v];
         beta[v] = a.beta[channel];
       }
     }
@@ -118,12 +121,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
           if (result_of(x.element[v], mean[v], scale[v], beta[v]) <= T(0)) dy.element[v] = 0;
         }
         sum[v] += dy.element[v];
-        products[v] += dy.element[v] * (x.element[v] - mean[v]);
+        products[v] += product<S>(dy.element[v], x.element[v] - mean[v], inverse[v]);
       }
       store(a.joined + at, kMask == Mask::again ? narrow<S>(dy) : joined);
     });
 #pragma unroll
-    for (int v = 0; v < kPack; ++v) products[v] *= a.inverse_deviation[place.channel + v];
+    for (int v = 0; v < kPack; ++v)
+      products[v] = product_sum<S>(products[v], a.inverse_deviation[place.channel + v]);
   }
   put(plan, sum, products, partial);
 }

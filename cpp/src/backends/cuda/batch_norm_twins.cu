@@ -27,11 +27,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   RowsAhead<S, kPack, 4, true> rows(plan, place, sources, a.signs);
   T sum[kPack] = {}, products[kPack] = {}, of_twin[kPack] = {}, none[kPack] = {};
   if (place.there) {
-    T mean[kPack], mean_of_twin[kPack];
+    T mean[kPack], inverse[kPack], mean_of_twin[kPack], inverse_of_twin[kPack];
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
       mean[v] = a.mean[place.channel + v];
+      inverse[v] = a.inverse_deviation[place.channel + v];
       mean_of_twin[v] = b.mean[place.channel + v];
+      inverse_of_twin[v] = b.inverse_deviation[place.channel + v];
     }
     rows.for_each([&](std::int64_t at, const auto& packs, std::uint32_t signs) {
       auto joined = sum_of(packs[0], packs[1]);
@@ -40,15 +42,16 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
 #pragma unroll
       for (int v = 0; v < kPack; ++v) {
         sum[v] += dy.element[v];
-        products[v] += dy.element[v] * (x.element[v] - mean[v]);
-        of_twin[v] += dy.element[v] * (x_of_twin.element[v] - mean_of_twin[v]);
+        products[v] += product<S>(dy.element[v], x.element[v] - mean[v], inverse[v]);
+        of_twin[v] +=
+            product<S>(dy.element[v], x_of_twin.element[v] - mean_of_twin[v], inverse_of_twin[v]);
       }
       store(a.joined + at, joined);
     });
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
-      products[v] *= a.inverse_deviation[place.channel + v];
-      of_twin[v] *= b.inverse_deviation[place.channel + v];
+      products[v] = product_sum<S>(products[v], a.inverse_deviation[place.channel + v]);
+      of_twin[v] = product_sum<S>(of_twin[v], b.inverse_deviation[place.channel + v]);
     }
   }
   put(plan, sum, products, partial);
@@ -137,8 +140,9 @@ class BatchNormTwins final : public NodeKernel {
   BatchNormTwins(const ir::Graph& graph, const ir::Node& node, const Context& context)
       : NodeKernel(graph, node), operands_(graph, node) {
     const Shape& shape = graph.type(node.inputs[0]).shape;
-    plan_ = Rows(element_count(shape) / shape[1], shape[1], sizeof(S), 0, context.multiprocessors,
-                 context.cluster_blocks > 1);
+    const double epsilon = std::get<ir::BatchNormAttributes>(node.attributes).epsilon;
+    plan_ = Rows(element_count(shape) / shape[1], shape[1], sizeof(S), epsilon,
+                 context.multiprocessors, context.cluster_blocks > 1);
   }
 
   std::size_t workspace_bytes() const override {
@@ -153,6 +157,7 @@ class BatchNormTwins final : public NodeKernel {
                     in<T>(pointers, first + 2),  in<T>(pointers, first + 3),
                     out<S>(pointers, result),    out<T>(pointers, result + 1),
                     out<T>(pointers, result + 2)};
+    if (plan_.rows <= 2) return launch_few(a, b, stream);
     auto* const partial = workspace<T>(pointers);
     constexpr int kPack = Pack<S>::kElements;
     enqueue_sums(plan_, RowsAhead<S, kPack, 4, true>::kBytes, stream, twin_sums<S, kPack>, a, b,
@@ -162,6 +167,22 @@ class BatchNormTwins final : public NodeKernel {
   }
 
  private:
+  // What is joined is written by the first launch.
+  void launch_few(const Gradients<S>& a, const Twin<S>& b, cudaStream_t stream) const {
+    const FewValues few{plan_.channels, plan_.rows, 1, plan_.epsilon};
+    Gradients<S> second = a.after_joining();
+    second.x = b.x;
+    second.mean = b.mean;
+    second.inverse_deviation = b.inverse_deviation;
+    second.gamma = b.gamma;
+    second.dx = b.dx;
+    second.dgamma = b.dgamma;
+    second.dbeta = b.dbeta;
+    enqueue_few_values(few, a, stream);
+    enqueue_few_values(few, second, stream);
+    check_launch("batch_norm_gradient, twins");
+  }
+
   BatchNormOperands operands_;
   Rows plan_;
 };
