@@ -38,8 +38,7 @@ class Signals {
     const Clock::time_point now = Clock::now();
     if (now - last_ < std::chrono::milliseconds(20)) return true;
     last_ = now;
-    const HeldGil held;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    check_signals();
     return true;
   }
 

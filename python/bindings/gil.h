@@ -32,7 +32,14 @@ class HeldGil {
   PyGILState_STATE state_;
 };
 
-// Makes waits of the core end with what a signal's handler raises (Ctrl-C).
+// Raises what ends the work of this thread: on the main thread what a signal's handler raises
+// (Ctrl-C), on another one that the process ends.
+void check_signals();
+// Makes waits of the core call that.
 void bind_signals();
+
+// Other threads come out of the core and stay where they are: what is destroyed when the process
+// ends is in nobody's use. Their waits end; what computes ends first. By the thread that ends it.
+void leave_process();
 
 }  // namespace traingraph::python

@@ -161,8 +161,11 @@ void bind_handle(py::module_& module) {
   py::module_::import("atexit").attr("register")(py::cpp_function([process = getpid()] {
     // A forked child has no threads of the core that could pay.
     if (getpid() == process) {
-      const ReleasedGil released;
-      owed().wait();
+      {
+        const ReleasedGil released;
+        owed().wait();
+      }
+      leave_process();
     }
     drop_released();
   }));
