@@ -47,7 +47,8 @@ class Emitter {
   std::vector<ir::ValueId> results;
 
   bool training() const { return lowering.training; }
-  const ir::Type& type(std::size_t source) const { return graph.type(sources[source]); }
+  // A copy: what is emitted next moves the graph's values.
+  ir::Type type(std::size_t source) const { return graph.type(sources[source]); }
   // The tensor as a value of this shape; its element count must fit.
   ir::ValueId parameter(const TensorPtr& tensor, const Shape& shape);
   // The op's result replaces the parameter's bytes.

@@ -93,13 +93,9 @@ ValueId softmax_cross_entropy(const Emitter& e, const LossDescriptor& d) {
   }
   Shape position = logits.shape;
   position[1] = 1;
-  ValueId labels = e.sources[1];
-  if (is_floating_point(e.type(1).data_type)) {
-    expect_floating(e, 1, "labels");
-    labels = labels_like_prediction(e);
-  } else {
-    labels = class_labels(e, position);
-  }
+  const bool is_distribution = is_floating_point(e.type(1).data_type);
+  if (is_distribution) expect_floating(e, 1, "labels");
+  const ValueId labels = is_distribution ? labels_like_prediction(e) : class_labels(e, position);
   const ir::CrossEntropyAttributes attributes{static_cast<double>(d.label_smoothing),
                                               d.class_count};
   const ValueId loss =

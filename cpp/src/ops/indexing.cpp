@@ -50,7 +50,7 @@ std::vector<Type> infer_gather(const Inference& in) {
 
 // dtensor: zeros to which each picked element adds its dy.
 void gradient_of_gather(Gradient& g) {
-  const Type& tensor = g.graph.type(g.input(0));
+  const Type tensor = g.graph.type(g.input(0));
   ScatterAttributes adding{g.get<AxisAttributes>().axis, true, tensor.shape, tensor.batched};
   g.set(0, apply1(g.graph, ir::Op::scatter, std::move(adding), {g.result_gradient(), g.input(1)}));
 }

@@ -22,7 +22,7 @@ std::vector<Type> infer_reshape(const Inference& in) {
 }
 
 void gradient_of_reshape(Gradient& g) {
-  const Type& source = g.graph.type(g.input(0));
+  const Type source = g.graph.type(g.input(0));
   g.set(0, reshape(g.graph, g.result_gradient(), source.shape, source.batched));
 }
 
