@@ -245,9 +245,10 @@ void replace_number(GraphState& state, const std::string& name, std::int64_t val
   if (name == kForwardCount) {
     *state.forward_count = value;
   } else if (name == kTimeStep) {
+    const OptimizerPtr optimizer = state.snapshot()->optimizer;
     const std::shared_ptr<Executor> executor = state.newest_executor();
-    if (executor != nullptr) return executor->set_time_step(*state.optimizer, value);
-    state.optimizer->set_time_step(value);
+    if (executor != nullptr) return executor->set_time_step(*optimizer, value);
+    optimizer->set_time_step(value);
   } else if (const auto seed = static_cast<std::uint64_t>(value); seed != state.random_seed) {
     // Seeds are compiled in.
     const std::lock_guard lock(structure());

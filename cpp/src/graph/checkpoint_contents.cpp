@@ -64,7 +64,8 @@ class Names {
                               names(state_.loss_labels, tensor.get()) ||
                               names(state_.loss_label_weights, tensor.get());
         if (declared || computed.contains(tensor.get())) continue;
-        const TensorState& held = tensor->state();
+        TensorState& held = tensor->state();
+        const std::lock_guard lock(held.host);
         if (held.parameter != nullptr || held.given().bytes != nullptr || is_trained(tensor)) {
           add(tensor);
         }

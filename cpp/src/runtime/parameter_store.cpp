@@ -68,10 +68,12 @@ ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Sh
     // Another device: the newest values travel through the host copies.
     tensor.synchronize_data();
   }
+  std::unique_lock given(t.host);
   if (t.given().bytes == nullptr) {
     throw InvalidArgument("[compile] expected data for parameter tensor '" + t.label +
                           "' of shape " + to_string(t.descriptor.shape) + " but it has none");
   }
+  given.unlock();
   const std::shared_ptr<Stream> stream =
       t.parameter != nullptr ? t.parameter->stream : std::make_shared<Stream>();
   const std::uint64_t version = t.parameter != nullptr ? t.parameter->version + 2 : 0;
