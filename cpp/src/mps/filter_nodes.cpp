@@ -93,7 +93,7 @@ CNNConvolutionGradientNode::CNNConvolutionGradientNode(const char* kind,
                                                        CNNConvolutionDataSourcePtr weights)
     : NNGradientFilterNode({std::move(source_gradient), std::move(source_image)}, {gradient_state}),
       training_style(forward.training_style),
-      weights_(weights == nullptr ? forward.data_source() : std::move(weights)) {
+      weights_(weights == nullptr ? forward.data_source() : weights) {
   check_sources(kind);
   label = forward.label;
 }

@@ -10,7 +10,7 @@ ImageBatch Kernel::some_of(const ImageBatch& batch, const Neighbours& images,
                            const char* what) const {
   const ImageDescriptor& all = batch[0]->descriptor();
   if (images.first == 0 && images.count == all.number_of_images) return batch;
-  if (images.first < 0 || images.first + images.count > all.number_of_images) {
+  if (images.first < 0 || images.first > all.number_of_images - images.count) {
     refuse_shape(std::string("expected ") + what + " with " + std::to_string(images.count) +
                  " images from index " + std::to_string(images.first) + " on but got " +
                  batch[0]->description());

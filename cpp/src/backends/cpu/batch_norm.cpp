@@ -140,7 +140,7 @@ class ChannelKernel : public Kernel {
   template <class Sum, class Finish, class Apply>
   void run_passes(const Sum& sum, const Finish& finish, const Apply& apply) const {
     const std::int64_t groups = groups_.groups(), chunks = groups_.chunks();
-    if (threads_ == 1 || groups >= 4 * threads_ || chunks == 1) {
+    if (threads_ == 1 || groups >= std::int64_t{4} * threads_ || chunks == 1) {
       parallel_for(groups, threads_, [&](std::int64_t group) {
         for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum(group, chunk);
         finish(group);
