@@ -17,6 +17,7 @@ class Rounding:
 
     inputs: float = 0.0
     gradients: float = 0.0
+    results: float = 0.0  # of each node: what is constant for any input shows its rounding so
     seed: int = 0
     dtype: str = "float64"
 
@@ -75,6 +76,11 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             sources = [values[source] for source in node["sources"]]
             made = LAYERS[node["layer"]].compute(t, node["options"], sources, layers[name])
             made = made if isinstance(made, list) else [made]
+            if rounding.results:
+                made = [
+                    one * (1 + rounding.results * t.tensor(noise.normal(size=one.shape)).to(dtype))
+                    for one in made
+                ]
             values |= {f"{name}_{k}": one for k, one in enumerate(made)}
         parts, total = [], 0
         for k, loss in enumerate(program["losses"]):
