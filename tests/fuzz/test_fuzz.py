@@ -17,7 +17,7 @@ def drive(target: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "archives"])
+@pytest.mark.parametrize("name", ["checkpoints", "archives", "training_graphs"])
 def test_a_target_holds_for_a_moment(name: str) -> None:
     done = drive(FUZZ / f"{name}.py", "--seconds", "2")
     print(done.stdout)

@@ -1,0 +1,121 @@
+"""Draws a program."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from . import losses, optimizers
+from .layer import Invalid, Shape, joined, need
+from .program import Program, shapes
+from .table import LAYERS
+
+
+class Drawing:
+    """What is there when a layer is drawn."""
+
+    def __init__(self, random: Random, judged_by_reference: bool) -> None:
+        self.random, self.judged_by_reference = random, judged_by_reference
+        self.batch = self.chance(0.75)  # axis 0 of all that flows
+        self.rows = self.choice([1, 2, 3, 4, 5, 7, 8, 17])
+        self.values: dict[str, dict[str, Any]] = {}
+        self.shapes: dict[str, Shape] = {}
+        self.flows: list[str] = []  # floats that a node may read
+
+    def chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def choice(self, of: Any) -> Any:
+        return self.random.choice(of)
+
+    def value(self, role: str, shape: Shape, kind: str = "normal", **more: Any) -> str:
+        name = f"v{len(self.values)}"
+        self.values[name] = {"role": role, "shape": list(shape), "kind": kind, **more}
+        self.shapes[name] = list(shape)
+        return name
+
+    def axis(self, shape: Shape) -> int:
+        need(len(shape) > int(self.batch))
+        return self.random.randrange(int(self.batch), len(shape))
+
+    def flow(self, fits: Callable[[Shape], bool], otherwise: str | None = None) -> str:
+        found = [name for name in self.flows if fits(self.shapes[name])]
+        if not found and otherwise is not None:
+            return otherwise
+        need(bool(found))
+        return str(self.choice(found))
+
+    def broadcasts(self, shape: Shape, other: Shape) -> bool:
+        try:
+            joined(shape, other)
+        except Invalid:
+            return False
+        return len(other) == len(shape)
+
+
+def draw_node(drawing: Drawing, nodes: dict[str, Any]) -> None:
+    source = drawing.choice(drawing.flows[-4:] if drawing.chance(0.8) else drawing.flows)
+    names = list(LAYERS)
+    kind = drawing.random.choices(names, [LAYERS[name].often for name in names])[0]
+    before = list(drawing.values)
+    try:
+        earlier = [n for n, one in nodes.items() if one["layer"] == kind and "again" not in one]
+        earlier = [n for n in earlier if not nodes[n].get("frozen")]
+        node: dict[str, Any] = {"layer": kind}
+        has_parameters = kind in ("MLCFullyConnectedLayer", "MLCConvolutionLayer",
+                                  "MLCBatchNormalizationLayer")  # fmt: skip
+        if has_parameters and earlier and drawing.chance(0.25):
+            again = drawing.choice(earlier)
+            node |= {"again": again, "options": nodes[again]["options"], "sources": [source]}
+        else:
+            fields = LAYERS[kind].draw(drawing, drawing.shapes[source])
+            sources = [*fields.pop("before", []), source, *fields.pop("more", [])]
+            node |= {"sources": sources[::-1] if fields.pop("turned", False) else sources, **fields}
+            if has_parameters and drawing.chance(0.06):
+                node["frozen"] = True
+        name = f"n{len(nodes)}"
+        trial = {"values": drawing.values, "nodes": {**nodes, name: node}, "losses": [1]}
+        found = shapes({**trial, "losses": [{"source": source}]})
+    except Invalid:
+        for value in set(drawing.values) - set(before):
+            drawing.values.pop(value)
+            drawing.shapes.pop(value)
+        return
+    nodes[name] = node
+    drawing.flows += [key for key in found if key not in drawing.shapes]
+    drawing.shapes = found
+
+
+def draw(random: Random, devices: list[str], judged_by_reference: bool) -> Program:
+    device = random.choice(devices)
+    drawing = Drawing(random, judged_by_reference and device != "reference")
+    rank = drawing.choice([1, 2, 2, 3, 4, 4, 4, 4])
+    shape = [drawing.rows] + [drawing.choice([1, 2, 3, 4, 5, 8, 9]) for _ in range(rank - 1)]
+    kind = "coarse" if drawing.chance(0.1) else "normal"
+    drawing.flows = [drawing.value("input", shape, kind)]
+    nodes: dict[str, Any] = {}
+    wanted = random.randrange(1, 11)
+    for _ in range(3 * wanted):
+        if len(nodes) < wanted:
+            draw_node(drawing, nodes)
+    need(bool(nodes), "no node")
+    read = {source for node in nodes.values() for source in node["sources"]}
+    results = [name for name in drawing.shapes if name.startswith("n")]
+    leaves = [name for name in results if name not in read]
+    targets = [leaves[-1], *(name for name in leaves[:-1] if drawing.chance(0.4))]
+    micro = drawing.choice([1, 1, 1, 1, 1, 2, 3])
+    steps = random.randrange(2, 5) * micro
+    varied = drawing.batch and drawing.chance(0.5)
+    rows = [random.randrange(1, drawing.rows + 1) if varied else drawing.rows
+            for _ in range(steps)]  # fmt: skip
+    outputs = [name for name in dict.fromkeys(random.choices(results, k=2)) if drawing.chance(0.3)]
+    return {
+        "seed": random.randrange(2**31), "device": device,
+        "type": "float64" if device == "reference" else "float32", "batch": drawing.batch,
+        "values": {name: v for name, v in drawing.values.items() if name in read},
+        "nodes": nodes,
+        "losses": [losses.draw(drawing, name, drawing.shapes[name]) for name in targets],
+        "optimizer": optimizers.draw(drawing), "rows": rows, "micro": micro, "outputs": outputs,
+        "phases": drawing.chance(0.5), "fused": drawing.chance(0.85),
+        "input_gradients": drawing.chance(0.25), "limit": drawing.chance(0.1),
+        "threads": drawing.choice([1, 1, 1, 2]),
+    }  # fmt: skip

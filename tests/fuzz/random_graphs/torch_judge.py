@@ -1,0 +1,124 @@
+"""What a program is to give, by PyTorch and its automatic differentiation."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import losses, optimizers
+from .numbers import numbers
+from .program import Program, first, parameters, running, shapes, trained
+from .table import LAYERS
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Changes of the size of rounding, by which a judge tells how well a program is conditioned."""
+
+    inputs: float = 0.0
+    gradients: float = 0.0
+    results: float = 0.0  # of each node: what is constant for any input shows its rounding so
+    seed: int = 0
+    dtype: str = "float64"
+
+
+class Parameters(dict):  # type: ignore[type-arg]
+    frozen = False
+
+
+def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
+    import torch as t
+
+    noise = np.random.default_rng(rounding.seed)
+    dtype = getattr(t, rounding.dtype)
+    found, rows_of = shapes(program), program["rows"]
+
+    def tensor(name: str, step: int, shape: list[int], kind: str, **more: Any) -> Any:
+        array = numbers(program["seed"], name, step, shape, kind, **more)
+        if array.dtype.kind in "ib":
+            return t.tensor(array)
+        array = array * (1 + rounding.inputs * noise.normal(size=array.shape))
+        return t.tensor(array, dtype=dtype)
+
+    kept = {
+        name: tensor(name, 0, shape, kind, scale=scale)
+        for name, (shape, kind, scale) in parameters(program).items()
+    }
+    for name, v in program["values"].items():
+        if v["role"] != "input":
+            kept[name] = tensor(name, 0, v["shape"], v["kind"], below=v.get("below", 1))
+    names = trained(program)
+    for name in names:
+        kept[name].requires_grad_(True)
+    layers = {}
+    for name, node in program["nodes"].items():
+        at = layers[name] = layers.get(first(program, name)) or Parameters()
+        at.frozen = bool(node.get("frozen"))
+        if "again" not in node:
+            at |= {k.split("_")[1]: v for k, v in kept.items() if k.startswith(f"{name}_")}
+            layers[name] = at
+            at.frozen = bool(node.get("frozen"))
+    out: dict[str, Any] = {}
+    buffers: dict[str, dict[str, Any]] = {}
+    for step, rows in enumerate(rows_of):
+
+        def sized(shape: list[int], rows: int = rows) -> list[int]:
+            return [rows, *shape[1:]] if program["batch"] else list(shape)
+
+        values = dict(kept)
+        for name, v in program["values"].items():
+            if v["role"] == "input":
+                more = {"below": v.get("below", 1)}
+                values[name] = tensor(name, step, sized(v["shape"]), v["kind"], **more)
+                if values[name].is_floating_point() and program["input_gradients"]:
+                    values[name].requires_grad_(True)
+        for name, node in program["nodes"].items():
+            sources = [values[source] for source in node["sources"]]
+            made = LAYERS[node["layer"]].compute(t, node["options"], sources, layers[name])
+            made = made if isinstance(made, list) else [made]
+            if rounding.results:
+                made = [
+                    one * (1 + rounding.results * t.tensor(noise.normal(size=one.shape)).to(dtype))
+                    for one in made
+                ]
+            values |= {f"{name}_{k}": one for k, one in enumerate(made)}
+        parts, total = [], 0
+        for k, loss in enumerate(program["losses"]):
+            shape = found[loss["source"]]
+            label_shape, kind = losses.label(loss, shape)
+            below = shape[1] if kind == "class" else 1
+            labels = tensor(f"y{k}", step, sized(label_shape), kind, below=below)
+            weights = None
+            if loss["weighted"]:
+                weights = tensor(f"w{k}", step, sized(losses.weight_shape(loss, shape)), "weight")
+            parts.append(losses.compute(t, loss, values[loss["source"]], labels, weights))
+            share = program["micro"] if loss["reduction_type"] == "mean" else 1
+            total = total + parts[-1].sum() / share
+        if step % program["micro"] == 0:
+            for name in names:
+                kept[name].grad = None
+        if total.requires_grad:
+            total.backward()
+        out[f"loss {step}"] = parts[0] if len(parts) == 1 else sum(p.sum() for p in parts)
+        for name in program["outputs"]:
+            out[f"result {name} {step}"] = values[name]
+        if program["input_gradients"]:
+            for name, v in program["values"].items():
+                if v["role"] == "input" and v["kind"] in ("normal", "coarse"):
+                    grad = values[name].grad
+                    out[f"gradient {name} {step}"] = 0 * values[name] if grad is None else grad
+        if (step + 1) % program["micro"] == 0:
+            gradients = {n: kept[n].grad for n in names if kept[n].grad is not None}
+            most = max([float(g.abs().max()) for g in gradients.values()], default=0) or 1.0
+            if rounding.gradients:
+                for g in gradients.values():
+                    g += rounding.gradients * most * t.tensor(noise.normal(size=tuple(g.shape)))
+            with t.no_grad():
+                count = (step + 1) // program["micro"]
+                optimizers.update(t, program["optimizer"], kept, gradients, buffers, count)
+            for name in names:
+                out[f"trained {name} {step}"] = kept[name].detach().clone()
+    for name in running(program):
+        node, role = name.split("_")
+        out[f"running {name}"] = layers[node][role]
+    return {k: v.detach().numpy().astype(np.float64).reshape(-1).copy() for k, v in out.items()}

@@ -1,0 +1,52 @@
+"""The table of the random training graphs has every layer, and the check finds planted faults."""
+
+import json
+import sys
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+import traingraph as tg
+
+sys.path.insert(0, str(Path(__file__).parent))
+import training_graphs
+from random_graphs import check as checks
+from random_graphs import optimizers
+from random_graphs.table import ELSEWHERE, LAYERS
+
+
+def test_every_layer_is_drawn() -> None:
+    """A new class of layers needs an entry in the table, or a reason."""
+    public = {name for name in tg.__all__ if name.startswith("MLC") and name.endswith("Layer")}
+    assert public == set(LAYERS) | set(ELSEWHERE)
+    programs = [json.loads(training_graphs.make(Random(f"{k}"))) for k in range(400)]
+    drawn = {node["layer"] for program in programs for node in program["nodes"].values()}
+    assert drawn == set(LAYERS)
+    assert {program["optimizer"]["kind"] for program in programs} == set(optimizers.CLASSES)
+
+
+def outcome(content: bytes, name: str) -> str:
+    try:
+        return training_graphs.run(content)
+    except checks.Deviation as deviation:
+        return "deviation" if name in str(deviation) else str(deviation)
+
+
+@pytest.mark.parametrize("what", ["loss", "trained", "running"])
+def test_a_wrong_number_is_found(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Of one entry, by ten times the bound."""
+    true = checks.run
+
+    def wrong(program: dict) -> dict[str, np.ndarray]:
+        found = true(program)
+        for name, array in found.items():
+            if name.startswith(what) and program["device"] == "reference":
+                array *= 1 + 1e-8
+        return found
+
+    monkeypatch.setattr(checks, "run", wrong)
+    programs = (training_graphs.make(Random(f"{k}")) for k in range(300))
+    held = (k for k, program in enumerate(programs) if "deviation" in outcome(program, what))
+    assert next(held, None) is not None
