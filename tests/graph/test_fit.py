@@ -219,7 +219,10 @@ def test_a_fixed_batch_is_refused_before_training() -> None:
     )
     training.add_inputs({"x": x}, loss_labels={"y": y})
     training.compile(device="cpu")
-    with pytest.raises(ValueError, match="common extent"):
+    declared = r"common extent on axis 0 .*'x' \(4, 2\), 'y' \(8,?\)"
+    with pytest.raises(ValueError, match=declared + r"\), but got 6"):
+        training.execute(inputs_data={}, batch_size=6)
+    with pytest.raises(ValueError, match=declared):
         training.fit(np.ones((6, 2), np.float32), np.ones((6,), np.float32))
 
 

@@ -162,4 +162,14 @@ std::string names_of(const NamedTensors& tensors) {
   return text.empty() ? "none" : text;
 }
 
+std::string declared_shapes(const GraphState& graph) {
+  std::string text;
+  for (const auto* group : {&graph.inputs, &graph.loss_labels, &graph.loss_label_weights}) {
+    for (const auto& [name, tensor] : *group) {
+      text += (text.empty() ? "'" : ", '") + name + "' " + to_string(tensor->descriptor().shape);
+    }
+  }
+  return text;
+}
+
 }  // namespace traingraph

@@ -21,5 +21,7 @@ void check_range(const std::string& name, const IntegerRange& range, const ir::T
 void check_range(const LoweredGraph::Slot& slot);
 // "'a', 'b'" of a declaration, for messages.
 std::string names_of(const NamedTensors& tensors);
+// "'x' (8, 3), 'y' (4,)" of all that is declared.
+std::string declared_shapes(const GraphState& graph);
 
 }  // namespace traingraph

@@ -9,6 +9,7 @@
 #include <traingraph/loss.h>
 
 #include "graph/accuracy.h"
+#include "graph/data_binding.h"
 #include "graph/executor.h"
 #include "graph/samples.h"
 
@@ -78,7 +79,8 @@ std::int64_t batch_size_of(const GraphState& state, std::int64_t asked, std::int
   const std::lock_guard lock(structure());
   const std::int64_t batch = asked != 0 ? asked : declared_batch(state);
   if (batch == 0) {
-    throw InvalidArgument("[fit] expected inputs with a common extent on axis 0");
+    throw InvalidArgument("[fit] expected inputs with a common extent on axis 0 but got " +
+                          declared_shapes(state));
   }
   return std::min(batch, samples);
 }

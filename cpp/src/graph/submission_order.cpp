@@ -2,6 +2,8 @@
 
 #include <traingraph/errors.h>
 
+#include "graph/data_binding.h"
+
 namespace traingraph {
 
 std::int64_t SubmissionOrder::batch_for(Run run, std::int64_t asked) const {
@@ -24,9 +26,8 @@ std::int64_t SubmissionOrder::batch_for(Run run, std::int64_t asked) const {
   }
   if (declared == 0) {
     throw InvalidArgument(
-        "[execute] expected batch size 0, because the inputs have no common "
-        "extent on axis 0, but got " +
-        std::to_string(asked));
+        "[execute] expected no batch_size, because there is no common extent on axis 0 (" +
+        declared_shapes(graph_) + "), but got " + std::to_string(asked));
   }
   return asked;
 }
