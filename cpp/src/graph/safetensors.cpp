@@ -9,7 +9,6 @@
 #include <traingraph/errors.h>
 
 #include "graph/safetensors_header.h"
-#include "ir/extents.h"
 #include "runtime/json_text.h"
 
 namespace traingraph {
@@ -53,8 +52,11 @@ constexpr std::array<TypeName, 22> kTypes = {{
 
 // Elements times their size; -1 where that is no number of bytes.
 std::int64_t byte_count(const Shape& shape, int bits) {
-  const std::int64_t all = ir::product(element_count(shape), bits);
-  return all % 8 == 0 ? all / 8 : -1;
+  std::int64_t product = bits;
+  for (const std::int64_t extent : shape) {
+    if (__builtin_mul_overflow(product, extent, &product)) return -1;
+  }
+  return product % 8 == 0 ? product / 8 : -1;
 }
 
 // The tensors lie one after another and fill the rest of the file.
