@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from coded import CASES, made
-from graphs import graph_of, source
 from encoding import encode, plain
+from graphs import graph_of, source
 from kernels import commands
 from kernels import run as finish
 from mutation import change_bytes, change_json, change_number

@@ -53,12 +53,13 @@ Placed place(const Image& image, const PixelLayout& l, std::int64_t index, std::
   check_range(image, "an image index", index, l.images, d.number_of_images);
   const auto element = static_cast<std::int64_t>(element_bytes(image.storage()->data_type));
   const bool planes = l.layout == DataLayout::kChannelsHeightWidth;
-  p.per_column =
-      stride(image, "column", l.bytes_per_column, planes ? element : ir::product(element, p.channels));
+  p.per_column = stride(image, "column", l.bytes_per_column,
+                        planes ? element : ir::product(element, p.channels));
   p.per_row = stride(image, "row", l.bytes_per_row, ir::product(p.per_column, p.width));
   const std::int64_t plane = ir::product(p.per_row, p.height);
   p.per_channel = planes ? plane : element;
-  p.per_image = stride(image, "image", l.bytes_per_image, planes ? ir::product(plane, p.channels) : plane);
+  p.per_image =
+      stride(image, "image", l.bytes_per_image, planes ? ir::product(plane, p.channels) : plane);
   p.is_dense = l.bytes_per_column == 0 && l.bytes_per_row == 0 && l.bytes_per_image == 0;
   std::int64_t last = element;
   for (const auto& [count, distance] :

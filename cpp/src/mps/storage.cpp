@@ -57,9 +57,10 @@ void check_range(const Storage& storage, std::size_t offset, std::size_t bytes) 
         "[MPS] expected what outlives its command buffer but got something temporary, which has no "
         "bytes of its own");
   }
-  if (offset <= storage.bytes() && bytes <= storage.bytes() - offset) return;
-  throw InvalidArgument("[MPS] expected at most " + std::to_string(storage.bytes() - std::min(offset, storage.bytes())) +
-                        " bytes but got " + std::to_string(bytes));
+  const std::size_t left = storage.bytes() - std::min(offset, storage.bytes());
+  if (offset <= storage.bytes() && bytes <= left) return;
+  throw InvalidArgument("[MPS] expected at most " + std::to_string(left) + " bytes but got " +
+                        std::to_string(bytes));
 }
 
 // On the stream.
