@@ -36,8 +36,8 @@ def word_of(content: str) -> str:
     """In the child."""
     try:
         with warnings.catch_warnings(action="ignore"):
-            exec(compile(content, "program", "exec"), dict(vars(program_parts)))  # noqa: S102
-    except program_parts.TooLarge:
+            exec(compile(content, "program", "exec"), dict(vars(program_parts)))
+    except program_parts.TooLargeError:
         return "more data than is given"
     except MemoryError as error:
         # NumPy's own, where it copies what a source gives.
@@ -87,7 +87,8 @@ def run(content: bytes) -> str:
     if ready:
         got = os.read(reading, 65536)
     else:
-        size = max(int.from_bytes(program_parts.ASKED[:8], "little"), held(process) - held(os.getpid()))
+        asked = int.from_bytes(program_parts.ASKED[:8], "little")
+        size = max(asked, held(process) - held(os.getpid()))
         os.kill(process, signal.SIGKILL)
     os.close(reading)
     _, status = os.waitpid(process, 0)

@@ -21,7 +21,7 @@ MOST = 2**24
 ASKED = mmap.mmap(-1, 8)
 
 
-class TooLarge(Exception):
+class TooLargeError(Exception):
     """The data of a step would be more than this program has, though the tensor can be."""
 
 
@@ -37,7 +37,7 @@ def data_of(one: tg.MLCTensor) -> np.ndarray:
     shape = list(one.descriptor.shape)
     asked(int(np.prod(shape, dtype=object)))
     if int(np.prod(shape, dtype=object)) > MOST:
-        raise TooLarge(f"{shape}")
+        raise TooLargeError(f"{shape}")
     return np.zeros(shape, one.descriptor.data_type.name.lower())
 
 
@@ -221,20 +221,33 @@ def use_node(one: Any) -> None:
     finish(buffer)
 
 
-def image(channels: int = 4, width: int = 9, height: int = 9, count: int = 2) -> Any:
-    descriptor = mps.MPSImageDescriptor.image_descriptor(
-        with_channel_format="float32", width=width, height=height, feature_channels=channels,
+def image_descriptor(count: int) -> Any:
+    return mps.MPSImageDescriptor.image_descriptor(
+        with_channel_format="float32", width=9, height=9, feature_channels=4,
         number_of_images=count,
     )  # fmt: skip
-    return mps.MPSImage(device="cpu", image_descriptor=descriptor)
+
+
+def image(count: int = 2) -> Any:
+    return mps.MPSImage(device="cpu", image_descriptor=image_descriptor(count))
+
+
+BUFFERS: list[Any] = []
+"""The command buffers of temporary images."""
+
+
+def temporary() -> Any:
+    BUFFERS.append(commands(mps.MTLDevice(device="cpu")))
+    return mps.MPSTemporaryImage.temporary_image(BUFFERS[-1], image_descriptor=image_descriptor(2))
 
 
 def use_image(one: Any) -> None:
     kernel = mps.MPSCNNSoftMax(device="cpu")
     asked(one.width * one.height * one.feature_channels * one.number_of_images)
     if one.width * one.height * one.feature_channels * one.number_of_images > MOST:
-        raise TooLarge(f"{one.number_of_images} of {one.width}x{one.height}")
-    buffer = commands(kernel.device)
+        raise TooLargeError(f"{one.number_of_images} of {one.width}x{one.height}")
+    is_temporary = isinstance(one, mps.MPSTemporaryImage) and BUFFERS
+    buffer = BUFFERS.pop() if is_temporary else commands(kernel.device)
     kernel.encode_batch(buffer, source_images=one.batch_representation())
     finish(buffer)
 

@@ -1,4 +1,4 @@
-"""Draws programs over every public class and function: ordinary numbers, and extremes among them."""
+"""Draws programs over every public class and function, with extremes among ordinary numbers."""
 
 import ast
 from random import Random
@@ -15,8 +15,8 @@ PRELUDE = (
 """What is pasted before a program, in the repository's root."""
 WHOLE = ["0", "-1", "2**16", "2**24", "2**31 - 1", "2**31", "2**32", "2**53", "2**62", "2**63 - 1",
          "2**63", "-(2**31)", "-(2**63)"]  # fmt: skip
-REAL = ['float("nan")', 'float("inf")', '-float("inf")', "0.0", "-1.0", "1e308", "1e-320", "2.0**31",
-        "2.0**53", "2.0**62"]  # fmt: skip
+REAL = ['float("nan")', 'float("inf")', '-float("inf")', "0.0", "-1.0", "1e308", "1e-320",
+        "2.0**31", "2.0**53", "2.0**62"]  # fmt: skip
 SHAPES = [["2", "4", "5", "5"], ["2", "100"], ["2", "4", "25"], ["4"], ["1", "4", "1", "1"]]
 # Types that are given as they are, by the name of the argument where it says more.
 BY_NAME = {
@@ -77,10 +77,9 @@ RECEIVERS = {
     "MLCTrainingGraph": "trained()",
     "MLCInferenceGraph": "inference()",
     "MPSImage": "image()",
-    "MPSTemporaryImage": "image()",
+    "MPSTemporaryImage": "temporary()",
     "MPSNNImageNode": "node()",
-    "MPSCommandBuffer":
-        "mps.MPSCommandBuffer(from_command_queue=mps.MTLDevice(device='cpu').make_command_queue())",
+    "MPSCommandBuffer": "mps.MPSCommandBuffer(command_buffer=commands(image().device))",
 }
 # Methods that are called by other names, or whose arguments only a run gives.
 ENCODINGS = ("encode", "encode_batch", "result_state", "result_state_batch",
@@ -94,7 +93,8 @@ NOT_DRAWN = {
                      "MPSCNNUpsamplingGradient", "MPSCNNArithmetic", "MPSCNNArithmeticGradient",
                      "MPSCNNNormalizationNode", "MPSCNNPoolingGradientNode", "MPSNNReduceUnary",
                      "MPSNNReduceBinary", "MPSNNUnaryReductionNode", "MPSNNBinaryArithmeticNode",
-                     "MPSNNArithmeticGradientNode", "MPSNNOptimizer", "MPSNNScaleNode", "MPSCNNPoolingNode"],
+                     "MPSNNArithmeticGradientNode", "MPSNNOptimizer", "MPSNNScaleNode",
+                     "MPSCNNPoolingNode"],
                     "a base without a constructor; what it has is drawn of its classes"),
     **dict.fromkeys(["MPSState", "MPSNNGradientState", "MPSNNBinaryGradientState",
                      "MPSCNNArithmeticGradientState",
@@ -115,7 +115,8 @@ NOT_DRAWN = {
     **dict.fromkeys(["MPSImageBatch", "MPSStateBatch"], "names for lists"),
     **dict.fromkeys(["get_num_threads", "create_system_default_device", "sequential",
                      "state_batch_increment_read_count", "MTLCommandQueue", "MTLCommandBuffer",
-                     "MTLDevice", "MPSNNDefaultPadding", "MPSNNLabelsNode", "MLCTensorOptimizerDeviceData"],
+                     "MTLDevice", "MPSNNDefaultPadding", "MPSNNLabelsNode",
+                     "MLCTensorOptimizerDeviceData"],
                     "takes no numbers, or those of others"),
 }  # fmt: skip
 
@@ -143,7 +144,8 @@ class Draw:
             end = pattern.index("}", begin)
             name = pattern[begin + 1 : end]
             new = self.number(name == "int") if name in ("int", "float") else self.made(name)
-            pattern = pattern[:begin] + new.replace("{", "{{").replace("}", "}}") + pattern[end + 1 :]
+            new = new.replace("{", "{{").replace("}", "}}")
+            pattern = pattern[:begin] + new + pattern[end + 1 :]
         return pattern.replace("{{", "{").replace("}}", "}")
 
     def made(self, name: str, depth: int = 0) -> str:
@@ -158,9 +160,9 @@ class Draw:
             before += f".{form.name}"
         given = []
         for place, (name, type, may) in enumerate(form.arguments):
-            if may and (self.random.random() < 0.6 or not signatures.has_numbers(type)):
-                if self.random.random() < 0.9:
-                    continue
+            is_dull = self.random.random() < 0.6 or not signatures.has_numbers(type)
+            if may and is_dull and self.random.random() < 0.9:
+                continue
             value = self.value(type, name, depth)
             if value is None:
                 if may:
@@ -173,9 +175,12 @@ class Draw:
     def value(self, type: str, name: str, depth: int = 0) -> str | None:
         if name == "data" and "Mapping" not in type:
             return "np.ones(200, np.float32)"
-        if name in BY_NAME and (type != "bool") and not plain_number(type):
+        if name in BY_NAME and type != "bool" and not plain_number(type):
             pattern = BY_NAME[name]
-            return None if pattern is None else self.text(pattern)
+            if pattern is None:
+                return None
+            if "MPSNNImageNode" not in type or "node" in pattern:
+                return self.text(pattern)
         key = f"{name}: {type}"
         if key not in self.known or self.random.random() < 0.1:
             value = self.typed(ast.parse(type, mode="eval").body, name, depth)
@@ -263,8 +268,17 @@ def calls(name: str) -> list[Form]:
 NAMES = sorted(set(FORMS) - set(NOT_DRAWN))
 
 
+# What `forward` is, by the class that takes its state, where their names do not say it.
+FORWARDS = {
+    "MPSCNNConvolutionTransposeNode": "MPSCNNConvolutionNode",
+    "MPSNNLossGradientNode": "MPSNNForwardLossNode",
+}
+
+
 def forward_of(name: str) -> str | None:
     """The class whose gradient a class is."""
+    if name in FORWARDS:
+        return FORWARDS[name]
     other = name.replace("GradientNode", "Node") if name.endswith("Node") else name
     other = other.removesuffix("Gradient")
     return other if "Gradient" in name and other != name and other in NAMES else None
@@ -279,8 +293,8 @@ def program(random: Random, name: str | None = None) -> str:
         draw.lines.append("use(image())" if module == "mps" else "use(tensor())")
         return "\n".join(draw.lines) + "\n"
     forward = forward_of(name)
-    if forward is not None:
-        draw.lines.append(f"forward = {draw.made(forward)}")
+    before = [forward_of(forward), forward] if forward is not None else []
+    draw.lines += [f"forward = {draw.made(one)}" for one in before if one is not None]
     draw.lines.append(f"one = {RECEIVERS.get(name) or draw.made(name)}")
     if name in RECEIVERS and any(map(makes, FORMS[name])) and random.random() < 0.5:
         draw.lines[-1] = f"one = {draw.made(name)}"
