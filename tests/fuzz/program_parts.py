@@ -44,6 +44,10 @@ def data_of(one: tg.MLCTensor) -> np.ndarray:
 def train(graph: Any, result: Any, given: list[Any], loss: Any = None, optimizer: Any = None,
           batch_size: int = 0) -> None:  # fmt: skip
     """One step, of the gradient too where there is a number to train."""
+    if isinstance(result, list):
+        result = result[0]
+    if not isinstance(result, tg.MLCTensor):
+        return
     names = {f"x{k}": one for k, one in enumerate(given)}
     labels = tensor(*result.descriptor.shape)
     training = tg.MLCTrainingGraph(
@@ -246,9 +250,13 @@ def use_image(one: Any) -> None:
     asked(one.width * one.height * one.feature_channels * one.number_of_images)
     if one.width * one.height * one.feature_channels * one.number_of_images > MOST:
         raise TooLargeError(f"{one.number_of_images} of {one.width}x{one.height}")
-    is_temporary = isinstance(one, mps.MPSTemporaryImage) and BUFFERS
+    is_temporary = isinstance(one, mps.MPSTemporaryImage) and len(BUFFERS) > 0
     buffer = BUFFERS.pop() if is_temporary else commands(kernel.device)
-    kernel.encode_batch(buffer, source_images=one.batch_representation())
+    images = one.batch_representation()
+    if is_temporary:
+        written = image().batch_representation()
+        kernel.encode_batch(buffer, source_images=written, destination_images=images)
+    kernel.encode_batch(buffer, source_images=images)
     finish(buffer)
 
 

@@ -304,10 +304,12 @@ def program(random: Random, name: str | None = None) -> str:
             value = draw.value(form.arguments[0][1], form.name)
             draw.lines.append(f"one.{form.name} = {value}")
         else:
-            draw.lines.append(f"result = {draw.call(form, 'one')}")
-            draw.lines.append(
-                "use(result)" if name != "MLCGraph" else "train(one, result, [tensor()])"
-            )
+            call = draw.call(form, "one")
+            if name == "MLCGraph":
+                draw.lines += ["x = tensor()", f"result = {call.replace('tensor()', 'x')}",
+                               "train(one, result, [x])"]  # fmt: skip
+            else:
+                draw.lines += [f"result = {call}", "use(result)"]
     if forward is not None and not name.endswith("Node"):
         draw.lines.append("use(one, forward=forward)")
     elif "Node" not in name and module == "mps" and random.random() < 0.3:
