@@ -286,7 +286,8 @@ py::object dlpack_capsule(const TensorData& data, const py::object& stream,
   if (!copy.is_none() && py::cast<bool>(copy)) {
     throw py::buffer_error(subject + "expected copy=False, because a view is handed out");
   }
-  const auto number = stream.is_none() ? std::int64_t{1} : py::cast<std::int64_t>(stream);
+  const auto number =
+      stream.is_none() ? std::int64_t{1} : to_integer(stream, {"MLCTensorData", "stream", "int"});
   if (data.gpu >= 0 && (number == 0 || number < -1)) {
     throw py::buffer_error(subject +
                            "expected a stream of None, -1, 1, 2 or a stream's address but got " +
