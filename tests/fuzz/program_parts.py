@@ -38,7 +38,8 @@ def data_of(one: tg.MLCTensor) -> np.ndarray:
     asked(int(np.prod(shape, dtype=object)))
     if int(np.prod(shape, dtype=object)) > MOST:
         raise TooLargeError(f"{shape}")
-    return np.zeros(shape, one.descriptor.data_type.name.lower())
+    kind = one.descriptor.data_type.name.lower()
+    return np.zeros(shape, "float32" if kind == "bfloat16" else kind)
 
 
 def train(graph: Any, result: Any, given: list[Any], loss: Any = None, optimizer: Any = None,

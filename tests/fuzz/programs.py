@@ -28,6 +28,7 @@ BY_NAME = {
     "source_gradient": 'node("dy")',
     "gradient_images": '[node("dy")]',
     "graph_objects": "[tg.MLCGraph()]",
+    "gpu_devices": "[tg.MLCDevice.gpu({int})]",
     "inputs_data": '{{"x0": np.zeros((2, 4, 5, 5), np.float32)}}',
     "inputs": '{{"x0": np.zeros((2, 4, 5, 5), np.float32)}}',
     "labels": '{{"labels": np.zeros((2, 4, 5, 5), np.float32)}}',

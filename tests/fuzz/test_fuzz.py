@@ -1,5 +1,6 @@
 """The fuzz targets for a moment, and what their driver says of a fault."""
 
+import itertools
 import os
 import re
 import subprocess
@@ -33,8 +34,9 @@ def test_programs_are_drawn_of_every_public_class() -> None:
     """One that is left out is on a list, with a reason."""
     public = {name for _, name, _ in signatures.public()}
     assert set(programs.NOT_DRAWN) <= public
-    for name in sorted(public - set(programs.NOT_DRAWN)):
-        text = programs.program(Random(name), name)
+    drawn = sorted(public - set(programs.NOT_DRAWN))
+    for name, seed in itertools.product(drawn, range(5)):
+        text = programs.program(Random(f"{name} {seed}"), name)
         assert f".{name}" in text or name in programs.RECEIVERS, text
         assert "use(" in text, text
 
