@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernels import batch, commands
+from kernels import Weights, batch, commands, run
 
 import traingraph as tg
 from traingraph import mps
@@ -98,3 +98,29 @@ def test_storage_made_ahead(extent: int) -> None:
     buffer = commands(mps.MTLDevice(device="cpu"))
     with pytest.raises(tg.ShapeError, match=r"\[MPSTemporaryImage.prefetch_storage\] expected"):
         mps.MPSTemporaryImage.prefetch_storage(buffer, image_descriptor_list=[descriptor])
+
+
+@pytest.mark.parametrize("offset", [2**61, 2**62, -(2**62), 2**63 - 1, -(2**63)])
+def test_offsets_whose_products_with_strides_are_beyond_64_bits(offset: int) -> None:
+    """Eight times one is a multiple of 2^64, which must not count as none."""
+    weights = Weights(np.ones((4, 3, 3, 4), np.float32), stride_in_pixels_x=8)
+    forward = mps.MPSCNNConvolution(device="cpu", weights=weights)
+    gradient = mps.MPSCNNConvolutionGradient(device="cpu", weights=weights)
+    transpose = mps.MPSCNNConvolutionTranspose(device="cpu", weights=weights)
+    buffer, states = commands(forward.device), []
+    sources, results = (batch(forward.device, np.zeros((1, 4, 9, 9), np.float32)) for _ in range(2))
+    made = forward.encode_batch(
+        buffer, source_images=sources, destination_states=states,
+        destination_state_is_temporary=False,
+    )  # fmt: skip
+    gradient.primary_offset = transpose.offset = (offset, 0, 0)
+    gradient.encode_batch(
+        buffer, source_gradients=made, source_images=sources, gradient_states=states,
+        destination_gradients=results,
+    )  # fmt: skip
+    with pytest.raises(tg.ShapeError, match="reach into the source"):
+        run(buffer)
+    buffer = commands(forward.device)
+    transpose.encode_batch(buffer, source_images=sources, destination_images=results)
+    with pytest.raises(tg.ShapeError, match="reach into the source"):
+        run(buffer)
