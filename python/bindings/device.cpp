@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
-#include <variant>
+#include <utility>
 
 #include "bindings.h"
 #include "convert.h"
@@ -84,6 +84,27 @@ std::vector<std::string> package_folders() {
   return folders;
 }
 
+Device gpu(const Arguments& arguments) {
+  const py::object index = arguments["index"];
+  const Where where = arguments.where("index");
+  if (py::isinstance<py::str>(index)) return warned(Device::gpu(to_text(index, where)));
+  const std::int64_t number = to_integer(index, where);
+  if (!std::in_range<int>(number)) {
+    throw InvalidArgument("[MLCDevice.gpu] expected index of a GPU but got " +
+                          std::to_string(number));
+  }
+  return warned(Device::gpu(static_cast<int>(number)));
+}
+
+void set_thread_count(const py::object& given) {
+  const std::int64_t count = to_integer(given, {"set_num_threads", "count", "int"});
+  if (count > std::numeric_limits<int>::max()) {
+    throw InvalidArgument("[set_num_threads] expected a number of threads but got " +
+                          std::to_string(count));
+  }
+  Platform::set_thread_count(static_cast<int>(std::max<std::int64_t>(count, -1)));
+}
+
 void bind_platform(py::module_& module) {
   Platform::set_package_folders(package_folders());
   auto cls = BoundClass<Platform>(module, "MLCPlatform", "Process-wide settings.");
@@ -94,17 +115,13 @@ void bind_platform(py::module_& module) {
                 Platform::set_rng_seed(arguments.get<std::uint64_t>("seed"));
               });
   cls.def_static("get_rng_seed", &Platform::rng_seed, "The seed, or None before one was set.");
-  module.def(
-      "set_num_threads",
-      [](std::int64_t count) {
-        if (count > std::numeric_limits<int>::max()) {
-          throw InvalidArgument("[set_num_threads] expected a number of threads but got " +
-                                std::to_string(count));
-        }
-        Platform::set_thread_count(static_cast<int>(std::max<std::int64_t>(count, -1)));
-      },
-      py::arg("count"),
-      "Sets how many threads one step may use; graphs compile again when it changes.");
+  {
+    py::options options;
+    options.disable_function_signatures();
+    module.def("set_num_threads", set_thread_count, py::arg("count"),
+               "set_num_threads(count: int) -> None\n\n"
+               "Sets how many threads one step may use; graphs compile again when it changes.");
+  }
   module.def("get_num_threads", &Platform::thread_count, "How many threads one step may use.");
   module.def("version", &Platform::version, "The version of the library.");
   module.def("onednn_version", &Platform::onednn_version, "The version of oneDNN in use.");
@@ -139,14 +156,10 @@ void bind_device(py::module_& module) {
             "gpu_devices: collections.abc.Sequence[typing.Any]"},
            "A device of a type. Errors: DeviceError when there is no such hardware.", make_device);
   cls.def_static("cpu", &Device::cpu, "The CPU.");
-  cls.def_static(
-      "gpu",
-      [](const std::variant<int, std::string>& index) {
-        return warned(std::visit([](const auto& which) { return Device::gpu(which); }, index));
-      },
-      py::arg("index") = 0,
-      "A GPU by index or UUID, the first one unless told. Errors: DeviceError that says what is "
-      "missing, or which UUIDs are there.");
+  def_factory(cls, "gpu", "MLCDevice", {"index: int | str = 0"},
+              "A GPU by index or UUID, the first one unless told. Errors: DeviceError that says "
+              "what is missing, or which UUIDs are there.",
+              gpu);
   cls.def_static(
       "ane", [] { return Device::of_type(DeviceType::kAne); },
       "Apple's neural engine. Errors: DeviceError without one.");

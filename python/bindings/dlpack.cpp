@@ -49,7 +49,9 @@ std::string name_of(const dlpack::ElementType& type) {
 }
 
 bool is_dense(const dlpack::Array& array) {
-  if (array.strides == nullptr) return true;
+  if (array.strides == nullptr || std::count(array.shape, array.shape + array.dimensions, 0) > 0) {
+    return true;
+  }
   std::int64_t expected = 1;
   for (int axis = array.dimensions; axis-- > 0;) {
     if (array.shape[axis] != 1 && array.strides[axis] != expected) return false;
@@ -249,7 +251,12 @@ ForeignArray foreign_array(py::handle value, const std::string& subject) {
   data.bytes = static_cast<std::byte*>(array.data) + array.byte_offset;
   data.data_type = data_type_of(array.type);
   data.shape.assign(array.shape, array.shape + array.dimensions);
-  data.length = static_cast<std::size_t>(element_count(data.shape)) * array.type.bits / 8;
+  const std::int64_t elements = element_count(data.shape);
+  if (elements > std::numeric_limits<std::int64_t>::max() / 256) {
+    throw ShapeError(subject + "expected an array of at most 2^55 elements but got " +
+                     to_string(data.shape));
+  }
+  data.length = static_cast<std::size_t>(elements) * array.type.bits / 8;
   data.writable = versioned == nullptr || (versioned->flags & dlpack::kReadOnly) == 0;
   data.gpu = is_gpu(array.device) ? array.device.index : -1;
   result.element_type = name_of(array.type);
@@ -279,7 +286,8 @@ py::object dlpack_capsule(const TensorData& data, const py::object& stream,
   if (!copy.is_none() && py::cast<bool>(copy)) {
     throw py::buffer_error(subject + "expected copy=False, because a view is handed out");
   }
-  const auto number = stream.is_none() ? std::int64_t{1} : py::cast<std::int64_t>(stream);
+  const auto number =
+      stream.is_none() ? std::int64_t{1} : to_integer(stream, {"MLCTensorData", "stream", "int"});
   if (data.gpu >= 0 && (number == 0 || number < -1)) {
     throw py::buffer_error(subject +
                            "expected a stream of None, -1, 1, 2 or a stream's address but got " +

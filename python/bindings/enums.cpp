@@ -121,8 +121,10 @@ void add_padding_sizes() {
                  }),
                  py::none(), py::none(), "Padding on both sides along this axis, 0 unless sized.");
   }
-  const auto sized = [](std::int64_t y, std::int64_t x) {
-    return from_padding(PaddingPolicy::kUsePaddingSize, y, x);
+  const auto sized = [](const py::object& y, const py::object& x) {
+    const char* const subject = "MLCPaddingPolicy.sized";
+    return from_padding(PaddingPolicy::kUsePaddingSize, to_integer(y, {subject, "y", "int"}),
+                        to_integer(x, {subject, "x", "int"}));
   };
   py::options options;
   options.disable_function_signatures();

@@ -1,5 +1,7 @@
 #include "errors.h"
 
+#include <new>
+#include <stdexcept>
 #include <string_view>
 
 #include "bindings.h"
@@ -69,6 +71,12 @@ py::object text_of_file_error(const py::object& error) {
       .format(bytes.attr("decode")("utf-8", "backslashreplace"), error.attr("strerror"));
 }
 
+void set_host_memory(const std::exception& error) {
+  const std::string text =
+      "[memory] expected more of the host's memory but got " + std::string(error.what());
+  PyErr_SetString(classes.out_of_memory, text.c_str());
+}
+
 // False leaves the exception to pybind11's own translators.
 bool translate(const std::exception_ptr& error) {
   try {
@@ -93,6 +101,10 @@ bool translate(const std::exception_ptr& error) {
     set(classes.internal_error, e);
   } catch (const Error& e) {
     set(classes.error, e);
+  } catch (const std::bad_alloc& e) {
+    set_host_memory(e);
+  } catch (const std::length_error& e) {
+    set_host_memory(e);  // of a container that no memory can hold
   } catch (...) {
     return false;
   }
@@ -111,8 +123,6 @@ void set_python_error(const std::exception_ptr& error) {
     e.restore();
   } catch (const py::builtin_exception& e) {
     e.set_error();
-  } catch (const std::bad_alloc& e) {
-    PyErr_SetString(PyExc_MemoryError, e.what());
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   } catch (...) {

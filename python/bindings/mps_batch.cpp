@@ -68,6 +68,25 @@ void bind_batch(py::module_& module, const char* name, const char* item, const c
   py::module_::import("collections.abc").attr("Sequence").attr("register")(cls);
 }
 
+template <typename Items>
+void bind_increment(py::module_& module, const std::string& item) {
+  const std::string name = item + "_batch_increment_read_count";
+  const std::string list =
+      "collections.abc.Sequence[MPS" + std::string(item == "image" ? "Image" : "State") + "]";
+  py::options options;
+  options.disable_function_signatures();
+  module.def(
+      name.c_str(),
+      [name, list](const py::object& batch, const py::object& amount) {
+        mps::increment_read_count(convert<Items>(batch, {name, "batch", list}),
+                                  to_integer(amount, {name, "amount", "int"}));
+      },
+      py::arg("batch"), py::arg("amount"),
+      (name + "(batch: " + list + ", amount: int) -> None\n\nAdds to the read count of every " +
+       "different temporary " + item + ". Errors: raising one from 0.")
+          .c_str());
+}
+
 }  // namespace
 
 void bind_mps_batches(py::module_& module) {
@@ -75,20 +94,8 @@ void bind_mps_batches(py::module_& module) {
                             "Images that belong together: a sequence.");
   bind_batch<mps::StatePtr>(module, "MPSStateBatch", "MPSState",
                             "States, one per image or one object for all: a sequence.");
-  module.def(
-      "image_batch_increment_read_count",
-      [](const mps::ImageBatch& batch, std::int64_t amount) {
-        mps::increment_read_count(batch, amount);
-      },
-      py::arg("batch"), py::arg("amount"),
-      "Adds to the read count of every different temporary image. Errors: raising one from 0.");
-  module.def(
-      "state_batch_increment_read_count",
-      [](const mps::StateBatch& batch, std::int64_t amount) {
-        mps::increment_read_count(batch, amount);
-      },
-      py::arg("batch"), py::arg("amount"),
-      "Adds to the read count of every different temporary state. Errors: raising one from 0.");
+  bind_increment<mps::ImageBatch>(module, "image");
+  bind_increment<mps::StateBatch>(module, "state");
 }
 
 }  // namespace traingraph::python

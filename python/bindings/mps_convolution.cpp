@@ -41,8 +41,9 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   const void* weights() const override {
     const HeldGil held;
     const CNNConvolutionDescriptor d = descriptor();
-    const std::int64_t count = d.output_feature_channels * d.kernel_height * d.kernel_width *
-                               (d.input_feature_channels / d.all_groups());
+    const std::int64_t count =
+        element_count({d.output_feature_channels, d.kernel_height, d.kernel_width,
+                       d.input_feature_channels / d.all_groups()});
     return elements_of(object().attr("weights")(), data_type(), count, method("weights").c_str(),
                        "weights", arrays_);
   }
@@ -214,10 +215,10 @@ py::object to_mps_data_type(DataType type) {
 const void* elements_of(py::handle value, DataType type, std::int64_t count, const char* subject,
                         const char* what, std::vector<py::object>& keeper) {
   const TensorData data = readable_data(value, type, {subject, what, {}});
-  const std::size_t expected = element_bytes(type) * static_cast<std::size_t>(count);
-  if (data.length != expected) {
+  const std::size_t given = data.length / element_bytes(type);
+  if (given != static_cast<std::size_t>(count)) {
     throw ShapeError("[" + std::string(subject) + "] expected " + std::to_string(count) +
-                     " elements but got " + std::to_string(data.length / element_bytes(type)));
+                     " elements but got " + std::to_string(given));
   }
   const std::shared_ptr<const void> owner = data.owner;
   if (owner != nullptr) {

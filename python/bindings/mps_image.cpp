@@ -12,6 +12,8 @@ using mps::ImageDescriptor;
 using mps::ImagePtr;
 using mps::TemporaryImage;
 
+constexpr std::int64_t kMostElements = std::int64_t{1} << 45;
+
 constexpr const char* kChw = "MPSDataLayout.FEATURE_CHANNELS_X_HEIGHT_X_WIDTH";
 
 // (location, length), as NSRange has them.
@@ -207,9 +209,14 @@ void bind_mps_image(py::module_& module) {
         const Where where = arguments.where("image_descriptor_list");
         for (const py::object& item : to_items(arguments["image_descriptor_list"], where)) {
           const auto d = convert<ImageDescriptor>(item, where);
-          bytes += element_bytes(data_type(d.channel_format)) *
-                   static_cast<std::size_t>(d.number_of_images * d.feature_channels * d.height *
-                                            d.width);
+          const std::int64_t elements =
+              element_count({d.number_of_images, d.feature_channels, d.height, d.width});
+          if (elements < 0 || elements > kMostElements) {
+            throw ShapeError("[" + where.subject + "] expected images of at most " +
+                             std::to_string(kMostElements) + " elements but got " +
+                             std::to_string(elements));
+          }
+          bytes += element_bytes(data_type(d.channel_format)) * static_cast<std::size_t>(elements);
         }
         mps::ContinuingCommandBuffer buffer(arguments.get<mps::CommandBufferPtr>("command_buffer"));
         const ReleasedGil released;

@@ -267,8 +267,11 @@ void bind_nn_base(py::module_& module) {
   auto base = BoundClass<NNOptimizer, mps::Kernel, std::shared_ptr<NNOptimizer>>(
       module, "MPSNNOptimizer", "An update rule that is encoded.");
   base.def_property_readonly("learning_rate", &NNOptimizer::learning_rate, "The length of a step.");
-  base.def("set_learning_rate", &NNOptimizer::set_learning_rate, py::arg("new_learning_rate"),
-           "For encodings from now on; compiles nothing. Errors: a rate that is not finite.");
+  def_method(base, "set_learning_rate", "None", {"new_learning_rate: float"},
+             "For encodings from now on; compiles nothing. Errors: a rate that is not finite.",
+             [](NNOptimizer& self, const Arguments& arguments) {
+               self.set_learning_rate(arguments.get<float>("new_learning_rate"));
+             });
   base.def_property("apply_gradient_clipping", &NNOptimizer::apply_gradient_clipping,
                     &NNOptimizer::set_apply_gradient_clipping, "Whether gradients are clipped.");
   const auto value = [&base](const char* name, auto member, const char* doc) {

@@ -135,3 +135,13 @@ def test_the_ends_of_the_ranges_work(
     if value != 2**53:
         network.training.load_state(after)
     network.training.load_state(state)
+
+
+@pytest.mark.parametrize("name", ["state.time_step", "state.forward_count"])
+def test_what_a_step_makes_of_the_most_is_loaded_again(network: Network, name: str) -> None:
+    network.training.load_state(with_number(network, name, 2**53))
+    for _ in range(2):
+        network.steps(0, 1)
+        state = network.training.state()
+        network.training.load_state(state)
+        assert bits(network.training.state()) == bits(state)

@@ -1,16 +1,15 @@
 """Target: an archive is made a kernel, a graph or a descriptor, which is then encoded and run."""
 
 import json
-import re
 import warnings
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 from coded import CASES, made
+from encoding import encode, plain
 from graphs import graph_of, source
-from kernels import batch, commands, vector
+from kernels import commands
 from kernels import run as finish
 from mutation import change_bytes, change_json, change_number
 from test_graph_coding import GRAPHS
@@ -30,12 +29,6 @@ def archived(one: Any) -> dict[str, Any]:
     data = mps.NSKeyedArchiver.archived_data(with_root_object=one)
     content: dict[str, Any] = json.loads(data)
     return content
-
-
-def plain(name: str) -> Any:
-    cls, (arguments, _) = getattr(mps, name), CASES[name]
-    given = {key: value() if callable(value) else value for key, value in arguments.items()}
-    return cls(device="cpu", **given)
 
 
 SEEDS = [archived(make(name)) for name in CASES for make in (plain, lambda name: made(name, "cpu"))]
@@ -68,66 +61,6 @@ def asks_for_much(value: Any) -> bool:
         elif isinstance(one, int | float) and any(size in key for size in SIZES):
             product *= max(1, int(abs(one))) if abs(one) < 2**62 else 1
     return product * 2000 > BOUND
-
-
-def images(on: Any, channels: int = 4, height: int = 9, width: int = 9) -> list[Any]:
-    numbers = np.random.default_rng(channels).normal(size=(2, channels, height, width))
-    return batch(on, numbers.astype(np.float32))
-
-
-def optimize(kernel: Any, buffer: Any) -> None:
-    """With every vector that the optimizer has a name for."""
-    names = set(re.findall(r"\b(\w+_vector): MPSVector", type(kernel).encode.__doc__))
-    if not getattr(kernel, "momentum_scale", 1):
-        names.discard("input_momentum_vector")
-    numbers = {"input_gradient_vector": [1, -2, 0, 1e30]}
-    given = {name: vector(kernel.device, numbers.get(name, [1] * 4)) for name in sorted(names)}
-    kernel.encode(buffer, **given)
-
-
-def sources(kernel: Any, channels: int) -> dict[str, Any]:
-    """What a kernel that is no gradient reads."""
-    on = kernel.device
-    if isinstance(kernel, mps.MPSCNNBinaryKernel):
-        return {"primary_images": images(on, channels), "secondary_images": images(on, channels)}
-    if isinstance(kernel, mps.MPSCNNFullyConnected):
-        return {"source_images": images(on, channels, 3, 2)}
-    return {"source_images": images(on, channels)}
-
-
-def differentiate(kernel: Any, buffer: Any) -> None:
-    """With the states and results of a forward kernel of its name."""
-    forward = plain(type(kernel).__name__.removesuffix("Gradient")).copy(device=kernel.device)
-    given, states = sources(forward, 4), list[Any]()
-    if isinstance(forward, mps.MPSNNReshape):
-        given["destination_images"] = images(kernel.device, 9, 4)
-    results = forward.encode_batch(
-        buffer, **given, destination_states=states, destination_state_is_temporary=False
-    )
-    kernel.encode_batch(
-        buffer, source_gradients=results, source_images=next(iter(given.values())),
-        gradient_states=states,
-    )  # fmt: skip
-
-
-def encode(kernel: Any, buffer: Any, with_destination: bool, channels: int) -> None:
-    on = kernel.device
-    given = {"destination_images": images(on, 16, 12, 12)} if with_destination else {}
-    if isinstance(kernel, mps.MPSNNOptimizer):
-        optimize(kernel, buffer)
-    elif isinstance(kernel, mps.MPSNNGraph):
-        several = [images(on, 4 if name == "x" else 8) for name in kernel.source_image_handles]
-        kernel.encode_batch(buffer, source_images=several)
-    elif isinstance(kernel, mps.MPSNNForwardLoss):
-        kernel.encode_batch(buffer, source_images=images(on), labels=images(on),
-                            destination_images=images(on, 1, 1, 1))  # fmt: skip
-    elif isinstance(kernel, mps.MPSNNLossGradient):
-        kernel.encode_batch(buffer, source_gradients=images(on, 1, 1, 1), source_images=images(on),
-                            labels=images(on))  # fmt: skip
-    elif isinstance(kernel, mps.MPSCNNGradientKernel):
-        differentiate(kernel, buffer)
-    else:
-        kernel.encode_batch(buffer, **sources(kernel, channels), **given)
 
 
 def run(content: bytes) -> str:

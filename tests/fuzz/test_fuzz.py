@@ -1,12 +1,16 @@
 """The fuzz targets for a moment, and what their driver says of a fault."""
 
+import itertools
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
+import programs
 import pytest
+import signatures
 
 FUZZ = Path(__file__).parent
 DRIVER = FUZZ / "driver.py"
@@ -17,13 +21,30 @@ def drive(target: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "archives", "training_graphs"])
+@pytest.mark.parametrize("name", ["checkpoints", "archives", "descriptors", "training_graphs"])
 def test_a_target_holds_for_a_moment(name: str) -> None:
     done = drive(FUZZ / f"{name}.py", "--seconds", "2")
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
     inputs = int(re.search(r'"inputs": (\d+)', done.stdout).group(1))
     assert inputs > len(os.listdir(FUZZ / "corpus" / name)) > 0
+
+
+def test_programs_are_drawn_of_every_public_class() -> None:
+    """One that is left out is on a list, with a reason."""
+    public = {name for _, name, _ in signatures.public()}
+    assert set(programs.NOT_DRAWN) <= public
+    drawn = sorted(public - set(programs.NOT_DRAWN))
+    for name, seed in itertools.product(drawn, range(5)):
+        text = programs.program(Random(f"{name} {seed}"), name)
+        assert f".{name}" in text or name in programs.RECEIVERS, text
+        assert "use(" in text, text
+
+
+@pytest.mark.parametrize("name", ["MLCConvolutionDescriptor", "MPSImageDescriptor", "MPSNNPad"])
+def test_programs_have_extremes(name: str) -> None:
+    texts = [programs.program(Random(k), name) for k in range(300)]
+    assert all(any(number in text for text in texts) for number in programs.WHOLE)
 
 
 FAULTS = {

@@ -263,3 +263,18 @@ def test_fit_takes_them() -> None:
     samples = torch.from_numpy(np.tile(VALUES, (3, 1)))
     epochs = training.fit(inputs=samples, labels=samples, batch_size=2, epochs=1, shuffle_seed=3)
     assert epochs[0].loss > 0
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+def test_more_bytes_than_64_bits_count(dtype: str) -> None:
+    """A view of one number, whose bits wrap round to none."""
+    view = torch.zeros(1, dtype=getattr(torch, dtype)).expand(2**31, 2**30)
+    with pytest.raises(tg.ShapeError, match=r"at most 2\^55 elements but got \(2147"):
+        tg.MLCTensor(data=view)
+
+
+@pytest.mark.parametrize("stream", [2**63, "1", 1.5])
+def test_a_stream_is_a_number(stream: object) -> None:
+    data = tg.MLCTensorData(bytes_no_copy=np.zeros(4, np.float32))
+    with pytest.raises((tg.InvalidArgument, TypeError), match=r"^\[MLCTensorData\] .* stream"):
+        data.__dlpack__(stream=stream)

@@ -27,7 +27,7 @@ struct Range {
 };
 constexpr std::array<Range, 4> kRanges = {{
     {kTimeStep, 1, kMostSteps, true},
-    {kForwardCount, 0, kMostSteps, true},
+    {kForwardCount, 0, static_cast<double>(kMostForwardCount), true},
     {kLossScale, LossScaling::kLeast, LossScaling::kMost, false},
     {kGoodSteps, 0, LossScaling::kGoodSteps - 1, true},
 }};

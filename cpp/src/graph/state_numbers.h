@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <traingraph/tensor.h>
@@ -12,6 +13,7 @@ inline constexpr const char* kOfState = "state.";
 // Names of a checkpoint that are no tensor's.
 inline constexpr const char* kTimeStep = "state.time_step";
 inline constexpr const char* kForwardCount = "state.forward_count";
+inline constexpr std::int64_t kMostForwardCount = std::int64_t{1} << 53;
 inline constexpr const char* kRandomSeed = "state.random_seed";
 // Of mixed_float16; a checkpoint of another precision is none the worse without them.
 inline constexpr const char* kLossScale = "state.loss_scale";

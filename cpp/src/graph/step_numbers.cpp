@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "graph/state_numbers.h"
+
 namespace traingraph {
 
 void StepNumbers::bind(CompiledGraph& graph) {
@@ -38,7 +40,8 @@ void StepNumbers::write(const Job& job) {
     set_number(ir::StepInput::corrected_learning_rate, job.corrected_learning_rate);
   }
   if (runs_forward(job.run) && job.graph->mode == Mode::training) {
-    if (job.starts_step) ++*forward_count_;
+    // Begins again behind the most that a state may say.
+    if (job.starts_step && ++*forward_count_ > kMostForwardCount) *forward_count_ = 0;
     set_count(ir::StepInput::counter, *forward_count_);
     set_count(ir::StepInput::first_row, job.first_row);
   }

@@ -13,10 +13,16 @@ constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
 // The largest number that describes a window: products of two of them are numbers of 64 bits.
 constexpr std::int64_t kMostOfWindow = std::numeric_limits<std::int32_t>::max();
 
-// The product of two counts, or the largest number where it lies beyond.
+// The product of two counts, or the largest number where it lies beyond; 0 of anything is nothing.
 inline std::int64_t product(std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   return __builtin_mul_overflow(a, b, &result) ? std::numeric_limits<std::int64_t>::max() : result;
+}
+
+// The sum of two counts, or the largest number where it lies beyond.
+inline std::int64_t sum(std::int64_t a, std::int64_t b) {
+  std::int64_t result = 0;
+  return __builtin_add_overflow(a, b, &result) ? std::numeric_limits<std::int64_t>::max() : result;
 }
 
 // Whether a tensor of these extents can exist.

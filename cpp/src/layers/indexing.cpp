@@ -1,10 +1,10 @@
 #include <traingraph/indexing.h>
 
 #include <algorithm>
-#include <limits>
 
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "layers/checks.h"
 
 namespace traingraph {
@@ -108,7 +108,7 @@ void Split::emit(Emitter& e) const {
   // Must not wrap round to the extent.
   std::int64_t sum = 0;
   for (const std::int64_t part : lengths) {
-    if (__builtin_add_overflow(sum, part, &sum)) sum = std::numeric_limits<std::int64_t>::max();
+    sum = ir::sum(sum, part);
   }
   if (sum != extent) {
     e.fail_shape("expected lengths with the sum " + std::to_string(extent) + ", the extent in " +

@@ -3,6 +3,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/convolution_weights.h"
+#include "mps/distances.h"
 #include "mps/forms.h"
 #include "mps/image_parts.h"
 
@@ -201,10 +202,10 @@ void CNNConvolutionGradient::configure(const GradientState& state) {
   const std::int64_t width = (forward.kernel_width - 1) * forward.dilation_x + 1;
   const std::int64_t height = (forward.kernel_height - 1) * forward.dilation_y + 1;
   set_primary_offset({0, 0, primary_offset_.z});
-  set_kernel_offset_x(-forward.offset.x + (width % 2 == 0 ? 1 : 0));
-  set_kernel_offset_y(-forward.offset.y + (height % 2 == 0 ? 1 : 0));
-  set_secondary_offset(
-      {forward.offset.x - width / 2, forward.offset.y - height / 2, forward.offset.z});
+  set_kernel_offset_x(along(width % 2 == 0 ? 1 : 0, -1, forward.offset.x));
+  set_kernel_offset_y(along(height % 2 == 0 ? 1 : 0, -1, forward.offset.y));
+  set_secondary_offset({along(forward.offset.x, -1, width / 2),
+                        along(forward.offset.y, -1, height / 2), forward.offset.z});
 }
 
 OperationPtr CNNConvolutionGradient::make_operation() const {
@@ -214,10 +215,12 @@ OperationPtr CNNConvolutionGradient::make_operation() const {
   ConvolutionForm data = form_of(d, window_, is_full());
   ConvolutionForm weights = data;
   // Back to the forward kernel's offset, from each of the two.
-  data.window.offset = {
-      (width % 2 == 0 ? 1 : 0) - kernel_offset_.x - primary_offset_.x * d.stride_in_pixels_x,
-      (height % 2 == 0 ? 1 : 0) - kernel_offset_.y - primary_offset_.y * d.stride_in_pixels_y, 0};
-  weights.window.offset = {window_.offset.x + width / 2, window_.offset.y + height / 2, 0};
+  const std::int64_t x = along(kernel_offset_.x, primary_offset_.x, d.stride_in_pixels_x);
+  const std::int64_t y = along(kernel_offset_.y, primary_offset_.y, d.stride_in_pixels_y);
+  data.window.offset = {along(width % 2 == 0 ? 1 : 0, -1, x), along(height % 2 == 0 ? 1 : 0, -1, y),
+                        0};
+  weights.window.offset = {along(window_.offset.x, 1, width / 2),
+                           along(window_.offset.y, 1, height / 2), 0};
   return std::make_shared<ConvolutionGradientOperation>(description(), std::move(data),
                                                         std::move(weights), option_);
 }

@@ -3,6 +3,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/convolution_weights.h"
+#include "mps/distances.h"
 #include "mps/forms.h"
 #include "mps/padding_policy.h"
 
@@ -29,8 +30,8 @@ struct TransposeForm {
     window.kernel_height = d.kernel_height;
     window.dilation_x = d.dilation_rate_x;
     window.dilation_y = d.dilation_rate_y;
-    window.offset = {offset.x * stride_x + kernel_offset.x, offset.y * stride_y + kernel_offset.y,
-                     0};
+    window.offset = {along(kernel_offset.x, offset.x, stride_x),
+                     along(kernel_offset.y, offset.y, stride_y), 0};
   }
 
   ValueId with_zeros_between(Emission& e, ValueId x) const {

@@ -5,6 +5,7 @@
 #include <traingraph/errors.h>
 #include <traingraph/mps/image.h>
 
+#include "ir/extents.h"
 #include "mps/storage.h"
 
 // Pixels between an image and the caller's memory.
@@ -52,15 +53,20 @@ Placed place(const Image& image, const PixelLayout& l, std::int64_t index, std::
   check_range(image, "an image index", index, l.images, d.number_of_images);
   const auto element = static_cast<std::int64_t>(element_bytes(image.storage()->data_type));
   const bool planes = l.layout == DataLayout::kChannelsHeightWidth;
-  p.per_column =
-      stride(image, "column", l.bytes_per_column, planes ? element : element * p.channels);
-  p.per_row = stride(image, "row", l.bytes_per_row, p.per_column * p.width);
-  const std::int64_t plane = p.per_row * p.height;
+  p.per_column = stride(image, "column", l.bytes_per_column,
+                        planes ? element : ir::product(element, p.channels));
+  p.per_row = stride(image, "row", l.bytes_per_row, ir::product(p.per_column, p.width));
+  const std::int64_t plane = ir::product(p.per_row, p.height);
   p.per_channel = planes ? plane : element;
-  p.per_image = stride(image, "image", l.bytes_per_image, planes ? plane * p.channels : plane);
+  p.per_image =
+      stride(image, "image", l.bytes_per_image, planes ? ir::product(plane, p.channels) : plane);
   p.is_dense = l.bytes_per_column == 0 && l.bytes_per_row == 0 && l.bytes_per_image == 0;
-  const std::int64_t last = (l.images - 1) * p.per_image + (p.channels - 1) * p.per_channel +
-                            (p.height - 1) * p.per_row + (p.width - 1) * p.per_column + element;
+  std::int64_t last = element;
+  for (const auto& [count, distance] :
+       {std::pair(l.images, p.per_image), std::pair(p.channels, p.per_channel),
+        std::pair(p.height, p.per_row), std::pair(p.width, p.per_column)}) {
+    last = ir::sum(last, ir::product(count - 1, distance));
+  }
   const auto given = static_cast<std::int64_t>(length);
   if (p.is_dense ? given != last : given < last) {
     refuse(image, std::to_string(last) + " bytes" + (p.is_dense ? "" : " or more") + " but got " +

@@ -2,6 +2,7 @@
 
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "mps/emission.h"
 #include "optimizers/update_emitter.h"
 #include "runtime/range.h"
@@ -61,8 +62,9 @@ Vector::Vector(const Device& device, std::int64_t length, DataType data_type)
 Vector::Vector(std::shared_ptr<Buffer> buffer, std::int64_t length, DataType data_type)
     : length_(length), data_type_(data_type), data_(std::move(buffer)) {
   if (data_ == nullptr) throw InvalidArgument("[MPSVector] expected a buffer but got none");
-  const std::size_t bytes = element_bytes(data_type) * static_cast<std::size_t>(length);
-  if (length < 1 || data_->length() != bytes) {
+  const std::int64_t bytes =
+      ir::product(length, static_cast<std::int64_t>(element_bytes(data_type)));
+  if (length < 1 || data_->length() != static_cast<std::size_t>(bytes)) {
     throw InvalidArgument("[MPSVector] expected a buffer of " + std::to_string(bytes) +
                           " bytes but got " + std::to_string(data_->length()));
   }

@@ -5,6 +5,7 @@
 #include <traingraph/errors.h>
 
 #include "ir/extents.h"
+#include "mps/distances.h"
 #include "mps/forms.h"
 #include "mps/image_parts.h"
 
@@ -129,8 +130,8 @@ PlacedWindow place_window(Emission& e, ValueId x, const KernelWindow& w, std::in
   for (int axis = 0; axis < 2; ++axis) {
     const std::int64_t size = e.graph.type(x).shape[static_cast<std::size_t>(axis) + 2];
     const std::int64_t extent = (kernel[axis] - 1) * dilation[axis] + 1;
-    const std::int64_t begin = offset[axis] - extent / 2;
-    const std::int64_t end = begin + (positions[axis] - 1) * stride[axis] + extent;
+    const std::int64_t begin = along(offset[axis], -1, extent / 2);
+    const std::int64_t end = along(along(begin, 1, extent), positions[axis] - 1, stride[axis]);
     const std::int64_t first = std::max<std::int64_t>(begin, 0);
     const std::int64_t last = std::min(end, size);
     if (first >= last) {

@@ -1,9 +1,11 @@
 #include <traingraph/mps/rearrangement.h>
 
 #include <algorithm>
+#include <limits>
 
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "mps/differentiable.h"
 
 namespace traingraph::mps {
@@ -11,7 +13,9 @@ namespace {
 
 using ir::ValueId;
 
-std::int64_t elements(const ImageDescriptor& d) { return d.width * d.height * d.feature_channels; }
+std::int64_t elements(const ImageDescriptor& d) {
+  return element_count({d.width, d.height, d.feature_channels});
+}
 
 ValueId slice(Emission& e, ValueId x, int axis, std::int64_t start, std::int64_t extent) {
   if (start == 0 && extent == e.graph.type(x).shape[static_cast<std::size_t>(axis)]) return x;
@@ -33,8 +37,11 @@ class Margin {
   Margin(Emission& e_in, ValueId x_in, int axis_in, EdgeMode mode_in, float fill_value)
       : e_(e_in), x_(x_in), axis_(axis_in), mode_(mode_in), fill_value_(fill_value) {}
 
-  ValueId padded(std::int64_t before, std::int64_t after) const {
+  // To the extent of the result.
+  ValueId padded(std::int64_t before, std::int64_t result) const {
     std::vector<ValueId> parts;
+    const std::int64_t own = e_.graph.type(x_).shape[static_cast<std::size_t>(axis_)];
+    const std::int64_t after = before < 0 ? 0 : result - before - own;
     if (before < 0 || after < 0) e_.fail("expected padding sizes of 0 or more");
     add(parts, before, true);
     parts.push_back(x_);
@@ -60,7 +67,7 @@ class Margin {
       return;
     }
     const std::int64_t skipped = mode_ == EdgeMode::kMirror ? 1 : 0;
-    if (size + skipped > count) {
+    if (size > count - skipped) {
       e_.fail("expected padding of at most " + std::to_string(count - skipped) +
               " elements to mirror but got " + std::to_string(size));
     }
@@ -89,9 +96,7 @@ ValueId pad_spatially(Emission& e, const Padding& p, float fill, ValueId x, cons
   const std::int64_t before[2] = {p.before.y, p.before.x};
   for (int axis = 2; axis < 4; ++axis) {
     const auto at = static_cast<std::size_t>(axis);
-    const std::int64_t first = before[axis - 2];
-    const std::int64_t after = result[at] - first - e.graph.type(x).shape[at];
-    x = Margin(e, x, axis, p.mode, fill).padded(first, after);
+    x = Margin(e, x, axis, p.mode, fill).padded(before[axis - 2], result[at]);
   }
   return x;
 }
@@ -99,9 +104,8 @@ ValueId pad_spatially(Emission& e, const Padding& p, float fill, ValueId x, cons
 // The size after follows from that of the result.
 ValueId pad(Emission& e, const Padding& p, ValueId x, const Shape& result) {
   const std::int64_t channels = e.graph.type(x).shape[1];
-  const std::int64_t after = result[1] - p.before.z - channels;
   if (p.mode != EdgeMode::kConstant || p.fill_values.empty()) {
-    x = Margin(e, x, 1, p.mode, p.fill_value).padded(p.before.z, after);
+    x = Margin(e, x, 1, p.mode, p.fill_value).padded(p.before.z, result[1]);
     return pad_spatially(e, p, p.fill_value, x, result);
   }
   // One value per result channel.
@@ -125,7 +129,13 @@ Form form_of(Padding padding) {
   };
 }
 
-Offset negated(const Offset& o) { return {-o.x, -o.y, -o.z}; }
+Offset negated(const Offset& o) {
+  // The least number has no negative of its own.
+  const auto of = [](std::int64_t n) {
+    return -std::max(n, -std::numeric_limits<std::int64_t>::max());
+  };
+  return {of(o.x), of(o.y), of(o.z)};
+}
 
 void check_padding(const Offset& size, const std::string& who) {
   if (size.x >= 0 && size.y >= 0 && size.z >= 0) return;
@@ -201,9 +211,10 @@ NNPad::NNPad(const Device& device, const Offset& before, const Offset& after,
   if (!fill_values_.empty()) window_.edge_mode = EdgeMode::kConstant;
 }
 Offset NNPad::padding_size_before() const { return negated(window_.offset); }
-void NNPad::set_padding_size_before(const Offset& value) {
-  check_padding(value, description());
-  set_offset(negated(value));
+void NNPad::set_padding_size_before(const Offset& value) { set_offset(negated(value)); }
+void NNPad::set_offset(const Offset& value) {
+  check_padding(negated(value), description());
+  CNNKernel::set_offset(value);
 }
 void NNPad::set_padding_size_after(const Offset& value) {
   check_padding(value, description());
@@ -221,9 +232,10 @@ void NNPad::check_source(const ImageDescriptor& source) const {
 }
 ImageDescriptor NNPad::result_of(const ImageDescriptor& source) const {
   ImageDescriptor result = source;
-  result.width += after_.x - window_.offset.x;
-  result.height += after_.y - window_.offset.y;
-  result.feature_channels += after_.z - window_.offset.z;
+  const Offset before = padding_size_before();
+  result.width = ir::sum(result.width, ir::sum(before.x, after_.x));
+  result.height = ir::sum(result.height, ir::sum(before.y, after_.y));
+  result.feature_channels = ir::sum(result.feature_channels, ir::sum(before.z, after_.z));
   return result;
 }
 OperationPtr NNPad::make_operation() const {

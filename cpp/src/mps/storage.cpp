@@ -6,6 +6,7 @@
 
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "runtime/transfer.h"
 
 namespace traingraph::mps {
@@ -24,6 +25,10 @@ std::byte* Storage::address(const ir::Layout& wanted) {
 
 StoragePtr make_storage(const std::shared_ptr<DeviceState>& device, DataType type, Shape shape,
                         ir::Layout layout) {
+  if (!ir::can_be(shape, type)) {
+    throw ShapeError("[MPS] expected at most " + std::to_string(ir::kMostBytes) +
+                     " bytes but got " + to_string(shape) + " of " + name(type));
+  }
   auto storage = std::make_shared<Storage>();
   storage->device = device;
   storage->data_type = type;
@@ -52,9 +57,10 @@ void check_range(const Storage& storage, std::size_t offset, std::size_t bytes) 
         "[MPS] expected what outlives its command buffer but got something temporary, which has no "
         "bytes of its own");
   }
-  if (offset + bytes <= storage.bytes()) return;
-  throw InvalidArgument("[MPS] expected at most " + std::to_string(storage.bytes() - offset) +
-                        " bytes but got " + std::to_string(bytes));
+  const std::size_t left = storage.bytes() - std::min(offset, storage.bytes());
+  if (offset <= storage.bytes() && bytes <= left) return;
+  throw InvalidArgument("[MPS] expected at most " + std::to_string(left) + " bytes but got " +
+                        std::to_string(bytes));
 }
 
 // On the stream.

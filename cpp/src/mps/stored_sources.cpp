@@ -197,8 +197,8 @@ CodedValue coded(CNNConvolutionDataSource& source) {
     const DataType type = source.data_type();
     const std::size_t biases =
         element_bytes(type) * static_cast<std::size_t>(d.output_feature_channels);
-    const auto each = static_cast<std::size_t>(d.kernel_height * d.kernel_width *
-                                               (d.input_feature_channels / d.all_groups()));
+    const auto each = static_cast<std::size_t>(element_count(
+        {d.kernel_height, d.kernel_width, d.input_feature_channels / d.all_groups()}));
     return {{"descriptor", coded_by_kind(d)},
             {"descriptor_class", kind_of(d)},
             {"data_type", name_of(type)},

@@ -5,6 +5,7 @@
 
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "mps/differentiable.h"
 
 namespace traingraph::mps {
@@ -75,8 +76,8 @@ void add_matrices(Recording& recording, InterpolationMatrices& matrices, const D
 void add_matrices(Recording& recording, InterpolationMatrices& matrices, const Device& device,
                   const Upsampling& u, const ImageDescriptor& source) {
   if (!u.bilinear) return;
-  add_matrices(recording, matrices, device, source, source.height * u.scale_y,
-               source.width * u.scale_x, u.align_corners);
+  add_matrices(recording, matrices, device, source, ir::product(source.height, u.scale_y),
+               ir::product(source.width, u.scale_x), u.align_corners);
 }
 
 }  // namespace
@@ -86,6 +87,8 @@ std::shared_ptr<Storage> InterpolationMatrices::get(const Device& device, std::i
                                                     bool wide) {
   StoragePtr& storage = known_[{size, {count, wide}}];
   if (storage != nullptr) return storage;
+  StoragePtr made =
+      make_storage(device.state(), wide ? DataType::kFloat64 : DataType::kFloat32, {count, size});
   std::vector<double> matrix(static_cast<std::size_t>(count * size), 0);
   for (std::int64_t i = 0; i < count; ++i) {
     const auto position = static_cast<double>(i);
@@ -99,14 +102,13 @@ std::shared_ptr<Storage> InterpolationMatrices::get(const Device& device, std::i
     matrix[static_cast<std::size_t>(i * size + below)] += 1 - share;
     matrix[static_cast<std::size_t>(i * size + above)] += share;
   }
-  storage =
-      make_storage(device.state(), wide ? DataType::kFloat64 : DataType::kFloat32, {count, size});
   if (wide) {
-    write_storage(*storage, 0, matrix.data(), storage->bytes());
+    write_storage(*made, 0, matrix.data(), made->bytes());
   } else {
     const std::vector<float> narrow(matrix.begin(), matrix.end());
-    write_storage(*storage, 0, narrow.data(), storage->bytes());
+    write_storage(*made, 0, narrow.data(), made->bytes());
   }
+  storage = std::move(made);
   return storage;
 }
 
@@ -122,8 +124,8 @@ OperationPtr CNNUpsampling::make_operation() const {
 }
 ImageDescriptor CNNUpsampling::result_of(const ImageDescriptor& source) const {
   ImageDescriptor result = source;
-  result.width *= upsampling_.scale_x;
-  result.height *= upsampling_.scale_y;
+  result.width = ir::product(result.width, upsampling_.scale_x);
+  result.height = ir::product(result.height, upsampling_.scale_y);
   return result;
 }
 StatePtr CNNUpsampling::make_state(const ImageDescriptor& source, const CommandBuffer* on) const {

@@ -12,6 +12,7 @@
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "runtime/finite.h"
 #include "runtime/parameter_store.h"
 #include "runtime/random.h"
@@ -198,9 +199,9 @@ TensorPtr Tensor::filled(TensorDescriptor descriptor, double value) {
 TensorPtr Tensor::random(TensorDescriptor descriptor, RandomInitializerType type) {
   const Shape& shape = descriptor.shape;
   std::int64_t receptive = 1;
-  for (std::size_t i = 2; i < shape.size(); ++i) receptive *= shape[i];
-  const std::int64_t fan_in = (shape.size() > 1 ? shape[1] : 1) * receptive;
-  const std::int64_t fan_out = shape[0] * receptive;
+  for (std::size_t i = 2; i < shape.size(); ++i) receptive = ir::product(receptive, shape[i]);
+  const std::int64_t fan_in = ir::product(shape.size() > 1 ? shape[1] : 1, receptive);
+  const std::int64_t fan_out = ir::product(shape[0], receptive);
   return random(std::move(descriptor), type, fan_in, fan_out);
 }
 
@@ -216,7 +217,7 @@ TensorPtr Tensor::random(TensorDescriptor descriptor, RandomInitializerType type
   std::mt19937_64 generator(next_random_stream());
   // Formed here and not by <random>'s distributions, whose results differ between libraries.
   auto uniform = [&] { return static_cast<double>(generator() >> 11) * 0x1.0p-53; };
-  const double fans = static_cast<double>(fan_in + fan_out);
+  const double fans = static_cast<double>(fan_in) + static_cast<double>(fan_out);
   auto draw = [&]() -> double {
     switch (type) {
       case RandomInitializerType::kUniform:

@@ -165,7 +165,7 @@ struct PaddingMethod {
 class TRAINGRAPH_API CNNKernel : public ClippedKernel {
  public:
   const Offset& offset() const { return window_.offset; }
-  void set_offset(const Offset& value) { set(window_.offset, value); }
+  virtual void set_offset(const Offset& value) { set(window_.offset, value); }
   EdgeMode edge_mode() const { return window_.edge_mode; }
   void set_edge_mode(EdgeMode value) { set(window_.edge_mode, value); }
   const KernelWindow& window() const { return window_; }

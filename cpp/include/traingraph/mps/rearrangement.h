@@ -47,6 +47,8 @@ class TRAINGRAPH_API NNPad final : public CNNKernel {
   const char* kind() const override { return "MPSNNPad"; }
   Offset padding_size_before() const;
   void set_padding_size_before(const Offset& value);
+  // Of 0 or less: what the padding size before is, negated.
+  void set_offset(const Offset& value) override;
   const Offset& padding_size_after() const { return after_; }
   void set_padding_size_after(const Offset& value);
   float fill_value() const { return fill_value_; }
