@@ -947,7 +947,7 @@ class MLCDevice:
         """
 
     @staticmethod
-    def gpu(index: typing.SupportsInt | typing.SupportsIndex | str = 0) -> MLCDevice:
+    def gpu(index: int | str = 0) -> MLCDevice:
         """
         A GPU by index or UUID, the first one unless told. Errors: DeviceError that says what is missing, or which UUIDs are there.
         """
@@ -7576,9 +7576,7 @@ class MPSNNOptimizer(MPSKernel):
     An update rule that is encoded.
     """
 
-    def set_learning_rate(
-        self, new_learning_rate: typing.SupportsFloat | typing.SupportsIndex
-    ) -> None:
+    def set_learning_rate(self, new_learning_rate: float) -> None:
         """
         For encodings from now on; compiles nothing. Errors: a rate that is not finite.
         """
@@ -13081,7 +13079,7 @@ def gpus() -> list[str]:
     """
 
 def image_batch_increment_read_count(
-    batch: collections.abc.Sequence[MPSImage], amount: typing.SupportsInt | typing.SupportsIndex
+    batch: collections.abc.Sequence[MPSImage], amount: int
 ) -> None:
     """
     Adds to the read count of every different temporary image. Errors: raising one from 0.
@@ -13109,13 +13107,13 @@ def sequential(
     Adds the layers one after another and returns the last result.
     """
 
-def set_num_threads(count: typing.SupportsInt | typing.SupportsIndex) -> None:
+def set_num_threads(count: int) -> None:
     """
     Sets how many threads one step may use; graphs compile again when it changes.
     """
 
 def state_batch_increment_read_count(
-    batch: collections.abc.Sequence[MPSState], amount: typing.SupportsInt | typing.SupportsIndex
+    batch: collections.abc.Sequence[MPSState], amount: int
 ) -> None:
     """
     Adds to the read count of every different temporary state. Errors: raising one from 0.
