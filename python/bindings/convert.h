@@ -3,8 +3,10 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <limits>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <traingraph/traingraph.h>
@@ -61,9 +63,12 @@ T convert(py::handle value, const Where& where) {
     return to_bool(value, where);
   } else if constexpr (std::is_integral_v<T>) {
     const std::int64_t number = to_integer(value, where);
-    if (std::is_unsigned_v<T> && number < 0) {
-      throw InvalidArgument("[" + where.subject + "] expected " + where.name +
-                            " of at least 0 but got " + std::to_string(number));
+    if (!std::in_range<T>(number)) {
+      using Range = std::numeric_limits<T>;
+      const std::string bound = number < 0 ? "least " + std::to_string(Range::min())
+                                           : "most " + std::to_string(Range::max());
+      throw InvalidArgument("[" + where.subject + "] expected " + where.name + " of at " + bound +
+                            " but got " + std::to_string(number));
     }
     return static_cast<T>(number);
   } else if constexpr (std::is_floating_point_v<T>) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
-#include <utility>
 
 #include "bindings.h"
 #include "convert.h"
@@ -88,12 +87,7 @@ Device gpu(const Arguments& arguments) {
   const py::object index = arguments["index"];
   const Where where = arguments.where("index");
   if (py::isinstance<py::str>(index)) return warned(Device::gpu(to_text(index, where)));
-  const std::int64_t number = to_integer(index, where);
-  if (!std::in_range<int>(number)) {
-    throw InvalidArgument("[MLCDevice.gpu] expected index of a GPU but got " +
-                          std::to_string(number));
-  }
-  return warned(Device::gpu(static_cast<int>(number)));
+  return warned(Device::gpu(convert<int>(index, where)));
 }
 
 void set_thread_count(const py::object& given) {

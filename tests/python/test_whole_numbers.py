@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import traingraph as tg
@@ -40,6 +41,17 @@ def test_what_is_no_number(name: str, given: object, got: str) -> None:
 def test_the_index_of_a_gpu(index: int) -> None:
     with pytest.raises(tg.InvalidArgument, match=rf"\[MLCDevice.gpu\] expected index .* {index}$"):
         tg.MLCDevice.gpu(index)
+
+
+@pytest.mark.parametrize("count", [2**31, 2**32 + 1])
+def test_more_epochs_than_an_int_counts(count: int) -> None:
+    x = tg.MLCTensor(shape=[2, 1])
+    graph = tg.MLCGraph()
+    graph.node(tg.MLCActivationLayer.relu(), source=x)
+    training = tg.MLCTrainingGraph(graph_objects=[graph])
+    training.add_inputs({"x": x})
+    with pytest.raises(tg.InvalidArgument, match=rf"expected epochs of at most .* {count}$"):
+        training.fit({"x": np.ones((2, 1), np.float32)}, epochs=count)
 
 
 @pytest.mark.parametrize("item", ["image", "state"])
