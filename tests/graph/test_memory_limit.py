@@ -253,6 +253,34 @@ def test_checkpoints_pass_between_graphs_with_and_without_a_limit(device, tmp_pa
     assert kept.step() == free.step()
 
 
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_smaller_batch_keeps_to_the_limit_of_a_larger_one(device, rows):
+    """Of a few elements, where each result takes 64 bytes; with one row, some are views."""
+    graph = tg.MLCGraph()
+    x, labels = tg.MLCTensor(shape=[4]), tg.MLCTensor(shape=[4])
+    h = x
+    for kind in ("hard_shrink", "soft_shrink"):
+        h = graph.node(
+            tg.MLCActivationLayer(descriptor=tg.MLCActivationDescriptor(type=kind)), source=h
+        )
+    loss = tg.MLCLossDescriptor(type="mean_squared_error", reduction_type="sum")
+    graph.node(tg.MLCLossLayer(descriptor=loss), sources=[h], loss_labels=[labels])
+    training = tg.MLCTrainingGraph(graph_objects=[graph])
+    training.add_inputs({"x": x}, loss_labels={"y": labels})
+    every = tg.MLCGraphCompilationOptions.COMPUTE_ALL_GRADIENTS
+    training.compile(options=every, device=device)
+    limit = training.memory_plan().total_bytes - 1
+    training.compile(options=every, device=device, memory_limit=limit)
+    rng = np.random.default_rng(3)
+    given = {name: rng.normal(size=rows).astype("f4") for name in ("x", "y")}
+    training.execute(
+        inputs_data={"x": given["x"]}, loss_labels_data={"y": given["y"]}, batch_size=rows,
+        options=NOW,
+    )  # fmt: skip
+    assert training.memory_plan().total_bytes <= limit
+
+
 @pytest.mark.parametrize("device", ["cpu"])
 def test_inference_has_nothing_to_compute_again(device):
     network = Residual(device)

@@ -128,7 +128,7 @@ def test_no_more_is_chosen_than_the_limit_asks_for(apart):
     assert counts[-1] >= 3
 
 
-def small(*forward_ops, gradient, keep=(), writes=()):
+def small(*forward_ops, gradient, keep=(), writes=(), through_views=False):
     """A product, what `forward_ops` make of it, enough beside it for a peak, and what reads it."""
     graph = _testing.Graph()
     x, w = graph.add_input("float32", (ROWS, WIDTH)), graph.add_input("float32", (WIDTH, WIDTH))
@@ -148,7 +148,10 @@ def small(*forward_ops, gradient, keep=(), writes=()):
     seed = graph.add_op("matmul", {"transpose_b": True}, [third, w])[0]
     seed = graph.add_op("matmul", {"transpose_b": True}, [seed, w])[0]
     for name in gradient:
-        seed = graph.add_op("elementwise", scalar_list("multiply", 2), [seed, named[name]])[0]
+        read = named[name]
+        for shape in [(ROWS * WIDTH,), (ROWS, WIDTH)] if through_views else []:
+            read = graph.add_op("reshape", {"shape": shape}, [read])[0]
+        seed = graph.add_op("elementwise", scalar_list("multiply", 2), [seed, read])[0]
     graph.keep(seed)
     return graph, named
 
@@ -185,6 +188,15 @@ def test_a_value_that_a_view_shows_is_kept():
     y = ("y", *RELU, ["product"])
     view = ("view", "reshape", {"shape": (ROWS * WIDTH,)}, ["y"])
     assert chosen(y, view, gradient=["y", "product"]) == []
+
+
+def test_a_view_in_the_gradient_phase_shows_the_copy():
+    y = ("y", *RELU, ["product"])
+    assert chosen(y, gradient=["y", "product"], through_views=True) == ["y"]
+    assert chosen(y, gradient=["y"], through_views=True) == []
+    graph, _ = small(y, gradient=["y", "product"], through_views=True)
+    before = _testing.choose_recomputed(graph, False, 1 << 30)[1]
+    assert _testing.choose_recomputed(graph, False, 1)[1] == before - BYTES
 
 
 def test_parameters_are_read_again_unless_they_change_on_the_way():

@@ -12,10 +12,6 @@
 namespace traingraph::passes {
 namespace {
 
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 bool lives_with(const PlannedBuffer& a, const PlannedBuffer& b) {
   return a.first <= b.last && b.first <= a.last;
 }

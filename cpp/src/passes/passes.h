@@ -81,6 +81,10 @@ struct ArenaPlan {
   std::size_t bytes = 0;
 };
 inline constexpr std::size_t kAlignment = 64;
+// What a buffer takes of the arena.
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 // Pure: lifetimes in, offsets out.
 ArenaPlan plan_arena(std::vector<PlannedBuffer> buffers);
 // Independent of the planner: raises InternalError when two live buffers overlap.

@@ -20,7 +20,7 @@ struct Readers {
   std::size_t last_forward = 0;
   std::size_t first_gradient = kNever;
   std::size_t last_gradient = 0;
-  bool others = false;  // views, whose readers are not listed here, and updates
+  bool others = false;  // updates, views of the forward phase, and results
 };
 
 bool contains(const std::vector<Recomputed>& list, ValueId value) {
@@ -36,7 +36,7 @@ class Peak {
     last_read_.assign(graph.values.size(), 0);
     for (std::size_t k = 0; k < plan.schedule.order.size(); ++k) list_reader(k);
     for (const Node& node : graph.nodes) {
-      if (node.op == ir::Op::reshape) readers_[at(node.inputs[0])].others = true;
+      if (node.op == ir::Op::reshape) list_view(node);
       if (node.phase != ir::Phase::update) list_writes(node);
     }
     find_position();
@@ -67,14 +67,29 @@ class Peak {
     const Node& node = graph_.node(plan_.schedule.order[position]);
     for (ValueId input : node.inputs) {
       last_read_[at(roots_[at(input)])] = position;
-      Readers& readers = readers_[at(input)];
-      if (node.phase == ir::Phase::forward) readers.last_forward = position;
-      if (node.phase == ir::Phase::gradient) {
-        readers.first_gradient = std::min(readers.first_gradient, position);
-        readers.last_gradient = position;
-      }
-      readers.others = readers.others || node.phase == ir::Phase::update;
+      list_read(input, node.phase, position);
     }
+  }
+
+  // What reads a view reads its source.
+  void list_read(ValueId value, ir::Phase phase, std::size_t position) {
+    Readers& readers = readers_[at(value)];
+    if (phase == ir::Phase::forward) readers.last_forward = position;
+    if (phase == ir::Phase::gradient) {
+      readers.first_gradient = std::min(readers.first_gradient, position);
+      readers.last_gradient = position;
+    }
+    readers.others = readers.others || phase == ir::Phase::update;
+    const NodeId producer = graph_.value(value).producer;
+    if (producer == kNone || graph_.node(producer).op != ir::Op::reshape) return;
+    list_read(graph_.node(producer).inputs[0], phase, position);
+  }
+
+  // One of the gradient phase shows the copy.
+  void list_view(const Node& view) {
+    const bool shows_copy =
+        view.phase == ir::Phase::gradient && !graph_.value(view.outputs[0]).keep;
+    if (!shows_copy) readers_[at(view.inputs[0])].others = true;
   }
 
   // Parameters that change before the update, such as running statistics.
@@ -89,7 +104,7 @@ class Peak {
   void find_position() {
     std::vector<std::size_t> in_use(plan_.schedule.order.size() + 1, 0);
     for (const PlannedBuffer& buffer : plan_.arena.buffers) {
-      for (std::size_t k = buffer.first; k <= buffer.last; ++k) in_use[k] += buffer.bytes;
+      for (std::size_t k = buffer.first; k <= buffer.last; ++k) in_use[k] += aligned(buffer.bytes);
     }
     position_ =
         static_cast<std::size_t>(std::max_element(in_use.begin(), in_use.end()) - in_use.begin());
