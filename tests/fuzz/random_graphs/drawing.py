@@ -116,6 +116,8 @@ def draw(random: Random, devices: list[str], judged_by_reference: bool) -> Progr
         "losses": [losses.draw(drawing, name, drawing.shapes[name]) for name in targets],
         "optimizer": optimizers.draw(drawing), "rows": rows, "micro": micro, "outputs": outputs,
         "phases": drawing.chance(0.5), "fused": drawing.chance(0.85),
-        "input_gradients": drawing.chance(0.25), "limit": drawing.chance(0.1),
+        "input_gradients": drawing.chance(0.25),
+        # Another batch size has to keep to a limit by itself, and may not.
+        "limit": not varied and drawing.chance(0.2),
         "threads": drawing.choice([1, 1, 1, 2]),
     }  # fmt: skip
