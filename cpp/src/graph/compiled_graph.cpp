@@ -38,8 +38,10 @@ ValueId CompiledGraph::counterpart(const CompiledGraph& other, ValueId value) co
 void CompiledGraph::list(MemoryPlan& plan) const {
   const ir::Graph& ops = program->graph;
   const ProgramVariant& variant = program->split;
-  for (std::size_t s = 0; s < slots.size(); ++s) {
-    const ir::Value& value = ops.value(slot_values[s]);
+  std::vector<ValueId> persistent = slot_values;
+  for (const HeldValue& held : program->held) persistent.push_back(held.value);
+  for (ValueId number : persistent) {
+    const ir::Value& value = ops.value(number);
     const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
     plan.entries.push_back({value.name, "persistent", bytes});
     plan.persistent_bytes += bytes;

@@ -35,6 +35,7 @@ enum class Source : std::uint8_t {
   bound,      // the caller's array of this call: inputs, labels, user gradients
   parameter,  // the parameter store: weights, moments, running statistics, constants
   step,       // the block of per-step numbers
+  constant,   // written when the program is made
 };
 
 // The numbers that change between two steps without compiling again: float scalars of the

@@ -80,7 +80,7 @@ std::string to_string(const Attributes& attributes) {
 
 std::string to_string(const Graph& graph) {
   std::ostringstream text;
-  constexpr const char* kSources[] = {"node", "bound", "parameter", "step"};
+  constexpr const char* kSources[] = {"node", "bound", "parameter", "step", "constant"};
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const Value& value = graph.values[v];
     if (value.source == Source::node) continue;

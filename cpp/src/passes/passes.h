@@ -60,6 +60,16 @@ ir::Graph with_signs(ir::Graph graph, const Backend& backend);
 // can have signs.
 ir::Graph with_twins(const ir::Graph& graph, const Backend& backend);
 
+// A value that holds one number everywhere.
+struct Constant {
+  ir::ValueId value;
+  double number;
+};
+// Removes the ops that give such values, which become sources that the program holds.
+std::vector<Constant> take_constants(ir::Graph& graph);
+void write_constants(const std::vector<Constant>& constants, const Backend& backend,
+                     Program& program);
+
 // split: phases one after another. Otherwise one step, in which an update runs as soon as its
 // gradient is complete and its parameter is no longer read; what such a step leaves unread is not
 // computed.

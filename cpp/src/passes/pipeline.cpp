@@ -91,8 +91,11 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
     lowered = with_signs(std::move(lowered), *request.backend);
     lowered = with_twins(lowered, *request.backend);
   }
-  return prepared(std::move(lowered), *request.backend, mapped(request.gradients, values),
-                  request.has_memory_limit);
+  const std::vector<Constant> constants = take_constants(lowered);
+  auto program = prepared(std::move(lowered), *request.backend, mapped(request.gradients, values),
+                          request.has_memory_limit);
+  write_constants(constants, *request.backend, *program);
+  return program;
 }
 
 Recomputation choose_recomputed(const Program& program, const Backend& backend, bool apart,
@@ -107,6 +110,7 @@ std::unique_ptr<Program> with_recomputed(const Program& program, const Backend& 
   auto again = prepared(with_recomputed(program.graph, backend, values, origins), backend,
                         program.gradients, true);
   again->recomputed = values;
+  for (const HeldValue& held : program.held) again->hold(held.value, held.bytes);
   return again;
 }
 

@@ -148,6 +148,8 @@ class Peak {
         return std::find(changing_.begin(), changing_.end(), root) == changing_.end();
       case ir::Source::step:
         return false;
+      case ir::Source::constant:
+        return true;
     }
     return false;
   }

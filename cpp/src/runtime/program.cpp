@@ -99,6 +99,11 @@ void Program::bind(ValueId source, std::byte* address) {
   }
 }
 
+void Program::hold(ValueId source, std::shared_ptr<std::byte> bytes) {
+  bind(source, bytes.get());
+  held.push_back({source, std::move(bytes)});
+}
+
 const std::byte* Program::address(Run run, ValueId value) const {
   return variant(run).pointers[static_cast<std::size_t>(value)];
 }

@@ -53,6 +53,12 @@ struct Recomputed {
   std::size_t freed_bytes;
 };
 
+// Bytes that belong to a program.
+struct HeldValue {
+  ir::ValueId value;
+  std::shared_ptr<std::byte> bytes;
+};
+
 // A compiled graph for one batch size: kernels, two schedules (separate phases, and the full step)
 // and the addresses they run on. Binding writes addresses; running only runs.
 class Program {
@@ -66,6 +72,7 @@ class Program {
   std::vector<ir::ValueId> roots;      // roots_of the graph
   std::vector<ir::ValueId> gradients;  // readable after a separate gradient call
   std::vector<Recomputed> recomputed;
+  std::vector<HeldValue> held;  // its constants
 
   // What a run needs; a full step needs less than the phases apart, whose values live longer.
   std::size_t arena_bytes(Run run) const { return variant(run).arena_bytes; }
@@ -74,6 +81,8 @@ class Program {
   const std::byte* arena() const { return arena_; }
   // Sets the address of a source value and of everything that shares its bytes.
   void bind(ir::ValueId source, std::byte* address);
+  // The same for bytes that it keeps.
+  void hold(ir::ValueId source, std::shared_ptr<std::byte> bytes);
   // Where a value is in the variant that runs it.
   const std::byte* address(Run run, ir::ValueId value) const;
 
