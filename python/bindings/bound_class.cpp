@@ -3,15 +3,22 @@
 #include <cstring>
 #include <string_view>
 
+#include "gil.h"
+
 namespace traingraph::python {
 namespace {
+
+py::handle enter(py::detail::function_call& call) {
+  const EnteredCall entered;
+  return captured_body(call).body(call);
+}
 
 class MadeFunction final : public py::cpp_function {
  public:
   explicit MadeFunction(const Function& function) {
     auto record = make_function_record();
-    record->impl = function.body;
-    std::memcpy(record->data, &function.capture, sizeof(Capture));
+    record->impl = enter;
+    new (record->data) CapturedBody{function.capture, function.body};
     record->nargs_pos = static_cast<std::uint16_t>(function.arguments);
     record->has_args = record->has_kwargs = function.takes_any;
     // Copied below.

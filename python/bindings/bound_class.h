@@ -43,7 +43,7 @@ void append_type(TypeNames& names, const char* before, const char* after) {
   names.append(before, name.text, types.data(), after);
 }
 
-// What a body is called with beside its arguments: up to three words, or a pointer to more.
+// What a body is called with beside its arguments: up to two words, or a pointer to more.
 class Capture {
  public:
   template <typename T>
@@ -68,16 +68,24 @@ class Capture {
  private:
   template <typename T>
   static constexpr bool fits() {
-    return sizeof(T) <= 3 * sizeof(void*) && std::is_trivially_copyable_v<T>;
+    return sizeof(T) <= 2 * sizeof(void*) && std::is_trivially_copyable_v<T>;
   }
-  alignas(void*) void* words_[3] = {};
+  alignas(void*) void* words_[2] = {};
 };
 
-static_assert(sizeof(Capture) == sizeof(py::detail::function_record::data));
+// What a function record of pybind11's has room for.
+struct CapturedBody {
+  Capture capture;
+  Body body;
+};
+static_assert(sizeof(CapturedBody) == sizeof(py::detail::function_record::data));
 
 // Of the function that is called.
+inline const CapturedBody& captured_body(const py::detail::function_call& call) {
+  return *reinterpret_cast<const CapturedBody*>(call.func.data);
+}
 inline const Capture& captured(const py::detail::function_call& call) {
-  return *reinterpret_cast<const Capture*>(call.func.data);
+  return captured_body(call).capture;
 }
 
 struct Function {

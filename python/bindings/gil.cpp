@@ -16,13 +16,33 @@ namespace {
 // Threads that have let the lock go and do not have it back.
 std::atomic<int> outside{0};
 thread_local int released_here = 0;
+// Calls that threads are in, counted by whoever has the lock, and those of threads that stay.
+std::atomic<int> entered{0};
+thread_local int entered_here = 0;
+std::atomic<int> staying{0};
 std::atomic<bool> leaving{false};
 thread_local bool ends_process = false;
 
+constexpr int kPatience = 1000;  // ms
+
+void count_entered(int more) {
+  entered.store(entered.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  entered_here += more;
+}
+
 [[noreturn]] void stay() {
+  staying += entered_here;
+  outside -= released_here;
   for (;;) pause();
 }
 bool is_to_stay() { return leaving.load(std::memory_order_relaxed) && !ends_process; }
+
+void enter() {
+  count_entered(1);
+  if (!is_to_stay()) return;
+  PyEval_SaveThread();
+  stay();
+}
 
 // Ends a wait of a thread that is to stay.
 struct Leaving {};
@@ -40,27 +60,32 @@ auto taken(Take take) {
 }  // namespace
 
 ReleasedGil::ReleasedGil() {
-  const bool stays = is_to_stay();
-  if (!stays) ++outside;
-  state_ = PyEval_SaveThread();
-  if (stays) stay();
+  ++outside;
   ++released_here;
+  state_ = PyEval_SaveThread();
+  if (is_to_stay()) stay();
 }
 
 ReleasedGil::~ReleasedGil() {
-  --released_here;
-  if (is_to_stay()) {
-    --outside;
-    stay();
-  }
+  if (is_to_stay()) stay();
   taken([this] { PyEval_RestoreThread(state_); });
+  --released_here;
   --outside;
   drop_released();
 }
 
 bool ReleasedGil::here() { return released_here > 0; }
 
-HeldGil::HeldGil() : state_(taken(PyGILState_Ensure)) {}
+EnteredCall::EnteredCall() { enter(); }
+
+EnteredCall::~EnteredCall() { count_entered(-1); }
+
+HeldGil::HeldGil() : state_(taken(PyGILState_Ensure)) { enter(); }
+
+HeldGil::~HeldGil() {
+  count_entered(-1);
+  PyGILState_Release(state_);
+}
 
 void check_signals() {
   if (ReleasedGil::here() && is_to_stay()) throw Leaving();
@@ -78,7 +103,8 @@ void leave_process() {
   ends_process = true;
   leaving = true;
   const ReleasedGil released;
-  while (outside > 1) {
+  const auto in_calls = [] { return entered - staying > entered_here; };
+  for (int waited = 0; outside > 1 || (waited < kPatience && in_calls()); ++waited) {
     usleep(1000);
     check_signals();
   }

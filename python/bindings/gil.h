@@ -21,10 +21,21 @@ class ReleasedGil {
   PyThreadState* state_;
 };
 
+// A call from Python into the library, with the lock. Python code that it runs may be what asks for
+// the lock when the interpreter goes, and is ended with this call's frames: so calls come out
+// first, and new ones never begin (leave_process).
+class EnteredCall {
+ public:
+  EnteredCall();
+  ~EnteredCall();
+  EnteredCall(const EnteredCall&) = delete;
+  EnteredCall& operator=(const EnteredCall&) = delete;
+};
+
 class HeldGil {
  public:
   HeldGil();
-  ~HeldGil() { PyGILState_Release(state_); }
+  ~HeldGil();
   HeldGil(const HeldGil&) = delete;
   HeldGil& operator=(const HeldGil&) = delete;
 
@@ -38,8 +49,9 @@ void check_signals();
 // Makes waits of the core call that.
 void bind_signals();
 
-// Other threads come out of the core and stay where they are: what is destroyed when the process
-// ends is in nobody's use. Their waits end; what computes ends first. By the thread that ends it.
+// Other threads come out of the core and of the calls that they are in, and stay where they are:
+// what is destroyed when the process ends is in nobody's use. Their waits end; what computes ends
+// first, and Python code that calls run gets a second. By the thread that ends it.
 void leave_process();
 
 }  // namespace traingraph::python

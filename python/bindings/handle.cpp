@@ -15,25 +15,31 @@ namespace {
 // Calls into Python that the core still owes. The interpreter must not go before the last one.
 class Owed {
  public:
-  void add() {
+  // Which count is meant.
+  int add() {
     const std::lock_guard lock(mutex_);
-    ++count_;
+    ++counts_[now_];
+    return now_;
   }
-  void done() {
+  void done(int which) {
     const std::lock_guard lock(mutex_);
-    if (--count_ == 0) {
+    if (--counts_[which] == 0) {
       none_.notify_all();
     }
   }
+  // For those that are owed by now: threads may add more for ever.
   void wait() {
     std::unique_lock lock(mutex_);
-    none_.wait(lock, [this] { return count_ == 0; });
+    const int before = now_;
+    now_ = 1 - before;
+    none_.wait(lock, [this, before] { return counts_[before] == 0; });
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable none_;
-  int count_ = 0;
+  int counts_[2] = {};
+  int now_ = 0;
 };
 
 // Never destroyed: a thread of the core may still hold a ticket when static objects go.
@@ -45,10 +51,13 @@ Owed& owed() {
 // One owed call; dropping it unused counts as done.
 class Ticket {
  public:
-  Ticket() { owed().add(); }
-  ~Ticket() { owed().done(); }
+  Ticket() : which_(owed().add()) {}
+  ~Ticket() { owed().done(which_); }
   Ticket(const Ticket&) = delete;
   Ticket& operator=(const Ticket&) = delete;
+
+ private:
+  int which_;
 };
 
 void call_handler(const py::object& function, const TensorPtr& tensor,

@@ -35,11 +35,21 @@ image = mps.MPSImage(device="cpu", image_descriptor=mps.MPSImageDescriptor.image
 def step(**more):
     return training.execute(inputs_data=data, loss_labels_data=labels, **more)
 
-def commit():
+def slow(*_):
+    return Length().__index__()
+
+def commit(handler=lambda _: None):
     buffer = queue.make_command_buffer()
-    buffer.add_completed_handler(lambda _: None)
+    buffer.add_completed_handler(handler)
     buffer.commit()
     buffer.wait_until_completed()
+
+class Length:
+    def __index__(self):
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            pass
+        return 24
 
 calls = {
     "fit": lambda: training.fit(many[0], labels=many[1], epochs=10**6),
@@ -56,6 +66,10 @@ calls = {
     "compile": lambda: training.compile(device="cpu"),
     "gradient": lambda: training.gradient_tensor(x),
     "read": lambda: layer.weights.copy_data_from_device_memory(into),
+    "slow argument": lambda: layer.weights.copy_data_from_device_memory(into, length=Length()),
+    "slow handler": lambda: step(completion_handler=slow).wait(),
+    "slow epoch": lambda: training.fit(many[0], labels=many[1], epochs=2, on_epoch=slow),
+    "slow commit": lambda: commit(slow),
     "moments": lambda: layer.weights.optimizer_data,
     "commit": commit,
     "image": lambda: image.read_bytes(np.zeros((4, 1, 1), np.float32)),
