@@ -203,6 +203,13 @@ def move_to_another_device(s: Subject, chance: random.Random) -> Any:
 
 
 @call
+def label(s: Subject, chance: random.Random) -> Any:
+    for tensor in (s.x, s.results[0]):
+        tensor.label = "a name of any length " * chance.randrange(1, 9)
+    return s.training.summary()
+
+
+@call
 def add_node(s: Subject, chance: random.Random) -> Any:
     with s.building:
         if len(s.results) < 20:

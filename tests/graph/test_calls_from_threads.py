@@ -125,6 +125,24 @@ def test_a_move_to_another_device_beside_executions() -> None:
     assert np.isfinite(step().result)
 
 
+def test_labels_that_are_set_beside_compiles() -> None:
+    network, training, _ = trained()
+    names = ["weights of the first layer", "a label that is longer than the others, " * 20]
+
+    def rename() -> None:
+        for name in names:
+            network.fc1.weights.label = network.fc1.label = name
+
+    def compile() -> None:
+        training.compile(device="cpu")
+        found = [entry.name.split(".")[0] for entry in training.memory_plan().entries]
+        assert set(found) & set(names)
+        assert not [name for name in found if name.startswith(("w", "a lab")) and name not in names]
+
+    rename()
+    at_once(rename, compile, seconds=2)
+
+
 def test_a_compile_in_a_handler_beside_a_compile() -> None:
     """Both want a turn to compile and the one stream: neither waits for ever."""
     network, training, step = trained()

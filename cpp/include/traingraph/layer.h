@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <traingraph/export.h>
+#include <traingraph/label.h>
 #include <traingraph/tensor.h>
 #include <traingraph/types.h>
 
@@ -25,8 +26,8 @@ class TRAINGRAPH_API Layer : public std::enable_shared_from_this<Layer> {
 
   // Unique per process, given at creation.
   std::int64_t id() const { return id_; }
-  const std::string& label() const { return label_; }
-  void set_label(std::string label) { label_ = std::move(label); }
+  std::string label() const { return label_.get(); }
+  void set_label(std::string label) { label_.set(std::move(label)); }
   bool is_debugging_enabled() const { return is_debugging_enabled_; }
   void set_debugging_enabled(bool enabled) { is_debugging_enabled_ = enabled; }
   // Where the layer was compiled for; nothing before.
@@ -49,7 +50,7 @@ class TRAINGRAPH_API Layer : public std::enable_shared_from_this<Layer> {
   friend class Graph;
   friend struct GraphState;
   std::int64_t id_;
-  std::string label_;
+  Label label_;
   bool is_debugging_enabled_ = false;
   std::optional<DeviceType> device_type_;
   std::uint64_t owner_ = 0;  // number of the one graph this layer belongs to; 0: none yet

@@ -95,7 +95,7 @@ class TRAINGRAPH_API Tensor : public std::enable_shared_from_this<Tensor> {
 
   std::int64_t id() const;
   const TensorDescriptor& descriptor() const;
-  const std::string& label() const;
+  std::string label() const;
   void set_label(std::string label);
   // Where the tensor was last compiled for, if it was.
   std::optional<Device> device() const;

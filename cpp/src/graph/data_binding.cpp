@@ -144,14 +144,14 @@ void check_range(const LoweredGraph::Slot& slot) {
   const ir::Type type{d.data_type, d.shape, false};
   if (!on_device) {
     const std::lock_guard lock(state.host);
-    return check_range(state.label, slot.range, type, state.given());
+    return check_range(state.label.get(), slot.range, type, state.given());
   }
   std::vector<std::byte> values(ir::storage_bytes(type, {}));
   store->stream->run([&] {
     const ParameterState& now = *state.parameter;
     download(*now.backend, now.type(), now.layout, now.master.get(), values.data());
   });
-  check_range(state.label, slot.range, type, TensorData::raw(values.data(), values.size()));
+  check_range(state.label.get(), slot.range, type, TensorData::raw(values.data(), values.size()));
 }
 
 std::string names_of(const NamedTensors& tensors) {

@@ -11,6 +11,6 @@ std::atomic<std::int64_t> next_layer_id{1};
 
 Layer::Layer(std::string label) : id_(next_layer_id++), label_(std::move(label)) {}
 Layer::~Layer() = default;
-std::string Layer::description() const { return label_; }
+std::string Layer::description() const { return label(); }
 
 }  // namespace traingraph

@@ -70,7 +70,7 @@ ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Sh
   }
   std::unique_lock given(t.host);
   if (t.given().bytes == nullptr) {
-    throw InvalidArgument("[compile] expected data for parameter tensor '" + t.label +
+    throw InvalidArgument("[compile] expected data for parameter tensor '" + t.label.get() +
                           "' of shape " + to_string(t.descriptor.shape) + " but it has none");
   }
   given.unlock();
@@ -136,7 +136,7 @@ void check_optimizer_data(const Tensor& tensor, const std::vector<std::string>& 
   if (!t.optimizer_data_is_newer || t.optimizer_data.size() == names.size()) return;
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  throw InvalidArgument("[tensor '" + t.label + "'] expected optimizer data for " +
+  throw InvalidArgument("[tensor '" + t.label.get() + "'] expected optimizer data for " +
                         std::to_string(names.size()) + " buffers (" + text + ") but got " +
                         std::to_string(t.optimizer_data.size()));
 }

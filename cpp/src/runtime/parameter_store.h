@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <traingraph/device.h>
+#include <traingraph/label.h>
 #include <traingraph/tensor.h>
 
 #include "ir/type.h"
@@ -96,7 +97,7 @@ struct TensorState {
   std::recursive_mutex host;
   std::int64_t id = 0;
   TensorDescriptor descriptor;
-  std::string label;
+  Label label;
   TensorData data;  // in host memory
   // What was given in a GPU's memory; null since the host copy was replaced.
   TensorData device_data;

@@ -175,7 +175,7 @@ TensorData TensorData::on_host() const {
 Tensor::Tensor(TensorDescriptor descriptor) : state_(std::make_unique<TensorState>()) {
   state_->id = next_tensor_id++;
   state_->descriptor = std::move(descriptor);
-  state_->label = "data" + std::to_string(state_->id);
+  state_->label.set("data" + std::to_string(state_->id));
 }
 Tensor::~Tensor() = default;
 
@@ -250,8 +250,8 @@ TensorPtr Tensor::random(TensorDescriptor descriptor, RandomInitializerType type
 
 std::int64_t Tensor::id() const { return state_->id; }
 const TensorDescriptor& Tensor::descriptor() const { return state_->descriptor; }
-const std::string& Tensor::label() const { return state_->label; }
-void Tensor::set_label(std::string label) { state_->label = std::move(label); }
+std::string Tensor::label() const { return state_->label.get(); }
+void Tensor::set_label(std::string label) { state_->label.set(std::move(label)); }
 std::optional<Device> Tensor::device() const { return state_->device; }
 const TensorData& Tensor::data() const { return state_->data; }
 
