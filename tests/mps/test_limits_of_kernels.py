@@ -66,7 +66,7 @@ NEURONS += [
     (kind, FUNCTIONS[name], *pq, 1)
     for kind, (name, more) in SHARED.items()
     for pq in [*FUNCTIONS[name].parameters, *more]
-    if INF not in np.abs(pq)
+    if INF not in np.abs(pq) or kind == "relun"
 ]
 SLOPES = [0.0, 0.25, -0.5]
 

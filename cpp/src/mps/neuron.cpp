@@ -181,7 +181,10 @@ ValueId neuron(Emission& e, const NeuronDescriptor& d, ValueId x) {
     default:
       break;
   }
-  const ActivationDescriptor descriptor(kActivations[static_cast<int>(d.type)], d.a, d.b, d.c);
+  ActivationDescriptor descriptor(kActivations[static_cast<int>(d.type)], d.a, d.b, d.c);
+  if (d.type == NeuronType::kReLUN && static_cast<double>(d.b) == kInfinite) {  // no limit
+    descriptor = ActivationDescriptor(ActivationType::kReLU, d.a);
+  }
   return e.layer(Activation(descriptor), {x});
 }
 
