@@ -6,6 +6,9 @@ They run, and one that passes turns red until it is taken out.
 NORM = "tests/layers/test_batch_norm_extremes.py::"
 SUMS = "tests/optimizers/test_clipping_extremes.py::test_sums_whose_parts_are_too_large"
 LOSS = "tests/mps/test_loss_operands.py::test_a_certain_prediction"
+LIMITS = "tests/reference/test_scalar_limits.py::test_"
+LAYER_LIMITS = "tests/layers/test_limits.py::test_"
+SLOPE = "the framework's neuron multiplies what is below 0 by its slope, infinity by 0"
 FROZEN = "tests/train/test_parameters.py::test_frozen_layers_before_the_trained_ones_cost_nothing"
 
 # Test, its rows, what is missing there.
@@ -39,6 +42,16 @@ UNFINISHED = (
         FROZEN,
         ("layer-bnns",),
         "a frozen batch norm normalizes in several steps, which take memory",
+    ),
+    *(
+        (LIMITS + what, ("relu-0-0-metal-float32", "leaky_relu-0-0-metal-float32"), SLOPE)
+        for what in ("value", "derivative")
+    ),
+    (LAYER_LIMITS + "activation", ("relu-leaky_relu-0-0-metal-float32",), SLOPE),
+    (
+        LAYER_LIMITS + "a_chain_is_what_its_parts_are",
+        ("convolution-relu-leaky_relu-0-0-metal-float32",),
+        SLOPE,
     ),
 )
 REASONS = {f"{test}[{row}]": why for test, rows, why in UNFINISHED for row in rows}

@@ -50,3 +50,38 @@ def test_a_wrong_number_is_found(monkeypatch: pytest.MonkeyPatch, what: str) -> 
     programs = (training_graphs.make(Random(f"{k}")) for k in range(300))
     held = (k for k, program in enumerate(programs) if "deviation" in outcome(program, what))
     assert next(held, None) is not None
+
+
+def program_of_one_weight(scale: float) -> dict:
+    """Its gradient, clipped to 0.1, is opposite to that of L1, which has this size."""
+    common = {
+        "learning_rate": 0.01, "regularization_type": "l1", "regularization_scale": scale,
+        "applies_gradient_clipping": True, "gradient_clipping_type": "by_norm",
+        "maximum_clipping_norm": 0.1,
+    }  # fmt: skip
+    own = {"momentum_scale": 0.0, "alpha": 0.9, "epsilon": 1e-8, "is_centered": False}
+    options = {"count": 1, "weights": "matrix", "biases": None}
+    loss = {"source": "n0_0", "type": "mean_squared_error", "reduction_type": "sum"}
+    return {
+        "seed": 6, "device": "cpu", "type": "float32", "batch": False,
+        "values": {"v0": {"role": "input", "shape": [8, 1], "kind": "normal"}},
+        "nodes": {"n0": {"layer": "MLCFullyConnectedLayer", "sources": ["v0"], "options": options}},
+        "losses": [{**loss, "classes": False, "weighted": False}],
+        "optimizer": {"kind": "rmsprop", "common": common, "own": own},
+        "rows": [8], "micro": 1, "outputs": [], "input_gradients": False,
+    }  # fmt: skip
+
+
+def test_what_is_left_of_a_clipped_gradient_may_be_rounding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """RMSProp makes a whole step of it."""
+    pytest.importorskip("torch")
+    a_digit = checks.Rounding(clipped=6e-8, seed=9)
+    monkeypatch.setattr(checks, "run", lambda program: checks.judge(program, a_digit))
+    assert checks.check(program_of_one_weight(0.1)) == checks.EXCUSED
+    assert checks.check(program_of_one_weight(0.05)) == checks.HELD
+    others = [r for r in checks.ROUNDINGS["float32"] if not r.clipped]
+    monkeypatch.setitem(checks.ROUNDINGS, "float32", others)
+    with pytest.raises(checks.Deviation, match="n0_weights"):
+        checks.check(program_of_one_weight(0.1))

@@ -56,6 +56,7 @@ ROWS = {
     "divide": row(lambda x, y, p, q: x / y),
     "minimum": row(lambda x, y, p, q: np.minimum(x, y), kinks=lambda x, y, p, q: [x - y]),
     "maximum": row(lambda x, y, p, q: np.maximum(x, y), kinks=lambda x, y, p, q: [x - y]),
+    "difference": row(lambda x, y, p, q: x - y),
     "minimum_gradient": row(lambda x, y, p, q: select(y < 0, x, select(y == 0, x / 2, 0))),
     "negate": row(lambda x, y, p, q: -x),
     "scale": row(lambda x, y, p, q: p * x, [(-1.5, 0)]),
@@ -73,6 +74,7 @@ ROWS = {
     ),
     "exp": row(lambda x, y, p, q: np.exp(x)),
     "log": row(lambda x, y, p, q: np.log(x), positive=True),
+    "power": row(lambda x, y, p, q: x**p, [(0.5, 0), (-1.5, 0)], positive=True),
     "where_nonzero": row(lambda x, y, p, q: select(y == 0, p, x), [(2.5, 0)]),
     "mask": row(lambda x, y, p, q: select(y == 0, 0, x * y)),
     "relu": row(lambda x, y, p, q: np.maximum(x, 0), kinks=lambda x, y, p, q: [x]),
@@ -83,6 +85,10 @@ ROWS = {
         lambda x, y, p, q: [x],
     ),
     "leaky_relu_gradient": row(lambda x, y, p, q: select(y > 0, x, p * x), [(0.3, 0)]),
+    "parametric_relu": row(
+        lambda x, y, p, q: select(x >= 0, x, y * x), kinks=lambda x, y, p, q: [x]
+    ),
+    "parametric_relu_slope": row(lambda x, y, p, q: select(x > 0, 1, y)),
     "sigmoid": row(lambda x, y, p, q: sigmoid(x)),
     "sigmoid_gradient": row(lambda x, y, p, q: x * y * (1 - y)),
     "hard_sigmoid": row(
@@ -283,6 +289,8 @@ def test_tie_shares_the_gradient(name):
     assert derivative(name, tie, operand=1) == [0.5]
 
 
+# These take nothing of y along where they do not choose it.
+CHOOSES = {"where_nonzero", "parametric_relu", "parametric_relu_slope"}
 VALUES = [c for c in CASES if TABLE[c[0]][0] > 0 and not c[0].endswith("_gradient")]
 # Immediates that make the function constant, and with it the gradient 0.
 CONSTANT = [("clip", 1, 1), ("clip", 1, -1), ("tanh", 0, 1)]
@@ -300,8 +308,7 @@ def with_nan(count, dtype, operand):
 @everywhere
 @pytest.mark.parametrize(("name", "p", "q"), VALUES)
 def test_nan_propagates(name, p, q, device, dtype):
-    # where_nonzero chooses by y and takes nothing of it along.
-    for operand in range(TABLE[name][0] if name != "where_nonzero" else 1):
+    for operand in range(TABLE[name][0] if name not in CHOOSES else 1):
         arrays, places = with_nan(TABLE[name][0], dtype, operand)
         found = evaluate(name, arrays, p, q, device)
         np.testing.assert_array_equal(np.isnan(found), places)

@@ -58,6 +58,9 @@ class Simplifier {
         if (const auto c = constant(i.x); c && *c != 0) return scaled(i.y, *c);
         if (const auto c = constant(i.y); c && *c != 0) return scaled(i.x, *c);
         return emit(i);
+      case Scalar::mask:
+        if (const auto c = constant(i.y); c && *c != 0) return scaled(i.x, *c);
+        return emit(i);
       case Scalar::negate:
         return scaled(i.x, -1);
       default:

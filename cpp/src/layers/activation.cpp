@@ -11,25 +11,33 @@ namespace {
 
 using ir::Scalar;
 
-// One activation: its name, its own defaults of a and b, how many of them its formula reads, and
-// the scalar function that takes them as p and q.
+// One activation: its name, its own defaults of a and b, how many of them its formula reads, the
+// scalar function that takes them as p and q, and which of them are factors of what may be
+// infinite.
 struct Row {
   const char* name;
   float a;
   float b;
   int parameters;
   Scalar function;
+  bool multiplies_by_a = false;
+  bool multiplies_by_b = false;
+
+  // The value is one number then: not 0 times infinity, but NaN of NaN.
+  bool is_constant(const ActivationDescriptor& d) const {
+    return (multiplies_by_a && d.a == 0) || (multiplies_by_b && d.b == 0);
+  }
 };
 
 constexpr Row kRows[] = {
     {"None", 1, 1, 0, Scalar::identity},
     {"ReLU", 0, 1, 1, Scalar::leaky_relu},
-    {"Linear", 1, 0, 2, Scalar::affine},
+    {"Linear", 1, 0, 2, Scalar::affine, true},
     {"Sigmoid", 1, 1, 0, Scalar::sigmoid},
-    {"Hard Sigmoid", 0.2f, 0.5f, 2, Scalar::hard_sigmoid},
-    {"Tanh", 1, 1, 2, Scalar::tanh},
+    {"Hard Sigmoid", 0.2f, 0.5f, 2, Scalar::hard_sigmoid, true},
+    {"Tanh", 1, 1, 2, Scalar::tanh, false, true},
     {"Absolute", 1, 1, 0, Scalar::absolute},
-    {"Soft Plus", 1, 1, 2, Scalar::soft_plus},
+    {"Soft Plus", 1, 1, 2, Scalar::soft_plus, true, true},
     {"Soft Sign", 1, 1, 0, Scalar::soft_sign},
     {"ELU", 1, 1, 1, Scalar::elu},
     {"ReLUN", 1, 1, 2, Scalar::relun},
@@ -103,7 +111,9 @@ void Activation::emit(Emitter& e) const {
   }
   const double p = parameters > 0 ? static_cast<double>(descriptor_.a) : 0;
   const double q = parameters > 1 ? static_cast<double>(descriptor_.b) : 0;
-  e.result(ops::unary(e.graph, function, e.sources[0], p, q));
+  ir::ValueId x = e.sources[0];
+  if (r.is_constant(descriptor_)) x = ops::unary(e.graph, Scalar::clip, x, -1, 1);
+  e.result(ops::unary(e.graph, function, x, p, q));
 }
 
 }  // namespace traingraph

@@ -25,17 +25,17 @@ constexpr ActivationType kActivations[] = {
     ActivationType::kELU,      ActivationType::kNone,        ActivationType::kReLUN,
 };
 
-// u ^ c: by products for small whole c, of either sign of u; else exp(c log u), NaN below 0.
+// u ^ c: by products for small whole c, of either sign of u; else exp(c log u), NaN below 0. The
+// reciprocal comes first, so that derivatives at 0 and infinity are products of one kind.
 int power(ScalarList& list, int u, double c) {
   const double whole = std::abs(c);
-  if (whole == std::floor(whole) && whole <= 16) {
-    int result = list.add(Scalar::constant, -1, -1, 1);
-    for (int k = 0; k < static_cast<int>(whole); ++k) {
-      result = k == 0 ? list.add(Scalar::identity, u) : list.add(Scalar::multiply, result, u);
-    }
-    return c < 0 ? list.add(Scalar::reciprocal, result) : result;
+  if (whole != std::floor(whole) || whole > 16) return list.add(Scalar::power, u, -1, c);
+  if (c < 0) u = list.add(Scalar::reciprocal, u);
+  int result = list.add(Scalar::constant, -1, -1, 1);
+  for (int k = 0; k < static_cast<int>(whole); ++k) {
+    result = k == 0 ? list.add(Scalar::identity, u) : list.add(Scalar::multiply, result, u);
   }
-  return list.add(Scalar::exp, list.add(Scalar::scale, list.add(Scalar::log, u), -1, c));
+  return result;
 }
 
 // erf by Abramowitz and Stegun's 7.1.26: an error below 1.5e-7.
@@ -58,10 +58,14 @@ ScalarList composed(const NeuronDescriptor& d) {
   ScalarList list{1, {}, {}};
   int result = 0;
   if (d.type == NeuronType::kGeLU) {
-    const int erf = error_function(list, list.add(Scalar::scale, 0, -1, 1 / std::sqrt(2.0)));
-    result = list.add(Scalar::multiply, list.add(Scalar::affine, erf, -1, 0.5, 0.5), 0);
+    // Beyond 9 erf is 1 or -1: nothing is multiplied by infinity but by 1.
+    const int scaled = list.add(Scalar::scale, 0, -1, 1 / std::sqrt(2.0));
+    const int erf = error_function(list, list.add(Scalar::clip, scaled, -1, -9, 9));
+    const int x = list.add(Scalar::clip, 0, -1, -20, kInfinite);
+    result = list.add(Scalar::multiply, list.add(Scalar::affine, erf, -1, 0.5, 0.5), x);
   } else {
-    const int u = list.add(Scalar::affine, 0, -1, a, b);
+    const int x = a == 0 ? list.add(Scalar::clip, 0, -1, -1, 1) : 0;  // not 0 times infinity
+    const int u = list.add(Scalar::affine, x, -1, a, b);
     if (d.type == NeuronType::kPower) {
       result = power(list, u, c);
     } else if (d.type == NeuronType::kExponential) {
@@ -88,11 +92,7 @@ ValueId prelu(Emission& e, const NeuronDescriptor& d, ValueId x) {
   if (slopes.size() > 1) {
     all = ops::apply1(e.graph, ir::Op::concatenate, ir::AxisAttributes{1}, slopes);
   }
-  ScalarList list{2, {}, {}};
-  const int above = list.add(Scalar::relu, 0);
-  const int below = list.add(Scalar::subtract, 0, above);
-  list.results = {list.add(Scalar::add, above, list.add(Scalar::multiply, below, 1))};
-  return ops::elementwise(e.graph, std::move(list), {x, all})[0];
+  return ops::binary(e.graph, Scalar::parametric_relu, x, all);
 }
 
 class NeuronOperation final : public Operation {
@@ -181,7 +181,10 @@ ValueId neuron(Emission& e, const NeuronDescriptor& d, ValueId x) {
     default:
       break;
   }
-  const ActivationDescriptor descriptor(kActivations[static_cast<int>(d.type)], d.a, d.b, d.c);
+  ActivationDescriptor descriptor(kActivations[static_cast<int>(d.type)], d.a, d.b, d.c);
+  if (d.type == NeuronType::kReLUN && static_cast<double>(d.b) == kInfinite) {  // no limit
+    descriptor = ActivationDescriptor(ActivationType::kReLU, d.a);
+  }
   return e.layer(Activation(descriptor), {x});
 }
 

@@ -14,12 +14,18 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 HELD, EXCUSED, SKIPPED = "held", "excused by rounding", "not finite"
 # In numbers that are exact to float64: what the devices' own rounding may be.
 ROUNDINGS = {
-    "float64": [Rounding(inputs=3e-16), Rounding(gradients=3e-16), Rounding(results=3e-16)],
+    "float64": [
+        Rounding(inputs=3e-16),
+        Rounding(gradients=3e-16),
+        Rounding(results=3e-16),
+        Rounding(clipped=3e-16),
+    ],
     "float32": [
         Rounding(dtype="float32"),
         Rounding(inputs=1e-7),
         Rounding(gradients=1e-7),
         Rounding(results=1e-7),
+        Rounding(clipped=1e-7),
     ],
 }
 

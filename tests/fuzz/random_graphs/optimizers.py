@@ -1,6 +1,7 @@
 """Optimizers of a program: drawn, as Python text, and by the documented formulas."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from .layer import Options, Text, single, written
@@ -42,7 +43,8 @@ def expression(optimizer: Options) -> str:
     return written(CLASSES[optimizer["kind"]], descriptor=descriptor, **optimizer["own"])
 
 
-def clipped(t: Any, common: Options, gradients: dict[str, Any]) -> dict[str, Any]:
+def clipped(common: Options, gradients: dict[str, Any],
+            rounded: Callable[[Any], Any]) -> dict[str, Any]:  # fmt: skip
     if not common.get("applies_gradient_clipping"):
         return gradients
     kind, most = common["gradient_clipping_type"], single(common["maximum_clipping_norm"])
@@ -52,17 +54,21 @@ def clipped(t: Any, common: Options, gradients: dict[str, Any]) -> dict[str, Any
     norms = {name: float(g.norm()) for name, g in gradients.items()}
     if kind == "by_global_norm":
         norms = dict.fromkeys(norms, math.sqrt(sum(n**2 for n in norms.values())))
-    return {n: g * (most / norms[n] if norms[n] > most else 1) for n, g in gradients.items()}
+    return {
+        n: rounded(g * (most / norms[n])) if norms[n] > most else g for n, g in gradients.items()
+    }
 
 
 def update(t: Any, optimizer: Options, parameters: dict[str, Any], gradients: dict[str, Any],
-           buffers: dict[str, dict[str, Any]], step: int) -> None:  # fmt: skip
-    """One step of all parameters, in place; `step` counts from 1."""
+           buffers: dict[str, dict[str, Any]], step: int,
+           rounded: Callable[[Any], Any]) -> None:  # fmt: skip
+    """One step of all parameters, in place; `step` counts from 1, and `rounded` is what rounding
+    makes of a gradient that is clipped by its norm."""
     common, own = optimizer["common"], optimizer["own"]
     rate = single(common["learning_rate"])
     scale = single(common.get("regularization_scale", 0))
     numbers = {key: single(value) for key, value in own.items()}
-    for name, g in clipped(t, common, gradients).items():
+    for name, g in clipped(common, gradients, rounded).items():
         p, kept = parameters[name], buffers.setdefault(name, {})
         g = g * single(common.get("gradient_rescale", 1))
         decay, kind = 0, common.get("regularization_type")

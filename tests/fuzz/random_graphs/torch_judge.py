@@ -18,6 +18,9 @@ class Rounding:
     inputs: float = 0.0
     gradients: float = 0.0
     results: float = 0.0  # of each node: what is constant for any input shows its rounding so
+    # Of gradients that are brought to the limit of their norm, all of which is one number for a
+    # gradient of one: what a regularization of just that size leaves of it is rounding.
+    clipped: float = 0.0
     seed: int = 0
     dtype: str = "float64"
 
@@ -113,9 +116,13 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             if rounding.gradients:
                 for g in gradients.values():
                     g += rounding.gradients * most * t.tensor(noise.normal(size=tuple(g.shape)))
+
+            def rounded(g: Any) -> Any:
+                return g * (1 + rounding.clipped * t.tensor(noise.normal(size=g.shape)).to(dtype))
+
             with t.no_grad():
                 count = (step + 1) // program["micro"]
-                optimizers.update(t, program["optimizer"], kept, gradients, buffers, count)
+                optimizers.update(t, program["optimizer"], kept, gradients, buffers, count, rounded)
             for name in names:
                 out[f"trained {name} {step}"] = kept[name].detach().clone()
     for name in running(program):

@@ -87,13 +87,13 @@ class CrossEntropy final : public Kernel {
     write(pointers, node_.outputs[1])[at] = static_cast<float>(logarithm);
   }
 
-  // dlogits = dloss (softmax Σ t' - t'), overwritten
+  // dlogits = dloss (softmax Σ t' - t'), overwritten; 0 where dloss is 0, even if x is not finite
   void gradient(Pointers pointers, std::size_t at) const {
     float* row = reinterpret_cast<float*>(pointers[workspace_]);
     float* labels = row + rows_.extent;
-    if (labels_.take(rows_, pointers[node_.inputs[2]], at, labels)) {
+    const float dloss = read(pointers, node_.inputs[0])[at];
+    if (dloss != 0 && labels_.take(rows_, pointers[node_.inputs[2]], at, labels)) {
       rows_.gather(read(pointers, node_.inputs[1]), at, row);
-      const float dloss = read(pointers, node_.inputs[0])[at];
       const float shift = -read(pointers, node_.inputs[3])[at];
       const auto total = static_cast<float>(sum({labels, 1}, rows_.extent));
       shift_by_largest(row, rows_.extent);

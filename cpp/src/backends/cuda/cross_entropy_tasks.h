@@ -78,7 +78,7 @@ struct LossTasks {
 };
 
 // dloss (N, 1, …), logits (N, K, …), labels, logarithm (N, 1, …) → dlogits (N, K, …), overwritten:
-// dloss (softmax Σ t' - t').
+// dloss (softmax Σ t' - t'), 0 where dloss is 0, even if x is not finite.
 template <class T, int kLanes>
 struct LossGradientTasks {
   using Scratch = NoScratch;
@@ -91,7 +91,8 @@ struct LossGradientTasks {
   __device__ void run(const Row& row) const {
     if (!row.there) return;
     const std::int64_t label = labels.class_of(row.number);
-    if (label == -1) {
+    const T slope = dloss[row.number];
+    if (label == -1 || slope == T(0)) {
 #pragma unroll(kUnrolled<kLanes>)
       for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {
         dx[row.first + k * rows.inner] = T(0);
@@ -104,7 +105,7 @@ struct LossGradientTasks {
       sum += static_cast<double>(labels.value<T>(label, k, row.first + k * rows.inner));
     }
     const T total = static_cast<T>(combine<kLanes>(sum, Sum()));
-    const T slope = dloss[row.number], log_sum = logarithm[row.number];
+    const T log_sum = logarithm[row.number];
     const T largest = largest_of<kLanes>(rows, row, x);
 #pragma unroll(kUnrolled<kLanes>)
     for (std::int64_t k = row.lane; k < rows.extent; k += kLanes) {

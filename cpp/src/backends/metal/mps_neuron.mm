@@ -7,7 +7,8 @@
 namespace traingraph::metal {
 namespace {
 
-// The neuron that a scalar function is, with its parameters.
+// The neuron that a scalar function is, with its parameters. Soft sign is left to the shader: Apple
+// says x / (1 + |x|), which is NaN at infinity.
 struct Neuron {
   MPSCNNNeuronType type = MPSCNNNeuronTypeNone;
   float a = 0, b = 0;
@@ -35,8 +36,6 @@ Neuron neuron_of(const ir::Node& node) {
       return {MPSCNNNeuronTypeAbsolute, 0, 0};
     case ir::Scalar::soft_plus:
       return {MPSCNNNeuronTypeSoftPlus, p, q};
-    case ir::Scalar::soft_sign:
-      return {MPSCNNNeuronTypeSoftSign, 0, 0};
     case ir::Scalar::elu:
       return {MPSCNNNeuronTypeELU, p, 0};
     default:

@@ -87,7 +87,7 @@ void softmax_cross_entropy(const Call& call) {
 }
 
 // dloss (N, 1, …), logits (N, K, …), labels, logarithm (N, 1, …) → dlogits (N, K, …), overwritten:
-// dloss (softmax Σ t' - t').
+// dloss (softmax Σ t' - t'), 0 where dloss is 0, even if x is not finite.
 template <class T>
 void softmax_cross_entropy_gradient(const Call& call) {
   const Shape& shape = call.in_shape(1);
@@ -98,11 +98,11 @@ void softmax_cross_entropy_gradient(const Call& call) {
     for (std::int64_t i = 0; i < inner; ++i) {
       const T* x = call.in<T>(1) + n * classes * inner + i;
       T* dx = call.out<T>(0) + n * classes * inner + i;
-      if (labels.ignored(n, i)) {
+      const double dloss = static_cast<double>(call.in<T>(0)[n * inner + i]);
+      if (labels.ignored(n, i) || dloss == 0) {
         for (std::int64_t k = 0; k < classes; ++k) dx[k * inner] = T(0);
         continue;
       }
-      const double dloss = static_cast<double>(call.in<T>(0)[n * inner + i]);
       const double logarithm = static_cast<double>(call.in<T>(3)[n * inner + i]);
       const double largest = largest_of(x, classes, inner);
       double total = 0;

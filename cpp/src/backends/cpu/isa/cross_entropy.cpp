@@ -153,11 +153,12 @@ void gradient_rows(const CrossEntropy& op, const float* dloss, const float* x, c
       total += static_cast<double>(op.scale) * sum_row(n, term);
     } else {
       label = class_at(op, labels, row);
-      if (label == -1) {
-        for (std::int64_t k = 0; k < n; ++k) to[k] = 0;
-        continue;
-      }
       if (is_class(op, label)) total += static_cast<double>(op.scale);
+    }
+    const bool ignored = op.labels != Labels::distribution && label == -1;
+    if (ignored || dloss[row] == 0) {
+      for (std::int64_t k = 0; k < n; ++k) to[k] = 0;
+      continue;
     }
     const float largest = largest_of(from, n);
     const Vector sum = splat(static_cast<float>(total)), top = splat(largest);
@@ -209,8 +210,8 @@ void gradient_positions(const CrossEntropy& op, const float* dloss, const float*
           const std::int64_t offset = at + k * inner;
           Vector target = splat(op.share);
           if (distribution) target = part.load(t + offset) * op.scale + op.share;
-          part.store(dx + offset,
-                     slope(part.load(x + offset) - top, log_sum, total, target, factor));
+          const Vector found = slope(part.load(x + offset) - top, log_sum, total, target, factor);
+          part.store(dx + offset, factor == 0.0f ? Vector{} : found);
         }
         for (std::int64_t i = 0; i < count && !distribution; ++i) {
           const std::int64_t label = class_at(op, labels, position + i);

@@ -56,7 +56,7 @@ kernel void softmax_cross_entropy(device const float* logits [[buffer(0)]],
 }
 
 // dloss (n, 1, inner), logits, labels, logarithm -> dlogits, overwritten, a position per thread:
-// dloss (softmax sum t' - t').
+// dloss (softmax sum t' - t'), 0 where dloss is 0, even if the logits are not finite.
 kernel void softmax_cross_entropy_gradient(device const float* dloss [[buffer(0)]],
                                            device const float* logits [[buffer(1)]],
                                            device const uchar* labels [[buffer(2)]],
@@ -66,7 +66,7 @@ kernel void softmax_cross_entropy_gradient(device const float* dloss [[buffer(0)
                                            uint position [[thread_position_in_grid]]) {
   const int n = int(position) / a.inner, i = int(position) % a.inner;
   const int first = n * a.classes * a.inner + i;
-  const bool none = ignored(labels, n, i, a);
+  const bool none = ignored(labels, n, i, a) || dloss[position] == 0.0f;
   Sum all = no_sum();
   for (int k = 0; k < a.classes && !none; ++k) add(all, label_at(labels, n, k, i, a));
   const float labelled = total(all);
