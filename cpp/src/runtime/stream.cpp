@@ -127,6 +127,11 @@ bool Stream::acquire_idle(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
+std::uint64_t Stream::held_here_since() {
+  const std::lock_guard lock(mutex_);
+  return is_mine() ? held_since_ : 0;
+}
+
 void Stream::hold() {
   static std::atomic<std::uint64_t> count{0};
   busy_ = true;
@@ -329,10 +334,12 @@ void Stream::merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Strea
   const CompilationTurn turn;  // roots stay
   std::shared_ptr<Stream> into = root(a), from = root(b);
   if (into == from) return;
+  // This thread, or one that lends it `a`, works on and goes on holding what they become. Who holds
+  // the other one stands in a completion handler and waits for that from then on.
+  const std::uint64_t a_held = into->held_here_since(), b_held = from->held_here_since();
+  if (b_held != 0 && (a_held == 0 || b_held < a_held)) std::swap(into, from);
   into->run([&] {
     from->run([&] {
-      // Who held one of them before goes on holding what they become.
-      if (from->held_since_ < into->held_since_) std::swap(into, from);
       std::unique_lock lock(from->mutex_);
       from->finish_begun(lock, 0);
       lock.unlock();

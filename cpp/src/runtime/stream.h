@@ -57,7 +57,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   // The stream that this one has become.
   static std::shared_ptr<Stream> root(std::shared_ptr<Stream> stream);
-  // Makes both one order, after both are idle. Takes a turn to compile.
+  // Makes both one order, after both are idle, for a thread that works on `a` or on neither. Takes a
+  // turn to compile.
   static void merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Stream>& b);
 
  private:
@@ -71,6 +72,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void run_front(std::unique_lock<std::mutex>& lock);
   // The same inside the task that this thread is in, or that lends the stream.
   void run_inside(std::unique_lock<std::mutex>& lock);
+  // Counted by what threads have taken; 0 where this one does not hold it.
+  std::uint64_t held_here_since();
   bool is_mine() const { return busy_ && holder_.load() == std::this_thread::get_id(); }
   // A part of a wait; leaves the lock released.
   void wait_a_while(const std::shared_ptr<Task>& task);
