@@ -122,6 +122,10 @@ void CNNLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& predictions,
   if (!weighted && descriptor_.reduction_type == CNNReductionType::kSumByNonZeroWeights) {
     refuse("expected labels with weights for a sum by non-zero weights but got none");
   }
+  for (const auto& one : labels) {
+    if ((one->weights_image() != nullptr) == weighted) continue;
+    refuse("expected weights with the labels of every image or of none but got some without");
+  }
   ImageBatch weights;
   if (weighted) {
     weights = images_of(labels, &CNNLossLabels::weights_image);
