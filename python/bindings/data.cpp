@@ -120,11 +120,19 @@ void check_unmasked(py::handle array, const Target& target) {
 }
 
 // A view of such an array in host memory; bfloat16, which NumPy alone does not have, as its bits.
-py::object view_of(const ForeignArray& array) {
+py::object view_of(const ForeignArray& array, const Target& target) {
   const DataType type = array.data.data_type;
+  const auto bytes = static_cast<std::int64_t>(element_bytes(type));
   std::vector<py::ssize_t> strides;
-  for (const std::int64_t stride : array.strides) {
-    strides.push_back(stride * static_cast<py::ssize_t>(element_bytes(type)));
+  for (std::size_t axis = 0; axis < array.strides.size(); ++axis) {
+    // Where there is one element the stride leads nowhere, and may be any number.
+    const std::int64_t stride = array.data.shape[axis] > 1 ? array.strides[axis] : 1;
+    if (stride < -kMostBytes / bytes || stride > kMostBytes / bytes) {
+      throw ShapeError(subject(target) + "expected strides of at most " +
+                       std::to_string(kMostBytes) + " bytes for " + place(target) + " but got " +
+                       to_string(array.strides) + " elements of " + name(type));
+    }
+    strides.push_back(stride * bytes);
   }
   auto* const owner = new std::shared_ptr<const void>(array.data.owner);
   const py::capsule base(
@@ -139,7 +147,7 @@ TensorData typed(py::handle array, DataType type) {
   data.bytes = raw->data;
   data.data_type = type;
   data.shape.assign(raw->dimensions, raw->dimensions + raw->nd);
-  data.length = element_bytes(type) * static_cast<std::size_t>(element_count(data.shape));
+  data.length = static_cast<std::size_t>(byte_count(data.shape, type));
   data.writable = (raw->flags & npy_api::NPY_ARRAY_WRITEABLE_) != 0;
   data.owner = share(py::reinterpret_borrow<py::object>(array));
   return data;
@@ -180,7 +188,7 @@ std::optional<TensorData> through_dlpack(py::handle value, DataType type, const 
   if (array.data.gpu < 0) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(array.data.bytes) % 8 == 0;
     if (fits && array.dense && aligned) return std::move(array.data);
-    if (array.data.data_type == DataType::kBFloat16) wide = widened(view_of(array));
+    if (array.data.data_type == DataType::kBFloat16) wide = widened(view_of(array, target));
     return std::nullopt;
   }
   if (!fits) {
@@ -304,9 +312,11 @@ py::object any_array(py::handle value, const Target& target) {
   if (offers_dlpack(value)) {
     const ForeignArray array = offered(value, target);
     if (array.data.gpu < 0 && array.data.data_type == DataType::kBFloat16) {
-      return widened(view_of(array));
+      return widened(view_of(array, target));
     }
-    if (array.data.gpu < 0 && array.data.data_type != DataType::kInvalid) return view_of(array);
+    if (array.data.gpu < 0 && array.data.data_type != DataType::kInvalid) {
+      return view_of(array, target);
+    }
   }
   return handed_over(value, target, [&] {
     return py::object(py::module_::import("numpy").attr("asarray")(value));

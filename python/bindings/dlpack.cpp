@@ -252,11 +252,12 @@ ForeignArray foreign_array(py::handle value, const std::string& subject) {
   data.data_type = data_type_of(array.type);
   data.shape.assign(array.shape, array.shape + array.dimensions);
   const std::int64_t elements = element_count(data.shape);
-  if (elements > std::numeric_limits<std::int64_t>::max() / 256) {
-    throw ShapeError(subject + "expected an array of at most 2^55 elements but got " +
-                     to_string(data.shape));
+  const bool is_shape = std::ranges::none_of(data.shape, [](std::int64_t e) { return e < 0; });
+  if (!is_shape || elements > kMostBytes || elements * array.type.bits / 8 > kMostBytes) {
+    throw ShapeError(subject + "expected an array of at most " + std::to_string(kMostBytes) +
+                     " bytes but got " + to_string(data.shape) + " of " + name_of(array.type));
   }
-  data.length = static_cast<std::size_t>(elements) * array.type.bits / 8;
+  data.length = static_cast<std::size_t>(elements * array.type.bits / 8);
   data.writable = versioned == nullptr || (versioned->flags & dlpack::kReadOnly) == 0;
   data.gpu = is_gpu(array.device) ? array.device.index : -1;
   result.element_type = name_of(array.type);
