@@ -98,6 +98,9 @@ void CNNLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& predictions,
                  " images but got " + std::to_string(labels.size()) + " and " +
                  std::to_string(destinations.size()));
   }
+  for (const auto& one : labels) {
+    if (one == nullptr) refuse("expected labels for every image but got none");
+  }
   const ImageBatch truth = images_of(labels, &CNNLossLabels::labels_image);
   const ImageBatch losses = images_of(labels, &CNNLossLabels::loss_image);
   check_batch(truth, "labels images");
