@@ -120,20 +120,9 @@ void check_unmasked(py::handle array, const Target& target) {
 }
 
 // A view of such an array in host memory; bfloat16, which NumPy alone does not have, as its bits.
-py::object view_of(const ForeignArray& array, const Target& target) {
+py::object view_of(const ForeignArray& array) {
   const DataType type = array.data.data_type;
-  const auto bytes = static_cast<std::int64_t>(element_bytes(type));
-  std::vector<py::ssize_t> strides;
-  for (std::size_t axis = 0; axis < array.strides.size(); ++axis) {
-    // Where there is one element the stride leads nowhere, and may be any number.
-    const std::int64_t stride = array.data.shape[axis] > 1 ? array.strides[axis] : 1;
-    if (stride < -kMostBytes / bytes || stride > kMostBytes / bytes) {
-      throw ShapeError(subject(target) + "expected strides of at most " +
-                       std::to_string(kMostBytes) + " bytes for " + place(target) + " but got " +
-                       to_string(array.strides) + " elements of " + name(type));
-    }
-    strides.push_back(stride * bytes);
-  }
+  const std::vector<py::ssize_t> strides(array.strides.begin(), array.strides.end());
   auto* const owner = new std::shared_ptr<const void>(array.data.owner);
   const py::capsule base(
       owner, [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); });
@@ -188,7 +177,7 @@ std::optional<TensorData> through_dlpack(py::handle value, DataType type, const 
   if (array.data.gpu < 0) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(array.data.bytes) % 8 == 0;
     if (fits && array.dense && aligned) return std::move(array.data);
-    if (array.data.data_type == DataType::kBFloat16) wide = widened(view_of(array, target));
+    if (array.data.data_type == DataType::kBFloat16) wide = widened(view_of(array));
     return std::nullopt;
   }
   if (!fits) {
@@ -312,11 +301,9 @@ py::object any_array(py::handle value, const Target& target) {
   if (offers_dlpack(value)) {
     const ForeignArray array = offered(value, target);
     if (array.data.gpu < 0 && array.data.data_type == DataType::kBFloat16) {
-      return widened(view_of(array, target));
+      return widened(view_of(array));
     }
-    if (array.data.gpu < 0 && array.data.data_type != DataType::kInvalid) {
-      return view_of(array, target);
-    }
+    if (array.data.gpu < 0 && array.data.data_type != DataType::kInvalid) return view_of(array);
   }
   return handed_over(value, target, [&] {
     return py::object(py::module_::import("numpy").attr("asarray")(value));
