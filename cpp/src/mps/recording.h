@@ -147,8 +147,8 @@ class Recording {
   void add_part(const ImageBatch& images, const ImagePart* part);
   bool is_readable(const Storage& storage) const;
   [[noreturn]] void refuse(const Storage& storage, const std::string& what);
-  // Raises for a result that is in `taken_`, of which the first ones are read.
-  void refuse_taken(const Range& result, std::size_t reads);
+  // Raises for a result that is among these of `taken_`, of which the first ones are read.
+  void refuse_taken(const Range& result, std::size_t reads, std::size_t first, std::size_t end);
 
   std::uint64_t owner_ = 0;
   std::vector<std::uint64_t> words_;
