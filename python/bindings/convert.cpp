@@ -35,6 +35,11 @@ void refuse(const Where& where, py::handle value) {
   throw py::type_error(text);
 }
 
+void refuse_none(const Where& where) {
+  throw py::type_error("[" + where.subject + "] expected " + where.name + ": " + where.expected +
+                       " but got None among them");
+}
+
 std::int64_t to_integer(py::handle value, const Where& where) {
   if (!PyIndex_Check(value.ptr())) {
     refuse(where, value);

@@ -3,7 +3,9 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <limits>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -38,6 +40,8 @@ struct Padding {
 
 // TypeError; asks "did you mean relu()?" when a factory was passed without calling it.
 [[noreturn]] void refuse(const Where& where, py::handle value);
+// TypeError for None among the items of a list.
+[[noreturn]] void refuse_none(const Where& where);
 
 // Devices also as text, types and data types also as NumPy's.
 Device to_device(py::handle value);
@@ -56,6 +60,20 @@ py::object from_padding(PaddingPolicy policy, std::int64_t y, std::int64_t x);
 
 // The items of a list, tuple or other iterable, but not of a string.
 std::vector<py::object> to_items(py::handle value, const Where& where);
+
+// Whether a list of objects, or of such lists, has None, which pybind11 takes for a null pointer.
+template <typename T>
+bool has_none(const T&) {
+  return false;
+}
+template <typename T>
+bool has_none(const std::shared_ptr<T>& item) {
+  return item == nullptr;
+}
+template <typename T>
+bool has_none(const std::vector<T>& items) {
+  return std::ranges::any_of(items, [](const T& item) { return has_none(item); });
+}
 
 template <typename T>
 T convert(py::handle value, const Where& where) {
@@ -92,10 +110,12 @@ T convert(py::handle value, const Where& where) {
       refuse(where, value);
     }
     try {
-      return py::cast<T>(value);
+      T made = py::cast<T>(value);
+      if (!has_none(made)) return made;
     } catch (const py::cast_error&) {
       refuse(where, value);
     }
+    refuse_none(where);
   }
 }
 

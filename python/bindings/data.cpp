@@ -122,10 +122,7 @@ void check_unmasked(py::handle array, const Target& target) {
 // A view of such an array in host memory; bfloat16, which NumPy alone does not have, as its bits.
 py::object view_of(const ForeignArray& array) {
   const DataType type = array.data.data_type;
-  std::vector<py::ssize_t> strides;
-  for (const std::int64_t stride : array.strides) {
-    strides.push_back(stride * static_cast<py::ssize_t>(element_bytes(type)));
-  }
+  const std::vector<py::ssize_t> strides(array.strides.begin(), array.strides.end());
   auto* const owner = new std::shared_ptr<const void>(array.data.owner);
   const py::capsule base(
       owner, [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); });
@@ -139,7 +136,7 @@ TensorData typed(py::handle array, DataType type) {
   data.bytes = raw->data;
   data.data_type = type;
   data.shape.assign(raw->dimensions, raw->dimensions + raw->nd);
-  data.length = element_bytes(type) * static_cast<std::size_t>(element_count(data.shape));
+  data.length = static_cast<std::size_t>(byte_count(data.shape, type));
   data.writable = (raw->flags & npy_api::NPY_ARRAY_WRITEABLE_) != 0;
   data.owner = share(py::reinterpret_borrow<py::object>(array));
   return data;

@@ -60,6 +60,23 @@ bool is_dense(const dlpack::Array& array) {
   return true;
 }
 
+// In bytes. Where an axis has one element its stride leads nowhere, and may be any number.
+Shape strides_of(const dlpack::Array& array, const std::string& subject) {
+  if (array.strides == nullptr) return {};
+  const std::int64_t bytes = std::max(1, array.type.bits / 8);
+  Shape strides;
+  for (int axis = 0; axis < array.dimensions; ++axis) {
+    const std::int64_t stride = array.shape[axis] > 1 ? array.strides[axis] : 1;
+    if (stride < -kMostBytes / bytes || stride > kMostBytes / bytes) {
+      throw ShapeError(subject + "expected strides of at most " + std::to_string(kMostBytes) +
+                       " bytes but got " + std::to_string(stride) + " elements of " +
+                       name_of(array.type));
+    }
+    strides.push_back(stride * bytes);
+  }
+  return strides;
+}
+
 // Type and index are numbers, the type often of an enumeration.
 dlpack::Device device_of(py::handle value, const std::string& subject) {
   const py::object given = value.attr("__dlpack_device__")();
@@ -252,18 +269,17 @@ ForeignArray foreign_array(py::handle value, const std::string& subject) {
   data.data_type = data_type_of(array.type);
   data.shape.assign(array.shape, array.shape + array.dimensions);
   const std::int64_t elements = element_count(data.shape);
-  if (elements > std::numeric_limits<std::int64_t>::max() / 256) {
-    throw ShapeError(subject + "expected an array of at most 2^55 elements but got " +
-                     to_string(data.shape));
+  const bool is_shape = std::ranges::none_of(data.shape, [](std::int64_t e) { return e < 0; });
+  if (!is_shape || elements > kMostBytes || elements * array.type.bits / 8 > kMostBytes) {
+    throw ShapeError(subject + "expected an array of at most " + std::to_string(kMostBytes) +
+                     " bytes but got " + to_string(data.shape) + " of " + name_of(array.type));
   }
-  data.length = static_cast<std::size_t>(elements) * array.type.bits / 8;
+  data.length = static_cast<std::size_t>(elements * array.type.bits / 8);
   data.writable = versioned == nullptr || (versioned->flags & dlpack::kReadOnly) == 0;
   data.gpu = is_gpu(array.device) ? array.device.index : -1;
   result.element_type = name_of(array.type);
   result.dense = is_dense(array);
-  if (array.strides != nullptr) {
-    result.strides.assign(array.strides, array.strides + array.dimensions);
-  }
+  result.strides = strides_of(array, subject);
   // The capsule is not taken over: it calls the deleter itself, where Python runs.
   data.owner = share(std::move(capsule));
   return result;

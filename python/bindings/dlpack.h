@@ -15,7 +15,7 @@ struct ForeignArray {
   TensorData data;           // data_type is kInvalid for elements that tensors do not have
   std::string element_type;  // for messages
   bool dense = true;         // row-major without gaps
-  Shape strides;             // in elements; empty: dense
+  Shape strides;             // in bytes; empty: dense
 };
 
 // Whether an object offers an array in a GPU's memory.

@@ -10,6 +10,21 @@ using mps::CNNKernel;
 using mps::GradientState;
 using mps::StatePtr;
 
+// What all of these states say: one for each image, or one that they share.
+const GradientState& convolution_of(const mps::StateBatch& states, std::size_t images) {
+  if (states.empty() || (states.size() != 1 && states.size() != images)) {
+    throw InvalidArgument(
+        "[MPSCNNConvolutionTranspose] expected a convolution's state for each of " +
+        std::to_string(images) + " images but got " + std::to_string(states.size()));
+  }
+  for (const StatePtr& state : states) {
+    if (dynamic_cast<const GradientState*>(state.get()) != nullptr) continue;
+    throw InvalidArgument("[MPSCNNConvolutionTranspose] expected a convolution's state but got " +
+                          (state == nullptr ? "none" : state->description()));
+  }
+  return static_cast<const GradientState&>(*states[0]);
+}
+
 // The forms with a convolution's state take its size and offset back; the others are inherited.
 py::object encode(CNNConvolutionTranspose& self, const Arguments& a, bool batch) {
   const char* const name = batch ? "convolution_gradient_states" : "convolution_gradient_state";
@@ -26,23 +41,20 @@ py::object encode(CNNConvolutionTranspose& self, const Arguments& a, bool batch)
     return py::type::of<CNNKernel>().attr(batch ? "encode_batch" : "encode")(
         py::cast(&self), a["command_buffer"], **others);
   }
-  const StatePtr chained = batch ? a.get<mps::StateBatch>(name).at(0) : a.get<StatePtr>(name);
-  const auto* convolution = dynamic_cast<const GradientState*>(chained.get());
-  if (convolution == nullptr) {
-    throw InvalidArgument("[MPSCNNConvolutionTranspose] expected a convolution's state but got " +
-                          chained->description());
-  }
   const mps::ImageBatch sources = images(a, source, batch);
+  const GradientState& convolution =
+      convolution_of(batch ? a.get<mps::StateBatch>(name) : mps::StateBatch{a.get<StatePtr>(name)},
+                     sources.size());
   if (a.given(destination)) {
     self.encode_batch(buffer, sources, images(a, destination, batch));
     return py::none();
   }
   if (!a.given("destination_state_is_temporary")) {
-    return result_images(self.encode_batch(buffer, sources, *convolution, nullptr, false), batch);
+    return result_images(self.encode_batch(buffer, sources, convolution, nullptr, false), batch);
   }
   const py::object list = list_of_states(a, batch);
   mps::StateBatch states;
-  const auto results = self.encode_batch(buffer, sources, *convolution, &states,
+  const auto results = self.encode_batch(buffer, sources, convolution, &states,
                                          a.get<bool>("destination_state_is_temporary"));
   return with_states(results, states, list, batch);
 }

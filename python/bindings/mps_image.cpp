@@ -12,8 +12,6 @@ using mps::ImageDescriptor;
 using mps::ImagePtr;
 using mps::TemporaryImage;
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 45;
-
 constexpr const char* kChw = "MPSDataLayout.FEATURE_CHANNELS_X_HEIGHT_X_WIDTH";
 
 // (location, length), as NSRange has them.
@@ -205,22 +203,23 @@ void bind_mps_image(py::module_& module) {
       "Makes the memory that programs work in large enough for all of these at once; waits "
       "for what was committed.",
       [](const Arguments& arguments) {
-        std::size_t bytes = 0;
+        std::int64_t bytes = 0;
         const Where where = arguments.where("image_descriptor_list");
         for (const py::object& item : to_items(arguments["image_descriptor_list"], where)) {
           const auto d = convert<ImageDescriptor>(item, where);
-          const std::int64_t elements =
-              element_count({d.number_of_images, d.feature_channels, d.height, d.width});
-          if (elements < 0 || elements > kMostElements) {
+          const std::int64_t more =
+              byte_count({d.number_of_images, d.feature_channels, d.height, d.width},
+                         data_type(d.channel_format));
+          if (more < 0 || more > kMostBytes - bytes) {
             throw ShapeError("[" + where.subject + "] expected images of at most " +
-                             std::to_string(kMostElements) + " elements but got " +
-                             std::to_string(elements));
+                             std::to_string(kMostBytes) + " bytes but got " + std::to_string(more) +
+                             " after " + std::to_string(bytes));
           }
-          bytes += element_bytes(data_type(d.channel_format)) * static_cast<std::size_t>(elements);
+          bytes += more;
         }
         mps::ContinuingCommandBuffer buffer(arguments.get<mps::CommandBufferPtr>("command_buffer"));
         const ReleasedGil released;
-        buffer.prefetch_heap(bytes);
+        buffer.prefetch_heap(static_cast<std::size_t>(bytes));
       });
   temporary.def_property(
       "read_count", [](const TemporaryImage& self) { return self.read_count(); },

@@ -49,7 +49,9 @@ class Arguments {
     if constexpr (kIsHandle<T>) {
       // Without the words of an error.
       if (py::detail::make_caster<T> caster; !value.is_none() && caster.load(value, true)) {
-        return py::detail::cast_op<T>(std::move(caster));
+        T made = py::detail::cast_op<T>(std::move(caster));
+        if (!has_none(made)) return made;
+        refuse_none(where(name));
       }
     }
     return convert<T>(value, where(name));

@@ -14,12 +14,12 @@
 namespace {
 
 std::atomic<std::int64_t> call_count{0};
-std::atomic<std::int64_t> byte_count{0};
+std::atomic<std::int64_t> bytes_asked_for{0};
 
 [[maybe_unused]] void* counted(void* memory, std::size_t bytes) {
   if (memory == nullptr) throw std::bad_alloc();
   call_count.fetch_add(1, std::memory_order_relaxed);
-  byte_count.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  bytes_asked_for.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
   return memory;
 }
 
@@ -47,7 +47,7 @@ void* operator new[](std::size_t bytes, std::align_val_t a) { return aligned(byt
 // Containers and algorithms of the library ask this way too.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   call_count.fetch_add(1, std::memory_order_relaxed);
-  byte_count.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  bytes_asked_for.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
   return std::malloc(std::max<std::size_t>(bytes, 1));
 }
 void* operator new[](std::size_t bytes, const std::nothrow_t& tag) noexcept {
@@ -65,7 +65,7 @@ void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { s
 
 namespace traingraph::testing {
 
-Allocations allocations() { return {call_count.load(), byte_count.load()}; }
+Allocations allocations() { return {call_count.load(), bytes_asked_for.load()}; }
 
 void bind_allocations(py::module_& module) {
   module.def(

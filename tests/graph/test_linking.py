@@ -219,3 +219,66 @@ def test_an_overflow_skips_the_step_of_both() -> None:
     for got, expected in zip(linked.parameters(), before, strict=True):
         assert got.tobytes() == expected.tobytes()
     assert linked.first.loss_scale == linked.second.loss_scale == 2**15
+
+
+def handed_over(name: str, one: tg.MLCGraph, x: tg.MLCTensor) -> tg.MLCTensor:
+    """What a graph over x (1, 3) gives."""
+    row = tg.MLCTensor(data=array((1, 3), 4, "float32"))
+    if name == "made of constants":
+        return tg.sequential(one, row, [tg.MLCActivationLayer.tanh()])
+    if name == "made of x":
+        return tg.sequential(one, x, [tg.MLCActivationLayer.tanh()])
+    rows = tg.MLCTensor(data=array((5, 3), 4, "float32"))
+    return one.node(tg.MLCArithmeticLayer(operation="add"), sources=[x, rows])
+
+
+@pytest.mark.parametrize("name", ["made of constants", "made of x", "one row over many"])
+def test_what_follows_the_batch_follows_it_over_the_border(name: str) -> None:
+    x, z = tg.MLCTensor(shape=[1, 3]), tg.MLCTensor(shape=[1, 3])
+    one, other = tg.MLCGraph(), tg.MLCGraph()
+    handed = handed_over(name, one, x)
+    one.node(tg.MLCActivationLayer.relu(), source=x)
+    sum_of = tg.MLCArithmeticLayer(operation="add")
+    other.node(sum_of, sources=[z, handed])
+    first = tg.MLCInferenceGraph(graph_objects=[one])
+    second = tg.MLCInferenceGraph(graph_objects=[other])
+    first.add_inputs({"x": x})
+    second.add_inputs({"z": z})
+    first.link([second])
+    for graph in (first, second):
+        graph.compile(options="link_graphs", device="cpu")
+    for rows in (1, 4):
+        data = array((rows, 3), rows, "float32")
+        options = {"batch_size": rows, "options": "synchronous"}
+        if name == "one row over many" and rows != 1:
+            with pytest.raises(ValueError, match=r"expected batch size 1, which layer .* fixes"):
+                first.execute(inputs_data={"x": data}, **options)
+            continue
+        first.execute(inputs_data={"x": data}, **options)
+        found = second.execute(inputs_data={"z": data}, **options).result
+        term = array((1, 3), 4, "float32")
+        expected = data + np.tanh(data if name == "made of x" else term)
+        if name == "one row over many":
+            expected = data + data + array((5, 3), 4, "float32")
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_graph_without_a_batch_hands_over_what_has_the_shape() -> None:
+    x, mask, z = (tg.MLCTensor(shape=shape) for shape in ([2, 3], [1, 3], [2, 3]))
+    one, other = tg.MLCGraph(), tg.MLCGraph()
+    multiply, add = (tg.MLCArithmeticLayer(operation=name) for name in ("multiply", "add"))
+    masked = one.node(multiply, sources=[x, mask])
+    other.node(add, sources=[z, masked])
+    first = tg.MLCInferenceGraph(graph_objects=[one])
+    second = tg.MLCInferenceGraph(graph_objects=[other])
+    first.add_inputs({"x": x, "mask": mask})
+    second.add_inputs({"z": z})
+    first.link([second])
+    for graph in (first, second):
+        graph.compile(options="link_graphs", device="cpu")
+    data, kept = array((4, 3), 1, "float32"), array((1, 3), 2, "float32")
+    first.execute(inputs_data={"x": data[:2], "mask": kept}, options="synchronous")
+    found = second.execute(inputs_data={"z": data[:2]}, options="synchronous").result
+    np.testing.assert_allclose(found, data[:2] + data[:2] * kept, rtol=1e-6)
+    with pytest.raises(tg.ShapeError, match=r"graph of shape \(4, 3\) but got \(2, 3\)"):
+        second.execute(inputs_data={"z": data}, batch_size=4, options="synchronous")

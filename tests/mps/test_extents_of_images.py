@@ -100,6 +100,17 @@ def test_storage_made_ahead(extent: int) -> None:
         mps.MPSTemporaryImage.prefetch_storage(buffer, image_descriptor_list=[descriptor])
 
 
+def test_storage_made_ahead_for_many() -> None:
+    """Each could be, and the sum of all bytes is 2^64."""
+    descriptor = mps.MPSImageDescriptor.image_descriptor(
+        with_channel_format="float32", width=2**23, height=2**23, feature_channels=1
+    )
+    buffer = commands(mps.MTLDevice(device="cpu"))
+    expected = rf"of at most {2**48} bytes but got {2**48} after {2**48}"
+    with pytest.raises(tg.ShapeError, match=expected):
+        mps.MPSTemporaryImage.prefetch_storage(buffer, image_descriptor_list=[descriptor] * 2**16)
+
+
 @pytest.mark.parametrize("offset", [2**61, 2**62, -(2**62), 2**63 - 1, -(2**63)])
 def test_offsets_whose_products_with_strides_are_beyond_64_bits(offset: int) -> None:
     """Eight times one is a multiple of 2^64, which must not count as none."""

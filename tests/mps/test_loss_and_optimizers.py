@@ -103,6 +103,24 @@ def test_weights_and_their_count():
         evaluate("mean_squared_error", y, t, "sum_by_non_zero_weights")
 
 
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean", "sum_by_non_zero_weights"])
+def test_every_value_has_its_weight(name, reduction):
+    y, t = prediction_and_labels()
+    values = LOSSES[name](y, t)
+    w = RANDOM.uniform(-1, 2, size=values.shape)
+    w[:, 0, 0, 1] = 0
+    share = {"mean": w[0].size, "sum_by_non_zero_weights": np.count_nonzero(w[0])}.get(reduction, 1)
+
+    def reported(v):
+        weighted = LOSSES[name](v, t) * w / share
+        return weighted if reduction == "none" else weighted.sum(axis=(1, 2, 3), keepdims=True)
+
+    loss, gradient = evaluate(name, y, t, reduction, weights=w)
+    np.testing.assert_allclose(loss, reported(y), rtol=1e-6, atol=1e-9)
+    near(gradient, differences(lambda v: reported(v).sum(), y))
+
+
 def test_label_smoothing_and_the_exact_softmax_gradient():
     """Labels that do not sum to 1: softmax(y) times their sum, minus them."""
     y, t = prediction_and_labels()

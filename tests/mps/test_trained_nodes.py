@@ -254,6 +254,11 @@ def test_a_transposed_convolution_mirrors_the_convolution_of_a_state(device):
     expected = backward(
         mps.MPSCNNConvolutionGradient(device=on, weights=narrow), inner_gradient, x, states
     )
+    for some in ([], list(states) * 3):
+        with pytest.raises(ValueError, match=rf"state for each of 2 images but got {len(some)}"):
+            kernel.encode_batch(
+                commands(on), source_images=batch(on, inner), convolution_gradient_states=some
+            )
     assert_same(y, array(result), device)
     assert_same(dx, expected, device)
 

@@ -156,3 +156,30 @@ def test_without_memory_the_largest_entries_are_listed() -> None:
         assert "largest entries of this graph's memory plan" in str(caught.value)
         assert f"{3 << 46} bytes, saved: elementwise at layer " in str(caught.value)
     assert inference.memory_plan().total_bytes == values.nbytes
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[2**64 - 1], [2**63], [2**48 + 1], [2**64 - 64, 2**10], [2**47] * 3, [2**48] * 2],
+    ids=str,
+)
+def test_more_than_can_be_is_refused(sizes):
+    """One buffer, or what a kernel works in, or the sum of those that live at one time."""
+    with pytest.raises(MemoryError, match=rf"\[memory_plan\] expected at most {2**48} bytes"):
+        _testing.plan_arena([(size, 0, 1, []) for size in sizes])
+
+
+def test_buffers_as_large_as_can_be():
+    offsets, total = _testing.plan_arena([(2**48, k, k, []) for k in range(3)])
+    assert (offsets, total) == ([0, 0, 0], 2**48)
+
+
+def test_a_graph_that_works_in_more_than_can_be():
+    x, graph = tg.MLCTensor(shape=[2**45]), tg.MLCGraph()
+    parts = [graph.node(tg.MLCActivationLayer.tanh(), source=x) for _ in range(2)]
+    graph.concatenate(parts, dimension=0)
+    graph.node(tg.MLCActivationLayer.sigmoid(), source=parts[0])
+    inference = tg.MLCInferenceGraph(graph_objects=[graph])
+    inference.add_inputs({"x": x})
+    with pytest.raises(tg.OutOfMemory, match=r"\[memory_plan\] expected at most"):
+        inference.compile(device="null")

@@ -27,8 +27,8 @@ struct TRAINGRAPH_API LossDescriptor {
 };
 
 // Sources: prediction, label, optionally one weight per value that reduction none gives. Labels of
-// softmax cross entropy are a distribution of the prediction's shape or integer classes without
-// the class axis (or with extent 1); -1 ignores the row.
+// softmax cross entropy are a distribution of the prediction's shape, which weights may have too,
+// or integer classes without the class axis (or with extent 1); -1 ignores the row.
 class TRAINGRAPH_API Loss final : public Layer {
  public:
   explicit Loss(LossDescriptor descriptor, TensorPtr weights = nullptr);

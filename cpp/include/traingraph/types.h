@@ -97,8 +97,13 @@ TRAINGRAPH_API const char* name(DataType type);
 // "float32", "tf32", "mixed_bfloat16", "mixed_float16"
 TRAINGRAPH_API const char* name(Precision precision);
 TRAINGRAPH_API bool is_floating_point(DataType type);
-// Product of the extents; 1 for rank 0.
+// Product of the extents, or the largest number where it lies beyond; 1 for rank 0.
 TRAINGRAPH_API std::int64_t element_count(const Shape& shape);
+// The bytes of so many elements, or the largest number where they lie beyond.
+TRAINGRAPH_API std::int64_t byte_count(const Shape& shape, DataType type);
+// What no machine can hold: more bytes in one piece are refused. Sums of thousands of tensors below
+// it are still numbers of 64 bits.
+inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
 // "(4, 1)"
 TRAINGRAPH_API std::string to_string(const Shape& shape);
 

@@ -81,7 +81,7 @@ CompiledPtr compile(const GraphState& state, const Backend& backend,
   out->mode = mode;
   out->threads = Platform::thread_count();
   out->clips = clips_gradients(state);
-  out->fixed_batch = lowered.lowering.graph.fixed_batch;
+  out->result_has_batch = lowered.lowering.graph.type(lowered.result).batched;
 
   passes::PipelineRequest request;
   request.backend = &backend;
@@ -90,10 +90,7 @@ CompiledPtr compile(const GraphState& state, const Backend& backend,
   request.precision = state.precision;
   request.choose_parameters = mode == Mode::training;
   request.has_memory_limit = state.memory_limit.has_value();
-  // A batch size that another one is fixed against never runs.
-  if (out->fixed_batch.empty() || batch == declared_batch(state)) {
-    for (const LoweredGraph::Slot& slot : lowered.slots) check_range(slot);
-  }
+  for (const LoweredGraph::Slot& slot : lowered.slots) check_range(slot);
   const std::vector<ValueId> slot_values = values_of_slots(lowered);
   place_parameters(state, stream, mode, lowered, slot_values, request);
   if (state.links != nullptr) Stream::merge(stream, state.links->stream);

@@ -41,14 +41,15 @@ struct CompiledGraph {
     const Tensor* tensor;
     ir::ValueId value;  // kNone: no gradient flows, which is zeros
     bool gradient;
+    Shape shape;
     bool by(Run run) const { return gradient ? runs_gradient(run) : runs_forward(run); }
   };
   std::vector<Handed> handed;
   ir::ValueId result = ir::kNone;
+  bool result_has_batch = false;  // on axis 0
   TensorPtr result_tensor;
   TensorPtr prediction;  // what the loss compares; null without one
   TensorPtr label;
-  std::string fixed_batch;
   std::vector<ir::StepInput> step_inputs;  // those it reads
 
   // Whether compiling now would give the same: threads, clipping, what parameters are kept in.

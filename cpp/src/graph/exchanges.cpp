@@ -22,7 +22,7 @@ void Exchanges::place(CompiledGraph& graph) {
       exchange.capacity = bytes;
       exchange.written = false;
     }
-    graph.handed.push_back({&exchange, tensor, value, gradient});
+    graph.handed.push_back({&exchange, tensor, value, gradient, type.shape});
   };
   const ir::Graph& ops = graph.program->graph;
   for (const auto& [tensor, value] : graph.tensors) {
@@ -59,10 +59,14 @@ BoundArray Exchanges::bound(const CompiledGraph& graph, const BoundSlot& slot) c
                       exchange.backend->name() + " and is read on " + backend_.name());
   }
   const ir::Type& type = graph.program->graph.type(slot.value);
-  if (type.batched && exchange.batch != graph.batch) {
-    throw ShapeError("[execute] expected " + what + " for batch size " +
-                     std::to_string(graph.batch) + " but it was executed with " +
-                     std::to_string(exchange.batch));
+  if (type.shape != exchange.shape) {
+    const bool other_batch = type.batched && exchange.batch != 0 && exchange.batch != graph.batch;
+    throw ShapeError(
+        "[execute] expected " + what +
+        (other_batch
+             ? " for batch size " + std::to_string(graph.batch) + " but it was executed with " +
+                   std::to_string(exchange.batch)
+             : " of shape " + to_string(type.shape) + " but got " + to_string(exchange.shape)));
   }
   return {slot.value, exchange.bytes.get(), exchange.bytes};
 }
@@ -75,6 +79,7 @@ void Exchanges::announce(const CompiledGraph& graph, Run run) {
     if (!handed.by(run)) continue;
     handed.to->written = true;
     handed.to->batch = graph.batch;
+    handed.to->shape = handed.shape;  // as long as the one before: nothing is allocated
     if (handed.gradient) continue;
     // Gradients belong to the forward pass before them.
     for (Exchange& other : links.exchanges) {

@@ -28,6 +28,11 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments) {
 }
 
 TensorData Executor::predict(const ExecutionArguments& arguments) {
+  const CompiledPtr graph = compiled(arguments.batch_size, Mode::prediction, true);
+  if (!graph->result_has_batch) {
+    throw ShapeError("[predict] expected a result with the samples on axis 0 but got " +
+                     to_string(graph->program->graph.type(graph->result).shape));
+  }
   return start(Run::forward, Mode::prediction, arguments).result();
 }
 
@@ -71,7 +76,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   auto job = std::make_shared<Job>();
   job->checked = has(arguments.options, ExecutionOptions::kCheckNumerics);
   // A checked step runs its phases apart as well.
-  job->graph = program_for(batch, mode, run != Run::step || job->checked);
+  job->graph = compiled(batch, mode, run != Run::step || job->checked);
   check_may_run(*job->graph, run);
   upload_parameters(*job->graph);
   if (mode == Mode::training) resume_step(*job->graph);
@@ -175,7 +180,7 @@ void Executor::follow_parameters(Job& job) {
         "execute_forward");
   }
   const CompiledPtr before = job.graph;
-  job.graph = program_for(before->batch, before->mode, true);
+  job.graph = compiled(before->batch, before->mode, true);
   std::vector<BoundArray> bound;
   for (std::size_t s = 0; s < before->bound.size(); ++s) {
     for (BoundArray& array : job.bound) {

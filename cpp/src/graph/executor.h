@@ -35,7 +35,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   Execution submit(Run run, const ExecutionArguments& arguments);
 
   // Raises unless a training step can run with this batch size.
-  void check_batch(std::int64_t batch) { program_for(batch, Mode::training, false); }
+  void check_batch(std::int64_t batch) { compiled(batch, Mode::training, false); }
   // The last result of an inference forward without losses.
   TensorData predict(const ExecutionArguments& arguments);
   // What the loss of the last forward compared: prediction and label.
@@ -69,10 +69,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
  private:
   // The program for this batch and mode, compiled now if need be; `apart`: for phases apart, too,
-  // as far as a memory limit is concerned. Call without mutex_.
+  // as far as a memory limit is concerned. Raises where a layer fixes another batch size. Call
+  // without mutex_.
   CompiledPtr compiled(std::int64_t batch, Mode mode, bool apart);
-  // The same; raises when an op fixes another batch size.
-  CompiledPtr program_for(std::int64_t batch, Mode mode, bool apart);
   CompiledPtr find_current(std::int64_t batch, Mode mode, bool apart);
   // Gives a new program its addresses. Call while holding the stream and mutex_.
   void attach(CompiledGraph& graph, bool apart);

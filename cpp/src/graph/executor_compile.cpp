@@ -91,16 +91,6 @@ CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
   return result;
 }
 
-CompiledPtr Executor::program_for(std::int64_t batch, Mode mode, bool apart) {
-  CompiledPtr graph = compiled(batch, mode, apart);
-  if (batch != declared_batch_ && !graph->fixed_batch.empty()) {
-    throw InvalidArgument("[execute] expected batch size " + std::to_string(declared_batch_) +
-                          ", which " + graph->fixed_batch + " fixes, but got " +
-                          std::to_string(batch));
-  }
-  return graph;
-}
-
 void Executor::point(CompiledGraph& graph) {
   programs_.bind_parameters(graph);
   step_numbers_.bind(graph);

@@ -153,10 +153,6 @@ TensorData ExecutableGraph::predict(const NamedData& inputs, std::int64_t batch_
     const std::int64_t rows = std::min(batch, samples.count() - first);
     const TensorData part =
         state_->current_executor("predict")->predict(samples.batch(first, rows));
-    if (part.shape.empty() || part.shape[0] != rows) {
-      throw ShapeError("[predict] expected a result with the samples on axis 0 but got " +
-                       to_string(part.shape));
-    }
     if (all.bytes == nullptr) {
       Shape shape = part.shape;
       shape[0] = samples.count();

@@ -1,6 +1,7 @@
 #include "graph/link_set.h"
 
 #include <algorithm>
+#include <set>
 
 namespace traingraph {
 
@@ -17,6 +18,31 @@ bool LinkSet::imports(const GraphState& reader, const Tensor* tensor) const {
   if (!reader.reads(tensor) || reader.producer(tensor) != nullptr) return false;
   for (const auto& state : states()) {
     if (state->number != reader.number && state->producer(tensor) != nullptr) return true;
+  }
+  return false;
+}
+
+bool LinkSet::is_fed(const Tensor* tensor) const {
+  const std::lock_guard lock(structure());
+  const std::vector<std::shared_ptr<GraphState>> all = states();
+  std::vector<const Tensor*> open{tensor};
+  std::set<const Tensor*> seen{tensor};
+  while (!open.empty()) {
+    const Tensor* one = open.back();
+    open.pop_back();
+    for (const auto& state : all) {
+      const bool is_input = names(state->inputs, one) || names(state->loss_labels, one) ||
+                            names(state->loss_label_weights, one);
+      const bool is_constant =
+          std::any_of(state->constants.begin(), state->constants.end(),
+                      [&](const TensorPtr& constant) { return constant.get() == one; });
+      if (is_input && !is_constant) return true;
+      const NodeRecord* node = state->producer(one);
+      if (node == nullptr) continue;
+      for (const TensorPtr& source : node->sources) {
+        if (seen.insert(source.get()).second) open.push_back(source.get());
+      }
+    }
   }
   return false;
 }

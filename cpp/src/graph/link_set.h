@@ -21,7 +21,8 @@ struct Exchange {
   std::shared_ptr<std::byte> bytes;
   std::size_t capacity = 0;
   bool written = false;    // guarded by the set's mutex
-  std::int64_t batch = 0;  // of what was written
+  std::int64_t batch = 0;  // of what was written; 0: without one
+  Shape shape;             // of what was written
 };
 
 // Graphs that hand tensors to each other. All run on one stream.
@@ -35,6 +36,8 @@ struct LinkSet {
   std::vector<std::shared_ptr<GraphState>> states() const;
   // Whether another member computes this tensor, which `reader` only reads.
   bool imports(const GraphState& reader, const Tensor* tensor) const;
+  // Whether a tensor that members compute is made of what one of them is fed, and not of constants.
+  bool is_fed(const Tensor* tensor) const;
   // The members that read what `producer` computes: all of them, or those that train on it.
   std::vector<std::shared_ptr<GraphState>> readers(const GraphState& producer, const Tensor* tensor,
                                                    bool that_train) const;

@@ -138,8 +138,9 @@ class Writer {
       return value;
     }
     if (state_.links != nullptr && state_.links->imports(state_, tensor.get())) {
-      const std::int64_t extent = tensor->descriptor().shape[0];
-      const ValueId value = bind(tensor->label(), tensor, extent == out_.lowering.declared_batch);
+      const bool has_batch = tensor->descriptor().shape[0] == out_.lowering.declared_batch &&
+                             state_.links->is_fed(tensor.get());
+      const ValueId value = bind(tensor->label(), tensor, has_batch);
       out_.bound.back().from = BoundSlot::From::linked_value;
       return value;
     }
@@ -165,6 +166,10 @@ class Writer {
     for (const TensorPtr& tensor : sources) values.push_back(widened(source(tensor)));
     Emitter emitter(out_.lowering, layer, std::move(values));
     layer.emit(emitter);
+    if (emitter.results.size() != results->size()) {
+      emitter.fail_shape("expected " + std::to_string(results->size()) + " results but got " +
+                         std::to_string(emitter.results.size()));
+    }
     for (std::size_t k = 0; k < results->size(); ++k) {
       out_.tensors.emplace((*results)[k].get(), emitter.results.at(k));
     }
@@ -416,6 +421,7 @@ std::int64_t declared_batch(const GraphState& state) {
   for (const NodeRecord& node : state.ordered_nodes()) {
     for (const TensorPtr& tensor : node.sources) {
       if (!state.links->imports(state, tensor.get())) continue;
+      if (!state.links->is_fed(tensor.get())) continue;
       const std::int64_t extent = tensor->descriptor().shape[0];
       if (batch == 0) batch = extent;
     }
@@ -424,7 +430,23 @@ std::int64_t declared_batch(const GraphState& state) {
 }
 
 LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode) {
-  return Writer(state, batch, mode).write();
+  const std::int64_t declared = declared_batch(state);
+  const bool is_other = batch != 0 && batch != declared;
+  const auto refuse_fixed = [&](const LoweredGraph& lowered) {
+    const std::string& layer = lowered.lowering.graph.fixed_batch;
+    if (!is_other || layer.empty()) return;
+    throw InvalidArgument("[execute] expected batch size " + std::to_string(declared) + ", which " +
+                          layer + " fixes, but got " + std::to_string(batch));
+  };
+  try {
+    LoweredGraph lowered = Writer(state, batch, mode).write();
+    refuse_fixed(lowered);
+    return lowered;
+  } catch (const ShapeError&) {
+    // Named is the layer that fixes the batch, not one behind it that its rows do not fit.
+    if (is_other) refuse_fixed(Writer(state, declared, mode).write());
+    throw;
+  }
 }
 
 }  // namespace traingraph

@@ -64,7 +64,8 @@ struct LoweredGraph {
 // prediction is inference without losses, which needs no labels.
 enum class Mode { training, inference, prediction };
 
-// batch 0: the tensors' own. Raises typed errors that name layer and tensor.
+// batch 0: the tensors' own. Raises typed errors that name layer and tensor; also where a layer
+// allows for the declared batch alone.
 LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode);
 
 // Whether a loss among the layers compares with something that nobody declared or computes.

@@ -9,6 +9,7 @@
 #include <traingraph/errors.h>
 
 #include "graph/safetensors_header.h"
+#include "ir/extents.h"
 #include "runtime/json_text.h"
 
 namespace traingraph {
@@ -50,13 +51,15 @@ constexpr std::array<TypeName, 22> kTypes = {{
     {"F4", 4},
 }};
 
-// Elements times their size; -1 where that is no number of bytes.
-std::int64_t byte_count(const Shape& shape, int bits) {
-  std::int64_t product = bits;
+// Elements times their size; -1 where that is no number of bytes, also where there are none of too
+// many.
+std::int64_t bytes_of(const Shape& shape, int bits) {
+  std::int64_t all = bits;
   for (const std::int64_t extent : shape) {
-    if (__builtin_mul_overflow(product, extent, &product)) return -1;
+    all = ir::product(all, extent);
+    if (all == ir::kBeyond) return -1;
   }
-  return product % 8 == 0 ? product / 8 : -1;
+  return all % 8 == 0 ? all / 8 : -1;
 }
 
 // The tensors lie one after another and fill the rest of the file.
@@ -85,7 +88,7 @@ void check_places(const std::vector<HeaderEntry>& entries, std::int64_t size,
 DataType check_entry(const HeaderEntry& entry, const std::string& subject) {
   const auto* const type = std::ranges::find(kTypes, entry.type, &TypeName::text);
   if (type == kTypes.end()) return DataType::kInvalid;
-  const std::int64_t expected = byte_count(entry.shape, type->bits);
+  const std::int64_t expected = bytes_of(entry.shape, type->bits);
   if (expected == entry.end - entry.begin) return type->type;
   throw InvalidArgument(subject + "expected the bytes of " + entry.type + " " +
                         to_string(entry.shape) + " for '" + entry.name + "' but got " +
@@ -157,7 +160,7 @@ void write_safetensors(const std::string& path, const NamedData& tensors,
     }
     const auto* const type = std::ranges::find(kTypes, data.data_type, &TypeName::type);
     const std::int64_t begin = end;
-    end += byte_count(data.shape, type->bits);
+    end += bytes_of(data.shape, type->bits);
     header.tensors.push_back({name, type->text, data.shape, begin, end});
     pieces.emplace_back(static_cast<const std::byte*>(data.bytes),
                         static_cast<std::size_t>(end - begin));

@@ -8,27 +8,27 @@
 // Arithmetic over counts, bytes and strides that never wraps round.
 namespace traingraph::ir {
 
-// What no machine can hold: sums of thousands of tensors below it are still numbers of 64 bits.
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
+using traingraph::kMostBytes;
+// What counts beyond 64 bits are.
+constexpr std::int64_t kBeyond = std::numeric_limits<std::int64_t>::max();
 // The largest number that describes a window: products of two of them are numbers of 64 bits.
 constexpr std::int64_t kMostOfWindow = std::numeric_limits<std::int32_t>::max();
 
-// The product of two counts, or the largest number where it lies beyond; 0 of anything is nothing.
+// The product of two counts, or kBeyond; 0 of anything is nothing.
 inline std::int64_t product(std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
-  return __builtin_mul_overflow(a, b, &result) ? std::numeric_limits<std::int64_t>::max() : result;
+  return __builtin_mul_overflow(a, b, &result) ? kBeyond : result;
 }
 
-// The sum of two counts, or the largest number where it lies beyond.
+// The sum of two counts, or kBeyond.
 inline std::int64_t sum(std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
-  return __builtin_add_overflow(a, b, &result) ? std::numeric_limits<std::int64_t>::max() : result;
+  return __builtin_add_overflow(a, b, &result) ? kBeyond : result;
 }
 
 // Whether a tensor of these extents can exist.
 inline bool can_be(const Shape& shape, DataType type) {
-  return product(element_count(shape), static_cast<std::int64_t>(element_bytes(type))) <=
-         kMostBytes;
+  return byte_count(shape, type) <= kMostBytes;
 }
 
 }  // namespace traingraph::ir

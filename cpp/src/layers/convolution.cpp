@@ -1,6 +1,7 @@
 #include <traingraph/convolution.h>
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "layers/checks.h"
 #include "layers/window.h"
 
@@ -49,10 +50,10 @@ TensorPtr own_kernels(const ConvolutionDescriptor& descriptor) {
   const ConvolutionDescriptor d = checked(descriptor);
   const std::int64_t per_group = d.input_feature_channel_count / groups_of(d);
   const std::int64_t out = d.output_feature_channel_count;
-  const std::int64_t area = d.kernel_height * d.kernel_width;
-  return Tensor::random(TensorDescriptor({1, out * per_group, d.kernel_height, d.kernel_width}),
-                        RandomInitializerType::kGlorotUniform, per_group * area,
-                        out / groups_of(d) * area);
+  const Shape shape = {1, ir::product(out, per_group), d.kernel_height, d.kernel_width};
+  const std::int64_t area = ir::product(d.kernel_height, d.kernel_width);
+  return Tensor::random(TensorDescriptor(shape), RandomInitializerType::kGlorotUniform,
+                        ir::product(per_group, area), ir::product(out / groups_of(d), area));
 }
 
 TensorPtr own_kernel_biases(const ConvolutionDescriptor& descriptor, bool with_biases) {

@@ -48,9 +48,6 @@ void Reshape::emit(Emitter& e) const {
   if (e.type(0).batched && shape_[0] == e.lowering.declared_batch) {
     attributes.shape[0] = e.lowering.batch;
     attributes.batched = true;
-  } else if (e.type(0).batched && e.lowering.batch != e.lowering.declared_batch) {
-    e.fail_argument("expected batch size " + std::to_string(e.lowering.declared_batch) +
-                    ", which this shape fixes, but got " + std::to_string(e.lowering.batch));
   }
   e.result(ops::apply1(e.graph, ir::Op::reshape, std::move(attributes), {e.sources[0]}));
 }

@@ -33,19 +33,6 @@ void expect_indices(const Emitter& e, std::size_t i) {
       layer_message(e, std::string("expected indices of int32 or int64 but got ") + name(type)));
 }
 
-// A constant with a row per sample of the declared batch fits no other one; a single row may be one
-// that all samples have.
-void expect_declared_batch(const Emitter& e, bool broadcasts = false) {
-  const std::int64_t declared = e.lowering.declared_batch;
-  if (e.lowering.batch == declared || (broadcasts && declared == 1)) return;
-  for (std::size_t i = 0; i < e.sources.size(); ++i) {
-    const ir::Type& type = e.type(i);
-    if (type.batched || type.rank() < 2 || type.shape[0] != declared) continue;
-    e.fail_argument("expected batch size " + std::to_string(declared) + ", which a source of " +
-                    to_string(type.shape) + " fixes, but got " + std::to_string(e.lowering.batch));
-  }
-}
-
 // Each part is a tensor and an op of its own.
 constexpr std::int64_t kMostParts = 1 << 16;
 
@@ -100,10 +87,6 @@ void Split::emit(Emitter& e) const {
   e.expect_sources(1);
   expect_floating(e);
   const std::int64_t extent = extent_of(e, 0, dimension_);
-  if (dimension_ == 0 && e.type(0).batched && e.lowering.batch != e.lowering.declared_batch) {
-    e.fail_argument("expected batch size " + std::to_string(e.lowering.declared_batch) +
-                    ", which is split, but got " + std::to_string(e.lowering.batch));
-  }
   const Shape lengths = lengths_.empty() ? sections(e, extent, split_count_) : lengths_;
   // Must not wrap round to the extent.
   std::int64_t sum = 0;
@@ -135,7 +118,6 @@ void Gather::emit(Emitter& e) const {
   expect_floating(e, 0, "a source");
   expect_indices(e, 1);
   extent_of(e, 0, dimension_);
-  if (dimension_ != 0) expect_declared_batch(e);
   e.result(ops::apply1(e.graph, ir::Op::gather, ir::AxisAttributes{static_cast<int>(dimension_)},
                        e.sources));
 }
@@ -163,7 +145,6 @@ void Scatter::emit(Emitter& e) const {
   expect_indices(e, 1);
   expect_floating(e, 2, "copy_from");
   extent_of(e, 2, dimension_);
-  if (dimension_ != 0) expect_declared_batch(e);
   const ir::ScatterAttributes attributes{static_cast<int>(dimension_),
                                          reduction_type_ == ReductionType::kSum};
   e.result(ops::apply1(e.graph, ir::Op::scatter, attributes, e.sources));
@@ -185,7 +166,6 @@ void Selection::emit(Emitter& e) const {
         layer_message(e, std::string("expected two sources of one floating-point type but got ") +
                              name(type) + " and " + name(e.type(2).data_type)));
   }
-  expect_declared_batch(e, true);
   e.result(ops::apply1(e.graph, ir::Op::select, ir::SelectAttributes{}, e.sources));
 }
 

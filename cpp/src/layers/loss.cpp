@@ -49,11 +49,11 @@ LossDescriptor checked(const LossDescriptor& d) {
   return d;
 }
 
-// Extents from axis 1 on that are not 1, behind axis 0.
-Shape without_ones(const Shape& shape) {
+// The extents that are not 1, behind the first ones, which stay: axis 0 is the batch.
+Shape without_ones(const Shape& shape, std::size_t first = 1) {
   Shape result;
   for (std::size_t k = 0; k < shape.size(); ++k) {
-    if (k == 0 || shape[k] != 1) result.push_back(shape[k]);
+    if (k < first || shape[k] != 1) result.push_back(shape[k]);
   }
   return result;
 }
@@ -85,8 +85,20 @@ ValueId labels_like_prediction(const Emitter& e) {
   return ops::reshape(e.graph, e.sources[1], expected, labels.batched);
 }
 
-// prediction (N, K, …), labels (N, K, …) or integers → (N, …).
-ValueId softmax_cross_entropy(const Emitter& e, const LossDescriptor& d) {
+// Smoothed labels, each times the weight of its class and position.
+ValueId weighted_labels(const Emitter& e, const LossDescriptor& d, ValueId labels,
+                        ValueId weights) {
+  const double s = static_cast<double>(d.label_smoothing);
+  const std::int64_t classes = d.class_count > 0 ? d.class_count : e.type(0).shape[1];
+  ScalarList list{2, {}, {}};
+  const int label =
+      s == 0 ? 0 : list.add(Scalar::affine, 0, -1, 1 - s, s / static_cast<double>(classes));
+  list.results = {list.add(Scalar::mask, label, 1)};
+  return ops::elementwise(e.graph, std::move(list), {labels, weights})[0];
+}
+
+// prediction (N, K, …), labels (N, K, …) or integers [, weights (N, K, …)] → (N, …).
+ValueId softmax_cross_entropy(const Emitter& e, const LossDescriptor& d, ValueId class_weights) {
   const ir::Type& logits = e.type(0);
   if (logits.rank() < 2) {
     e.fail_shape("expected a prediction (N, K, …) but got " + to_string(logits.shape));
@@ -95,9 +107,12 @@ ValueId softmax_cross_entropy(const Emitter& e, const LossDescriptor& d) {
   position[1] = 1;
   const bool is_distribution = is_floating_point(e.type(1).data_type);
   if (is_distribution) expect_floating(e, 1, "labels");
-  const ValueId labels = is_distribution ? labels_like_prediction(e) : class_labels(e, position);
-  const ir::CrossEntropyAttributes attributes{static_cast<double>(d.label_smoothing),
-                                              d.class_count};
+  ValueId labels = is_distribution ? labels_like_prediction(e) : class_labels(e, position);
+  ir::CrossEntropyAttributes attributes{static_cast<double>(d.label_smoothing), d.class_count};
+  if (class_weights != ir::kNone) {
+    labels = weighted_labels(e, d, labels, class_weights);
+    attributes = {};
+  }
   const ValueId loss =
       ops::apply1(e.graph, ir::Op::softmax_cross_entropy, attributes, {e.sources[0], labels});
   position.erase(position.begin() + 1);
@@ -129,47 +144,44 @@ ValueId element_losses(const Emitter& e, const LossDescriptor& d) {
   return ops::elementwise(e.graph, std::move(list), {e.sources[0], labels_like_prediction(e)})[0];
 }
 
-// Weights of the labels' size (N, K, …), one value repeated over the classes → (N, …); kNone where
-// they are not of that size.
-ValueId one_per_position(const Emitter& e, ValueId weights, const ir::Type& values) {
-  const ir::Type& prediction = e.type(0);
-  const ir::Type given = e.graph.type(weights);
-  const bool repeated = prediction.rank() > 1 && prediction.elements() != values.elements() &&
-                        without_ones(given.shape) == without_ones(prediction.shape);
-  if (!repeated) return ir::kNone;
-  const ValueId all = ops::reshape(e.graph, weights, prediction.shape, given.batched);
-  const ValueId first = ops::apply1(e.graph, ir::Op::slice, ir::SliceAttributes{1, 0, 1}, {all});
-  return ops::reshape(e.graph, first, values.shape, given.batched);
-}
+// Weights in the shape of the loss values, or of labels that are a distribution.
+struct LossWeights {
+  ValueId per_value = ir::kNone;
+  ValueId per_class = ir::kNone;
+};
 
-// One weight per loss value; 0 removes a value even where it is not finite.
-ValueId weighted(Emitter& e, ValueId values, const TensorPtr& tensor) {
-  const ir::Type type = e.graph.type(values);
-  ValueId weights = ir::kNone;
-  if (e.sources.size() > 2) {
-    expect_floating(e, 2, "weights");
-    if (const ValueId one = one_per_position(e, e.sources[2], type); one != ir::kNone) {
-      return ops::binary(e.graph, Scalar::mask, values, one);
-    }
-    if (e.type(2).elements() != type.elements() ||
-        without_ones(e.type(2).shape) != without_ones(type.shape)) {
-      e.fail_shape("expected one weight per loss value, " + to_string(type.shape) + ", but got " +
-                   to_string(e.type(2).shape));
-    }
-    weights = ops::reshape(e.graph, e.sources[2], type.shape, e.type(2).batched);
-  } else {
-    const DataType own = tensor->descriptor().data_type;
-    if (own != type.data_type) {
-      throw DataTypeError(layer_message(e, std::string("expected weights of type ") +
-                                               name(type.data_type) + " but got " + name(own)));
-    }
-    const Shape& shape = tensor->descriptor().shape;
-    const bool repeated = element_count(shape) != type.elements() &&
-                          without_ones(shape) == without_ones(e.type(0).shape);
-    weights = e.parameter(tensor, repeated ? e.type(0).shape : type.shape);
-    if (repeated) weights = one_per_position(e, weights, type);
+LossWeights read_weights(Emitter& e, const TensorPtr& tensor, LossType type) {
+  const bool is_source = e.sources.size() > 2;
+  if (!is_source && tensor == nullptr) return {};
+  const ir::Type prediction = e.type(0);
+  const ir::Type given =
+      is_source ? e.type(2)
+                : ir::Type{tensor->descriptor().data_type, tensor->descriptor().shape, false};
+  if (is_source) expect_floating(e, 2, "weights");
+  if (given.data_type != prediction.data_type) {
+    throw DataTypeError(layer_message(e, std::string("expected weights of type ") +
+                                             name(prediction.data_type) + " but got " +
+                                             name(given.data_type)));
   }
-  return ops::binary(e.graph, Scalar::mask, values, weights);
+  // Axis 0 of a source is the batch; a tensor of the layer has its elements in any shape like it.
+  const auto fits = [&](const Shape& shape) {
+    const std::size_t first = is_source ? 1 : 0;
+    return without_ones(given.shape, first) == without_ones(shape, first);
+  };
+  const auto in_shape = [&](const Shape& shape) {
+    return is_source ? ops::reshape(e.graph, e.sources[2], shape, given.batched)
+                     : e.parameter(tensor, shape);
+  };
+  Shape values = prediction.shape;
+  const bool has_classes = type == LossType::kSoftmaxCrossEntropy && prediction.rank() > 1;
+  if (has_classes) values.erase(values.begin() + 1);
+  if (fits(values)) return {in_shape(values), ir::kNone};
+  const bool may_be_per_class = has_classes && is_floating_point(e.type(1).data_type);
+  if (may_be_per_class && fits(prediction.shape)) return {ir::kNone, in_shape(prediction.shape)};
+  e.fail_shape("expected one weight per loss value, " + to_string(values) +
+               (may_be_per_class ? ", or per label, " + to_string(prediction.shape) : "") +
+               ", but got " + to_string(given.shape) +
+               (is_source ? "" : " in tensor '" + tensor->label() + "'"));
 }
 
 }  // namespace
@@ -184,10 +196,11 @@ void Loss::emit(Emitter& e) const {
   const LossDescriptor& d = descriptor_;
   e.expect_sources(2, 3);
   expect_floating(e, 0, "a prediction");
+  const LossWeights weights = read_weights(e, weights_, d.type);
   ValueId values = ir::kNone;
   switch (d.type) {
     case LossType::kSoftmaxCrossEntropy:
-      values = softmax_cross_entropy(e, d);
+      values = softmax_cross_entropy(e, d, weights.per_class);
       break;
     case LossType::kMeanAbsoluteError:
     case LossType::kMeanSquaredError:
@@ -199,7 +212,10 @@ void Loss::emit(Emitter& e) const {
       throw Unsupported(layer_message(
           e, std::string("loss type ") + name_of(d.type) + ", which this version does not have"));
   }
-  if (e.sources.size() > 2 || weights_ != nullptr) values = weighted(e, values, weights_);
+  // 0 removes a value even where it is not finite.
+  if (weights.per_value != ir::kNone) {
+    values = ops::binary(e.graph, Scalar::mask, values, weights.per_value);
+  }
 
   double factor = static_cast<double>(d.weight);
   if (d.reduction == ReductionType::kMean) {

@@ -98,6 +98,9 @@ void CNNLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& predictions,
                  " images but got " + std::to_string(labels.size()) + " and " +
                  std::to_string(destinations.size()));
   }
+  for (const auto& one : labels) {
+    if (one == nullptr) refuse("expected labels for every image but got none");
+  }
   const ImageBatch truth = images_of(labels, &CNNLossLabels::labels_image);
   const ImageBatch losses = images_of(labels, &CNNLossLabels::loss_image);
   check_batch(truth, "labels images");
@@ -121,6 +124,10 @@ void CNNLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& predictions,
   const bool weighted = labels[0]->weights_image() != nullptr;
   if (!weighted && descriptor_.reduction_type == CNNReductionType::kSumByNonZeroWeights) {
     refuse("expected labels with weights for a sum by non-zero weights but got none");
+  }
+  for (const auto& one : labels) {
+    if ((one->weights_image() != nullptr) == weighted) continue;
+    refuse("expected weights with the labels of every image or of none but got some without");
   }
   ImageBatch weights;
   if (weighted) {

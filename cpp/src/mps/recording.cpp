@@ -285,29 +285,43 @@ void Recording::result(const StoragePtr& storage) {
 void Recording::constant(std::uint64_t value) { constants_.push_back(value); }
 void Recording::number(double value) { numbers_.push_back(value); }
 
+void Recording::refuse_taken(const Range& result, std::size_t reads, std::size_t first,
+                             std::size_t end) {
+  for (std::size_t k = first; k < end; ++k) {
+    const Range& other = taken_[k];
+    if (other.storage != result.storage || other.first >= result.first + result.count ||
+        result.first >= other.first + other.count) {
+      continue;
+    }
+    const std::string subject = "[" + operations_.back()->subject + "] ";
+    cancel();
+    throw InvalidArgument(subject +
+                          (k < reads ? "expected destination images apart from the sources but got "
+                                       "an image that is both"
+                                     : "expected destination images apart from each other but got "
+                                       "one of them twice"));
+  }
+}
+
 void Recording::end() {
-  // A result image that is an input as well. Buffers may be both.
+  // A result image that is an input as well, or another result. Buffers may be both.
   std::size_t at = 0;
-  read_.clear();
+  taken_.clear();
+  std::size_t reads = 0;
+  std::uint64_t next_storage = 0;  // beyond those of the results so far
   for (std::uint64_t operand = 0; operand < operand_count_; ++operand) {
     const std::uint64_t ranges = operands_[at++];
+    if (operand == input_count_) reads = taken_.size();
     for (std::uint64_t r = 0; r < ranges; ++r, at += 3) {
       const Range span{operands_[at], operands_[at + 1], operands_[at + 2]};
       if (!storages_[span.storage]->divisible) continue;
-      if (operand < input_count_) {
-        read_.push_back(span);
-        continue;
+      if (operand >= input_count_) {
+        // Results mostly come in the order of their storages, and are then other ones.
+        if (span.storage < next_storage) refuse_taken(span, reads, reads, taken_.size());
+        refuse_taken(span, reads, 0, reads);
+        next_storage = std::max(next_storage, span.storage + 1);
       }
-      for (const Range& other : read_) {
-        if (other.storage == span.storage && other.first < span.first + span.count &&
-            span.first < other.first + other.count) {
-          const std::string subject = operations_.back()->subject;
-          cancel();
-          throw InvalidArgument("[" + subject +
-                                "] expected destination images apart from the sources but got an "
-                                "image that is both");
-        }
-      }
+      taken_.push_back(span);
     }
   }
   words_.insert(words_.end(),

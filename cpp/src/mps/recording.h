@@ -147,6 +147,8 @@ class Recording {
   void add_part(const ImageBatch& images, const ImagePart* part);
   bool is_readable(const Storage& storage) const;
   [[noreturn]] void refuse(const Storage& storage, const std::string& what);
+  // Raises for a result that is among these of `taken_`, of which the first ones are read.
+  void refuse_taken(const Range& result, std::size_t reads, std::size_t first, std::size_t end);
 
   std::uint64_t owner_ = 0;
   std::vector<std::uint64_t> words_;
@@ -166,7 +168,7 @@ class Recording {
   std::uint64_t operand_count_ = 0;
   std::uint64_t input_count_ = 0;
   std::vector<Storage*> newly_written_;
-  std::vector<Range> read_;  // images, at its end
+  std::vector<Range> taken_;  // images read and written, at its end
 };
 
 }  // namespace traingraph::mps

@@ -26,8 +26,8 @@ std::byte* Storage::address(const ir::Layout& wanted) {
 StoragePtr make_storage(const std::shared_ptr<DeviceState>& device, DataType type, Shape shape,
                         ir::Layout layout) {
   if (!ir::can_be(shape, type)) {
-    throw ShapeError("[MPS] expected at most " + std::to_string(ir::kMostBytes) +
-                     " bytes but got " + to_string(shape) + " of " + name(type));
+    throw ShapeError("[MPS] expected at most " + std::to_string(kMostBytes) + " bytes but got " +
+                     to_string(shape) + " of " + name(type));
   }
   auto storage = std::make_shared<Storage>();
   storage->device = device;

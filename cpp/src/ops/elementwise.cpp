@@ -2,6 +2,7 @@
 
 #include <traingraph/errors.h>
 
+#include "ops/batch_axis.h"
 #include "ops/emit.h"
 
 namespace traingraph::ops {
@@ -32,19 +33,11 @@ std::vector<Type> infer(const Inference& in) {
     }
   }
   result.data_type = ir::joint_type(in.graph, in.inputs);
-  const int rank = result.rank();
-  bool fixed = false;
-  auto at_axis_0 = [&](const Shape& shape, bool batched) {
-    if (static_cast<int>(shape.size()) != rank || rank == 0) return;
-    if (batched) result.batched = true;
-    if (!batched && shape[0] != 1) fixed = true;
-  };
-  at_axis_0(a.shape, a.shape_batched);
-  for (std::size_t i = 0; i < in.inputs.size(); ++i) {
-    at_axis_0(in.type(i).shape, in.type(i).batched);
-    if (in.type(i).batched && in.type(i).rank() < rank) in.fix_batch();
-  }
-  if (result.batched && fixed) in.fix_batch();
+  BatchAxis axis(result.shape);
+  axis.add(a.shape, a.shape_batched);
+  for (std::size_t i = 0; i < in.inputs.size(); ++i) axis.add(in.type(i));
+  result.batched = axis.is_batch();
+  if (axis.is_fixed()) in.fix_batch();
   std::vector<Type> results(a.list.results.size(), result);
   if (a.result_types.empty()) return results;
   if (a.result_types.size() != results.size()) {

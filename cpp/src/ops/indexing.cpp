@@ -1,4 +1,5 @@
 // Ops that pick elements by index or by condition: gather, scatter, select.
+#include "ops/batch_axis.h"
 #include "ops/emit.h"
 
 namespace traingraph::ops {
@@ -118,19 +119,10 @@ std::vector<Type> infer_select(const Inference& in) {
     }
     result.shape = std::move(joined);
   }
-  bool fixed = false;
-  for (std::size_t i = 0; i < inputs; ++i) {
-    const Type& type = in.type(i);
-    const bool leads = type.rank() == result.rank();
-    if (leads && type.batched) result.batched = true;
-    if (!leads && type.batched) fixed = true;
-  }
-  for (std::size_t i = 0; i < inputs; ++i) {
-    const Type& type = in.type(i);
-    const bool leads = type.rank() == result.rank() && type.rank() > 0;
-    fixed = fixed || (result.batched && leads && !type.batched && type.shape[0] != 1);
-  }
-  if (fixed) in.fix_batch();
+  BatchAxis axis(result.shape);
+  for (std::size_t i = 0; i < inputs; ++i) axis.add(in.type(i));
+  result.batched = axis.is_batch();
+  if (axis.is_fixed()) in.fix_batch();
   return {result};
 }
 

@@ -1,3 +1,4 @@
+#include "ops/batch_axis.h"
 #include "ops/emit.h"
 
 namespace traingraph::ops {
@@ -39,19 +40,17 @@ std::vector<Type> infer(const Inference& in) {
   }
   result.shape.push_back(extent(a, attributes.transpose_a, 2));
   result.shape.push_back(extent(b, attributes.transpose_b, 1));
-  auto batch_of = [&](const Type& type, bool transposed, bool left) {
-    if (!type.batched) return;
-    // The batch survives as a leading axis, or as the rows of an untransposed left matrix.
-    const bool leading = type.rank() > 2 && type.rank() == result.rank();
-    const bool rows = type.rank() == 2 && result.rank() == 2 && left && !transposed;
-    if (leading || rows) {
-      result.batched = true;
-    } else {
-      in.fix_batch();
-    }
-  };
-  batch_of(a, attributes.transpose_a, true);
-  batch_of(b, attributes.transpose_b, false);
+  // The batch survives as a leading axis, or as the rows of an untransposed left matrix.
+  if (result.rank() > 2) {
+    BatchAxis axis(result.shape);
+    axis.add(a);
+    axis.add(b);
+    result.batched = axis.is_batch();
+    if (axis.is_fixed()) in.fix_batch();
+  } else {
+    result.batched = a.batched && !attributes.transpose_a;
+    if (b.batched || a.batched != result.batched) in.fix_batch();
+  }
   return {result};
 }
 

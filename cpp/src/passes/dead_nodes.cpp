@@ -21,7 +21,6 @@ ir::Graph without_dead_nodes(const ir::Graph& graph, std::vector<ValueId>& value
 
   ir::Graph result;
   result.layers = graph.layers;
-  result.fixed_batch = graph.fixed_batch;
   values.assign(graph.values.size(), kNone);
   auto add_value = [&](ValueId old) {
     ValueId& number = values[static_cast<std::size_t>(old)];

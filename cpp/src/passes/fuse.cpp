@@ -348,7 +348,6 @@ class Fusion {
     });
     ir::Graph result;
     result.layers = graph_.layers;
-    result.fixed_batch = graph_.fixed_batch;
     result.values = graph_.values;
     for (NodeId id : order) {
       for (ValueId output : graph_.node(id).outputs) {

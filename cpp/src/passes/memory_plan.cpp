@@ -27,6 +27,13 @@ bool may_share(const std::vector<PlannedBuffer>& buffers, int x, int y) {
   return may_replace(buffers, x, y) || may_replace(buffers, y, x);
 }
 
+// Of one buffer and of all: so no sum of two ends beyond 64 bits.
+void expect_possible(std::size_t bytes) {
+  if (bytes <= static_cast<std::size_t>(kMostBytes)) return;
+  throw OutOfMemory("[memory_plan] expected at most " + std::to_string(kMostBytes) +
+                    " bytes for what a program works in but got " + std::to_string(bytes));
+}
+
 }  // namespace
 
 ArenaPlan plan_arena(std::vector<PlannedBuffer> buffers) {
@@ -40,6 +47,7 @@ ArenaPlan plan_arena(std::vector<PlannedBuffer> buffers) {
   for (int id : order) {
     PlannedBuffer& buffer = buffers[static_cast<std::size_t>(id)];
     if (buffer.bytes == 0) continue;
+    expect_possible(buffer.bytes);
     // Whether [offset, offset + bytes) is free for the buffer's lifetime; else where to try next.
     auto free_at = [&](std::size_t offset, std::size_t* next) {
       for (int other_id : placed) {
@@ -75,6 +83,7 @@ ArenaPlan plan_arena(std::vector<PlannedBuffer> buffers) {
       }
     }
     plan.bytes = std::max(plan.bytes, buffer.offset + aligned(buffer.bytes));
+    expect_possible(plan.bytes);
     const auto at = std::upper_bound(placed.begin(), placed.end(), id, [&](int a, int b) {
       return buffers[static_cast<std::size_t>(a)].offset <
              buffers[static_cast<std::size_t>(b)].offset;

@@ -18,7 +18,6 @@ class ReshapesLast {
  public:
   explicit ReshapesLast(const ir::Graph& graph) : graph_(graph), readers_(ir::consumers(graph)) {
     result_.layers = graph.layers;
-    result_.fixed_batch = graph.fixed_batch;
     result_.values = graph.values;
   }
 

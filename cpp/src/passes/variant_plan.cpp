@@ -2,6 +2,7 @@
 // exist, and the arena that the planner makes of that.
 #include <algorithm>
 
+#include "ir/extents.h"
 #include "passes/passes.h"
 
 namespace traingraph::passes {
@@ -105,7 +106,7 @@ VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool sp
   const std::vector<ValueId> roots = roots_of(graph);
   plan.lives = lifetimes(graph, roots, plan.schedule, split, gradients);
   std::vector<PlannedBuffer> buffers;
-  std::size_t all_bytes = 0;
+  std::int64_t all_bytes = 0;
   plan.buffer_of.assign(graph.values.size(), -1);
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const ir::Value& value = graph.values[v];
@@ -115,11 +116,11 @@ VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool sp
     buffer.bytes = ir::storage_bytes(value.type, value.layout);
     buffer.first = plan.lives[v].first;
     buffer.last = plan.lives[v].last;
-    all_bytes += buffer.bytes;
+    all_bytes = ir::sum(all_bytes, static_cast<std::int64_t>(buffer.bytes));
     plan.buffer_of[v] = static_cast<int>(buffers.size());
     buffers.push_back(std::move(buffer));
   }
-  const bool is_roomy = !split && all_bytes <= room.roomy_bytes;
+  const bool is_roomy = !split && static_cast<std::size_t>(all_bytes) <= room.roomy_bytes;
   for (PlannedBuffer& buffer : buffers) {
     if (!is_roomy && buffer.bytes > room.apart_bytes) continue;
     buffer.first = 0;

@@ -12,7 +12,7 @@
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
 
-#include "ir/extents.h"
+#include "runtime/fans.h"
 #include "runtime/finite.h"
 #include "runtime/parameter_store.h"
 #include "runtime/random.h"
@@ -197,12 +197,8 @@ TensorPtr Tensor::filled(TensorDescriptor descriptor, double value) {
 }
 
 TensorPtr Tensor::random(TensorDescriptor descriptor, RandomInitializerType type) {
-  const Shape& shape = descriptor.shape;
-  std::int64_t receptive = 1;
-  for (std::size_t i = 2; i < shape.size(); ++i) receptive = ir::product(receptive, shape[i]);
-  const std::int64_t fan_in = ir::product(shape.size() > 1 ? shape[1] : 1, receptive);
-  const std::int64_t fan_out = ir::product(shape[0], receptive);
-  return random(std::move(descriptor), type, fan_in, fan_out);
+  const Fans fans = fans_of(descriptor.shape);
+  return random(std::move(descriptor), type, fans.in, fans.out);
 }
 
 TensorPtr Tensor::random(TensorDescriptor descriptor, RandomInitializerType type,
@@ -211,6 +207,10 @@ TensorPtr Tensor::random(TensorDescriptor descriptor, RandomInitializerType type
     throw InvalidArgument(std::string("[tensor] expected float32 or float64 for random values "
                                       "but got ") +
                           name(descriptor.data_type));
+  }
+  if (fan_in < 1 || fan_out < 1) {
+    throw InvalidArgument("[tensor] expected fans of at least 1 but got " + std::to_string(fan_in) +
+                          " and " + std::to_string(fan_out));
   }
   TensorPtr tensor = create(std::move(descriptor));
   TensorData data = own_bytes(tensor->descriptor());

@@ -25,7 +25,7 @@ TensorDescriptor::TensorDescriptor(Shape shape_in, DataType type)
     }
   }
   if (ir::can_be(shape, data_type)) return;
-  throw ShapeError("[descriptor] expected a tensor of at most " + std::to_string(ir::kMostBytes) +
+  throw ShapeError("[descriptor] expected a tensor of at most " + std::to_string(kMostBytes) +
                    " bytes but got " + to_string(shape) + " of " + name(data_type));
 }
 

@@ -54,6 +54,10 @@ std::int64_t element_count(const Shape& shape) {
   return count;
 }
 
+std::int64_t byte_count(const Shape& shape, DataType type) {
+  return ir::product(element_count(shape), static_cast<std::int64_t>(element_bytes(type)));
+}
+
 std::string to_string(const Shape& shape) {
   std::string text = "(";
   for (std::size_t i = 0; i < shape.size(); ++i) {

@@ -11,6 +11,7 @@
 #include "backends/cpu/isa/reduce.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
+#include "ir/extents.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -129,7 +130,9 @@ class ReduceKernel final : public Kernel {
   // Partial sums (chunks, groups, K2), float64.
   std::size_t workspace_bytes() const override {
     if (chunks_ == 1) return 0;
-    return static_cast<std::size_t>(chunks_ * view_.groups() * view_.k2) * sizeof(double);
+    return static_cast<std::size_t>(
+        ir::product(ir::product(chunks_, view_.groups()),
+                    ir::product(view_.k2, static_cast<std::int64_t>(sizeof(double)))));
   }
 
   void run(Pointers pointers) override {

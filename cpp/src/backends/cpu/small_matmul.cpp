@@ -7,6 +7,7 @@
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
 #include "ir/ending.h"
+#include "ir/extents.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -104,7 +105,9 @@ class SmallMatmul final : public Kernel {
 
   // Panels of b transposed, one per task: (K, panel columns).
   std::size_t workspace_bytes() const override {
-    return packs_ ? static_cast<std::size_t>(tasks() * panel_floats()) * sizeof(float) : 0;
+    if (!packs_) return 0;
+    return static_cast<std::size_t>(ir::product(
+        tasks(), ir::product(panel_floats(), static_cast<std::int64_t>(sizeof(float)))));
   }
 
   void run(Pointers pointers) override {
