@@ -13,6 +13,8 @@ from .table import LAYERS
 class Drawing:
     """What is there when a layer is drawn."""
 
+    layers = LAYERS
+
     def __init__(self, random: Random, judged_by_reference: bool) -> None:
         self.random, self.judged_by_reference = random, judged_by_reference
         self.batch = self.chance(0.75)  # axis 0 of all that flows
@@ -20,6 +22,7 @@ class Drawing:
         self.values: dict[str, dict[str, Any]] = {}
         self.shapes: dict[str, Shape] = {}
         self.flows: list[str] = []  # floats that a node may read
+        self.nodes: dict[str, Any] = {}
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -44,6 +47,10 @@ class Drawing:
         need(bool(found))
         return str(self.choice(found))
 
+    def read(self) -> str:
+        """What the next node reads."""
+        return str(self.choice(self.flows[-4:] if self.chance(0.8) else self.flows))
+
     def broadcasts(self, shape: Shape, other: Shape) -> bool:
         try:
             joined(shape, other)
@@ -51,27 +58,37 @@ class Drawing:
             return False
         return len(other) == len(shape)
 
+    def fields(self, kind: str, source: str) -> dict[str, Any]:
+        """A new node of a class of layers that reads this source."""
+        fields = self.layers[kind].draw(self, self.shapes[source])
+        sources = [*fields.pop("before", []), source, *fields.pop("more", [])]
+        sources = sources[::-1] if fields.pop("turned", False) else sources
+        return {"layer": kind, "sources": sources, **fields}
 
-def draw_node(drawing: Drawing, nodes: dict[str, Any]) -> None:
-    source = drawing.choice(drawing.flows[-4:] if drawing.chance(0.8) else drawing.flows)
-    names = list(LAYERS)
-    kind = drawing.random.choices(names, [LAYERS[name].often for name in names])[0]
-    before = list(drawing.values)
-    try:
-        earlier = [n for n, one in nodes.items() if one["layer"] == kind and "again" not in one]
-        earlier = [n for n in earlier if not nodes[n].get("frozen")]
-        node: dict[str, Any] = {"layer": kind}
+    def node(self, kind: str, source: str) -> dict[str, Any]:
+        """Maybe of a layer that is run again, or frozen."""
         has_parameters = kind in ("MLCFullyConnectedLayer", "MLCConvolutionLayer",
                                   "MLCBatchNormalizationLayer")  # fmt: skip
-        if has_parameters and earlier and drawing.chance(0.25):
-            again = drawing.choice(earlier)
-            node |= {"again": again, "options": nodes[again]["options"], "sources": [source]}
-        else:
-            fields = LAYERS[kind].draw(drawing, drawing.shapes[source])
-            sources = [*fields.pop("before", []), source, *fields.pop("more", [])]
-            node |= {"sources": sources[::-1] if fields.pop("turned", False) else sources, **fields}
-            if has_parameters and drawing.chance(0.06):
-                node["frozen"] = True
+        earlier = [n for n, one in self.nodes.items() if one["layer"] == kind]
+        earlier = [n for n in earlier if not {"again", "frozen"} & set(self.nodes[n])]
+        if has_parameters and earlier and self.chance(0.25):
+            again = self.choice(earlier)
+            options = self.nodes[again]["options"]
+            return {"layer": kind, "again": again, "options": options, "sources": [source]}
+        node = self.fields(kind, source)
+        if has_parameters and self.chance(0.06):
+            node["frozen"] = True
+        return node
+
+
+def draw_node(drawing: Drawing) -> None:
+    source = drawing.read()
+    names, nodes = list(drawing.layers), drawing.nodes
+    often = [drawing.layers[name].often for name in names]
+    kind = drawing.random.choices(names, often)[0]
+    before = list(drawing.values)
+    try:
+        node = drawing.node(kind, source)
         name = f"n{len(nodes)}"
         trial = {"values": drawing.values, "nodes": {**nodes, name: node}, "losses": [1]}
         found = shapes({**trial, "losses": [{"source": source}]})
@@ -92,11 +109,11 @@ def draw(random: Random, devices: list[str], judged_by_reference: bool) -> Progr
     shape = [drawing.rows] + [drawing.choice([1, 2, 3, 4, 5, 8, 9]) for _ in range(rank - 1)]
     kind = "coarse" if drawing.chance(0.1) else "normal"
     drawing.flows = [drawing.value("input", shape, kind)]
-    nodes: dict[str, Any] = {}
+    nodes = drawing.nodes
     wanted = random.randrange(1, 11)
     for _ in range(3 * wanted):
         if len(nodes) < wanted:
-            draw_node(drawing, nodes)
+            draw_node(drawing)
     need(bool(nodes), "no node")
     read = {source for node in nodes.values() for source in node["sources"]}
     results = [name for name in drawing.shapes if name.startswith("n")]

@@ -3,11 +3,19 @@
 import math
 from typing import Any
 
+from random_nodes.table import NODES
+
 from .layer import Shape, need
 from .table import LAYERS
 
 Program = dict[str, Any]
+ENTRIES = LAYERS | NODES  # of both surfaces: their names differ
 MOST = 8000  # elements of a tensor
+
+
+def is_of_nodes(program: Program) -> bool:
+    """Whether it is written for `traingraph.mps`."""
+    return bool(program.get("surface") == "mps")
 
 
 def first(program: Program, name: str) -> str:
@@ -22,7 +30,7 @@ def shapes(program: Program) -> dict[str, Shape]:
     for name, node in program["nodes"].items():
         need(all(source in found for source in node["sources"]), "a source is missing")
         sources = [found[source] for source in node["sources"]]
-        layer = LAYERS[node["layer"]]
+        layer = ENTRIES[node["layer"]]
         results = layer.results(node["options"], sources)
         parameters = layer.parameters(node["options"], sources)
         need(made.setdefault(first(program, name), parameters) == parameters, "other parameters")
@@ -40,7 +48,7 @@ def parameters(program: Program) -> dict[str, tuple[Shape, str, float]]:
     for name, node in program["nodes"].items():
         if "again" not in node:
             sources = [all_shapes[source] for source in node["sources"]]
-            own = LAYERS[node["layer"]].parameters(node["options"], sources)
+            own = ENTRIES[node["layer"]].parameters(node["options"], sources)
             found |= {f"{name}_{role}": what for role, what in own.items()}
     return found
 
@@ -50,8 +58,9 @@ def trained(program: Program) -> list[str]:
     found = [name for name, value in program["values"].items() if value["role"] == "trained"]
     for name in parameters(program):
         node = program["nodes"][name.split("_")[0]]
-        running = LAYERS[node["layer"]].running
-        if not node.get("frozen") and name.split("_")[1] not in running:
+        running = ENTRIES[node["layer"]].running
+        is_frozen = node.get("frozen") or node.get("style") == "none"
+        if not is_frozen and name.split("_")[1] not in running:
             found.append(name)
     return found
 
@@ -59,4 +68,14 @@ def trained(program: Program) -> list[str]:
 def running(program: Program) -> list[str]:
     found = parameters(program)
     nodes = program["nodes"]
-    return [p for p in found if p.split("_")[1] in LAYERS[nodes[p.split("_")[0]]["layer"]].running]
+    return [p for p in found if p.split("_")[1] in ENTRIES[nodes[p.split("_")[0]]["layer"]].running]
+
+
+def reached(nodes: dict[str, Any], ends: list[str]) -> set[str]:
+    """Nodes and values that these results depend on."""
+    names = {end.rpartition("_")[0] for end in ends}
+    for name in reversed(list(nodes)):
+        if name in names:
+            sources = nodes[name]["sources"]
+            names |= {s.rpartition("_")[0] or s for s in sources} | {nodes[name].get("again", name)}
+    return names

@@ -3,8 +3,6 @@
 import inspect
 from typing import Any
 
-import numpy as np
-
 from . import losses, optimizers
 from .numbers import numbers
 from .program import Program, parameters, running, shapes, trained
@@ -178,9 +176,3 @@ def body(program: Program) -> str:
 
 def script(program: Program) -> str:
     return HEAD + inspect.getsource(numbers) + "\n\n" + body(program)
-
-
-def run(program: Program) -> dict[str, np.ndarray]:
-    names: dict[str, Any] = {}
-    exec(compile(script(program), "program", "exec"), names)
-    return {k: np.asarray(v, np.float64).reshape(-1) for k, v in names["found"].items()}

@@ -7,8 +7,7 @@ import numpy as np
 
 from . import losses, optimizers
 from .numbers import numbers
-from .program import Program, first, parameters, running, shapes, trained
-from .table import LAYERS
+from .program import ENTRIES, Program, first, parameters, running, shapes, trained
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,29 @@ class Rounding:
 
 
 class Parameters(dict):  # type: ignore[type-arg]
-    frozen = False
+    """By role; and what a run says of the layer: whether it is frozen, or no longer trained, and
+    the mask that it had."""
+
+    frozen = inference = False
+    mask: Any = None
+
+
+def compute_nodes(t: Any, program: Program, values: dict[str, Any], layers: dict[str, Parameters],
+                  rounding: Rounding, noise: Any) -> None:  # fmt: skip
+    """Adds the results of all nodes to `values`."""
+    dtype = getattr(t, rounding.dtype)
+    for name, node in program["nodes"].items():
+        sources = [values[source] for source in node["sources"]]
+        made = ENTRIES[node["layer"]].compute(t, node["options"], sources, layers[name])
+        made = made if isinstance(made, list) else [made]
+        if rounding.results:
+            made = [
+                one * (1 + rounding.results * t.tensor(noise.normal(size=one.shape)).to(dtype))
+                for one in made
+            ]
+        if node.get("stop"):
+            made = [one.detach() for one in made]
+        values |= {f"{name}_{k}": one for k, one in enumerate(made)}
 
 
 def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
@@ -72,16 +93,7 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
                 values[name] = tensor(name, step, sized(v["shape"]), v["kind"], **more)
                 if values[name].is_floating_point() and program["input_gradients"]:
                     values[name].requires_grad_(True)
-        for name, node in program["nodes"].items():
-            sources = [values[source] for source in node["sources"]]
-            made = LAYERS[node["layer"]].compute(t, node["options"], sources, layers[name])
-            made = made if isinstance(made, list) else [made]
-            if rounding.results:
-                made = [
-                    one * (1 + rounding.results * t.tensor(noise.normal(size=one.shape)).to(dtype))
-                    for one in made
-                ]
-            values |= {f"{name}_{k}": one for k, one in enumerate(made)}
+        compute_nodes(t, program, values, layers, rounding, noise)
         parts, total = [], 0
         for k, loss in enumerate(program["losses"]):
             shape = found[loss["source"]]
