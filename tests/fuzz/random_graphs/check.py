@@ -21,7 +21,7 @@ HELD, EXCUSED, SKIPPED = "held", "excused by rounding", "not finite"
 ROUNDINGS = {
     "float64": [Rounding(inputs=3e-16), Rounding(gradients=3e-16), Rounding(results=3e-16)],
     "float32": [
-        Rounding(dtype="float32"),
+        Rounding(dtype="float32", inputs=1e-7),
         Rounding(inputs=1e-7),
         Rounding(gradients=1e-7),
         Rounding(results=1e-7),

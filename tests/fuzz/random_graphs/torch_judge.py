@@ -22,26 +22,29 @@ class Rounding:
 
 
 class Parameters(dict):  # type: ignore[type-arg]
-    """By role; and what a run says of the layer: whether it is frozen, or no longer trained, and
-    the mask that it had."""
+    """By role; and what a run says of the layer: whether it is frozen, or no longer trained, the
+    mask that it had, and what disturbs numbers like rounding, if anything does."""
 
     frozen = inference = False
     mask: Any = None
+    disturbed: Any = None
 
 
 def compute_nodes(t: Any, program: Program, values: dict[str, Any], layers: dict[str, Parameters],
                   rounding: Rounding, noise: Any) -> None:  # fmt: skip
     """Adds the results of all nodes to `values`."""
-    dtype = getattr(t, rounding.dtype)
+
+    def disturbed(one: Any) -> Any:
+        return one * (1 + rounding.results * t.tensor(noise.normal(size=one.shape)).to(one.dtype))
+
     for name, node in program["nodes"].items():
+        if rounding.results:
+            layers[name].disturbed = disturbed
         sources = [values[source] for source in node["sources"]]
         made = ENTRIES[node["layer"]].compute(t, node["options"], sources, layers[name])
         made = made if isinstance(made, list) else [made]
         if rounding.results:
-            made = [
-                one * (1 + rounding.results * t.tensor(noise.normal(size=one.shape)).to(dtype))
-                for one in made
-            ]
+            made = list(map(disturbed, made))
         if node.get("stop"):
             made = [one.detach() for one in made]
         values |= {f"{name}_{k}": one for k, one in enumerate(made)}

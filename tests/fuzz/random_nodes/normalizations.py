@@ -3,6 +3,7 @@
 from typing import Any
 
 from random_graphs.layer import Layer, Options, Shape, Text, need, same, single
+from random_graphs.normalizing import normalized
 
 from .writing import Names, node, plain
 
@@ -36,22 +37,18 @@ def scaled(x: Any, at: Any) -> Any:
 
 def compute_batch(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
     """Statistics of the batch; by a node alone those of its data source, which are 0 and 1."""
-    x = sources[0]
-    mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3), unbiased=False)
+    x, epsilon = sources[0], single(options["epsilon"])
     if at.inference:
-        mean, variance = t.zeros_like(mean), t.ones_like(variance)
-    else:
-        at["statistics"] = t.cat([mean, variance]).detach()
-    deviation = t.sqrt(variance + single(options["epsilon"]))
-    return scaled((x - mean.reshape(1, -1, 1, 1)) / deviation.reshape(1, -1, 1, 1), at)
+        return scaled(x / t.sqrt(t.ones_like(x) + epsilon), at)
+    unit, mean, variance = normalized(t, x, (0, 2, 3), epsilon, at)
+    at["statistics"] = t.cat([mean.reshape(-1), variance.reshape(-1)]).detach()
+    return scaled(unit, at)
 
 
 def compute_groups(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
-    x = sources[0]
-    rows = x.reshape(x.shape[0], options["groups"], -1)
-    centered = rows - rows.mean(2, keepdim=True)
-    variance = (centered * centered).mean(2, keepdim=True)
-    return scaled((centered / t.sqrt(variance + single(options["epsilon"]))).reshape(x.shape), at)
+    rows = sources[0].reshape(sources[0].shape[0], options["groups"], -1)
+    unit, _, _ = normalized(t, rows, (2,), single(options["epsilon"]), at)
+    return scaled(unit.reshape(sources[0].shape), at)
 
 
 def compute_instance(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
