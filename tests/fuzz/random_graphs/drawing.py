@@ -6,7 +6,7 @@ from typing import Any
 
 from . import losses, optimizers
 from .layer import Invalid, Shape, joined, need
-from .program import Program, shapes
+from .program import Program, gradients_reach, shapes, trained
 from .table import LAYERS
 
 
@@ -125,7 +125,7 @@ def draw(random: Random, devices: list[str], judged_by_reference: bool) -> Progr
     rows = [random.randrange(1, drawing.rows + 1) if varied else drawing.rows
             for _ in range(steps)]  # fmt: skip
     outputs = [name for name in dict.fromkeys(random.choices(results, k=2)) if drawing.chance(0.3)]
-    return {
+    program = {
         "seed": random.randrange(2**31), "device": device,
         "type": "float64" if device == "reference" else "float32", "batch": drawing.batch,
         "values": {name: v for name, v in drawing.values.items() if name in read},
@@ -135,4 +135,28 @@ def draw(random: Random, devices: list[str], judged_by_reference: bool) -> Progr
         "phases": drawing.chance(0.5), "fused": drawing.chance(0.85),
         "input_gradients": drawing.chance(0.25), "limit": drawing.chance(0.1),
         "threads": drawing.choice([1, 1, 1, 2]),
+    }  # fmt: skip
+    return program | draw_uses(drawing, program, leaves)
+
+
+def draw_uses(drawing: Drawing, program: Program, leaves: list[str]) -> Program:
+    """What else a program does with its graph."""
+    nodes, ends = program["nodes"], [loss["source"] for loss in program["losses"]]
+    for node in nodes.values():
+        if drawing.chance(0.03) and node["layer"] != "MLCSplitLayer":
+            node["stop"] = True
+    going = [name for name in drawing.shapes if name in gradients_reach(program)]
+    need(bool(set(going) & set(program["values"])), "no gradient")
+    going = [name for name in going if name.startswith("n")]
+    waits = program["input_gradients"] or program["micro"] > 1 or drawing.chance(0.75)
+    keeps = bool(optimizers.slots(program["optimizer"]) and trained(program))
+    rebound = keeps and program["micro"] == 1 and drawing.chance(0.15)
+    again = drawing.chance(0.75) or any("again" in node for node in nodes.values())
+    return {
+        "loss_layer": ends == leaves[-1:] and drawing.chance(0.4),
+        "split": 0 if again else drawing.random.randrange(len(nodes)),
+        "inner": [name for name in going if drawing.chance(0.05)],
+        "user": drawing.choice(going) if program["phases"] and drawing.chance(0.2) else None,
+        "buffers": rebound or (keeps and drawing.chance(0.2)), "rebound": rebound,
+        "waits": waits, "handles": drawing.chance(0.2), "inference": drawing.chance(0.2),
     }  # fmt: skip

@@ -79,3 +79,21 @@ def reached(nodes: dict[str, Any], ends: list[str]) -> set[str]:
             sources = nodes[name]["sources"]
             names |= {s.rpartition("_")[0] or s for s in sources} | {nodes[name].get("again", name)}
     return names
+
+
+def gradients_reach(program: Program) -> set[str]:
+    """Results and values that a gradient of the losses comes to."""
+    nodes = {name: node for name, node in program["nodes"].items() if not node.get("stop")}
+    ends = [loss.get(key) for loss in program["losses"] for key in ("source", "labels_from")]
+    found = {end for end in ends if end}
+    reading = reached(nodes, sorted(found)) & set(nodes)
+    found |= {source for name in reading for source in nodes[name]["sources"]}
+    return {one for one in found if one.rpartition("_")[0] in nodes or one in program["values"]}
+
+
+def inputs_with_gradients(program: Program) -> list[str]:
+    """Floats that a step is given; none where the program does not ask for them."""
+    floats = [name for name, value in program["values"].items()
+              if value["role"] == "input" and value["kind"] in ("normal", "coarse")]  # fmt: skip
+    reached_ones = gradients_reach(program) if program["input_gradients"] else set()
+    return [name for name in floats if name in reached_ones]

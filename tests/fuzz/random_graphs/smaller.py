@@ -10,7 +10,8 @@ from .program import Program, reached, shapes
 PLAIN = {
     "micro": 1, "phases": False, "fused": True, "limit": False, "threads": 1, "outputs": [],
     "input_gradients": False, "separate": False, "continues": False, "waits": True,
-    "reloads": False, "inference": False,
+    "reloads": False, "inference": False, "loss_layer": False, "split": 0, "inner": [],
+    "user": None, "buffers": False, "rebound": False, "handles": False,
     "optimizer": {
         "kind": "sgd", "common": {"learning_rate": 0.1},
         "own": {"momentum_scale": 0.0, "uses_nesterov_momentum": False},

@@ -7,7 +7,16 @@ import numpy as np
 
 from . import losses, optimizers
 from .numbers import numbers
-from .program import ENTRIES, Program, first, parameters, running, shapes, trained
+from .program import (
+    ENTRIES,
+    Program,
+    first,
+    inputs_with_gradients,
+    parameters,
+    running,
+    shapes,
+    trained,
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ def compute_nodes(t: Any, program: Program, values: dict[str, Any], layers: dict
         if rounding.results:
             made = list(map(disturbed, made))
         if node.get("stop"):
-            made = [one.detach() for one in made]
+            made = [one.detach().requires_grad_(True) for one in made]
         values |= {f"{name}_{k}": one for k, one in enumerate(made)}
 
 
@@ -84,6 +93,17 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             at.frozen = bool(node.get("frozen"))
     out: dict[str, Any] = {}
     buffers: dict[str, dict[str, Any]] = {}
+
+    def bind(step: int) -> None:
+        """Buffers of the optimizer that the program brings."""
+        for name in names:
+            for slot, kind, scale in optimizers.slots(program["optimizer"]):
+                what = (kept[name].shape, kind, scale)
+                given = numbers(program["seed"], f"{name} {slot}", step, *what)
+                buffers.setdefault(name, {})[slot] = t.tensor(given, dtype=dtype)
+
+    if program.get("buffers"):
+        bind(0)
     for step, rows in enumerate(rows_of):
 
         def sized(shape: list[int], rows: int = rows) -> list[int]:
@@ -94,9 +114,11 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             if v["role"] == "input":
                 more = {"below": v.get("below", 1)}
                 values[name] = tensor(name, step, sized(v["shape"]), v["kind"], **more)
-                if values[name].is_floating_point() and program["input_gradients"]:
+                if values[name].is_floating_point():
                     values[name].requires_grad_(True)
         compute_nodes(t, program, values, layers, rounding, noise)
+        for name in program.get("inner", []):
+            values[name].retain_grad()
         parts, total = [], 0
         for k, loss in enumerate(program["losses"]):
             shape = found[loss["source"]]
@@ -109,19 +131,21 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             parts.append(losses.compute(t, loss, values[loss["source"]], labels, weights))
             share = program["micro"] if loss["reduction_type"] == "mean" else 1
             total = total + parts[-1].sum() / share
+        out[f"loss {step}"] = parts[0] if len(parts) == 1 else sum(p.sum() for p in parts)
+        if program.get("handles"):
+            out[f"handled {step}"] = out[f"loss {step}"]
+        if program.get("user"):
+            shape = sized(found[program["user"]])
+            total = total + (values[program["user"]] * tensor("user", step, shape, "normal")).sum()
         if step % program["micro"] == 0:
             for name in names:
                 kept[name].grad = None
         if total.requires_grad:
             total.backward()
-        out[f"loss {step}"] = parts[0] if len(parts) == 1 else sum(p.sum() for p in parts)
-        for name in program["outputs"]:
-            out[f"result {name} {step}"] = values[name]
-        if program["input_gradients"]:
-            for name, v in program["values"].items():
-                if v["role"] == "input" and v["kind"] in ("normal", "coarse"):
-                    grad = values[name].grad
-                    out[f"gradient {name} {step}"] = 0 * values[name] if grad is None else grad
+        out |= {f"result {name} {step}": values[name] for name in program["outputs"]}
+        out |= {f"inner {name} {step}": values[name].grad for name in program.get("inner", [])}
+        for name in inputs_with_gradients(program):
+            out[f"gradient {name} {step}"] = values[name].grad
         if (step + 1) % program["micro"] == 0:
             gradients = {n: kept[n].grad for n in names if kept[n].grad is not None}
             most = max([float(g.abs().max()) for g in gradients.values()], default=0) or 1.0
@@ -131,8 +155,19 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             with t.no_grad():
                 count = (step + 1) // program["micro"]
                 optimizers.update(t, program["optimizer"], kept, gradients, buffers, count)
-            for name in names:
-                out[f"trained {name} {step}"] = kept[name].detach().clone()
+            if program.get("waits", True) or step + 1 == len(rows_of):
+                out |= {f"trained {name} {step}": kept[name].detach().clone() for name in names}
+        if step == 0 and program.get("rebound"):
+            bind(1)
+    if program.get("buffers"):
+        for name in names:
+            for k, (slot, _, _) in enumerate(optimizers.slots(program["optimizer"])):
+                out[f"buffer {name} {k}"] = buffers[name][slot]
+    if program.get("inference"):
+        for at in layers.values():
+            at.frozen = True
+        compute_nodes(t, program, values, layers, rounding, noise)
+        out["inference"] = values[program["losses"][0]["source"]]
     for name in running(program):
         node, role = name.split("_")
         out[f"running {name}"] = layers[node][role]
