@@ -83,7 +83,8 @@ def reached(nodes: dict[str, Any], ends: list[str]) -> set[str]:
 
 def gradients_reach(program: Program) -> set[str]:
     """Results and values that a gradient of the losses comes to."""
-    nodes = {name: node for name, node in program["nodes"].items() if not node.get("stop")}
+    nodes = {name: {"sources": node["sources"]} for name, node in program["nodes"].items()
+             if not node.get("stop")}  # fmt: skip
     ends = [loss.get(key) for loss in program["losses"] for key in ("source", "labels_from")]
     found = {end for end in ends if end}
     reading = reached(nodes, sorted(found)) & set(nodes)

@@ -4,7 +4,7 @@ import inspect
 from pathlib import Path
 
 from random_graphs.numbers import numbers
-from random_graphs.program import Program, parameters, reached, shapes
+from random_graphs.program import Program, gradients_reach, parameters, shapes
 
 from . import losses, optimizers, windows
 from .table import NODES
@@ -191,10 +191,7 @@ def counted(program: Program) -> list[str]:
 def flowing(program: Program) -> set[str]:
     """Nodes and values that a gradient comes to. Others are not trained: a batch normalization
     takes the statistics of its data source."""
-    nodes = {name: node for name, node in program["nodes"].items() if not node.get("stop")}
-    loss = program["losses"][0]
-    found = reached(nodes, [loss["source"], loss.get("labels_from", loss["source"])])
-    return found & {*nodes, *program["values"]}
+    return {name.rpartition("_")[0] or name for name in gradients_reach(program)}
 
 
 def body(program: Program) -> str:
