@@ -1,10 +1,11 @@
 """Draws a program of nodes."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from random_graphs.drawing import Drawing, draw_node
-from random_graphs.layer import need
+from random_graphs.layer import Shape, need
 from random_graphs.program import Program, reached
 
 from . import losses, optimizers
@@ -17,10 +18,20 @@ STYLES = ["gpu", "gpu", "gpu", "gpu", "cpu", "none"]
 class NodeDrawing(Drawing):
     layers = NODES
 
+    def is_stopped(self, name: str) -> bool:
+        return bool(self.nodes.get(name.partition("_")[0], {}).get("stop"))
+
     def read(self) -> str:
         """Mostly the newest image that gradients flow to: what no loss reads is cut off."""
-        going = [n for n in self.flows if not self.nodes.get(n.partition("_")[0], {}).get("stop")]
+        going = [name for name in self.flows if not self.is_stopped(name)]
         return going[-1] if self.chance(0.65) else super().read()
+
+    def flow(self, fits: Callable[[Shape], bool], otherwise: str | None = None) -> str:
+        """Often an image that stops gradients: only a second source may."""
+        stopped = [n for n in self.flows if self.is_stopped(n) and fits(self.shapes[n])]
+        if stopped and self.chance(0.5):
+            return str(self.choice(stopped))
+        return super().flow(fits, otherwise)
 
     def node(self, kind: str, source: str) -> dict[str, Any]:
         self.source = source

@@ -32,6 +32,10 @@ def draw_arithmetic(drawing: Any, shape: Shape) -> dict[str, Any]:
         other = drawing.flow(lambda s: s == shape)
     else:
         other = drawing.flow(lambda s: strides(drawing, shape, s) is not None)
+    return with_numbers(drawing, shape, other)
+
+
+def with_numbers(drawing: Any, shape: Shape, other: str) -> dict[str, Any]:
     options: Options = {"strides": strides(drawing, shape, drawing.shapes[other])}
     choices = {"primary_scale": [0.5, -1.5], "secondary_scale": [2.0, -0.7], "bias": [0.25],
                "minimum_value": [-0.6], "maximum_value": [0.8]}  # fmt: skip
@@ -43,9 +47,10 @@ def draw_arithmetic(drawing: Any, shape: Shape) -> dict[str, Any]:
 
 def draw_division(drawing: Any, shape: Shape) -> dict[str, Any]:
     """By what is not near 0, and off the way of gradients: a division has none."""
-    fields = draw_arithmetic(drawing, shape)
-    need("Sigmoid" in drawing.layer_of(fields["more"][0]))
-    return fields | {"stop": True}
+    fit = [n for n in drawing.flows if strides(drawing, shape, drawing.shapes[n]) is not None]
+    others = [name for name in fit if "NeuronSigmoid" in drawing.layer_of(name)]
+    need(bool(others))
+    return with_numbers(drawing, shape, drawing.choice(others)) | {"stop": True}
 
 
 def draw_comparison(drawing: Any, shape: Shape) -> dict[str, Any]:

@@ -22,8 +22,8 @@ def draw(drawing: Any, source: str, shape: Shape) -> Options:
     if form == "seed":
         return {"source": source, "form": form}
     kinds = [*SHARED, *OTHERS]
-    if any(name in drawing.layer_of(source) for name in ("Sigmoid", "NodeSoftMax", "NNSoftMax")):
-        kinds += PROBABILITIES
+    if any(name in drawing.layer_of(source) for name in ("NeuronSigmoid", "NNSoftMax")):
+        kinds += 4 * PROBABILITIES
     loss: Options = {"source": source, "form": form, "type": drawing.choice(kinds)}
     loss["reduction_type"] = drawing.choice(["none", "sum", "mean", "sum_by_non_zero_weights"])
     if loss["type"] == "cosine_distance":

@@ -155,6 +155,7 @@ NODES = {
             "MPSNNBilinearScaleNode", names, {}, output_size=tuple(reversed(options["size"]))
         ),
         lambda t, options, sources, at: interpolated(t, sources[0], tuple(options["size"])),
+        often=2,
     ),
     "MPSNNPadNode": Layer(draw_pad, padded_shape, pad_expression, compute_pad, often=2),
     "MPSNNReshapeNode": Layer(

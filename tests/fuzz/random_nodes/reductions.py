@@ -29,7 +29,11 @@ def reduction(name: str, axis: int, kind: str) -> Layer:
         return node(name, names, {})
 
     return Layer(
-        draw, shape, expression, lambda t, options, sources, at: KINDS[kind](sources[0], axis)
+        draw,
+        shape,
+        expression,
+        lambda t, options, sources, at: KINDS[kind](sources[0], axis),
+        often=2,
     )
 
 
