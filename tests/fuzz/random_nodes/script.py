@@ -1,6 +1,7 @@
 """A program of nodes as a Python script: what the fuzz runs, and what can be pasted."""
 
 import inspect
+import re
 from pathlib import Path
 
 from random_graphs.numbers import numbers
@@ -9,13 +10,8 @@ from random_graphs.program import Program, gradients_reach, parameters, shapes
 from . import losses, optimizers, windows
 from .table import NODES
 
-HEAD = (
-    "import zlib\n"
-    + Path(__file__).with_name("sources.py").read_text().partition("\n\n")[2]
-    + "\n\n"
-    + inspect.getsource(numbers)
-    + "\n\n"
-)
+SOURCES = Path(__file__).with_name("sources.py").read_text().partition("\n\n")[2].rstrip()
+HEAD = ["import zlib\n\n" + SOURCES, inspect.getsource(numbers).rstrip()]
 BY_IMAGE = ("MPSCNNInstanceNormalizationNode", "MPSCNNGroupNormalizationNode")
 
 
@@ -245,4 +241,10 @@ def inference(program: Program) -> list[str]:
 
 
 def script(program: Program) -> str:
-    return HEAD + body(program)
+    """With those functions and classes of the head that it uses."""
+    text = body(program)
+    for block in reversed("\n\n\n".join(HEAD).split("\n\n\n")):
+        name = re.match(r"(?:def|class) (\w+)", block)
+        if name is None or re.search(rf"\b{name[1]}\b", text):
+            text = f"{block}\n\n\n{text}"
+    return text
