@@ -23,8 +23,11 @@ def test_every_node_is_drawn() -> None:
     public = {name for name in mps.__all__ if name.endswith("Node")}
     assert {name for name in public if name in known or not name.endswith(MADE)} == known
     programs = [json.loads(mps_graphs.make(Random(f"{k}"))) for k in range(1500)]
-    drawn = {node["layer"] for program in programs for node in program["nodes"].values()}
-    assert drawn == set(NODES)
+    nodes = [node for program in programs for node in program["nodes"].values()]
+    assert {node["layer"] for node in nodes} == set(NODES)
+    assert any("undoes" in node["options"] for node in nodes)
+    uses = ("separate", "continues", "waits", "reloads", "inference", "outputs")
+    assert {key for program in programs for key in uses if program[key]} == set(uses)
     assert {program["optimizer"]["kind"] for program in programs} == set(optimizers.CLASSES)
     kinds = {program["losses"][0].get("type", "seed").upper() for program in programs}
     assert kinds == {*mps.MPSCNNLossType.__members__, "SEED"}

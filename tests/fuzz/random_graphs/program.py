@@ -5,7 +5,7 @@ from typing import Any
 
 from random_nodes.table import NODES
 
-from .layer import Shape, need
+from .layer import Shape, need, reached
 from .table import LAYERS
 
 Program = dict[str, Any]
@@ -69,16 +69,6 @@ def running(program: Program) -> list[str]:
     found = parameters(program)
     nodes = program["nodes"]
     return [p for p in found if p.split("_")[1] in ENTRIES[nodes[p.split("_")[0]]["layer"]].running]
-
-
-def reached(nodes: dict[str, Any], ends: list[str]) -> set[str]:
-    """Nodes and values that these results depend on."""
-    names = {end.rpartition("_")[0] for end in ends}
-    for name in reversed(list(nodes)):
-        if name in names:
-            sources = nodes[name]["sources"]
-            names |= {s.rpartition("_")[0] or s for s in sources} | {nodes[name].get("again", name)}
-    return names
 
 
 def gradients_reach(program: Program) -> set[str]:

@@ -4,8 +4,8 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .layer import Invalid
-from .program import Program, reached, shapes
+from .layer import Invalid, reached
+from .program import Program, shapes
 
 PLAIN = {
     "micro": 1, "phases": False, "fused": True, "limit": False, "threads": 1, "outputs": [],

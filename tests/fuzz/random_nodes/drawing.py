@@ -5,8 +5,8 @@ from random import Random
 from typing import Any
 
 from random_graphs.drawing import Drawing, draw_node
-from random_graphs.layer import Shape, need
-from random_graphs.program import Program, reached
+from random_graphs.layer import Shape, need, reached
+from random_graphs.program import Program
 
 from . import losses, optimizers
 from .script import BY_IMAGE, flowing

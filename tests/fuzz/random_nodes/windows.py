@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from random_graphs.layer import Layer, Options, Shape, Text, need
+from random_graphs.layer import Layer, Options, Shape, Text, need, reached
 from random_graphs.weighted import channels
 from random_graphs.windows import before, compute_pooling, padded, pooling_shape, sides
 
@@ -123,7 +123,11 @@ def check_work(options: Options, shape: Shape, result: Shape) -> None:
 
 def weighted(name: str) -> Any:
     def expression(options: Options, shapes: list[Shape], names: Names) -> str:
-        return node(name, names, policy(options), weights=Text(names["data"]))
+        given = {"weights": Text(names["data"])}
+        if undone := options.get("undoes"):
+            state = Text(f"{undone['node']}.convolution_gradient_state")
+            return node(name, names, {}, convolution_gradient_state=state, **given)
+        return node(name, names, policy(options), **given)
 
     return expression
 
@@ -161,7 +165,26 @@ def compute_full(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
 def draw_transposed(drawing: Any, shape: Shape) -> dict[str, Any]:
     fields = draw_convolution(drawing, shape)
     fields["options"]["depthwise"] = False
+    if drawing.chance(0.8):
+        fields["options"] |= draw_undone(drawing, shape)
     return fields
+
+
+def draw_undone(drawing: Any, shape: Shape) -> Options:
+    """A convolution before the source, whose state says the size of the result."""
+    fit = {}
+    for name in reached(drawing.nodes, [drawing.source]) & set(drawing.nodes):
+        one = drawing.nodes[name]
+        if one["layer"] == "MPSCNNConvolutionNode" and drawing.shapes[f"{name}_0"][2:] == shape[2:]:
+            fit[name] = one
+    if not fit:
+        return {}
+    name = drawing.choice(sorted(fit))
+    own, source = fit[name]["options"], drawing.shapes[fit[name]["sources"][0]]
+    window = {key: own[key] for key in ("kernel", "strides", "dilation")}
+    first = [begin for begin, _, _ in sides(own, source)]
+    return {**window, "undoes": {"node": name, "size": source[2:], "first": first,
+                                  "extent": shape[2:]}}  # fmt: skip
 
 
 def unfolded(options: Options, shape: Shape) -> list[tuple[int, int, int]]:
@@ -172,6 +195,10 @@ def unfolded(options: Options, shape: Shape) -> list[tuple[int, int, int]]:
         stride = options["strides"][k]
         reach = (options["kernel"][k] - 1) * options["dilation"][k] + 1
         touched = (extent - 1) * stride + reach
+        if undone := options.get("undoes"):
+            need(extent == undone["extent"][k])
+            found.append((touched, undone["first"][k], undone["size"][k]))
+            continue
         size = {"same": extent * stride, "full": touched}.get(
             options["size"], touched - 2 * (reach - 1)
         )
