@@ -43,8 +43,18 @@ def compute_nodes(t: Any, program: Program, values: dict[str, Any], layers: dict
                   rounding: Rounding, noise: Any) -> None:  # fmt: skip
     """Adds the results of all nodes to `values`."""
 
+    def sized(one: Any) -> Any:
+        return rounding.results * t.tensor(noise.normal(size=one.shape)).to(one.dtype)
+
     def disturbed(one: Any) -> Any:
-        return one * (1 + rounding.results * t.tensor(noise.normal(size=one.shape)).to(one.dtype))
+        return one * (1 + sized(one))
+
+    def with_derivative(one: Any, sources: list[Any]) -> Any:
+        """A derivative of an element, as 1 - y * y, is a difference of numbers of the size of 1."""
+        for source in sources:
+            if source.shape == one.shape and source.is_floating_point():
+                one = one + sized(one) * (source - source.detach())
+        return one
 
     for name, node in program["nodes"].items():
         if rounding.results:
@@ -53,7 +63,7 @@ def compute_nodes(t: Any, program: Program, values: dict[str, Any], layers: dict
         made = ENTRIES[node["layer"]].compute(t, node["options"], sources, layers[name])
         made = made if isinstance(made, list) else [made]
         if rounding.results:
-            made = list(map(disturbed, made))
+            made = [with_derivative(disturbed(one), sources) for one in made]
         if node.get("stop"):
             made = [one.detach().requires_grad_(True) for one in made]
         values |= {f"{name}_{k}": one for k, one in enumerate(made)}

@@ -82,7 +82,8 @@ def training(program: Program) -> list[str]:
             lines.append(f"ends = {begin}.training_graph()")
             wanted.append("loss.result_image")
     for name in dropouts(program):
-        lines.append(f"nodes[{name!r}].result_state.export_from_graph = True")
+        state = f"nodes[{name!r}].result_state"
+        lines += [f"{state}.export_from_graph = True", f"{state}.handle = {name!r}"]
     return [
         *lines,
         "handles = [one.result_image.handle for one in ends]",
@@ -215,10 +216,11 @@ def body(program: Program) -> str:
     ]
     if loss["form"] == "labels":
         lines.append("    found[f'loss {step}'] = array(losses, DTYPE)")
-    for k, name in enumerate(dropouts(program)):
+    for name in dropouts(program):
         lines.append(
             f"    found[f'mask {name} {{step}}'] = np.concatenate("
-            f"[np.frombuffer(one.mask_data(), np.uint8) for one in exported[{k}]])"
+            f"[np.frombuffer(one.mask_data(), np.uint8)"
+            f" for one in exported[graph.result_state_handles.index({name!r})]])"
         )
     if program["inference"]:
         lines += inference(program)
