@@ -156,5 +156,5 @@ def check(program: Program) -> str:
     name = wrong[0]
     if got[name].size != want[name].size:
         raise Deviation(f"{name} has {got[name].size} numbers and not {want[name].size}")
-    k = int(np.nanargmax(np.abs(got[name] - want[name])))
+    k = int(np.argmax(np.nan_to_num(np.abs(got[name] - want[name]), nan=np.inf)))
     raise Deviation(f"{name}[{k}] is {got[name][k]!r} and should be {want[name][k]!r}; {wrong}")

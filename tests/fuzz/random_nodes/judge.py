@@ -64,6 +64,8 @@ def judge(
                 weights = drawn("w0", losses.value_shape(loss, shape), "weight")
             out[f"loss {step}"] = value = losses.compute(t, loss, y, labels, weights)
             total = value.sum()
+        if not total.isfinite():
+            out[f"total {step}"] = total  # that says so where no loss does
         for name in names:
             kept[name].grad = None
         total.backward()

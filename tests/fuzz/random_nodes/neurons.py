@@ -17,7 +17,7 @@ SHARED = {
 }  # fmt: skip
 ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 # Nodes whose results are above -1: a logarithm of them plus more than that is finite.
-BOUNDED = ("Sigmoid", "SoftSign", "Absolute", "HardSigmoid", "SoftMax")
+BOUNDED = ("Sigmoid", "SoftSign", "Absolute", "HardSigmoid", "NNSoftMax")
 
 
 def gelu(t: Any, x: Any, a: float, b: float, c: float) -> Any:
