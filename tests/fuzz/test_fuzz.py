@@ -14,6 +14,7 @@ import signatures
 
 FUZZ = Path(__file__).parent
 DRIVER = FUZZ / "driver.py"
+TARGETS = ["checkpoints", "archives", "descriptors", "training_graphs", "mps_graphs"]
 
 
 def drive(target: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -21,7 +22,7 @@ def drive(target: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "archives", "descriptors", "training_graphs"])
+@pytest.mark.parametrize("name", TARGETS)
 def test_a_target_holds_for_a_moment(name: str) -> None:
     done = drive(FUZZ / f"{name}.py", "--seconds", "2")
     print(done.stdout)

@@ -25,6 +25,9 @@ def test_every_layer_is_drawn() -> None:
     drawn = {node["layer"] for program in programs for node in program["nodes"].values()}
     assert drawn == set(LAYERS)
     assert {program["optimizer"]["kind"] for program in programs} == set(optimizers.CLASSES)
+    uses = ("loss_layer", "split", "inner", "user", "buffers", "rebound", "handles", "inference")
+    assert {key for program in programs for key in uses if program[key]} == set(uses)
+    assert any(node.get("stop") for program in programs for node in program["nodes"].values())
 
 
 def outcome(content: bytes, name: str) -> str:
@@ -34,13 +37,16 @@ def outcome(content: bytes, name: str) -> str:
         return "deviation" if name in str(deviation) else str(deviation)
 
 
-@pytest.mark.parametrize("what", ["loss", "trained", "running"])
+USES = ["loss", "trained", "running", "inner", "buffer", "handled", "inference"]
+
+
+@pytest.mark.parametrize("what", USES)
 def test_a_wrong_number_is_found(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """Of one entry, by ten times the bound."""
     true = checks.run
 
-    def wrong(program: dict) -> dict[str, np.ndarray]:
-        found = true(program)
+    def wrong(program: dict, *seed: int) -> dict[str, np.ndarray]:
+        found = true(program, *seed)
         for name, array in found.items():
             if name.startswith(what) and program["device"] == "reference":
                 array *= 1 + 1e-8

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from random_graphs.check import HAS_TORCH, check
+from random_graphs.check import HAS_TORCH, check, script
 from random_graphs.drawing import draw
 from random_graphs.layer import Invalid
-from random_graphs.script import script
 from random_graphs.smaller import smaller_programs
 
 corpus = Path(__file__).parent / "corpus" / "training_graphs"

@@ -143,3 +143,25 @@ def test_steps_in_flight_keep_their_own_gradients() -> None:
             expected = network.parameters()
         for mine, theirs in zip(network.parameters(), expected, strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+def test_of_a_vector_that_has_no_batch() -> None:
+    """Axis 0 of the vector is its one feature, and not a batch of one."""
+    x, weights = tg.MLCTensor(shape=[1], data_type="float64"), array((3, 1), 21)
+    descriptor = tg.MLCConvolutionDescriptor(
+        kernel_sizes=(1, 1), input_feature_channel_count=1, output_feature_channel_count=3
+    )
+    layer = tg.MLCFullyConnectedLayer(weights=tg.MLCTensor(data=weights), descriptor=descriptor)
+    graph = tg.MLCGraph()
+    result = graph.node(layer, source=x)
+    training = tg.MLCTrainingGraph(graph_objects=[graph])
+    training.add_inputs({"x": x})
+    gradient = training.allocate_user_gradient(result)
+    training.compile(device="reference")
+    training.bind_and_write_data({"x": np.ones(1)}, for_inputs={"x": x})
+    training.execute_forward(options="synchronous")
+    outside = array((3,), 22)
+    training.bind_and_write_data({"g": outside}, for_inputs={"g": gradient})
+    training.execute_gradient(options="synchronous")
+    found = training.gradient_data(for_parameter=layer.weights, layer=layer)
+    np.testing.assert_allclose(found.ravel(), outside, atol=1e-12)

@@ -319,3 +319,21 @@ def test_an_interrupted_step_still_counts() -> None:
     # The handler's step, the interrupted one, and the one after it.
     assert int(out.stdout.split()[1]) == 3
     assert np.isfinite(float(out.stdout.split()[0]))
+
+
+def test_synchronize_updates_waits_where_nothing_is_trained():
+    x, y, graph = tg.MLCTensor(shape=[17]), tg.MLCTensor(shape=[17]), tg.MLCGraph()
+    result = graph.node(tg.MLCActivationLayer.relu(), source=x)
+    loss = tg.MLCLossLayer.mean_squared_error(reduction_type="sum")
+    training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss)
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.add_outputs({"gradient": training.gradient_tensor(result)})
+    training.compile(device="cpu")
+    for _ in range(300):
+        data = {"x": np.ones(17, np.float32), "y": np.zeros(17, np.float32)}
+        training.bind_and_write_data(data, for_inputs={"x": x, "y": y})
+        training.execute_forward()
+        gradient = np.zeros(17, np.float32)
+        training.execute_gradient(outputs_data={"gradient": gradient})
+        training.synchronize_updates()
+        assert (gradient == 2).all()

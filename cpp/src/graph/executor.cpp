@@ -292,6 +292,8 @@ void Executor::synchronize_parameters() {
     const std::lock_guard lock(mutex_);
     tensors = programs_.parameters();
   }
+  // Where nothing is trained, too.
+  if (tensors.empty()) stream_->run([] {});
   for (const TensorPtr& tensor : tensors) tensor->synchronize_data();
 }
 

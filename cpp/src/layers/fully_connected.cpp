@@ -57,7 +57,9 @@ void FullyConnected::emit(Emitter& e) const {
                  ", 1, 1) but got " + to_string(shape));
   }
   const std::int64_t rows = source.elements() / in;
-  const ir::ValueId x = ops::reshape(e.graph, e.sources[0], {rows, in}, source.batched);
+  // Axis 0 of a vector has its features.
+  const bool batched = source.batched && shape.size() > 1;
+  const ir::ValueId x = ops::reshape(e.graph, e.sources[0], {rows, in}, batched);
   const ir::ValueId w = e.parameter(weights_tensor(), {out, in});
   ir::ValueId y = ops::matmul(e.graph, x, w, false, true);
   if (biases_tensor() != nullptr) {
@@ -69,7 +71,7 @@ void FullyConnected::emit(Emitter& e) const {
   } else {
     result.back() = out;
   }
-  e.result(ops::reshape(e.graph, y, std::move(result), source.batched));
+  e.result(ops::reshape(e.graph, y, std::move(result), batched));
 }
 
 }  // namespace traingraph

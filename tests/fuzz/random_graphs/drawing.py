@@ -6,12 +6,14 @@ from typing import Any
 
 from . import losses, optimizers
 from .layer import Invalid, Shape, joined, need
-from .program import Program, shapes
+from .program import Program, gradients_reach, shapes, trained
 from .table import LAYERS
 
 
 class Drawing:
     """What is there when a layer is drawn."""
+
+    layers = LAYERS
 
     def __init__(self, random: Random, judged_by_reference: bool) -> None:
         self.random, self.judged_by_reference = random, judged_by_reference
@@ -20,6 +22,7 @@ class Drawing:
         self.values: dict[str, dict[str, Any]] = {}
         self.shapes: dict[str, Shape] = {}
         self.flows: list[str] = []  # floats that a node may read
+        self.nodes: dict[str, Any] = {}
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -44,6 +47,10 @@ class Drawing:
         need(bool(found))
         return str(self.choice(found))
 
+    def read(self) -> str:
+        """What the next node reads."""
+        return str(self.choice(self.flows[-4:] if self.chance(0.8) else self.flows))
+
     def broadcasts(self, shape: Shape, other: Shape) -> bool:
         try:
             joined(shape, other)
@@ -51,27 +58,37 @@ class Drawing:
             return False
         return len(other) == len(shape)
 
+    def fields(self, kind: str, source: str) -> dict[str, Any]:
+        """A new node of a class of layers that reads this source."""
+        fields = self.layers[kind].draw(self, self.shapes[source])
+        sources = [*fields.pop("before", []), source, *fields.pop("more", [])]
+        sources = sources[::-1] if fields.pop("turned", False) else sources
+        return {"layer": kind, "sources": sources, **fields}
 
-def draw_node(drawing: Drawing, nodes: dict[str, Any]) -> None:
-    source = drawing.choice(drawing.flows[-4:] if drawing.chance(0.8) else drawing.flows)
-    names = list(LAYERS)
-    kind = drawing.random.choices(names, [LAYERS[name].often for name in names])[0]
-    before = list(drawing.values)
-    try:
-        earlier = [n for n, one in nodes.items() if one["layer"] == kind and "again" not in one]
-        earlier = [n for n in earlier if not nodes[n].get("frozen")]
-        node: dict[str, Any] = {"layer": kind}
+    def node(self, kind: str, source: str) -> dict[str, Any]:
+        """Maybe of a layer that is run again, or frozen."""
         has_parameters = kind in ("MLCFullyConnectedLayer", "MLCConvolutionLayer",
                                   "MLCBatchNormalizationLayer")  # fmt: skip
-        if has_parameters and earlier and drawing.chance(0.25):
-            again = drawing.choice(earlier)
-            node |= {"again": again, "options": nodes[again]["options"], "sources": [source]}
-        else:
-            fields = LAYERS[kind].draw(drawing, drawing.shapes[source])
-            sources = [*fields.pop("before", []), source, *fields.pop("more", [])]
-            node |= {"sources": sources[::-1] if fields.pop("turned", False) else sources, **fields}
-            if has_parameters and drawing.chance(0.06):
-                node["frozen"] = True
+        earlier = [n for n, one in self.nodes.items() if one["layer"] == kind]
+        earlier = [n for n in earlier if not {"again", "frozen"} & set(self.nodes[n])]
+        if has_parameters and earlier and self.chance(0.25):
+            again = self.choice(earlier)
+            options = self.nodes[again]["options"]
+            return {"layer": kind, "again": again, "options": options, "sources": [source]}
+        node = self.fields(kind, source)
+        if has_parameters and self.chance(0.06):
+            node["frozen"] = True
+        return node
+
+
+def draw_node(drawing: Drawing) -> None:
+    source = drawing.read()
+    names, nodes = list(drawing.layers), drawing.nodes
+    often = [drawing.layers[name].often for name in names]
+    kind = drawing.random.choices(names, often)[0]
+    before = list(drawing.values)
+    try:
+        node = drawing.node(kind, source)
         name = f"n{len(nodes)}"
         trial = {"values": drawing.values, "nodes": {**nodes, name: node}, "losses": [1]}
         found = shapes({**trial, "losses": [{"source": source}]})
@@ -92,11 +109,11 @@ def draw(random: Random, devices: list[str], judged_by_reference: bool) -> Progr
     shape = [drawing.rows] + [drawing.choice([1, 2, 3, 4, 5, 8, 9]) for _ in range(rank - 1)]
     kind = "coarse" if drawing.chance(0.1) else "normal"
     drawing.flows = [drawing.value("input", shape, kind)]
-    nodes: dict[str, Any] = {}
+    nodes = drawing.nodes
     wanted = random.randrange(1, 11)
     for _ in range(3 * wanted):
         if len(nodes) < wanted:
-            draw_node(drawing, nodes)
+            draw_node(drawing)
     need(bool(nodes), "no node")
     read = {source for node in nodes.values() for source in node["sources"]}
     results = [name for name in drawing.shapes if name.startswith("n")]
@@ -108,7 +125,7 @@ def draw(random: Random, devices: list[str], judged_by_reference: bool) -> Progr
     rows = [random.randrange(1, drawing.rows + 1) if varied else drawing.rows
             for _ in range(steps)]  # fmt: skip
     outputs = [name for name in dict.fromkeys(random.choices(results, k=2)) if drawing.chance(0.3)]
-    return {
+    program = {
         "seed": random.randrange(2**31), "device": device,
         "type": "float64" if device == "reference" else "float32", "batch": drawing.batch,
         "values": {name: v for name, v in drawing.values.items() if name in read},
@@ -116,8 +133,30 @@ def draw(random: Random, devices: list[str], judged_by_reference: bool) -> Progr
         "losses": [losses.draw(drawing, name, drawing.shapes[name]) for name in targets],
         "optimizer": optimizers.draw(drawing), "rows": rows, "micro": micro, "outputs": outputs,
         "phases": drawing.chance(0.5), "fused": drawing.chance(0.85),
-        "input_gradients": drawing.chance(0.25),
-        # Another batch size has to keep to a limit by itself, and may not.
-        "limit": not varied and drawing.chance(0.2),
+        "input_gradients": drawing.chance(0.25), "limit": drawing.chance(0.1),
         "threads": drawing.choice([1, 1, 1, 2]),
+    }  # fmt: skip
+    return program | draw_uses(drawing, program, leaves)
+
+
+def draw_uses(drawing: Drawing, program: Program, leaves: list[str]) -> Program:
+    """What else a program does with its graph."""
+    nodes, ends = program["nodes"], [loss["source"] for loss in program["losses"]]
+    for node in nodes.values():
+        if drawing.chance(0.03) and node["layer"] != "MLCSplitLayer":
+            node["stop"] = True
+    going = [name for name in drawing.shapes if name in gradients_reach(program)]
+    need(bool(set(going) & set(program["values"])), "no gradient")
+    going = [name for name in going if name.startswith("n")]
+    waits = program["input_gradients"] or program["micro"] > 1 or drawing.chance(0.75)
+    keeps = bool(optimizers.slots(program["optimizer"]) and trained(program))
+    rebound = keeps and program["micro"] == 1 and drawing.chance(0.15)
+    again = drawing.chance(0.75) or any("again" in node for node in nodes.values())
+    return {
+        "loss_layer": ends == leaves[-1:] and drawing.chance(0.4),
+        "split": 0 if again else drawing.random.randrange(len(nodes)),
+        "inner": [name for name in going if drawing.chance(0.05)],
+        "user": drawing.choice(going) if program["phases"] and drawing.chance(0.2) else None,
+        "buffers": rebound or (keeps and drawing.chance(0.2)), "rebound": rebound,
+        "waits": waits, "handles": drawing.chance(0.2), "inference": drawing.chance(0.2),
     }  # fmt: skip

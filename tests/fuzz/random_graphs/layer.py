@@ -70,3 +70,13 @@ class Text:
 
     def __repr__(self) -> str:
         return self.text
+
+
+def reached(nodes: dict[str, Any], ends: list[str]) -> set[str]:
+    """Nodes and values that these results depend on."""
+    names = {end.rpartition("_")[0] for end in ends}
+    for name in reversed(list(nodes)):
+        if name in names:
+            sources = nodes[name]["sources"]
+            names |= {s.rpartition("_")[0] or s for s in sources} | {nodes[name].get("again", name)}
+    return names

@@ -38,6 +38,20 @@ def draw(drawing: Any) -> Options:
     return {"kind": kind, "common": common, "own": own}
 
 
+def slots(optimizer: Options) -> list[tuple[str, str, float]]:
+    """What is kept for a parameter, in the order of its buffers: the name that `update` has for it,
+    and the kind and scale of numbers that may stand there."""
+    own, kind = optimizer["own"], optimizer["kind"]
+    if kind == "sgd":
+        return [("v", "normal", 0.3)] if own["momentum_scale"] else []
+    if kind == "rmsprop":
+        found = [("n", "positive", 1.0)]
+        found += [("g", "normal", 0.05)] if own["is_centered"] else []
+        return found + ([("s", "normal", 0.1)] if own["momentum_scale"] else [])
+    found = [("m", "normal", 0.3), ("v", "positive", 1.0)]
+    return found + ([("x", "positive", 1.0)] if own["uses_amsgrad"] else [])
+
+
 def expression(optimizer: Options) -> str:
     descriptor = Text(written("MLCOptimizerDescriptor", **optimizer["common"]))
     return written(CLASSES[optimizer["kind"]], descriptor=descriptor, **optimizer["own"])

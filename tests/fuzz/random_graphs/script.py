@@ -1,96 +1,52 @@
 """A program as a Python script: what the fuzz runs, and what can be pasted."""
 
 import inspect
-from typing import Any
 
-import numpy as np
-
-from . import losses, optimizers
+from . import optimizers
+from .network import build, data, step_data
 from .numbers import numbers
-from .program import Program, parameters, running, shapes, trained
-from .table import LAYERS
+from .program import Program, inputs_with_gradients, parameters, running, shapes, trained
 
 HEAD = "import zlib\n\nimport numpy as np\n\nimport traingraph as tg\n\n\n"
 
 
-def build(program: Program) -> list[str]:
-    """Tensors, layers, nodes and losses."""
-    found, kind, lines = shapes(program), program["type"], []
-    for name, v in program["values"].items():
-        dtype = {"index": v.get("type", "int64"), "boolean": "boolean"}.get(v["kind"], kind)
-        if v["role"] == "input":
-            lines.append(f"{name} = tg.MLCTensor(shape={v['shape']}, data_type={dtype!r})")
-        else:
-            lines.append(f"{name} = tg.MLCTensor(data={data(name, v, v['shape'], '0', dtype)})")
-    for name, (shape, what, scale) in parameters(program).items():
-        given = {"kind": what, "scale": scale}
-        lines.append(f"{name} = tg.MLCTensor(data={data(name, given, shape, '0', kind)})")
-    lines.append("graph = tg.MLCGraph()")
-    for name, node in program["nodes"].items():
-        sources = [found[source] for source in node["sources"]]
-        layer = LAYERS[node["layer"]]
-        roles = layer.parameters(node["options"], sources)
-        names = {role: f"{name}_{role}" for role in roles}
-        own = node.get("again", name)
-        if "again" not in node:
-            lines.append(f"{name} = {layer.expression(node['options'], sources, names)}")
-        frozen = ", disable_update=True" if node.get("frozen") else ""
-        read = ", ".join(node["sources"])
-        results = [key for key in found if key.rpartition("_")[0] == name]
-        call = f"graph.node({own}, sources=[{read}]{frozen})"
-        if len(results) > 1:
-            lines += [call, f"{', '.join(results)} = graph.result_tensors({own})"]
-        else:
-            lines.append(f"{results[0]} = {call}")
-    for k, loss in enumerate(program["losses"]):
-        shape = found[loss["source"]]
-        labels, what = losses.label(loss, shape)
-        dtype = "int64" if what == "class" else kind
-        lines.append(f"y{k} = tg.MLCTensor(shape={labels}, data_type={dtype!r})")
-        if loss["weighted"]:
-            weights = losses.weight_shape(loss, shape)
-            lines.append(f"w{k} = tg.MLCTensor(shape={weights}, data_type={kind!r})")
-        made = losses.expression(loss, f"w{k}")
-        lines.append(f"graph.node({made}, sources=[{loss['source']}], loss_labels=[y{k}])")
-    return lines
+def arrays(program: Program, names: list[str], prefix: str) -> str:
+    """A dictionary of arrays for results or their gradients."""
+    found, kind = shapes(program), program["type"]
+    entries = []
+    for name in names:
+        shape = ", ".join(map(str, found[name]))
+        if program["batch"]:
+            shape = f"rows, {', '.join(map(str, found[name][1:]))}"
+        entries.append(f"'{prefix} {name}': np.full([{shape}], np.nan, {kind!r})")
+    return f"{{{', '.join(entries)}}}"
 
 
-def data(name: str, value: dict[str, Any], shape: list[int], step: str, dtype: str,
-         batch: bool = False) -> str:  # fmt: skip
-    text = f"[rows, {', '.join(map(str, shape[1:]))}]" if batch else str(list(shape))
-    more = "".join(f", {key}={value[key]!r}" for key in ("scale", "below") if key in value)
-    dtype = {"boolean": "bool"}.get(dtype, dtype)
-    call = f"numbers(SEED, {name!r}, {step}, {text}, {value['kind']!r}{more})"
-    return f"{call}.astype({dtype!r})"
+def buffers(program: Program, name: str, step: str) -> list[str]:
+    """What an optimizer keeps for a parameter, drawn: arrays as text."""
+    shape, kind = trained_shapes(program)[name], program["type"]
+    return [
+        data(f"{name} {slot}", {"kind": drawn, "scale": scale}, shape, step, kind)
+        for slot, drawn, scale in optimizers.slots(program["optimizer"])
+    ]
 
 
-def step_data(program: Program) -> dict[str, list[str]]:
-    """Entries of the dictionaries that a step is given."""
-    found, kind, batch = shapes(program), program["type"], program["batch"]
-    entries: dict[str, list[str]] = {"inputs": [], "labels": [], "weights": []}
-    for name, v in program["values"].items():
-        if v["role"] == "input":
-            dtype = {"index": v.get("type"), "boolean": "bool"}.get(v["kind"], kind)
-            entries["inputs"].append(f"{name!r}: {data(name, v, v['shape'], 'step', dtype, batch)}")
-    for k, loss in enumerate(program["losses"]):
-        shape = found[loss["source"]]
-        labels, what = losses.label(loss, shape)
-        value = {"kind": what, "below": shape[1] if what == "class" else 1}
-        dtype = "int64" if what == "class" else kind
-        entries["labels"].append(f"'y{k}': {data(f'y{k}', value, labels, 'step', dtype, batch)}")
-        if loss["weighted"]:
-            weights = losses.weight_shape(loss, shape)
-            text = data(f"w{k}", {"kind": "weight"}, weights, "step", kind, batch)
-            entries["weights"].append(f"'w{k}': {text}")
-    return entries
+def trained_shapes(program: Program) -> dict[str, list[int]]:
+    found = {name: shape for name, (shape, _, _) in parameters(program).items()}
+    found |= {name: value["shape"] for name, value in program["values"].items()}
+    return {name: found[name] for name in trained(program)}
 
 
-def outputs(program: Program) -> dict[str, tuple[str, list[int]]]:
-    found = shapes(program)
-    return {f"result {name}": (name, found[name]) for name in program["outputs"]}
+def rebinding(program: Program, step: str, indent: str) -> list[str]:
+    return [
+        f"{indent}training.bind_optimizer_data([{', '.join(buffers(program, name, step))}], "
+        f"tensor={name})"
+        for name in trained(program)
+        if optimizers.slots(program["optimizer"])
+    ]
 
 
-def body(program: Program) -> str:
+def compiling(program: Program) -> list[str]:
     entries = step_data(program)
     names = {part: [e.split(":")[0] for e in lines] for part, lines in entries.items()}
     declared = {p: "{" + ", ".join(f"{n}: {n[1:-1]}" for n in names[p]) + "}" for p in names}
@@ -98,25 +54,33 @@ def body(program: Program) -> str:
     options = [] if program["fused"] else ["DISABLE_LAYER_FUSION"]
     options += ["COMPUTE_ALL_GRADIENTS"] if program["input_gradients"] else []
     flags = " | ".join(f"tg.MLCGraphCompilationOptions.{name}" for name in options or ["NONE"])
-    results = {name: v for name, (v, _) in outputs(program).items()}
-    extent = (lambda s: f"[rows, {', '.join(map(str, s[1:]))}]") if program["batch"] else str
-    arrays = ", ".join(
-        f"{name!r}: np.full({extent(s)}, np.nan, {program['type']!r})"
-        for name, (_, s) in outputs(program).items()
-    )
-    lines = [f"SEED = {program['seed']}", f"tg.set_num_threads({program['threads']})"]
-    lines += build(program)
-    lines += [
+    stopped = [f"{name}_0" for name, node in program["nodes"].items() if node.get("stop")]
+    outputs = [f"'result {name}': {name}" for name in program["outputs"]]
+    outputs += [f"'inner {n}': training.gradient_tensor({n})" for n in program.get("inner", [])]
+    loss = "loss_layer=loss, " if program.get("loss_layer") else ""
+    lines = [
         f"optimizer = {optimizers.expression(program['optimizer'])}",
-        "training = tg.MLCTrainingGraph(graph_objects=[graph], optimizer=optimizer)",
+        f"training = tg.MLCTrainingGraph(graph_objects=graphs, {loss}optimizer=optimizer)",
         f"training.add_inputs({declared['inputs']}, loss_labels={declared['labels']}, "
         f"loss_label_weights={declared['weights']})",
         "training.set_training_tensor_parameters([" + ", ".join(
             f"tg.MLCTensorParameter(tensor={n})" for n in values) + "])",
-        f"training.add_outputs({{{', '.join(f'{k!r}: {v}' for k, v in results.items())}}})",
+        f"training.add_outputs({{{', '.join(outputs)}}})",
         f"training.micro_batches = {program['micro']}",
-        f"training.compile(options={flags}, device={program['device']!r})",
     ]  # fmt: skip
+    if stopped:
+        lines.append(f"training.stop_gradient([{', '.join(stopped)}])")
+    if program.get("user"):
+        lines.append(f"incoming = training.allocate_user_gradient({program['user']})")
+    if program.get("inference"):
+        lines += [
+            "inference = tg.MLCInferenceGraph(graph_objects=graphs)",
+            f"inference.add_inputs({declared['inputs']}, loss_labels={declared['labels']}, "
+            f"loss_label_weights={declared['weights']})",
+            f"inference.add_outputs({{'inference': {program['losses'][0]['source']}}})",
+            f"inference.compile(device={program['device']!r})",
+        ]
+    lines.append(f"training.compile(options={flags}, device={program['device']!r})")
     if program["limit"] and not program["phases"]:
         lines += [
             "total = training.memory_plan().total_bytes",
@@ -128,59 +92,130 @@ def body(program: Program) -> str:
             "    except MemoryError:",
             "        pass",
         ]
-    lines += [
-        "found = {}",
-        f"trained = {{{', '.join(f'{n!r}: {n}' for n in trained(program))}}}",
+    return lines
+
+
+def in_phases(program: Program, declared: str, handler: str) -> list[str]:
+    """Forward, gradient and update by calls of their own."""
+    lines = [
+        f"    training.bind_and_write_data({{**inputs, **labels, **weights}}, "
+        f"for_inputs={declared}, batch_size=call['batch_size'])",
+        f"    run = training.execute_forward(outputs_data=outputs, **call{handler})",
+    ]
+    if program.get("user"):
+        value, shape = {"kind": "normal"}, shapes(program)[program["user"]]
+        array = data("user", value, shape, "step", program["type"], program["batch"])
+        lines.append(
+            f"    training.bind_and_write_data({{'user': {array}}}, "
+            "for_inputs={'user': incoming}, batch_size=call['batch_size'])"
+        )
+    given = "outputs_data=inner, " if program.get("inner") else ""
+    return [
+        *lines,
+        f"    training.execute_gradient({given}**call)",
+        f"    if (step + 1) % {program['micro']} == 0:",
+        "        training.execute_optimizer_update(options=call['options'])",
+    ]
+
+
+def steps(program: Program) -> list[str]:
+    entries = step_data(program)
+    every = [e.split(":")[0] for part in entries.values() for e in part]
+    declared = f"{{{', '.join(f'{n}: {n[1:-1]}' for n in every)}}}"
+    waits, handles = program.get("waits", True), program.get("handles")
+    rows = "rows" if program["batch"] else "0"
+    handler = ", completion_handler=handler" if handles else ""
+    lines = [
         f"for step, rows in enumerate({program['rows']}):",
         *(f"    {part} = {{{', '.join(entries[part])}}}" for part in entries),
-        f"    outputs = {{{arrays}}}",
-        "    call = {'batch_size': %s, 'options': 'synchronous'}"
-        % ("rows" if program["batch"] else "0"),
+        f"    outputs = {arrays(program, program['outputs'], 'result')}",
+        f"    inner = {arrays(program, program.get('inner', []), 'inner')}",
+        f"    call = {{'batch_size': {rows}, 'options': {'synchronous' if waits else 'none'!r}}}",
     ]
-    last = f"(step + 1) % {program['micro']} == 0"
-    if program["phases"]:
-        every = f"{{{', '.join(f'**{declared[part]}' for part in entries)}}}"
+    if handles:
         lines += [
-            f"    training.bind_and_write_data({{**inputs, **labels, **weights}}, "
-            f"for_inputs={every}, batch_size=call['batch_size'])",
-            "    run = training.execute_forward(outputs_data=outputs, **call)",
-            "    training.execute_gradient(**call)",
-            f"    if {last}:",
-            "        training.execute_optimizer_update(options='synchronous')",
+            "    def handler(result, error, seconds, step=step):",
+            "        handled[f'handled {step}'] = np.array(result.data)",
         ]
+    if program["phases"]:
+        lines += in_phases(program, declared, handler)
     else:
         lines.append(
             "    run = training.execute(inputs_data=inputs, loss_labels_data=labels, "
-            "loss_label_weights_data=weights, outputs_data=outputs, **call)"
+            "loss_label_weights_data=weights, outputs_data={**outputs, **inner}, "
+            f"**call{handler})"
         )
-    lines += [
-        "    found[f'loss {step}'] = np.array(run.result)",
-        "    found |= {f'{name} {step}': array for name, array in outputs.items()}",
-    ]
+    lines.append("    runs.append((run, {**outputs, **inner}))")
     if program["input_gradients"]:
-        for name, v in program["values"].items():
-            if v["role"] == "input" and v["kind"] in ("normal", "coarse"):
-                lines += [
-                    f"    gradient = np.empty({v['shape']}, {program['type']!r})",
-                    f"    training.gradient_tensor({name}).copy_data_from_device_memory(gradient)",
-                    f"    found[f'gradient {name} {{step}}'] = gradient"
-                    + ("[:rows]" if program["batch"] else ""),
-                ]
+        lines += input_gradients(program)
+    if program.get("rebound"):
+        lines += ["    if step == 0:", *rebinding(program, "1", " " * 8)]
+    if waits:
+        lines += [
+            f"    if (step + 1) % {program['micro']} == 0:",
+            "        training.synchronize_updates()",
+            "        found |= {f'trained {name} {step}': np.array(tensor.data)"
+            " for name, tensor in trained.items()}",
+        ]
+    return lines
+
+
+def input_gradients(program: Program) -> list[str]:
+    lines = []
+    for name in inputs_with_gradients(program):
+        lines += [
+            f"    gradient = np.empty({program['values'][name]['shape']}, {program['type']!r})",
+            f"    training.gradient_tensor({name}).copy_data_from_device_memory(gradient)",
+            f"    found[f'gradient {name} {{step}}'] = gradient"
+            + ("[:rows]" if program["batch"] else ""),
+        ]
+    return lines
+
+
+def ending(program: Program) -> list[str]:
+    """What is read when all steps were submitted."""
+    lines = []
+    if program.get("inference"):
+        source, rows = program["losses"][0]["source"], "rows" if program["batch"] else "0"
+        lines += [
+            f"last = {arrays(program, [source], 'inference')}['inference {source}']",
+            "inference.execute(inputs_data=inputs, loss_labels_data=labels, "
+            "loss_label_weights_data=weights, outputs_data={'inference': last}, "
+            f"batch_size={rows}, options='synchronous')",
+            "found['inference'] = last",
+        ]
     lines += [
-        f"    if {last}:",
-        "        training.synchronize_updates()",
-        "        found |= {f'trained {n} {step}': np.array(t.data) for n, t in trained.items()}",
+        "for step, (run, written) in enumerate(runs):",
+        "    found[f'loss {step}'] = np.array(run.result)",
+        "    found |= {f'{name} {step}': array for name, array in written.items()}",
+        "training.synchronize_updates()",
+        "for name, (run, _) in zip(handled, runs):",
+        "    # A tensor of the whole batch.",
+        "    found[name] = handled[name].reshape(-1)[: np.size(run.result)]",
     ]
+    if not program.get("waits", True):
+        lines.append(
+            "found |= {f'trained {n} {step}': np.array(t.data) for n, t in trained.items()}"
+        )
     for name in running(program):
         lines.append(f"found['running {name}'] = np.array({name}.data)")
-    return "\n".join(lines) + "\n"
+    if program.get("buffers"):
+        lines += [
+            "for name, tensor in trained.items():",
+            "    tensor.synchronize_optimizer_data()",
+            "    for k, kept in enumerate(tensor.optimizer_data):",
+            "        found[f'buffer {name} {k}'] = kept",
+        ]
+    return lines
+
+
+def body(program: Program) -> str:
+    lines = [f"SEED = {program['seed']}", f"tg.set_num_threads({program['threads']})"]
+    lines += [*build(program), *compiling(program), "found, handled, runs = {}, {}, []"]
+    lines.append(f"trained = {{{', '.join(f'{n!r}: {n}' for n in trained(program))}}}")
+    lines += rebinding(program, "0", "") if program.get("buffers") else []
+    return "\n".join([*lines, *steps(program), *ending(program)]) + "\n"
 
 
 def script(program: Program) -> str:
     return HEAD + inspect.getsource(numbers) + "\n\n" + body(program)
-
-
-def run(program: Program) -> dict[str, np.ndarray]:
-    names: dict[str, Any] = {}
-    exec(compile(script(program), "program", "exec"), names)
-    return {k: np.asarray(v, np.float64).reshape(-1) for k, v in names["found"].items()}

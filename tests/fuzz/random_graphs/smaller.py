@@ -4,12 +4,14 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .layer import Invalid
-from .program import Program, first, shapes
+from .layer import Invalid, reached
+from .program import Program, shapes
 
 PLAIN = {
     "micro": 1, "phases": False, "fused": True, "limit": False, "threads": 1, "outputs": [],
-    "input_gradients": False,
+    "input_gradients": False, "separate": False, "continues": False, "waits": True,
+    "reloads": False, "inference": False, "loss_layer": False, "split": 0, "inner": [],
+    "user": None, "buffers": False, "rebound": False, "handles": False,
     "optimizer": {
         "kind": "sgd", "common": {"learning_rate": 0.1},
         "own": {"momentum_scale": 0.0, "uses_nesterov_momentum": False},
@@ -95,7 +97,7 @@ def resized(name: str, axis: int, extent: int) -> Change:
 
 def changes(program: Program) -> Iterator[Change]:
     rows, micro = program["rows"], program["micro"]
-    yield from (setting([key], value) for key, value in PLAIN.items())
+    yield from (setting([key], value) for key, value in PLAIN.items() if key in program)
     yield setting(["rows"], rows[:micro])
     yield setting(["rows"], rows[: max(1, len(rows) // 2)])
     for name in reversed(program["nodes"]):
@@ -108,7 +110,9 @@ def changes(program: Program) -> Iterator[Change]:
                 yield setting(["losses", k, key], None)
         yield setting(["losses", k, "weighted"], False)
         yield setting(["losses", k, "reduction_type"], "sum")
-        if loss["type"] != "mean_squared_error":
+        if loss.get("form", "seed") != "seed":
+            yield setting(["losses", k], {"source": loss["source"], "form": "seed"})
+        if loss.get("type", "mean_squared_error") != "mean_squared_error":
             plain = {"type": "mean_squared_error", "classes": False, "label_smoothing": 0}
             yield setting(["losses", k], loss | plain)
     for part in ("common", "own"):
@@ -116,6 +120,8 @@ def changes(program: Program) -> Iterator[Change]:
             if key != "learning_rate":
                 yield setting(["optimizer", part, key], None)
     for name, node in program["nodes"].items():
+        if node.get("style", "none") != "none":
+            yield setting(["nodes", name, "style"], "none")
         for where, value in numbers_in(node["options"], ["nodes", name, "options"]):
             yield setting(where, value)
     for name, value in program["values"].items():
@@ -128,11 +134,9 @@ def changes(program: Program) -> Iterator[Change]:
 def tidy(program: Program) -> None:
     """Takes out what no loss depends on."""
     nodes = program["nodes"]
-    wanted = {loss["source"].rpartition("_")[0] for loss in program["losses"]}
-    for name in reversed(list(nodes)):
-        if name in wanted:
-            wanted |= {s.rpartition("_")[0] for s in nodes[name]["sources"]}
-            wanted.add(first(program, name))
+    losses = program["losses"]
+    wanted = reached(nodes, [loss.get(key, loss["source"]) for loss in losses
+                             for key in ("source", "labels_from")])  # fmt: skip
     program["nodes"] = {name: node for name, node in nodes.items() if name in wanted}
     read = {s for node in program["nodes"].values() for s in node["sources"]}
     program["values"] = {name: v for name, v in program["values"].items() if name in read}

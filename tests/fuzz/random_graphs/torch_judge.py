@@ -7,8 +7,16 @@ import numpy as np
 
 from . import losses, optimizers
 from .numbers import numbers
-from .program import Program, first, parameters, running, shapes, trained
-from .table import LAYERS
+from .program import (
+    ENTRIES,
+    Program,
+    first,
+    inputs_with_gradients,
+    parameters,
+    running,
+    shapes,
+    trained,
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,42 @@ class Rounding:
 
 
 class Parameters(dict):  # type: ignore[type-arg]
-    frozen = False
+    """By role; and what a run says of the layer: whether it is frozen, or no longer trained, the
+    mask that it had, and what disturbs numbers like rounding, if anything does."""
+
+    frozen = inference = False
+    mask: Any = None
+    disturbed: Any = None
+
+
+def compute_nodes(t: Any, program: Program, values: dict[str, Any], layers: dict[str, Parameters],
+                  rounding: Rounding, noise: Any) -> None:  # fmt: skip
+    """Adds the results of all nodes to `values`."""
+
+    def sized(one: Any) -> Any:
+        return rounding.results * t.tensor(noise.normal(size=one.shape)).to(one.dtype)
+
+    def disturbed(one: Any) -> Any:
+        return one * (1 + sized(one))
+
+    def with_derivative(one: Any, sources: list[Any]) -> Any:
+        """A derivative of an element, as 1 - y * y, is a difference of numbers of the size of 1."""
+        for source in sources:
+            if source.shape == one.shape and source.is_floating_point():
+                one = one + sized(one) * (source - source.detach())
+        return one
+
+    for name, node in program["nodes"].items():
+        if rounding.results:
+            layers[name].disturbed = disturbed
+        sources = [values[source] for source in node["sources"]]
+        made = ENTRIES[node["layer"]].compute(t, node["options"], sources, layers[name])
+        made = made if isinstance(made, list) else [made]
+        if rounding.results:
+            made = [with_derivative(disturbed(one), sources) for one in made]
+        if node.get("stop"):
+            made = [one.detach().requires_grad_(True) for one in made]
+        values |= {f"{name}_{k}": one for k, one in enumerate(made)}
 
 
 def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
@@ -63,6 +106,17 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             at.frozen = bool(node.get("frozen"))
     out: dict[str, Any] = {}
     buffers: dict[str, dict[str, Any]] = {}
+
+    def bind(step: int) -> None:
+        """Buffers of the optimizer that the program brings."""
+        for name in names:
+            for slot, kind, scale in optimizers.slots(program["optimizer"]):
+                what = (kept[name].shape, kind, scale)
+                given = numbers(program["seed"], f"{name} {slot}", step, *what)
+                buffers.setdefault(name, {})[slot] = t.tensor(given, dtype=dtype)
+
+    if program.get("buffers"):
+        bind(0)
     for step, rows in enumerate(rows_of):
 
         def sized(shape: list[int], rows: int = rows) -> list[int]:
@@ -73,18 +127,11 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             if v["role"] == "input":
                 more = {"below": v.get("below", 1)}
                 values[name] = tensor(name, step, sized(v["shape"]), v["kind"], **more)
-                if values[name].is_floating_point() and program["input_gradients"]:
+                if values[name].is_floating_point():
                     values[name].requires_grad_(True)
-        for name, node in program["nodes"].items():
-            sources = [values[source] for source in node["sources"]]
-            made = LAYERS[node["layer"]].compute(t, node["options"], sources, layers[name])
-            made = made if isinstance(made, list) else [made]
-            if rounding.results:
-                made = [
-                    one * (1 + rounding.results * t.tensor(noise.normal(size=one.shape)).to(dtype))
-                    for one in made
-                ]
-            values |= {f"{name}_{k}": one for k, one in enumerate(made)}
+        compute_nodes(t, program, values, layers, rounding, noise)
+        for name in program.get("inner", []):
+            values[name].retain_grad()
         parts, total = [], 0
         for k, loss in enumerate(program["losses"]):
             shape = found[loss["source"]]
@@ -97,19 +144,21 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             parts.append(losses.compute(t, loss, values[loss["source"]], labels, weights))
             share = program["micro"] if loss["reduction_type"] == "mean" else 1
             total = total + parts[-1].sum() / share
+        out[f"loss {step}"] = parts[0] if len(parts) == 1 else sum(p.sum() for p in parts)
+        if program.get("handles"):
+            out[f"handled {step}"] = out[f"loss {step}"]
+        if program.get("user"):
+            shape = sized(found[program["user"]])
+            total = total + (values[program["user"]] * tensor("user", step, shape, "normal")).sum()
         if step % program["micro"] == 0:
             for name in names:
                 kept[name].grad = None
         if total.requires_grad:
             total.backward()
-        out[f"loss {step}"] = parts[0] if len(parts) == 1 else sum(p.sum() for p in parts)
-        for name in program["outputs"]:
-            out[f"result {name} {step}"] = values[name]
-        if program["input_gradients"]:
-            for name, v in program["values"].items():
-                if v["role"] == "input" and v["kind"] in ("normal", "coarse"):
-                    grad = values[name].grad
-                    out[f"gradient {name} {step}"] = 0 * values[name] if grad is None else grad
+        out |= {f"result {name} {step}": values[name] for name in program["outputs"]}
+        out |= {f"inner {name} {step}": values[name].grad for name in program.get("inner", [])}
+        for name in inputs_with_gradients(program):
+            out[f"gradient {name} {step}"] = values[name].grad
         if (step + 1) % program["micro"] == 0:
             gradients = {n: kept[n].grad for n in names if kept[n].grad is not None}
             most = max([float(g.abs().max()) for g in gradients.values()], default=0) or 1.0
@@ -123,8 +172,19 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             with t.no_grad():
                 count = (step + 1) // program["micro"]
                 optimizers.update(t, program["optimizer"], kept, gradients, buffers, count, rounded)
-            for name in names:
-                out[f"trained {name} {step}"] = kept[name].detach().clone()
+            if program.get("waits", True) or step + 1 == len(rows_of):
+                out |= {f"trained {name} {step}": kept[name].detach().clone() for name in names}
+        if step == 0 and program.get("rebound"):
+            bind(1)
+    if program.get("buffers"):
+        for name in names:
+            for k, (slot, _, _) in enumerate(optimizers.slots(program["optimizer"])):
+                out[f"buffer {name} {k}"] = buffers[name][slot]
+    if program.get("inference"):
+        for at in layers.values():
+            at.frozen = True
+        compute_nodes(t, program, values, layers, rounding, noise)
+        out["inference"] = values[program["losses"][0]["source"]]
     for name in running(program):
         node, role = name.split("_")
         out[f"running {name}"] = layers[node][role]

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from .layer import Layer, Options, Shape, Text, joined, need, same, single, written
+from .normalizing import normalized
 from .windows import arguments, draw_window, padded, sides
 
 Parameters = dict[str, tuple[Shape, str, float]]
@@ -209,19 +210,19 @@ def normalization_expression(options: Options, shapes: list[Shape], names: dict[
 
 
 def compute_normalization(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
-    x = sources[0]
+    x, epsilon = sources[0], single(options["variance_epsilon"])
     shape = [1, -1] + [1] * (x.dim() - 2)
-    mean, variance = at["mean"].reshape(-1), at["variance"].reshape(-1)
-    if not at.frozen:
-        axes = [axis for axis in range(x.dim()) if axis != 1]
-        mean, variance = x.mean(axes), x.var(axes, unbiased=False)
+    if at.frozen:
+        mean, variance = at["mean"].reshape(shape), at["variance"].reshape(shape)
+        unit = (x - mean) / t.sqrt(variance + epsilon)
+    else:
+        axes = tuple(axis for axis in range(x.dim()) if axis != 1)
+        unit, mean, variance = normalized(t, x, axes, epsilon, at)
         kept = single(options["momentum"])
         for role, new in (("mean", mean), ("variance", variance)):
-            moved = kept * at[role].reshape(-1) + (1 - kept) * new.detach()
+            moved = kept * at[role].reshape(-1) + (1 - kept) * new.detach().reshape(-1)
             at[role] = moved.reshape(at[role].shape)
-    deviation = t.sqrt(variance + single(options["variance_epsilon"])).reshape(shape)
-    scaled = (x - mean.reshape(shape)) / deviation * at["gamma"].reshape(shape)
-    return scaled + at["beta"].reshape(shape)
+    return unit * at["gamma"].reshape(shape) + at["beta"].reshape(shape)
 
 
 LAYERS = {

@@ -21,6 +21,29 @@ def draw_window(drawing: Any, kernels: list[int]) -> Options:
     return window | ({"padding": pair([0, 1, 2, 3])} if policy == "sized" else {})
 
 
+def before(options: Options, k: int, both_sides: int) -> int:
+    """Padding of both sides by an alignment: what comes first; negative is what stays unused."""
+    align, to_end = options["align"], options["remainder"][k]
+    if align == "top_left":
+        return max(both_sides, 0)
+    if align == "bottom_right":
+        return min(both_sides, 0)
+    if both_sides < 0:
+        return -((-both_sides + to_end) // 2)
+    return (both_sides + (not to_end)) // 2
+
+
+def aligned(options: Options, k: int, extent: int, reach: int) -> Side:
+    """By a padding policy of MPS."""
+    stride, size = options["strides"][k], options["size"]
+    touched = extent + {"valid_only": 0, "same": 0, "full": 2 * (reach - 1)}[size]
+    need(touched >= reach, "a window larger than the image")
+    count = -(-extent // stride) if size == "same" else (touched - reach) // stride + 1
+    both_sides = (count - 1) * stride + reach - extent
+    first = before(options, k, both_sides)
+    return first, both_sides - first, count
+
+
 def sides(options: Options, shape: Shape) -> list[Side]:
     """Of rows and of columns."""
     need(len(shape) == 4)
@@ -28,6 +51,9 @@ def sides(options: Options, shape: Shape) -> list[Side]:
     for k, extent in enumerate(shape[2:]):
         stride = options["strides"][k]
         reach = (options["kernel"][k] - 1) * options["dilation"][k] + 1
+        if options["policy"] == "aligned":
+            found.append(aligned(options, k, extent, reach))
+            continue
         if options["policy"] == "same":
             count = -(-extent // stride)
             total = max((count - 1) * stride + reach - extent, 0)
