@@ -80,6 +80,77 @@ std::pair<std::string, std::string> threads_of_task(bool waits, bool behind) {
   return {begun, finisher};
 }
 
+// Work that notices when it runs beside other work.
+class Alone {
+ public:
+  void work(std::chrono::microseconds time = {}) {
+    if (inside_.fetch_add(1) != 0) together_ = true;
+    if (time.count() != 0) std::this_thread::sleep_for(time);
+    --inside_;
+  }
+  bool holds() const { return !together_; }
+
+ private:
+  std::atomic<int> inside_{0};
+  std::atomic<bool> together_{false};
+};
+
+// A thread that holds a stream for longer lends it to another one, which merges it with its own
+// amid its work.
+bool works_alone_after_a_merge() {
+  const auto mine = std::make_shared<Stream>(), lent = std::make_shared<Stream>();
+  Alone alone;
+  std::promise<void> held, compiles;
+  std::thread other([&] {
+    lent->run([&] {
+      held.set_value();
+      compiles.get_future().wait();
+      {
+        const CompilationTurn turn;
+      }
+      lent->run([&] { alone.work(std::chrono::milliseconds(1)); });
+    });
+  });
+  held.get_future().wait();
+  mine->run([&] {
+    {
+      const CompilationTurn turn;
+      compiles.set_value();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      Stream::merge(mine, lent);
+    }
+    alone.work(std::chrono::milliseconds(20));
+  });
+  other.join();
+  return alone.holds();
+}
+
+// Tasks are submitted to a stream while it is merged with another one.
+bool tasks_stay_in_order_amid_a_merge() {
+  const auto a = std::make_shared<Stream>(), b = std::make_shared<Stream>();
+  Alone alone;
+  std::promise<void> begun;
+  std::thread other([&] {
+    for (int k = 0; k < 200; ++k) {
+      auto task = std::make_shared<Task>();
+      task->work = [&alone]() -> std::function<void()> {
+        alone.work();
+        return {};
+      };
+      b->submit(task);
+      if (k == 10) begun.set_value();
+    }
+  });
+  begun.get_future().wait();
+  a->run([&] {
+    Stream::merge(a, b);
+    alone.work(std::chrono::microseconds(200));
+  });
+  other.join();
+  b->run([] {});
+  return alone.holds();
+}
+
 }  // namespace
 
 void bind_streams(py::module_& module) {
@@ -90,6 +161,10 @@ void bind_streams(py::module_& module) {
   module.def("threads_of_task", threads_of_task, py::arg("waits"), py::arg("behind"),
              py::call_guard<py::gil_scoped_release>(),
              "Which threads begin and finish a task that is likely to be waited for.");
+  module.def("works_alone_after_a_merge", works_alone_after_a_merge,
+             py::call_guard<py::gil_scoped_release>(), "Whether two threads were never in it.");
+  module.def("tasks_stay_in_order_amid_a_merge", tasks_stay_in_order_amid_a_merge,
+             py::call_guard<py::gil_scoped_release>(), "Whether no two of them ran at once.");
 }
 
 }  // namespace traingraph::testing

@@ -58,3 +58,11 @@ def test_any_mixture() -> None:
         count = chance.randrange(1, 30)
         leaves = [chance.random() < 0.7 for _ in range(count)]
         check(leaves, chance.randrange(count))
+
+
+def test_work_amid_which_streams_are_merged_stays_alone() -> None:
+    assert _testing.works_alone_after_a_merge()
+
+
+def test_tasks_submitted_amid_a_merge_stay_in_its_order() -> None:
+    assert all(_testing.tasks_stay_in_order_amid_a_merge() for _ in range(300))

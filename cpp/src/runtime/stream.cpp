@@ -343,17 +343,18 @@ void Stream::merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Strea
       std::unique_lock lock(from->mutex_);
       from->finish_begun(lock, 0);
       lock.unlock();
-      into->take_queue_of(*from);
-      from->merged_owner_ = into;
-      from->merged_into_.store(into.get(), std::memory_order_release);
+      into->take_over(*from);
     });
   });
 }
 
-void Stream::take_queue_of(Stream& other) {
+// At once: what another thread submits meanwhile comes here as well.
+void Stream::take_over(Stream& other) {
   const std::scoped_lock lock(mutex_, other.mutex_);
   for (auto& task : other.tasks_) tasks_.push_back(std::move(task));
   other.tasks_.clear();
+  other.merged_owner_ = shared_from_this();
+  other.merged_into_.store(this, std::memory_order_release);
 }
 
 }  // namespace traingraph

@@ -77,7 +77,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool is_mine() const { return busy_ && holder_.load() == std::this_thread::get_id(); }
   // A part of a wait; leaves the lock released.
   void wait_a_while(const std::shared_ptr<Task>& task);
-  void take_queue_of(Stream& other);
+  void take_over(Stream& other);
   // Does what is left of begun tasks, oldest first, until so many remain.
   void finish_begun(std::unique_lock<std::mutex>& lock, std::size_t remain);
   // On the worker: does what is left of the oldest task if nobody has for a while. When to look

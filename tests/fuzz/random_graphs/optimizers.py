@@ -75,7 +75,7 @@ def clipped(common: Options, gradients: dict[str, Any],
 
 def update(t: Any, optimizer: Options, parameters: dict[str, Any], gradients: dict[str, Any],
            buffers: dict[str, dict[str, Any]], step: int,
-           rounded: Callable[[Any], Any]) -> None:  # fmt: skip
+           rounded: Callable[[Any], Any] = lambda g: g) -> None:  # fmt: skip
     """One step of all parameters, in place; `step` counts from 1, and `rounded` is what rounding
     makes of a gradient that is clipped by its norm."""
     common, own = optimizer["common"], optimizer["own"]
