@@ -84,7 +84,7 @@ def test_what_is_left_of_a_clipped_gradient_may_be_rounding(
     """RMSProp makes a whole step of it."""
     pytest.importorskip("torch")
     a_digit = checks.Rounding(clipped=6e-8, seed=9)
-    monkeypatch.setattr(checks, "run", lambda program: checks.judge(program, a_digit))
+    monkeypatch.setattr(checks, "run", lambda program: checks.judge(program, a_digit, {}))
     assert checks.check(program_of_one_weight(0.1)) == checks.EXCUSED
     assert checks.check(program_of_one_weight(0.05)) == checks.HELD
     others = [r for r in checks.ROUNDINGS["float32"] if not r.clipped]
