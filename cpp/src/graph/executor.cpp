@@ -158,7 +158,11 @@ void Executor::execute(Job& job) {
         "[execute] the step that this call goes on with was given up, because a call of it has "
         "failed or other state was loaded; start again with its first call");
   }
-  if (!job.graph->lies_where_parameters_do()) follow_parameters(job);
+  Stream::Hold hold;
+  while (!job.graph->lies_where_parameters_do()) {
+    follow_parameters(job);
+    hold.take(stream_);
+  }
   make_room(job);
   for (const BoundArray& array : job.bound) {
     const bool apart = array.on_device && !programs_.touches(*job.graph, array);

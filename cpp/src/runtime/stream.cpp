@@ -174,6 +174,28 @@ void Stream::run(const std::function<void()>& work) {
   target->release(lock);
 }
 
+void Stream::Hold::take(const std::shared_ptr<Stream>& stream) {
+  Interruptible patience;
+  for (;;) {
+    const std::shared_ptr<Stream> now = root(stream);
+    std::unique_lock lock(now->mutex_);
+    if (now->merged_into_ != nullptr) continue;
+    if (now->is_mine()) return;
+    if (!now->busy_) {
+      now->hold();
+      held_ = now;
+      return;
+    }
+    if (!sleep(lock, now->changed_, now->holder_, Awaited::stream)) return;  // lent to this thread
+    lock.unlock();
+    patience.check();
+  }
+}
+
+Stream::Hold::~Hold() {
+  if (held_ != nullptr) held_->give_back();
+}
+
 void Stream::submit(const std::shared_ptr<Task>& task) {
   check_not_forked();
   std::unique_lock lock(mutex_);

@@ -55,6 +55,20 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // wait, and InvalidArgument where the task itself waits for this thread.
   void wait(const std::shared_ptr<Task>& task);
 
+  // For a thread that has waited amid its work, and has lent the stream: holds what that has become
+  // meanwhile, for its own lifetime, where this thread does not.
+  class Hold {
+   public:
+    Hold() = default;
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+    void take(const std::shared_ptr<Stream>& stream);
+
+   private:
+    std::shared_ptr<Stream> held_;
+  };
+
   // The stream that this one has become.
   static std::shared_ptr<Stream> root(std::shared_ptr<Stream> stream);
   // Makes both one order, after both are idle, for a thread that works on `a` or on neither. Takes
