@@ -183,6 +183,8 @@ void Stream::Hold::take(const std::shared_ptr<Stream>& stream) {
     if (now->is_mine()) return;
     if (!now->busy_) {
       now->hold();
+      lock.unlock();
+      if (held_ != nullptr) held_->give_back();
       held_ = now;
       return;
     }
