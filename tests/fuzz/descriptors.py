@@ -57,8 +57,10 @@ def word_of(content: str) -> str:
     return "ran"
 
 
-def child(content: str, pipe: int) -> None:
-    if not IS_SANITIZED:
+def child(content: str, pipe: int, errors: int) -> None:
+    if IS_SANITIZED:
+        os.dup2(errors, 2)
+    else:
         resource.setrlimit(resource.RLIMIT_AS, (SPACE, SPACE))
     signal.alarm(4 * LIMIT)
     try:
@@ -78,9 +80,10 @@ def run(content: bytes) -> str:
     text = content.decode()
     reading, writing = os.pipe()
     program_parts.asked(0)
+    errors = os.memfd_create("errors")
     process = os.fork()
     if process == 0:
-        child(text, writing)
+        child(text, writing, errors)
     os.close(writing)
     begin, size, got = time.monotonic(), 0, b""
     ready, _, _ = select.select([reading], [], [], LIMIT)
@@ -92,12 +95,21 @@ def run(content: bytes) -> str:
         os.kill(process, signal.SIGKILL)
     os.close(reading)
     _, status = os.waitpid(process, 0)
+    said = os.pread(errors, 1 << 20, 0).decode(errors="replace")
+    os.close(errors)
+    # Where C++ asks for too much, the sanitizer ends the process.
+    if "AddressSanitizer: out-of-memory" in said or "allocation-size-too-big" in said:
+        return "no memory for the sanitizer"
     if not ready and size >= PLAIN:
         return f"over {LIMIT} s: 2^{size.bit_length() - 1}"
     if not ready:
         why = f"longer than {LIMIT} s, of size {size}, after {time.monotonic() - begin:.1f} s"
     elif not got:
-        why = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit of {status}"
+        why = (
+            f"signal {os.WTERMSIG(status)}"
+            if os.WIFSIGNALED(status)
+            else f"exit of {status}\n{said}"
+        )
     else:
         why = got.decode().removeprefix("!") if got.startswith(b"!") else ""
     assert not why, f"{PRELUDE}{text}\n{why}"

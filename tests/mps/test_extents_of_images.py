@@ -27,6 +27,22 @@ def test_upsampling(scale: int) -> None:
         kernel.encode_batch(commands(kernel.device), source_images=sources)
 
 
+@pytest.mark.parametrize("scale", [2**62, 2**63 - 1])
+@pytest.mark.parametrize("kind", ["Nearest", "Bilinear"])
+def test_gradient_of_an_upsampling(scale: int, kind: str) -> None:
+    factors = {"integer_scale_factor_x": 1, "integer_scale_factor_y": 1}
+    forward = getattr(mps, f"MPSCNNUpsampling{kind}")(device="cpu", **factors)
+    factors["integer_scale_factor_y"] = scale
+    kernel = getattr(mps, f"MPSCNNUpsampling{kind}Gradient")(device="cpu", **factors)
+    sources = batch(kernel.device, np.zeros((1, 4, 3, 3), np.float32))
+    on = commands(kernel.device)
+    states = forward.result_state_batch(sources)
+    with pytest.raises(tg.ShapeError, match=f"expected source gradients .*{2**63 - 1}"):
+        kernel.encode_batch(
+            on, source_gradients=sources, source_images=sources, gradient_states=states
+        )
+
+
 @pytest.mark.parametrize("stride", ["column", "row", "image"])
 @pytest.mark.parametrize("distance", [2**60, 2**62, 2**63 - 1])
 def test_strides_whose_products_are_beyond_64_bits(stride: str, distance: int) -> None:

@@ -2,6 +2,7 @@
 
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "mps/convolution_weights.h"
 #include "mps/distances.h"
 #include "mps/forms.h"
@@ -164,8 +165,8 @@ OperationPtr CNNConvolution::make_operation() const {
 
 ImageDescriptor CNNConvolution::destination_image_descriptor(const ImageDescriptor& source) {
   ImageDescriptor result = CNNKernel::destination_image_descriptor(source);
-  result.height *= weights_.descriptor.sub_pixel_scale_factor;
-  result.width *= weights_.descriptor.sub_pixel_scale_factor;
+  result.height = ir::product(result.height, weights_.descriptor.sub_pixel_scale_factor);
+  result.width = ir::product(result.width, weights_.descriptor.sub_pixel_scale_factor);
   return result;
 }
 

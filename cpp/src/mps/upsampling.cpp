@@ -165,8 +165,8 @@ void CNNUpsamplingGradient::configure(const GradientState& state) {
 void CNNUpsamplingGradient::check_gradient(const ImageDescriptor& gradient,
                                            const ImageDescriptor& source) const {
   ImageDescriptor expected = source;
-  expected.width *= upsampling_.scale_x;
-  expected.height *= upsampling_.scale_y;
+  expected.width = ir::product(expected.width, upsampling_.scale_x);
+  expected.height = ir::product(expected.height, upsampling_.scale_y);
   expected.number_of_images = gradient.number_of_images;
   expected.channel_format = gradient.channel_format;
   if (gradient == expected) return;
