@@ -9,6 +9,7 @@
 #include <traingraph/errors.h>
 
 #include "graph/fold_constants.h"
+#include "graph/integer_ranges.h"
 #include "graph/link_set.h"
 #include "graph/training_lowering.h"
 #include "runtime/parameter_store.h"
@@ -71,7 +72,7 @@ class Writer {
     for (std::size_t s = 0; s < out_.lowering.parameters.size(); ++s) {
       if (s >= out_.slots.size()) out_.slots.push_back({out_.lowering.parameters[s], "", kNone});
     }
-    find_ranges();
+    find_integer_ranges(out_);
     if (!state_.constants.empty()) fold_constants(state_, out_);
     return std::move(out_);
   }
@@ -347,42 +348,6 @@ class Writer {
     for (const GradientHandle& handle : state_.user_gradients) keep(handle.of.get());
     for (const TensorPtr& tensor : exported()) keep(tensor.get());
     keep(out_.result_tensor.get());
-  }
-
-  // Labels and indices are checked against what they count before they reach a kernel.
-  void find_ranges() {
-    for (const ir::Node& node : graph().nodes) {
-      auto extent = [&](std::size_t input, int axis) {
-        return graph().type(node.inputs[input]).shape[static_cast<std::size_t>(axis)];
-      };
-      if (node.op == ir::Op::softmax_cross_entropy) {
-        restrict_to({-1, extent(0, 1)}, node.inputs[1]);
-      } else if (node.op == ir::Op::gather) {
-        const int axis = std::get<ir::AxisAttributes>(node.attributes).axis;
-        restrict_to({0, extent(0, axis)}, node.inputs[1]);
-      } else if (node.op == ir::Op::scatter) {
-        const auto axis =
-            static_cast<std::size_t>(std::get<ir::ScatterAttributes>(node.attributes).axis);
-        restrict_to({0, graph().type(node.outputs[0]).shape[axis]}, node.inputs[1]);
-      }
-    }
-  }
-
-  // Several uses of one tensor leave what they have in common.
-  void restrict_to(IntegerRange range, ValueId integers) {
-    while (graph().value(integers).producer != kNone &&
-           graph().node(graph().value(integers).producer).op == ir::Op::reshape) {
-      integers = graph().node(graph().value(integers).producer).inputs[0];
-    }
-    const ir::Value& value = graph().value(integers);
-    if (is_floating_point(value.type.data_type) || value.slot == kNone) return;
-    const auto slot = static_cast<std::size_t>(value.slot);
-    IntegerRange& known =
-        value.source == ir::Source::bound ? out_.bound[slot].range : out_.slots[slot].range;
-    if (known.count != 0) {
-      range = {std::max(known.lowest, range.lowest), std::min(known.count, range.count)};
-    }
-    known = range;
   }
 
   const GraphState& state_;

@@ -65,6 +65,13 @@ ValueId Graph::add_result(NodeId id, Type type) {
   return result;
 }
 
+NodeId Graph::append(Node node) {
+  const NodeId id = static_cast<NodeId>(nodes.size());
+  for (ValueId output : node.outputs) value(output).producer = id;
+  nodes.push_back(std::move(node));
+  return id;
+}
+
 DataType joint_type(const Graph& graph, const std::vector<ValueId>& inputs) {
   DataType joint = inputs.empty() ? DataType::kFloat32 : graph.type(inputs[0]).data_type;
   for (ValueId input : inputs) {

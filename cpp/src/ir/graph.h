@@ -89,6 +89,8 @@ class Graph {
                   const std::vector<Type>& results);
   // One more result of an op.
   ValueId add_result(NodeId node, Type type);
+  // A node whose results exist: it becomes what produces them.
+  NodeId append(Node node);
 
   // Why this graph runs with one batch size only, naming the layer; empty when it does not.
   std::string fixed_batch;

@@ -1,9 +1,8 @@
 // Values that an op without operands gives are written once, when the program is made.
-#include <algorithm>
-
-#include <traingraph/tensor.h>
+#include <utility>
 
 #include "passes/passes.h"
+#include "runtime/fill.h"
 #include "runtime/transfer.h"
 
 namespace traingraph::passes {
@@ -26,22 +25,17 @@ bool is_constant(const ir::Graph& graph, const ir::Node& node) {
 
 std::vector<Constant> take_constants(ir::Graph& graph) {
   std::vector<Constant> constants;
-  const auto end =
-      std::remove_if(graph.nodes.begin(), graph.nodes.end(), [&](const ir::Node& node) {
-        if (!is_constant(graph, node)) return false;
-        ir::Value& value = graph.value(node.outputs[0]);
-        value.source = ir::Source::constant;
-        value.producer = kNone;
-        value.name = "constant" + ir::where(graph, node);
-        const auto& list = std::get<ir::ElementwiseAttributes>(node.attributes).list;
-        constants.push_back({node.outputs[0], list.code[0].p});
-        return true;
-      });
-  graph.nodes.erase(end, graph.nodes.end());
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    for (ir::ValueId output : graph.nodes[n].outputs) {
-      graph.value(output).producer = static_cast<ir::NodeId>(n);
+  for (ir::Node& node : std::exchange(graph.nodes, {})) {
+    if (!is_constant(graph, node)) {
+      graph.append(std::move(node));
+      continue;
     }
+    ir::Value& value = graph.value(node.outputs[0]);
+    value.source = ir::Source::constant;
+    value.producer = kNone;
+    value.name = "constant" + ir::where(graph, node);
+    const auto& list = std::get<ir::ElementwiseAttributes>(node.attributes).list;
+    constants.push_back({node.outputs[0], list.code[0].p});
   }
   return constants;
 }
@@ -50,10 +44,10 @@ void write_constants(const std::vector<Constant>& constants, const Backend& back
                      Program& program) {
   for (const Constant& constant : constants) {
     const ir::Type& type = program.graph.type(constant.value);
-    const TensorPtr numbers =
-        Tensor::filled(TensorDescriptor({type.elements()}, type.data_type), constant.number);
-    const std::shared_ptr<std::byte> bytes = backend.allocate(ir::storage_bytes(type, {}));
-    if (bytes != nullptr) upload(backend, type, numbers->data().bytes, {}, bytes.get());
+    std::vector<std::byte> numbers(ir::storage_bytes(type, {}));
+    fill(numbers.data(), numbers.size(), type.data_type, constant.number);
+    const std::shared_ptr<std::byte> bytes = backend.allocate(numbers.size());
+    if (bytes != nullptr) upload(backend, type, numbers.data(), {}, bytes.get());
     program.hold(constant.value, bytes);
   }
 }

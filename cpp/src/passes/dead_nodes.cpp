@@ -37,11 +37,8 @@ ir::Graph without_dead_nodes(const ir::Graph& graph, std::vector<ValueId>& value
     if (!runs[n]) continue;
     ir::Node node = graph.nodes[n];
     for (ValueId& input : node.inputs) input = add_value(input);
-    for (ValueId& output : node.outputs) {
-      output = add_value(output);
-      result.value(output).producer = static_cast<ir::NodeId>(result.nodes.size());
-    }
-    result.nodes.push_back(std::move(node));
+    for (ValueId& output : node.outputs) output = add_value(output);
+    result.append(std::move(node));
   }
   for (ir::Value& value : result.values) {
     if (value.writes != kNone) value.writes = values[static_cast<std::size_t>(value.writes)];

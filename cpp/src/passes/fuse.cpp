@@ -349,12 +349,7 @@ class Fusion {
     ir::Graph result;
     result.layers = graph_.layers;
     result.values = graph_.values;
-    for (NodeId id : order) {
-      for (ValueId output : graph_.node(id).outputs) {
-        result.value(output).producer = static_cast<NodeId>(result.nodes.size());
-      }
-      result.nodes.push_back(graph_.node(id));
-    }
+    for (NodeId id : order) result.append(graph_.node(id));
     return result;
   }
 

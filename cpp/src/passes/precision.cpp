@@ -268,11 +268,10 @@ class Mixing {
 
   void place(Node node) {
     for (ValueId output : node.outputs) {
-      result_.value(output).producer = static_cast<ir::NodeId>(result_.nodes.size());
       const bool own = output < static_cast<ValueId>(original_.values.size());
       if (own && half_form_[at(output)] == kNone) own_form(output);
     }
-    result_.nodes.push_back(std::move(node));
+    result_.append(std::move(node));
   }
 
   // The cast whose result is a value that is there already.

@@ -105,10 +105,7 @@ ir::Graph with_recomputed(const ir::Graph& graph, const Backend& backend,
   result.nodes.clear();
   origins.clear();
   for (Placed& one : placed) {
-    for (ValueId output : one.node.outputs) {
-      result.value(output).producer = static_cast<NodeId>(result.nodes.size());
-    }
-    result.nodes.push_back(std::move(one.node));
+    result.append(std::move(one.node));
     origins.push_back(one.origin);
   }
   return result;

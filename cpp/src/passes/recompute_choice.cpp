@@ -132,7 +132,7 @@ class Peak {
     const bool copied = readers.first_gradient <= position_ && position_ <= readers.last_gradient;
     // A buffer kept apart is in use from the first op to behind the last, whoever reads it.
     const bool apart = now.last > plan_.lives[at(value)].last;
-    return in_use && !before && !copied && !apart ? now.bytes : 0;
+    return in_use && !before && !copied && !apart ? aligned(now.bytes) : 0;
   }
 
   // Whether a value is there at a position of the gradient phase without being kept for this, and

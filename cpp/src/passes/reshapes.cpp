@@ -25,7 +25,7 @@ class ReshapesLast {
     for (const Node& node : graph_.nodes) {
       const ValueId source = reshaped_source(node);
       if (source == kNone) {
-        append(node);
+        result_.append(node);
       } else {
         move(node, source);
       }
@@ -86,13 +86,6 @@ class ReshapesLast {
     return static_cast<ValueId>(result_.values.size()) - 1;
   }
 
-  void append(Node node) {
-    for (ValueId output : node.outputs) {
-      result_.value(output).producer = static_cast<NodeId>(result_.nodes.size());
-    }
-    result_.nodes.push_back(std::move(node));
-  }
-
   void append_reshape(const Node& beside, ValueId from, ValueId to) {
     Node node;
     node.op = Op::reshape;
@@ -101,7 +94,7 @@ class ReshapesLast {
     node.outputs = {to};
     node.phase = beside.phase;
     node.layer = beside.layer;
-    append(std::move(node));
+    result_.append(std::move(node));
   }
 
   // x in this shape, at no cost.
@@ -128,7 +121,7 @@ class ReshapesLast {
     attributes.shape_batched = inner.batched;
     moved.outputs = {add_value({outer.data_type, inner.shape, inner.batched})};
     const ValueId result = moved.outputs[0];
-    append(std::move(moved));
+    result_.append(std::move(moved));
     append_reshape(node, result, node.outputs[0]);
   }
 

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "ir/ending.h"
 #include "passes/passes.h"
 
@@ -90,15 +92,10 @@ ir::Graph with_twins(const ir::Graph& graph, const Backend& backend) {
     result.node(id) = std::move(both);
     gone[static_cast<std::size_t>(twin)] = true;
   }
-  std::vector<Node> nodes;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (gone[n]) continue;
-    for (ValueId output : result.nodes[n].outputs) {
-      result.value(output).producer = static_cast<NodeId>(nodes.size());
-    }
-    nodes.push_back(std::move(result.nodes[n]));
+  std::vector<Node> nodes = std::exchange(result.nodes, {});
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    if (!gone[n]) result.append(std::move(nodes[n]));
   }
-  result.nodes = std::move(nodes);
   return result;
 }
 

@@ -13,6 +13,7 @@
 #include <traingraph/errors.h>
 
 #include "runtime/fans.h"
+#include "runtime/fill.h"
 #include "runtime/finite.h"
 #include "runtime/parameter_store.h"
 #include "runtime/random.h"
@@ -74,33 +75,6 @@ void check_fits(const TensorDescriptor& descriptor, const std::string& label,
   if (!same_elements(data.shape, descriptor.shape)) {
     throw ShapeError(subject + "expected data of shape " + to_string(descriptor.shape) +
                      " but got " + to_string(data.shape));
-  }
-}
-
-template <class T>
-void fill(const TensorData& data, double value) {
-  T* first = static_cast<T*>(data.bytes);
-  std::fill(first, first + data.length / sizeof(T), static_cast<T>(value));
-}
-
-void fill(const TensorData& data, DataType type, double value) {
-  switch (type) {
-    case DataType::kFloat32:
-      return fill<float>(data, value);
-    case DataType::kFloat64:
-      return fill<double>(data, value);
-    case DataType::kInt64:
-      return fill<std::int64_t>(data, value);
-    case DataType::kInt32:
-      return fill<std::int32_t>(data, value);
-    case DataType::kInt8:
-      return fill<std::int8_t>(data, value);
-    case DataType::kUInt8:
-      return fill<std::uint8_t>(data, value);
-    case DataType::kBoolean:
-      return fill<std::uint8_t>(data, value != 0 ? 1 : 0);
-    default:
-      throw Unsupported(std::string("[tensor] cannot fill data of type ") + name(type));
   }
 }
 
@@ -191,8 +165,8 @@ TensorPtr Tensor::create(TensorDescriptor descriptor, TensorData data) {
 
 TensorPtr Tensor::filled(TensorDescriptor descriptor, double value) {
   TensorPtr tensor = create(std::move(descriptor));
-  tensor->state_->data = own_bytes(tensor->descriptor());
-  fill(tensor->state_->data, tensor->descriptor().data_type, value);
+  TensorData& data = tensor->state_->data = own_bytes(tensor->descriptor());
+  fill(data.bytes, data.length, tensor->descriptor().data_type, value);
   return tensor;
 }
 
