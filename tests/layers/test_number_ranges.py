@@ -62,12 +62,21 @@ def test_limits_may_be_infinite(name):
 
 
 def test_neurons():
-    for name in ("a", "b", "c"):
-        descriptor = mps.MPSNNNeuronDescriptor.cnn_neuron_descriptor(
-            with_type="relun", **{name: NAN}
-        )
-        with pytest.raises(tg.InvalidArgument, match=rf"expected {name} to be a number but got"):
-            mps.MPSCNNNeuron(device="cpu", neuron_descriptor=descriptor)
+    def neuron(kind, **parameters):
+        make = mps.MPSNNNeuronDescriptor.cnn_neuron_descriptor
+        descriptor = make(with_type=kind, **parameters)
+        return mps.MPSCNNNeuron(device="cpu", neuron_descriptor=descriptor)
+
+    for kind in ("relun", "elu", "power", "linear", "hard_sigmoid"):
+        for name in ("a", "b", "c"):
+            for wrong in (NAN, INF, -INF):
+                if (kind, name) == ("relun", "b") and wrong == wrong:
+                    continue
+                with pytest.raises(
+                    tg.InvalidArgument, match=rf"expected {name} to be a (finite )?number but got"
+                ):
+                    neuron(kind, **{name: wrong})
+    neuron("relun", b=INF)  # no limit
 
 
 def test_an_infinite_epsilon():

@@ -153,9 +153,11 @@ void check_neuron(const NeuronDescriptor& neuron, const std::string& who) {
   if (neuron.type == NeuronType::kPReLU && neuron.data.empty()) {
     throw InvalidArgument("[" + who + "] expected one slope per channel for PReLU but got none");
   }
-  for (const auto& [name, value] : {std::pair("a", neuron.a), {"b", neuron.b}, {"c", neuron.c}}) {
-    expect_in(kAnyNumber, who, name, static_cast<double>(value));
-  }
+  // The limit of ReLUN may be infinite: it is none then.
+  const traingraph::Range& range_of_b = neuron.type == NeuronType::kReLUN ? kAnyNumber : kFinite;
+  expect_in(kFinite, who, "a", static_cast<double>(neuron.a));
+  expect_in(range_of_b, who, "b", static_cast<double>(neuron.b));
+  expect_in(kFinite, who, "c", static_cast<double>(neuron.c));
   const bool has_base =
       neuron.type == NeuronType::kExponential || neuron.type == NeuronType::kLogarithm;
   if (has_base && !(neuron.c == -1 || (neuron.c > 0 && neuron.c != 1))) {
