@@ -52,7 +52,7 @@ esac
 build=build/sanitize-${kind/fuzz/address}
 launcher=()
 if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS=-O1 "${launcher[@]}" \
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS=-O1 -DCMAKE_CXX_FLAGS_DEBUG=-g1 "${launcher[@]}" \
   -DTRAINGRAPH_BUILD_PYTHON=ON -DTRAINGRAPH_TESTING=ON -DTRAINGRAPH_SANITIZE="$sanitizers" \
   -DPython_EXECUTABLE="$(command -v "$python")"
 cmake --build "$build"
