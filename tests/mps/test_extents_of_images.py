@@ -151,3 +151,44 @@ def test_offsets_whose_products_with_strides_are_beyond_64_bits(offset: int) -> 
     transpose.encode_batch(buffer, source_images=sources, destination_images=results)
     with pytest.raises(tg.ShapeError, match="reach into the source"):
         run(buffer)
+
+
+@pytest.mark.parametrize("number", [2**31, 2**53, 2**63 - 1])
+@pytest.mark.parametrize(
+    "name",
+    ["kernel_width", "kernel_height", "input_feature_channels", "output_feature_channels",
+     "stride_in_pixels_x", "stride_in_pixels_y", "dilation_rate_x", "dilation_rate_y", "groups"],
+)  # fmt: skip
+def test_numbers_of_a_convolution(name: str, number: int) -> None:
+    """Distances are products and sums of them, and of the source's extents."""
+    weights = Weights(np.ones((4, 3, 3, 4), np.float32))
+    setattr(weights.sizes, name, number)
+    for kind in ("Convolution", "ConvolutionGradient", "ConvolutionTranspose", "FullyConnected"):
+        with pytest.raises(tg.InvalidArgument, match=f"of {2**31 - 1} or less but got"):
+            getattr(mps, f"MPSCNN{kind}")(device="cpu", weights=weights)
+
+
+@pytest.mark.parametrize("number", [2**31, 2**63 - 1])
+def test_the_window_of_a_local_normalization(number: int) -> None:
+    for kind in ("SpatialNormalization", "LocalContrastNormalization"):
+        for suffix in ("", "Gradient"):
+            with pytest.raises(tg.InvalidArgument, match=f"of {2**31 - 1} or less but got"):
+                getattr(mps, f"MPSCNN{kind}{suffix}")(
+                    device="cpu", kernel_width=3, kernel_height=number
+                )
+
+
+@pytest.mark.parametrize("size", ["same", "full"])
+def test_the_result_of_a_transposed_convolution(size: str) -> None:
+    """A source that the host's address space holds, with a stride behind it."""
+    weights = Weights(np.ones((1, 1, 1, 1), np.float32))
+    weights.sizes.stride_in_pixels_x = 2**31 - 1
+    kernel = mps.MPSCNNConvolutionTranspose(device="cpu", weights=weights)
+    kernel.padding = mps.MPSNNPaddingMethod[f"SIZE_{size.upper()}"]
+    descriptor = mps.MPSImageDescriptor.image_descriptor(
+        with_channel_format="float32", width=2**45, height=1, feature_channels=1
+    )
+    buffer = commands(kernel.device)
+    source = mps.MPSTemporaryImage.temporary_image(buffer, image_descriptor=descriptor)
+    with pytest.raises(tg.ShapeError, match=str(2**48)):
+        kernel.encode(buffer, source_image=source)

@@ -2,6 +2,7 @@
 
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "mps/convolution_weights.h"
 #include "mps/distances.h"
 #include "mps/forms.h"
@@ -134,10 +135,10 @@ struct Mirrored {
 };
 Mirrored mirrored_axis(std::int64_t source, std::int64_t extent, std::int64_t stride, int method,
                        int remainder_flag) {
-  const std::int64_t touched = (source - 1) * stride + extent;
+  const std::int64_t touched = ir::sum(ir::product(source - 1, stride), extent);
   std::int64_t size = touched - 2 * (extent - 1);
   const int policy = method & PaddingMethod::kSizeMask;
-  if (policy == PaddingMethod::kSizeSame) size = source * stride;
+  if (policy == PaddingMethod::kSizeSame) size = ir::product(source, stride);
   if (policy == PaddingMethod::kSizeFull) size = touched;
   return {size, extent / 2 - padding_before(touched - size, method, remainder_flag)};
 }

@@ -1,10 +1,12 @@
 #include "mps/convolution_weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "mps/forms.h"
 #include "ops/emit.h"
 
@@ -68,16 +70,15 @@ StoragePtr biases_storage(const Device& device, const CNNConvolutionDescriptor& 
 }
 
 void check(const CNNConvolutionDescriptor& d, const std::string& who) {
-  const bool positive = d.kernel_width >= 1 && d.kernel_height >= 1 &&
-                        d.input_feature_channels >= 1 && d.output_feature_channels >= 1 &&
-                        d.stride_in_pixels_x >= 1 && d.stride_in_pixels_y >= 1 && d.groups >= 1 &&
-                        d.dilation_rate_x >= 1 && d.dilation_rate_y >= 1 &&
-                        d.sub_pixel_scale_factor >= 1;
-  if (!positive) {
+  const auto [least, most] = std::minmax(
+      {d.kernel_width, d.kernel_height, d.input_feature_channels, d.output_feature_channels,
+       d.stride_in_pixels_x, d.stride_in_pixels_y, d.groups, d.dilation_rate_x, d.dilation_rate_y,
+       d.sub_pixel_scale_factor});
+  if (least < 1 || most > ir::kMostOfWindow) {
     throw InvalidArgument(
         "[" + who +
-        "] expected kernel sizes, channels, strides, groups, dilations and a sub-pixel scale of 1 "
-        "or more but got " +
+        "] expected kernel sizes, channels, strides, groups, dilations and a sub-pixel scale of " +
+        (least < 1 ? "1 or more" : std::to_string(ir::kMostOfWindow) + " or less") + " but got " +
         std::to_string(d.kernel_height) + "x" + std::to_string(d.kernel_width) + ", " +
         std::to_string(d.input_feature_channels) + " → " +
         std::to_string(d.output_feature_channels) + " channels, stride " +

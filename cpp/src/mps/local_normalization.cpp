@@ -1,9 +1,11 @@
 #include <traingraph/mps/local_normalization.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <traingraph/errors.h>
 
+#include "ir/extents.h"
 #include "mps/differentiable.h"
 #include "runtime/range.h"
 
@@ -24,9 +26,14 @@ constexpr const char* kLocalGradientKinds[] = {"MPSCNNCrossChannelNormalizationG
 
 void check_parameters(const LocalNormalization& p, const char* kind) {
   const int type = static_cast<int>(p.type);
-  if (type < 0 || type > 2 || p.kernel_width < 1 || p.kernel_height < 1) {
-    throw InvalidArgument("[" + std::string(kind) + "] expected a window of 1 or more but got " +
-                          std::to_string(p.kernel_height) + "x" + std::to_string(p.kernel_width));
+  const auto [least, most] = std::minmax(p.kernel_width, p.kernel_height);
+  if (type < 0 || type > 2 || least < 1 || most > ir::kMostOfWindow) {
+    throw InvalidArgument("[" + std::string(kind) + "] expected a window of " +
+                          (most > ir::kMostOfWindow
+                               ? std::to_string(ir::kMostOfWindow) + " or less"
+                               : "1 or more") +
+                          " but got " + std::to_string(p.kernel_height) + "x" +
+                          std::to_string(p.kernel_width));
   }
   for (const auto& [name, value] : {std::pair("alpha", p.alpha),
                                     {"beta", p.beta},
