@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "bindings.h"
+#include "unmade_objects.h"
 
 namespace traingraph::python {
 namespace {
@@ -105,6 +106,10 @@ bool translate(const std::exception_ptr& error) {
     set_host_memory(e);
   } catch (const std::length_error& e) {
     set_host_memory(e);  // of a container that no memory can hold
+  } catch (const py::cast_error& e) {
+    // pybind11's word for an object without an owner.
+    if (std::string_view(e.what()).find("non-held") == std::string_view::npos) return false;
+    PyErr_SetString(PyExc_TypeError, kUnmade);
   } catch (...) {
     return false;
   }

@@ -1,5 +1,6 @@
 #include "bindings.h"
 #include "collector.h"
+#include "unmade_objects.h"
 
 PYBIND11_MODULE(_core, module) {
   using namespace traingraph::python;
@@ -31,4 +32,5 @@ PYBIND11_MODULE(_core, module) {
   bind_executable_graphs(module);
   bind_layer_support(module);
   bind_mps(module);
+  refuse_unmade_objects();
 }
