@@ -70,10 +70,10 @@ StoragePtr biases_storage(const Device& device, const CNNConvolutionDescriptor& 
 }
 
 void check(const CNNConvolutionDescriptor& d, const std::string& who) {
-  const auto [least, most] = std::minmax(
-      {d.kernel_width, d.kernel_height, d.input_feature_channels, d.output_feature_channels,
-       d.stride_in_pixels_x, d.stride_in_pixels_y, d.groups, d.dilation_rate_x, d.dilation_rate_y,
-       d.sub_pixel_scale_factor});
+  const auto [least, most] =
+      std::minmax({d.kernel_width, d.kernel_height, d.input_feature_channels,
+                   d.output_feature_channels, d.stride_in_pixels_x, d.stride_in_pixels_y, d.groups,
+                   d.dilation_rate_x, d.dilation_rate_y, d.sub_pixel_scale_factor});
   if (least < 1 || most > ir::kMostOfWindow) {
     throw InvalidArgument(
         "[" + who +
