@@ -19,8 +19,12 @@ from traingraph import mps
 
 corpus = Path(__file__).parent / "corpus" / "archives"
 ON = {name: mps.MTLDevice(device=name) for name in ("cpu", "reference")}
-# Where these are large and nothing bounds the result, the work is what was asked for.
-SIZES = ("scale_factor", "padding_size", "resize_", "reshape", "size_before", "size_after")
+# Where these are large and nothing bounds the result, the work is what was asked for. Windows count
+# because a policy of full size gives results as large as they are.
+SIZES = (
+    "scale_factor", "padding_size", "resize_", "reshape", "size_before", "size_after",
+    "dilation_rate", "kernel_width", "kernel_height",
+)  # fmt: skip
 BOUND = 2**20
 """Elements of one result."""
 
