@@ -192,3 +192,29 @@ def test_the_result_of_a_transposed_convolution(size: str) -> None:
     source = mps.MPSTemporaryImage.temporary_image(buffer, image_descriptor=descriptor)
     with pytest.raises(tg.ShapeError, match=str(2**48)):
         kernel.encode(buffer, source_image=source)
+
+
+@pytest.mark.parametrize("far", [2**62, 2**63 - 1, -(2**63)])
+def test_offsets_far_outside_of_kernels_without_a_window(far: int) -> None:
+    """Sums of the offset and what is written must not wrap round to a place inside."""
+    device = mps.MTLDevice(device="cpu")
+    sources, results = (batch(device, np.zeros((1, 4, 5, 6), np.float32)) for _ in range(2))
+    for name in ("MPSNNSlice", "MPSCNNSoftMax"):
+        for offset in ((far, 0, 0), (0, far, 0)):
+            kernel = getattr(mps, name)(device=device)
+            kernel.offset = offset
+            with pytest.raises(tg.Error, match=r"expected 5x6 pixels to write|an offset"):
+                kernel.encode_batch(
+                    commands(device), source_images=sources, destination_images=results
+                )
+    kernel = mps.MPSCNNSoftMax(device=device)
+    kernel.destination_feature_channel_offset = 2**63 - 4
+    with pytest.raises(tg.ShapeError, match="channels or more, the offset included"):
+        kernel.encode_batch(commands(device), source_images=sources, destination_images=results)
+    add = mps.MPSCNNAdd(device=device)
+    add.primary_offset = (far, 0, 0)
+    with pytest.raises(tg.Error, match="primary"):
+        add.encode_batch(
+            commands(device), primary_images=sources, secondary_images=results,
+            destination_images=batch(device, np.zeros((1, 4, 5, 6), np.float32)),
+        )  # fmt: skip

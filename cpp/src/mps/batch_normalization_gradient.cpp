@@ -6,6 +6,7 @@
 #include "mps/batch_normalization_operations.h"
 #include "mps/batch_normalization_order.h"
 #include "mps/borrowed.h"
+#include "mps/distances.h"
 #include "mps/forms.h"
 
 // Statistics, and the two gradient kernels.
@@ -44,8 +45,8 @@ void CNNBatchNormalizationStatistics::encode_batch(CommandBuffer& buffer, const 
   if (clip_.depth < used.number_of_images || clip_.origin.z != 0 || window_.offset.z != 0) {
     refuse_use("a clip rectangle or an offset that leaves out images: encode a part of the batch");
   }
-  Region region{window_.offset, std::min(clip_.width, used.width - window_.offset.x),
-                std::min(clip_.height, used.height - window_.offset.y), 1};
+  Region region{window_.offset, std::min(clip_.width, along(used.width, -1, window_.offset.x)),
+                std::min(clip_.height, along(used.height, -1, window_.offset.y)), 1};
   if (region.origin.x < 0 || region.origin.y < 0 || region.width < 1 || region.height < 1) {
     refuse_shape("expected an offset within source images " + to_string(used) + " but got column " +
                  std::to_string(region.origin.x) + ", row " + std::to_string(region.origin.y));
@@ -107,7 +108,7 @@ GradientParts BatchNormalizationGradientKernel::parts(const ImageDescriptor& gra
   const bool all = region.height == source.height && region.width == source.width;
   if (clipped || !all) {
     put(parts.gradient, region.height, region.width,
-        {parts.first.x - region.origin.x, parts.first.y - region.origin.y, 0});
+        {along(parts.first.x, -1, region.origin.x), along(parts.first.y, -1, region.origin.y), 0});
   }
   return parts;
 }

@@ -144,7 +144,7 @@ Mirrored mirrored_axis(std::int64_t source, std::int64_t extent, std::int64_t st
 }
 
 std::int64_t kernel_offset_for(std::int64_t offset, std::int64_t extent) {
-  return -offset + (extent % 2 == 0 ? 1 : 0);
+  return along(extent % 2 == 0 ? 1 : 0, -1, offset);
 }
 
 }  // namespace

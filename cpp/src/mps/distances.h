@@ -15,4 +15,9 @@ inline std::int64_t along(std::int64_t from, std::int64_t count, std::int64_t di
   return static_cast<std::int64_t>(std::clamp(at, -kMost, kMost));
 }
 
+// Whether so many from `first` on lie within a size, whatever the offset that `first` is.
+inline bool lies_within(std::int64_t first, std::int64_t count, std::int64_t size) {
+  return first >= 0 && first <= size && count <= size - first;
+}
+
 }  // namespace traingraph::mps

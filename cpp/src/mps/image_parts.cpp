@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mps/distances.h"
 #include "ops/emit.h"
 
 // Clip rectangles and channel offsets: what of its images a kernel reads and writes.
@@ -175,9 +176,9 @@ ImagePart ClippedKernel::destination_part(const ImageDescriptor& destination,
                  to_string(destination) + " but got one at column " +
                  std::to_string(clip_.origin.x) + ", row " + std::to_string(clip_.origin.y));
   }
-  if (destination_channel_ + result.feature_channels > destination.feature_channels) {
+  if (!lies_within(destination_channel_, result.feature_channels, destination.feature_channels)) {
     refuse_shape("expected destination images of " +
-                 std::to_string(destination_channel_ + result.feature_channels) +
+                 std::to_string(along(destination_channel_, 1, result.feature_channels)) +
                  " channels or more, the offset included, but got " + to_string(destination));
   }
   part.first = {destination_channel_, clip_.origin.y, clip_.origin.x};
@@ -186,9 +187,8 @@ ImagePart ClippedKernel::destination_part(const ImageDescriptor& destination,
   if (has_window) return part;
   part.size = {result.height, result.width};
   part.place = {place.y, place.x};
-  const bool fits = part.place[0] >= 0 && part.place[1] >= 0 &&
-                    part.place[0] + rows <= result.height &&
-                    part.place[1] + columns <= result.width;
+  const bool fits = lies_within(part.place[0], rows, result.height) &&
+                    lies_within(part.place[1], columns, result.width);
   const bool fills = rows == result.height && columns == result.width;
   if (fits && (fills || !clip_.whole() || !place.is_zero())) return part;
   refuse_shape("expected " + std::to_string(rows) + "x" + std::to_string(columns) +
@@ -202,7 +202,7 @@ void TwoSourceKernel::check_inside(const ImagePart& part, const ImageDescriptor&
                                    const char* what) const {
   const std::array<std::int64_t, 3> sizes = {image.feature_channels, image.height, image.width};
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    if (part.first[axis] >= 0 && part.first[axis] + part.extent[axis] <= sizes[axis]) continue;
+    if (lies_within(part.first[axis], part.extent[axis], sizes[axis])) continue;
     refuse_shape(std::string("expected ") + what + " with " + std::to_string(part.extent[1]) + "x" +
                  std::to_string(part.extent[2]) + " pixels at column " +
                  std::to_string(part.first[2]) + ", row " + std::to_string(part.first[1]) +
@@ -318,9 +318,7 @@ void CNNGradientKernel::put(ImagePart& part, std::int64_t rows, std::int64_t col
   part.size = {rows, columns};
   part.place = {at.y, at.x};
   for (std::size_t axis = 0; axis < 2; ++axis) {
-    if (part.place[axis] >= 0 && part.place[axis] + part.extent[axis + 1] <= part.size[axis]) {
-      continue;
-    }
+    if (lies_within(part.place[axis], part.extent[axis + 1], part.size[axis])) continue;
     refuse_shape("expected source gradients that lie within " + std::to_string(rows) + "x" +
                  std::to_string(columns) + " pixels but got " + std::to_string(part.extent[1]) +
                  "x" + std::to_string(part.extent[2]) + " at column " + std::to_string(at.x) +
