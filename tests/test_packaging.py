@@ -105,6 +105,12 @@ def test_cmake_dir_is_in_the_installed_package() -> None:
     assert cmake_directory() == PACKAGE / "lib/cmake/traingraph"
 
 
+def test_the_stub_is_in_the_installed_package() -> None:
+    """Editors and type checkers read it; the repository has none."""
+    assert (PACKAGE / "py.typed").exists()
+    assert "class MLCTrainingGraph" in (PACKAGE / "_core.pyi").read_text()
+
+
 def test_public_headers_include_nothing_foreign() -> None:
     headers = sorted((PACKAGE / "include").rglob("*.h"))
     assert headers

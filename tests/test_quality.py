@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import traingraph
+
 ROOT = Path(__file__).parent.parent
 CXX = [
     path
@@ -25,8 +27,8 @@ def tool(name):
     return found
 
 
-def check(*command):
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def check(*command, folder=ROOT):
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
 
 
@@ -46,5 +48,11 @@ def test_python_has_no_lint():
     check(tool("ruff"), "check", "--no-cache", ".")
 
 
-def test_types_are_strict():
-    check(tool("mypy"), "--cache-dir", os.devnull)
+def test_types_are_strict(tmp_path):
+    """Of the sources, with the stub of the extension that is installed."""
+    package = tmp_path / "traingraph"
+    shutil.copytree(ROOT / "python/traingraph", package)
+    make = ROOT / "python/bindings/make_stub.py"
+    check(sys.executable, make, traingraph._core.__file__, package / "_core.pyi")
+    mypy = [tool("mypy"), "--config-file", ROOT / "pyproject.toml", "--cache-dir", os.devnull]
+    check(*mypy, folder=tmp_path)
