@@ -19,23 +19,15 @@ void bind_tensor_data(py::module_& module);
 void bind_tensor_descriptor(py::module_& module);
 void bind_tensor(py::module_& module);
 void bind_layer(py::module_& module);
-void bind_activation(py::module_& module);
-void bind_arithmetic(py::module_& module);
-void bind_batch_normalization(py::module_& module);
-void bind_convolution(py::module_& module);
-void bind_data_movement(py::module_& module);
-void bind_indexing(py::module_& module);
-void bind_loss(py::module_& module);
-void bind_pooling(py::module_& module);
-void bind_softmax(py::module_& module);
+void bind_layers(py::module_& module);
 void bind_optimizer(py::module_& module);
+void bind_optimizers(py::module_& module);
 void bind_execution(py::module_& module);
 void bind_graph(py::module_& module);
 void bind_memory_plan(py::module_& module);
 void bind_fit(py::module_& module);
 void bind_profile(py::module_& module);
 void bind_executable_graphs(py::module_& module);
-void bind_layer_support(py::module_& module);
 void bind_mps(py::module_& module);
 
 }  // namespace traingraph::python

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <traingraph/describe.h>
 #include <traingraph/traingraph.h>
 
 #include "enums.h"
@@ -24,18 +25,6 @@ struct Where {
   std::string subject;
   std::string name;
   std::string expected;
-};
-
-// Height and width, or y and x: a pair, or one number for both.
-struct Pair {
-  std::int64_t y = 1;
-  std::int64_t x = 1;
-};
-
-// MLCPaddingPolicy with the sizes that MLCPaddingPolicy.sized carries.
-struct Padding {
-  PaddingPolicy policy = PaddingPolicy::kSame;
-  Pair sizes{0, 0};
 };
 
 // TypeError; asks "did you mean relu()?" when a factory was passed without calling it.

@@ -14,23 +14,14 @@ PYBIND11_MODULE(_core, module) {
   bind_tensor_descriptor(module);
   bind_tensor(module);
   bind_layer(module);
-  bind_activation(module);
-  bind_arithmetic(module);
-  bind_batch_normalization(module);
-  bind_convolution(module);
-  bind_data_movement(module);
-  bind_indexing(module);
-  bind_loss(module);
-  bind_pooling(module);
-  bind_softmax(module);
-  bind_optimizer(module);
+  bind_layers(module);
+  bind_optimizers(module);
   bind_fit(module);
   bind_profile(module);
   bind_execution(module);
   bind_graph(module);
   bind_memory_plan(module);
   bind_executable_graphs(module);
-  bind_layer_support(module);
   bind_mps(module);
   refuse_unmade_objects();
 }

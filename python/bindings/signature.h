@@ -39,6 +39,8 @@ class Arguments {
   Arguments(const Signature& signature, std::size_t form, py::dict given)
       : signature_(&signature), form_(form), given_(std::move(given)) {}
 
+  // Which of the forms it is.
+  std::size_t form() const { return form_; }
   bool given(const char* name) const { return found(name) != nullptr; }
   // What the caller gave, else the form's default; None where the form has no such argument.
   py::object operator[](const char* name) const;

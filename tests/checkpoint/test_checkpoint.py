@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import struct
 from pathlib import Path
 
@@ -136,8 +137,7 @@ def tensor_properties(cls: type) -> list[str]:
     return [
         name
         for name, member in inspect.getmembers(cls, lambda m: isinstance(m, property))
-        if "-> traingraph._core.MLCTensor" in (member.fget.__doc__ or "")
-        and "MLCTensorParameter" not in member.fget.__doc__
+        if re.search(r"-> MLCTensor( \| None)?\n", member.fget.__doc__ or "")
     ]
 
 

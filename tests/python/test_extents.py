@@ -30,6 +30,20 @@ def test_weights(channels):
             layer(descriptor=descriptor)
 
 
+@pytest.mark.parametrize("channels", [*HUGE, -(2**62), -(2**63)])
+def test_channels_of_a_depthwise_convolution(channels):
+    """Their product with the multiplier must not wrap round to a number that could be."""
+    descriptor = tg.MLCConvolutionDescriptor(
+        depthwise_with_kernel_width=1,
+        kernel_height=1,
+        input_feature_channel_count=channels,
+        channel_multiplier=2**18,
+    )
+    assert not 0 < descriptor.output_feature_channel_count < 2**63 - 1
+    with pytest.raises(tg.InvalidArgument):
+        tg.MLCConvolutionLayer(descriptor=descriptor)
+
+
 @pytest.mark.parametrize("batch", HUGE)
 def test_batch_size(batch):
     x = tg.MLCTensor(shape=[3, 64, 1])

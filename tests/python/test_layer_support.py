@@ -38,7 +38,7 @@ def compiles(data_type: MLCDataType, device: str) -> bool:
 
 @pytest.mark.parametrize("cls", LAYERS)
 def test_each_class_answers_for_itself(cls: Any) -> None:
-    """A new class of layers has a row in python/bindings/layer_support.cpp."""
+    """A new class of layers has a sample in its description."""
     assert isinstance(vars(cls).get("supports_data_type"), staticmethod)
 
 

@@ -30,6 +30,7 @@ enum class ActivationType : int {
 
 // Parameters a, b, c of the activation; what each means stands in the documentation's table.
 struct TRAINGRAPH_API ActivationDescriptor {
+  static const ClassDescription& class_description();
   ActivationType type = ActivationType::kNone;
   float a = 1.0f;
   float b = 1.0f;
@@ -44,6 +45,7 @@ struct TRAINGRAPH_API ActivationDescriptor {
 // Shapes: any (…) → the same. The gradient reads the result where it can, else the source.
 class TRAINGRAPH_API Activation final : public Layer {
  public:
+  static const ClassDescription& class_description();
   explicit Activation(ActivationDescriptor descriptor);
   const ActivationDescriptor& descriptor() const { return descriptor_; }
   std::string description() const override;

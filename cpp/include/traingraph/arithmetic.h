@@ -40,6 +40,7 @@ enum class ArithmeticOperation : int {
 // Element by element; two sources broadcast as NumPy does. Add, subtract, multiply and divide.
 class TRAINGRAPH_API Arithmetic final : public Layer {
  public:
+  static const ClassDescription& class_description();
   explicit Arithmetic(ArithmeticOperation operation);
   ArithmeticOperation operation() const { return operation_; }
   std::string description() const override;
@@ -50,6 +51,7 @@ class TRAINGRAPH_API Arithmetic final : public Layer {
 };
 
 struct TRAINGRAPH_API MatMulDescriptor {
+  static const ClassDescription& class_description();
   float alpha = 1.0f;
   bool transposes_x = false;
   bool transposes_y = false;
@@ -58,6 +60,7 @@ struct TRAINGRAPH_API MatMulDescriptor {
 // alpha * op(x) op(y) on the last two axes; leading axes broadcast from the back.
 class TRAINGRAPH_API MatMul final : public Layer {
  public:
+  static const ClassDescription& class_description();
   explicit MatMul(MatMulDescriptor descriptor = {});
   const MatMulDescriptor& descriptor() const { return descriptor_; }
   std::string description() const override;

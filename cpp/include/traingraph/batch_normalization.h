@@ -9,6 +9,7 @@ namespace traingraph {
 // running = momentum * running + (1 - momentum) * batch.
 class TRAINGRAPH_API BatchNormalization final : public Layer {
  public:
+  static const ClassDescription& class_description();
   BatchNormalization(std::int64_t channels, TensorPtr mean, TensorPtr variance, TensorPtr beta,
                      TensorPtr gamma, float variance_epsilon = 1e-5f, float momentum = 0.99f);
   // Makes its own parameters: mean 0, variance 1, beta 0, gamma 1.

@@ -8,6 +8,7 @@ enum class ConvolutionType : int { kStandard = 0, kTransposed = 1, kDepthwise = 
 
 // Sizes in pixels; y is the height, x the width.
 struct TRAINGRAPH_API ConvolutionDescriptor {
+  static const ClassDescription& class_description();
   ConvolutionType type = ConvolutionType::kStandard;
   std::int64_t kernel_height = 1;
   std::int64_t kernel_width = 1;
@@ -49,6 +50,7 @@ class TRAINGRAPH_API WeightedLayer : public Layer {
 // held by a tensor of any shape with as many elements; biases O elements.
 class TRAINGRAPH_API Convolution final : public WeightedLayer {
  public:
+  static const ClassDescription& class_description();
   Convolution(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor descriptor);
   // Makes its own parameters: Glorot-uniform weights with real fans, zero biases.
   explicit Convolution(ConvolutionDescriptor descriptor, bool with_biases = true);
@@ -60,6 +62,7 @@ class TRAINGRAPH_API Convolution final : public WeightedLayer {
 // a tensor of any shape with as many elements.
 class TRAINGRAPH_API FullyConnected final : public WeightedLayer {
  public:
+  static const ClassDescription& class_description();
   FullyConnected(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor descriptor);
   explicit FullyConnected(ConvolutionDescriptor descriptor, bool with_biases = true);
   FullyConnected(std::int64_t inputs, std::int64_t outputs, bool with_biases = true);

@@ -7,6 +7,7 @@ namespace traingraph {
 // Joins sources along `dimension`; the other extents agree.
 class TRAINGRAPH_API Concatenation final : public Layer {
  public:
+  static const ClassDescription& class_description();
   explicit Concatenation(std::int64_t dimension = 1);
   std::int64_t dimension() const { return dimension_; }
   std::string description() const override;
@@ -19,6 +20,7 @@ class TRAINGRAPH_API Concatenation final : public Layer {
 // The same elements in row-major order under another shape of as many elements.
 class TRAINGRAPH_API Reshape final : public Layer {
  public:
+  static const ClassDescription& class_description();
   explicit Reshape(Shape shape);
   const Shape& shape() const { return shape_; }
   std::string description() const override;
@@ -31,6 +33,7 @@ class TRAINGRAPH_API Reshape final : public Layer {
 // Axis k of the result is axis dimensions[k] of the source.
 class TRAINGRAPH_API Transpose final : public Layer {
  public:
+  static const ClassDescription& class_description();
   explicit Transpose(std::vector<std::int64_t> dimensions);
   const std::vector<std::int64_t>& dimensions() const { return dimensions_; }
   std::string description() const override;

@@ -7,6 +7,7 @@ namespace traingraph {
 // Cuts the source along `dimension`; one result per part, in order.
 class TRAINGRAPH_API Split final : public Layer {
  public:
+  static const ClassDescription& class_description();
   // Parts of ceil(extent / split_count), the last may be smaller; parts of 1 where there are fewer
   // elements than parts.
   explicit Split(std::int64_t split_count, std::int64_t dimension = 1);
@@ -30,6 +31,7 @@ class TRAINGRAPH_API Split final : public Layer {
 // indices with as many axes as x pick element by element.
 class TRAINGRAPH_API Gather final : public Layer {
  public:
+  static const ClassDescription& class_description();
   explicit Gather(std::int64_t dimension);
   std::int64_t dimension() const { return dimension_; }
   std::string description() const override;
@@ -43,6 +45,7 @@ class TRAINGRAPH_API Gather final : public Layer {
 // element the last in row-major order stays) or added (kSum) where its index says, as in Gather.
 class TRAINGRAPH_API Scatter final : public Layer {
  public:
+  static const ClassDescription& class_description();
   // Raises InvalidArgument for another reduction.
   explicit Scatter(std::int64_t dimension, ReductionType reduction_type);
   std::int64_t dimension() const { return dimension_; }
@@ -58,6 +61,7 @@ class TRAINGRAPH_API Scatter final : public Layer {
 // Sources: condition (boolean), x, y, which broadcast: x where the condition holds, else y.
 class TRAINGRAPH_API Selection final : public Layer {
  public:
+  static const ClassDescription& class_description();
   Selection();
   void emit(Emitter& emitter) const override;
 };

@@ -15,6 +15,7 @@
 namespace traingraph {
 
 class Emitter;
+struct ClassDescription;
 class Graph;
 
 // What the user composes. A layer belongs to one graph and knows how to write itself as ops.

@@ -17,6 +17,7 @@ enum class LossType : int {
 };
 
 struct TRAINGRAPH_API LossDescriptor {
+  static const ClassDescription& class_description();
   LossType type = LossType::kMeanSquaredError;
   ReductionType reduction = ReductionType::kMean;
   float weight = 1.0f;
@@ -31,6 +32,7 @@ struct TRAINGRAPH_API LossDescriptor {
 // or integer classes without the class axis (or with extent 1); -1 ignores the row.
 class TRAINGRAPH_API Loss final : public Layer {
  public:
+  static const ClassDescription& class_description();
   explicit Loss(LossDescriptor descriptor, TensorPtr weights = nullptr);
   const LossDescriptor& descriptor() const { return descriptor_; }
   const TensorPtr& weights() const { return weights_; }

@@ -12,12 +12,14 @@
 namespace traingraph {
 
 class UpdateEmitter;
+struct ClassDescription;
 
 enum class RegularizationType : int { kNone = 0, kL1 = 1, kL2 = 2 };
 enum class GradientClippingType : int { kByValue = 0, kByNorm = 1, kByGlobalNorm = 2 };
 
 // Rates, rescaling and the penalty's scale are finite and of either sign.
 struct TRAINGRAPH_API OptimizerDescriptor {
+  static const ClassDescription& class_description();
   float learning_rate = 1e-3f;
   float gradient_rescale = 1.0f;
   RegularizationType regularization_type = RegularizationType::kNone;
@@ -96,6 +98,7 @@ using OptimizerPtr = std::shared_ptr<Optimizer>;
 // The momentum is from 0 to 1.
 class TRAINGRAPH_API SGD final : public Optimizer {
  public:
+  static const ClassDescription& class_description();
   explicit SGD(OptimizerDescriptor descriptor, float momentum = 0.0f, bool nesterov = false);
   float momentum() const { return momentum_; }
   bool nesterov() const { return nesterov_; }
@@ -120,6 +123,7 @@ struct TRAINGRAPH_API AdamOptions {
 // p -= lr sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + epsilon); epsilon is not corrected.
 class TRAINGRAPH_API Adam : public Optimizer {
  public:
+  static const ClassDescription& class_description();
   explicit Adam(OptimizerDescriptor descriptor, AdamOptions options = {});
   const AdamOptions& options() const { return options_; }
   OptimizerPtr copy() const override;
@@ -138,6 +142,7 @@ class TRAINGRAPH_API Adam : public Optimizer {
 // Adam whose L2 term is decoupled: p also decreases by lr * regularization_scale * p.
 class TRAINGRAPH_API AdamW final : public Adam {
  public:
+  static const ClassDescription& class_description();
   explicit AdamW(OptimizerDescriptor descriptor, AdamOptions options = {});
   OptimizerPtr copy() const override;
   std::string description() const override;
@@ -155,6 +160,7 @@ struct TRAINGRAPH_API RMSPropOptions {
 // n = alpha n + (1 - alpha) g^2; step = momentum step - lr g / (sqrt(n) + epsilon); p += step.
 class TRAINGRAPH_API RMSProp final : public Optimizer {
  public:
+  static const ClassDescription& class_description();
   explicit RMSProp(OptimizerDescriptor descriptor, RMSPropOptions options = {});
   const RMSPropOptions& options() const { return options_; }
   OptimizerPtr copy() const override;

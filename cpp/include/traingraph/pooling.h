@@ -7,6 +7,7 @@ namespace traingraph {
 enum class PoolingType : int { kMax = 1, kAverage = 2, kL2Norm = 3 };
 
 struct TRAINGRAPH_API PoolingDescriptor {
+  static const ClassDescription& class_description();
   PoolingType type = PoolingType::kMax;
   std::int64_t kernel_height = 1;
   std::int64_t kernel_width = 1;
@@ -24,6 +25,7 @@ struct TRAINGRAPH_API PoolingDescriptor {
 // takes the gradient. L2: square root of the sum of squares; gradient 0 where the result is 0.
 class TRAINGRAPH_API Pooling final : public Layer {
  public:
+  static const ClassDescription& class_description();
   explicit Pooling(PoolingDescriptor descriptor);
   const PoolingDescriptor& descriptor() const { return descriptor_; }
   std::string description() const override;

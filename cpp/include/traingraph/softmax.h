@@ -8,6 +8,7 @@ enum class SoftmaxOperation : int { kSoftmax = 0, kLogSoftmax = 1 };
 
 class TRAINGRAPH_API Softmax final : public Layer {
  public:
+  static const ClassDescription& class_description();
   explicit Softmax(SoftmaxOperation operation, std::int64_t dimension = 1);
   SoftmaxOperation operation() const { return operation_; }
   std::int64_t dimension() const { return dimension_; }
@@ -23,6 +24,7 @@ class TRAINGRAPH_API Softmax final : public Layer {
 // inference is the identity. Seed 0: from the platform's seed and the layer's position.
 class TRAINGRAPH_API Dropout final : public Layer {
  public:
+  static const ClassDescription& class_description();
   Dropout(float rate, std::uint64_t seed = 0);
   float rate() const { return rate_; }
   std::uint64_t seed() const { return seed_; }

@@ -1,6 +1,10 @@
+#include <optional>
 #include <sstream>
+#include <variant>
+#include <vector>
 
 #include <traingraph/activation.h>
+#include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
 #include "layers/checks.h"
@@ -114,6 +118,143 @@ void Activation::emit(Emitter& e) const {
   ir::ValueId x = e.sources[0];
   if (r.is_constant(descriptor_)) x = ops::unary(e.graph, Scalar::clip, x, -1, 1);
   e.result(ops::unary(e.graph, function, x, p, q));
+}
+
+namespace {
+
+// A number, or an argument; nothing for the type's own default.
+using FactoryNumber = std::variant<std::monostate, float, Argument>;
+
+std::optional<float> value_of(const FactoryNumber& number, const Given& given) {
+  if (const auto* value = std::get_if<float>(&number)) return *value;
+  if (const auto* argument = std::get_if<Argument>(&number)) {
+    return given.get<float>(argument->name);
+  }
+  return std::nullopt;
+}
+
+// One activation that Apple offers by name.
+struct ActivationFactory {
+  const char* name;
+  ActivationType type;
+  const char* text;
+  FactoryNumber a = {};
+  FactoryNumber b = {};
+
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> result;
+    for (const FactoryNumber* number : {&a, &b}) {
+      if (const auto* argument = std::get_if<Argument>(number)) result.push_back(*argument);
+    }
+    return result;
+  }
+};
+
+const std::vector<ActivationFactory>& factories() {
+  using Type = ActivationType;
+  const auto number = [](const char* name, const char* text, const Range& range = kFinite) {
+    return argument<float>(name, text, &range);
+  };
+  const auto number_or = [](const char* name, float value_if_absent, const char* text) {
+    return argument(name, value_if_absent, text, &kFinite);
+  };
+  static const std::vector<ActivationFactory> table = {
+      {"relu", Type::kReLU, "x for x > 0, else 0."},
+      {"relu6", Type::kReLUN, "ReLU, at most 6.", 0.0f, 6.0f},
+      {"leaky_relu", Type::kReLU, "x for x > 0, else negative_slope * x.",
+       number_or("negative_slope", 0.01f, "The slope below 0.")},
+      {"linear", Type::kLinear, "scale * x + bias.", number("scale", "The factor."),
+       number("bias", "What is added.")},
+      {"sigmoid", Type::kSigmoid, "1 / (1 + exp(-x))."},
+      {"hard_sigmoid", Type::kHardSigmoid, "0.2 * x + 0.5 between 0 and 1."},
+      {"tanh", Type::kTanh, "tanh(x)."},
+      {"absolute", Type::kAbsolute, "|x|."},
+      {"soft_plus", Type::kSoftPlus, "log(1 + exp(beta * x)), not divided by beta.", 1.0f,
+       number_or("beta", 1.0f, "The factor of x.")},
+      {"soft_sign", Type::kSoftSign, "x / (1 + |x|)."},
+      {"elu", Type::kELU, "x for x >= 0, else a * (exp(x) - 1).",
+       number_or("a", 1.0f, "The factor below 0.")},
+      {"relun", Type::kReLUN, "x for x >= 0, else a * x; at most b.",
+       number("a", "The slope below 0."), number("b", "The largest result.")},
+      {"log_sigmoid", Type::kLogSigmoid, "log(sigmoid(x))."},
+      {"selu", Type::kSELU, "Scaled ELU with its two constants."},
+      {"celu", Type::kCELU, "x for x >= 0, else a * (exp(x / a) - 1).",
+       number_or("a", 1.0f, "Below 0; not 0.")},
+      {"hard_shrink", Type::kHardShrink, "x where |x| > a, else 0.",
+       number_or("a", 0.5f, "What is cut.")},
+      {"soft_shrink", Type::kSoftShrink, "x moved towards 0 by a, 0 where |x| <= a.",
+       number_or("a", 0.5f, "How far x moves.")},
+      {"tanh_shrink", Type::kTanhShrink, "x - tanh(x).", 0.0f},
+      {"threshold", Type::kThreshold, "x for x > threshold, else replacement.",
+       number("threshold", "Above it x stays."), number("replacement", "What stands elsewhere.")},
+      {"gelu", Type::kGELU,
+       "GELU in its form with tanh: x / 2 * (1 + tanh(0.7978845608 * (x + 0.044715 * x**3))).",
+       0.7978845608f, 0.044715f},
+      {"hard_swish", Type::kHardSwish, "x * (x + 3) / 6 between -3 and 3."},
+      {"clamp", Type::kClamp, "x between min and max.",
+       number("min", "The smallest result.", kAnyNumber),
+       number("max", "The largest result.", kAnyNumber)},
+  };
+  return table;
+}
+
+ClassDescription described_descriptor() {
+  using D = ActivationDescriptor;
+  Describing<D> described("MLCActivationDescriptor",
+                          "The function of an activation layer and its parameters.");
+  described.property("activation_type", &D::type, "The function.")
+      .property("a", &D::a, "The first parameter.")
+      .property("b", &D::b, "The second parameter.")
+      .property("c", &D::c, "The third parameter; no function reads it.")
+      .text("What is not given takes the type's own default.");
+  std::vector<Argument> arguments{argument<ActivationType>("type", "The function.")};
+  const auto number_of = [](const Given& given, const char* name) {
+    return given.find(name) != nullptr ? std::optional(given.get<float>(name)) : std::nullopt;
+  };
+  const auto make = [number_of](const Given& given) {
+    return D(given.get<ActivationType>("type"), number_of(given, "a"), number_of(given, "b"),
+             number_of(given, "c"));
+  };
+  described.form(arguments, make);
+  for (const char* name : {"a", "b", "c"}) {
+    arguments.push_back(argument<float>(name, "A parameter of the function."));
+    described.form(arguments, make);
+  }
+  return described;
+}
+
+ClassDescription described_layer() {
+  Describing<Activation, Layer> described("MLCActivationLayer",
+                                          "Applies one function to each element.");
+  described.argument("descriptor", &Activation::descriptor, "The function and its parameters.")
+      .made_of<ActivationDescriptor>(
+          "Shapes: any (…) to the same. Types: float32; float64 on the reference device. "
+          "Gradient: reads the result where it can, else the source.")
+      .sample([](DataType t) {
+        return LayerSample{
+            std::make_shared<Activation>(ActivationDescriptor(ActivationType::kReLU)),
+            {{{2, 2}, t}}};
+      });
+  for (const ActivationFactory& factory : factories()) {
+    described.factory(factory.name, factory.text, {factory.arguments()},
+                      [&factory](const Given& given) {
+                        return std::make_shared<Activation>(ActivationDescriptor(
+                            factory.type, value_of(factory.a, given), value_of(factory.b, given)));
+                      });
+  }
+  return described;
+}
+
+}  // namespace
+
+const ClassDescription& ActivationDescriptor::class_description() {
+  static const ClassDescription description = described_descriptor();
+  return description;
+}
+
+const ClassDescription& Activation::class_description() {
+  static const ClassDescription description = described_layer();
+  return description;
 }
 
 }  // namespace traingraph

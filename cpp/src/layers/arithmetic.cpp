@@ -1,4 +1,5 @@
 #include <traingraph/arithmetic.h>
+#include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
 #include "layers/checks.h"
@@ -54,6 +55,20 @@ void Arithmetic::emit(Emitter& e) const {
   e.expect_sources(2);
   expect_floating(e);
   e.result(ops::binary(e.graph, function, e.sources[0], e.sources[1]));
+}
+
+const ClassDescription& Arithmetic::class_description() {
+  static const ClassDescription description =
+      Describing<Arithmetic, Layer>("MLCArithmeticLayer", "Combines sources element by element.")
+          .argument("operation", &Arithmetic::operation, "The operation.")
+          .made_of<ArithmeticOperation>(
+              "Shapes: two sources broadcast as NumPy does. Gradient: summed over broadcast axes. "
+              "Errors: NotImplementedError for an operation without a kernel.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<Arithmetic>(ArithmeticOperation::kAdd),
+                               {{{2, 2}, t}, {{2, 2}, t}}};
+          });
+  return description;
 }
 
 }  // namespace traingraph

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
 #include "layers/emitter.h"
@@ -140,6 +141,53 @@ void BatchNormalization::emit(Emitter& e) const {
   e.result(ops::elementwise(e.graph, std::move(apply),
                             {e.sources[0], ops::reshape(e.graph, affine[0], stretched),
                              ops::reshape(e.graph, affine[1], stretched)})[0]);
+}
+
+const ClassDescription& BatchNormalization::class_description() {
+  using Self = BatchNormalization;
+  const auto channels = argument<std::int64_t>("feature_channel_count", "C.");
+  const auto epsilon =
+      argument("variance_epsilon", 1e-5f, "What is added to the variance.", &kNotNegative);
+  const auto momentum = argument("momentum", 0.99f, "What the running statistics keep.", &kShare);
+  static const ClassDescription description =
+      Describing<Self, Layer>("MLCBatchNormalizationLayer",
+                              "(x - mean) / sqrt(variance + epsilon) * gamma + beta per channel.")
+          .property("feature_channel_count", &Self::channels, "C.")
+          .property("mean", &Self::mean, "The running mean.")
+          .property("variance", &Self::variance, "The running variance.")
+          .optional_parameter("beta", &Self::beta, "What is added, or None.")
+          .optional_parameter("gamma", &Self::gamma, "The factor, or None.")
+          .property("variance_epsilon", &Self::variance_epsilon, "What is added to the variance.")
+          .property("momentum", &Self::momentum, "What the running statistics keep.")
+          .form(
+              {channels, argument<TensorPtr>("mean", "The running mean."),
+               argument<TensorPtr>("variance", "The running variance."),
+               optional_argument<TensorPtr>("beta", "What is added; None adds nothing."),
+               optional_argument<TensorPtr>("gamma", "The factor; None is 1."), epsilon, momentum},
+              [](const Given& given) {
+                return std::make_shared<Self>(
+                    given.get<std::int64_t>("feature_channel_count"), given.get<TensorPtr>("mean"),
+                    given.get<TensorPtr>("variance"), given.get<TensorPtr>("beta"),
+                    given.get<TensorPtr>("gamma"), given.get<float>("variance_epsilon"),
+                    given.get<float>("momentum"));
+              })
+          .form({channels, epsilon, momentum},
+                [](const Given& given) {
+                  return std::make_shared<Self>(given.get<std::int64_t>("feature_channel_count"),
+                                                given.get<float>("variance_epsilon"),
+                                                given.get<float>("momentum"));
+                })
+          .text(
+              "Without mean and variance the layer makes its own parameters. Shapes: (N, C, …) to "
+              "the same; parameters (1, C, 1, 1). Training uses the batch's biased statistics and "
+              "moves the running ones: running = momentum * running + (1 - momentum) * batch. "
+              "Gradient: reads the source and the batch's statistics.")
+          .sample([](DataType t) {
+            const auto one = [t] { return Tensor::create(TensorDescriptor({1, 1, 1, 1}, t)); };
+            return LayerSample{std::make_shared<Self>(1, one(), one(), one(), one()),
+                               {{{2, 1, 2, 2}, t}}};
+          });
+  return description;
 }
 
 }  // namespace traingraph

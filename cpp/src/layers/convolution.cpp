@@ -1,8 +1,11 @@
 #include <traingraph/convolution.h>
+#include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
 #include "ir/extents.h"
 #include "layers/checks.h"
+#include "layers/describe_weighted_layer.h"
+#include "layers/describe_window.h"
 #include "layers/window.h"
 
 namespace traingraph {
@@ -104,6 +107,99 @@ void Convolution::emit(Emitter& e) const {
     y = ops::binary(e.graph, ir::Scalar::add, y, e.parameter(biases_tensor(), {1, out, 1, 1}));
   }
   e.result(y);
+}
+
+namespace {
+
+ClassDescription described_convolution_descriptor() {
+  using D = ConvolutionDescriptor;
+  using Count = std::int64_t;
+  const auto inputs = argument<Count>("input_feature_channel_count", "Channels of the source.");
+  const auto outputs = argument<Count>("output_feature_channel_count", "Channels of the result.");
+  const auto height = argument<Count>("kernel_height", "Units: elements.");
+  const auto set_sizes = [](D& d, const Given& given, const char* width) {
+    d.input_feature_channel_count = given.get<Count>("input_feature_channel_count");
+    d.output_feature_channel_count = given.get<Count>("output_feature_channel_count");
+    d.kernel_height = given.get<Count>("kernel_height");
+    d.kernel_width = given.get<Count>(width);
+  };
+  Describing<D> described("MLCConvolutionDescriptor",
+                          "Channels, kernel, strides and padding of a convolution.");
+  described.property("convolution_type", &D::type, "The type.")
+      .property(
+          "is_convolution_transpose",
+          [](const D& d) { return d.type == ConvolutionType::kTransposed; },
+          "Whether the type is TRANSPOSED.")
+      .property(
+          "uses_depthwise_convolution",
+          [](const D& d) { return d.type == ConvolutionType::kDepthwise; },
+          "Whether the type is DEPTHWISE.")
+      .property("input_feature_channel_count", &D::input_feature_channel_count,
+                "Channels of the source.")
+      .property("output_feature_channel_count", &D::output_feature_channel_count,
+                "Channels of the result.")
+      .property("group_count", &D::group_count, "Groups of channels.");
+  describe_window(described);
+  described
+      .form({argument("type", ConvolutionType::kStandard, "The type."),
+             argument<Pair>("kernel_sizes", "(height, width)."), inputs, outputs,
+             argument("group_count", Count{1}, "Groups of channels."),
+             argument("strides", Pair{1, 1}, "(y, x)."), dilation_argument(), padding_argument()},
+            [](const Given& given) {
+              D d;
+              d.type = given.get<ConvolutionType>("type");
+              d.input_feature_channel_count = given.get<Count>("input_feature_channel_count");
+              d.output_feature_channel_count = given.get<Count>("output_feature_channel_count");
+              d.group_count = given.get<Count>("group_count");
+              set_window(d, given);
+              return d;
+            })
+      .form({argument<Count>("transpose_with_kernel_width", "Units: elements."), height, inputs,
+             outputs},
+            [set_sizes](const Given& given) {
+              D d;
+              d.type = ConvolutionType::kTransposed;
+              set_sizes(d, given, "transpose_with_kernel_width");
+              return d;
+            })
+      .form(
+          {argument<Count>("depthwise_with_kernel_width", "Units: elements."), height, inputs,
+           argument<Count>("channel_multiplier", "Channels of the result per one of the source.")},
+          [set_sizes](const Given& given) {
+            D d;
+            d.type = ConvolutionType::kDepthwise;
+            set_sizes(d, given, "depthwise_with_kernel_width");
+            d.output_feature_channel_count =
+                ir::product(d.input_feature_channel_count, given.get<Count>("channel_multiplier"));
+            d.group_count = d.input_feature_channel_count;
+            return d;
+          })
+      .text("Pairs are (height, width) and (y, x).");
+  return described;
+}
+
+}  // namespace
+
+const ClassDescription& ConvolutionDescriptor::class_description() {
+  static const ClassDescription description = described_convolution_descriptor();
+  return description;
+}
+
+const ClassDescription& Convolution::class_description() {
+  static const ClassDescription description = [] {
+    Describing<Convolution, Layer> described(
+        "MLCConvolutionLayer", "Cross-correlation over images, plus a bias per channel.");
+    describe_weighted_layer(described);
+    described
+        .text(
+            "Without weights the layer makes its own: Glorot-uniform with real fans, biases zero. "
+            "Shapes: x (N, C, H, W) to (N, O, P, Q); weights O * C / groups * kh * kw elements in "
+            "that order, biases O. Gradient: reads the source and the weights. Errors: ValueError.")
+        .sample(
+            [](DataType t) { return weighted_sample<Convolution>({1, 1, 1, 1}, {1, 1, 2, 2}, t); });
+    return ClassDescription(described);
+  }();
+  return description;
 }
 
 }  // namespace traingraph

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include <traingraph/data_movement.h>
+#include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
 #include "layers/checks.h"
@@ -79,6 +80,44 @@ void Transpose::emit(Emitter& e) const {
   ir::TransposeAttributes attributes;
   attributes.axes.assign(dimensions_.begin(), dimensions_.end());
   e.result(ops::apply1(e.graph, ir::Op::transpose, std::move(attributes), {e.sources[0]}));
+}
+
+const ClassDescription& Concatenation::class_description() {
+  static const ClassDescription description =
+      Describing<Concatenation, Layer>("MLCConcatenationLayer", "Joins sources along one axis.")
+          .argument("dimension", &Concatenation::dimension, "The axis.", 1)
+          .made_of<std::int64_t>(
+              "Shapes: the other extents agree. Gradient: cut at the same places.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<Concatenation>(), {{{2, 2}, t}, {{2, 2}, t}}};
+          });
+  return description;
+}
+
+const ClassDescription& Reshape::class_description() {
+  static const ClassDescription description =
+      Describing<Reshape, Layer>("MLCReshapeLayer",
+                                 "The same elements in row-major order under another shape.")
+          .argument("shape", &Reshape::shape, "The shape of the result.")
+          .made_of<Shape>("Errors: ValueError where the counts of elements differ.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<Reshape>(Shape{4}), {{{2, 2}, t}}};
+          });
+  return description;
+}
+
+const ClassDescription& Transpose::class_description() {
+  static const ClassDescription description =
+      Describing<Transpose, Layer>("MLCTransposeLayer", "Reorders the axes.")
+          .argument("dimensions", &Transpose::dimensions,
+                    "The source's axis of each axis of the result.")
+          .made_of<Shape>(
+              "Shapes: axis k of the result is axis dimensions[k] of the source. Errors: "
+              "ValueError for anything but a permutation of the axes.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<Transpose>(Shape{1, 0}), {{{2, 2}, t}}};
+          });
+  return description;
 }
 
 }  // namespace traingraph

@@ -1,5 +1,6 @@
 #include <sstream>
 
+#include <traingraph/describe.h>
 #include <traingraph/errors.h>
 #include <traingraph/softmax.h>
 
@@ -34,6 +35,21 @@ void Dropout::emit(Emitter& e) const {
     inputs.push_back(e.lowering.step(ir::StepInput::first_row));
   }
   e.result(ops::apply1(e.graph, ir::Op::dropout, attributes, std::move(inputs)));
+}
+
+const ClassDescription& Dropout::class_description() {
+  static const ClassDescription description =
+      Describing<Dropout, Layer>("MLCDropoutLayer", "Drops elements at random while training.")
+          .argument("rate", &Dropout::rate, "The probability of vanishing.")
+          .argument("seed", &Dropout::seed, "The seed, 0 for none of its own.", 0)
+          .made_of<float, std::uint64_t>(
+              "Elements vanish with probability rate, the others are divided by 1 - rate; "
+              "inference is the identity. Seed 0: from MLCPlatform's seed and the layer's "
+              "position.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<Dropout>(0.5f), {{{2, 2}, t}}};
+          });
+  return description;
 }
 
 }  // namespace traingraph

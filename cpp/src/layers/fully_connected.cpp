@@ -1,7 +1,9 @@
 #include <traingraph/convolution.h>
+#include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
 #include "layers/checks.h"
+#include "layers/describe_weighted_layer.h"
 
 namespace traingraph {
 namespace {
@@ -72,6 +74,22 @@ void FullyConnected::emit(Emitter& e) const {
     result.back() = out;
   }
   e.result(ops::reshape(e.graph, y, std::move(result), batched));
+}
+
+const ClassDescription& FullyConnected::class_description() {
+  static const ClassDescription description = [] {
+    Describing<FullyConnected, Layer> described("MLCFullyConnectedLayer",
+                                                "x Wᵀ + b on the last axis.");
+    describe_weighted_layer(described);
+    described
+        .text(
+            "Without weights the layer makes its own: Glorot-uniform with real fans, biases zero. "
+            "Shapes: (…, C) to (…, O), or (N, C, 1, 1) to (N, O, 1, 1); weights O * C elements "
+            "row-major, biases O. Gradient: reads the source and the weights. Errors: ValueError.")
+        .sample([](DataType t) { return weighted_sample<FullyConnected>({1, 1}, {2, 1}, t); });
+    return ClassDescription(described);
+  }();
+  return description;
 }
 
 }  // namespace traingraph

@@ -1,3 +1,4 @@
+#include <traingraph/describe.h>
 #include <traingraph/indexing.h>
 
 #include <algorithm>
@@ -167,6 +168,89 @@ void Selection::emit(Emitter& e) const {
                              name(type) + " and " + name(e.type(2).data_type)));
   }
   e.result(ops::apply1(e.graph, ir::Op::select, ir::SelectAttributes{}, e.sources));
+}
+
+const ClassDescription& Split::class_description() {
+  const auto dimension = [] { return argument("dimension", std::int64_t{1}, "The axis."); };
+  static const ClassDescription description =
+      Describing<Split, Layer>("MLCSplitLayer",
+                               "Cuts a tensor along one axis; its results are the parts.")
+          .property("dimension", &Split::dimension, "The axis.")
+          .property("split_count", &Split::split_count, "How many parts were asked for.")
+          .property(
+              "split_section_lengths",
+              [](const Split& self) {
+                const Shape& lengths = self.split_section_lengths();
+                return lengths.empty() ? std::nullopt : std::optional(lengths);
+              },
+              "The lengths of the parts; None when split by count.")
+          .form({argument<std::int64_t>("split_count", "How many parts."), dimension()},
+                [](const Given& given) {
+                  return std::make_shared<Split>(given.get<std::int64_t>("split_count"),
+                                                 given.get<std::int64_t>("dimension"));
+                })
+          .form(
+              {argument<Shape>("split_section_lengths", "The lengths of the parts."), dimension()},
+              [](const Given& given) {
+                return std::make_shared<Split>(given.get<Shape>("split_section_lengths"),
+                                               given.get<std::int64_t>("dimension"));
+              })
+          .text(
+              "Shapes: split_count parts of ceil(extent / split_count), the last may be smaller, "
+              "or parts of the given lengths. Gradient: joined at the same places. Errors: "
+              "ValueError where the lengths do not sum to the extent, or equal parts are fewer "
+              "than asked for.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<Split>(std::int64_t{2}), {{{2, 2}, t}}};
+          });
+  return description;
+}
+
+const ClassDescription& Gather::class_description() {
+  static const ClassDescription description =
+      Describing<Gather, Layer>("MLCGatherLayer", "Picks from a tensor by index along one axis.")
+          .argument("dimension", &Gather::dimension, "The axis that the indices count.")
+          .made_of<std::int64_t>(
+              "Sources: the tensor, indices. Shapes: indices of one axis pick slices; indices with "
+              "as many axes as the tensor pick element by element. Types: int32 or int64 indices. "
+              "Gradient: added up where an element was picked. Errors: ValueError for an index out "
+              "of range.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<Gather>(1), {{{2, 2}, t}, {{1}, DataType::kInt64}}};
+          });
+  return description;
+}
+
+const ClassDescription& Scatter::class_description() {
+  static const ClassDescription description =
+      Describing<Scatter, Layer>("MLCScatterLayer",
+                                 "A copy of a tensor with values written or added by index.")
+          .argument("dimension", &Scatter::dimension, "The axis that the indices count.")
+          .argument("reduction_type", &Scatter::reduction_type, "NONE overwrites, SUM adds.")
+          .made_of<std::int64_t, ReductionType>(
+              "Sources: values, indices, the tensor to copy. NONE overwrites: of several values "
+              "for one element the last in row-major order stays. Gradient: NONE: of the value "
+              "that stayed alone, 0 to the copied tensor there; SUM: of every value and of the "
+              "copied tensor. Errors: ValueError for another reduction or an index out of range.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<Scatter>(1, ReductionType::kNone),
+                               {{{2, 1}, t}, {{1}, DataType::kInt64}, {{2, 2}, t}}};
+          });
+  return description;
+}
+
+const ClassDescription& Selection::class_description() {
+  static const ClassDescription description =
+      Describing<Selection, Layer>("MLCSelectionLayer",
+                                   "Takes each element from one of two tensors.")
+          .made_of<>(
+              "Sources: a bool condition, x, y, which broadcast as NumPy does; x where the "
+              "condition holds. Gradient: to the source that was taken.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<Selection>(),
+                               {{{2, 2}, DataType::kBoolean}, {{2, 2}, t}, {{2, 2}, t}}};
+          });
+  return description;
 }
 
 }  // namespace traingraph

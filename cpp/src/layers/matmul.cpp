@@ -1,6 +1,7 @@
 #include <sstream>
 
 #include <traingraph/arithmetic.h>
+#include <traingraph/describe.h>
 
 #include "layers/checks.h"
 #include "runtime/range.h"
@@ -26,6 +27,31 @@ void MatMul::emit(Emitter& e) const {
   expect_floating(e);
   e.result(ops::matmul(e.graph, e.sources[0], e.sources[1], descriptor_.transposes_x,
                        descriptor_.transposes_y, static_cast<double>(descriptor_.alpha)));
+}
+
+const ClassDescription& MatMulDescriptor::class_description() {
+  using D = MatMulDescriptor;
+  static const ClassDescription description =
+      Describing<D>("MLCMatMulDescriptor", "How a matrix product is formed.")
+          .field("alpha", &D::alpha, "The factor of the product.", &kFinite)
+          .field("transposes_x", &D::transposes_x, "Whether the first source is transposed.")
+          .field("transposes_y", &D::transposes_y, "Whether the second source is transposed.")
+          .made_of_fields(
+              "alpha scales the product; each source may be transposed on its last two axes.");
+  return description;
+}
+
+const ClassDescription& MatMul::class_description() {
+  static const ClassDescription description =
+      Describing<MatMul, Layer>("MLCMatMulLayer", "alpha * op(x) op(y) on the last two axes.")
+          .argument("descriptor", &MatMul::descriptor, "How the product is formed.")
+          .made_of<MatMulDescriptor>(
+              "Shapes: (…, M, K) and (…, K, N) to (…, M, N); leading axes broadcast from the back. "
+              "Gradient: reads both sources.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<MatMul>(), {{{2, 2}, t}, {{2, 2}, t}}};
+          });
+  return description;
 }
 
 }  // namespace traingraph

@@ -1,6 +1,8 @@
+#include <traingraph/describe.h>
 #include <traingraph/errors.h>
 #include <traingraph/pooling.h>
 
+#include "layers/describe_window.h"
 #include "layers/emitter.h"
 #include "layers/window.h"
 
@@ -63,6 +65,53 @@ void Pooling::emit(Emitter& e) const {
       attributes.kind == ir::PoolingKind::average && descriptor_.count_includes_padding;
   attributes.with_index = attributes.kind == ir::PoolingKind::max && e.training();
   e.result(ops::apply1(e.graph, ir::Op::pooling, std::move(attributes), {e.sources[0]}));
+}
+
+namespace {
+
+ClassDescription described_pooling_descriptor() {
+  using D = PoolingDescriptor;
+  Describing<D> described("MLCPoolingDescriptor",
+                          "The function, window and strides of a pooling layer.");
+  described.property("pooling_type", &D::type, "The function.");
+  describe_window(described);
+  described
+      .property("count_includes_padding", &D::count_includes_padding,
+                "Whether an average divides by padded elements too.")
+      .form({argument<PoolingType>("type", "The function."),
+             argument<Pair>("kernel_sizes", "(height, width)."),
+             argument<Pair>("strides", "(y, x)."), dilation_argument(), padding_argument(),
+             argument("count_includes_padding", false,
+                      "Whether an average divides by padded elements too.")},
+            [](const Given& given) {
+              D d;
+              d.type = given.get<PoolingType>("type");
+              set_window(d, given);
+              d.count_includes_padding = given.get<bool>("count_includes_padding");
+              return d;
+            })
+      .text("Pairs are (height, width) and (y, x); count_includes_padding concerns AVERAGE.");
+  return described;
+}
+
+}  // namespace
+
+const ClassDescription& PoolingDescriptor::class_description() {
+  static const ClassDescription description = described_pooling_descriptor();
+  return description;
+}
+
+const ClassDescription& Pooling::class_description() {
+  static const ClassDescription description =
+      Describing<Pooling, Layer>("MLCPoolingLayer", "Joins the elements of each window.")
+          .argument("descriptor", &Pooling::descriptor, "The function, window and strides.")
+          .made_of<PoolingDescriptor>(
+              "Shapes: (N, C, H, W) to (N, C, P, Q). Gradient: MAX gives it to the first largest "
+              "element; L2_NORM gives 0 where the result is 0.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<Pooling>(PoolingDescriptor{}), {{{1, 1, 2, 2}, t}}};
+          });
+  return description;
 }
 
 }  // namespace traingraph

@@ -1,3 +1,4 @@
+#include <traingraph/describe.h>
 #include <traingraph/errors.h>
 #include <traingraph/softmax.h>
 
@@ -29,6 +30,20 @@ void Softmax::emit(Emitter& e) const {
   const ir::SoftmaxAttributes attributes{operation_ == SoftmaxOperation::kLogSoftmax,
                                          static_cast<int>(dimension_)};
   e.result(ops::apply1(e.graph, ir::Op::softmax, attributes, {e.sources[0]}));
+}
+
+const ClassDescription& Softmax::class_description() {
+  static const ClassDescription description =
+      Describing<Softmax, Layer>("MLCSoftmaxLayer", "Softmax or its logarithm along one axis.")
+          .argument("operation", &Softmax::operation, "Softmax or its logarithm.")
+          .argument("dimension", &Softmax::dimension, "The axis.", 1)
+          .made_of<SoftmaxOperation, std::int64_t>(
+              "Shapes: any (…) to the same. Gradient: reads the result.")
+          .sample([](DataType t) {
+            return LayerSample{std::make_shared<Softmax>(SoftmaxOperation::kSoftmax),
+                               {{{2, 2}, t}}};
+          });
+  return description;
 }
 
 }  // namespace traingraph

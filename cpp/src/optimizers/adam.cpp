@@ -4,6 +4,7 @@
 
 #include <traingraph/errors.h>
 
+#include "optimizers/describe_optimizer.h"
 #include "optimizers/update_emitter.h"
 #include "runtime/range.h"
 
@@ -83,6 +84,59 @@ void AdamW::emit(UpdateEmitter& e) const {
     p = e.subtract(p, decay);
   }
   e.set_parameter(e.subtract(p, step));
+}
+
+namespace {
+
+template <class T>
+ClassDescription described_adam(const char* name, const char* summary, const char* text) {
+  using O = AdamOptions;
+  const auto option = [](auto member) {
+    return [member](const T& self) { return self.options().*member; };
+  };
+  Describing<T, Optimizer> described(name, summary);
+  describe_forms(
+      described,
+      {argument("beta1", O{}.beta1, "What the first moment keeps.", &kShareBelowOne),
+       argument("beta2", O{}.beta2, "What the second moment keeps.", &kShareBelowOne),
+       argument("epsilon", O{}.epsilon, "Added to the root.", &kNotNegative),
+       argument("uses_amsgrad", O{}.uses_amsgrad, "Whether the largest second moment is used."),
+       argument("time_step", O{}.time_step, "The step of the next update, from 1 to 2**53.")},
+      [](const OptimizerDescriptor& descriptor, const Given& given) {
+        return std::make_shared<T>(
+            descriptor,
+            O{given.get<float>("beta1"), given.get<float>("beta2"), given.get<float>("epsilon"),
+              given.get<bool>("uses_amsgrad"), given.get<std::int64_t>("time_step")});
+      });
+  described
+      .property("beta1", option(&O::beta1), "What the first moment keeps: from 0 to less than 1.")
+      .property("beta2", option(&O::beta2), "What the second moment keeps: from 0 to less than 1.")
+      .property("epsilon", option(&O::epsilon),
+                "Added to the root of the second moment: 0 or more, finite; below 1.2e-38 it "
+                "counts as that.")
+      .property("uses_amsgrad", option(&O::uses_amsgrad),
+                "Whether the largest second moment so far is used.")
+      .property("time_step", &T::time_step, "The step of the next update, from 1 to 2**53.")
+      .text(text);
+  return described;
+}
+
+}  // namespace
+
+const ClassDescription& Adam::class_description() {
+  static const ClassDescription description = described_adam<Adam>(
+      "MLCAdamOptimizer", "Adam.",
+      "p -= lr * sqrt(1 - b2**t) / (1 - b1**t) * m / (sqrt(v) + epsilon). Source: Kingma and Ba, "
+      "2015, arXiv:1412.6980.");
+  return description;
+}
+
+const ClassDescription& AdamW::class_description() {
+  static const ClassDescription description = described_adam<AdamW>(
+      "MLCAdamWOptimizer", "Adam with a decoupled L2 penalty.",
+      "Adam, and p also decreases by lr * regularization_scale * p. Source: Loshchilov and Hutter, "
+      "2019, arXiv:1711.05101.");
+  return description;
 }
 
 }  // namespace traingraph

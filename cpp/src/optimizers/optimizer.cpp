@@ -1,3 +1,4 @@
+#include <traingraph/describe.h>
 #include <traingraph/optimizer.h>
 
 #include <utility>
@@ -7,13 +8,7 @@
 namespace traingraph {
 
 void OptimizerDescriptor::check_numbers(const std::string& subject) const {
-  expect_in(kFinite, subject, "learning_rate", learning_rate);
-  expect_in(kFinite, subject, "gradient_rescale", gradient_rescale);
-  expect_in(kFinite, subject, "regularization_scale", regularization_scale);
-  expect_in(kAnyNumber, subject, "gradient_clip_max", gradient_clip_max);
-  expect_in(kAnyNumber, subject, "gradient_clip_min", gradient_clip_min);
-  expect_in(kLimit, subject, "maximum_clipping_norm", maximum_clipping_norm);
-  expect_in(kNotNegative, subject, "custom_global_norm", custom_global_norm);
+  check_ranges(class_description(), this, subject);
 }
 
 void OptimizerDescriptor::check(const std::string& subject) const {
@@ -54,5 +49,37 @@ void Optimizer::set_time_step(std::int64_t value) {
 }
 
 double Optimizer::corrected(float learning_rate, std::int64_t) const { return learning_rate; }
+
+const ClassDescription& OptimizerDescriptor::class_description() {
+  using D = OptimizerDescriptor;
+  static const ClassDescription description =
+      Describing<D>("MLCOptimizerDescriptor",
+                    "What all optimizers share: rate, rescaling, clipping, penalty.")
+          .required_field("learning_rate", &D::learning_rate,
+                          "The size of a step: finite, also negative.", &kFinite)
+          .field("gradient_rescale", &D::gradient_rescale,
+                 "The factor of a clipped gradient: finite.", &kFinite)
+          .field("applies_gradient_clipping", &D::applies_gradient_clipping,
+                 "Whether gradients are clipped.")
+          .field("gradient_clipping_type", &D::gradient_clipping_type,
+                 "What gradients are clipped by.")
+          .field("gradient_clip_max", &D::gradient_clip_max,
+                 "The largest element, BY_VALUE; may be infinite.", &kAnyNumber)
+          .field("gradient_clip_min", &D::gradient_clip_min,
+                 "The smallest element, BY_VALUE: gradient_clip_max or less; may be infinite.",
+                 &kAnyNumber)
+          .field("maximum_clipping_norm", &D::maximum_clipping_norm,
+                 "The largest norm: 0 or more; may be infinite.", &kLimit)
+          .field("custom_global_norm", &D::custom_global_norm,
+                 "Replaces the joint norm of all gradients unless it is 0: 0 or more, finite.",
+                 &kNotNegative)
+          .field("regularization_type", &D::regularization_type, "The penalty on weights.")
+          .field("regularization_scale", &D::regularization_scale,
+                 "The factor of the penalty: finite, also negative.", &kFinite)
+          .made_of_fields(
+              "A gradient is clipped, rescaled, regularized and then applied. Errors: a number "
+              "outside the range that its property states.");
+  return description;
+}
 
 }  // namespace traingraph

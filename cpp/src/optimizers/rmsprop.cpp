@@ -1,5 +1,6 @@
 #include <sstream>
 
+#include "optimizers/describe_optimizer.h"
 #include "optimizers/update_emitter.h"
 #include "runtime/range.h"
 
@@ -53,6 +54,38 @@ void RMSProp::emit(UpdateEmitter& e) const {
   const int step = e.blend(options_.momentum, e.slot("step"), -1, change);
   e.set_slot("step", step);
   e.set_parameter(e.add(e.parameter(), step));
+}
+
+const ClassDescription& RMSProp::class_description() {
+  static const ClassDescription description = [] {
+    const auto option = [](auto member) {
+      return [member](const RMSProp& self) { return self.options().*member; };
+    };
+    using O = RMSPropOptions;
+    Describing<RMSProp, Optimizer> described("MLCRMSPropOptimizer",
+                                             "Steps divided by the root of a running mean square.");
+    describe_forms(described,
+                   {argument("momentum_scale", O{}.momentum, "What the step keeps.", &kShare),
+                    argument("alpha", O{}.alpha, "What the mean square keeps.", &kShare),
+                    argument("epsilon", O{}.epsilon, "Added to the root.", &kNotNegative),
+                    argument("is_centered", O{}.is_centered, "Whether the mean is taken off.")},
+                   [](const OptimizerDescriptor& descriptor, const Given& given) {
+                     return std::make_shared<RMSProp>(
+                         descriptor,
+                         O{given.get<float>("momentum_scale"), given.get<float>("alpha"),
+                           given.get<float>("epsilon"), given.get<bool>("is_centered")});
+                   });
+    described.property("momentum_scale", option(&O::momentum), "What the step keeps: from 0 to 1.")
+        .property("alpha", option(&O::alpha), "What the mean square keeps: from 0 to 1.")
+        .property("epsilon", option(&O::epsilon),
+                  "Added to the root: 0 or more, finite; below 1.2e-38 it counts as that.")
+        .property("is_centered", option(&O::is_centered), "Whether the mean is taken off.")
+        .text(
+            "n = alpha * n + (1 - alpha) * g**2; step = m * step - lr * g / (sqrt(n) + epsilon); "
+            "p += step.");
+    return ClassDescription(described);
+  }();
+  return description;
 }
 
 }  // namespace traingraph

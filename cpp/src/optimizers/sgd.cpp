@@ -1,5 +1,6 @@
 #include <sstream>
 
+#include "optimizers/describe_optimizer.h"
 #include "optimizers/update_emitter.h"
 #include "runtime/range.h"
 
@@ -42,6 +43,25 @@ void SGD::emit(UpdateEmitter& e) const {
   const int v = e.blend(m, e.slot("momentum"), 1, e.multiply(lr, g));
   e.set_slot("momentum", v);
   e.set_parameter(e.subtract(e.parameter(), v));
+}
+
+const ClassDescription& SGD::class_description() {
+  static const ClassDescription description = [] {
+    Describing<SGD, Optimizer> described("MLCSGDOptimizer", "Gradient descent with momentum.");
+    describe_forms(
+        described,
+        {argument("momentum_scale", 0.0f, "What the velocity keeps.", &kShare),
+         argument("uses_nesterov_momentum", false, "Whether the gradient is taken ahead.")},
+        [](const OptimizerDescriptor& descriptor, const Given& given) {
+          return std::make_shared<SGD>(descriptor, given.get<float>("momentum_scale"),
+                                       given.get<bool>("uses_nesterov_momentum"));
+        });
+    described.property("momentum_scale", &SGD::momentum, "What the velocity keeps: from 0 to 1.")
+        .property("uses_nesterov_momentum", &SGD::nesterov, "Whether the gradient is taken ahead.")
+        .text("v = m * v + lr * g, p -= v; Nesterov: v = m * v + g, p -= lr * (g + m * v).");
+    return ClassDescription(described);
+  }();
+  return description;
 }
 
 }  // namespace traingraph

@@ -1,30 +1,15 @@
 #pragma once
 
-#include <cfloat>
 #include <cmath>
-#include <limits>
 #include <locale>
 #include <sstream>
 #include <string>
 
 #include <traingraph/errors.h>
+#include <traingraph/range.h>
 
-// What a number that a descriptor, layer, kernel or optimizer takes may be. NaN lies in no range.
+// InvalidArgument for a number of a descriptor, layer, kernel or optimizer outside its range.
 namespace traingraph {
-
-struct Range {
-  double least, most;
-  const char* text;
-};
-
-inline constexpr double kInfinite = std::numeric_limits<double>::infinity();
-inline constexpr Range kAnyNumber{-kInfinite, kInfinite, "a number"};
-inline constexpr Range kFinite{-FLT_MAX, FLT_MAX, "a finite number"};
-inline constexpr Range kNotNegative{0, FLT_MAX, "a finite number of 0 or more"};
-inline constexpr Range kLimit{0, kInfinite, "0 or more"};
-inline constexpr Range kShare{0, 1, "from 0 to 1"};
-// The largest float32 below 1 is allowed.
-inline constexpr Range kShareBelowOne{0, 1 - FLT_EPSILON / 2, "from 0 to less than 1"};
 
 inline void expect_in(const Range& range, const std::string& subject, const char* what,
                       double value) {

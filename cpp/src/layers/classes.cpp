@@ -1,0 +1,42 @@
+#include <traingraph/activation.h>
+#include <traingraph/arithmetic.h>
+#include <traingraph/batch_normalization.h>
+#include <traingraph/convolution.h>
+#include <traingraph/data_movement.h>
+#include <traingraph/describe.h>
+#include <traingraph/indexing.h>
+#include <traingraph/loss.h>
+#include <traingraph/pooling.h>
+#include <traingraph/softmax.h>
+
+namespace traingraph {
+
+const std::vector<DescribedClass>& layer_classes() {
+  static const std::vector<DescribedClass> table = {
+      ActivationDescriptor::class_description,
+      Activation::class_description,
+      Arithmetic::class_description,
+      MatMulDescriptor::class_description,
+      MatMul::class_description,
+      BatchNormalization::class_description,
+      ConvolutionDescriptor::class_description,
+      Convolution::class_description,
+      FullyConnected::class_description,
+      Concatenation::class_description,
+      Reshape::class_description,
+      Transpose::class_description,
+      Split::class_description,
+      Gather::class_description,
+      Scatter::class_description,
+      Selection::class_description,
+      LossDescriptor::class_description,
+      Loss::class_description,
+      PoolingDescriptor::class_description,
+      Pooling::class_description,
+      Softmax::class_description,
+      Dropout::class_description,
+  };
+  return table;
+}
+
+}  // namespace traingraph

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <any>
+#include <memory>
+#include <typeinfo>
+
+#include <traingraph/describe.h>
+
+#include "bound_class.h"
+#include "convert.h"
+
+// Classes of Python from descriptions. Nothing here is a template of the class: a leaf of a
+// hierarchy takes what pybind11 knows of its base, a value is held by a std::shared_ptr<void>.
+namespace traingraph::python {
+
+// How objects that std::shared_ptr<Base> owns begin and end.
+struct Ownership {
+  std::size_t holder_bytes;
+  VisitInstance visit;
+  // `owner` is that pointer, or null where the object knows who owns it.
+  void (*begin)(py::detail::instance* instance, const void* owner);
+  void (*end)(py::detail::value_and_holder& place);
+};
+template <typename Base>
+Ownership ownership();
+
+// A class whose base is bound; of a value, where the description has no base.
+void bind_described(py::module_& module, const ClassDescription& description,
+                    const Ownership& ownership);
+// Its properties alone, on a class that C++ calls `self`.
+void add_properties(py::handle cls, const std::type_info& self,
+                    const std::vector<Property>& properties);
+
+// Of a type that was bound.
+const ClassDescription& described_class(const std::type_info& type);
+std::any load_described(const std::type_info& type, py::handle value, const Where& where);
+py::object cast_described(const std::type_info& type, const std::any& value);
+
+// Where an object's pointer and owner are; the object is known to pybind11 from here on.
+py::detail::value_and_holder registered(py::detail::instance* instance);
+
+template <typename Base>
+Ownership ownership() {
+  using Owner = std::shared_ptr<Base>;
+  return {sizeof(Owner), visit_instance<Base, Owner>(),
+          [](py::detail::instance* instance, const void* owner) {
+            auto place = registered(instance);
+            if (owner != nullptr) {
+              new (&place.holder<Owner>()) Owner(*static_cast<const Owner*>(owner));
+            } else if constexpr (requires(Base& base) { base.shared_from_this(); }) {
+              new (&place.holder<Owner>()) Owner(place.value_ptr<Base>()->shared_from_this());
+            } else {
+              return;  // another owns it
+            }
+            place.set_holder_constructed();
+          },
+          [](py::detail::value_and_holder& place) {
+            const py::error_scope kept;
+            if (place.holder_constructed()) {
+              place.holder<Owner>().~Owner();
+              place.set_holder_constructed(false);
+            }
+            place.value_ptr() = nullptr;
+          }};
+}
+
+}  // namespace traingraph::python

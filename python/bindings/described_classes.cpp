@@ -1,0 +1,49 @@
+// ML Compute's classes that are described in the core.
+#include "bindings.h"
+#include "described_class.h"
+#include "signature.h"
+
+namespace traingraph::python {
+namespace {
+
+template <typename Base>
+void bind_all(py::module_& module, const std::vector<DescribedClass>& classes) {
+  for (const DescribedClass& described : classes) {
+    const ClassDescription& description = described();
+    bind_described(module, description,
+                   description.base != nullptr ? ownership<Base>() : ownership<void>());
+  }
+}
+
+void add_support(py::handle cls, LayerSample (*sample)(DataType)) {
+  auto layer = py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(cls);
+  def_factory(layer, "supports_data_type", "bool",
+              {"data_type: MLCDataType | numpy.typing.DTypeLike, on: MLCDevice | str"},
+              "Whether the device has the kernels to compute such layers in this type, forward "
+              "and gradient; asked of MLCLayer itself, whether it computes in the type at all.",
+              [sample](const Arguments& arguments) {
+                const LayerSample made = sample(arguments.get<DataType>("data_type"));
+                return has_kernels(*made.layer, made.sources, arguments.get<Device>("on"));
+              });
+}
+
+}  // namespace
+
+void bind_layers(py::module_& module) {
+  bind_all<Layer>(module, layer_classes());
+  for (const DescribedClass& described : layer_classes()) {
+    const ClassDescription& description = described();
+    if (description.sample == nullptr) continue;
+    add_support(module.attr(description.name.c_str()), description.sample);
+  }
+  add_support(module.attr("MLCLayer"), Activation::class_description().sample);
+}
+
+void bind_optimizers(py::module_& module) {
+  const std::vector<DescribedClass>& classes = optimizer_classes();
+  bind_all<Optimizer>(module, {classes.front()});  // the descriptor
+  bind_optimizer(module);
+  bind_all<Optimizer>(module, {classes.begin() + 1, classes.end()});
+}
+
+}  // namespace traingraph::python

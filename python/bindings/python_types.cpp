@@ -1,0 +1,118 @@
+#include "python_types.h"
+
+#include <charconv>
+#include <typeindex>
+#include <unordered_map>
+
+#include "described_class.h"
+
+namespace traingraph::python {
+namespace {
+
+template <typename T>
+PythonType converted(std::string taken, std::string given) {
+  return {
+      std::move(taken), std::move(given),
+      [](py::handle value, const Where& where) { return std::any(convert<T>(value, where)); },
+      [](const std::any& value, py::handle) { return py::cast(std::any_cast<const T&>(value)); }};
+}
+template <typename T>
+PythonType converted(const std::string& name) {
+  return converted<T>(name, name);
+}
+template <BoundEnum E>
+PythonType enumeration() {
+  const std::string name = EnumName<E>::text;
+  return converted<E>(name + " | str", name);
+}
+
+using Table = std::unordered_map<std::type_index, PythonType>;
+
+template <typename... E>
+void add_enumerations(Table& table) {
+  (table.emplace(typeid(E), enumeration<E>()), ...);
+}
+
+Table make_table() {
+  Table table = {
+      {typeid(bool), converted<bool>("bool")},
+      {typeid(std::int64_t), converted<std::int64_t>("int")},
+      {typeid(std::uint64_t), converted<std::uint64_t>("int")},
+      {typeid(float), converted<float>("float")},
+      {typeid(Shape), converted<Shape>("collections.abc.Sequence[int]", "list[int]")},
+      {typeid(TensorPtr), converted<TensorPtr>("MLCTensor")},
+  };
+  table.emplace(typeid(Pair), PythonType{"tuple[int, int]", "tuple[int, int]",
+                                         [](py::handle value, const Where& where) {
+                                           return std::any(to_pair(value, where));
+                                         },
+                                         [](const std::any& value, py::handle) -> py::object {
+                                           const auto& pair = std::any_cast<const Pair&>(value);
+                                           return py::make_tuple(pair.y, pair.x);
+                                         }});
+  table.emplace(typeid(Padding),
+                PythonType{"MLCPaddingPolicy | str", "MLCPaddingPolicy",
+                           [](py::handle value, const Where& where) {
+                             return std::any(to_padding(value, where));
+                           },
+                           [](const std::any& value, py::handle) {
+                             const auto& padding = std::any_cast<const Padding&>(value);
+                             return from_padding(padding.policy, padding.sizes.y, padding.sizes.x);
+                           }});
+  table.emplace(typeid(TensorParameter*),
+                PythonType{"MLCTensorParameter", "MLCTensorParameter", nullptr,
+                           [](const std::any& value, py::handle owner) {
+                             return py::cast(std::any_cast<TensorParameter*>(value),
+                                             py::return_value_policy::reference_internal, owner);
+                           }});
+  add_enumerations<ActivationType, ArithmeticOperation, ConvolutionType, GradientClippingType,
+                   LossType, PoolingType, ReductionType, RegularizationType, SoftmaxOperation>(
+      table);
+  return table;
+}
+
+// Null for a described class.
+const PythonType* find(const ValueType& type) {
+  static const auto* const table = new Table(make_table());
+  const auto found = table->find(*type.type);
+  return found == table->end() ? nullptr : &found->second;
+}
+
+std::string annotation(const ValueType& type, std::string PythonType::* which) {
+  const PythonType* const row = find(type);
+  const std::string name = row != nullptr ? row->*which : described_class(*type.type).name;
+  return type.optional ? name + " | None" : name;
+}
+
+}  // namespace
+
+std::string taken_annotation(const ValueType& type) { return annotation(type, &PythonType::taken); }
+std::string given_annotation(const ValueType& type) { return annotation(type, &PythonType::given); }
+
+std::any load_value(const ValueType& type, py::handle value, const Where& where) {
+  if (type.optional && value.is_none()) return {};
+  const PythonType* const row = find(type);
+  return row != nullptr ? row->load(value, where) : load_described(*type.type, value, where);
+}
+
+py::object cast_value(const ValueType& type, const std::any& value, py::handle owner) {
+  if (!value.has_value()) return py::none();
+  const PythonType* const row = find(type);
+  return row != nullptr ? row->cast(value, owner) : cast_described(*type.type, value);
+}
+
+std::string text_of(const ValueType& type, const std::any& value) {
+  if (const auto* number = std::any_cast<float>(&value)) {
+    char text[32];
+    const std::string shortest(text, std::to_chars(text, text + sizeof text, *number).ptr);
+    const bool is_whole = shortest.find_first_not_of("-0123456789") == std::string::npos;
+    return is_whole ? shortest + ".0" : shortest;
+  }
+  const py::object object = cast_value(type, value, {});
+  if (!object.is_none() && py::hasattr(object, "_name_")) {  // a member of an enumeration
+    return type_name(object) + "." + py::cast<std::string>(object.attr("_name_"));
+  }
+  return py::cast<std::string>(py::repr(object));
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <any>
+#include <string>
+#include <typeinfo>
+
+#include <traingraph/describe.h>
+
+#include "convert.h"
+
+// Values of described classes in Python: one row per type of C++.
+namespace traingraph::python {
+
+struct PythonType {
+  std::string taken;  // annotation of an argument
+  std::string given;  // annotation of a property
+  // TypeError or ValueError where the value does not fit.
+  std::any (*load)(py::handle value, const Where& where);
+  // `owner` has what the value is a part of.
+  py::object (*cast)(const std::any& value, py::handle owner);
+};
+
+// With " | None" where None is allowed.
+std::string taken_annotation(const ValueType& type);
+std::string given_annotation(const ValueType& type);
+std::any load_value(const ValueType& type, py::handle value, const Where& where);
+py::object cast_value(const ValueType& type, const std::any& value, py::handle owner);
+// As it is written in Python: "1e-05", "MLCPoolingType.MAX".
+std::string text_of(const ValueType& type, const std::any& value);
+
+}  // namespace traingraph::python

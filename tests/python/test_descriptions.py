@@ -1,0 +1,119 @@
+"""Classes that are described in the core: what their documents and representations say."""
+
+import copy
+import re
+
+import pytest
+
+import traingraph as tg
+from traingraph import _core
+
+# The rest of ML Compute's surface is bound by hand.
+BY_HAND = {
+    "MLCDevice", "MLCExecution", "MLCGraph", "MLCInferenceGraph", "MLCLayer", "MLCOptimizer",
+    "MLCPlatform", "MLCTensor", "MLCTensorData", "MLCTensorDescriptor",
+    "MLCTensorOptimizerDeviceData", "MLCTensorParameter", "MLCTrainingGraph",
+}  # fmt: skip
+DESCRIBED = sorted(
+    name
+    for name, cls in vars(_core).items()
+    if name.startswith("MLC") and type(cls).__name__ == "pybind11_type" and name not in BY_HAND
+)
+FORM = re.compile(r"^(?:\d+\. )?\w+\((.*)\) -> ", re.MULTILINE)
+ARGUMENT = re.compile(r"(?:^|, )(\w+): ")
+
+
+def makers(name: str) -> dict[str, str]:
+    """Documents of the constructor and of the functions that make an object."""
+    cls = getattr(_core, name)
+    made = {"__init__": cls.__init__.__doc__}
+    for key, value in vars(cls).items():
+        if isinstance(value, staticmethod) and f"-> {name}" in value.__doc__:
+            made[key] = value.__doc__
+    return made
+
+
+def test_there_are_some() -> None:
+    assert {"MLCConvolutionLayer", "MLCLossDescriptor", "MLCAdamWOptimizer"} <= set(DESCRIBED)
+    assert len(DESCRIBED) > 25
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_every_argument_is_explained_once(name: str) -> None:
+    assert getattr(_core, name).__doc__.strip()
+    for key, document in makers(name).items():
+        forms = FORM.findall(document)
+        explained = re.findall(r"^\* (\w+): \S.*\.$", document, re.MULTILINE)
+        taken = {argument for form in forms for argument in ARGUMENT.findall(form)}
+        assert sorted(explained) == sorted(taken), (key, document)
+        assert "*args" not in "".join(forms)
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_every_property_has_a_type_and_a_text(name: str) -> None:
+    for key, value in vars(getattr(_core, name)).items():
+        if not isinstance(value, property):
+            continue
+        assert value.__doc__, key
+        assert re.match(rf"{key}\(self\) -> [\w.\[\], |]+\n", value.fget.__doc__), key
+
+
+def test_ranges_are_stated() -> None:
+    document = tg.MLCAdamOptimizer.__init__.__doc__
+    assert "* beta1: What the first moment keeps. Range: from 0 to less than 1." in document
+    assert (
+        "* gradient_clip_max: The largest element, BY_VALUE; may be infinite. Range: a number."
+        in document
+    )
+
+
+def test_a_property_of_another_class_is_refused() -> None:
+    for get in (tg.MLCReshapeLayer.shape.fget, tg.MLCOptimizerDescriptor.learning_rate.fget):
+        for other in (tg.MLCConcatenationLayer(), tg.MLCMatMulDescriptor(), None, 3):
+            with pytest.raises(TypeError):
+                get(other)
+    with pytest.raises(TypeError):
+        tg.MLCReshapeLayer.__init__(
+            tg.MLCConcatenationLayer.__new__(tg.MLCConcatenationLayer), shape=[1]
+        )
+
+
+def test_layers_of_a_graph_have_their_classes() -> None:
+    graph = tg.MLCGraph()
+    x = tg.MLCTensor(shape=[2, 4])
+    reshaped = graph.node(tg.MLCReshapeLayer(shape=[4, 2]), source=x)
+    graph.node(tg.MLCActivationLayer.relu(), source=reshaped)
+    assert [type(layer) for layer in graph.layers] == [tg.MLCReshapeLayer, tg.MLCActivationLayer]
+    assert graph.layers[0].shape == [4, 2]
+
+
+def test_classes_that_python_derives() -> None:
+    class Flat(tg.MLCReshapeLayer):
+        def __init__(self, count: int) -> None:
+            super().__init__(shape=[count])
+            self.count = count
+
+    layer = Flat(8)
+    assert (layer.shape, layer.count, isinstance(layer, tg.MLCLayer)) == ([8], 8, True)
+    graph = tg.MLCGraph()
+    graph.node(layer, source=tg.MLCTensor(shape=[2, 4]))
+    assert graph.layers[0] is layer
+
+
+def test_a_value_shows_what_it_is_made_of() -> None:
+    made = tg.MLCPoolingDescriptor(
+        type="average",
+        kernel_sizes=(3, 2),
+        strides=1,
+        padding_policy=tg.MLCPaddingPolicy.sized(y=1, x=2),
+    )
+    for one in (made, made.copy(), copy.copy(made), copy.deepcopy(made)):
+        assert repr(one) == (
+            "<MLCPoolingDescriptor type=MLCPoolingType.AVERAGE kernel_sizes=(3, 2) strides=(1, 1) "
+            "dilation_rates=(1, 1) padding_policy=MLCPaddingPolicy.USE_PADDING_SIZE "
+            "count_includes_padding=False>"
+        )
+        assert (one.padding_size_in_y, one.padding_size_in_x) == (1, 2)
+    assert repr(tg.MLCLossDescriptor(type="hinge", reduction_type="sum")).endswith(
+        "weight=1.0 label_smoothing=0.0 class_count=None epsilon=1e-07 delta=1.0>"
+    )
