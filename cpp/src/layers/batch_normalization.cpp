@@ -6,6 +6,7 @@
 #include <traingraph/errors.h>
 
 #include "layers/emitter.h"
+#include "layers/sample.h"
 
 namespace traingraph {
 namespace {
@@ -183,7 +184,7 @@ const ClassDescription& BatchNormalization::class_description() {
               "moves the running ones: running = momentum * running + (1 - momentum) * batch. "
               "Gradient: reads the source and the batch's statistics.")
           .sample([](DataType t) {
-            const auto one = [t] { return Tensor::create(TensorDescriptor({1, 1, 1, 1}, t)); };
+            const auto one = [t] { return sample_parameter({1, 1, 1, 1}, t); };
             return LayerSample{std::make_shared<Self>(1, one(), one(), one(), one()),
                                {{{2, 1, 2, 2}, t}}};
           });

@@ -3,6 +3,8 @@
 #include <traingraph/convolution.h>
 #include <traingraph/describe.h>
 
+#include "layers/sample.h"
+
 // What convolutions and products with weights have in common.
 namespace traingraph {
 
@@ -30,8 +32,8 @@ void describe_weighted_layer(Describing<T, Layer>& described) {
 // One weight and one bias over a source of these extents.
 template <class T>
 LayerSample weighted_sample(const Shape& one, Shape source, DataType type) {
-  const auto parameter = [&] { return Tensor::create(TensorDescriptor(one, type)); };
-  return {std::make_shared<T>(parameter(), parameter(), ConvolutionDescriptor{}),
+  return {std::make_shared<T>(sample_parameter(one, type), sample_parameter(one, type),
+                              ConvolutionDescriptor{}),
           {{std::move(source), type}}};
 }
 
