@@ -22,17 +22,16 @@ TensorDescriptor make_tensor_descriptor(const Arguments& arguments) {
         type};
   }
   // Apple flattens the two channel counts of weights into one axis.
+  const auto channels = [&extent](const char* inputs) {
+    return element_count({extent("output_feature_channel_count"), extent(inputs)});
+  };
   if (arguments.given("convolution_weights_with_width")) {
-    return {{1, extent("output_feature_channel_count") * extent("input_feature_channel_count"),
-             extent("height"), extent("convolution_weights_with_width")},
+    return {{1, channels("input_feature_channel_count"), extent("height"),
+             extent("convolution_weights_with_width")},
             type};
   }
   if (arguments.given("convolution_weights_with_input_feature_channel_count")) {
-    return {{1,
-             extent("output_feature_channel_count") *
-                 extent("convolution_weights_with_input_feature_channel_count"),
-             1, 1},
-            type};
+    return {{1, channels("convolution_weights_with_input_feature_channel_count"), 1, 1}, type};
   }
   return {{1, extent("convolution_biases_with_feature_channel_count"), 1, 1}, type};
 }

@@ -44,6 +44,21 @@ def test_channels_of_a_depthwise_convolution(channels):
         tg.MLCConvolutionLayer(descriptor=descriptor)
 
 
+@pytest.mark.parametrize("channels", [*HUGE, -(2**62), -(2**63)])
+def test_channels_of_a_weights_descriptor(channels):
+    sizes = {
+        "convolution_weights_with_width": 1,
+        "height": 1,
+        "input_feature_channel_count": channels,
+    }
+    count = {"convolution_weights_with_input_feature_channel_count": channels}
+    for form in (sizes, count):
+        with pytest.raises(tg.InvalidArgument):
+            tg.MLCTensor(
+                descriptor=tg.MLCTensorDescriptor(**form, output_feature_channel_count=2**18)
+            )
+
+
 @pytest.mark.parametrize("batch", HUGE)
 def test_batch_size(batch):
     x = tg.MLCTensor(shape=[3, 64, 1])
