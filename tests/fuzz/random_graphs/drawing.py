@@ -74,6 +74,9 @@ class Drawing:
         if has_parameters and earlier and self.chance(0.25):
             again = self.choice(earlier)
             options = self.nodes[again]["options"]
+            self.layers[kind].draw(
+                self, self.shapes[source]
+            )  # raises where it reads no such source
             return {"layer": kind, "again": again, "options": options, "sources": [source]}
         node = self.fields(kind, source)
         if has_parameters and self.chance(0.06):

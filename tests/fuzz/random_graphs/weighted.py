@@ -134,6 +134,8 @@ def compute_convolution(t: Any, options: Options, sources: list[Any], at: Any) -
     biases = at["biases"].reshape(-1) if options["biases"] else None
     strides, dilation = tuple(options["strides"]), tuple(options["dilation"])
     x = padded(t, sources[0], options)
+    # PyTorch 2.13 gives wrong gradients of grouped weights where channels lie last.
+    x = x.contiguous()
     return t.nn.functional.conv2d(x, weights, biases, strides, 0, dilation, groups)
 
 

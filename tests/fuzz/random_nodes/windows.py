@@ -137,6 +137,8 @@ def compute_convolution(t: Any, options: Options, sources: list[Any], at: Any) -
     kernel = at["weights"].reshape(count, *options["kernel"], read).permute(0, 3, 1, 2)
     strides, dilation = tuple(options["strides"]), tuple(options["dilation"])
     x = padded(t, sources[0], options)
+    # PyTorch 2.13 gives wrong gradients of grouped weights where channels lie last.
+    x = x.contiguous()
     return t.nn.functional.conv2d(x, kernel, at.get("biases"), strides, 0, dilation, groups)
 
 
@@ -222,6 +224,7 @@ def compute_transposed(t: Any, options: Options, sources: list[Any], at: Any) ->
     kernel = kernel.permute(0, 4, 1, 2, 3).flip(3, 4)
     kernel = kernel.reshape(groups * read, count // groups, *options["kernel"])
     strides, dilation = tuple(options["strides"]), tuple(options["dilation"])
+    x = x.contiguous()  # as above
     all_of_it = t.nn.functional.conv_transpose2d(x, kernel, None, strides, 0, 0, groups, dilation)
     margins = []
     for touched, first, size in reversed(unfolded(options, list(x.shape))):
