@@ -179,7 +179,7 @@ py::handle represent(py::detail::function_call& call) {
   return py::cast(text + ">").release();
 }
 
-// `signature` is what the documentation shows: "copy(self) -> MLCMatMulDescriptor".
+// `document` begins with the signature: "copy(self) -> MLCMatMulDescriptor".
 py::object function(Body body, const Capture& capture, std::size_t arguments, py::handle cls,
                     const char* name, const std::string& document) {
   py::options options;

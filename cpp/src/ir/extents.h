@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include <traingraph/types.h>
 
@@ -13,6 +14,11 @@ using traingraph::kMostBytes;
 constexpr std::int64_t kBeyond = std::numeric_limits<std::int64_t>::max();
 // The largest number that describes a window: products of two of them are numbers of 64 bits.
 constexpr std::int64_t kMostOfWindow = std::numeric_limits<std::int32_t>::max();
+
+// What such a number has to be, for messages: where it is too small, and where it is too large.
+inline std::string bound_of_window(bool is_small, std::int64_t least = 1) {
+  return is_small ? std::to_string(least) + " or more" : std::to_string(kMostOfWindow) + " or less";
+}
 
 // The product of two counts, or kBeyond; 0 of anything is nothing.
 inline std::int64_t product(std::int64_t a, std::int64_t b) {

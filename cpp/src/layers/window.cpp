@@ -20,9 +20,7 @@ void check_window(const WindowDescription& d, const std::string& layer) {
     const bool small = sizes[0] < bound || sizes[1] < bound;
     if (!small && sizes[0] <= ir::kMostOfWindow && sizes[1] <= ir::kMostOfWindow) return;
     throw InvalidArgument("[" + layer + "] expected " + what + " of " +
-                          (small ? std::to_string(bound) + " or more"
-                                 : std::to_string(ir::kMostOfWindow) + " or less") +
-                          " but got " + by(sizes));
+                          ir::bound_of_window(small, bound) + " but got " + by(sizes));
   };
   least("kernel sizes", d.kernel, 1);
   least("strides", d.stride, 1);

@@ -78,9 +78,8 @@ void check(const CNNConvolutionDescriptor& d, const std::string& who) {
     throw InvalidArgument(
         "[" + who +
         "] expected kernel sizes, channels, strides, groups, dilations and a sub-pixel scale of " +
-        (least < 1 ? "1 or more" : std::to_string(ir::kMostOfWindow) + " or less") + " but got " +
-        std::to_string(d.kernel_height) + "x" + std::to_string(d.kernel_width) + ", " +
-        std::to_string(d.input_feature_channels) + " → " +
+        ir::bound_of_window(least < 1) + " but got " + std::to_string(d.kernel_height) + "x" +
+        std::to_string(d.kernel_width) + ", " + std::to_string(d.input_feature_channels) + " → " +
         std::to_string(d.output_feature_channels) + " channels, stride " +
         std::to_string(d.stride_in_pixels_y) + "x" + std::to_string(d.stride_in_pixels_x));
   }

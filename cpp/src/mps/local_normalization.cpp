@@ -28,10 +28,9 @@ void check_parameters(const LocalNormalization& p, const char* kind) {
   const int type = static_cast<int>(p.type);
   const auto [least, most] = std::minmax(p.kernel_width, p.kernel_height);
   if (type < 0 || type > 2 || least < 1 || most > ir::kMostOfWindow) {
-    throw InvalidArgument(
-        "[" + std::string(kind) + "] expected a window of " +
-        (most > ir::kMostOfWindow ? std::to_string(ir::kMostOfWindow) + " or less" : "1 or more") +
-        " but got " + std::to_string(p.kernel_height) + "x" + std::to_string(p.kernel_width));
+    throw InvalidArgument("[" + std::string(kind) + "] expected a window of " +
+                          ir::bound_of_window(most <= ir::kMostOfWindow) + " but got " +
+                          std::to_string(p.kernel_height) + "x" + std::to_string(p.kernel_width));
   }
   for (const auto& [name, value] : {std::pair("alpha", p.alpha),
                                     {"beta", p.beta},

@@ -29,11 +29,11 @@ void check_window(const KernelWindow& w, const char* kind) {
       {w.kernel_width, w.kernel_height, w.stride_x, w.stride_y, w.dilation_x, w.dilation_y});
   if (least >= 1 && most <= ir::kMostOfWindow) return;
   throw InvalidArgument("[" + std::string(kind) + "] expected a window, strides and dilations of " +
-                        (least < 1 ? "1 or more" : std::to_string(ir::kMostOfWindow) + " or less") +
-                        " but got " + std::to_string(w.kernel_height) + "x" +
-                        std::to_string(w.kernel_width) + " stride " + std::to_string(w.stride_y) +
-                        "x" + std::to_string(w.stride_x) + " dilation " +
-                        std::to_string(w.dilation_y) + "x" + std::to_string(w.dilation_x));
+                        ir::bound_of_window(least < 1) + " but got " +
+                        std::to_string(w.kernel_height) + "x" + std::to_string(w.kernel_width) +
+                        " stride " + std::to_string(w.stride_y) + "x" + std::to_string(w.stride_x) +
+                        " dilation " + std::to_string(w.dilation_y) + "x" +
+                        std::to_string(w.dilation_x));
 }
 
 void check_zero_pad(CNNPoolingType type, std::int64_t value, const char* kind) {

@@ -28,9 +28,7 @@ inline void expect_window(const Inference& in, const ir::Window& w, std::int64_t
   auto least = [&](const char* what, const std::int64_t* v, std::int64_t bound) {
     const bool small = v[0] < bound || v[1] < bound;
     if (!small && v[0] <= ir::kMostOfWindow && v[1] <= ir::kMostOfWindow) return;
-    in.fail("expected " + std::string(what) + " of " +
-            (small ? std::to_string(bound) + " or more"
-                   : std::to_string(ir::kMostOfWindow) + " or less") +
+    in.fail("expected " + std::string(what) + " of " + ir::bound_of_window(small, bound) +
             " but got " + pair(v));
   };
   least("kernel sizes", w.kernel, 1);
