@@ -1,6 +1,7 @@
 """Writes the stub of the extension from its docstrings: make_stub.py MODULE STUB.
 
-The build of a wheel runs it. It needs pybind11-stubgen, and nothing of the package but the module.
+The build of a wheel runs it. It needs pybind11-stubgen and NumPy, and nothing of the package but
+the module.
 """
 
 import ast
@@ -77,7 +78,9 @@ def make(module: Path) -> str:
         package.mkdir()
         (package / "__init__.py").write_text(f"__path__.append({str(module.parent.resolve())!r})\n")
         command = [sys.executable, "-m", "pybind11_stubgen", "traingraph._core", "--exit-code"]
-        environment = os.environ | {"PYTHONPATH": folder}
+        # pip's isolated build has its packages there.
+        path = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
         subprocess.run([*command, "-o", f"{folder}/out"], check=True, env=environment)
         tree = ast.parse(Path(folder, "out/traingraph/_core.pyi").read_text())
         sys.path.insert(0, folder)
