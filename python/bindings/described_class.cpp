@@ -10,10 +10,19 @@
 namespace traingraph::python {
 namespace {
 
-// By the type of C++; kept for the life of the process.
+// Both kept for the life of the process. By the type of C++:
 std::unordered_map<std::type_index, const ClassDescription*>& descriptions() {
   static auto* const by_type = new std::unordered_map<std::type_index, const ClassDescription*>;
   return *by_type;
+}
+// By name.
+struct Bound {
+  const ClassDescription* description;
+  py::detail::type_info* type;
+};
+std::unordered_map<std::string, Bound>& bound_classes() {
+  static auto* const by_name = new std::unordered_map<std::string, Bound>;
+  return *by_name;
 }
 
 class NewType final : public py::detail::generic_type {
@@ -39,15 +48,33 @@ py::object make_type(py::module_& module, const ClassDescription& description,
   return NewType(record);
 }
 
+// One of several classes of Python that are one in C++: derived as Python derives, its objects are
+// the base's.
+py::object derive_type(py::module_& module, const ClassDescription& description) {
+  const py::handle base(
+      reinterpret_cast<PyObject*>(py::detail::get_type_info(*description.base)->type));
+  const py::object cls = py::type::of(base)(
+      description.name, py::make_tuple(base),
+      py::dict(py::arg("__doc__") = description.summary, py::arg("__slots__") = py::tuple(),
+               py::arg("__module__") = module.attr("__name__")));
+  module.attr(description.name.c_str()) = cls;
+  return cls;
+}
+
+bool is_derived(const ClassDescription& description) {
+  return description.base != nullptr && *description.base == *description.type;
+}
+
 void* load_object(const std::type_info& type, py::handle value) {
   py::detail::type_caster_generic caster(type);
   return caster.load(value, /*convert=*/false) ? caster.value : nullptr;
 }
 
-py::object cast_made(const ClassDescription& description, const std::any& made) {
+py::object cast_made(const Bound& bound, const std::any& made) {
+  const ClassDescription& description = *bound.description;
   return py::reinterpret_steal<py::object>(py::detail::type_caster_generic::cast(
-      description.object(made), py::return_value_policy::take_ownership, {},
-      py::detail::get_type_info(*description.type), nullptr, nullptr, description.owner(made)));
+      description.object(made), py::return_value_policy::take_ownership, {}, bound.type, nullptr,
+      nullptr, description.owner(made)));
 }
 
 // --- initialisers --------------------------------------------------------------------------------
@@ -90,6 +117,7 @@ std::string document_of(const std::string& text, const std::vector<Form>& forms)
 struct Maker {
   const ClassDescription& description;
   const std::vector<Form>& forms;
+  void (*before_making)(const Given& given);
 };
 
 std::any make(const Maker& maker, const Arguments& arguments) {
@@ -101,10 +129,12 @@ std::any make(const Maker& maker, const Arguments& arguments) {
                         ? load_value(argument.type, arguments[name], arguments.where(name))
                         : *argument.value_if_absent);
   }
+  if (maker.before_making != nullptr) maker.before_making(given);
   return form.make(given);
 }
 
-void add_constructor(py::handle cls, const ClassDescription& description) {
+void add_constructor(py::handle cls, const ClassDescription& description,
+                     const Ownership& ownership) {
   const FormBody body = [](py::detail::function_call& call, const Arguments& arguments,
                            const Capture& capture) -> py::handle {
     const Maker& maker = *capture.get<const Maker*>();
@@ -118,32 +148,43 @@ void add_constructor(py::handle cls, const ClassDescription& description) {
   };
   define(cls, Signature::Kind::kConstructor, "__init__", "None", lines_of(description.forms),
          document_of(description.text, description.forms).c_str(), body,
-         Capture(static_cast<const Maker*>(new Maker{description, description.forms})));
+         Capture(static_cast<const Maker*>(new Maker{description, description.forms,
+                                                       ownership.before_making})));
 }
 
 void add_factory(py::handle cls, const ClassDescription& description, const Factory& factory) {
   const FormBody body = [](py::detail::function_call&, const Arguments& arguments,
                            const Capture& capture) -> py::handle {
     const Maker& maker = *capture.get<const Maker*>();
-    return cast_made(maker.description, make(maker, arguments)).release();
+    return cast_made(maker.description.name, make(maker, arguments)).release();
   };
   define(cls, Signature::Kind::kStatic, factory.name.c_str(), description.name.c_str(),
          lines_of(factory.forms), document_of(factory.text, factory.forms).c_str(), body,
-         Capture(static_cast<const Maker*>(new Maker{description, factory.forms})));
+         Capture(static_cast<const Maker*>(new Maker{description, factory.forms, nullptr})));
 }
 
 // --- properties and copies -----------------------------------------------------------------------
 
-struct Getter {
+struct BoundProperty {
   const std::type_info& self;
   const Property& property;
 };
 
 py::handle get_property(py::detail::function_call& call) {
-  const Getter& getter = *captured(call).get<const Getter*>();
-  void* const self = load_object(getter.self, call.args[0]);
+  const BoundProperty& bound = *captured(call).get<const BoundProperty*>();
+  void* const self = load_object(bound.self, call.args[0]);
   if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
-  return cast_value(getter.property.type, getter.property.get(self), call.args[0]).release();
+  return cast_value(bound.property.type, bound.property.get(self), call.args[0]).release();
+}
+
+py::handle set_property(py::detail::function_call& call) {
+  const BoundProperty& bound = *captured(call).get<const BoundProperty*>();
+  void* const self = load_object(bound.self, call.args[0]);
+  if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
+  const Property& property = bound.property;
+  const Where where{type_name(call.args[0]), property.name, taken_annotation(property.type)};
+  property.set(self, load_value(property.type, call.args[1], where));
+  return py::none().release();
 }
 
 py::handle copy_value(py::detail::function_call& call) {
@@ -190,6 +231,17 @@ py::object function(Body body, const Capture& capture, std::size_t arguments, py
       {body, capture, TypeNames{types, {}}, arguments, cls, name, document.c_str()});
 }
 
+void add_functions(py::handle cls, const ClassDescription& description) {
+  for (const Property& called : description.functions) {
+    const std::string document =
+        called.name + "(self) -> " + given_annotation(called.type) + "\n\n" + called.text;
+    const Capture capture(
+        static_cast<const BoundProperty*>(new BoundProperty{*description.type, called}));
+    cls.attr(called.name.c_str()) =
+        function(get_property, capture, 1, cls, called.name.c_str(), document);
+  }
+}
+
 void add_copies(py::handle cls, const ClassDescription& description) {
   const std::string text =
       " -> " + description.name + "\n\nAn independent object with the same values.";
@@ -220,20 +272,38 @@ void add_properties(py::handle cls, const std::type_info& self,
     const char* const name = property.name.c_str();
     const std::string document =
         property.name + "(self) -> " + given_annotation(property.type) + "\n\n" + property.text;
-    const Capture capture(static_cast<const Getter*>(new Getter{self, property}));
-    add_property(cls, name, function(get_property, capture, 1, {}, nullptr, document), {},
+    const Capture capture(static_cast<const BoundProperty*>(new BoundProperty{self, property}));
+    py::object set;
+    if (property.set != nullptr) {
+      set = function(set_property, capture, 2, {}, nullptr,
+                     property.name + "(self, value: " + taken_annotation(property.type) +
+                         ") -> None");
+    }
+    add_property(cls, name, function(get_property, capture, 1, {}, nullptr, document), set,
                  property.text.c_str());
   }
 }
 
 void bind_described(py::module_& module, const ClassDescription& description,
                     const Ownership& ownership) {
-  descriptions().emplace(*description.type, &description);
-  const py::object cls = make_type(module, description, ownership);
-  add_constructor(cls, description);
+  Bound bound{&description, nullptr};
+  py::object cls;
+  if (is_derived(description)) {
+    cls = derive_type(module, description);
+    // What pybind11 knows of the base, but for the class.
+    bound.type = new py::detail::type_info(*py::detail::get_type_info(*description.base));
+    bound.type->type = reinterpret_cast<PyTypeObject*>(cls.ptr());
+  } else {
+    descriptions().emplace(*description.type, &description);
+    cls = make_type(module, description, ownership);
+    bound.type = py::detail::get_type_info(*description.type);
+  }
+  bound_classes().emplace(description.name, bound);
+  if (!description.forms.empty()) add_constructor(cls, description, ownership);
   for (const Factory& factory : description.factories) add_factory(cls, description, factory);
   add_properties(cls, *description.type, description.properties);
-  if (description.base != nullptr) return;
+  add_functions(cls, description);
+  if (description.copy == nullptr) return;
   add_copies(cls, description);
   cls.attr("__repr__") = function(represent, Capture(&description), 1, cls, "__repr__",
                                   "__repr__(self) -> str\n\nThe values.");
@@ -251,7 +321,11 @@ std::any load_described(const std::type_info& type, py::handle value, const Wher
 
 py::object cast_described(const std::type_info& type, const std::any& value) {
   const ClassDescription& description = described_class(type);
-  return cast_made(description, description.owned(value));
+  return cast_made(description.name, description.owned(value));
+}
+
+py::object cast_made(const std::string& name, const std::any& made) {
+  return cast_made(bound_classes().at(name), made);
 }
 
 }  // namespace traingraph::python

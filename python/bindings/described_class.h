@@ -20,11 +20,14 @@ struct Ownership {
   // `owner` is that pointer, or null where the object knows who owns it.
   void (*begin)(py::detail::instance* instance, const void* owner);
   void (*end)(py::detail::value_and_holder& place);
+  // Of objects whose constructor asks the program's: what has to end before.
+  void (*before_making)(const Given& given) = nullptr;
 };
 template <typename Base>
 Ownership ownership();
 
-// A class whose base is bound; of a value, where the description has no base.
+// A class whose base is bound; of a value, or the base of all, where the description has no base.
+// The ownership lives as long as the class.
 void bind_described(py::module_& module, const ClassDescription& description,
                     const Ownership& ownership);
 // Its properties alone, on a class that C++ calls `self`.
@@ -35,6 +38,8 @@ void add_properties(py::handle cls, const std::type_info& self,
 const ClassDescription& described_class(const std::type_info& type);
 std::any load_described(const std::type_info& type, py::handle value, const Where& where);
 py::object cast_described(const std::type_info& type, const std::any& value);
+// Of the class of this name: `made` is what a form makes.
+py::object cast_made(const std::string& name, const std::any& made);
 
 // Where an object's pointer and owner are; the object is known to pybind11 from here on.
 py::detail::value_and_holder registered(py::detail::instance* instance);
@@ -61,7 +66,8 @@ Ownership ownership() {
               place.set_holder_constructed(false);
             }
             place.value_ptr() = nullptr;
-          }};
+          },
+          nullptr};
 }
 
 }  // namespace traingraph::python

@@ -86,15 +86,7 @@ std::vector<std::string> encode_forms(bool batch) {
 
 void bind_binary(py::module_& module) {
   using Self = CNNBinaryKernel;
-  auto cls = BoundClass<Self, mps::Kernel, std::shared_ptr<Self>>(
-      module, "MPSCNNBinaryKernel", "Two source images, one result image.");
-  def_allocator(cls);
-  def_is_backwards(cls, false);
-  def_two_sources(cls);
-  def_offset(cls, "primary_offset", &Self::primary_offset, &Self::set_primary_offset,
-             "(x, y, z): the primary image's pixel of the first one that is written, and image.");
-  def_offset(cls, "secondary_offset", &Self::secondary_offset, &Self::set_secondary_offset,
-             "(x, y, z): the secondary image's pixel of the first one that is written, and image.");
+  auto cls = described<Self>(module, "MPSCNNBinaryKernel");
   cls.def("is_result_state_reused_across_batch", &Self::is_result_state_reused_across_batch,
           "Whether one state serves all images of a batch.");
   cls.def("append_batch_barrier", &Self::append_batch_barrier,

@@ -20,6 +20,7 @@ namespace traingraph::python {
 void bind_mps_device(py::module_& module);
 void bind_mps_image(py::module_& module);
 void bind_mps_batches(py::module_& module);
+void bind_mps_kernel_classes(py::module_& module);
 void bind_mps_kernel(py::module_& module);
 void bind_mps_coding(py::module_& module);
 void bind_mps_stored_sources(py::module_& module);
@@ -31,7 +32,6 @@ void bind_mps_loss(py::module_& module);
 void bind_mps_optimizer(py::module_& module);
 void bind_mps_arithmetic(py::module_& module);
 void bind_mps_resampling(py::module_& module);
-void bind_mps_reductions(py::module_& module);
 void bind_mps_normalization(py::module_& module);
 void bind_mps_forward_loss(py::module_& module);
 void bind_mps_convolution_transpose(py::module_& module);
@@ -60,6 +60,12 @@ TRAINGRAPH_MPS_ENUM(NNComparisonType, "MPSNNComparisonType");
 TRAINGRAPH_MPS_ENUM(NNTrainingStyle, "MPSNNTrainingStyle");
 TRAINGRAPH_MPS_ENUM(CNNBatchNormalizationFlags, "MPSCNNBatchNormalizationFlags");
 #undef TRAINGRAPH_MPS_ENUM
+
+// A described class, to add what is bound by hand.
+template <typename Self>
+auto described(const py::module_& module, const char* name) {
+  return py::reinterpret_borrow<BoundClass<Self, std::shared_ptr<Self>>>(module.attr(name));
+}
 
 // A device from one, from an MTLDevice's name as text, or from an MLCDevice.
 mps::Device to_mps_device(py::handle value);

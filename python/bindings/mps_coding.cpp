@@ -1,8 +1,9 @@
 #include "mps_coding.h"
 
-#include <limits>
 #include <map>
 #include <optional>
+
+#include "described_class.h"
 
 namespace traingraph::python {
 namespace {
@@ -25,8 +26,18 @@ std::string coded_text(py::handle value) { return to_text(value, {"NSCoder", "a 
 
 py::object copied(mps::Kernel& kernel, const py::object& device) {
   const mps::Device on = idle(device.is_none() ? kernel.device() : to_mps_device(device));
-  return classes().at(kernel.kind())(kernel.copy(on));
+  const auto found = classes().find(kernel.kind());
+  const mps::KernelPtr copy = kernel.copy(on);
+  return found != classes().end() ? found->second(copy) : cast_made(kernel.kind(), copy);
 }
+
+class ProvidingCoder final : public PythonCoder, public mps::DeviceProvider {
+ public:
+  using PythonCoder::PythonCoder;
+  mps::Device mps_mtl_device() const override {
+    return to_mps_device(object_.attr("mps_mtl_device")());
+  }
+};
 
 // As archives: a list may hold itself.
 constexpr int kMostLevels = 64;
@@ -95,6 +106,11 @@ mps::CodedValue PythonCoder::decode(const std::string& key) const {
     if (!is_damage(error)) throw;
     throw InvalidArgument(printable(error.value()));
   }
+}
+
+std::shared_ptr<const mps::Coder> to_coder(const py::object& object) {
+  if (py::hasattr(object, "mps_mtl_device")) return std::make_shared<ProvidingCoder>(object);
+  return std::make_shared<PythonCoder>(object);
 }
 
 mps::KernelPtr kernel_of_coder(const std::string& kind, const Arguments& arguments) {

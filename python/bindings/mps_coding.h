@@ -25,16 +25,19 @@ mps::CodedValue to_coded(py::handle value);
 py::object from_coded(const mps::CodedValue& value);
 
 // An object of the user's, such as NSKeyedArchiver or MPSKeyedUnarchiver.
-class PythonCoder final : public mps::Coder {
+class PythonCoder : public mps::Coder {
  public:
   explicit PythonCoder(py::object object) : object_(std::move(object)) {}
   void encode(const mps::CodedValue& value, const std::string& key) override;
   // What the object raises where something is missing becomes an InvalidArgument.
   mps::CodedValue decode(const std::string& key) const override;
 
- private:
+ protected:
   py::object object_;
 };
+
+// One that says where what it decodes will run, by mps_mtl_device(), if the object does.
+std::shared_ptr<const mps::Coder> to_coder(const py::object& object);
 
 // By the arguments `coder` and `device`.
 mps::KernelPtr kernel_of_coder(const std::string& kind, const Arguments& arguments);

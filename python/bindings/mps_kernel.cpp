@@ -26,21 +26,6 @@ void bind_kernel_states(py::module_& module) {
       module, "MPSNNGradientState", "What a gradient kernel needs to know of the forward one.");
 }
 
-template <typename Class>
-void def_window(Class& cls) {
-  using Self = typename Class::type;
-  const auto add = [&cls](const char* name, std::int64_t mps::KernelWindow::* member) {
-    cls.def_property_readonly(
-        name, [member](const Self& self) { return self.window().*member; }, "In pixels.");
-  };
-  add("kernel_width", &mps::KernelWindow::kernel_width);
-  add("kernel_height", &mps::KernelWindow::kernel_height);
-  add("stride_in_pixels_x", &mps::KernelWindow::stride_x);
-  add("stride_in_pixels_y", &mps::KernelWindow::stride_y);
-  add("dilation_rate_x", &mps::KernelWindow::dilation_x);
-  add("dilation_rate_y", &mps::KernelWindow::dilation_y);
-}
-
 // The result images, and the states where the form asks for them.
 py::object encode_forward(CNNKernel& self, const Arguments& arguments, bool batch) {
   mps::CommandBuffer& buffer = command_buffer(arguments);
@@ -93,29 +78,7 @@ py::object result_states(const CNNKernel& self, const Arguments& arguments, bool
 }
 
 void bind_forward_kernel(py::module_& module) {
-  auto cls = BoundClass<CNNKernel, Kernel, std::shared_ptr<CNNKernel>>(
-      module, "MPSCNNKernel", "One source image, one result image.");
-  def_offset(
-      cls, "offset", &CNNKernel::offset, &CNNKernel::set_offset,
-      "(x, y, z): the source pixel at the middle of the first window, and the first image that "
-      "is read of an object with several.");
-  cls.def_property("edge_mode", &CNNKernel::edge_mode, &CNNKernel::set_edge_mode,
-                   "What lies beyond the image.");
-  cls.def_property(
-      "padding",
-      [](const CNNKernel& self) {
-        return enum_member("MPSNNPaddingMethod", self.padding_method());
-      },
-      [](CNNKernel& self, const py::object& value) {
-        self.set_padding_method(padding_method(value));
-      },
-      "The policy by which the forms that return images size them and set the offset. An average "
-      "under EXCLUDE_EDGES gets edge mode CLAMP as well; other kernels take no notice of it.");
-  def_allocator(cls);
-  def_window(cls);
-  def_clip(cls);
-  def_channels(cls, "source", &CNNKernel::source_channels, &CNNKernel::set_source_channels);
-  def_is_backwards(cls, false);
+  auto cls = described<CNNKernel>(module, "MPSCNNKernel");
   cls.def("is_result_state_reused_across_batch", &CNNKernel::is_result_state_reused_across_batch,
           "Whether one state serves all images of a batch.");
   cls.def("append_batch_barrier", &CNNKernel::append_batch_barrier,
@@ -184,34 +147,7 @@ void bind_forward_kernel(py::module_& module) {
 }
 
 void bind_gradient_kernel(py::module_& module) {
-  auto cls = BoundClass<CNNGradientKernel, Kernel, std::shared_ptr<CNNGradientKernel>>(
-      module, "MPSCNNGradientKernel",
-      "Primary image: the incoming gradient; secondary: the forward source.");
-  def_is_backwards(cls, true);
-  def_offset(cls, "primary_offset", &CNNGradientKernel::primary_offset,
-             &CNNGradientKernel::set_primary_offset, "(x, y, z) in the gradient; z: an image.");
-  def_offset(cls, "secondary_offset", &CNNGradientKernel::secondary_offset,
-             &CNNGradientKernel::set_secondary_offset,
-             "(x, y, z) in the forward source; z: an image.");
-  cls.def_property("kernel_offset_x", &CNNGradientKernel::kernel_offset_x,
-                   &CNNGradientKernel::set_kernel_offset_x, "In the gradient with zeros between.");
-  cls.def_property("kernel_offset_y", &CNNGradientKernel::kernel_offset_y,
-                   &CNNGradientKernel::set_kernel_offset_y, "In the gradient with zeros between.");
-  cls.def_property("secondary_edge_mode", &CNNGradientKernel::secondary_edge_mode,
-                   &CNNGradientKernel::set_secondary_edge_mode, "Beyond the forward source.");
-  def_allocator(cls);
-  def_two_sources(cls);
-  const auto window = [&cls](const char* name, std::int64_t mps::KernelWindow::* member) {
-    cls.def_property_readonly(
-        name, [member](const CNNGradientKernel& self) { return self.window().*member; },
-        "Of the forward kernel, in pixels.");
-  };
-  window("secondary_kernel_width", &mps::KernelWindow::kernel_width);
-  window("secondary_kernel_height", &mps::KernelWindow::kernel_height);
-  window("secondary_stride_in_pixels_x", &mps::KernelWindow::stride_x);
-  window("secondary_stride_in_pixels_y", &mps::KernelWindow::stride_y);
-  window("secondary_dilation_rate_x", &mps::KernelWindow::dilation_x);
-  window("secondary_dilation_rate_y", &mps::KernelWindow::dilation_y);
+  auto cls = described<CNNGradientKernel>(module, "MPSCNNGradientKernel");
   def_method(
       cls, "encode", "MPSImage | None",
       {"command_buffer: MTLCommandBuffer, source_gradient: MPSImage, "
@@ -299,10 +235,8 @@ void bind_mps_kernel(py::module_& module) {
   offset_class.inc_ref();                            // kept for the life of the process
   module.attr("_MPSOffset") = offset_class;
   bind_kernel_states(module);
-  auto kernel = BoundClass<Kernel, std::shared_ptr<Kernel>>(module, "MPSKernel",
-                                                            "Something that can be encoded.");
-  kernel.def_property_readonly("device", &Kernel::device, "Where it runs.");
-  kernel.def_readwrite("label", &Kernel::label, "A name for messages.");
+  bind_mps_kernel_classes(module);
+  auto kernel = described<Kernel>(module, "MPSKernel");
   kernel.def("__repr__", [](const Kernel& self) { return "<" + self.description() + ">"; });
   bind_forward_kernel(module);
   bind_gradient_kernel(module);

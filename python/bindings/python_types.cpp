@@ -9,23 +9,6 @@
 namespace traingraph::python {
 namespace {
 
-template <typename T>
-PythonType converted(std::string taken, std::string given) {
-  return {
-      std::move(taken), std::move(given),
-      [](py::handle value, const Where& where) { return std::any(convert<T>(value, where)); },
-      [](const std::any& value, py::handle) { return py::cast(std::any_cast<const T&>(value)); }};
-}
-template <typename T>
-PythonType converted(const std::string& name) {
-  return converted<T>(name, name);
-}
-template <BoundEnum E>
-PythonType enumeration() {
-  const std::string name = EnumName<E>::text;
-  return converted<E>(name + " | str", name);
-}
-
 using Table = std::unordered_map<std::type_index, PythonType>;
 
 template <typename... E>
@@ -35,10 +18,13 @@ void add_enumerations(Table& table) {
 
 Table make_table() {
   Table table = {
+      {typeid(void), {"None", "None", nullptr, nullptr}},
       {typeid(bool), converted<bool>("bool")},
       {typeid(std::int64_t), converted<std::int64_t>("int")},
       {typeid(std::uint64_t), converted<std::uint64_t>("int")},
       {typeid(float), converted<float>("float")},
+      {typeid(double), converted<double>("float")},
+      {typeid(std::string), converted<std::string>("str")},
       {typeid(Shape), converted<Shape>("collections.abc.Sequence[int]", "list[int]")},
       {typeid(TensorPtr), converted<TensorPtr>("MLCTensor")},
   };
@@ -71,11 +57,16 @@ Table make_table() {
   return table;
 }
 
+// Kept for the life of the process.
+Table& all_types() {
+  static auto* const table = new Table(make_table());
+  return *table;
+}
+
 // Null for a described class.
 const PythonType* find(const ValueType& type) {
-  static const auto* const table = new Table(make_table());
-  const auto found = table->find(*type.type);
-  return found == table->end() ? nullptr : &found->second;
+  const auto found = all_types().find(*type.type);
+  return found == all_types().end() ? nullptr : &found->second;
 }
 
 std::string annotation(const ValueType& type, std::string PythonType::* which) {
@@ -85,6 +76,10 @@ std::string annotation(const ValueType& type, std::string PythonType::* which) {
 }
 
 }  // namespace
+
+void remember_type(const std::type_info& type, PythonType row) {
+  all_types().emplace(type, std::move(row));
+}
 
 std::string taken_annotation(const ValueType& type) { return annotation(type, &PythonType::taken); }
 std::string given_annotation(const ValueType& type) { return annotation(type, &PythonType::given); }

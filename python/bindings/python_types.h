@@ -7,6 +7,7 @@
 #include <traingraph/describe.h>
 
 #include "convert.h"
+#include "enums.h"
 
 // Values of described classes in Python: one row per type of C++.
 namespace traingraph::python {
@@ -20,6 +21,9 @@ struct PythonType {
   py::object (*cast)(const std::any& value, py::handle owner);
 };
 
+// For the types of a part of the surface.
+void remember_type(const std::type_info& type, PythonType row);
+
 // With " | None" where None is allowed.
 std::string taken_annotation(const ValueType& type);
 std::string given_annotation(const ValueType& type);
@@ -27,5 +31,22 @@ std::any load_value(const ValueType& type, py::handle value, const Where& where)
 py::object cast_value(const ValueType& type, const std::any& value, py::handle owner);
 // As it is written in Python: "1e-05", "MLCPoolingType.MAX".
 std::string text_of(const ValueType& type, const std::any& value);
+
+template <typename T>
+PythonType converted(std::string taken, std::string given) {
+  return {
+      std::move(taken), std::move(given),
+      [](py::handle value, const Where& where) { return std::any(convert<T>(value, where)); },
+      [](const std::any& value, py::handle) { return py::cast(std::any_cast<const T&>(value)); }};
+}
+template <typename T>
+PythonType converted(const std::string& name) {
+  return converted<T>(name, name);
+}
+template <BoundEnum E>
+PythonType enumeration() {
+  const std::string name = EnumName<E>::text;
+  return converted<E>(name + " | str", name);
+}
 
 }  // namespace traingraph::python

@@ -53,6 +53,8 @@ struct Argument {
   std::string text;                         // one line
   std::optional<std::any> value_if_absent;  // none: it has to be given
   const Range* range = nullptr;             // of numbers
+  // From an object; none where its form keeps something else.
+  std::function<std::any(const void*)> read = nullptr;
 };
 
 // What an object is made of, by name.
@@ -70,8 +72,12 @@ class Given {
   template <class T>
   T get(std::string_view name) const {
     const std::any* value = find(name);
-    return value != nullptr && value->has_value() ? std::any_cast<T>(*value) : T{};
+    if constexpr (std::is_default_constructible_v<T>) {
+      if (value == nullptr || !value->has_value()) return T{};
+    }
+    return std::any_cast<T>(*value);
   }
+  const auto& values() const { return values_; }
 
  private:
   std::vector<std::pair<std::string_view, std::any>> values_;
@@ -94,7 +100,8 @@ struct Property {
   std::string name;
   ValueType type;
   std::string text;
-  std::function<std::any(void*)> get;
+  std::function<std::any(const void*)> get;
+  std::function<void(void*, const std::any&)> set = nullptr;  // none: it is only read
 };
 
 // A layer as small as can be, and what it reads.
@@ -108,12 +115,17 @@ struct ClassDescription {
   std::string summary;  // one line
   std::string text;     // shapes, types, gradient, errors
   const std::type_info* type = nullptr;
-  const std::type_info* base = nullptr;  // null: a value, which is copied
+  // Null: a value, which is copied, or the base of all. The type itself: one of several classes
+  // that are one in C++.
+  const std::type_info* base = nullptr;
   std::size_t bytes = 0;
   std::size_t alignment = 0;
   std::vector<Form> forms;
   std::vector<Factory> factories;
   std::vector<Property> properties;
+  std::vector<Property> functions;  // called without arguments
+  // What objects know besides, and no archive has.
+  std::vector<Property> told;
   // The shared pointer and the object in what a form makes.
   const void* (*owner)(const std::any&) = nullptr;
   void* (*object)(const std::any&) = nullptr;
@@ -145,7 +157,7 @@ template <class T>
 std::any any_of(const T& value) {
   if constexpr (kIsOptional<T>) {
     return value ? std::any(*value) : std::any();
-  } else if constexpr (std::is_same_v<T, TensorPtr> || std::is_pointer_v<T>) {
+  } else if constexpr (requires { value.get() != nullptr; } || std::is_pointer_v<T>) {
     return value != nullptr ? std::any(value) : std::any();
   } else {
     return value;
@@ -155,27 +167,29 @@ std::any any_of(const T& value) {
 }  // namespace describing
 
 template <class T>
-Argument argument(const char* name, const char* text, const Range* range = nullptr) {
-  return {name, describing::value_type<T>(), text, std::nullopt, range};
+Argument argument(const std::string& name, const char* text, const Range* range = nullptr) {
+  return {name, describing::value_type<T>(), text, std::nullopt, range, nullptr};
 }
 template <class T>
-Argument argument(const char* name, T value_if_absent, const char* text,
+Argument argument(const std::string& name, T value_if_absent, const char* text,
                   const Range* range = nullptr) {
-  return {name, describing::value_type<T>(), text, std::any(std::move(value_if_absent)), range};
+  return {name,  describing::value_type<T>(), text, std::any(std::move(value_if_absent)),
+          range, nullptr};
 }
 template <class T>
-Argument optional_argument(const char* name, const char* text) {
-  return {name, describing::value_type<T>(true), text, std::any(), nullptr};
+Argument optional_argument(const std::string& name, const char* text) {
+  return {name, describing::value_type<T>(true), text, std::any(), nullptr, nullptr};
 }
 
-// Base: what owns objects in C++, std::shared_ptr<Base>; void for values. A base begins where its
-// objects begin, for no class has two.
-template <class T, class Base = void>
+// Base: what owns objects in C++, std::shared_ptr<Base>; void for values. Parent: the base class in
+// Python; T where several classes of Python are T. A base begins where its objects begin, for no
+// class has two.
+template <class T, class Base = void, class Parent = Base>
 class Describing {
  public:
-  Describing(const char* name, const char* summary) {
-    made_.name = name;
-    made_.summary = summary;
+  Describing(std::string name, std::string summary) {
+    made_.name = std::move(name);
+    made_.summary = std::move(summary);
     made_.type = &typeid(T);
     made_.bytes = sizeof(T);
     made_.alignment = alignof(T);
@@ -188,22 +202,49 @@ class Describing {
     if constexpr (std::is_void_v<Base>) {
       made_.copy = [](const void* value) { return std::any(*static_cast<const T*>(value)); };
       made_.owned = [](const std::any& value) { return owned(std::any_cast<const T&>(value)); };
-    } else {
-      static_assert(std::is_base_of_v<Base, T>);
-      made_.base = &typeid(Base);
+    } else if constexpr (!std::is_same_v<T, Base>) {
+      static_assert(std::is_base_of_v<Base, Parent> && std::is_base_of_v<Parent, T>);
+      made_.base = &typeid(Parent);
     }
   }
 
   // `get` is a member, or a function of the object.
   template <class Get>
-  Describing& property(const char* name, Get get, const char* text) {
+  Describing& property(const std::string& name, Get get, const char* text) {
     return add_property(name, get, text, false);
+  }
+  // `set` takes the object and a value; a member is set as it is.
+  template <class Get, class Set>
+  Describing& settable(const std::string& name, Get get, Set set, const char* text) {
+    add_property(name, get, text, false);
+    using Value = ValueOf<Get>;
+    made_.properties.back().set = [set](void* self, const std::any& value) {
+      std::invoke(set, *static_cast<T*>(self), std::any_cast<const Value&>(value));
+    };
+    return *this;
+  }
+  template <class Value, class Owner>
+  Describing& settable(const std::string& name, Value Owner::* member, const char* text) {
+    return settable(
+        name, member, [member](T& self, const Value& value) { self.*member = value; }, text);
   }
   // None where it gives a null pointer.
   template <class Get>
-  Describing& optional_property(const char* name, Get get, const char* text) {
+  Describing& optional_property(const std::string& name, Get get, const char* text) {
     return add_property(name, get, text, true);
   }
+  // Called without arguments; `call` is a function of the object.
+  template <class Call>
+  Describing& function(const std::string& name, Call call, const char* text) {
+    made_.functions.push_back(property_of(name, call, text, false));
+    return *this;
+  }
+  template <class Call>
+  Describing& optional_function(const std::string& name, Call call, const char* text) {
+    made_.functions.push_back(property_of(name, call, text, true));
+    return *this;
+  }
+
   // A parameter of a layer, "gamma" and "gamma_parameter": its tensor, and the layer's own object.
   Describing& parameter(const char* name, TensorParameter& (T::*get)(), const char* text) {
     return add_parameter(name, get, text, false);
@@ -214,23 +255,38 @@ class Describing {
   }
 
   // A property that the object is made with, in the order of these calls.
+  template <class Get, class... Absent>
+  Describing& argument(const std::string& name, Get get, const char* text, Absent... value_if_absent) {
+    return kept_argument(name, get, text, std::move(value_if_absent)...).property(name, get, text);
+  }
+  // The same of something that is no property, or one of the base class.
   template <class Get>
-  Describing& argument(const char* name, Get get, const char* text) {
-    using Value = std::remove_cvref_t<std::invoke_result_t<Get, T&>>;
-    arguments_.push_back(traingraph::argument<Value>(name, text));
-    return property(name, get, text);
+  Describing& kept_argument(const std::string& name, Get get, const char* text) {
+    return keep(traingraph::argument<ValueOf<Get>>(name, text), get);
   }
   template <class Get>
-  Describing& argument(const char* name, Get get, const char* text,
-                       std::remove_cvref_t<std::invoke_result_t<Get, T&>> value_if_absent) {
-    arguments_.push_back(traingraph::argument(name, std::move(value_if_absent), text));
-    return property(name, get, text);
+  Describing& kept_argument(const std::string& name, Get get, const char* text,
+                            ValueOf<Get> value_if_absent) {
+    return keep(traingraph::argument(name, std::move(value_if_absent), text), get);
+  }
+  // None, which is the default, is what ValueOf<Get>{} is.
+  template <class Get>
+  Describing& optional_argument(const std::string& name, Get get, const char* text) {
+    return keep(traingraph::optional_argument<ValueOf<Get>>(name, text), get);
   }
   // A member of a value, which is what T{} has unless it is given.
   template <class Value>
   Describing& field(const char* name, Value T::* member, const char* text,
                     const Range* range = nullptr) {
     return add_field(traingraph::argument<Value>(name, T{}.*member, text, range), member);
+  }
+  // One that can be set later, too.
+  template <class Value>
+  Describing& settable_field(const char* name, Value T::* member, const char* text,
+                             const Range* range = nullptr) {
+    field(name, member, text, range);
+    made_.properties.pop_back();
+    return settable(name, member, text);
   }
   template <class Value>
   Describing& required_field(const char* name, Value T::* member, const char* text,
@@ -245,6 +301,12 @@ class Describing {
     return form(arguments_, [names = names()](const Given& given) {
       return made<Values...>(given, names, std::index_sequence_for<Values...>());
     });
+  }
+  // The form of the arguments so far; `make` gives a shared pointer to the object.
+  template <class Make>
+  Describing& made_by(const char* text, Make make) {
+    made_.text = text;
+    return form(arguments_, std::move(make));
   }
   // The form of the fields.
   Describing& made_of_fields(const char* text) {
@@ -283,10 +345,18 @@ class Describing {
     made_.sample = make;
     return *this;
   }
+  template <class Get>
+  Describing& told(const std::string& name, Get get) {
+    made_.told.push_back(property_of(name, get, "", false));
+    return *this;
+  }
 
   operator ClassDescription() const { return made_; }
 
  private:
+  template <class Get>
+  using ValueOf = std::remove_cvref_t<std::invoke_result_t<Get, T&>>;
+
   static std::any owned(T value) {
     return std::shared_ptr<void>(std::make_shared<T>(std::move(value)));
   }
@@ -301,12 +371,32 @@ class Describing {
             }};
   }
   template <class Get>
+  static std::function<std::any(const void*)> reading(Get get) {
+    // A parameter's property hands out the layer's own object.
+    return [get](const void* self) {
+      T& object = *static_cast<T*>(const_cast<void*>(self));
+      if constexpr (std::is_void_v<ValueOf<Get>>) {
+        std::invoke(get, object);
+        return std::any();
+      } else {
+        return describing::any_of<ValueOf<Get>>(std::invoke(get, object));
+      }
+    };
+  }
+  template <class Get>
+  static Property property_of(std::string name, Get get, const char* text, bool optional) {
+    return {std::move(name), describing::value_type<ValueOf<Get>>(optional), text, reading(get),
+            nullptr};
+  }
+  template <class Get>
   Describing& add_property(std::string name, Get get, const char* text, bool optional) {
-    using Value = std::remove_cvref_t<std::invoke_result_t<Get, T&>>;
-    made_.properties.push_back(
-        {std::move(name), describing::value_type<Value>(optional), text, [get](void* self) {
-           return describing::any_of<Value>(std::invoke(get, *static_cast<T*>(self)));
-         }});
+    made_.properties.push_back(property_of(std::move(name), get, text, optional));
+    return *this;
+  }
+  template <class Get>
+  Describing& keep(Argument argument, Get get) {
+    argument.read = reading(get);
+    arguments_.push_back(std::move(argument));
     return *this;
   }
   Describing& add_parameter(const std::string& name, TensorParameter& (T::*get)(), const char* text,

@@ -7,7 +7,7 @@ namespace {
 using Parameters = CNNArithmeticParameters;
 
 template <class K, class T>
-void describe_parameter(Describing<K>& arithmetic, const char* name, T Parameters::* member) {
+void describe_parameter(OldDescribing<K>& arithmetic, const char* name, T Parameters::* member) {
   arithmetic.property(
       name, [member](const K& kernel) { return kernel.parameters().*member; },
       [member](K& kernel, const T& value) {
@@ -18,7 +18,7 @@ void describe_parameter(Describing<K>& arithmetic, const char* name, T Parameter
 }
 
 template <class K>
-void describe_stride(Describing<K>& arithmetic, const char* name,
+void describe_stride(OldDescribing<K>& arithmetic, const char* name,
                      BroadcastStrides Parameters::* strides,
                      std::int64_t BroadcastStrides::* axis) {
   arithmetic.property(
@@ -31,7 +31,7 @@ void describe_stride(Describing<K>& arithmetic, const char* name,
 }
 
 template <class K>
-void describe_parameters(Describing<K>& arithmetic) {
+void describe_parameters(OldDescribing<K>& arithmetic) {
   using P = Parameters;
   using S = BroadcastStrides;
   constexpr auto kSecondary = &P::secondary_strides;
@@ -51,7 +51,7 @@ void describe_forward(KernelTable& table, const std::string& kind,
   using P = Parameters;
   using S = BroadcastStrides;
   constexpr auto kPrimary = &P::primary_strides;
-  Describing<CNNArithmetic> forward(table, kind);
+  OldDescribing<CNNArithmetic> forward(table, kind);
   describe_parameters(forward);
   describe_stride(forward, "primary_stride_in_pixels_x", kPrimary, &S::x);
   describe_stride(forward, "primary_stride_in_pixels_y", kPrimary, &S::y);
@@ -68,7 +68,7 @@ void describe_forward(KernelTable& table, const std::string& kind,
 void describe_pair(KernelTable& table, const std::string& kind, CNNArithmeticOperation operation) {
   constexpr const char* kSecondary = "is_secondary_source_filter";
   describe_forward(table, kind, operation);
-  Describing<CNNArithmeticGradient> gradient(table, kind + "Gradient");
+  OldDescribing<CNNArithmeticGradient> gradient(table, kind + "Gradient");
   describe_parameters(gradient);
   gradient.argument(kSecondary, &CNNArithmeticGradient::is_secondary_source_filter)
       .made_by([operation](const Device& device, const KernelArguments& given) {
@@ -78,8 +78,8 @@ void describe_pair(KernelTable& table, const std::string& kind, CNNArithmeticOpe
 }
 
 template <class K>
-Describing<K> describe_loss(KernelTable& table, const char* kind) {
-  Describing<K> loss(table, kind);
+OldDescribing<K> describe_loss(KernelTable& table, const char* kind) {
+  OldDescribing<K> loss(table, kind);
   loss.argument("loss_descriptor", &K::descriptor).template made_of<CNNLossDescriptor>();
   return loss;
 }
@@ -101,7 +101,7 @@ void describe_arithmetic(KernelTable& table) {
                 &NNLossGradient::set_header_formula)
       .property("compute_label_gradients", &NNLossGradient::compute_label_gradients,
                 &NNLossGradient::set_compute_label_gradients);
-  Describing<NNInitialGradient>(table, "MPSNNInitialGradient").made_of<>();
+  OldDescribing<NNInitialGradient>(table, "MPSNNInitialGradient").made_of<>();
 }
 
 }  // namespace traingraph::mps

@@ -34,16 +34,16 @@ constexpr NamedNeuron kNamedNeurons[] = {
 
 void describe_neurons(KernelTable& table) {
   constexpr const char* kName = "neuron_descriptor";
-  Describing<CNNNeuron>(table, "MPSCNNNeuron")
+  OldDescribing<CNNNeuron>(table, "MPSCNNNeuron")
       .argument(kName, &CNNNeuron::descriptor)
       .made_of<NeuronDescriptor>();
-  Describing<CNNNeuronGradient>(table, "MPSCNNNeuronGradient")
+  OldDescribing<CNNNeuronGradient>(table, "MPSCNNNeuronGradient")
       .argument(kName, &CNNNeuronGradient::descriptor)
       .property("header_formula", &CNNNeuronGradient::header_formula,
                 &CNNNeuronGradient::set_header_formula)
       .made_of<NeuronDescriptor>();
   for (const NamedNeuron& named : kNamedNeurons) {
-    Describing<CNNNeuron>(table, named.kind)
+    OldDescribing<CNNNeuron>(table, named.kind)
         .argument(kName, &CNNNeuron::descriptor)
         .made_by([named](const Device& device, const KernelArguments& given) {
           auto descriptor = given.get<NeuronDescriptor>(kName);
@@ -59,10 +59,10 @@ void describe_neurons(KernelTable& table) {
 
 // A pooling kernel or, with a prefix to the names, a gradient kernel.
 template <class K>
-Describing<K> describe_pooling(KernelTable& table, const std::string& kind, CNNPoolingType type,
+OldDescribing<K> describe_pooling(KernelTable& table, const std::string& kind, CNNPoolingType type,
                                const std::string& prefix = "") {
   using W = KernelWindow;
-  Describing<K> pooling(table, kind);
+  OldDescribing<K> pooling(table, kind);
   pooling.argument(prefix + "kernel_width", window<&W::kernel_width, K>)
       .argument(prefix + "kernel_height", window<&W::kernel_height, K>)
       .argument(prefix + "stride_in_pixels_x", window<&W::stride_x, K>)
@@ -108,7 +108,7 @@ void describe_pooling_pair(KernelTable& table, const std::string& kind, CNNPooli
 
 template <class K>
 void describe_dropout(KernelTable& table, const char* kind) {
-  Describing<K>(table, kind)
+  OldDescribing<K>(table, kind)
       .argument("keep_probability", [](const K& k) { return k.parameters().keep_probability; })
       .argument("seed", [](const K& k) { return static_cast<std::int64_t>(k.parameters().seed); })
       .argument("mask_stride_in_pixels",
@@ -130,7 +130,7 @@ void describe_upsampling(KernelTable& table, const char* kind, bool bilinear) {
   constexpr bool kIsGradient = std::is_same_v<K, CNNUpsamplingGradient>;
   const bool has_corners = bilinear && !kIsGradient;
   const auto corners = [](const K& k) { return k.upsampling().align_corners; };
-  Describing<K> upsampling(table, kind);
+  OldDescribing<K> upsampling(table, kind);
   upsampling.argument("integer_scale_factor_x", [](const K& k) { return k.upsampling().scale_x; })
       .argument("integer_scale_factor_y", [](const K& k) { return k.upsampling().scale_y; });
   if (has_corners) upsampling.argument("align_corners", corners);
@@ -149,7 +149,7 @@ void describe_sizes(KernelTable& table) {
   describe_upsampling<CNNUpsamplingGradient>(table, "MPSCNNUpsamplingNearestGradient", false);
   describe_upsampling<CNNUpsamplingGradient>(table, "MPSCNNUpsamplingBilinearGradient", true);
   using Resize = NNResizeBilinear;
-  Describing<Resize>(table, "MPSNNResizeBilinear")
+  OldDescribing<Resize>(table, "MPSNNResizeBilinear")
       .argument("resize_width", &Resize::resize_width)
       .argument("resize_height", &Resize::resize_height)
       .argument("align_corners", &Resize::align_corners)
@@ -157,34 +157,34 @@ void describe_sizes(KernelTable& table) {
 }
 
 void describe_moves(KernelTable& table) {
-  Describing<NNReshape>(table, "MPSNNReshape")
+  OldDescribing<NNReshape>(table, "MPSNNReshape")
       .property("_reshaped", &NNReshape::reshaped_size,
                 [](NNReshape& kernel, const Offset& size) {
                   if (!size.is_zero()) kernel.set_reshaped(size.x, size.y, size.z);
                 })
       .made_of<>();
-  Describing<NNReshapeGradient>(table, "MPSNNReshapeGradient").made_of<>();
-  Describing<NNPad>(table, "MPSNNPad")
+  OldDescribing<NNReshapeGradient>(table, "MPSNNReshapeGradient").made_of<>();
+  OldDescribing<NNPad>(table, "MPSNNPad")
       .argument("padding_size_before", &NNPad::padding_size_before)
       .argument("padding_size_after", &NNPad::padding_size_after)
       .argument("fill_value_array", &NNPad::fill_values)
       .property("fill_value", &NNPad::fill_value, &NNPad::set_fill_value)
       .made_of<Offset, Offset, std::vector<float>>();
-  Describing<NNPadGradient>(table, "MPSNNPadGradient").made_of<>();
-  Describing<NNSlice>(table, "MPSNNSlice")
+  OldDescribing<NNPadGradient>(table, "MPSNNPadGradient").made_of<>();
+  OldDescribing<NNSlice>(table, "MPSNNSlice")
       .property("source_feature_channel_offset", &NNSlice::source_feature_channel_offset,
                 &NNSlice::set_source_feature_channel_offset)
       .property("source_feature_channel_max_count", &NNSlice::source_feature_channel_max_count,
                 &NNSlice::set_source_feature_channel_max_count)
       .made_of<>();
-  Describing<NNConcatenation>(table, "MPSNNConcatenation")
+  OldDescribing<NNConcatenation>(table, "MPSNNConcatenation")
       .property("makes_temporary_images", &NNConcatenation::makes_temporary_images)
       .made_of<>();
 }
 
 template <class K>
 void describe_softmax(KernelTable& table, const char* kind, bool logarithm) {
-  Describing<K>(table, kind).made_by([logarithm](const Device& device, const KernelArguments&) {
+  OldDescribing<K>(table, kind).made_by([logarithm](const Device& device, const KernelArguments&) {
     return std::make_shared<K>(device, logarithm);
   });
 }

@@ -6,7 +6,7 @@ namespace {
 // --- local ---------------------------------------------------------------------------------------
 
 template <class K>
-void describe_parameter(Describing<K>& local, const char* name,
+void describe_parameter(OldDescribing<K>& local, const char* name,
                         float LocalNormalization::* member) {
   local.property(
       name, [member](const K& kernel) { return kernel.parameters().*member; },
@@ -19,10 +19,10 @@ void describe_parameter(Describing<K>& local, const char* name,
 
 // A local normalization or, with a prefix to the names, its gradient kernel.
 template <class K>
-Describing<K> describe_local(KernelTable& table, const std::string& kind,
+OldDescribing<K> describe_local(KernelTable& table, const std::string& kind,
                              LocalNormalizationType type, const std::string& prefix = "") {
   using P = LocalNormalization;
-  Describing<K> local(table, kind);
+  OldDescribing<K> local(table, kind);
   const auto width = [](const K& kernel) { return kernel.parameters().kernel_width; };
   const auto height = [](const K& kernel) { return kernel.parameters().kernel_height; };
   const bool across = type == LocalNormalizationType::kCrossChannel;
@@ -61,31 +61,31 @@ void describe_local_pair(KernelTable& table, const std::string& kind, LocalNorma
 void describe_batch_normalization(KernelTable& table) {
   constexpr const char* kNeuron = "fused_neuron_descriptor";
   using Forward = CNNBatchNormalization;
-  Describing<Forward>(table, "MPSCNNBatchNormalization")
+  OldDescribing<Forward>(table, "MPSCNNBatchNormalization")
       .argument("data_source", &Forward::data_source)
       .argument(kNeuron, &Forward::fused_neuron_descriptor)
       .property("epsilon", &Forward::epsilon, &Forward::set_epsilon)
       .made_of<CNNBatchNormalizationDataSourcePtr, NeuronDescriptor>();
-  Describing<CNNBatchNormalizationStatistics>(table, "MPSCNNBatchNormalizationStatistics")
+  OldDescribing<CNNBatchNormalizationStatistics>(table, "MPSCNNBatchNormalizationStatistics")
       .made_of<>();
   using Statistics = CNNBatchNormalizationStatisticsGradient;
-  Describing<Statistics>(table, "MPSCNNBatchNormalizationStatisticsGradient")
+  OldDescribing<Statistics>(table, "MPSCNNBatchNormalizationStatisticsGradient")
       .argument(kNeuron, &Statistics::fused_neuron_descriptor)
       .made_of<NeuronDescriptor>();
   using Gradient = CNNBatchNormalizationGradient;
-  Describing<Gradient>(table, "MPSCNNBatchNormalizationGradient")
+  OldDescribing<Gradient>(table, "MPSCNNBatchNormalizationGradient")
       .argument(kNeuron, &Gradient::fused_neuron_descriptor)
       .made_of<NeuronDescriptor>();
 }
 
 void describe_image_normalizations(KernelTable& table) {
   using Instance = CNNInstanceNormalization;
-  Describing<Instance>(table, "MPSCNNInstanceNormalization")
+  OldDescribing<Instance>(table, "MPSCNNInstanceNormalization")
       .argument("data_source", &Instance::data_source)
       .property("epsilon", &Instance::epsilon, &Instance::set_epsilon)
       .made_of<CNNInstanceNormalizationDataSourcePtr>();
   using Group = CNNGroupNormalization;
-  Describing<Group>(table, "MPSCNNGroupNormalization")
+  OldDescribing<Group>(table, "MPSCNNGroupNormalization")
       .argument("data_source",
                 [](const Group& kernel) {
                   auto source = std::dynamic_pointer_cast<CNNGroupNormalizationDataSource>(
@@ -96,9 +96,9 @@ void describe_image_normalizations(KernelTable& table) {
                 })
       .property("epsilon", &Group::epsilon, &Group::set_epsilon)
       .made_of<CNNGroupNormalizationDataSourcePtr>();
-  Describing<CNNInstanceNormalizationGradient>(table, "MPSCNNInstanceNormalizationGradient")
+  OldDescribing<CNNInstanceNormalizationGradient>(table, "MPSCNNInstanceNormalizationGradient")
       .made_of<>();
-  Describing<CNNGroupNormalizationGradient>(table, "MPSCNNGroupNormalizationGradient").made_of<>();
+  OldDescribing<CNNGroupNormalizationGradient>(table, "MPSCNNGroupNormalizationGradient").made_of<>();
 }
 
 }  // namespace

@@ -5,19 +5,19 @@ namespace traingraph::mps {
 void describe_optimizers(KernelTable& table) {
   constexpr const char* kDescriptor = "optimizer_descriptor";
   using Sgd = NNOptimizerStochasticGradientDescent;
-  Describing<Sgd>(table, "MPSNNOptimizerStochasticGradientDescent")
+  OldDescribing<Sgd>(table, "MPSNNOptimizerStochasticGradientDescent")
       .argument("momentum_scale", &Sgd::momentum_scale)
       .argument("use_nesterov_momentum", &Sgd::use_nesterov_momentum)
       .argument(kDescriptor, &Sgd::descriptor)
       .made_of<float, bool, OptimizerDescriptor>();
   using RmsProp = NNOptimizerRMSProp;
-  Describing<RmsProp>(table, "MPSNNOptimizerRMSProp")
+  OldDescribing<RmsProp>(table, "MPSNNOptimizerRMSProp")
       .argument("decay", &RmsProp::decay)
       .argument("epsilon", &RmsProp::epsilon)
       .argument(kDescriptor, &RmsProp::descriptor)
       .made_of<double, float, OptimizerDescriptor>();
   using Adam = NNOptimizerAdam;
-  Describing<Adam>(table, "MPSNNOptimizerAdam")
+  OldDescribing<Adam>(table, "MPSNNOptimizerAdam")
       .argument("beta1", &Adam::beta1)
       .argument("beta2", &Adam::beta2)
       .argument("epsilon", &Adam::epsilon)

@@ -17,8 +17,8 @@ NeuronDescriptor neuron_of(const K& kernel) {
 }
 
 template <class K>
-Describing<K> describe_weighted(KernelTable& table, const char* kind) {
-  Describing<K> weighted(table, kind);
+OldDescribing<K> describe_weighted(KernelTable& table, const char* kind) {
+  OldDescribing<K> weighted(table, kind);
   weighted.argument("weights", &K::data_source)
       .told("descriptor", sizes_of<K>)
       .told("fused_neuron_descriptor", neuron_of<K>)

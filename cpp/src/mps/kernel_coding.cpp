@@ -1,34 +1,85 @@
 // Copies and bytes of kernels, by their descriptions.
-#include <traingraph/errors.h>
+#include <algorithm>
+#include <map>
+#include <typeindex>
 
-#include "mps/kernel_description.h"
+#include <traingraph/errors.h>
+#include <traingraph/mps/classes.h>
+
+#include "mps/coded_fields.h"
+#include "mps/coded_types.h"
 #include "mps/named_kernel.h"
 
 namespace traingraph::mps {
+namespace old {
+std::optional<ir::NamedKernelAttributes> named_kernel(const Kernel& kernel);
+void encode_with_coder(const Kernel& self, Coder& coder);
+std::shared_ptr<Kernel> copy(const Kernel& self, const Device& device);
+KernelPtr kernel_with_coder(const std::string& kind, const Coder& coder,
+                            const std::optional<Device>& device);
+CodedNames coded_names(const std::string& kind);
+std::vector<std::string> coded_kinds();
+}  // namespace old
 namespace {
 
-const KernelTable& table() {
-  static const KernelTable all = [] {
-    KernelTable table;
-    describe_filters(table);
-    describe_weighted_kernels(table);
-    describe_normalizations(table);
-    describe_arithmetic(table);
-    describe_reductions(table);
-    describe_optimizers(table);
-    return table;
-  }();
+constexpr const char* kDevice = "device";
+
+// What a class's objects consist of.
+struct Parts {
+  const ClassDescription* description;
+  std::vector<const Argument*> arguments;    // beside the device
+  std::vector<const Property*> properties;  // those that can be set
+};
+
+// In the place of one of that name, if there is one.
+void put(std::vector<const Property*>& properties, const Property& property) {
+  for (const Property*& known : properties) {
+    if (known->name != property.name) continue;
+    known = &property;
+    return;
+  }
+  properties.push_back(&property);
+}
+
+bool is_made_with(const Parts& parts, const std::string& name) {
+  return std::ranges::any_of(parts.arguments, [&](const Argument* a) { return a->name == name; });
+}
+
+std::map<std::string, Parts> make_table() {
+  std::map<std::string, Parts> by_kind;
+  // Of classes that others derive from.
+  std::map<std::type_index, std::vector<const Property*>> bases;
+  for (const ClassDescription& description : kernel_classes()) {
+    Parts parts{&description, {}, {}};
+    if (description.base != nullptr) parts.properties = bases.at(*description.base);
+    if (!description.forms.empty()) {
+      for (const Argument& argument : description.forms.front().arguments) {
+        if (argument.name != kDevice) parts.arguments.push_back(&argument);
+      }
+    }
+    for (const Property& property : description.properties) {
+      if (property.set == nullptr || is_made_with(parts, property.name)) continue;
+      put(parts.properties, property);
+    }
+    bases.try_emplace(*description.type, parts.properties);
+    if (!description.forms.empty()) by_kind.emplace(description.name, std::move(parts));
+  }
+  return by_kind;
+}
+
+const std::map<std::string, Parts>& table() {
+  static const std::map<std::string, Parts> all = make_table();
   return all;
 }
 
-const KernelDescription& description_of(const Kernel& kernel) {
+const Parts& parts_of(const Kernel& kernel) {
   const auto found = table().find(kernel.kind());
   if (found != table().end()) return found->second;
   throw Unsupported("[" + kernel.description() +
                     "] a copy or bytes: nothing says of what such a kernel consists");
 }
 
-const KernelDescription& description_of(const std::string& kind) {
+const Parts& parts_of(const std::string& kind) {
   const auto found = table().find(kind);
   if (found != table().end()) return found->second;
   throw DataTypeError(
@@ -52,15 +103,6 @@ void add_numbers(ir::NamedKernelAttributes& to, const std::string& name, const C
   }
 }
 
-template <class Source>
-KernelArgument copied(const std::shared_ptr<Source>& source, const Device& device) {
-  const auto other = source->copy(device);
-  if (other == nullptr) return source;
-  auto same_kind = std::dynamic_pointer_cast<Source>(other);
-  if (same_kind != nullptr) return same_kind;
-  throw InvalidArgument("[MPSKernel] expected a copy of a data source to be one of its kind");
-}
-
 Device device_for(const Coder& coder, const std::optional<Device>& device) {
   if (device.has_value()) return *device;
   if (const auto* const provider = dynamic_cast<const DeviceProvider*>(&coder)) {
@@ -71,14 +113,21 @@ Device device_for(const Coder& coder, const std::optional<Device>& device) {
       "neither");
 }
 
-KernelPtr decoded(const KernelDescription& description, const Coder& coder, const Device& device) {
-  KernelArguments given;
-  for (const KernelDescription::Argument& argument : description.arguments) {
-    given.add(argument.name, argument.decode(coder.decode(argument.name)));
+KernelPtr made(const Parts& parts, const Given& given) {
+  return std::any_cast<KernelPtr>(parts.description->forms.front().make(given));
+}
+
+KernelPtr decoded_kernel(const Parts& parts, const Coder& coder, const Device& device) {
+  Given given;
+  given.add(kDevice, device);
+  for (const Argument* argument : parts.arguments) {
+    const std::string& name = argument->name;
+    given.add(name, decoded(argument->type, name, coder.decode(name)));
   }
-  KernelPtr kernel = description.make(device, given);
-  for (const KernelDescription::Property& property : description.properties) {
-    property.write(*kernel, coder.decode(property.name));
+  KernelPtr kernel = made(parts, given);
+  for (const Property* property : parts.properties) {
+    const std::string& name = property->name;
+    property->set(kernel.get(), decoded(property->type, name, coder.decode(name)));
   }
   return kernel;
 }
@@ -87,67 +136,59 @@ KernelPtr decoded(const KernelDescription& description, const Coder& coder, cons
 
 std::optional<ir::NamedKernelAttributes> named_kernel(const Kernel& kernel) {
   const auto found = table().find(kernel.kind());
-  if (found == table().end()) return std::nullopt;
+  if (found == table().end()) return old::named_kernel(kernel);
+  const Parts& parts = found->second;
   ir::NamedKernelAttributes result{kernel.kind(), {}, {}};
-  for (const KernelDescription::Argument& argument : found->second.arguments) {
-    const KernelArgument value = argument.read(kernel);
+  for (const Argument* argument : parts.arguments) {
     // What a data source gives are operands, and what it says is told below.
-    if (const auto* coded = std::get_if<CodedValue>(&value)) {
-      add_numbers(result, argument.name, *coded);
-    }
+    if (coded_type(argument->type).copy != nullptr) continue;
+    add_numbers(result, argument->name, coded(argument->type, argument->read(&kernel)));
   }
-  for (const KernelDescription::Property& property : found->second.properties) {
-    add_numbers(result, property.name, property.read(kernel));
+  for (const Property* property : parts.properties) {
+    add_numbers(result, property->name, coded(property->type, property->get(&kernel)));
   }
-  for (const KernelDescription::Told& told : found->second.told) {
-    add_numbers(result, told.name, told.read(kernel));
+  for (const Property& property : parts.description->told) {
+    add_numbers(result, property.name, coded(property.type, property.get(&kernel)));
   }
   return result;
 }
 
 void Kernel::encode_with_coder(Coder& coder) const {
-  const KernelDescription& description = description_of(*this);
-  for (const KernelDescription::Argument& argument : description.arguments) {
-    const auto code = [](const auto& value) -> CodedValue {
-      if constexpr (kIsSource<std::remove_cvref_t<decltype(value)>>) {
-        return coded(*value);
-      } else {
-        return value;
-      }
-    };
-    coder.encode(std::visit(code, argument.read(*this)), argument.name);
+  if (!table().contains(kind())) return old::encode_with_coder(*this, coder);
+  const Parts& parts = parts_of(*this);
+  for (const Argument* argument : parts.arguments) {
+    coder.encode(coded(argument->type, argument->read(this)), argument->name);
   }
-  for (const KernelDescription::Property& property : description.properties) {
-    coder.encode(property.read(*this), property.name);
+  for (const Property* property : parts.properties) {
+    coder.encode(coded(property->type, property->get(this)), property->name);
   }
 }
 
 std::shared_ptr<Kernel> Kernel::copy(const Device& device) const {
-  const KernelDescription& description = description_of(*this);
-  KernelArguments given;
-  for (const KernelDescription::Argument& argument : description.arguments) {
-    const auto copy = [&device](const auto& value) -> KernelArgument {
-      if constexpr (kIsSource<std::remove_cvref_t<decltype(value)>>) {
-        return copied(value, device);
-      } else {
-        return value;
-      }
-    };
-    given.add(argument.name, std::visit(copy, argument.read(*this)));
+  if (!table().contains(kind())) return old::copy(*this, device);
+  const Parts& parts = parts_of(*this);
+  Given given;
+  given.add(kDevice, device);
+  for (const Argument* argument : parts.arguments) {
+    std::any value = argument->read(this);
+    const auto copy_source = coded_type(argument->type).copy;
+    if (copy_source != nullptr && value.has_value()) value = copy_source(value, device);
+    given.add(argument->name, std::move(value));
   }
-  KernelPtr kernel = description.make(device, given);
-  for (const KernelDescription::Property& property : description.properties) {
-    property.write(*kernel, property.read(*this));
+  KernelPtr kernel = made(parts, given);
+  for (const Property* property : parts.properties) {
+    property->set(kernel.get(), property->get(this));
   }
   return kernel;
 }
 
 KernelPtr kernel_with_coder(const std::string& kind, const Coder& coder,
                             const std::optional<Device>& device) {
-  const KernelDescription& description = description_of(kind);
+  if (!table().contains(kind)) return old::kernel_with_coder(kind, coder, device);
+  const Parts& parts = parts_of(kind);
   const Device on = device_for(coder, device);
   try {
-    return decoded(description, coder, on);
+    return decoded_kernel(parts, coder, on);
   } catch (const InvalidArgument& error) {
     refuse_archive(kind, error);
   } catch (const Unsupported& error) {
@@ -156,16 +197,17 @@ KernelPtr kernel_with_coder(const std::string& kind, const Coder& coder,
 }
 
 CodedNames coded_names(const std::string& kind) {
-  const KernelDescription& description = description_of(kind);
+  if (!table().contains(kind)) return old::coded_names(kind);
+  const Parts& parts = parts_of(kind);
   CodedNames names;
-  for (const auto& argument : description.arguments) names.arguments.push_back(argument.name);
-  for (const auto& property : description.properties) names.properties.push_back(property.name);
+  for (const Argument* argument : parts.arguments) names.arguments.push_back(argument->name);
+  for (const Property* property : parts.properties) names.properties.push_back(property->name);
   return names;
 }
 
 std::vector<std::string> coded_kinds() {
-  std::vector<std::string> kinds;
-  for (const auto& [kind, description] : table()) kinds.push_back(kind);
+  std::vector<std::string> kinds = old::coded_kinds();
+  for (const auto& [kind, parts] : table()) kinds.push_back(kind);
   return kinds;
 }
 

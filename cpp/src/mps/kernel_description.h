@@ -18,7 +18,7 @@
 //
 // A family's file adds its classes to the table:
 //
-//   Describing<CNNNeuron>(table, "MPSCNNNeuron")
+//   OldDescribing<CNNNeuron>(table, "MPSCNNNeuron")
 //       .argument("neuron_descriptor", &CNNNeuron::descriptor)
 //       .made_of<NeuronDescriptor>();
 namespace traingraph::mps {
@@ -109,15 +109,15 @@ void add_properties_of(KernelDescription& to, const CNNGradientKernel*);
 void add_properties_of(KernelDescription& to, const CNNBinaryKernel*);
 
 template <class K>
-class Describing {
+class OldDescribing {
  public:
-  Describing(KernelTable& table, const std::string& kind) : description_(table[kind]) {
+  OldDescribing(KernelTable& table, const std::string& kind) : description_(table[kind]) {
     add_properties_of(description_, static_cast<const K*>(nullptr));
   }
 
   // `get` is a member, or a function of the kernel.
   template <class Get>
-  Describing& argument(const std::string& name, Get get) {
+  OldDescribing& argument(const std::string& name, Get get) {
     using T = std::remove_cvref_t<std::invoke_result_t<Get, const K&>>;
     description_.arguments.push_back({name,
                                       [get](const Kernel& kernel) {
@@ -129,14 +129,14 @@ class Describing {
   }
 
   template <class... Accessors>
-  Describing& property(const char* name, Accessors... accessors) {
+  OldDescribing& property(const char* name, Accessors... accessors) {
     description_.set(property_of<K>(name, accessors...));
     return *this;
   }
 
   // `get` is a function of the kernel.
   template <class Get>
-  Describing& told(const char* name, Get get) {
+  OldDescribing& told(const char* name, Get get) {
     description_.told.push_back({name, [get](const Kernel& kernel) {
                                    return coded(std::invoke(get, static_cast<const K&>(kernel)));
                                  }});
@@ -191,7 +191,6 @@ void describe_filters(KernelTable& table);
 void describe_weighted_kernels(KernelTable& table);
 void describe_normalizations(KernelTable& table);
 void describe_arithmetic(KernelTable& table);
-void describe_reductions(KernelTable& table);
 void describe_optimizers(KernelTable& table);
 
 }  // namespace traingraph::mps

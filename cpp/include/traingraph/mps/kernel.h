@@ -159,6 +159,8 @@ struct PaddingMethod {
   static constexpr int kSizeMask = 48;
   static constexpr int kExcludeEdges = 32768;  // of averages; other kernels take no notice
 };
+// Such bits as a value of their own.
+enum class TRAINGRAPH_API NNPaddingMethod : int {};
 
 // One source, one result. The forms that return images size them by the padding policy, set the
 // offset by it, and make temporary images unless `makes_temporary_images` is false.

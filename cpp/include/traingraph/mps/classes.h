@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include <traingraph/describe.h>
+
+namespace traingraph::mps {
+
+// The classes of kernels, each behind its base. What an object's first form takes and what its
+// properties can be set to is what it consists of: copies and archives have that.
+TRAINGRAPH_API const std::vector<ClassDescription>& kernel_classes();
+
+}  // namespace traingraph::mps

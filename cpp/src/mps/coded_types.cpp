@@ -1,0 +1,113 @@
+#include "mps/coded_types.h"
+
+#include <typeindex>
+#include <unordered_map>
+
+#include <traingraph/errors.h>
+#include <traingraph/mps/batch_normalization.h>
+#include <traingraph/mps/instance_normalization.h>
+
+#include "mps/coded_fields.h"
+#include "mps/describe_kernel.h"
+
+namespace traingraph::mps {
+namespace {
+
+using Table = std::unordered_map<std::type_index, CodedType>;
+
+CodedValue coded(NNPaddingMethod method) { return static_cast<std::int64_t>(method); }
+// Bits that are none of the policy's are damage.
+void decode(const CodedValue& value, NNPaddingMethod& to) {
+  constexpr std::int64_t kKnown = PaddingMethod::kAlignMask | PaddingMethod::kRemainderToRight |
+                                  PaddingMethod::kRemainderToBottom | PaddingMethod::kSizeMask |
+                                  PaddingMethod::kExcludeEdges;
+  std::int64_t bits = 0;
+  decode(value, bits);
+  if (bits < 0 || (bits | kKnown) != kKnown) {
+    throw InvalidArgument("expected a padding policy but got " + std::to_string(bits));
+  }
+  to = static_cast<NNPaddingMethod>(bits);
+}
+
+template <class T>
+void add_value(Table& table) {
+  table.emplace(typeid(T), CodedType{[](const std::any& value) -> CodedValue {
+                                       return coded(std::any_cast<const T&>(value));
+                                     },
+                                     [](const CodedValue& value) -> std::any {
+                                       T made{};
+                                       decode(value, made);
+                                       return made;
+                                     },
+                                     nullptr});
+}
+
+template <class Source>
+void add_source(Table& table) {
+  using SourcePtr = std::shared_ptr<Source>;
+  table.emplace(
+      typeid(SourcePtr),
+      CodedType{[](const std::any& value) -> CodedValue {
+                  return coded(*std::any_cast<const SourcePtr&>(value));
+                },
+                [](const CodedValue& value) -> std::any {
+                  SourcePtr made;
+                  decode(value, made);
+                  return made;
+                },
+                [](const std::any& source, const Device& device) -> std::any {
+                  const auto other = std::any_cast<const SourcePtr&>(source)->copy(device);
+                  if (other == nullptr) return source;
+                  auto same_kind = std::dynamic_pointer_cast<Source>(other);
+                  if (same_kind != nullptr) return same_kind;
+                  throw InvalidArgument(
+                      "[MPSKernel] expected a copy of a data source to be one of its kind");
+                }});
+}
+
+Table make_table() {
+  Table table;
+  add_value<bool>(table);
+  add_value<std::int64_t>(table);
+  add_value<float>(table);
+  add_value<double>(table);
+  add_value<std::string>(table);
+  add_value<std::vector<float>>(table);
+  add_value<Offset>(table);
+  add_value<Region>(table);
+  add_value<EdgeMode>(table);
+  add_value<NNPaddingMethod>(table);
+  add_value<NNComparisonType>(table);
+  add_value<CNNConvolutionGradientOption>(table);
+  add_value<NeuronDescriptor>(table);
+  add_value<CNNLossDescriptor>(table);
+  add_value<OptimizerDescriptor>(table);
+  add_value<CNNConvolutionDescriptor>(table);
+  add_source<CNNConvolutionDataSource>(table);
+  add_source<CNNBatchNormalizationDataSource>(table);
+  add_source<CNNInstanceNormalizationDataSource>(table);
+  add_source<CNNGroupNormalizationDataSource>(table);
+  return table;
+}
+
+}  // namespace
+
+const CodedType& coded_type(const ValueType& type) {
+  static const Table table = make_table();
+  return table.at(*type.type);
+}
+
+CodedValue coded(const ValueType& type, const std::any& value) {
+  return value.has_value() ? coded_type(type).code(value) : nullptr;
+}
+
+std::any decoded(const ValueType& type, const std::string& name, const CodedValue& value) {
+  if (type.optional && value.is_nothing()) return {};
+  try {
+    return coded_type(type).decode(value);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument("of '" + name + "': " + error.what());
+  }
+}
+
+}  // namespace traingraph::mps

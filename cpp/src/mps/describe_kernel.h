@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <traingraph/describe.h>
+#include <traingraph/mps/kernel.h>
+
+// What the descriptions of kernels share.
+namespace traingraph::mps {
+
+using Classes = std::vector<ClassDescription>;
+
+// An addition of traingraph in place of an allocator object.
+inline constexpr const char* kMakesTemporaryImages =
+    "Whether the forms that return images make temporary ones, as at the beginning; an addition of "
+    "traingraph in place of destination_image_allocator.";
+
+// A class over `Parent`, made of its device first; K where several classes are one of C++.
+template <class K, class Parent>
+Describing<K, Kernel, Parent> describe_kernel(const std::string& name, const std::string& summary) {
+  Describing<K, Kernel, Parent> described(name, summary);
+  described.kept_argument("device", &Kernel::device, "Where it runs.");
+  return described;
+}
+
+// By family, in the order of kernel_classes().
+void describe_bases(Classes& classes);
+void describe_reductions(Classes& classes);
+
+}  // namespace traingraph::mps

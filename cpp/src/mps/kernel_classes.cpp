@@ -1,0 +1,35 @@
+#include <traingraph/mps/classes.h>
+#include <traingraph/mps/coding.h>
+
+#include "mps/describe_kernel.h"
+
+namespace traingraph::mps {
+namespace {
+
+// Of every class that has another form.
+Form coder_form(const std::string& kind) {
+  return {{argument<std::shared_ptr<const Coder>>("coder", "NSCoder, such as MPSKeyedUnarchiver."),
+           optional_argument<Device>("device", "Where it runs; else the coder's.")},
+          [kind](const Given& given) {
+            const std::any* const device = given.find("device");
+            return std::any(kernel_with_coder(
+                kind, *given.get<std::shared_ptr<const Coder>>("coder"),
+                device->has_value() ? std::optional(given.get<Device>("device")) : std::nullopt));
+          }};
+}
+
+}  // namespace
+
+const std::vector<ClassDescription>& kernel_classes() {
+  static const Classes table = [] {
+    Classes classes;
+    for (const auto describe : {describe_bases, describe_reductions}) describe(classes);
+    for (ClassDescription& one : classes) {
+      if (!one.forms.empty()) one.forms.push_back(coder_form(one.name));
+    }
+    return classes;
+  }();
+  return table;
+}
+
+}  // namespace traingraph::mps

@@ -1,0 +1,128 @@
+// What the descriptions of kernels consist of, in Python.
+#include <algorithm>
+
+#include <traingraph/mps/classes.h>
+
+#include "described_class.h"
+#include "mps_coding.h"
+#include "mps_encoding.h"
+#include "python_types.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::Device;
+
+std::string subject_of(const Where& where) { return where.subject + "." + where.name; }
+
+// `load` and `cast` are functions of Python's value and of Where, and of T.
+template <typename T, typename Load, typename Cast>
+void remember(const char* taken, const char* given, Load, Cast) {
+  remember_type(typeid(T), {taken, given,
+                            [](py::handle value, const Where& where) {
+                              return std::any(T(Load{}(value, where)));
+                            },
+                            [](const std::any& value, py::handle) -> py::object {
+                              return Cast{}(std::any_cast<const T&>(value));
+                            }});
+}
+template <typename T>
+void remember(const char* name) {
+  remember_type(typeid(T), converted<T>(name));
+}
+template <BoundEnum... E>
+void remember_enumerations() {
+  (remember_type(typeid(E), enumeration<E>()), ...);
+}
+
+void remember_places() {
+  remember<mps::Offset>(
+      "collections.abc.Sequence[int]", "tuple[int, int, int]",
+      [](py::handle value, const Where& where) {
+        return to_offset(value, subject_of(where).c_str());
+      },
+      [](const mps::Offset& offset) { return from_offset(offset); });
+  remember<mps::Region>(
+      "typing.Any", "typing.Any",
+      [](py::handle value, const Where& where) {
+        return to_region(value, subject_of(where).c_str());
+      },
+      [](const mps::Region& region) { return from_region(region); });
+}
+
+// Whether it may be an object of the program's.
+bool is_data_source(const std::any& value) {
+  const std::type_info& type = value.type();
+  return type == typeid(mps::CNNConvolutionDataSourcePtr) ||
+         type == typeid(mps::CNNBatchNormalizationDataSourcePtr) ||
+         type == typeid(mps::CNNInstanceNormalizationDataSourcePtr) ||
+         type == typeid(mps::CNNGroupNormalizationDataSourcePtr);
+}
+
+// The device's work: who makes a kernel of a coder or a data source calls the program's object,
+// with the GIL, and handlers of queued runs may need it as well.
+void wait_before_making(const Given& given) {
+  const std::any& device = *given.find("device");
+  if (const std::any* const coder = given.find("coder")) {
+    using CoderPtr = std::shared_ptr<const mps::Coder>;
+    const auto* const provider =
+        dynamic_cast<const mps::DeviceProvider*>(std::any_cast<const CoderPtr&>(*coder).get());
+    if (device.has_value()) {
+      idle(std::any_cast<const Device&>(device));
+    } else if (provider != nullptr) {
+      idle(provider->mps_mtl_device());
+    }
+  } else if (std::ranges::any_of(given.values(), [](const auto& named) { return is_data_source(named.second); })) {
+    idle(std::any_cast<const Device&>(device));
+  }
+}
+
+void remember_types() {
+  remember<Device>(
+      "MTLDevice | MLCDevice | str", "MTLDevice",
+      [](py::handle value, const Where&) { return to_mps_device(value); },
+      [](const Device& device) { return py::cast(device); });
+  remember<std::shared_ptr<const mps::Coder>>(
+      "typing.Any", "typing.Any",
+      [](py::handle value, const Where&) {
+        return to_coder(py::reinterpret_borrow<py::object>(value));
+      },
+      [](const std::shared_ptr<const mps::Coder>&) { return py::none(); });
+  remember_places();
+  remember<mps::NNPaddingMethod>(
+      "typing.Any", "MPSNNPaddingMethod",
+      [](py::handle value, const Where&) {
+        return static_cast<mps::NNPaddingMethod>(
+            padding_method(py::reinterpret_borrow<py::object>(value)));
+      },
+      [](mps::NNPaddingMethod method) {
+        return enum_member("MPSNNPaddingMethod", static_cast<long>(method));
+      });
+  remember<mps::CNNConvolutionDataSourcePtr>(
+      "typing.Any", "typing.Any",
+      [](py::handle value, const Where&) {
+        return to_convolution_source(py::reinterpret_borrow<py::object>(value));
+      },
+      [](const mps::CNNConvolutionDataSourcePtr& source) {
+        return from_convolution_source(source);
+      });
+  remember<mps::NeuronDescriptor>("MPSNNNeuronDescriptor");
+  remember<mps::CNNLossDescriptor>("MPSCNNLossDescriptor");
+  remember<std::shared_ptr<mps::Buffer>>("MTLBuffer");
+  remember_enumerations<mps::EdgeMode, mps::NeuronType, mps::CNNLossType, mps::CNNReductionType,
+                        mps::NNComparisonType, mps::CNNConvolutionGradientOption,
+                        mps::CNNConvolutionWeightsLayout>();
+}
+
+}  // namespace
+
+void bind_mps_kernel_classes(py::module_& module) {
+  remember_types();
+  Ownership ownership = python::ownership<mps::Kernel>();
+  ownership.before_making = wait_before_making;
+  for (const ClassDescription& description : mps::kernel_classes()) {
+    bind_described(module, description, ownership);
+  }
+}
+
+}  // namespace traingraph::python
