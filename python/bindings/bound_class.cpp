@@ -42,6 +42,10 @@ class MadeFunction final : public py::cpp_function {
 
 }  // namespace
 
+std::string class_of(py::handle object) {
+  return py::cast<std::string>(py::type::of(object).attr("__name__"));
+}
+
 void TypeNames::append(const char* before, const char* name, const std::type_info* const* named,
                        const char* after) {
   text.append(before).append(name).append(after);
@@ -54,10 +58,6 @@ const char* kept(const char* name) { return (new std::string(name))->c_str(); }
 
 void refuse_value(const py::detail::function_call& call, const char* property) {
   PyErr_Clear();
-  const py::handle value = call.args[1];
-  const auto class_of = [](py::handle object) {
-    return py::cast<std::string>(py::type::of(object).attr("__name__"));
-  };
   // "(self: MLCLayer, arg0: str) -> None"
   const std::string_view signature = call.func.signature;
   const std::size_t end = signature.rfind(") -> ");
@@ -70,6 +70,12 @@ void refuse_value(const py::detail::function_call& call, const char* property) {
       expected.replace(at, annotated.size(), number[0] == 'I' ? "int" : "float");
     }
   }
+  refuse_value(call, property, expected);
+}
+
+void refuse_value(const py::detail::function_call& call, const std::string& property,
+                  const std::string& expected) {
+  const py::handle value = call.args[1];
   // Of a number out of range the value says more than its class.
   const bool is_number = PyLong_Check(value.ptr()) || PyFloat_Check(value.ptr());
   const std::string got =

@@ -159,8 +159,14 @@ struct NamedSet {
 // A copy for the life of the process, as a property has its functions.
 const char* kept(const char* name);
 
-// TypeError that says which property takes what.
+// The name of an object's class.
+std::string class_of(py::handle object);
+
+// TypeError that says which property takes what; by the function's signature, or as `expected`
+// says.
 [[noreturn]] void refuse_value(const py::detail::function_call& call, const char* property);
+[[noreturn]] void refuse_value(const py::detail::function_call& call, const std::string& property,
+                               const std::string& expected);
 
 template <typename Self, typename Value, typename Set>
 py::handle set_body(py::detail::function_call& call) {

@@ -70,7 +70,7 @@ void* load_object(const std::type_info& type, py::handle value) {
   return caster.load(value, /*convert=*/false) ? caster.value : nullptr;
 }
 
-py::object cast_made(const Bound& bound, const std::any& made) {
+py::object cast_bound(const Bound& bound, const std::any& made) {
   const ClassDescription& description = *bound.description;
   return py::reinterpret_steal<py::object>(py::detail::type_caster_generic::cast(
       description.object(made), py::return_value_policy::take_ownership, {}, bound.type, nullptr,
@@ -148,8 +148,8 @@ void add_constructor(py::handle cls, const ClassDescription& description,
   };
   define(cls, Signature::Kind::kConstructor, "__init__", "None", lines_of(description.forms),
          document_of(description.text, description.forms).c_str(), body,
-         Capture(static_cast<const Maker*>(new Maker{description, description.forms,
-                                                       ownership.before_making})));
+         Capture(static_cast<const Maker*>(
+             new Maker{description, description.forms, ownership.before_making})));
 }
 
 void add_factory(py::handle cls, const ClassDescription& description, const Factory& factory) {
@@ -177,13 +177,22 @@ py::handle get_property(py::detail::function_call& call) {
   return cast_value(bound.property.type, bound.property.get(self), call.args[0]).release();
 }
 
+std::any load_property(const py::detail::function_call& call, const Property& property) {
+  const std::string expected = taken_annotation(property.type);
+  const Where where{class_of(call.args[0]), property.name, expected};
+  if (!is_plain(property.type)) return load_value(property.type, call.args[1], where);
+  try {
+    return load_value(property.type, call.args[1], where);
+  } catch (const std::exception&) {
+    refuse_value(call, property.name, expected);
+  }
+}
+
 py::handle set_property(py::detail::function_call& call) {
   const BoundProperty& bound = *captured(call).get<const BoundProperty*>();
   void* const self = load_object(bound.self, call.args[0]);
   if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
-  const Property& property = bound.property;
-  const Where where{type_name(call.args[0]), property.name, taken_annotation(property.type)};
-  property.set(self, load_value(property.type, call.args[1], where));
+  bound.property.set(self, load_property(call, bound.property));
   return py::none().release();
 }
 
@@ -275,9 +284,9 @@ void add_properties(py::handle cls, const std::type_info& self,
     const Capture capture(static_cast<const BoundProperty*>(new BoundProperty{self, property}));
     py::object set;
     if (property.set != nullptr) {
-      set = function(set_property, capture, 2, {}, nullptr,
-                     property.name + "(self, value: " + taken_annotation(property.type) +
-                         ") -> None");
+      set = function(
+          set_property, capture, 2, {}, nullptr,
+          property.name + "(self, value: " + taken_annotation(property.type) + ") -> None");
     }
     add_property(cls, name, function(get_property, capture, 1, {}, nullptr, document), set,
                  property.text.c_str());
@@ -325,7 +334,7 @@ py::object cast_described(const std::type_info& type, const std::any& value) {
 }
 
 py::object cast_made(const std::string& name, const std::any& made) {
-  return cast_made(bound_classes().at(name), made);
+  return cast_bound(bound_classes().at(name), made);
 }
 
 }  // namespace traingraph::python

@@ -72,7 +72,8 @@ void wait_before_making(const Given& given) {
     } else if (provider != nullptr) {
       idle(provider->mps_mtl_device());
     }
-  } else if (std::ranges::any_of(given.values(), [](const auto& named) { return is_data_source(named.second); })) {
+  } else if (std::ranges::any_of(given.values(),
+                                 [](const auto& named) { return is_data_source(named.second); })) {
     idle(std::any_cast<const Device&>(device));
   }
 }

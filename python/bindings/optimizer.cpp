@@ -12,8 +12,8 @@ std::vector<Property>& numbers() {
     const bool may_change =
         property.name == "learning_rate" || property.name == "applies_gradient_clipping";
     if (may_change) continue;
-    property.get = [of = property.get](void* self) {
-      return of(const_cast<OptimizerDescriptor*>(&static_cast<Optimizer*>(self)->descriptor()));
+    property.get = [of = property.get](const void* self) {
+      return of(&static_cast<const Optimizer*>(self)->descriptor());
     };
     properties->push_back(std::move(property));
   }

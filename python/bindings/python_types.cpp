@@ -84,6 +84,13 @@ void remember_type(const std::type_info& type, PythonType row) {
 std::string taken_annotation(const ValueType& type) { return annotation(type, &PythonType::taken); }
 std::string given_annotation(const ValueType& type) { return annotation(type, &PythonType::given); }
 
+bool is_plain(const ValueType& type) {
+  const PythonType* const row = find(type);
+  if (row == nullptr) return false;
+  const std::string& name = row->given;
+  return name == "int" || name == "float" || name == "bool" || name == "str";
+}
+
 std::any load_value(const ValueType& type, py::handle value, const Where& where) {
   if (type.optional && value.is_none()) return {};
   const PythonType* const row = find(type);

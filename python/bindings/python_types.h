@@ -27,6 +27,8 @@ void remember_type(const std::type_info& type, PythonType row);
 // With " | None" where None is allowed.
 std::string taken_annotation(const ValueType& type);
 std::string given_annotation(const ValueType& type);
+// Whether it is a number, a truth value or a text.
+bool is_plain(const ValueType& type);
 std::any load_value(const ValueType& type, py::handle value, const Where& where);
 py::object cast_value(const ValueType& type, const std::any& value, py::handle owner);
 // As it is written in Python: "1e-05", "MLCPoolingType.MAX".

@@ -143,7 +143,7 @@ def test_bad_rectangles_are_refused():
             kernel.clip_rect_source = wrong
     with pytest.raises(Unsupported, match="source rectangle that leaves out the first images"):
         kernel.clip_rect_source = ((0, 0, 1), (1, 1))
-    with pytest.raises(TypeError, match=r"MPSNNReduceUnary\.clip_rect_source"):
+    with pytest.raises(TypeError, match=r"MPSNNReduceRowMin\.clip_rect_source"):
         kernel.clip_rect_source = 3
     kernel.clip_rect_source = ((7, 0), (1, 1))
     with pytest.raises(ShapeError, match=r"MPSNNReduceRowMin 'least'.*at column 7, row 0"):

@@ -173,8 +173,8 @@ Argument argument(const std::string& name, const char* text, const Range* range 
 template <class T>
 Argument argument(const std::string& name, T value_if_absent, const char* text,
                   const Range* range = nullptr) {
-  return {name,  describing::value_type<T>(), text, std::any(std::move(value_if_absent)),
-          range, nullptr};
+  return {name,   describing::value_type<T>(), text, std::any(std::move(value_if_absent)), range,
+          nullptr};
 }
 template <class T>
 Argument optional_argument(const std::string& name, const char* text) {
@@ -186,6 +186,9 @@ Argument optional_argument(const std::string& name, const char* text) {
 // class has two.
 template <class T, class Base = void, class Parent = Base>
 class Describing {
+  template <class Get>
+  using ValueOf = std::remove_cvref_t<std::invoke_result_t<Get, T&>>;
+
  public:
   Describing(std::string name, std::string summary) {
     made_.name = std::move(name);
@@ -256,7 +259,8 @@ class Describing {
 
   // A property that the object is made with, in the order of these calls.
   template <class Get, class... Absent>
-  Describing& argument(const std::string& name, Get get, const char* text, Absent... value_if_absent) {
+  Describing& argument(const std::string& name, Get get, const char* text,
+                       Absent... value_if_absent) {
     return kept_argument(name, get, text, std::move(value_if_absent)...).property(name, get, text);
   }
   // The same of something that is no property, or one of the base class.
@@ -354,9 +358,6 @@ class Describing {
   operator ClassDescription() const { return made_; }
 
  private:
-  template <class Get>
-  using ValueOf = std::remove_cvref_t<std::invoke_result_t<Get, T&>>;
-
   static std::any owned(T value) {
     return std::shared_ptr<void>(std::make_shared<T>(std::move(value)));
   }

@@ -32,6 +32,8 @@ void refuse_archive(const std::string& kind, const Error& error) {
                         error.what());
 }
 
+CodedValue coded(NNPaddingMethod method) { return static_cast<std::int64_t>(method); }
+
 CodedValue coded(const Offset& offset) { return three(offset.x, offset.y, offset.z); }
 
 CodedValue coded(const Region& region) {
@@ -83,6 +85,19 @@ void decode(const CodedValue& value, std::string& to) {
   const auto* const found = value.as<std::string>();
   if (found == nullptr) refuse_value("a text", value);
   to = *found;
+}
+
+// Bits thatare none of the policy's are damage.
+void decode(const CodedValue& value, NNPaddingMethod& to) {
+  constexpr std::int64_t kKnown = PaddingMethod::kAlignMask | PaddingMethod::kRemainderToRight |
+                                  PaddingMethod::kRemainderToBottom | PaddingMethod::kSizeMask |
+                                  PaddingMethod::kExcludeEdges;
+  std::int64_t bits = 0;
+  decode(value, bits);
+  if (bits < 0 || (bits | kKnown) != kKnown) {
+    throw InvalidArgument("expected a padding policy but got " + std::to_string(bits));
+  }
+  to = static_cast<NNPaddingMethod>(bits);
 }
 
 void decode(const CodedValue& value, Offset& to) {

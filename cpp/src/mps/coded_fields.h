@@ -20,6 +20,7 @@ CodedValue coded(T value) {
   return value;
 }
 inline CodedValue coded(const std::string& text) { return text; }
+CodedValue coded(NNPaddingMethod method);
 CodedValue coded(const Offset& offset);
 CodedValue coded(const Region& region);
 CodedValue coded(const std::vector<float>& numbers);
@@ -30,6 +31,7 @@ void decode(const CodedValue& value, std::int64_t& to);
 void decode(const CodedValue& value, float& to);
 void decode(const CodedValue& value, double& to);
 void decode(const CodedValue& value, std::string& to);
+void decode(const CodedValue& value, NNPaddingMethod& to);
 void decode(const CodedValue& value, Offset& to);
 void decode(const CodedValue& value, Region& to);
 void decode(const CodedValue& value, std::vector<float>& to);

@@ -4,8 +4,7 @@
 #include <unordered_map>
 
 #include <traingraph/errors.h>
-#include <traingraph/mps/batch_normalization.h>
-#include <traingraph/mps/instance_normalization.h>
+#include <traingraph/mps/stored_sources.h>
 
 #include "mps/coded_fields.h"
 #include "mps/describe_kernel.h"
@@ -14,20 +13,6 @@ namespace traingraph::mps {
 namespace {
 
 using Table = std::unordered_map<std::type_index, CodedType>;
-
-CodedValue coded(NNPaddingMethod method) { return static_cast<std::int64_t>(method); }
-// Bits that are none of the policy's are damage.
-void decode(const CodedValue& value, NNPaddingMethod& to) {
-  constexpr std::int64_t kKnown = PaddingMethod::kAlignMask | PaddingMethod::kRemainderToRight |
-                                  PaddingMethod::kRemainderToBottom | PaddingMethod::kSizeMask |
-                                  PaddingMethod::kExcludeEdges;
-  std::int64_t bits = 0;
-  decode(value, bits);
-  if (bits < 0 || (bits | kKnown) != kKnown) {
-    throw InvalidArgument("expected a padding policy but got " + std::to_string(bits));
-  }
-  to = static_cast<NNPaddingMethod>(bits);
-}
 
 template <class T>
 void add_value(Table& table) {

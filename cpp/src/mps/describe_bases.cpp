@@ -1,4 +1,5 @@
-// The classes that kernels derive from. What programs call beside their properties is bound by hand.
+// The classes that kernels derive from. What programs call beside their properties is bound by
+// hand.
 #include <traingraph/mps/arithmetic.h>
 
 #include "mps/describe_kernel.h"
@@ -50,8 +51,8 @@ void describe_two_sources(D& described, const char* primary, const char* seconda
                        &K::set_primary_channels, kOffset, kFirstChannel);
   describe_channels<K>(described, "primary_source_feature_channel_max_count", &K::primary_channels,
                        &K::set_primary_channels, kCount, kMostChannels);
-  describe_channels<K>(described, "secondary_source_feature_channel_offset",
-                       &K::secondary_channels, &K::set_secondary_channels, kOffset, kFirstChannel);
+  describe_channels<K>(described, "secondary_source_feature_channel_offset", &K::secondary_channels,
+                       &K::set_secondary_channels, kOffset, kFirstChannel);
   describe_channels<K>(described, "secondary_source_feature_channel_max_count",
                        &K::secondary_channels, &K::set_secondary_channels, kCount, kMostChannels);
 }
@@ -133,7 +134,8 @@ ClassDescription binary_kernel() {
   using K = CNNBinaryKernel;
   Describing<K, Kernel> described("MPSCNNBinaryKernel", "Two source images, one result image.");
   describe_two_sources<K>(
-      described, "(x, y, z): the primary image's pixel of the first one that is written, and image.",
+      described,
+      "(x, y, z): the primary image's pixel of the first one that is written, and image.",
       "(x, y, z): the secondary image's pixel of the first one that is written, and image.");
   describe_direction(described, false);
   return described;

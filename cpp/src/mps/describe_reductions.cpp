@@ -73,8 +73,7 @@ void describe_spatial_mean(Classes& classes) {
                     &Gradient::set_clip_rect_source,
                     "MTLRegion of the forward source that was read; the form that returns an image "
                     "takes it from the state.")
-          .made_of<Device>(
-              "Not a class of Apple's, whose graphs alone have this gradient."));
+          .made_of<Device>("Not a class of Apple's, whose graphs alone have this gradient."));
 }
 
 // --- with weights --------------------------------------------------------------------------------
@@ -137,8 +136,7 @@ void describe_reductions(Classes& classes) {
       "MPSNNGramMatrixCalculation", "y[f, c] = alpha sum of x_f x_c over the pixels.",
       "Shapes: (N, C, H, W) to (N, C, 1, C)."));
   classes.push_back(gram<NNGramMatrixCalculationGradient, CNNGradientKernel>(
-      "MPSNNGramMatrixCalculationGradient",
-      "dx_f = alpha sum over c of (dy[f, c] + dy[c, f]) x_c.",
+      "MPSNNGramMatrixCalculationGradient", "dx_f = alpha sum over c of (dy[f, c] + dy[c, f]) x_c.",
       "The form that returns an image takes alpha from the state."));
 }
 

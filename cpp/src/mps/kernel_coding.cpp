@@ -27,7 +27,7 @@ constexpr const char* kDevice = "device";
 // What a class's objects consist of.
 struct Parts {
   const ClassDescription* description;
-  std::vector<const Argument*> arguments;    // beside the device
+  std::vector<const Argument*> arguments;   // beside the device
   std::vector<const Property*> properties;  // those that can be set
 };
 
