@@ -1,7 +1,7 @@
 """Writes the stub of the extension from its docstrings: make_stub.py MODULE STUB.
 
-The build of a wheel runs it. It needs pybind11-stubgen and NumPy, and nothing of the package but
-the module.
+The build of a wheel runs it. It needs pybind11-stubgen and the packages whose types the stub
+names, and nothing of the package but the module.
 """
 
 import ast
