@@ -105,10 +105,12 @@ def test_cmake_dir_is_in_the_installed_package() -> None:
     assert cmake_directory() == PACKAGE / "lib/cmake/traingraph"
 
 
-def test_the_stub_is_in_the_installed_package() -> None:
-    """Editors and type checkers read it; the repository has none."""
+def test_stubs_are_in_the_installed_package() -> None:
+    """Editors and type checkers read them; the repository has none."""
     assert (PACKAGE / "py.typed").exists()
     assert "class MLCTrainingGraph" in (PACKAGE / "_core.pyi").read_text()
+    assert "MLCTrainingGraph" in (PACKAGE / "__init__.pyi").read_text()
+    assert "MPSNNGraph" in (PACKAGE / "mps/__init__.pyi").read_text()
 
 
 def test_public_headers_include_nothing_foreign() -> None:

@@ -29,5 +29,6 @@ void bind_fit(py::module_& module);
 void bind_profile(py::module_& module);
 void bind_executable_graphs(py::module_& module);
 void bind_mps(py::module_& module);
+void list_exports(py::module_& module);
 
 }  // namespace traingraph::python

@@ -1,7 +1,8 @@
-"""Writes the stub of the extension from its docstrings: make_stub.py MODULE STUB.
+"""Writes the stubs of the extension, and of the packages that hand its names on.
 
-The build of a wheel runs it. It needs pybind11-stubgen and the packages whose types the stub
-names, and nothing of the package but the module.
+make_stub.py MODULE FOLDER writes FOLDER/_core.pyi, __init__.pyi and mps/__init__.pyi. The build of
+a wheel runs it. It needs pybind11-stubgen and the packages whose types the stub names, and of the
+package the module and the sources beside this folder.
 """
 
 import ast
@@ -13,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+PACKAGE = Path(__file__).parents[1] / "traingraph"
 # Apple's subclasses refuse forms of their base classes.
 HEADER = '# mypy: disable-error-code="override"\n"""Made from the docstrings of the extension."""\n'
 
@@ -21,7 +23,7 @@ def is_private(node: ast.stmt) -> bool:
     name = getattr(node, "name", "")
     target = getattr(node, "target", None) or next(iter(getattr(node, "targets", [])), None)
     name = name or getattr(target, "id", "")
-    return name.startswith("_") and not name.startswith("__")
+    return name == "__slots__" or (name.startswith("_") and not name.startswith("__"))
 
 
 def enum_body(node: ast.ClassDef, core: Any) -> list[ast.stmt]:
@@ -72,7 +74,19 @@ def cleaned(tree: ast.Module, core: Any) -> str:
     return HEADER + ast.unparse(Cleaner(core).visit(tree)) + "\n"
 
 
-def make(module: Path) -> str:
+def package_stub(source: Path, names: list[str]) -> str:
+    """The names of the extension that a package hands on, and what it has of its own modules."""
+    own = {}
+    for node in ast.parse(source.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("traingraph.mps."):
+            own |= {alias.name: str(node.module) for alias in node.names}
+    modules = dict.fromkeys(names, "traingraph._core") | own
+    lines = [f"from {module} import {name} as {name}" for name, module in sorted(modules.items())]
+    return "\n".join([*lines, f"__all__ = {sorted(modules)}", "__version__: str", ""])
+
+
+def make(module: Path) -> dict[str, str]:
+    """The text of each stub, by its place in the package."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder, "traingraph")
         package.mkdir()
@@ -86,8 +100,16 @@ def make(module: Path) -> str:
         sys.path.insert(0, folder)
         from traingraph import _core
 
-        return cleaned(tree, _core)
+        mps = PACKAGE / "mps/__init__.py"
+        return {
+            "_core.pyi": cleaned(tree, _core),
+            "__init__.pyi": package_stub(PACKAGE / "__init__.py", _core.__all__),
+            "mps/__init__.pyi": package_stub(mps, _core._mps_names),
+        }
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(make(Path(sys.argv[1])))
+    for place, text in make(Path(sys.argv[1])).items():
+        stub = Path(sys.argv[2], place)
+        stub.parent.mkdir(exist_ok=True)
+        stub.write_text(text)

@@ -23,5 +23,6 @@ PYBIND11_MODULE(_core, module) {
   bind_memory_plan(module);
   bind_executable_graphs(module);
   bind_mps(module);
+  list_exports(module);
   refuse_unmade_objects();
 }

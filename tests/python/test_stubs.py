@@ -1,25 +1,49 @@
-"""The stub that the build of a wheel makes of the extension."""
+"""The stubs that the build of a wheel makes of the extension and of the packages over it."""
 
 import ast
+import importlib
 import runpy
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import traingraph
+import traingraph.mps
 from traingraph import _core
 
 MAKE = Path(__file__).parents[2] / "python/bindings/make_stub.py"
 
 
 @pytest.fixture(scope="module")
-def stub() -> str:
+def stubs() -> dict[str, str]:
     return runpy.run_path(str(MAKE))["make"](Path(_core.__file__))
 
 
-def test_an_installed_stub_is_that_of_the_extension(stub: str) -> None:
-    installed = Path(_core.__file__).with_name("_core.pyi")
-    if installed.exists():  # test_packaging asks whether a wheel has it
-        assert installed.read_text() == stub
+@pytest.fixture(scope="module")
+def stub(stubs: dict[str, str]) -> str:
+    return stubs["_core.pyi"]
+
+
+def test_installed_stubs_are_those_of_the_extension(stubs: dict[str, str]) -> None:
+    for place, text in stubs.items():
+        installed = Path(_core.__file__).parent / place
+        if installed.exists():  # test_packaging asks whether a wheel has them
+            assert installed.read_text() == text
+
+
+@pytest.mark.parametrize("package", [traingraph, traingraph.mps])
+def test_a_package_has_the_names_of_its_stub(package: ModuleType, stubs: dict[str, str]) -> None:
+    folder = "mps/" if package is traingraph.mps else ""
+    tree = ast.parse(stubs[f"{folder}__init__.pyi"])
+    imported = {
+        alias.asname: getattr(importlib.import_module(str(node.module)), alias.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert imported == {name: getattr(package, name) for name in package.__all__}
+    assert len(set(package.__all__)) == len(package.__all__) == len(imported)
 
 
 def test_names_are_those_of_the_module(stub: str) -> None:
