@@ -118,6 +118,7 @@ struct Maker {
   const ClassDescription& description;
   const std::vector<Form>& forms;
   void (*before_making)(const Given& given);
+  void (*after_making)(const std::any& made, const Arguments& arguments);
 };
 
 std::any make(const Maker& maker, const Arguments& arguments) {
@@ -139,6 +140,7 @@ void add_constructor(py::handle cls, const ClassDescription& description,
                            const Capture& capture) -> py::handle {
     const Maker& maker = *capture.get<const Maker*>();
     const std::any made = make(maker, arguments);
+    if (maker.after_making != nullptr) maker.after_making(made, arguments);
     ++objects_made;  // of a class that Python derived as well
     // pybind11 gives a constructor the place of the object that it makes.
     auto& place = *reinterpret_cast<py::detail::value_and_holder*>(call.args[0].ptr());
@@ -149,7 +151,8 @@ void add_constructor(py::handle cls, const ClassDescription& description,
   define(cls, Signature::Kind::kConstructor, "__init__", "None", lines_of(description.forms),
          document_of(description.text, description.forms).c_str(), body,
          Capture(static_cast<const Maker*>(
-             new Maker{description, description.forms, ownership.before_making})));
+             new Maker{description, description.forms, ownership.before_making,
+                                                       ownership.after_making})));
 }
 
 void add_factory(py::handle cls, const ClassDescription& description, const Factory& factory) {
@@ -160,19 +163,25 @@ void add_factory(py::handle cls, const ClassDescription& description, const Fact
   };
   define(cls, Signature::Kind::kStatic, factory.name.c_str(), description.name.c_str(),
          lines_of(factory.forms), document_of(factory.text, factory.forms).c_str(), body,
-         Capture(static_cast<const Maker*>(new Maker{description, factory.forms, nullptr})));
+         Capture(static_cast<const Maker*>(new Maker{description, factory.forms, nullptr, nullptr})));
 }
 
 // --- properties and copies -----------------------------------------------------------------------
 
 struct BoundProperty {
   const std::type_info& self;
+  bool (*holds)(const void* object);
   const Property& property;
 };
 
+void* load_owner(const BoundProperty& bound, py::handle value) {
+  void* const object = load_object(bound.self, value);
+  return object == nullptr || bound.holds == nullptr || bound.holds(object) ? object : nullptr;
+}
+
 py::handle get_property(py::detail::function_call& call) {
   const BoundProperty& bound = *captured(call).get<const BoundProperty*>();
-  void* const self = load_object(bound.self, call.args[0]);
+  void* const self = load_owner(bound, call.args[0]);
   if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
   return cast_value(bound.property.type, bound.property.get(self), call.args[0]).release();
 }
@@ -190,7 +199,7 @@ std::any load_property(const py::detail::function_call& call, const Property& pr
 
 py::handle set_property(py::detail::function_call& call) {
   const BoundProperty& bound = *captured(call).get<const BoundProperty*>();
-  void* const self = load_object(bound.self, call.args[0]);
+  void* const self = load_owner(bound, call.args[0]);
   if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
   bound.property.set(self, load_property(call, bound.property));
   return py::none().release();
@@ -245,7 +254,7 @@ void add_functions(py::handle cls, const ClassDescription& description) {
     const std::string document =
         called.name + "(self) -> " + given_annotation(called.type) + "\n\n" + called.text;
     const Capture capture(
-        static_cast<const BoundProperty*>(new BoundProperty{*description.type, called}));
+        static_cast<const BoundProperty*>(new BoundProperty{*description.type, description.holds, called}));
     cls.attr(called.name.c_str()) =
         function(get_property, capture, 1, cls, called.name.c_str(), document);
   }
@@ -276,12 +285,12 @@ py::detail::value_and_holder registered(py::detail::instance* instance) {
 }
 
 void add_properties(py::handle cls, const std::type_info& self,
-                    const std::vector<Property>& properties) {
+                    const std::vector<Property>& properties, bool (*holds)(const void*)) {
   for (const Property& property : properties) {
     const char* const name = property.name.c_str();
     const std::string document =
         property.name + "(self) -> " + given_annotation(property.type) + "\n\n" + property.text;
-    const Capture capture(static_cast<const BoundProperty*>(new BoundProperty{self, property}));
+    const Capture capture(static_cast<const BoundProperty*>(new BoundProperty{self, holds, property}));
     py::object set;
     if (property.set != nullptr) {
       set = function(
@@ -310,7 +319,7 @@ void bind_described(py::module_& module, const ClassDescription& description,
   bound_classes().emplace(description.name, bound);
   if (!description.forms.empty()) add_constructor(cls, description, ownership);
   for (const Factory& factory : description.factories) add_factory(cls, description, factory);
-  add_properties(cls, *description.type, description.properties);
+  add_properties(cls, *description.type, description.properties, description.holds);
   add_functions(cls, description);
   if (description.copy == nullptr) return;
   add_copies(cls, description);

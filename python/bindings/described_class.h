@@ -13,6 +13,8 @@
 // hierarchy takes what pybind11 knows of its base, a value is held by a std::shared_ptr<void>.
 namespace traingraph::python {
 
+class Arguments;
+
 // How objects that std::shared_ptr<Base> owns begin and end.
 struct Ownership {
   std::size_t holder_bytes;
@@ -22,6 +24,8 @@ struct Ownership {
   void (*end)(py::detail::value_and_holder& place);
   // Of objects whose constructor asks the program's: what has to end before.
   void (*before_making)(const Given& given) = nullptr;
+  // Of objects that keep what a constructor was given.
+  void (*after_making)(const std::any& made, const Arguments& arguments) = nullptr;
 };
 template <typename Base>
 Ownership ownership();
@@ -30,9 +34,10 @@ Ownership ownership();
 // The ownership lives as long as the class.
 void bind_described(py::module_& module, const ClassDescription& description,
                     const Ownership& ownership);
-// Its properties alone, on a class that C++ calls `self`.
+// Its properties alone, on a class that C++ calls `self`; with `holds`, of objects that it holds for.
 void add_properties(py::handle cls, const std::type_info& self,
-                    const std::vector<Property>& properties);
+                    const std::vector<Property>& properties,
+                    bool (*holds)(const void* object) = nullptr);
 
 // Of a type that was bound.
 const ClassDescription& described_class(const std::type_info& type);
@@ -67,7 +72,7 @@ Ownership ownership() {
             }
             place.value_ptr() = nullptr;
           },
-          nullptr};
+          nullptr, nullptr};
 }
 
 }  // namespace traingraph::python

@@ -36,9 +36,6 @@ void bind_mps_normalization(py::module_& module);
 void bind_mps_forward_loss(py::module_& module);
 void bind_mps_convolution_transpose(py::module_& module);
 void bind_mps_nodes(py::module_& module);
-void bind_mps_filter_nodes(py::module_& module);
-void bind_mps_unary_nodes(py::module_& module);
-void bind_mps_joining_nodes(py::module_& module);
 void bind_mps_graph(py::module_& module);
 
 #define TRAINGRAPH_MPS_ENUM(type, text_)                               \
@@ -61,6 +58,9 @@ TRAINGRAPH_MPS_ENUM(NNTrainingStyle, "MPSNNTrainingStyle");
 TRAINGRAPH_MPS_ENUM(CNNBatchNormalizationFlags, "MPSCNNBatchNormalizationFlags");
 #undef TRAINGRAPH_MPS_ENUM
 
+// Of the class that Apple gives the node: several of them may be one in C++.
+py::object from_node(const mps::NNFilterNodePtr& node);
+
 // A described class, to add what is bound by hand.
 template <typename Self>
 auto described(const py::module_& module, const char* name) {
@@ -81,9 +81,6 @@ mps::CNNConvolutionDataSourcePtr to_convolution_source(const py::object& value);
 py::object from_convolution_source(const mps::CNNConvolutionDataSourcePtr& source);
 // Of the class that the sizes are of.
 py::object from_convolution_descriptor(const mps::CNNConvolutionDescriptor& descriptor);
-inline mps::CNNConvolutionDataSourcePtr nullable_convolution_source(const py::object& value) {
-  return value.is_none() ? nullptr : to_convolution_source(value);
-}
 // MPSDataType by member, name or raw value.
 DataType from_mps_data_type(py::handle value);
 py::object to_mps_data_type(DataType type);
@@ -102,3 +99,16 @@ const void* elements_of(py::handle value, DataType type, std::int64_t count, con
                         const char* what, std::vector<py::object>& keeper);
 
 }  // namespace traingraph::python
+
+namespace pybind11::detail {
+
+template <>
+class type_caster<traingraph::mps::NNFilterNodePtr>
+    : public copyable_holder_caster<traingraph::mps::NNFilterNode, traingraph::mps::NNFilterNodePtr> {
+ public:
+  static handle cast(const traingraph::mps::NNFilterNodePtr& node, return_value_policy, handle) {
+    return traingraph::python::from_node(node).release();
+  }
+};
+
+}  // namespace pybind11::detail

@@ -256,9 +256,6 @@ void bind_mps(py::module_& module) {
   bind_mps_forward_loss(module);
   bind_mps_convolution_transpose(module);
   bind_mps_nodes(module);
-  bind_mps_filter_nodes(module);
-  bind_mps_unary_nodes(module);
-  bind_mps_joining_nodes(module);
   bind_mps_graph(module);
 }
 

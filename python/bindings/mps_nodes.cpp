@@ -1,6 +1,11 @@
+#include <traingraph/mps/classes.h>
+
+#include <typeindex>
+#include <unordered_map>
+
+#include "described_class.h"
 #include "mps_bindings.h"
-#include "mps_encoding.h"
-#include "mps_node_bindings.h"
+#include "python_types.h"
 #include "release.h"
 
 namespace traingraph::python {
@@ -11,94 +16,138 @@ using mps::NNFilterNodePtr;
 using mps::NNImageNode;
 using mps::NNImageNodePtr;
 using mps::NNStateNode;
+using mps::NNStateNodePtr;
+using Object = std::shared_ptr<const void>;  // of the program
+
+// --- values --------------------------------------------------------------------------------------
 
 // Text, or any object with label().
-mps::HandlePtr to_handle(const py::object& value) {
+mps::HandlePtr to_handle(py::handle value, const std::string& subject) {
   if (value.is_none()) return nullptr;
   mps::Handle handle;
   if (py::isinstance<py::str>(value)) {
-    handle.label = to_text(value, {"MPSNNImageNode", "handle", "str"});
+    handle.label = to_text(value, {subject, "handle", "str"});
   } else if (py::hasattr(value, "label")) {
     const py::object label = value.attr("label");
     const py::object text = PyCallable_Check(label.ptr()) != 0 ? label() : label;
-    if (!text.is_none())
-      handle.label = to_text(py::str(text), {"MPSNNImageNode", "handle's label", "str"});
+    if (!text.is_none()) handle.label = to_text(py::str(text), {subject, "handle's label", "str"});
   } else {
-    refuse({"MPSNNImageNode", "handle", "str, an object with label(), or None"}, value);
+    refuse({subject, "handle", "str, an object with label(), or None"}, value);
   }
-  handle.object = share(value);
+  handle.object = share(py::reinterpret_borrow<py::object>(value));
   return std::make_shared<mps::Handle>(std::move(handle));
 }
 
-template <typename Class>
-void def_handle(Class& cls) {
-  using Self = typename Class::type;
-  cls.def_property(
-      "handle", [](const Self& self) { return from_handle(self.handle); },
-      [](Self& self, const py::object& value) { self.handle = to_handle(value); },
-      "What the program knows it by: text, or an object with label().");
-  cls.def_readwrite("export_from_graph", &Self::export_from_graph,
-                    "Whether an encoding hands it out.");
+// States of one class, which their node owns.
+template <typename State>
+void remember_state(const char* name) {
+  remember_type(typeid(std::shared_ptr<State>),
+                {name, name, nullptr, [](const std::any& value, py::handle) {
+                   return py::cast(
+                       NNStateNodePtr(std::any_cast<const std::shared_ptr<State>&>(value)));
+                 }});
 }
 
-void bind_image_nodes(py::module_& module) {
-  auto cls = BoundClass<NNImageNode, NNImageNodePtr>(
-      module, "MPSNNImageNode", "A place of an image: a graph's source, or what a node makes.");
-  def_init(cls, {"handle: typing.Any = None"}, "A source of a graph.", [](const Arguments& a) {
-    return std::make_shared<NNImageNode>(to_handle(a["handle"]));
-  });
-  def_factory(cls, "exported_node", "MPSNNImageNode", {"with_handle: typing.Any"},
-              "One that an encoding hands out.", [](const Arguments& a) {
-                auto node = std::make_shared<NNImageNode>(to_handle(a["with_handle"]));
-                node->export_from_graph = true;
-                return node;
-              });
-  def_handle(cls);
-  cls.def_property(
-      "format", [](const NNImageNode& self) { return self.format; },
-      [](NNImageNode& self, mps::ChannelFormat value) { self.format = value; },
-      "What its elements are; NONE: as the graph says.");
-  cls.def_readwrite("stop_gradient", &NNImageNode::stop_gradient,
-                    "Whether a training graph ends here.");
-  cls.def_readwrite("makes_temporary_images", &NNImageNode::makes_temporary_images,
-                    "Whether what is exported is temporary, as at the beginning; an addition of "
-                    "traingraph in place of image_allocator.");
-  cls.def_property_readonly(
-      "_producer",
-      [](const NNImageNode& self) {
-        return py::cast(self.producer() == nullptr ? nullptr : self.producer()->shared_from_this());
-      },
-      "The node that makes it, or None.");
-  cls.def("__repr__",
-          [](const NNImageNode& self) { return "<MPSNNImageNode: " + self.description() + ">"; });
+template <typename T>
+void remember(const char* name) {
+  remember_type(typeid(T), converted<T>(name));
 }
 
-void bind_state_nodes(py::module_& module) {
-  auto cls = BoundClass<NNStateNode, mps::NNStateNodePtr>(
-      module, "MPSNNStateNode", "A place of states, one per image or one for all.");
-  def_handle(cls);
-  cls.def_property_readonly(
-      "_owner", [](const NNStateNode& self) { return py::cast(self.owner()->shared_from_this()); },
-      "The node that makes it, or reads it from outside.");
-  using Gradient = mps::NNGradientStateNode;
-  BoundClass<Gradient, NNStateNode, std::shared_ptr<Gradient>>(
-      module, "MPSNNGradientStateNode", "What a gradient node needs to know of the forward one.");
-  using Convolution = mps::CNNConvolutionGradientStateNode;
-  BoundClass<Convolution, Gradient, std::shared_ptr<Convolution>>(
-      module, "MPSCNNConvolutionGradientStateNode", "The same of a convolution.");
-  using Transpose = mps::CNNConvolutionTransposeGradientStateNode;
-  BoundClass<Transpose, Convolution, std::shared_ptr<Transpose>>(
-      module, "MPSCNNConvolutionTransposeGradientStateNode", "The same of a transposed one.");
-  using Binary = mps::NNBinaryGradientStateNode;
-  BoundClass<Binary, NNStateNode, std::shared_ptr<Binary>>(module, "MPSNNBinaryGradientStateNode",
-                                                           "The same of a node with two sources.");
-  using Arithmetic = mps::NNArithmeticGradientStateNode;
-  BoundClass<Arithmetic, Binary, std::shared_ptr<Arithmetic>>(
-      module, "MPSNNArithmeticGradientStateNode", "The same of arithmetic.");
-  using Labels = mps::NNLabelsNode;
-  BoundClass<Labels, NNStateNode, std::shared_ptr<Labels>>(module, "MPSNNLabelsNode",
-                                                           "The labels of a loss.");
+void remember_types() {
+  remember<NNImageNodePtr>("MPSNNImageNode");
+  remember<std::vector<NNImageNodePtr>>("list[MPSNNImageNode]");
+  remember<NNStateNodePtr>("MPSNNStateNode");
+  remember<std::vector<NNStateNodePtr>>("list[MPSNNStateNode]");
+  remember<NNFilterNodePtr>("MPSNNFilterNode");
+  remember<std::vector<float>>("list[float]");
+  remember_state<mps::CNNConvolutionGradientStateNode>("MPSCNNConvolutionGradientStateNode");
+  remember_state<mps::NNLabelsNode>("MPSNNLabelsNode");
+  remember_type(typeid(mps::ChannelFormat), enumeration<mps::ChannelFormat>());
+  remember_type(typeid(mps::NNTrainingStyle), enumeration<mps::NNTrainingStyle>());
+  remember_type(typeid(mps::CNNBatchNormalizationFlags),
+                enumeration<mps::CNNBatchNormalizationFlags>());
+  remember_type(typeid(mps::HandlePtr), {"typing.Any", "typing.Any",
+                                         [](py::handle value, const Where& where) {
+                                           return std::any(to_handle(value, where.subject));
+                                         },
+                                         [](const std::any& value, py::handle) {
+                                           return from_handle(
+                                               std::any_cast<const mps::HandlePtr&>(value));
+                                         }});
+  remember_type(typeid(Object),
+                {"typing.Any", "typing.Any",
+                 [](py::handle value, const Where&) {
+                   return std::any(
+                       value.is_none() ? nullptr
+                                       : share(py::reinterpret_borrow<py::object>(value)));
+                 },
+                 [](const std::any& value, py::handle) {
+                   return shared_object(std::any_cast<const Object&>(value));
+                 }});
+  constexpr const char* kThree = "tuple[int, int, int]";
+  remember_type(typeid(mps::Coordinate),
+                {kThree, kThree,
+                 [](py::handle value, const Where& where) {
+                   const auto numbers = convert_list<std::int64_t>(value, where);
+                   if (numbers.size() != 3) refuse(where, value);
+                   return std::any(mps::Coordinate{numbers[0], numbers[1], numbers[2]});
+                 },
+                 [](const std::any& value, py::handle) -> py::object {
+                   const auto& c = std::any_cast<const mps::Coordinate&>(value);
+                   return py::make_tuple(c.x, c.y, c.channel);
+                 }});
+  remember_type(typeid(mps::CNNBatchNormalizationDataSourcePtr),
+                {"typing.Any", "typing.Any", [](py::handle value, const Where&) {
+                   return std::any(
+                       batch_normalization_source(py::reinterpret_borrow<py::object>(value)));
+                 }});
+  remember_type(typeid(mps::CNNInstanceNormalizationDataSourcePtr),
+                {"typing.Any", "typing.Any", [](py::handle value, const Where&) {
+                   return std::any(mps::CNNInstanceNormalizationDataSourcePtr(
+                       image_normalization_source(py::reinterpret_borrow<py::object>(value),
+                                                  "MPSCNNInstanceNormalizationDataSource")));
+                 }});
+  remember_type(typeid(mps::CNNGroupNormalizationDataSourcePtr),
+                {"typing.Any", "typing.Any", [](py::handle value, const Where&) {
+                   return std::any(
+                       image_normalization_source(py::reinterpret_borrow<py::object>(value),
+                                                  "MPSCNNGroupNormalizationDataSource"));
+                 }});
 }
+
+// --- classes -------------------------------------------------------------------------------------
+
+// A node keeps the arguments it was made with: traingraph.mps.graph_coding reads them.
+void keep_arguments(const std::any& made, const Arguments& arguments) {
+  // What the caller may still change is kept as it is now.
+  py::dict kept;
+  for (const auto& [name, value] : arguments.all()) {
+    const std::string type = py::cast<std::string>(py::type::of(value).attr("__name__"));
+    if (py::isinstance<py::list>(value)) {
+      kept[name] = py::tuple(py::reinterpret_borrow<py::object>(value));
+    } else {
+      kept[name] = type.ends_with("Descriptor") ? value.attr("copy")()
+                                                : py::reinterpret_borrow<py::object>(value);
+    }
+  }
+  std::any_cast<const NNFilterNodePtr&>(made)->made_of = share(std::move(kept));
+}
+
+void bind_classes(py::module_& module) {
+  std::unordered_map<std::type_index, Ownership> owners = {
+      {typeid(NNImageNode), ownership<NNImageNode>()},
+      {typeid(NNStateNode), ownership<NNStateNode>()},
+      {typeid(NNFilterNode), ownership<NNFilterNode>()}};
+  owners.at(typeid(NNFilterNode)).after_making = keep_arguments;
+  for (const ClassDescription& description : mps::node_classes()) {
+    const Ownership own = owners.at(description.base == nullptr ? *description.type
+                                                                : *description.base);
+    bind_described(module, description, own);
+    owners.emplace(*description.type, own);
+  }
+}
+
+// --- methods -------------------------------------------------------------------------------------
 
 mps::NNGradientHandler gradient_handler(const Arguments& arguments) {
   const py::object handler = arguments["node_handler"];
@@ -110,33 +159,8 @@ mps::NNGradientHandler gradient_handler(const Arguments& arguments) {
   };
 }
 
-void bind_filter(py::module_& module) {
-  auto cls = BoundClass<NNFilterNode, NNFilterNodePtr>(
-      module, "MPSNNFilterNode", "Images and states in, one image and perhaps a state out.");
-  cls.def_property_readonly("result_image", &NNFilterNode::result_image, "What it makes.");
-  cls.def_property_readonly("result_state", &NNFilterNode::result_state,
-                            "What its gradient node needs, or None.");
-  cls.def_property_readonly("result_states", &NNFilterNode::result_states,
-                            "As a list: a concatenation has one for each source.");
-  cls.def_readwrite("label", &NNFilterNode::label, "A name for messages.");
-  cls.def_property(
-      "padding_policy",
-      [](const NNFilterNode& self) {
-        return enum_member("MPSNNPaddingMethod", self.padding_method());
-      },
-      [](NNFilterNode& self, const py::object& value) {
-        self.set_padding_method(padding_method(value));
-      },
-      "How the result's size follows from the source's.");
-  cls.def_property_readonly("_sources", &NNFilterNode::sources, "What it reads.");
-  cls.def_property_readonly("_source_states", &NNFilterNode::source_states, "What it reads.");
-  cls.def_property_readonly(
-      "_made_of",
-      [](const NNFilterNode& self) -> py::object {
-        if (self.made_of == nullptr) return py::none();
-        return shared_object(self.made_of);
-      },
-      "The arguments of its constructor, or None for a node that the library made.");
+void bind_gradients(py::module_& module) {
+  auto cls = described<NNFilterNode>(module, "MPSNNFilterNode");
   const std::vector<std::string> forms = {"with_source: MPSNNImageNode",
                                           "with_sources: list[MPSNNImageNode]"};
   def_method(cls, "gradient_filter", "MPSNNGradientFilterNode", forms,
@@ -166,13 +190,87 @@ void bind_filter(py::module_& module) {
                                           gradient_handler(a));
              });
   cls.def("__repr__", [](const NNFilterNode& self) { return "<" + self.description() + ">"; });
-  using Gradient = mps::NNGradientFilterNode;
-  BoundClass<Gradient, NNFilterNode, std::shared_ptr<Gradient>>(
-      module, "MPSNNGradientFilterNode",
-      "The incoming gradient, the forward source and the forward node's state in.");
+  auto arithmetic =
+      described<mps::NNBinaryArithmeticNode>(module, "MPSNNBinaryArithmeticNode");
+  arithmetic.def(
+      "gradient_class",
+      [](const mps::NNBinaryArithmeticNode& self) -> py::object {
+        const auto& names = mps::kArithmeticNames[static_cast<int>(self.operation())];
+        if (names.gradient == nullptr) return py::none();
+        return py::module_::import("traingraph._core").attr(names.gradient);
+      },
+      "The class of its gradient nodes, or None.");
+}
+
+// Numbers that the program's own object gives, by a method of two images.
+void set_number_callback(mps::NNNumberCallback& callback, const py::object& value,
+                         const Where& where, const char* method) {
+  if (value.is_none()) {
+    callback = {};
+    return;
+  }
+  if (!py::hasattr(value, method)) refuse(where, value);
+  callback.object = share(value);
+  callback.call = [kept = std::weak_ptr(callback.object), where, method](
+                      const mps::ImagePtr& source, const mps::ImagePtr& destination) {
+    const HeldGil held;
+    return static_cast<float>(
+        to_number(shared_object(kept.lock()).attr(method)(source, destination),
+                  {where.subject + "." + where.name, "result", "float"}));
+  };
+}
+
+// `get` and `set` take the node and the call-back.
+template <typename Node, typename Get, typename Set>
+void bind_callback(py::module_& module, const char* name, const char* method, Get get, Set set,
+                   const char* text) {
+  const Where where{name, "property_call_back",
+                    std::string("an object with ") + method +
+                        "(for_source_image, destination_image), or None"};
+  auto cls = described<Node>(module, name);
+  cls.def_property(
+      "property_call_back",
+      [get](const Node& self) -> py::object {
+        const mps::NNNumberCallback callback = get(self);
+        if (callback.object == nullptr) return py::none();
+        return shared_object(callback.object);
+      },
+      [set, where, method](Node& self, const py::object& value) {
+        mps::NNNumberCallback callback;
+        set_number_callback(callback, value, where, method);
+        set(self, callback);
+      },
+      text);
+}
+
+template <typename Node>
+void bind_loss_callback(py::module_& module, const char* name) {
+  bind_callback<Node>(
+      module, name, "scalar_weight", [](const Node& self) { return self.property_callback; },
+      [](Node& self, const mps::NNNumberCallback& value) { self.property_callback = value; },
+      "Gives the weight at each encoding; another one than before compiles anew. A gradient node "
+      "without one has its forward node's.");
+}
+
+void bind_callbacks(py::module_& module) {
+  bind_loss_callback<mps::NNForwardLossNode>(module, "MPSNNForwardLossNode");
+  bind_loss_callback<mps::NNLossGradientNode>(module, "MPSNNLossGradientNode");
+  using Gram = mps::ParameterNode<mps::GramMatrixParameters>;
+  bind_callback<Gram>(
+      module, "MPSNNGramMatrixCalculationNode", "alpha",
+      [](const Gram& self) { return self.parameters().property_callback; },
+      [](Gram& self, const mps::NNNumberCallback& value) {
+        self.set_parameters({self.parameters().alpha, value});
+      },
+      "Gives alpha at each encoding; another one than before compiles anew.");
 }
 
 }  // namespace
+
+py::object from_node(const NNFilterNodePtr& node) {
+  if (node == nullptr) return py::none();
+  return cast_made(node->kind(), node);
+}
 
 py::object from_handle(const mps::HandlePtr& handle) {
   if (handle == nullptr) return py::none();
@@ -180,25 +278,14 @@ py::object from_handle(const mps::HandlePtr& handle) {
   return shared_object(handle->object);
 }
 
-void keep_arguments(NNFilterNode& node, const Arguments& arguments) {
-  // What the caller may still change is kept as it is now.
-  py::dict kept;
-  for (const auto& [name, value] : arguments.all()) {
-    const std::string type = py::cast<std::string>(py::type::of(value).attr("__name__"));
-    if (py::isinstance<py::list>(value)) {
-      kept[name] = py::tuple(py::reinterpret_borrow<py::object>(value));
-    } else {
-      kept[name] = type.ends_with("Descriptor") ? value.attr("copy")()
-                                                : py::reinterpret_borrow<py::object>(value);
-    }
-  }
-  node.made_of = share(std::move(kept));
-}
-
 void bind_mps_nodes(py::module_& module) {
-  bind_image_nodes(module);
-  bind_state_nodes(module);
-  bind_filter(module);
+  remember_types();
+  bind_classes(module);
+  described<NNImageNode>(module, "MPSNNImageNode").def("__repr__", [](const NNImageNode& self) {
+    return "<MPSNNImageNode: " + self.description() + ">";
+  });
+  bind_gradients(module);
+  bind_callbacks(module);
 }
 
 }  // namespace traingraph::python

@@ -118,6 +118,9 @@ struct ClassDescription {
   // Null: a value, which is copied, or the base of all. The type itself: one of several classes
   // that are one in C++.
   const std::type_info* base = nullptr;
+  // Of one of several C++ classes that Python's binding takes for their base: whether an object is
+  // of it. Null: each is.
+  bool (*holds)(const void* object) = nullptr;
   std::size_t bytes = 0;
   std::size_t alignment = 0;
   std::vector<Form> forms;
@@ -231,6 +234,23 @@ class Describing {
     return settable(
         name, member, [member](T& self, const Value& value) { self.*member = value; }, text);
   }
+  // A part of a value that `get` and `set` are for: a member of it, or a function that finds it.
+  template <class Get, class Set, class Part>
+  Describing& settable_part(const std::string& name, Get get, Set set, Part part,
+                            const char* text) {
+    return settable(
+        name,
+        [get, part](const T& self) {
+          const ValueOf<Get> whole = std::invoke(get, self);
+          return std::invoke(part, whole);
+        },
+        [get, set, part](T& self, const auto& value) {
+          ValueOf<Get> whole = std::invoke(get, self);
+          std::invoke(part, whole) = value;
+          std::invoke(set, self, whole);
+        },
+        text);
+  }
   // None where it gives a null pointer.
   template <class Get>
   Describing& optional_property(const std::string& name, Get get, const char* text) {
@@ -278,6 +298,11 @@ class Describing {
   Describing& optional_argument(const std::string& name, Get get, const char* text) {
     return keep(traingraph::optional_argument<ValueOf<Get>>(name, text), get);
   }
+  // Arguments that no property shows, and that no archive has.
+  Describing& takes(const std::vector<Argument>& arguments) {
+    arguments_.insert(arguments_.end(), arguments.begin(), arguments.end());
+    return *this;
+  }
   // A member of a value, which is what T{} has unless it is given.
   template <class Value>
   Describing& field(const char* name, Value T::* member, const char* text,
@@ -296,6 +321,15 @@ class Describing {
   Describing& required_field(const char* name, Value T::* member, const char* text,
                              const Range* range = nullptr) {
     return add_field(traingraph::argument<Value>(name, text, range), member);
+  }
+
+  // Several classes of Python are T, and none of them is the base of the others.
+  Describing& one_of_several() {
+    made_.type = made_.base;
+    made_.holds = [](const void* object) {
+      return dynamic_cast<const T*>(static_cast<const Parent*>(object)) != nullptr;
+    };
+    return *this;
   }
 
   // The form of the arguments so far, by the constructor that takes these types.

@@ -10,19 +10,9 @@ namespace {
 
 using Arithmetic = CNNArithmeticOperation;
 
-struct Names {
-  const char* forward;
-  const char* gradient;
-};
-// In the order of the operations.
-constexpr Names kNames[] = {
-    {"MPSNNAdditionNode", "MPSNNAdditionGradientNode"},
-    {"MPSNNSubtractionNode", "MPSNNSubtractionGradientNode"},
-    {"MPSNNMultiplicationNode", "MPSNNMultiplicationGradientNode"},
-    {"MPSNNDivisionNode", nullptr},
-    {"MPSNNComparisonNode", nullptr},
-};
-const Names& names_of(Arithmetic operation) { return kNames[static_cast<int>(operation)]; }
+const ArithmeticNames& names_of(Arithmetic operation) {
+  return kArithmeticNames[static_cast<int>(operation)];
+}
 
 class ArithmeticStep final : public GraphStep {
  public:
@@ -32,7 +22,7 @@ class ArithmeticStep final : public GraphStep {
         right_(plan.image(*node.sources()[1])),
         result_(plan.image(*node.result_image())) {
     kernel_.label = node.label;
-    kernel_.set_parameters(node.parameters);
+    kernel_.set_parameters(node.parameters());
     if (const NNStateNodePtr state = node.result_state()) state_ = plan.state(*state);
   }
 
@@ -148,6 +138,13 @@ class ConcatenationGradientStep final : public GraphStep {
   std::size_t gradient_, state_, result_;
 };
 
+const NNBinaryArithmeticNode& arithmetic_of(Arithmetic operation, const NNStateNodePtr& state) {
+  const ArithmeticNames& names = names_of(operation);
+  return forward_of<NNBinaryArithmeticNode>(
+      state, names.gradient, names.forward,
+      [operation](const NNBinaryArithmeticNode& node) { return node.operation() == operation; });
+}
+
 }  // namespace
 
 // --- arithmetic ----------------------------------------------------------------------------------
@@ -163,23 +160,13 @@ const char* NNBinaryArithmeticNode::kind() const { return names_of(operation_).f
 
 std::vector<NNFilterNodePtr> NNBinaryArithmeticNode::make_gradients(
     const NNImageNodePtr& gradient) {
-  const auto make = [&]<Arithmetic kOperation>() -> std::vector<NNFilterNodePtr> {
-    using Node = NNArithmeticGradientNodeOf<kOperation>;
-    return {std::make_shared<Node>(gradient, sources()[1], result_state(), false),
-            std::make_shared<Node>(gradient, sources()[0], result_state(), true)};
-  };
-  switch (operation_) {
-    case Arithmetic::kAdd:
-      return make.operator()<Arithmetic::kAdd>();
-    case Arithmetic::kSubtract:
-      return make.operator()<Arithmetic::kSubtract>();
-    case Arithmetic::kMultiply:
-      return make.operator()<Arithmetic::kMultiply>();
-    case Arithmetic::kDivide:
-    case Arithmetic::kCompare:
-      break;
+  if (names_of(operation_).gradient == nullptr) return NNFilterNode::make_gradients(gradient);
+  std::vector<NNFilterNodePtr> made;
+  for (const bool secondary : {false, true}) {
+    made.push_back(std::make_shared<NNArithmeticGradientNode>(
+        gradient, sources()[secondary ? 0 : 1], result_state(), secondary, operation_));
   }
-  return NNFilterNode::make_gradients(gradient);
+  return made;
 }
 
 std::unique_ptr<GraphStep> NNBinaryArithmeticNode::make_step(GraphPlan& plan) {
@@ -191,33 +178,28 @@ NNArithmeticGradientNode::NNArithmeticGradientNode(NNImageNodePtr source_gradien
                                                    NNStateNodePtr gradient_state,
                                                    bool is_secondary_source_filter,
                                                    Arithmetic operation)
-    : NNGradientFilterNode({std::move(source_gradient), std::move(source_image)}, {gradient_state}),
+    : NNGradientFilterNode(names_of(operation).gradient, std::move(source_gradient),
+                           std::move(source_image), gradient_state,
+                           arithmetic_of(operation, gradient_state)),
       secondary_(is_secondary_source_filter),
-      operation_(operation) {
-  const Names& names = names_of(operation);
-  check_sources(names.gradient);
-  const auto& forward =
-      forward_of<NNBinaryArithmeticNode>(gradient_state, names.gradient, names.forward);
-  label = forward.label;
-  if (forward.operation() == operation) return;
-  throw InvalidArgument("[" + std::string(names.gradient) + "] expected a state of " +
-                        names.forward + " but got that of " + forward.description());
-}
+      operation_(operation) {}
 const char* NNArithmeticGradientNode::kind() const { return names_of(operation_).gradient; }
 
 CNNArithmeticParameters NNArithmeticGradientNode::parameters() const {
   if (own_.has_value()) return *own_;
-  const auto& forward = static_cast<const NNBinaryArithmeticNode&>(*source_states()[0]->owner());
-  return gradient_parameters(operation_, forward.parameters, secondary_);
+  return gradient_parameters(operation_, forward().parameters(), secondary_);
+}
+
+const NNBinaryArithmeticNode& NNArithmeticGradientNode::forward() const {
+  return static_cast<const NNBinaryArithmeticNode&>(*source_states()[0]->owner());
 }
 
 bool NNArithmeticGradientNode::is_the_gradient_itself() {
   const NNImageNodePtr result = result_image();
-  const CNNArithmeticParameters p = parameters();
-  const auto& forward = static_cast<const NNBinaryArithmeticNode&>(*source_states()[0]->owner());
-  return operation_ != Arithmetic::kMultiply && p.primary_scale == 1 &&
-         !forward.parameters.clamps() && forward.parameters.primary_strides == BroadcastStrides{} &&
-         forward.parameters.secondary_strides == BroadcastStrides{} && !result->export_from_graph &&
+  const CNNArithmeticParameters& given = forward().parameters();
+  return operation_ != Arithmetic::kMultiply && parameters().primary_scale == 1 &&
+         !given.clamps() && given.primary_strides == BroadcastStrides{} &&
+         given.secondary_strides == BroadcastStrides{} && !result->export_from_graph &&
          result->format == ChannelFormat::kNone;
 }
 
@@ -260,12 +242,11 @@ std::unique_ptr<GraphStep> NNConcatenationNode::make_step(GraphPlan& plan) {
 NNConcatenationGradientNode::NNConcatenationGradientNode(NNImageNodePtr source_gradient,
                                                          NNImageNodePtr source_image,
                                                          NNStateNodePtr gradient_state)
-    : NNGradientFilterNode({std::move(source_gradient), std::move(source_image)},
-                           {gradient_state}) {
-  constexpr const char* kKind = "MPSNNConcatenationGradientNode";
-  check_sources(kKind);
-  label = forward_of<NNConcatenationNode>(gradient_state, kKind, "MPSNNConcatenationNode").label;
-}
+    : NNGradientFilterNode("MPSNNConcatenationGradientNode", std::move(source_gradient),
+                           std::move(source_image), gradient_state,
+                           forward_of<NNConcatenationNode>(gradient_state,
+                                                           "MPSNNConcatenationGradientNode",
+                                                           "MPSNNConcatenationNode")) {}
 
 std::unique_ptr<GraphStep> NNConcatenationGradientNode::make_step(GraphPlan& plan) {
   return std::make_unique<ConcatenationGradientStep>(plan, *this);

@@ -119,7 +119,7 @@ class BatchNormalizationGradientStep final : public TrainedGradientStep {
 }  // namespace
 
 std::unique_ptr<GraphStep> CNNBatchNormalizationNode::make_step(GraphPlan& plan) {
-  return std::make_unique<BatchNormalizationStep>(plan, *this, data_source_);
+  return std::make_unique<BatchNormalizationStep>(plan, *this, data_source());
 }
 std::unique_ptr<GraphStep> CNNBatchNormalizationGradientNode::make_step(GraphPlan& plan) {
   return std::make_unique<BatchNormalizationGradientStep>(plan, *this);

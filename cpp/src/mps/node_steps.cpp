@@ -1,6 +1,5 @@
 #include <traingraph/errors.h>
 #include <traingraph/mps/filter_nodes.h>
-#include <traingraph/mps/softmax.h>
 
 #include "mps/weighted_steps.h"
 
@@ -113,7 +112,7 @@ class LossStep final : public GraphStep {
 
 std::unique_ptr<GraphStep> CNNConvolutionNode::make_step(GraphPlan& plan) {
   return std::make_unique<WeightedStep>(plan, *this,
-                                        make_convolution(plan.device, weights_, is_full()));
+                                        make_convolution(plan.device, data_source(), is_full()));
 }
 
 std::unique_ptr<GraphStep> CNNConvolutionGradientNode::make_step(GraphPlan& plan) {
@@ -124,33 +123,6 @@ std::unique_ptr<GraphStep> CNNConvolutionGradientNode::make_step(GraphPlan& plan
     kernel = std::make_shared<CNNConvolutionGradient>(plan.device, weights_);
   }
   return std::make_unique<WeightedGradientStep>(plan, *this, kernel);
-}
-
-std::unique_ptr<GraphStep> CNNNeuronNode::make_step(GraphPlan& plan) {
-  return std::make_unique<ForwardStep>(plan, *this,
-                                       std::make_shared<CNNNeuron>(plan.device, descriptor_));
-}
-std::unique_ptr<GraphStep> CNNNeuronGradientNode::make_step(GraphPlan& plan) {
-  return std::make_unique<GradientStep>(
-      plan, *this, std::make_shared<CNNNeuronGradient>(plan.device, descriptor_));
-}
-
-std::unique_ptr<GraphStep> CNNPoolingNode::make_step(GraphPlan& plan) {
-  return std::make_unique<ForwardStep>(plan, *this,
-                                       std::make_shared<CNNPooling>(plan.device, type_, window_));
-}
-std::unique_ptr<GraphStep> CNNPoolingGradientNode::make_step(GraphPlan& plan) {
-  return std::make_unique<GradientStep>(
-      plan, *this, std::make_shared<CNNPoolingGradient>(plan.device, type_, window_));
-}
-
-std::unique_ptr<GraphStep> CNNSoftMaxNode::make_step(GraphPlan& plan) {
-  return std::make_unique<ForwardStep>(plan, *this,
-                                       std::make_shared<CNNSoftMax>(plan.device, logarithm_));
-}
-std::unique_ptr<GraphStep> CNNSoftMaxGradientNode::make_step(GraphPlan& plan) {
-  return std::make_unique<GradientStep>(
-      plan, *this, std::make_shared<CNNSoftMaxGradient>(plan.device, logarithm_));
 }
 
 std::unique_ptr<GraphStep> CNNLossNode::make_step(GraphPlan& plan) {

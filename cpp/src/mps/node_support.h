@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include <traingraph/errors.h>
@@ -7,16 +8,17 @@
 
 namespace traingraph::mps {
 
-// The forward node that a state belongs to. Raises InvalidArgument for that of another kind.
+// The forward node that a state belongs to. Raises InvalidArgument for that of another kind, and of
+// one that is not right.
 template <class Node>
-Node& forward_of(const NNStateNodePtr& state, const char* kind, const char* expected) {
-  if (state == nullptr) {
-    throw InvalidArgument("[" + std::string(kind) + "] expected a state of " + expected +
-                          " but got none");
-  }
-  if (auto* node = dynamic_cast<Node*>(state->owner())) return *node;
-  throw InvalidArgument("[" + std::string(kind) + "] expected a state of " + expected +
-                        " but got that of " + state->owner()->description());
+Node& forward_of(const NNStateNodePtr& state, const char* kind, const char* expected,
+                 const std::function<bool(const Node&)>& is_right = nullptr) {
+  const std::string subject =
+      "[" + std::string(kind) + "] expected a state of " + expected + " but got ";
+  if (state == nullptr) throw InvalidArgument(subject + "none");
+  auto* const node = dynamic_cast<Node*>(state->owner());
+  if (node != nullptr && (is_right == nullptr || is_right(*node))) return *node;
+  throw InvalidArgument(subject + "that of " + state->owner()->description());
 }
 
 }  // namespace traingraph::mps

@@ -73,6 +73,16 @@ std::vector<NNFilterNodePtr> NNFilterNode::make_gradients(const NNImageNodePtr&)
                                         : "this one has none"));
 }
 
+NNGradientFilterNode::NNGradientFilterNode(const char* kind, NNImageNodePtr source_gradient,
+                                           NNImageNodePtr source_image,
+                                           NNStateNodePtr gradient_state,
+                                           const NNFilterNode& forward)
+    : NNFilterNode({std::move(source_gradient), std::move(source_image)},
+                   {std::move(gradient_state)}) {
+  check_sources(kind);
+  label = forward.label;
+}
+
 std::vector<NNFilterNodePtr> NNGradientFilterNode::make_gradients(const NNImageNodePtr&) {
   throw Unsupported("[" + description() + "] there are no gradients of gradient nodes");
 }
@@ -82,13 +92,14 @@ std::vector<NNFilterNodePtr> NNFilterNode::gradient_filters(const NNImageNodePtr
   return make_gradients(source_gradient);
 }
 
+const NNImageNodePtr& NNFilterNode::only(const std::vector<NNImageNodePtr>& gradients) const {
+  if (gradients.size() == 1) return gradients[0];
+  refuse("expected one gradient, for the one result, but got " + std::to_string(gradients.size()));
+}
+
 std::vector<NNFilterNodePtr> NNFilterNode::gradient_filters(
     const std::vector<NNImageNodePtr>& source_gradients) {
-  if (source_gradients.size() != 1) {
-    refuse("expected one gradient, for the one result, but got " +
-           std::to_string(source_gradients.size()));
-  }
-  return gradient_filters(source_gradients[0]);
+  return gradient_filters(only(source_gradients));
 }
 
 NNFilterNodePtr NNFilterNode::gradient_filter(const NNImageNodePtr& source_gradient) {
@@ -99,11 +110,7 @@ NNFilterNodePtr NNFilterNode::gradient_filter(const NNImageNodePtr& source_gradi
 }
 
 NNFilterNodePtr NNFilterNode::gradient_filter(const std::vector<NNImageNodePtr>& source_gradients) {
-  if (source_gradients.size() != 1) {
-    refuse("expected one gradient, for the one result, but got " +
-           std::to_string(source_gradients.size()));
-  }
-  return gradient_filter(source_gradients[0]);
+  return gradient_filter(only(source_gradients));
 }
 
 }  // namespace traingraph::mps

@@ -59,45 +59,39 @@ class NormalizationGradientStep final : public TrainedGradientStep {
   std::shared_ptr<CNNInstanceNormalization> forward_;
 };
 
+template <class Pair>
+const ImageNormalizationNode<Pair>& normalization_of(const NNStateNodePtr& state) {
+  return forward_of<ImageNormalizationNode<Pair>>(state, Pair::kGradient, Pair::kForward);
+}
+
 }  // namespace
 
 template <class Pair>
-ImageNormalizationNode<Pair>::ImageNormalizationNode(NNImageNodePtr source, Source data_source)
-    : NNFilterNode({std::move(source)}), data_source_(std::move(data_source)) {
-  check_sources(Pair::kForward);
-  if (data_source_ == nullptr) {
-    throw InvalidArgument("[" + std::string(Pair::kForward) +
-                          "] expected a data source but got none");
-  }
-  label = data_source_->label();
-  add_state(std::make_unique<NNGradientStateNode>());
-}
+ImageNormalizationNode<Pair>::ImageNormalizationNode(
+    NNImageNodePtr source, std::shared_ptr<typename Pair::Source> data_source)
+    : SourceNode<typename Pair::Source>(Pair::kForward, std::move(source), std::move(data_source),
+                                        std::make_unique<NNGradientStateNode>()) {}
 
 template <class Pair>
 std::vector<NNFilterNodePtr> ImageNormalizationNode<Pair>::make_gradients(
     const NNImageNodePtr& gradient) {
-  return {std::make_shared<ImageNormalizationGradientNode<Pair>>(gradient, sources()[0],
-                                                                 result_state())};
+  return {std::make_shared<ImageNormalizationGradientNode<Pair>>(gradient, this->sources()[0],
+                                                                 this->result_state())};
 }
 
 template <class Pair>
 std::unique_ptr<GraphStep> ImageNormalizationNode<Pair>::make_step(GraphPlan& plan) {
   return std::make_unique<NormalizationStep>(
-      plan, *this, std::make_shared<typename Pair::Kernel>(plan.device, data_source_));
+      plan, *this, std::make_shared<typename Pair::Kernel>(plan.device, this->data_source()));
 }
 
 template <class Pair>
 ImageNormalizationGradientNode<Pair>::ImageNormalizationGradientNode(NNImageNodePtr source_gradient,
                                                                      NNImageNodePtr source_image,
                                                                      NNStateNodePtr gradient_state)
-    : NNGradientFilterNode({std::move(source_gradient), std::move(source_image)},
-                           {gradient_state}) {
-  check_sources(Pair::kGradient);
-  const auto& forward =
-      forward_of<ImageNormalizationNode<Pair>>(gradient_state, Pair::kGradient, Pair::kForward);
-  training_style = forward.training_style;
-  label = forward.label;
-}
+    : NNGradientFilterNode(Pair::kGradient, std::move(source_gradient), std::move(source_image),
+                           gradient_state, normalization_of<Pair>(gradient_state)),
+      training_style(normalization_of<Pair>(gradient_state).training_style) {}
 
 template <class Pair>
 std::unique_ptr<GraphStep> ImageNormalizationGradientNode<Pair>::make_step(GraphPlan& plan) {

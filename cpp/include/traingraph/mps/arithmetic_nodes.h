@@ -8,28 +8,46 @@
 // Nodes with several sources: arithmetic, and concatenation.
 namespace traingraph::mps {
 
-// Two sources. There is no gradient of a division or comparison.
+// By operation; there is no gradient of a division or comparison.
+struct ArithmeticNames {
+  const char* forward;
+  const char* gradient;
+};
+inline constexpr ArithmeticNames kArithmeticNames[] = {
+    {"MPSNNAdditionNode", "MPSNNAdditionGradientNode"},
+    {"MPSNNSubtractionNode", "MPSNNSubtractionGradientNode"},
+    {"MPSNNMultiplicationNode", "MPSNNMultiplicationGradientNode"},
+    {"MPSNNDivisionNode", nullptr},
+    {"MPSNNComparisonNode", nullptr},
+};
+
+// Two sources.
 class TRAINGRAPH_API NNBinaryArithmeticNode : public NNFilterNode {
  public:
+  NNBinaryArithmeticNode(NNImageNodePtr left, NNImageNodePtr right,
+                         CNNArithmeticOperation operation);
   const char* kind() const override;
   CNNArithmeticOperation operation() const { return operation_; }
+  const CNNArithmeticParameters& parameters() const { return parameters_; }
   // Those of the kernel in graphs made from now on.
-  CNNArithmeticParameters parameters;
+  void set_parameters(const CNNArithmeticParameters& value) { parameters_ = value; }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  protected:
-  NNBinaryArithmeticNode(NNImageNodePtr left, NNImageNodePtr right,
-                         CNNArithmeticOperation operation);
   std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient) override;
 
  private:
   CNNArithmeticOperation operation_;
+  CNNArithmeticParameters parameters_;
 };
 
 // The gradient of one of the two sources; the source image is the other one. Where it is the
 // incoming gradient itself, nothing is encoded.
-class TRAINGRAPH_API NNArithmeticGradientNode : public NNGradientFilterNode {
+class TRAINGRAPH_API NNArithmeticGradientNode final : public NNGradientFilterNode {
  public:
+  NNArithmeticGradientNode(NNImageNodePtr source_gradient, NNImageNodePtr source_image,
+                           NNStateNodePtr gradient_state, bool is_secondary_source_filter,
+                           CNNArithmeticOperation operation);
   const char* kind() const override;
   bool is_secondary_source_filter() const { return secondary_; }
   // As gradient_parameters() gives them from the forward node, unless they are set.
@@ -37,12 +55,8 @@ class TRAINGRAPH_API NNArithmeticGradientNode : public NNGradientFilterNode {
   void set_parameters(const CNNArithmeticParameters& value) { own_ = value; }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
- protected:
-  NNArithmeticGradientNode(NNImageNodePtr source_gradient, NNImageNodePtr source_image,
-                           NNStateNodePtr gradient_state, bool is_secondary_source_filter,
-                           CNNArithmeticOperation operation);
-
  private:
+  const NNBinaryArithmeticNode& forward() const;
   bool is_the_gradient_itself();
 
   bool secondary_;
@@ -51,7 +65,7 @@ class TRAINGRAPH_API NNArithmeticGradientNode : public NNGradientFilterNode {
 };
 
 template <CNNArithmeticOperation kOperation>
-class TRAINGRAPH_API NNArithmeticNodeOf final : public NNBinaryArithmeticNode {
+class NNArithmeticNodeOf final : public NNBinaryArithmeticNode {
  public:
   NNArithmeticNodeOf(NNImageNodePtr left, NNImageNodePtr right)
       : NNBinaryArithmeticNode(std::move(left), std::move(right), kOperation) {}
@@ -61,21 +75,6 @@ using NNSubtractionNode = NNArithmeticNodeOf<CNNArithmeticOperation::kSubtract>;
 using NNMultiplicationNode = NNArithmeticNodeOf<CNNArithmeticOperation::kMultiply>;
 using NNDivisionNode = NNArithmeticNodeOf<CNNArithmeticOperation::kDivide>;
 using NNComparisonNode = NNArithmeticNodeOf<CNNArithmeticOperation::kCompare>;
-
-template <CNNArithmeticOperation kOperation>
-class TRAINGRAPH_API NNArithmeticGradientNodeOf final : public NNArithmeticGradientNode {
-  static_assert(kOperation < CNNArithmeticOperation::kDivide, "there is no such gradient");
-
- public:
-  NNArithmeticGradientNodeOf(NNImageNodePtr source_gradient, NNImageNodePtr source_image,
-                             NNStateNodePtr gradient_state, bool is_secondary_source_filter)
-      : NNArithmeticGradientNode(std::move(source_gradient), std::move(source_image),
-                                 std::move(gradient_state), is_secondary_source_filter,
-                                 kOperation) {}
-};
-using NNAdditionGradientNode = NNArithmeticGradientNodeOf<CNNArithmeticOperation::kAdd>;
-using NNSubtractionGradientNode = NNArithmeticGradientNodeOf<CNNArithmeticOperation::kSubtract>;
-using NNMultiplicationGradientNode = NNArithmeticGradientNodeOf<CNNArithmeticOperation::kMultiply>;
 
 // The sources' channels one after another. It has a state for each source.
 class TRAINGRAPH_API NNConcatenationNode final : public NNFilterNode {

@@ -1,42 +1,59 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include <traingraph/errors.h>
 #include <traingraph/mps/batch_normalization.h>
 #include <traingraph/mps/convolution.h>
 #include <traingraph/mps/loss.h>
 #include <traingraph/mps/nodes.h>
-#include <traingraph/mps/pooling.h>
 
-// Nodes of kernels that networks are mostly made of. Gradient nodes, here and in the headers beside
-// this one, take the state of the forward node whose gradient they make, and raise InvalidArgument
-// for that of another kind.
+// Nodes of kernels that have a data source. Gradient nodes, here and in the headers beside this one,
+// take the state of the forward node whose gradient they make, and raise InvalidArgument for that of
+// another kind.
 namespace traingraph::mps {
 
-// The data source is asked for an update when its gradient node is part of a graph.
-class TRAINGRAPH_API CNNConvolutionNode : public NNFilterNode {
+// The data source is asked for an update when the gradient node is part of a graph.
+template <class Source>
+class SourceNode : public NNFilterNode {
+ public:
+  NNTrainingStyle training_style = NNTrainingStyle::kUpdateDeviceGPU;
+  const std::shared_ptr<Source>& data_source() const { return data_source_; }
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    NNFilterNode::visit_owned(visitor);
+    visitor(data_source_);
+  }
+
+ protected:
+  SourceNode(const char* kind, NNImageNodePtr source, std::shared_ptr<Source> data_source,
+             std::unique_ptr<NNStateNode> state, std::vector<NNStateNodePtr> source_states = {})
+      : NNFilterNode({std::move(source)}, std::move(source_states)),
+        data_source_(std::move(data_source)) {
+    check_sources(kind);
+    if (data_source_ == nullptr) {
+      throw InvalidArgument("[" + std::string(kind) + "] expected a data source but got none");
+    }
+    label = data_source_->label();
+    add_state(std::move(state));
+  }
+
+ private:
+  std::shared_ptr<Source> data_source_;
+};
+
+class TRAINGRAPH_API CNNConvolutionNode : public SourceNode<CNNConvolutionDataSource> {
  public:
   CNNConvolutionNode(NNImageNodePtr source, CNNConvolutionDataSourcePtr weights);
   const char* kind() const override { return "MPSCNNConvolutionNode"; }
-  NNTrainingStyle training_style = NNTrainingStyle::kUpdateDeviceGPU;
   std::shared_ptr<CNNConvolutionGradientStateNode> convolution_gradient_state();
-  const CNNConvolutionDataSourcePtr& data_source() const { return weights_; }
-  void visit_owned(OwnershipVisitor& visitor) const override {
-    NNFilterNode::visit_owned(visitor);
-    visitor(weights_);
-  }
   virtual bool is_full() const { return false; }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  protected:
-  CNNConvolutionNode(const char* kind, NNImageNodePtr source, CNNConvolutionDataSourcePtr weights,
-                     std::unique_ptr<NNStateNode> state,
-                     std::vector<NNStateNodePtr> source_states = {});
+  using SourceNode::SourceNode;
   std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient) override;
-
- private:
-  CNNConvolutionDataSourcePtr weights_;
 };
 
 class TRAINGRAPH_API CNNFullyConnectedNode final : public CNNConvolutionNode {
@@ -65,7 +82,7 @@ class TRAINGRAPH_API CNNConvolutionGradientNode : public NNGradientFilterNode {
 
  protected:
   CNNConvolutionGradientNode(const char* kind, NNImageNodePtr source_gradient,
-                             NNImageNodePtr source_image, const NNStateNodePtr& gradient_state,
+                             NNImageNodePtr source_image, NNStateNodePtr gradient_state,
                              const CNNConvolutionNode& forward,
                              CNNConvolutionDataSourcePtr weights);
 
@@ -79,90 +96,6 @@ class TRAINGRAPH_API CNNFullyConnectedGradientNode final : public CNNConvolution
   const char* kind() const override { return "MPSCNNFullyConnectedGradientNode"; }
 };
 
-// `kind` must outlive the node: one of Apple's names of neuron nodes.
-class TRAINGRAPH_API CNNNeuronNode : public NNFilterNode {
- public:
-  CNNNeuronNode(NNImageNodePtr source, NeuronDescriptor descriptor,
-                const char* kind = "MPSCNNNeuronNode");
-  const char* kind() const override { return kind_; }
-  const NeuronDescriptor& descriptor() const { return descriptor_; }
-  std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
-
- protected:
-  std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient) override;
-
- private:
-  NeuronDescriptor descriptor_;
-  const char* kind_;
-};
-
-class TRAINGRAPH_API CNNNeuronGradientNode final : public NNGradientFilterNode {
- public:
-  CNNNeuronGradientNode(NNImageNodePtr source_gradient, NNImageNodePtr source_image,
-                        NNStateNodePtr gradient_state, NeuronDescriptor descriptor);
-  const char* kind() const override { return "MPSCNNNeuronGradientNode"; }
-  const NeuronDescriptor& descriptor() const { return descriptor_; }
-  std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
-
- private:
-  NeuronDescriptor descriptor_;
-};
-
-class TRAINGRAPH_API CNNPoolingNode : public NNFilterNode {
- public:
-  CNNPoolingNode(NNImageNodePtr source, CNNPoolingType type, const KernelWindow& window);
-  const char* kind() const override;
-  CNNPoolingType type() const { return type_; }
-  const KernelWindow& window() const { return window_; }
-  std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
-
- protected:
-  std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient) override;
-
- private:
-  CNNPoolingType type_;
-  KernelWindow window_;
-};
-
-class TRAINGRAPH_API CNNPoolingGradientNode : public NNGradientFilterNode {
- public:
-  CNNPoolingGradientNode(NNImageNodePtr source_gradient, NNImageNodePtr source_image,
-                         NNStateNodePtr gradient_state, CNNPoolingType type,
-                         const KernelWindow& window);
-  const char* kind() const override;
-  CNNPoolingType type() const { return type_; }
-  const KernelWindow& window() const { return window_; }
-  std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
-
- private:
-  CNNPoolingType type_;
-  KernelWindow window_;
-};
-
-template <CNNPoolingType kType>
-class TRAINGRAPH_API CNNPoolingNodeOf final : public CNNPoolingNode {
- public:
-  CNNPoolingNodeOf(NNImageNodePtr source, const KernelWindow& window)
-      : CNNPoolingNode(std::move(source), kType, window) {}
-};
-using CNNPoolingMaxNode = CNNPoolingNodeOf<CNNPoolingType::kMax>;
-using CNNPoolingAverageNode = CNNPoolingNodeOf<CNNPoolingType::kAverage>;
-using CNNPoolingL2NormNode = CNNPoolingNodeOf<CNNPoolingType::kL2Norm>;
-using CNNDilatedPoolingMaxNode = CNNPoolingNodeOf<CNNPoolingType::kDilatedMax>;
-
-template <CNNPoolingType kType>
-class TRAINGRAPH_API CNNPoolingGradientNodeOf final : public CNNPoolingGradientNode {
- public:
-  CNNPoolingGradientNodeOf(NNImageNodePtr source_gradient, NNImageNodePtr source_image,
-                           NNStateNodePtr gradient_state, const KernelWindow& window)
-      : CNNPoolingGradientNode(std::move(source_gradient), std::move(source_image),
-                               std::move(gradient_state), kType, window) {}
-};
-using CNNPoolingMaxGradientNode = CNNPoolingGradientNodeOf<CNNPoolingType::kMax>;
-using CNNPoolingAverageGradientNode = CNNPoolingGradientNodeOf<CNNPoolingType::kAverage>;
-using CNNPoolingL2NormGradientNode = CNNPoolingGradientNodeOf<CNNPoolingType::kL2Norm>;
-using CNNDilatedPoolingMaxGradientNode = CNNPoolingGradientNodeOf<CNNPoolingType::kDilatedMax>;
-
 // Apple's raw values.
 enum class CNNBatchNormalizationFlags : int {
   kAutomatic = 0,  // statistics of the batch where the result state is read
@@ -170,23 +103,16 @@ enum class CNNBatchNormalizationFlags : int {
   kNever = 2,
 };
 
-class TRAINGRAPH_API CNNBatchNormalizationNode final : public NNFilterNode {
+class TRAINGRAPH_API CNNBatchNormalizationNode final
+    : public SourceNode<CNNBatchNormalizationDataSource> {
  public:
   CNNBatchNormalizationNode(NNImageNodePtr source, CNNBatchNormalizationDataSourcePtr data_source);
   const char* kind() const override { return "MPSCNNBatchNormalizationNode"; }
   CNNBatchNormalizationFlags flags = CNNBatchNormalizationFlags::kAutomatic;
-  NNTrainingStyle training_style = NNTrainingStyle::kUpdateDeviceGPU;
-  void visit_owned(OwnershipVisitor& visitor) const override {
-    NNFilterNode::visit_owned(visitor);
-    visitor(data_source_);
-  }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  protected:
   std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient) override;
-
- private:
-  CNNBatchNormalizationDataSourcePtr data_source_;
 };
 
 class TRAINGRAPH_API CNNBatchNormalizationGradientNode final : public NNGradientFilterNode {
@@ -196,49 +122,6 @@ class TRAINGRAPH_API CNNBatchNormalizationGradientNode final : public NNGradient
   const char* kind() const override { return "MPSCNNBatchNormalizationGradientNode"; }
   NNTrainingStyle training_style;
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
-};
-
-class TRAINGRAPH_API CNNSoftMaxNode : public NNFilterNode {
- public:
-  explicit CNNSoftMaxNode(NNImageNodePtr source, bool logarithm = false);
-  const char* kind() const override {
-    return logarithm_ ? "MPSCNNLogSoftMaxNode" : "MPSCNNSoftMaxNode";
-  }
-  bool logarithm() const { return logarithm_; }
-  std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
-
- protected:
-  std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient) override;
-
- private:
-  bool logarithm_;
-};
-
-class TRAINGRAPH_API CNNLogSoftMaxNode final : public CNNSoftMaxNode {
- public:
-  explicit CNNLogSoftMaxNode(NNImageNodePtr source) : CNNSoftMaxNode(std::move(source), true) {}
-};
-
-// The source image is the forward node's result, not its source.
-class TRAINGRAPH_API CNNSoftMaxGradientNode : public NNGradientFilterNode {
- public:
-  CNNSoftMaxGradientNode(NNImageNodePtr source_gradient, NNImageNodePtr source_image,
-                         NNStateNodePtr gradient_state, bool logarithm = false);
-  const char* kind() const override {
-    return logarithm_ ? "MPSCNNLogSoftMaxGradientNode" : "MPSCNNSoftMaxGradientNode";
-  }
-  std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
-
- private:
-  bool logarithm_;
-};
-
-class TRAINGRAPH_API CNNLogSoftMaxGradientNode final : public CNNSoftMaxGradientNode {
- public:
-  CNNLogSoftMaxGradientNode(NNImageNodePtr source_gradient, NNImageNodePtr source_image,
-                            NNStateNodePtr gradient_state)
-      : CNNSoftMaxGradientNode(std::move(source_gradient), std::move(source_image),
-                               std::move(gradient_state), true) {}
 };
 
 // Its result is the derivative of the loss; the loss itself goes into the labels.

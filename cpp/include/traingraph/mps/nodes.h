@@ -196,6 +196,8 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
   [[noreturn]] void refuse(const std::string& text) const;
 
  private:
+  const NNImageNodePtr& only(const std::vector<NNImageNodePtr>& gradients) const;
+
   std::vector<NNImageNodePtr> sources_;
   std::vector<NNStateNodePtr> source_states_;
   NNImageNode result_;
@@ -207,6 +209,10 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
 class TRAINGRAPH_API NNGradientFilterNode : public NNFilterNode {
  protected:
   using NNFilterNode::NNFilterNode;
+  // With the forward node's label.
+  NNGradientFilterNode(const char* kind, NNImageNodePtr source_gradient,
+                       NNImageNodePtr source_image, NNStateNodePtr gradient_state,
+                       const NNFilterNode& forward);
   std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr&) override;
 };
 

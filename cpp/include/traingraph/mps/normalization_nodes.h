@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include <traingraph/mps/filter_nodes.h>
 #include <traingraph/mps/instance_normalization.h>
-#include <traingraph/mps/nodes.h>
 
 // Instance and group normalization, which are two names of the same nodes.
 namespace traingraph::mps {
@@ -23,25 +23,15 @@ struct TRAINGRAPH_API GroupNormalizationPair {
   static constexpr const char* kGradient = "MPSCNNGroupNormalizationGradientNode";
 };
 
-// The data source is asked for an update when its gradient node is part of a graph.
 template <class Pair>
-class TRAINGRAPH_API ImageNormalizationNode final : public NNFilterNode {
+class TRAINGRAPH_API ImageNormalizationNode final : public SourceNode<typename Pair::Source> {
  public:
-  using Source = std::shared_ptr<typename Pair::Source>;
-  ImageNormalizationNode(NNImageNodePtr source, Source data_source);
+  ImageNormalizationNode(NNImageNodePtr source, std::shared_ptr<typename Pair::Source> data_source);
   const char* kind() const override { return Pair::kForward; }
-  NNTrainingStyle training_style = NNTrainingStyle::kUpdateDeviceGPU;
-  void visit_owned(OwnershipVisitor& visitor) const override {
-    NNFilterNode::visit_owned(visitor);
-    visitor(data_source_);
-  }
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  protected:
   std::vector<NNFilterNodePtr> make_gradients(const NNImageNodePtr& source_gradient) override;
-
- private:
-  Source data_source_;
 };
 
 template <class Pair>

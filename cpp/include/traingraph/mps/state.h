@@ -57,6 +57,14 @@ struct Offset {
   bool is_zero() const { return *this == Offset{}; }
 };
 
+// A number for each axis of one image.
+struct TRAINGRAPH_API Coordinate {
+  std::int64_t x = 0;
+  std::int64_t y = 0;
+  std::int64_t channel = 0;
+  bool operator==(const Coordinate&) const = default;
+};
+
 // Pixels of a destination, from `origin` to its end unless there is a size.
 struct TRAINGRAPH_API Region {
   Offset origin;
