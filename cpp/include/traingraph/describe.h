@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <any>
 #include <cstddef>
 #include <functional>
@@ -236,6 +237,21 @@ class Describing {
   Describing& optional_property(const std::string& name, Get get, const char* text) {
     return add_property(name, get, text, true);
   }
+  // Those of a value that the object has, but for names that it has already. They are only read.
+  template <class Value>
+  Describing& properties_of(const Value& (T::*get)() const) {
+    for (Property property : Value::class_description().properties) {
+      const auto known = [&](const Property& own) { return own.name == property.name; };
+      if (std::ranges::any_of(made_.properties, known)) continue;
+      property.set = nullptr;
+      property.get = [get, of = property.get](const void* self) {
+        return of(&(static_cast<const T*>(self)->*get)());
+      };
+      made_.properties.push_back(std::move(property));
+    }
+    return *this;
+  }
+
   // Called without arguments; `call` is a function of the object.
   template <class Call>
   Describing& function(const std::string& name, Call call, const char* text) {
