@@ -122,6 +122,7 @@ struct ClassDescription {
   std::size_t bytes = 0;
   std::size_t alignment = 0;
   std::vector<Form> forms;
+  std::optional<Form> coded_form;  // what copies and archives have, if it is none of those
   std::vector<Factory> factories;
   std::vector<Property> properties;
   std::vector<Property> functions;  // called without arguments
@@ -327,6 +328,12 @@ class Describing {
   Describing& made_by(const char* text, Make make) {
     made_.text = text;
     return form(arguments_, std::move(make));
+  }
+  // The arguments so far are what copies and archives have, and no form that programs use.
+  template <class Make>
+  Describing& coded_by(Make make) {
+    made_.coded_form = form_of(arguments_, std::move(make));
+    return *this;
   }
   // The form of the fields.
   Describing& made_of_fields(const char* text) {
