@@ -57,6 +57,14 @@ struct Offset {
   bool is_zero() const { return *this == Offset{}; }
 };
 
+// A number for each axis of one image.
+struct TRAINGRAPH_API Coordinate {
+  std::int64_t x = 0;
+  std::int64_t y = 0;
+  std::int64_t channel = 0;
+  bool operator==(const Coordinate&) const = default;
+};
+
 // Pixels of a destination, from `origin` to its end unless there is a size.
 struct TRAINGRAPH_API Region {
   Offset origin;
@@ -65,6 +73,13 @@ struct TRAINGRAPH_API Region {
   std::int64_t depth = INT64_MAX;  // images
   bool operator==(const Region&) const = default;
   bool whole() const { return *this == Region{}; }
+};
+
+// How much of an image: all of it unless there is less.
+struct TRAINGRAPH_API Extent {
+  std::int64_t width = INT64_MAX;
+  std::int64_t height = INT64_MAX;
+  std::int64_t depth = INT64_MAX;  // images
 };
 
 // Channels of an image, from `offset` to its end unless there are fewer.
