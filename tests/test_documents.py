@@ -1,6 +1,7 @@
 """The pages of docs/ say what happens: their Python blocks run, their names exist."""
 
 import re
+import runpy
 import subprocess
 from pathlib import Path
 
@@ -185,3 +186,15 @@ def test_cpp_calls_of_the_table(tmp_path: Path) -> None:
         command = ["c++", "-std=c++20", "-fsyntax-only", "-I", ROOT / "cpp/include", source]
         done = subprocess.run(command, capture_output=True, text=True)
         assert (done.returncode == 0) is compiles, done.stderr
+
+
+def test_tables_are_those_of_the_package() -> None:
+    tables = runpy.run_path(str(ROOT / "docs/class_tables.py"))
+    texts = [path.read_text() for path in (ROOT / "docs/classes").glob("*.md")]
+    for text in texts:
+        assert tables["updated"](text) == text, "run python docs/class_tables.py"
+    found = {name for text in texts for name in re.findall(r"<!-- arguments: (\w+)", text)}
+    assert {layer.__name__ for layer in tables["layers"]()} <= found
+    assert sum("<!-- support -->" in text for text in texts) == 1
+    empty = "<!-- arguments: MLCDropoutLayer -->\n<!-- end -->\n"
+    assert "| `seed` | int |" in tables["updated"](empty)

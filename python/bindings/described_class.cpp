@@ -323,6 +323,7 @@ void bind_described(py::module_& module, const ClassDescription& description,
   add_functions(cls, description);
   if (description.copy == nullptr) return;
   add_copies(cls, description);
+  if (description.forms.empty()) return;
   cls.attr("__repr__") = function(represent, Capture(&description), 1, cls, "__repr__",
                                   "__repr__(self) -> str\n\nThe values.");
 }

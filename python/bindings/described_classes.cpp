@@ -11,7 +11,7 @@ void bind_all(py::module_& module, const std::vector<DescribedClass>& classes) {
   for (const DescribedClass& described : classes) {
     const ClassDescription& description = described();
     bind_described(module, description,
-                   description.base != nullptr ? ownership<Base>() : ownership<void>());
+                   description.copy == nullptr ? ownership<Base>() : ownership<void>());
   }
 }
 
@@ -31,6 +31,13 @@ void add_support(py::handle cls, LayerSample (*sample)(DataType)) {
 
 void bind_layers(py::module_& module) {
   bind_all<Layer>(module, layer_classes());
+  auto cls = py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(module.attr("MLCLayer"));
+  def_identity(cls);
+  cls.def("__repr__", [](const py::object& self) {
+    const auto& layer = py::cast<const Layer&>(self);
+    return "<" + class_of(self) + " " + std::to_string(layer.id()) + " '" + layer.label() +
+           "': " + layer.description() + ">";
+  });
   for (const DescribedClass& described : layer_classes()) {
     const ClassDescription& description = described();
     if (description.sample == nullptr) continue;
@@ -40,10 +47,13 @@ void bind_layers(py::module_& module) {
 }
 
 void bind_optimizers(py::module_& module) {
-  const std::vector<DescribedClass>& classes = optimizer_classes();
-  bind_all<Optimizer>(module, {classes.front()});  // the descriptor
-  bind_optimizer(module);
-  bind_all<Optimizer>(module, {classes.begin() + 1, classes.end()});
+  bind_all<Optimizer>(module, optimizer_classes());
+  auto cls =
+      py::reinterpret_borrow<BoundClass<Optimizer, OptimizerPtr>>(module.attr("MLCOptimizer"));
+  def_copy(cls, [](const Optimizer& self) { return self.copy(); });
+  cls.def("__repr__", [](const py::object& self) {
+    return "<" + class_of(self) + " " + py::cast<const Optimizer&>(self).description() + ">";
+  });
 }
 
 }  // namespace traingraph::python

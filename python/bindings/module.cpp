@@ -13,7 +13,6 @@ PYBIND11_MODULE(_core, module) {
   bind_tensor_data(module);
   bind_tensor_descriptor(module);
   bind_tensor(module);
-  bind_layer(module);
   bind_layers(module);
   bind_optimizers(module);
   bind_fit(module);

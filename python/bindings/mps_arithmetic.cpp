@@ -12,10 +12,6 @@ using mps::CNNArithmeticGradientState;
 using mps::CNNArithmeticOperation;
 using mps::CNNArithmeticParameters;
 using mps::CNNBinaryKernel;
-using mps::CNNDropout;
-using mps::CNNDropoutGradient;
-using mps::CNNDropoutGradientState;
-using mps::DropoutParameters;
 using mps::StatePtr;
 
 // One Python class each for what is one class of the core with an operation.
@@ -242,89 +238,11 @@ void bind_arithmetic_kernels(py::module_& module) {
                 "The largest difference of what counts as equal, and as neither less nor greater.");
 }
 
-constexpr const char* kDropoutForm =
-    "device: MTLDevice | MLCDevice | str, keep_probability: float, seed: int, "
-    "mask_stride_in_pixels: tuple[int, int, int] = (1, 1, 1)";
-
-DropoutParameters dropout_parameters(const Arguments& arguments) {
-  DropoutParameters p;
-  p.keep_probability = arguments.get<float>("keep_probability");
-  p.seed = static_cast<std::uint64_t>(arguments.get<std::int64_t>("seed"));
-  const auto strides = convert_list<std::int64_t>(arguments["mask_stride_in_pixels"],
-                                                  arguments.where("mask_stride_in_pixels"));
-  if (strides.size() != 3) {
-    throw InvalidArgument(
-        "[MPSCNNDropout] expected mask_stride_in_pixels (width, height, depth) but got " +
-        std::to_string(strides.size()) + " numbers");
-  }
-  p.mask_stride_x = strides[0];
-  p.mask_stride_y = strides[1];
-  p.mask_stride_channels = strides[2];
-  return p;
-}
-
-template <typename T, typename Base>
-void bind_dropout_kernel(py::module_& module, const char* name, const char* doc,
-                         const char* detail) {
-  auto cls = BoundClass<T, Base, std::shared_ptr<T>>(module, name, doc);
-  def_kernel(cls, {kDropoutForm}, detail, [](const Arguments& arguments) {
-    return std::make_shared<T>(to_mps_device(arguments["device"]), dropout_parameters(arguments));
-  });
-  cls.def_property_readonly(
-      "keep_probability", [](const T& self) { return self.parameters().keep_probability; },
-      "Above 0 and below 1.");
-  cls.def_property_readonly(
-      "seed", [](const T& self) { return self.parameters().seed; }, "Of the masks.");
-  cls.def_property_readonly(
-      "mask_stride_in_pixels",
-      [](const T& self) {
-        const DropoutParameters& p = self.parameters();
-        return py::make_tuple(p.mask_stride_x, p.mask_stride_y, p.mask_stride_channels);
-      },
-      "(width, height, depth): 1, or 0: one decision for all elements along the axis.");
-}
-
-void bind_dropout(py::module_& module) {
-  using State = CNNDropoutGradientState;
-  auto state = BoundClass<State, mps::GradientState, std::shared_ptr<State>>(
-      module, "MPSCNNDropoutGradientState", "Which mask an image got.");
-  state.def(
-      "mask_data",
-      [](const State& self) {
-        const std::vector<std::uint8_t> mask = [&self] {
-          const ReleasedGil released;
-          return self.mask_data();
-        }();
-        return py::bytes(reinterpret_cast<const char*>(mask.data()), mask.size());
-      },
-      "One byte per element of the mask, 1 where it keeps. Shapes: (rows, columns, channels). "
-      "Errors: before the state was encoded, unless it is set.");
-  state.def(
-      "set_mask_data",
-      [](State& self, const py::bytes& data) {
-        const std::string_view bytes = data;
-        self.set_mask_data({bytes.begin(), bytes.end()});
-      },
-      py::arg("data"),
-      "The mask that MPSCNNDropout takes in place of its own when it is encoded with this state, "
-      "as mask_data() gives it; what is not 0 keeps. An addition to Apple's state. Errors: another "
-      "length; a state that was encoded.");
-  bind_dropout_kernel<CNNDropout, mps::CNNKernel>(
-      module, "MPSCNNDropout", "x / keep_probability with that probability, else 0.",
-      "Masks are a function of the seed, of how often the kernel was encoded, and of the element: "
-      "the same one on every backend, but for Metal where it encodes Apple's kernel, which has "
-      "other masks.");
-  bind_dropout_kernel<CNNDropoutGradient, mps::CNNGradientKernel>(
-      module, "MPSCNNDropoutGradient", "dx = dy mask / keep_probability.",
-      "The mask is the state's. Errors: states that were not encoded together, in their order.");
-}
-
 }  // namespace
 
 void bind_mps_arithmetic(py::module_& module) {
   bind_binary(module);
   bind_arithmetic_kernels(module);
-  bind_dropout(module);
 }
 
 }  // namespace traingraph::python

@@ -137,6 +137,7 @@ void bind_mps_coding(py::module_& module) {
         self.encode_with_coder(coder);
       },
       copied);
+  def_coded<mps::NeuronDescriptor>(module, "MPSNNNeuronDescriptor");
   module.def("_coded_names", [](const std::string& kind) {
     const mps::CodedNames names = mps::coded_names(kind);
     return py::make_tuple(names.arguments, names.properties);

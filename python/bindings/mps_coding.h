@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "described_class.h"
 #include "mps_bindings.h"
 
 // Copies and bytes of kernels, over <traingraph/mps/coding.h>.
@@ -68,19 +69,6 @@ void def_kernel(Class& cls, std::vector<std::string> forms, const char* doc, Mak
   });
 }
 
-inline constexpr const char* kDevice = "device: MTLDevice | MLCDevice | str";
-
-// A kernel that is made of its device alone.
-template <typename T, typename Base>
-BoundClass<T, Base, std::shared_ptr<T>> bind_plain(py::module_& module, const char* name,
-                                                   const char* doc, const char* detail) {
-  auto cls = BoundClass<T, Base, std::shared_ptr<T>>(module, name, doc);
-  def_kernel(cls, {kDevice}, detail, [](const Arguments& arguments) {
-    return std::make_shared<T>(to_mps_device(arguments["device"]));
-  });
-  return cls;
-}
-
 // `encode` takes the object and a coder, `copy` the object and a device or None.
 template <typename Class, typename Encode, typename Copy>
 void def_coding(Class& cls, Encode encode, Copy copy) {
@@ -108,6 +96,18 @@ void def_coded(Class& cls) {
     Self decoded;
     mps::decode(to_coded(values), decoded);
     return decoded;
+  });
+}
+
+// The same of a described one.
+template <typename Self>
+void def_coded(py::module_& module, const char* name) {
+  auto cls = described<Self>(module, name);
+  cls.def("_coded", [](const Self& self) { return from_coded(mps::coded(self)); });
+  cls.def_static("_decoded", [](const py::object& values) {
+    Self decoded;
+    mps::decode(to_coded(values), decoded);
+    return cast_described(typeid(Self), decoded);
   });
 }
 

@@ -245,13 +245,13 @@ void bind_mps(py::module_& module) {
   bind_mps_coding(module);
   bind_mps_stored_sources(module);
   bind_mps_batches(module);
-  bind_mps_filters(module);
+  bind_mps_dropout(module);
   bind_mps_convolution(module);
   bind_mps_batch_normalization(module);
   bind_mps_loss(module);
   bind_mps_optimizer(module);
   bind_mps_arithmetic(module);
-  bind_mps_resampling(module);
+  bind_mps_rearrangement(module);
   bind_mps_normalization(module);
   bind_mps_forward_loss(module);
   bind_mps_convolution_transpose(module);

@@ -6,25 +6,11 @@ namespace {
 
 using mps::CNNGradientKernel;
 using mps::CNNKernel;
-using mps::GradientState;
 using mps::Kernel;
 using mps::State;
 using mps::StatePtr;
 
 py::object offset_class;
-
-void bind_kernel_states(py::module_& module) {
-  auto state = BoundClass<State, StatePtr>(module, "MPSState",
-                                           "What one kernel hands to another beside images.");
-  state.def_readwrite("label", &State::label, "A name for messages.");
-  state.def_property_readonly("is_temporary", &State::is_temporary,
-                              "Whether it lives on one command buffer.");
-  state.def_property("read_count", &State::read_count, &State::set_read_count,
-                     "How often a temporary one may still be read; 0 for a permanent one.");
-  state.def("__repr__", [](const State& self) { return "<" + self.description() + ">"; });
-  BoundClass<GradientState, State, std::shared_ptr<GradientState>>(
-      module, "MPSNNGradientState", "What a gradient kernel needs to know of the forward one.");
-}
 
 // The result images, and the states where the form asks for them.
 py::object encode_forward(CNNKernel& self, const Arguments& arguments, bool batch) {
@@ -234,10 +220,11 @@ void bind_mps_kernel(py::module_& module) {
   offset_class.attr("__qualname__") = "_MPSOffset";  // where pickle finds it
   offset_class.inc_ref();                            // kept for the life of the process
   module.attr("_MPSOffset") = offset_class;
-  bind_kernel_states(module);
   bind_mps_kernel_classes(module);
   auto kernel = described<Kernel>(module, "MPSKernel");
   kernel.def("__repr__", [](const Kernel& self) { return "<" + self.description() + ">"; });
+  auto state = described<State>(module, "MPSState");
+  state.def("__repr__", [](const State& self) { return "<" + self.description() + ">"; });
   bind_forward_kernel(module);
   bind_gradient_kernel(module);
 }

@@ -48,6 +48,34 @@ void remember_places() {
         return to_region(value, subject_of(where).c_str());
       },
       [](const mps::Region& region) { return from_region(region); });
+  remember<mps::Extent>(
+      "collections.abc.Sequence[int]", "typing.Any",
+      [](py::handle value, const Where& where) {
+        const py::tuple origin_and_size = py::make_tuple(py::make_tuple(0, 0), value);
+        const mps::Region region = to_region(origin_and_size, subject_of(where).c_str());
+        return mps::Extent{region.width, region.height, region.depth};
+      },
+      [](const mps::Extent& extent) -> py::object {
+        return from_region({{}, extent.width, extent.height, extent.depth})[py::int_(1)];
+      });
+  remember<mps::Coordinate>(
+      "tuple[int, int, int]", "tuple[int, int, int]",
+      [](py::handle value, const Where& where) {
+        const auto numbers = convert_list<std::int64_t>(value, where);
+        if (numbers.size() != 3) refuse(where, value);
+        return mps::Coordinate{numbers[0], numbers[1], numbers[2]};
+      },
+      [](const mps::Coordinate& at) { return py::make_tuple(at.x, at.y, at.channel); });
+  remember<mps::MaskStride>(
+      "tuple[int, int, int]", "tuple[int, int, int]",
+      [](py::handle value, const Where& where) {
+        const auto numbers = convert_list<std::int64_t>(value, where);
+        if (numbers.size() == 3) return mps::MaskStride{numbers[0], numbers[1], numbers[2]};
+        throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                              " (width, height, depth) but got " + std::to_string(numbers.size()) +
+                              " numbers");
+      },
+      [](const mps::MaskStride& s) { return py::make_tuple(s.x, s.y, s.channels); });
 }
 
 // Whether it may be an object of the program's.
@@ -107,7 +135,10 @@ void remember_types() {
       [](const mps::CNNConvolutionDataSourcePtr& source) {
         return from_convolution_source(source);
       });
-  remember<mps::NeuronDescriptor>("MPSNNNeuronDescriptor");
+  remember<std::vector<float>>(
+      "collections.abc.Iterable[float]", "list[float]",
+      [](py::handle value, const Where& where) { return convert_list<float>(value, where); },
+      [](const std::vector<float>& numbers) { return py::cast(numbers); });
   remember<mps::CNNLossDescriptor>("MPSCNNLossDescriptor");
   remember<std::shared_ptr<mps::Buffer>>("MTLBuffer");
   remember_enumerations<mps::EdgeMode, mps::NeuronType, mps::CNNLossType, mps::CNNReductionType,
@@ -119,6 +150,12 @@ void remember_types() {
 
 void bind_mps_kernel_classes(py::module_& module) {
   remember_types();
+  for (const ClassDescription& description : mps::value_classes()) {
+    bind_described(module, description, python::ownership<void>());
+  }
+  for (const ClassDescription& description : mps::state_classes()) {
+    bind_described(module, description, python::ownership<mps::State>());
+  }
   Ownership ownership = python::ownership<mps::Kernel>();
   ownership.before_making = wait_before_making;
   for (const ClassDescription& description : mps::kernel_classes()) {

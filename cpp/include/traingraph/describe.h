@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <any>
 #include <cstddef>
 #include <functional>
@@ -124,6 +125,7 @@ struct ClassDescription {
   std::size_t bytes = 0;
   std::size_t alignment = 0;
   std::vector<Form> forms;
+  std::optional<Form> coded_form;  // what copies and archives have, if it is none of those
   std::vector<Factory> factories;
   std::vector<Property> properties;
   std::vector<Property> functions;  // called without arguments
@@ -256,6 +258,21 @@ class Describing {
   Describing& optional_property(const std::string& name, Get get, const char* text) {
     return add_property(name, get, text, true);
   }
+  // Those of a value that the object has, but for names that it has already. They are only read.
+  template <class Value>
+  Describing& properties_of(const Value& (T::*get)() const) {
+    for (Property property : Value::class_description().properties) {
+      const auto known = [&](const Property& own) { return own.name == property.name; };
+      if (std::ranges::any_of(made_.properties, known)) continue;
+      property.set = nullptr;
+      property.get = [get, of = property.get](const void* self) {
+        return of(&(static_cast<const T*>(self)->*get)());
+      };
+      made_.properties.push_back(std::move(property));
+    }
+    return *this;
+  }
+
   // Called without arguments; `call` is a function of the object.
   template <class Call>
   Describing& function(const std::string& name, Call call, const char* text) {
@@ -345,6 +362,12 @@ class Describing {
   Describing& made_by(const char* text, Make make) {
     made_.text = text;
     return form(arguments_, std::move(make));
+  }
+  // The arguments so far are what copies and archives have, and no form that programs use.
+  template <class Make>
+  Describing& coded_by(Make make) {
+    made_.coded_form = form_of(arguments_, std::move(make));
+    return *this;
   }
   // The form of the fields.
   Describing& made_of_fields(const char* text) {

@@ -39,6 +39,7 @@ class TRAINGRAPH_API Layer : public std::enable_shared_from_this<Layer> {
   // Parameters and running statistics by their names in checkpoints, those of the properties that
   // return them. A layer with parameters() gives all of them here; absent ones are null.
   virtual std::vector<std::pair<std::string, TensorPtr>> named_parameters() const { return {}; }
+  static const ClassDescription& class_description();
   // One line: kind and the attributes that matter.
   virtual std::string description() const;
   // Writes the layer as ops; raises a typed error when the sources do not fit.

@@ -57,6 +57,7 @@ class TRAINGRAPH_API Optimizer {
   void set_time_step(std::int64_t value);  // from 1 to kMostTimeSteps
   static constexpr std::int64_t kMostTimeSteps = std::int64_t{1} << 53;
 
+  static const ClassDescription& class_description();
   virtual std::shared_ptr<Optimizer> copy() const = 0;
   virtual std::string description() const = 0;
   // Names of the buffers kept per parameter, zero at the start.

@@ -13,6 +13,7 @@ namespace traingraph {
 
 const std::vector<DescribedClass>& layer_classes() {
   static const std::vector<DescribedClass> table = {
+      Layer::class_description,
       ActivationDescriptor::class_description,
       Activation::class_description,
       Arithmetic::class_description,

@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include <traingraph/describe.h>
+
 namespace traingraph {
 namespace {
 
@@ -12,5 +14,18 @@ std::atomic<std::int64_t> next_layer_id{1};
 Layer::Layer(std::string label) : id_(next_layer_id++), label_(std::move(label)) {}
 Layer::~Layer() = default;
 std::string Layer::description() const { return label(); }
+
+const ClassDescription& Layer::class_description() {
+  static const ClassDescription description =
+      Describing<Layer, Layer>("MLCLayer", "What a graph is composed of; belongs to one graph.")
+          .property("layer_id", &Layer::id, "Unique in the process.")
+          .settable("label", &Layer::label, &Layer::set_label, "A name for messages.")
+          .settable("is_debugging_enabled", &Layer::is_debugging_enabled,
+                    &Layer::set_debugging_enabled,
+                    "Whether results and gradients stay readable under the option DEBUG_LAYERS.")
+          .property("device_type", &Layer::device_type,
+                    "Where the layer was compiled for; None before.");
+  return description;
+}
 
 }  // namespace traingraph

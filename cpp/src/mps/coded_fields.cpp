@@ -18,6 +18,12 @@ const CodedValue::List& list_of(const CodedValue& value, std::size_t count) {
 CodedValue three(std::int64_t x, std::int64_t y, std::int64_t z) {
   return CodedValue::List{x, y, z};
 }
+void decode_three(const CodedValue& value, std::int64_t& x, std::int64_t& y, std::int64_t& z) {
+  const CodedValue::List& list = list_of(value, 3);
+  decode(list[0], x);
+  decode(list[1], y);
+  decode(list[2], z);
+}
 
 }  // namespace
 
@@ -35,6 +41,12 @@ void refuse_archive(const std::string& kind, const Error& error) {
 CodedValue coded(NNPaddingMethod method) { return static_cast<std::int64_t>(method); }
 
 CodedValue coded(const Offset& offset) { return three(offset.x, offset.y, offset.z); }
+
+CodedValue coded(const Coordinate& c) { return three(c.x, c.y, c.channel); }
+
+CodedValue coded(const MaskStride& stride) { return three(stride.x, stride.y, stride.channels); }
+
+CodedValue coded(const Extent& e) { return three(e.width, e.height, e.depth); }
 
 CodedValue coded(const Region& region) {
   return CodedValue::List{coded(region.origin), three(region.width, region.height, region.depth)};
@@ -87,7 +99,7 @@ void decode(const CodedValue& value, std::string& to) {
   to = *found;
 }
 
-// Bits thatare none of the policy's are damage.
+// Bits that are none of the policy's are damage.
 void decode(const CodedValue& value, NNPaddingMethod& to) {
   constexpr std::int64_t kKnown = PaddingMethod::kAlignMask | PaddingMethod::kRemainderToRight |
                                   PaddingMethod::kRemainderToBottom | PaddingMethod::kSizeMask |
@@ -100,21 +112,24 @@ void decode(const CodedValue& value, NNPaddingMethod& to) {
   to = static_cast<NNPaddingMethod>(bits);
 }
 
-void decode(const CodedValue& value, Offset& to) {
-  const CodedValue::List& list = list_of(value, 3);
-  decode(list[0], to.x);
-  decode(list[1], to.y);
-  decode(list[2], to.z);
+void decode(const CodedValue& value, Offset& to) { decode_three(value, to.x, to.y, to.z); }
+
+void decode(const CodedValue& value, Coordinate& to) {
+  decode_three(value, to.x, to.y, to.channel);
+}
+
+void decode(const CodedValue& value, MaskStride& to) {
+  decode_three(value, to.x, to.y, to.channels);
+}
+
+void decode(const CodedValue& value, Extent& to) {
+  decode_three(value, to.width, to.height, to.depth);
 }
 
 void decode(const CodedValue& value, Region& to) {
   const CodedValue::List& list = list_of(value, 2);
-  Offset size;
   decode(list[0], to.origin);
-  decode(list[1], size);
-  to.width = size.x;
-  to.height = size.y;
-  to.depth = size.z;
+  decode_three(list[1], to.width, to.height, to.depth);
 }
 
 void decode(const CodedValue& value, std::vector<float>& to) {

@@ -7,6 +7,7 @@
 #include <traingraph/errors.h>
 #include <traingraph/mps/arithmetic.h>
 #include <traingraph/mps/coding.h>
+#include <traingraph/mps/dropout.h>
 
 // What fields are in archives, type by type: coded() and decode() beside those of descriptors.
 namespace traingraph::mps {
@@ -22,6 +23,9 @@ CodedValue coded(T value) {
 inline CodedValue coded(const std::string& text) { return text; }
 CodedValue coded(NNPaddingMethod method);
 CodedValue coded(const Offset& offset);
+CodedValue coded(const Coordinate& coordinate);
+CodedValue coded(const MaskStride& stride);
+CodedValue coded(const Extent& extent);
 CodedValue coded(const Region& region);
 CodedValue coded(const std::vector<float>& numbers);
 CodedValue coded(const std::shared_ptr<const InferenceNormalization>& normalization);
@@ -33,6 +37,9 @@ void decode(const CodedValue& value, double& to);
 void decode(const CodedValue& value, std::string& to);
 void decode(const CodedValue& value, NNPaddingMethod& to);
 void decode(const CodedValue& value, Offset& to);
+void decode(const CodedValue& value, Coordinate& to);
+void decode(const CodedValue& value, MaskStride& to);
+void decode(const CodedValue& value, Extent& to);
 void decode(const CodedValue& value, Region& to);
 void decode(const CodedValue& value, std::vector<float>& to);
 void decode(const CodedValue& value, std::shared_ptr<const InferenceNormalization>& to);

@@ -59,6 +59,9 @@ Table make_table() {
   add_value<std::string>(table);
   add_value<std::vector<float>>(table);
   add_value<Offset>(table);
+  add_value<Coordinate>(table);
+  add_value<MaskStride>(table);
+  add_value<Extent>(table);
   add_value<Region>(table);
   add_value<EdgeMode>(table);
   add_value<NNPaddingMethod>(table);

@@ -143,6 +143,17 @@ ClassDescription binary_kernel() {
 
 }  // namespace
 
+void describe_state_bases(Classes& classes) {
+  classes.push_back(
+      Describing<State, State>("MPSState", "What one kernel hands to another beside images.")
+          .settable("label", &State::label, "A name for messages.")
+          .property("is_temporary", &State::is_temporary, "Whether it lives on one command buffer.")
+          .settable("read_count", &State::read_count, &State::set_read_count,
+                    "How often a temporary one may still be read; 0 for a permanent one."));
+  classes.push_back(Describing<GradientState, State>(
+      "MPSNNGradientState", "What a gradient kernel needs to know of the forward one."));
+}
+
 void describe_bases(Classes& classes) {
   classes.insert(classes.end(), {kernel(), forward_kernel(), gradient_kernel(), binary_kernel()});
 }

@@ -1,210 +1,265 @@
-// Neurons, pooling, softmax, dropout, upsampling, and what moves elements.
-#include "mps/kernel_description.h"
+// Softmax, dropout, upsampling, and what moves elements.
+#include <traingraph/mps/dropout.h>
+#include <traingraph/mps/rearrangement.h>
+#include <traingraph/mps/softmax.h>
+#include <traingraph/mps/upsampling.h>
+
+#include "mps/describe_kernel.h"
 
 namespace traingraph::mps {
 namespace {
 
-template <auto kMember, class K>
-std::int64_t window(const K& kernel) {
-  return kernel.window().*kMember;
+// --- softmax -------------------------------------------------------------------------------------
+
+// Python derives both from `Parent`, whose objects they are there: one class of C++ is one of
+// pybind11's.
+template <class K, class Parent>
+void describe_softmax(Classes& classes, const char* name, bool logarithm, const char* summary,
+                      const char* text) {
+  classes.push_back(
+      describe_kernel<Parent, Parent>(name, summary).made_by(text, [logarithm](const Given& given) {
+        return std::make_shared<K>(given.get<Device>("device"), logarithm);
+      }));
 }
 
-// --- neurons -------------------------------------------------------------------------------------
-
-struct NamedNeuron {
-  const char* kind;
-  NeuronType type;
-};
-constexpr NamedNeuron kNamedNeurons[] = {
-    {"MPSCNNNeuronReLU", NeuronType::kReLU},
-    {"MPSCNNNeuronSigmoid", NeuronType::kSigmoid},
-    {"MPSCNNNeuronTanH", NeuronType::kTanH},
-    {"MPSCNNNeuronLinear", NeuronType::kLinear},
-    {"MPSCNNNeuronAbsolute", NeuronType::kAbsolute},
-    {"MPSCNNNeuronSoftSign", NeuronType::kSoftSign},
-    {"MPSCNNNeuronELU", NeuronType::kELU},
-    {"MPSCNNNeuronHardSigmoid", NeuronType::kHardSigmoid},
-    {"MPSCNNNeuronSoftPlus", NeuronType::kSoftPlus},
-    {"MPSCNNNeuronReLUN", NeuronType::kReLUN},
-    {"MPSCNNNeuronPower", NeuronType::kPower},
-    {"MPSCNNNeuronExponential", NeuronType::kExponential},
-    {"MPSCNNNeuronLogarithm", NeuronType::kLogarithm},
-    {"MPSCNNNeuronPReLU", NeuronType::kPReLU},
-};
-
-void describe_neurons(KernelTable& table) {
-  constexpr const char* kName = "neuron_descriptor";
-  OldDescribing<CNNNeuron>(table, "MPSCNNNeuron")
-      .argument(kName, &CNNNeuron::descriptor)
-      .made_of<NeuronDescriptor>();
-  OldDescribing<CNNNeuronGradient>(table, "MPSCNNNeuronGradient")
-      .argument(kName, &CNNNeuronGradient::descriptor)
-      .property("header_formula", &CNNNeuronGradient::header_formula,
-                &CNNNeuronGradient::set_header_formula)
-      .made_of<NeuronDescriptor>();
-  for (const NamedNeuron& named : kNamedNeurons) {
-    OldDescribing<CNNNeuron>(table, named.kind)
-        .argument(kName, &CNNNeuron::descriptor)
-        .made_by([named](const Device& device, const KernelArguments& given) {
-          auto descriptor = given.get<NeuronDescriptor>(kName);
-          if (descriptor.type != named.type) {
-            throw InvalidArgument("expected the descriptor of this class's neuron but got another");
-          }
-          return std::make_shared<CNNNeuron>(device, std::move(descriptor), named.kind);
-        });
-  }
+void describe_softmaxes(Classes& classes) {
+  const auto forward = [&](const char* name, bool logarithm) {
+    describe_softmax<CNNSoftMax, CNNKernel>(
+        classes, name, logarithm, "Over the channels of each pixel.", "Shapes: any to the same.");
+  };
+  const auto gradient = [&](const char* name, bool logarithm, const char* summary) {
+    describe_softmax<CNNSoftMaxGradient, CNNGradientKernel>(
+        classes, name, logarithm, summary,
+        "The secondary image is the forward result y, not its source.");
+  };
+  forward("MPSCNNSoftMax", false);
+  forward("MPSCNNLogSoftMax", true);
+  gradient("MPSCNNSoftMaxGradient", false, "dx = y (dy - sum of dy y).");
+  gradient("MPSCNNLogSoftMaxGradient", true, "dx = dy - exp(y) sum of dy.");
 }
 
-// --- windows -------------------------------------------------------------------------------------
+// --- dropout -------------------------------------------------------------------------------------
 
-// A pooling kernel or, with a prefix to the names, a gradient kernel.
+template <class K, class Parent>
+void describe_dropout(Classes& classes, const char* name, const char* summary, const char* text) {
+  constexpr const char* kSeedText = "Of the masks.";
+  classes.push_back(
+      describe_kernel<K, Parent>(name, summary)
+          .argument(
+              "keep_probability", [](const K& k) { return k.parameters().keep_probability; },
+              "Above 0 and below 1.")
+          .kept_argument(
+              "seed", [](const K& k) { return static_cast<std::int64_t>(k.parameters().seed); },
+              kSeedText)
+          .property(
+              "seed", [](const K& k) { return k.parameters().seed; }, kSeedText)
+          .argument(
+              "mask_stride_in_pixels",
+              [](const K& k) {
+                const DropoutParameters& p = k.parameters();
+                return MaskStride{p.mask_stride_x, p.mask_stride_y, p.mask_stride_channels};
+              },
+              "(width, height, depth): 1, or 0: one decision for all elements along the axis.",
+              MaskStride{})
+          .made_by(text, [](const Given& given) {
+            const auto stride = given.get<MaskStride>("mask_stride_in_pixels");
+            const auto seed = static_cast<std::uint64_t>(given.get<std::int64_t>("seed"));
+            return std::make_shared<K>(given.get<Device>("device"),
+                                       DropoutParameters{given.get<float>("keep_probability"), seed,
+                                                         stride.x, stride.y, stride.channels});
+          }));
+}
+
+// --- sizes ---------------------------------------------------------------------------------------
+
 template <class K>
-OldDescribing<K> describe_pooling(KernelTable& table, const std::string& kind, CNNPoolingType type,
-                               const std::string& prefix = "") {
-  using W = KernelWindow;
-  OldDescribing<K> pooling(table, kind);
-  pooling.argument(prefix + "kernel_width", window<&W::kernel_width, K>)
-      .argument(prefix + "kernel_height", window<&W::kernel_height, K>)
-      .argument(prefix + "stride_in_pixels_x", window<&W::stride_x, K>)
-      .argument(prefix + "stride_in_pixels_y", window<&W::stride_y, K>);
-  const bool dilated = type == CNNPoolingType::kDilatedMax;
-  if (dilated) {
-    pooling.argument(prefix + "dilation_rate_x", window<&W::dilation_x, K>)
-        .argument(prefix + "dilation_rate_y", window<&W::dilation_y, K>);
-  }
-  if (type == CNNPoolingType::kAverage) {
-    pooling.property("zero_pad_size_x", window<&W::zero_pad_x, K>, &K::set_zero_pad_size_x)
-        .property("zero_pad_size_y", window<&W::zero_pad_y, K>, &K::set_zero_pad_size_y);
-  }
-  pooling.made_by([=](const Device& device, const KernelArguments& given) {
-    W sizes;
-    const auto size = [&](const char* name) { return given.get<std::int64_t>(prefix + name); };
-    sizes.kernel_width = size("kernel_width");
-    sizes.kernel_height = size("kernel_height");
-    sizes.stride_x = size("stride_in_pixels_x");
-    sizes.stride_y = size("stride_in_pixels_y");
-    if (dilated) sizes.dilation_x = size("dilation_rate_x");
-    if (dilated) sizes.dilation_y = size("dilation_rate_y");
-    return std::make_shared<K>(device, type, sizes);
-  });
-  return pooling;
+bool align_corners(const K& kernel) {
+  return kernel.upsampling().align_corners;
 }
+constexpr const char* kAlignCorners = "align_corners";
+constexpr const char* kAlignCornersText =
+    "Whether first and last pixels of source and result coincide.";
 
-void describe_pooling_pair(KernelTable& table, const std::string& kind, CNNPoolingType type) {
-  describe_pooling<CNNPooling>(table, kind, type);
-  describe_pooling<CNNPoolingGradient>(table, kind + "Gradient", type, "secondary_")
+template <class K, class D>
+void describe_scales(D& described) {
+  described
       .property(
-          "source_size",
-          [](const CNNPoolingGradient& kernel) {
-            const Region& size = kernel.source_size();
-            return Offset{size.width, size.height, size.depth};
-          },
-          [](CNNPoolingGradient& kernel, const Offset& size) {
-            kernel.set_source_size({{}, size.x, size.y, size.z});
-          });
-}
-
-// --- without a window ----------------------------------------------------------------------------
-
-template <class K>
-void describe_dropout(KernelTable& table, const char* kind) {
-  OldDescribing<K>(table, kind)
-      .argument("keep_probability", [](const K& k) { return k.parameters().keep_probability; })
-      .argument("seed", [](const K& k) { return static_cast<std::int64_t>(k.parameters().seed); })
-      .argument("mask_stride_in_pixels",
-                [](const K& k) {
-                  const DropoutParameters& p = k.parameters();
-                  return Offset{p.mask_stride_x, p.mask_stride_y, p.mask_stride_channels};
-                })
-      .made_by([](const Device& device, const KernelArguments& given) {
-        const auto stride = given.get<Offset>("mask_stride_in_pixels");
-        const auto seed = static_cast<std::uint64_t>(given.get<std::int64_t>("seed"));
-        return std::make_shared<K>(device, DropoutParameters{given.get<float>("keep_probability"),
-                                                             seed, stride.x, stride.y, stride.z});
-      });
+          "scale_factor_x", [](const K& k) { return static_cast<double>(k.upsampling().scale_x); },
+          "Result columns per source column.")
+      .property(
+          "scale_factor_y", [](const K& k) { return static_cast<double>(k.upsampling().scale_y); },
+          "Result rows per source row.");
 }
 
 // Corners are an argument of the bilinear forward kernel, a property of gradient kernels.
 template <class K>
-void describe_upsampling(KernelTable& table, const char* kind, bool bilinear) {
-  constexpr bool kIsGradient = std::is_same_v<K, CNNUpsamplingGradient>;
-  const bool has_corners = bilinear && !kIsGradient;
-  const auto corners = [](const K& k) { return k.upsampling().align_corners; };
-  OldDescribing<K> upsampling(table, kind);
-  upsampling.argument("integer_scale_factor_x", [](const K& k) { return k.upsampling().scale_x; })
-      .argument("integer_scale_factor_y", [](const K& k) { return k.upsampling().scale_y; });
-  if (has_corners) upsampling.argument("align_corners", corners);
-  if constexpr (kIsGradient) upsampling.property("align_corners", corners, &K::set_align_corners);
-  upsampling.made_by([=](const Device& device, const KernelArguments& given) {
+void describe_upsampling(Classes& classes, const char* name, bool bilinear, const char* summary,
+                         const char* text) {
+  const bool has_corners = bilinear && std::is_same_v<K, CNNUpsampling>;
+  auto described = describe_kernel<K, K>(name, summary);
+  described
+      .kept_argument(
+          "integer_scale_factor_x", [](const K& k) { return k.upsampling().scale_x; },
+          "Result columns per source column.")
+      .kept_argument(
+          "integer_scale_factor_y", [](const K& k) { return k.upsampling().scale_y; },
+          "Result rows per source row.");
+  if (has_corners) {
+    described.kept_argument(kAlignCorners, align_corners<K>, kAlignCornersText, false);
+  }
+  described.made_by(text, [=](const Given& given) {
     return std::make_shared<K>(
-        device, Upsampling{bilinear, given.get<std::int64_t>("integer_scale_factor_x"),
-                           given.get<std::int64_t>("integer_scale_factor_y"),
-                           has_corners && given.get<bool>("align_corners")});
+        given.get<Device>("device"),
+        Upsampling{bilinear, given.get<std::int64_t>("integer_scale_factor_x"),
+                   given.get<std::int64_t>("integer_scale_factor_y"),
+                   has_corners && given.get<bool>(kAlignCorners)});
   });
+  classes.push_back(described);
 }
 
-void describe_sizes(KernelTable& table) {
-  describe_upsampling<CNNUpsampling>(table, "MPSCNNUpsamplingNearest", false);
-  describe_upsampling<CNNUpsampling>(table, "MPSCNNUpsamplingBilinear", true);
-  describe_upsampling<CNNUpsamplingGradient>(table, "MPSCNNUpsamplingNearestGradient", false);
-  describe_upsampling<CNNUpsamplingGradient>(table, "MPSCNNUpsamplingBilinearGradient", true);
+void describe_sizes(Classes& classes) {
+  using Forward = CNNUpsampling;
+  using Gradient = CNNUpsamplingGradient;
+  Describing<Forward, Kernel, CNNKernel> forward("MPSCNNUpsampling",
+                                                 "A larger image by whole factors.");
+  describe_scales<Forward>(forward);
+  classes.push_back(forward.property(kAlignCorners, align_corners<Forward>, kAlignCornersText));
+  Describing<Gradient, Kernel, CNNGradientKernel> gradient(
+      "MPSCNNUpsamplingGradient", "The sum over the pixels that read a source pixel.");
+  describe_scales<Gradient>(gradient);
+  classes.push_back(gradient.settable(
+      kAlignCorners, align_corners<Gradient>, &Gradient::set_align_corners,
+      "Of the forward kernel; the form that returns an image takes it from the state. An addition "
+      "of traingraph."));
+  describe_upsampling<Forward>(classes, "MPSCNNUpsamplingNearest", false, "Every pixel as a block.",
+                               "Shapes: (N, C, H, W) to (N, C, sy H, sx W).");
+  describe_upsampling<Forward>(
+      classes, "MPSCNNUpsamplingBilinear", true, "Pixels between their neighbours.",
+      "Without align_corners pixel i of the result lies at (i + 1/2) / scale - 1/2 of the source, "
+      "and the edge goes on beyond it.");
+  describe_upsampling<Gradient>(classes, "MPSCNNUpsamplingNearestGradient", false,
+                                "The sum of each block.", "The forward kernel's factors.");
+  describe_upsampling<Gradient>(classes, "MPSCNNUpsamplingBilinearGradient", true,
+                                "The interpolation transposed.", "The forward kernel's factors.");
   using Resize = NNResizeBilinear;
-  OldDescribing<Resize>(table, "MPSNNResizeBilinear")
-      .argument("resize_width", &Resize::resize_width)
-      .argument("resize_height", &Resize::resize_height)
-      .argument("align_corners", &Resize::align_corners)
-      .made_of<std::int64_t, std::int64_t, bool>();
+  classes.push_back(
+      describe_kernel<Resize, CNNKernel>("MPSNNResizeBilinear",
+                                         "An image of any size; it has no gradient kernel.")
+          .argument("resize_width", &Resize::resize_width, "The result's columns.")
+          .argument("resize_height", &Resize::resize_height, "The result's rows.")
+          .argument(kAlignCorners, &Resize::align_corners, kAlignCornersText, false)
+          .made_of<Device, std::int64_t, std::int64_t, bool>(
+              "Without align_corners pixel i of the result lies at (i + 1/2) size / resize size - "
+              "1/2 of the source, and the edge goes on beyond it."));
 }
 
-void describe_moves(KernelTable& table) {
-  OldDescribing<NNReshape>(table, "MPSNNReshape")
-      .property("_reshaped", &NNReshape::reshaped_size,
-                [](NNReshape& kernel, const Offset& size) {
-                  if (!size.is_zero()) kernel.set_reshaped(size.x, size.y, size.z);
-                })
-      .made_of<>();
-  OldDescribing<NNReshapeGradient>(table, "MPSNNReshapeGradient").made_of<>();
-  OldDescribing<NNPad>(table, "MPSNNPad")
-      .argument("padding_size_before", &NNPad::padding_size_before)
-      .argument("padding_size_after", &NNPad::padding_size_after)
-      .argument("fill_value_array", &NNPad::fill_values)
-      .property("fill_value", &NNPad::fill_value, &NNPad::set_fill_value)
-      .made_of<Offset, Offset, std::vector<float>>();
-  OldDescribing<NNPadGradient>(table, "MPSNNPadGradient").made_of<>();
-  OldDescribing<NNSlice>(table, "MPSNNSlice")
-      .property("source_feature_channel_offset", &NNSlice::source_feature_channel_offset,
-                &NNSlice::set_source_feature_channel_offset)
-      .property("source_feature_channel_max_count", &NNSlice::source_feature_channel_max_count,
-                &NNSlice::set_source_feature_channel_max_count)
-      .made_of<>();
-  OldDescribing<NNConcatenation>(table, "MPSNNConcatenation")
-      .property("makes_temporary_images", &NNConcatenation::makes_temporary_images)
-      .made_of<>();
+// --- moves ---------------------------------------------------------------------------------------
+
+Coordinate coordinate_of(const Offset& offset) { return {offset.x, offset.y, offset.z}; }
+Offset offset_of(const Coordinate& at) { return {at.x, at.y, at.channel}; }
+
+void describe_reshape(Classes& classes) {
+  classes.push_back(
+      describe_kernel<NNReshape, CNNKernel>("MPSNNReshape",
+                                            "The same elements as an image of another size.")
+          .settable(
+              "_reshaped",
+              [](const NNReshape& kernel) { return coordinate_of(kernel.reshaped_size()); },
+              [](NNReshape& kernel, const Coordinate& size) {
+                if (size == Coordinate{}) return;  // as the source
+                kernel.set_reshaped(size.x, size.y, size.channel);
+              },
+              "(width, height, feature channels) of the images that are returned; 0: as the "
+              "source.")
+          .made_of<Device>("Elements are counted by channels, then rows, then columns."));
+  classes.push_back(describe_kernel<NNReshapeGradient, CNNGradientKernel>(
+                        "MPSNNReshapeGradient", "The gradient in the source's size.")
+                        .made_of<Device>("Reads the size of the forward source alone."));
 }
 
-template <class K>
-void describe_softmax(KernelTable& table, const char* kind, bool logarithm) {
-  OldDescribing<K>(table, kind).made_by([logarithm](const Device& device, const KernelArguments&) {
-    return std::make_shared<K>(device, logarithm);
-  });
+void describe_padding(Classes& classes) {
+  constexpr const char* kBefore = "padding_size_before";
+  constexpr const char* kAfter = "padding_size_after";
+  constexpr const char* kBeforeText = "(x, y, channel) to the left, above and in front.";
+  constexpr const char* kAfterText = "(x, y, channel) to the right, below and behind.";
+  const auto before = [](const NNPad& kernel) {
+    return coordinate_of(kernel.padding_size_before());
+  };
+  const auto after = [](const NNPad& kernel) { return coordinate_of(kernel.padding_size_after()); };
+  classes.push_back(
+      describe_kernel<NNPad, CNNKernel>("MPSNNPad",
+                                        "Pixels and channels around an image, by edge mode.")
+          .kept_argument(kBefore, before, kBeforeText, {})
+          .kept_argument(kAfter, after, kAfterText, {})
+          .optional_argument("fill_value_array", &NNPad::fill_values, "One per result channel.")
+          .made_by("Sizes (x, y, channel). A fill value per result channel makes the edge mode "
+                   "CONSTANT.",
+                   [](const Given& given) {
+                     return std::make_shared<NNPad>(
+                         given.get<Device>("device"), offset_of(given.get<Coordinate>(kBefore)),
+                         offset_of(given.get<Coordinate>(kAfter)),
+                         given.get<std::vector<float>>("fill_value_array"));
+                   })
+          .settable(
+              kBefore, before,
+              [](NNPad& kernel, const Coordinate& size) {
+                kernel.set_padding_size_before(offset_of(size));
+              },
+              kBeforeText)
+          .settable(
+              kAfter, after,
+              [](NNPad& kernel, const Coordinate& size) {
+                kernel.set_padding_size_after(offset_of(size));
+              },
+              kAfterText)
+          .property("_fill_value_array", &NNPad::fill_values, "One per result channel, or empty.")
+          .settable("fill_value", &NNPad::fill_value, &NNPad::set_fill_value,
+                    "What edge mode CONSTANT fills with."));
+  classes.push_back(
+      describe_kernel<NNPadGradient, CNNGradientKernel>(
+          "MPSNNPadGradient",
+          "The image's part; a clamped or mirrored margin's is added to what it was copied from.")
+          .made_of<Device>("primary_offset is the size before, secondary_edge_mode that of the "
+                           "forward kernel."));
+}
+
+void describe_channel_moves(Classes& classes) {
+  classes.push_back(
+      describe_kernel<NNSlice, CNNKernel>("MPSNNSlice", "Some of the channels.")
+          .settable("source_feature_channel_offset", &NNSlice::source_feature_channel_offset,
+                    &NNSlice::set_source_feature_channel_offset, "The first channel.")
+          .settable("source_feature_channel_max_count", &NNSlice::source_feature_channel_max_count,
+                    &NNSlice::set_source_feature_channel_max_count, "How many at most.")
+          .made_of<Device>("All channels until the properties say otherwise."));
+  classes.push_back(
+      describe_kernel<NNConcatenation, Kernel>("MPSNNConcatenation",
+                                               "The sources' channels one after another.")
+          .settable("makes_temporary_images", &NNConcatenation::makes_temporary_images,
+                    kMakesTemporaryImages)
+          .made_of<Device>("Not a class of Apple's, whose graphs alone join images."));
 }
 
 }  // namespace
 
-void describe_filters(KernelTable& table) {
-  describe_neurons(table);
-  describe_pooling_pair(table, "MPSCNNPoolingMax", CNNPoolingType::kMax);
-  describe_pooling_pair(table, "MPSCNNPoolingAverage", CNNPoolingType::kAverage);
-  describe_pooling_pair(table, "MPSCNNPoolingL2Norm", CNNPoolingType::kL2Norm);
-  describe_pooling_pair(table, "MPSCNNDilatedPoolingMax", CNNPoolingType::kDilatedMax);
-  describe_softmax<CNNSoftMax>(table, "MPSCNNSoftMax", false);
-  describe_softmax<CNNSoftMax>(table, "MPSCNNLogSoftMax", true);
-  describe_softmax<CNNSoftMaxGradient>(table, "MPSCNNSoftMaxGradient", false);
-  describe_softmax<CNNSoftMaxGradient>(table, "MPSCNNLogSoftMaxGradient", true);
-  describe_dropout<CNNDropout>(table, "MPSCNNDropout");
-  describe_dropout<CNNDropoutGradient>(table, "MPSCNNDropoutGradient");
-  describe_sizes(table);
-  describe_moves(table);
+void describe_dropout_states(Classes& classes) {
+  classes.push_back(Describing<CNNDropoutGradientState, State, GradientState>(
+      "MPSCNNDropoutGradientState", "Which mask an image got."));
+}
+
+void describe_filters(Classes& classes) {
+  describe_softmaxes(classes);
+  describe_dropout<CNNDropout, CNNKernel>(
+      classes, "MPSCNNDropout", "x / keep_probability with that probability, else 0.",
+      "Masks are a function of the seed, of how often the kernel was encoded, and of the element: "
+      "the same one on every backend, but for Metal where it encodes Apple's kernel, which has "
+      "other masks.");
+  describe_dropout<CNNDropoutGradient, CNNGradientKernel>(
+      classes, "MPSCNNDropoutGradient", "dx = dy mask / keep_probability.",
+      "The mask is the state's. Errors: states that were not encoded together, in their order.");
+  describe_sizes(classes);
+  describe_reshape(classes);
+  describe_padding(classes);
+  describe_channel_moves(classes);
 }
 
 }  // namespace traingraph::mps

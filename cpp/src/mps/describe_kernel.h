@@ -16,6 +16,8 @@ inline constexpr const char* kMakesTemporaryImages =
     "Whether the forms that return images make temporary ones, as at the beginning; an addition of "
     "traingraph in place of destination_image_allocator.";
 
+inline Argument device_argument() { return argument<Device>("device", "Where it runs."); }
+
 // A class over `Parent`, made of its device first; K where several classes are one of C++.
 template <class K, class Parent>
 Describing<K, Kernel, Parent> describe_kernel(const std::string& name, const std::string& summary) {
@@ -26,6 +28,14 @@ Describing<K, Kernel, Parent> describe_kernel(const std::string& name, const std
 
 // By family, in the order of kernel_classes().
 void describe_bases(Classes& classes);
+void describe_neurons(Classes& classes);
+void describe_pooling(Classes& classes);
+void describe_filters(Classes& classes);
 void describe_reductions(Classes& classes);
+// Of state_classes().
+void describe_state_bases(Classes& classes);
+void describe_dropout_states(Classes& classes);
+// Of value_classes().
+void describe_neuron_values(Classes& classes);
 
 }  // namespace traingraph::mps

@@ -27,18 +27,24 @@ constexpr const char* kDevice = "device";
 // What a class's objects consist of.
 struct Parts {
   const ClassDescription* description;
+  const Form* form;                         // null: of a class that others derive from
   std::vector<const Argument*> arguments;   // beside the device
   std::vector<const Property*> properties;  // those that can be set
 };
 
-// In the place of one of that name, if there is one.
+// A class that has a property of its base once more has it at its own place.
 void put(std::vector<const Property*>& properties, const Property& property) {
-  for (const Property*& known : properties) {
-    if (known->name != property.name) continue;
-    known = &property;
-    return;
-  }
+  std::erase_if(properties, [&](const Property* known) { return known->name == property.name; });
   properties.push_back(&property);
+}
+
+// The first one whose arguments objects know, or that of copies and archives alone.
+const Form* whole_form(const ClassDescription& description) {
+  if (description.coded_form.has_value()) return &*description.coded_form;
+  const auto found = std::ranges::find_if(description.forms, [](const Form& form) {
+    return std::ranges::all_of(form.arguments, [](const Argument& a) { return bool(a.read); });
+  });
+  return found != description.forms.end() ? &*found : nullptr;
 }
 
 bool is_made_with(const Parts& parts, const std::string& name) {
@@ -50,10 +56,10 @@ std::map<std::string, Parts> make_table() {
   // Of classes that others derive from.
   std::map<std::type_index, std::vector<const Property*>> bases;
   for (const ClassDescription& description : kernel_classes()) {
-    Parts parts{&description, {}, {}};
+    Parts parts{&description, whole_form(description), {}, {}};
     if (description.base != nullptr) parts.properties = bases.at(*description.base);
-    if (!description.forms.empty()) {
-      for (const Argument& argument : description.forms.front().arguments) {
+    if (parts.form != nullptr) {
+      for (const Argument& argument : parts.form->arguments) {
         if (argument.name != kDevice) parts.arguments.push_back(&argument);
       }
     }
@@ -62,7 +68,7 @@ std::map<std::string, Parts> make_table() {
       put(parts.properties, property);
     }
     bases.try_emplace(*description.type, parts.properties);
-    if (!description.forms.empty()) by_kind.emplace(description.name, std::move(parts));
+    if (parts.form != nullptr) by_kind.emplace(description.name, std::move(parts));
   }
   return by_kind;
 }
@@ -114,7 +120,7 @@ Device device_for(const Coder& coder, const std::optional<Device>& device) {
 }
 
 KernelPtr made(const Parts& parts, const Given& given) {
-  return std::any_cast<KernelPtr>(parts.description->forms.front().make(given));
+  return std::any_cast<KernelPtr>(parts.form->make(given));
 }
 
 KernelPtr decoded_kernel(const Parts& parts, const Coder& coder, const Device& device) {

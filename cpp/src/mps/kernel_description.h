@@ -187,7 +187,6 @@ class OldDescribing {
 };
 
 // By family.
-void describe_filters(KernelTable& table);
 void describe_weighted_kernels(KernelTable& table);
 void describe_normalizations(KernelTable& table);
 void describe_arithmetic(KernelTable& table);

@@ -10,7 +10,6 @@ namespace {
 const KernelTable& table() {
   static const KernelTable all = [] {
     KernelTable table;
-    describe_filters(table);
     describe_weighted_kernels(table);
     describe_normalizations(table);
     describe_arithmetic(table);

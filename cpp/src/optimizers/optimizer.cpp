@@ -82,4 +82,16 @@ const ClassDescription& OptimizerDescriptor::class_description() {
   return description;
 }
 
+const ClassDescription& Optimizer::class_description() {
+  static const ClassDescription description =
+      Describing<Optimizer, Optimizer>("MLCOptimizer", "A rule that turns gradients into updates.")
+          .settable("learning_rate", &Optimizer::learning_rate, &Optimizer::set_learning_rate,
+                    "Finite, also negative. May change at any time; executions submitted "
+                    "afterwards use it.")
+          .settable("applies_gradient_clipping", &Optimizer::applies_gradient_clipping,
+                    &Optimizer::set_applies_gradient_clipping, "May change at any time.")
+          .properties_of(&Optimizer::descriptor);
+  return description;
+}
+
 }  // namespace traingraph

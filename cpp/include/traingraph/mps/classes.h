@@ -13,4 +13,9 @@ TRAINGRAPH_API const std::vector<ClassDescription>& kernel_classes();
 // graphs down.
 TRAINGRAPH_API const std::vector<ClassDescription>& node_classes();
 
+// The classes of states, each behind its base.
+TRAINGRAPH_API const std::vector<ClassDescription>& state_classes();
+// What kernels and states are made of, and told: values.
+TRAINGRAPH_API const std::vector<ClassDescription>& value_classes();
+
 }  // namespace traingraph::mps

@@ -7,7 +7,13 @@
 
 namespace traingraph::mps {
 
-// 1 or 0 by axis; 0: one decision for all elements along it.
+// By axis: 1, or 0: one decision for all elements along it.
+struct TRAINGRAPH_API MaskStride {
+  std::int64_t x = 1;
+  std::int64_t y = 1;
+  std::int64_t channels = 1;
+};
+
 struct TRAINGRAPH_API DropoutParameters {
   float keep_probability = 0.5f;
   std::uint64_t seed = 0;

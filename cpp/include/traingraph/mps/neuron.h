@@ -4,6 +4,10 @@
 
 #include <traingraph/mps/kernel.h>
 
+namespace traingraph {
+struct ClassDescription;
+}
+
 namespace traingraph::mps {
 
 // Apple's raw values.
@@ -33,6 +37,7 @@ struct TRAINGRAPH_API NeuronDescriptor {
   float b = 1.0f;
   float c = 1.0f;
   std::vector<float> data;
+  static const ClassDescription& class_description();
   bool operator==(const NeuronDescriptor&) const = default;
 };
 

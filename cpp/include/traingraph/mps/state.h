@@ -75,6 +75,13 @@ struct TRAINGRAPH_API Region {
   bool whole() const { return *this == Region{}; }
 };
 
+// How much of an image: all of it unless there is less.
+struct TRAINGRAPH_API Extent {
+  std::int64_t width = INT64_MAX;
+  std::int64_t height = INT64_MAX;
+  std::int64_t depth = INT64_MAX;  // images
+};
+
 // Channels of an image, from `offset` to its end unless there are fewer.
 struct TRAINGRAPH_API ChannelRange {
   std::int64_t offset = 0;
