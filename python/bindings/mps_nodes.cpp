@@ -85,6 +85,27 @@ void remember_types() {
                    return shared_object(std::any_cast<const Object&>(value));
                  }});
   constexpr const char* kThree = "tuple[int, int, int]";
+  remember_type(typeid(mps::CNNBatchNormalizationFlags),
+                enumeration<mps::CNNBatchNormalizationFlags>());
+  remember_type(typeid(mps::HandlePtr), {"typing.Any", "typing.Any",
+                                         [](py::handle value, const Where& where) {
+                                           return std::any(to_handle(value, where.subject));
+                                         },
+                                         [](const std::any& value, py::handle) {
+                                           return from_handle(
+                                               std::any_cast<const mps::HandlePtr&>(value));
+                                         }});
+  remember_type(typeid(Object),
+                {"typing.Any", "typing.Any",
+                 [](py::handle value, const Where&) {
+                   return std::any(
+                       value.is_none() ? nullptr
+                                       : share(py::reinterpret_borrow<py::object>(value)));
+                 },
+                 [](const std::any& value, py::handle) {
+                   return shared_object(std::any_cast<const Object&>(value));
+                 }});
+  constexpr const char* kThree = "tuple[int, int, int]";
   remember_type(typeid(mps::Coordinate),
                 {kThree, kThree,
                  [](py::handle value, const Where& where) {
@@ -100,19 +121,19 @@ void remember_types() {
                 {"typing.Any", "typing.Any", [](py::handle value, const Where&) {
                    return std::any(
                        batch_normalization_source(py::reinterpret_borrow<py::object>(value)));
-                 }});
+                 }, nullptr});
   remember_type(typeid(mps::CNNInstanceNormalizationDataSourcePtr),
                 {"typing.Any", "typing.Any", [](py::handle value, const Where&) {
                    return std::any(mps::CNNInstanceNormalizationDataSourcePtr(
                        image_normalization_source(py::reinterpret_borrow<py::object>(value),
                                                   "MPSCNNInstanceNormalizationDataSource")));
-                 }});
+                 }, nullptr});
   remember_type(typeid(mps::CNNGroupNormalizationDataSourcePtr),
                 {"typing.Any", "typing.Any", [](py::handle value, const Where&) {
                    return std::any(
                        image_normalization_source(py::reinterpret_borrow<py::object>(value),
                                                   "MPSCNNGroupNormalizationDataSource"));
-                 }});
+                 }, nullptr});
 }
 
 // --- classes -------------------------------------------------------------------------------------

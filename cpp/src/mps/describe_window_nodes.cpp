@@ -54,7 +54,7 @@ void describe_dilation(DescribingNode<T, Parent>& described) {
   parameter(described, "dilation_rate_y", &KernelWindow::dilation_y, kInPixels);
 }
 
-void describe_pooling(Classes& classes) {
+void describe_pooling_nodes(Classes& classes) {
   using Node = ParameterNode<KernelWindow>;
   using Gradient = ParameterGradientNode<KernelWindow>;
   DescribingNode<Node> base("MPSCNNPoolingNode", "Joins the pixels of each window.");
@@ -178,7 +178,7 @@ void describe_local_normalizations(Classes& classes) {
 }  // namespace
 
 void describe_window_nodes(Classes& classes) {
-  describe_pooling(classes);
+  describe_pooling_nodes(classes);
   describe_local_normalizations(classes);
 }
 

@@ -9,7 +9,8 @@ namespace traingraph::mps {
 
 struct NeuronName {
   NeuronType type;
-  const char* name;  // of the kernel; the node's has Node at its end
+  const char* name;  // of the kernel
+  const char* node;
   const char* summary;
   std::size_t parameters = 0;  // how many of a, b and c it has
   float defaults[3] = {};      // of Apple's nodes
@@ -18,40 +19,61 @@ struct NeuronName {
 };
 
 inline constexpr NeuronName kNeuronNames[] = {
-    {NeuronType::kReLU, "MPSCNNNeuronReLU", "Below 0: a x.", 1, {0}},
-    {NeuronType::kSigmoid, "MPSCNNNeuronSigmoid", "1 / (1 + e^-x)."},
-    {NeuronType::kTanH, "MPSCNNNeuronTanH", "a tanh(b x).", 2, {1, 1}},
-    {NeuronType::kLinear, "MPSCNNNeuronLinear", "a x + b.", 2, {1, 0}},
-    {NeuronType::kAbsolute, "MPSCNNNeuronAbsolute", "|x|."},
-    {NeuronType::kSoftSign, "MPSCNNNeuronSoftSign", "x / (1 + |x|)."},
-    {NeuronType::kGeLU, "MPSCNNNeuronGeLU", "x times the normal distribution at x.", 0, {}, false},
-    {NeuronType::kELU, "MPSCNNNeuronELU", "Below 0: a (e^x - 1).", 1, {1}},
+    {NeuronType::kReLU, "MPSCNNNeuronReLU", "MPSCNNNeuronReLUNode", "Below 0: a x.", 1, {0}},
+    {NeuronType::kSigmoid, "MPSCNNNeuronSigmoid", "MPSCNNNeuronSigmoidNode", "1 / (1 + e^-x)."},
+    {NeuronType::kTanH, "MPSCNNNeuronTanH", "MPSCNNNeuronTanHNode", "a tanh(b x).", 2, {1, 1}},
+    {NeuronType::kLinear, "MPSCNNNeuronLinear", "MPSCNNNeuronLinearNode", "a x + b.", 2, {1, 0}},
+    {NeuronType::kAbsolute, "MPSCNNNeuronAbsolute", "MPSCNNNeuronAbsoluteNode", "|x|."},
+    {NeuronType::kSoftSign, "MPSCNNNeuronSoftSign", "MPSCNNNeuronSoftSignNode", "x / (1 + |x|)."},
+    {NeuronType::kGeLU,
+     "MPSCNNNeuronGeLU",
+     "MPSCNNNeuronGeLUNode",
+     "x times the normal distribution at x.",
+     0,
+     {},
+     false},
+    {NeuronType::kELU, "MPSCNNNeuronELU", "MPSCNNNeuronELUNode", "Below 0: a (e^x - 1).", 1, {1}},
     {NeuronType::kHardSigmoid,
      "MPSCNNNeuronHardSigmoid",
+     "MPSCNNNeuronHardSigmoidNode",
      "a x + b between 0 and 1.",
      2,
      {0.2f, 0.5f}},
-    {NeuronType::kSoftPlus, "MPSCNNNeuronSoftPlus", "a log(1 + e^(b x)).", 2, {1, 1}},
+    {NeuronType::kSoftPlus,
+     "MPSCNNNeuronSoftPlus",
+     "MPSCNNNeuronSoftPlusNode",
+     "a log(1 + e^(b x)).",
+     2,
+     {1, 1}},
     {NeuronType::kReLUN,
      "MPSCNNNeuronReLUN",
+     "MPSCNNNeuronReLUNNode",
      "ReLU with slope a below 0, at most b.",
      2,
      {},
      true,
      false},
-    {NeuronType::kPower, "MPSCNNNeuronPower", "(a x + b)^c.", 3, {1, 0, 1}},
+    {NeuronType::kPower,
+     "MPSCNNNeuronPower",
+     "MPSCNNNeuronPowerNode",
+     "(a x + b)^c.",
+     3,
+     {1, 0, 1}},
     {NeuronType::kExponential,
      "MPSCNNNeuronExponential",
+     "MPSCNNNeuronExponentialNode",
      "c^(a x + b); c = -1: base e.",
      3,
      {1, 0, -1}},
     {NeuronType::kLogarithm,
      "MPSCNNNeuronLogarithm",
+     "MPSCNNNeuronLogarithmNode",
      "log of a x + b to base c; c = -1: base e.",
      3,
      {1, 0, -1}},
     // The slopes have other names in kernels than in nodes.
-    {NeuronType::kPReLU, "MPSCNNNeuronPReLU", "ReLU with one slope per channel."},
+    {NeuronType::kPReLU, "MPSCNNNeuronPReLU", "MPSCNNNeuronPReLUNode",
+     "ReLU with one slope per channel."},
 };
 
 struct NeuronParameter {
