@@ -312,8 +312,9 @@ void bind_described(py::module_& module, const ClassDescription& description,
   for (const Factory& factory : description.factories) add_factory(cls, description, factory);
   add_properties(cls, *description.type, description.properties);
   add_functions(cls, description);
-  if (description.copy == nullptr) return;
+  if (description.copy == nullptr || !description.is_copied) return;
   add_copies(cls, description);
+  if (description.forms.empty()) return;
   cls.attr("__repr__") = function(represent, Capture(&description), 1, cls, "__repr__",
                                   "__repr__(self) -> str\n\nThe values.");
 }

@@ -27,6 +27,7 @@ constexpr const char* kDevice = "device";
 // What a class's objects consist of.
 struct Parts {
   const ClassDescription* description;
+  const Form* form;                         // null: of a class that others derive from
   std::vector<const Argument*> arguments;   // beside the device
   std::vector<const Property*> properties;  // those that can be set
 };
@@ -41,6 +42,14 @@ void put(std::vector<const Property*>& properties, const Property& property) {
   properties.push_back(&property);
 }
 
+// The first one whose arguments objects know.
+const Form* whole_form(const ClassDescription& description) {
+  const auto found = std::ranges::find_if(description.forms, [](const Form& form) {
+    return std::ranges::all_of(form.arguments, [](const Argument& a) { return bool(a.read); });
+  });
+  return found != description.forms.end() ? &*found : nullptr;
+}
+
 bool is_made_with(const Parts& parts, const std::string& name) {
   return std::ranges::any_of(parts.arguments, [&](const Argument* a) { return a->name == name; });
 }
@@ -50,19 +59,20 @@ std::map<std::string, Parts> make_table() {
   // Of classes that others derive from.
   std::map<std::type_index, std::vector<const Property*>> bases;
   for (const ClassDescription& description : kernel_classes()) {
-    Parts parts{&description, {}, {}};
+    Parts parts{&description, whole_form(description), {}, {}};
     if (description.base != nullptr) parts.properties = bases.at(*description.base);
-    if (!description.forms.empty()) {
-      for (const Argument& argument : description.forms.front().arguments) {
+    if (parts.form != nullptr) {
+      for (const Argument& argument : parts.form->arguments) {
         if (argument.name != kDevice) parts.arguments.push_back(&argument);
       }
     }
     for (const Property& property : description.properties) {
-      if (property.set == nullptr || is_made_with(parts, property.name)) continue;
+      const bool is_kept = property.set != nullptr && !property.is_part;
+      if (!is_kept || is_made_with(parts, property.name)) continue;
       put(parts.properties, property);
     }
     bases.try_emplace(*description.type, parts.properties);
-    if (!description.forms.empty()) by_kind.emplace(description.name, std::move(parts));
+    if (parts.form != nullptr) by_kind.emplace(description.name, std::move(parts));
   }
   return by_kind;
 }
@@ -114,7 +124,7 @@ Device device_for(const Coder& coder, const std::optional<Device>& device) {
 }
 
 KernelPtr made(const Parts& parts, const Given& given) {
-  return std::any_cast<KernelPtr>(parts.description->forms.front().make(given));
+  return std::any_cast<KernelPtr>(parts.form->make(given));
 }
 
 KernelPtr decoded_kernel(const Parts& parts, const Coder& coder, const Device& device) {
