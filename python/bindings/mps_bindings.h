@@ -33,7 +33,6 @@ void bind_mps_optimizer(py::module_& module);
 void bind_mps_arithmetic(py::module_& module);
 void bind_mps_resampling(py::module_& module);
 void bind_mps_normalization(py::module_& module);
-void bind_mps_forward_loss(py::module_& module);
 void bind_mps_convolution_transpose(py::module_& module);
 void bind_mps_nodes(py::module_& module);
 void bind_mps_filter_nodes(py::module_& module);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "described_class.h"
 #include "mps_bindings.h"
 
 // Copies and bytes of kernels, over <traingraph/mps/coding.h>.
@@ -108,6 +109,18 @@ void def_coded(Class& cls) {
     Self decoded;
     mps::decode(to_coded(values), decoded);
     return decoded;
+  });
+}
+
+// The same of a described one.
+template <typename Self>
+void def_coded(py::module_& module, const char* name) {
+  auto cls = described<Self>(module, name);
+  cls.def("_coded", [](const Self& self) { return from_coded(mps::coded(self)); });
+  cls.def_static("_decoded", [](const py::object& values) {
+    Self decoded;
+    mps::decode(to_coded(values), decoded);
+    return cast_described(typeid(Self), decoded);
   });
 }
 

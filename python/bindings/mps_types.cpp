@@ -3,6 +3,7 @@
 
 #include <traingraph/mps/classes.h>
 
+#include "data.h"
 #include "described_class.h"
 #include "mps_coding.h"
 #include "mps_encoding.h"
@@ -48,6 +49,29 @@ void remember_places() {
         return to_region(value, subject_of(where).c_str());
       },
       [](const mps::Region& region) { return from_region(region); });
+  remember<mps::Size>(
+      "tuple[int, int, int]", "typing.Any",
+      [](py::handle value, const Where& where) {
+        const auto size = convert_list<std::int64_t>(value, where);
+        if (size.size() == 3) return mps::Size{size[0], size[1], size[2]};
+        throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                              " (width, height, depth) but got " + std::to_string(size.size()) +
+                              " numbers");
+      },
+      [](const mps::Size& size) {
+        return py::module_::import("traingraph.mps")
+            .attr("MTLSize")(size.width, size.height, size.depth);
+      });
+}
+
+void remember_numbers() {
+  remember<mps::CNNLossData>(
+      "numpy.typing.ArrayLike", "numpy.typing.ArrayLike",
+      [](py::handle value, const Where& where) {
+        return mps::CNNLossData{readable_data(value, DataType::kFloat32,
+                                              {where.subject.c_str(), where.name.c_str(), {}})};
+      },
+      [](const mps::CNNLossData&) { return py::none(); });
 }
 
 // Whether it may be an object of the program's.
@@ -90,6 +114,7 @@ void remember_types() {
       },
       [](const std::shared_ptr<const mps::Coder>&) { return py::none(); });
   remember_places();
+  remember_numbers();
   remember<mps::NNPaddingMethod>(
       "typing.Any", "MPSNNPaddingMethod",
       [](py::handle value, const Where&) {
@@ -108,10 +133,10 @@ void remember_types() {
         return from_convolution_source(source);
       });
   remember<mps::NeuronDescriptor>("MPSNNNeuronDescriptor");
-  remember<mps::CNNLossDescriptor>("MPSCNNLossDescriptor");
   remember<std::shared_ptr<mps::Buffer>>("MTLBuffer");
+  remember<mps::ImagePtr>("MPSImage");
   remember_enumerations<mps::EdgeMode, mps::NeuronType, mps::CNNLossType, mps::CNNReductionType,
-                        mps::NNComparisonType, mps::CNNConvolutionGradientOption,
+                        mps::NNComparisonType, mps::DataLayout, mps::CNNConvolutionGradientOption,
                         mps::CNNConvolutionWeightsLayout>();
 }
 
@@ -119,6 +144,12 @@ void remember_types() {
 
 void bind_mps_kernel_classes(py::module_& module) {
   remember_types();
+  for (const ClassDescription& description : mps::value_classes()) {
+    bind_described(module, description, python::ownership<void>());
+  }
+  for (const ClassDescription& description : mps::state_classes()) {
+    bind_described(module, description, python::ownership<mps::State>());
+  }
   Ownership ownership = python::ownership<mps::Kernel>();
   ownership.before_making = wait_before_making;
   for (const ClassDescription& description : mps::kernel_classes()) {

@@ -27,5 +27,12 @@ Describing<K, Kernel, Parent> describe_kernel(const std::string& name, const std
 // By family, in the order of kernel_classes().
 void describe_bases(Classes& classes);
 void describe_reductions(Classes& classes);
+void describe_arithmetic(Classes& classes);
+void describe_losses(Classes& classes);
+// Of state_classes().
+void describe_arithmetic_states(Classes& classes);
+void describe_loss_states(Classes& classes);
+// Of value_classes().
+void describe_loss_values(Classes& classes);
 
 }  // namespace traingraph::mps

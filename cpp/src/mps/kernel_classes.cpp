@@ -23,7 +23,10 @@ Form coder_form(const std::string& kind) {
 const std::vector<ClassDescription>& kernel_classes() {
   static const Classes table = [] {
     Classes classes;
-    for (const auto describe : {describe_bases, describe_reductions}) describe(classes);
+    for (const auto describe :
+         {describe_bases, describe_reductions, describe_arithmetic, describe_losses}) {
+      describe(classes);
+    }
     for (ClassDescription& one : classes) {
       if (!one.forms.empty()) one.forms.push_back(coder_form(one.name));
     }

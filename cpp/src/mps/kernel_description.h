@@ -190,7 +190,6 @@ class OldDescribing {
 void describe_filters(KernelTable& table);
 void describe_weighted_kernels(KernelTable& table);
 void describe_normalizations(KernelTable& table);
-void describe_arithmetic(KernelTable& table);
 void describe_optimizers(KernelTable& table);
 
 }  // namespace traingraph::mps

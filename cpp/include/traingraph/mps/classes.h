@@ -10,4 +10,9 @@ namespace traingraph::mps {
 // properties can be set to is what it consists of: copies and archives have that.
 TRAINGRAPH_API const std::vector<ClassDescription>& kernel_classes();
 
+// The classes of states, each behind its base.
+TRAINGRAPH_API const std::vector<ClassDescription>& state_classes();
+// What kernels and states are made of, and told: values.
+TRAINGRAPH_API const std::vector<ClassDescription>& value_classes();
+
 }  // namespace traingraph::mps

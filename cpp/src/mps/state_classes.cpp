@@ -1,0 +1,17 @@
+#include <traingraph/mps/classes.h>
+
+#include "mps/describe_kernel.h"
+
+namespace traingraph::mps {
+
+const std::vector<ClassDescription>& state_classes() {
+  static const Classes table = [] {
+    Classes classes;
+    for (const auto describe : {describe_arithmetic_states, describe_loss_states})
+      describe(classes);
+    return classes;
+  }();
+  return table;
+}
+
+}  // namespace traingraph::mps

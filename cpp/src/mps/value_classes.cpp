@@ -1,0 +1,16 @@
+#include <traingraph/mps/classes.h>
+
+#include "mps/describe_kernel.h"
+
+namespace traingraph::mps {
+
+const std::vector<ClassDescription>& value_classes() {
+  static const Classes table = [] {
+    Classes classes;
+    for (const auto describe : {describe_loss_values}) describe(classes);
+    return classes;
+  }();
+  return table;
+}
+
+}  // namespace traingraph::mps
