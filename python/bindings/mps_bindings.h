@@ -56,6 +56,7 @@ TRAINGRAPH_MPS_ENUM(CNNConvolutionWeightsLayout, "MPSCNNConvolutionWeightsLayout
 TRAINGRAPH_MPS_ENUM(CNNLossType, "MPSCNNLossType");
 TRAINGRAPH_MPS_ENUM(CNNReductionType, "MPSCNNReductionType");
 TRAINGRAPH_MPS_ENUM(NNComparisonType, "MPSNNComparisonType");
+TRAINGRAPH_MPS_ENUM(NNRegularizationType, "MPSNNRegularizationType");
 TRAINGRAPH_MPS_ENUM(NNTrainingStyle, "MPSNNTrainingStyle");
 TRAINGRAPH_MPS_ENUM(CNNBatchNormalizationFlags, "MPSCNNBatchNormalizationFlags");
 #undef TRAINGRAPH_MPS_ENUM

@@ -65,6 +65,10 @@ void remember_places() {
 }
 
 void remember_numbers() {
+  remember<mps::ElementType>(
+      "MPSDataType | str", "MPSDataType",
+      [](py::handle value, const Where&) { return mps::ElementType{from_mps_data_type(value)}; },
+      [](const mps::ElementType& element) { return to_mps_data_type(element.type); });
   remember<mps::CNNLossData>(
       "numpy.typing.ArrayLike", "numpy.typing.ArrayLike",
       [](py::handle value, const Where& where) {
@@ -136,8 +140,8 @@ void remember_types() {
   remember<std::shared_ptr<mps::Buffer>>("MTLBuffer");
   remember<mps::ImagePtr>("MPSImage");
   remember_enumerations<mps::EdgeMode, mps::NeuronType, mps::CNNLossType, mps::CNNReductionType,
-                        mps::NNComparisonType, mps::DataLayout, mps::CNNConvolutionGradientOption,
-                        mps::CNNConvolutionWeightsLayout>();
+                        mps::NNComparisonType, mps::NNRegularizationType, mps::DataLayout,
+                        mps::CNNConvolutionGradientOption, mps::CNNConvolutionWeightsLayout>();
 }
 
 }  // namespace

@@ -190,6 +190,5 @@ class OldDescribing {
 void describe_filters(KernelTable& table);
 void describe_weighted_kernels(KernelTable& table);
 void describe_normalizations(KernelTable& table);
-void describe_optimizers(KernelTable& table);
 
 }  // namespace traingraph::mps

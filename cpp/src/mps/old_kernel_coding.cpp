@@ -13,7 +13,6 @@ const KernelTable& table() {
     describe_filters(table);
     describe_weighted_kernels(table);
     describe_normalizations(table);
-    describe_optimizers(table);
     return table;
   }();
   return all;
