@@ -189,6 +189,10 @@ py::handle get_property(py::detail::function_call& call) {
 std::any load_property(const py::detail::function_call& call, const Property& property) {
   const std::string expected = taken_annotation(property.type);
   const Where where{class_of(call.args[0]), property.name, expected};
+  // A whole number for a truth value: setters have always taken one, arguments have not.
+  if (*property.type.type == typeid(bool) && PyLong_Check(call.args[1].ptr())) {
+    return PyObject_IsTrue(call.args[1].ptr()) == 1;
+  }
   if (!is_plain(property.type)) return load_value(property.type, call.args[1], where);
   try {
     return load_value(property.type, call.args[1], where);
@@ -321,7 +325,7 @@ void bind_described(py::module_& module, const ClassDescription& description,
   for (const Factory& factory : description.factories) add_factory(cls, description, factory);
   add_properties(cls, *description.type, description.properties, description.holds);
   add_functions(cls, description);
-  if (description.copy == nullptr) return;
+  if (description.copy == nullptr || !description.is_copied) return;
   add_copies(cls, description);
   if (description.forms.empty()) return;
   cls.attr("__repr__") = function(represent, Capture(&description), 1, cls, "__repr__",

@@ -33,7 +33,6 @@ void bind_mps_optimizer(py::module_& module);
 void bind_mps_arithmetic(py::module_& module);
 void bind_mps_rearrangement(py::module_& module);
 void bind_mps_normalization(py::module_& module);
-void bind_mps_forward_loss(py::module_& module);
 void bind_mps_convolution_transpose(py::module_& module);
 void bind_mps_nodes(py::module_& module);
 void bind_mps_graph(py::module_& module);
@@ -54,6 +53,7 @@ TRAINGRAPH_MPS_ENUM(CNNConvolutionWeightsLayout, "MPSCNNConvolutionWeightsLayout
 TRAINGRAPH_MPS_ENUM(CNNLossType, "MPSCNNLossType");
 TRAINGRAPH_MPS_ENUM(CNNReductionType, "MPSCNNReductionType");
 TRAINGRAPH_MPS_ENUM(NNComparisonType, "MPSNNComparisonType");
+TRAINGRAPH_MPS_ENUM(NNRegularizationType, "MPSNNRegularizationType");
 TRAINGRAPH_MPS_ENUM(NNTrainingStyle, "MPSNNTrainingStyle");
 TRAINGRAPH_MPS_ENUM(CNNBatchNormalizationFlags, "MPSCNNBatchNormalizationFlags");
 #undef TRAINGRAPH_MPS_ENUM

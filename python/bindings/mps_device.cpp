@@ -253,7 +253,6 @@ void bind_mps(py::module_& module) {
   bind_mps_arithmetic(module);
   bind_mps_rearrangement(module);
   bind_mps_normalization(module);
-  bind_mps_forward_loss(module);
   bind_mps_convolution_transpose(module);
   bind_mps_nodes(module);
   bind_mps_graph(module);

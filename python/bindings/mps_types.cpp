@@ -3,6 +3,7 @@
 
 #include <traingraph/mps/classes.h>
 
+#include "data.h"
 #include "described_class.h"
 #include "mps_coding.h"
 #include "mps_encoding.h"
@@ -76,6 +77,33 @@ void remember_places() {
                               " numbers");
       },
       [](const mps::MaskStride& s) { return py::make_tuple(s.x, s.y, s.channels); });
+  remember<mps::Size>(
+      "tuple[int, int, int]", "typing.Any",
+      [](py::handle value, const Where& where) {
+        const auto size = convert_list<std::int64_t>(value, where);
+        if (size.size() == 3) return mps::Size{size[0], size[1], size[2]};
+        throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                              " (width, height, depth) but got " + std::to_string(size.size()) +
+                              " numbers");
+      },
+      [](const mps::Size& size) {
+        return py::module_::import("traingraph.mps")
+            .attr("MTLSize")(size.width, size.height, size.depth);
+      });
+}
+
+void remember_numbers() {
+  remember<mps::ElementType>(
+      "MPSDataType | str", "MPSDataType",
+      [](py::handle value, const Where&) { return mps::ElementType{from_mps_data_type(value)}; },
+      [](const mps::ElementType& element) { return to_mps_data_type(element.type); });
+  remember<mps::CNNLossData>(
+      "numpy.typing.ArrayLike", "numpy.typing.ArrayLike",
+      [](py::handle value, const Where& where) {
+        return mps::CNNLossData{readable_data(value, DataType::kFloat32,
+                                              {where.subject.c_str(), where.name.c_str(), {}})};
+      },
+      [](const mps::CNNLossData&) { return py::none(); });
 }
 
 // Whether it may be an object of the program's.
@@ -118,6 +146,7 @@ void remember_types() {
       },
       [](const std::shared_ptr<const mps::Coder>&) { return py::none(); });
   remember_places();
+  remember_numbers();
   remember<mps::NNPaddingMethod>(
       "typing.Any", "MPSNNPaddingMethod",
       [](py::handle value, const Where&) {
@@ -139,11 +168,11 @@ void remember_types() {
       "collections.abc.Iterable[float]", "list[float]",
       [](py::handle value, const Where& where) { return convert_list<float>(value, where); },
       [](const std::vector<float>& numbers) { return py::cast(numbers); });
-  remember<mps::CNNLossDescriptor>("MPSCNNLossDescriptor");
   remember<std::shared_ptr<mps::Buffer>>("MTLBuffer");
+  remember<mps::ImagePtr>("MPSImage");
   remember_enumerations<mps::EdgeMode, mps::NeuronType, mps::CNNLossType, mps::CNNReductionType,
-                        mps::NNComparisonType, mps::CNNConvolutionGradientOption,
-                        mps::CNNConvolutionWeightsLayout>();
+                        mps::NNComparisonType, mps::NNRegularizationType, mps::DataLayout,
+                        mps::CNNConvolutionGradientOption, mps::CNNConvolutionWeightsLayout>();
 }
 
 }  // namespace

@@ -103,6 +103,7 @@ struct Property {
   std::string text;
   std::function<std::any(const void*)> get;
   std::function<void(void*, const std::any&)> set = nullptr;  // none: it is only read
+  bool is_part = false;  // of an argument: copies and archives have it there
 };
 
 // A layer as small as can be, and what it reads.
@@ -136,6 +137,7 @@ struct ClassDescription {
   void* (*object)(const std::any&) = nullptr;
   // Of values: a copy as a value, and a value as what a form makes.
   std::any (*copy)(const void*) = nullptr;
+  bool is_copied = true;  // whether programs can copy it
   std::any (*owned)(const std::any&) = nullptr;
   // Of values made of fields: sets the members that arguments are named after.
   std::function<void(void*, const Given&)> set_fields;
@@ -221,7 +223,7 @@ class Describing {
   Describing& property(const std::string& name, Get get, const char* text) {
     return add_property(name, get, text, false);
   }
-  // `set` takes the object and a value; a member is set as it is.
+  // `set` takes the object and a value; a member is set as it is, when its numbers are in range.
   template <class Get, class Set>
   Describing& settable(const std::string& name, Get get, Set set, const char* text) {
     add_property(name, get, text, false);
@@ -234,7 +236,40 @@ class Describing {
   template <class Value, class Owner>
   Describing& settable(const std::string& name, Value Owner::* member, const char* text) {
     return settable(
-        name, member, [member](T& self, const Value& value) { self.*member = value; }, text);
+        name, member,
+        [member, subject = made_.name](T& self, const Value& value) {
+          if constexpr (requires { self.check_numbers(subject); }) {
+            T changed = self;
+            changed.*member = value;
+            changed.check_numbers(subject);
+            self = std::move(changed);
+          } else {
+            self.*member = value;
+          }
+        },
+        text);
+  }
+  // A part of a value that `get` and `set` are for: a member of it, or a function that finds it.
+  template <class Get, class Set, class Part>
+  Describing& settable_part(const std::string& name, Get get, Set set, Part part,
+                            const char* text) {
+    return settable(
+        name,
+        [get, part](const T& self) {
+          const ValueOf<Get> whole = std::invoke(get, self);
+          return std::invoke(part, whole);
+        },
+        [get, set, part](T& self, const auto& value) {
+          ValueOf<Get> whole = std::invoke(get, self);
+          std::invoke(part, whole) = value;
+          std::invoke(set, self, whole);
+        },
+        text);
+  }
+  // Of the property before: copies and archives have it in an argument.
+  Describing& part_of_argument() {
+    made_.properties.back().is_part = true;
+    return *this;
   }
   // A part of a value that `get` and `set` are for: a member of it, or a function that finds it.
   template <class Get, class Set, class Part>
@@ -321,23 +356,39 @@ class Describing {
     return *this;
   }
   // A member of a value, which is what T{} has unless it is given.
-  template <class Value>
-  Describing& field(const char* name, Value T::* member, const char* text,
+  template <class Value, class Owner>
+  Describing& field(const char* name, Value Owner::* member, const char* text,
                     const Range* range = nullptr) {
     return add_field(traingraph::argument<Value>(name, T{}.*member, text, range), member);
   }
   // One that can be set later, too.
-  template <class Value>
-  Describing& settable_field(const char* name, Value T::* member, const char* text,
+  template <class Value, class Owner>
+  Describing& settable_field(const char* name, Value Owner::* member, const char* text,
                              const Range* range = nullptr) {
     field(name, member, text, range);
     made_.properties.pop_back();
     return settable(name, member, text);
   }
+  // One that is no member.
+  template <class Get, class Set>
+  Describing& settable_field(const char* name, Get get, Set set, const char* text) {
+    using Value = ValueOf<Get>;
+    T whole{};
+    arguments_.push_back(traingraph::argument<Value>(name, std::invoke(get, whole), text));
+    setters_.push_back([name, set](T& value, const Given& given) {
+      std::invoke(set, value, given.get<Value>(name));
+    });
+    return settable(name, get, set, text);
+  }
   template <class Value>
   Describing& required_field(const char* name, Value T::* member, const char* text,
                              const Range* range = nullptr) {
-    return add_field(traingraph::argument<Value>(name, text, range), member);
+    return field(name, member, text, range).required();
+  }
+  // Of the argument before: it has to be given.
+  Describing& required() {
+    arguments_.back().value_if_absent.reset();
+    return *this;
   }
 
   // Several classes of Python are T, and none of them is the base of the others.
@@ -400,6 +451,11 @@ class Describing {
       made.forms.push_back(form_of(std::move(arguments), make));
     }
     made_.factories.push_back(std::move(made));
+    return *this;
+  }
+  // A value without copy().
+  Describing& not_copied() {
+    made_.is_copied = false;
     return *this;
   }
   Describing& sample(LayerSample (*make)(DataType)) {
@@ -468,8 +524,8 @@ class Describing {
         },
         optional ? "The parameter, or None." : "The parameter.", optional);
   }
-  template <class Value>
-  Describing& add_field(Argument added, Value T::* member) {
+  template <class Value, class Owner>
+  Describing& add_field(Argument added, Value Owner::* member) {
     const std::string name = added.name;
     add_property(name, member, added.text.c_str(), false);
     setters_.push_back(

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include <traingraph/errors.h>
+#include <traingraph/mps/optimizer.h>
 #include <traingraph/mps/stored_sources.h>
 
 #include "mps/coded_fields.h"
@@ -69,7 +70,7 @@ Table make_table() {
   add_value<CNNConvolutionGradientOption>(table);
   add_value<NeuronDescriptor>(table);
   add_value<CNNLossDescriptor>(table);
-  add_value<OptimizerDescriptor>(table);
+  add_value<NNOptimizerDescriptor>(table);
   add_value<CNNConvolutionDescriptor>(table);
   add_source<CNNConvolutionDataSource>(table);
   add_source<CNNBatchNormalizationDataSource>(table);

@@ -1,107 +1,133 @@
-// Kernels of two sources, and losses.
-#include "mps/kernel_description.h"
+// Kernels of two sources that work element by element, and their states.
+#include <traingraph/mps/arithmetic.h>
+
+#include "mps/describe_kernel.h"
 
 namespace traingraph::mps {
 namespace {
 
 using Parameters = CNNArithmeticParameters;
 
-template <class K, class T>
-void describe_parameter(OldDescribing<K>& arithmetic, const char* name, T Parameters::* member) {
-  arithmetic.property(
-      name, [member](const K& kernel) { return kernel.parameters().*member; },
-      [member](K& kernel, const T& value) {
-        Parameters parameters = kernel.parameters();
-        parameters.*member = value;
-        kernel.set_parameters(parameters);
-      });
+// `part` is a member, or a function that finds one.
+template <class K, class Parent, class Part>
+void describe_parameter(Describing<K, Kernel, Parent>& described, const std::string& name,
+                        Part part, const char* text) {
+  described.settable_part(name, &K::parameters, &K::set_parameters, part, text);
 }
 
-template <class K>
-void describe_stride(OldDescribing<K>& arithmetic, const char* name,
-                     BroadcastStrides Parameters::* strides,
-                     std::int64_t BroadcastStrides::* axis) {
-  arithmetic.property(
-      name, [=](const K& kernel) { return kernel.parameters().*strides.*axis; },
-      [=](K& kernel, std::int64_t value) {
-        Parameters parameters = kernel.parameters();
-        parameters.*strides.*axis = value;
-        kernel.set_parameters(parameters);
-      });
+template <class K, class Parent>
+void describe_strides(Describing<K, Kernel, Parent>& described, const std::string& source,
+                      BroadcastStrides Parameters::* strides) {
+  const auto stride = [&](const char* name, std::int64_t BroadcastStrides::* axis) {
+    describe_parameter(
+        described, source + name,
+        [=](auto& parameters) -> auto& { return parameters.*strides.*axis; },
+        "1, or 0: one element, the first or that of the offset, stands for all.");
+  };
+  stride("_stride_in_pixels_x", &BroadcastStrides::x);
+  stride("_stride_in_pixels_y", &BroadcastStrides::y);
+  stride("_stride_in_feature_channels", &BroadcastStrides::feature_channels);
 }
 
-template <class K>
-void describe_parameters(OldDescribing<K>& arithmetic) {
+template <class K, class Parent>
+void describe_parameters(Describing<K, Kernel, Parent>& described) {
   using P = Parameters;
-  using S = BroadcastStrides;
-  constexpr auto kSecondary = &P::secondary_strides;
-  describe_parameter(arithmetic, "primary_scale", &P::primary_scale);
-  describe_parameter(arithmetic, "secondary_scale", &P::secondary_scale);
-  describe_parameter(arithmetic, "bias", &P::bias);
-  describe_parameter(arithmetic, "minimum_value", &P::minimum_value);
-  describe_parameter(arithmetic, "maximum_value", &P::maximum_value);
-  describe_stride(arithmetic, "secondary_stride_in_pixels_x", kSecondary, &S::x);
-  describe_stride(arithmetic, "secondary_stride_in_pixels_y", kSecondary, &S::y);
-  describe_stride(arithmetic, "secondary_stride_in_feature_channels", kSecondary,
-                  &S::feature_channels);
+  describe_parameter(described, "primary_scale", &P::primary_scale,
+                     "A factor of the primary image.");
+  describe_parameter(described, "secondary_scale", &P::secondary_scale,
+                     "A factor of the secondary image.");
+  describe_parameter(described, "bias", &P::bias,
+                     "Added to the result; a gradient kernel ignores it.");
+  describe_parameter(described, "minimum_value", &P::minimum_value,
+                     "The least result; a gradient kernel takes its state's mask instead.");
+  describe_parameter(described, "maximum_value", &P::maximum_value,
+                     "The largest result; a gradient kernel takes its state's mask instead.");
+  describe_strides(described, "secondary", &P::secondary_strides);
 }
 
-void describe_forward(KernelTable& table, const std::string& kind,
-                      CNNArithmeticOperation operation) {
-  using P = Parameters;
-  using S = BroadcastStrides;
-  constexpr auto kPrimary = &P::primary_strides;
-  OldDescribing<CNNArithmetic> forward(table, kind);
-  describe_parameters(forward);
-  describe_stride(forward, "primary_stride_in_pixels_x", kPrimary, &S::x);
-  describe_stride(forward, "primary_stride_in_pixels_y", kPrimary, &S::y);
-  describe_stride(forward, "primary_stride_in_feature_channels", kPrimary, &S::feature_channels);
+constexpr const char* kOfSecondary = "is_secondary_source_filter";
+constexpr const char* kOfSecondaryText = "Whether it is the gradient of the secondary image.";
+
+ClassDescription all_arithmetic() {
+  Describing<CNNArithmetic, Kernel, CNNBinaryKernel> described(
+      "MPSCNNArithmetic",
+      "clamp((primary_scale a) op (secondary_scale b) + bias, minimum_value, maximum_value).");
+  describe_parameters(described);
+  describe_strides(described, "primary", &Parameters::primary_strides);
+  return described;
+}
+
+ClassDescription all_arithmetic_gradients() {
+  using K = CNNArithmeticGradient;
+  Describing<K, Kernel, CNNGradientKernel> described(
+      "MPSCNNArithmeticGradient",
+      "Sums over every axis along which the source was broadcast; nothing flows where the result "
+      "was clamped.");
+  describe_parameters(described);
+  described.property(kOfSecondary, &K::is_secondary_source_filter, kOfSecondaryText);
+  return described;
+}
+
+// --- by operation --------------------------------------------------------------------------------
+
+ClassDescription arithmetic(const char* name, const char* summary,
+                            CNNArithmeticOperation operation) {
+  using K = CNNArithmetic;
+  auto described = describe_kernel<K, K>(name, summary);
   if (operation == CNNArithmeticOperation::kCompare) {
-    describe_parameter(forward, "comparison_type", &P::comparison);
-    describe_parameter(forward, "threshold", &P::threshold);
+    describe_parameter(described, "comparison_type", &Parameters::comparison,
+                       "What is asked of primary and secondary image; EQUAL at the beginning.");
+    describe_parameter(
+        described, "threshold", &Parameters::threshold,
+        "The largest difference of what counts as equal, and as neither less nor greater.");
   }
-  forward.made_by([operation](const Device& device, const KernelArguments&) {
-    return std::make_shared<CNNArithmetic>(device, operation);
-  });
-}
-
-void describe_pair(KernelTable& table, const std::string& kind, CNNArithmeticOperation operation) {
-  constexpr const char* kSecondary = "is_secondary_source_filter";
-  describe_forward(table, kind, operation);
-  OldDescribing<CNNArithmeticGradient> gradient(table, kind + "Gradient");
-  describe_parameters(gradient);
-  gradient.argument(kSecondary, &CNNArithmeticGradient::is_secondary_source_filter)
-      .made_by([operation](const Device& device, const KernelArguments& given) {
-        return std::make_shared<CNNArithmeticGradient>(device, operation,
-                                                       given.get<bool>(kSecondary));
+  return described.made_by(
+      "Shapes: two of one size, or strides of 0 where the first element stands for all.",
+      [operation](const Given& given) {
+        return std::make_shared<K>(given.get<Device>("device"), operation);
       });
 }
 
-template <class K>
-OldDescribing<K> describe_loss(KernelTable& table, const char* kind) {
-  OldDescribing<K> loss(table, kind);
-  loss.argument("loss_descriptor", &K::descriptor).template made_of<CNNLossDescriptor>();
-  return loss;
+ClassDescription arithmetic_gradient(const std::string& name, CNNArithmeticOperation operation) {
+  using K = CNNArithmeticGradient;
+  return describe_kernel<K, K>(name + "Gradient", "The gradient of one of the two sources.")
+      .kept_argument(kOfSecondary, &K::is_secondary_source_filter, kOfSecondaryText)
+      .made_by(
+          "The source image is the other one of the two. With a destination the scales stay as "
+          "they are: the gradient of a subtrahend then needs primary_scale = -1.",
+          [operation](const Given& given) {
+            return std::make_shared<K>(given.get<Device>("device"), operation,
+                                       given.get<bool>(kOfSecondary));
+          });
 }
 
 }  // namespace
 
-void describe_arithmetic(KernelTable& table) {
-  describe_pair(table, "MPSCNNAdd", CNNArithmeticOperation::kAdd);
-  describe_pair(table, "MPSCNNSubtract", CNNArithmeticOperation::kSubtract);
-  describe_pair(table, "MPSCNNMultiply", CNNArithmeticOperation::kMultiply);
-  describe_forward(table, "MPSCNNDivide", CNNArithmeticOperation::kDivide);
-  describe_forward(table, "MPSNNCompare", CNNArithmeticOperation::kCompare);
-  describe_loss<CNNLoss>(table, "MPSCNNLoss")
-      .property("header_formula", &CNNLoss::header_formula, &CNNLoss::set_header_formula)
-      .property("makes_temporary_images", &CNNLoss::makes_temporary_images);
-  describe_loss<NNForwardLoss>(table, "MPSNNForwardLoss");
-  describe_loss<NNLossGradient>(table, "MPSNNLossGradient")
-      .property("header_formula", &NNLossGradient::header_formula,
-                &NNLossGradient::set_header_formula)
-      .property("compute_label_gradients", &NNLossGradient::compute_label_gradients,
-                &NNLossGradient::set_compute_label_gradients);
-  OldDescribing<NNInitialGradient>(table, "MPSNNInitialGradient").made_of<>();
+void describe_arithmetic(Classes& classes) {
+  using enum CNNArithmeticOperation;
+  classes.insert(
+      classes.end(),
+      {all_arithmetic(), all_arithmetic_gradients(), arithmetic("MPSCNNAdd", "The sum.", kAdd),
+       arithmetic_gradient("MPSCNNAdd", kAdd),
+       arithmetic("MPSCNNSubtract", "The difference.", kSubtract),
+       arithmetic_gradient("MPSCNNSubtract", kSubtract),
+       arithmetic("MPSCNNMultiply", "The product.", kMultiply),
+       arithmetic_gradient("MPSCNNMultiply", kMultiply),
+       arithmetic("MPSCNNDivide", "The quotient; it has no gradient kernel.", kDivide),
+       arithmetic(
+           "MPSNNCompare",
+           "1 where a comparison holds, else 0, in place of the operator; it has no gradient "
+           "kernel.",
+           kCompare)});
+}
+
+void describe_arithmetic_states(Classes& classes) {
+  classes.push_back(Describing<NNBinaryGradientState, State, GradientState>(
+      "MPSNNBinaryGradientState",
+      "What a gradient kernel needs to know of a forward one with two sources."));
+  classes.push_back(Describing<CNNArithmeticGradientState, State, NNBinaryGradientState>(
+      "MPSCNNArithmeticGradientState",
+      "Sizes, scales and strides of one pair, and where the result was not clamped."));
 }
 
 }  // namespace traingraph::mps

@@ -9,21 +9,8 @@ namespace {
 
 constexpr const char* kFirstChannel = "The first channel that is read. Errors: no multiple of 4.";
 constexpr const char* kMostChannels = "The most channels that are read.";
-
-// One of the two numbers of a range of channels, which are properties of their own.
-template <class K, class D>
-void describe_channels(D& described, const char* name, const ChannelRange& (K::*get)() const,
-                       void (K::*set)(const ChannelRange&), std::int64_t ChannelRange::* member,
-                       const char* text) {
-  described.settable(
-      name, [=](const K& kernel) { return (kernel.*get)().*member; },
-      [=](K& kernel, std::int64_t value) {
-        ChannelRange range = (kernel.*get)();
-        range.*member = value;
-        (kernel.*set)(range);
-      },
-      text);
-}
+constexpr auto kOffset = &ChannelRange::offset;
+constexpr auto kCount = &ChannelRange::max_count;
 
 template <class K, class D>
 void describe_clip(D& described) {
@@ -44,17 +31,15 @@ template <class K, class D>
 void describe_two_sources(D& described, const char* primary, const char* secondary) {
   describe_clip<K>(described);
   described.settable("primary_offset", &K::primary_offset, &K::set_primary_offset, primary)
-      .settable("secondary_offset", &K::secondary_offset, &K::set_secondary_offset, secondary);
-  constexpr auto kOffset = &ChannelRange::offset;
-  constexpr auto kCount = &ChannelRange::max_count;
-  describe_channels<K>(described, "primary_source_feature_channel_offset", &K::primary_channels,
-                       &K::set_primary_channels, kOffset, kFirstChannel);
-  describe_channels<K>(described, "primary_source_feature_channel_max_count", &K::primary_channels,
-                       &K::set_primary_channels, kCount, kMostChannels);
-  describe_channels<K>(described, "secondary_source_feature_channel_offset", &K::secondary_channels,
-                       &K::set_secondary_channels, kOffset, kFirstChannel);
-  describe_channels<K>(described, "secondary_source_feature_channel_max_count",
-                       &K::secondary_channels, &K::set_secondary_channels, kCount, kMostChannels);
+      .settable("secondary_offset", &K::secondary_offset, &K::set_secondary_offset, secondary)
+      .settable_part("primary_source_feature_channel_offset", &K::primary_channels,
+                     &K::set_primary_channels, kOffset, kFirstChannel)
+      .settable_part("primary_source_feature_channel_max_count", &K::primary_channels,
+                     &K::set_primary_channels, kCount, kMostChannels)
+      .settable_part("secondary_source_feature_channel_offset", &K::secondary_channels,
+                     &K::set_secondary_channels, kOffset, kFirstChannel)
+      .settable_part("secondary_source_feature_channel_max_count", &K::secondary_channels,
+                     &K::set_secondary_channels, kCount, kMostChannels);
 }
 
 template <class K, class D>
@@ -101,11 +86,11 @@ ClassDescription forward_kernel() {
           },
           "The policy by which the forms that return images size them and set the offset. An "
           "average under EXCLUDE_EDGES gets edge mode CLAMP as well; other kernels take no notice "
-          "of it.");
-  describe_channels<K>(described, "source_feature_channel_offset", &K::source_channels,
-                       &K::set_source_channels, &ChannelRange::offset, kFirstChannel);
-  describe_channels<K>(described, "source_feature_channel_max_count", &K::source_channels,
-                       &K::set_source_channels, &ChannelRange::max_count, kMostChannels);
+          "of it.")
+      .settable_part("source_feature_channel_offset", &K::source_channels, &K::set_source_channels,
+                     kOffset, kFirstChannel)
+      .settable_part("source_feature_channel_max_count", &K::source_channels,
+                     &K::set_source_channels, kCount, kMostChannels);
   describe_window<K>(described, "", "In pixels.");
   describe_direction(described, false);
   return described;

@@ -32,10 +32,17 @@ void describe_neurons(Classes& classes);
 void describe_pooling(Classes& classes);
 void describe_filters(Classes& classes);
 void describe_reductions(Classes& classes);
+void describe_arithmetic(Classes& classes);
+void describe_losses(Classes& classes);
+void describe_optimizers(Classes& classes);
 // Of state_classes().
 void describe_state_bases(Classes& classes);
 void describe_dropout_states(Classes& classes);
+void describe_arithmetic_states(Classes& classes);
+void describe_loss_states(Classes& classes);
 // Of value_classes().
 void describe_neuron_values(Classes& classes);
+void describe_loss_values(Classes& classes);
+void describe_optimizer_values(Classes& classes);
 
 }  // namespace traingraph::mps

@@ -20,7 +20,7 @@ void describe_parameter(OldDescribing<K>& local, const char* name,
 // A local normalization or, with a prefix to the names, its gradient kernel.
 template <class K>
 OldDescribing<K> describe_local(KernelTable& table, const std::string& kind,
-                             LocalNormalizationType type, const std::string& prefix = "") {
+                                LocalNormalizationType type, const std::string& prefix = "") {
   using P = LocalNormalization;
   OldDescribing<K> local(table, kind);
   const auto width = [](const K& kernel) { return kernel.parameters().kernel_width; };
@@ -98,7 +98,8 @@ void describe_image_normalizations(KernelTable& table) {
       .made_of<CNNGroupNormalizationDataSourcePtr>();
   OldDescribing<CNNInstanceNormalizationGradient>(table, "MPSCNNInstanceNormalizationGradient")
       .made_of<>();
-  OldDescribing<CNNGroupNormalizationGradient>(table, "MPSCNNGroupNormalizationGradient").made_of<>();
+  OldDescribing<CNNGroupNormalizationGradient>(table, "MPSCNNGroupNormalizationGradient")
+      .made_of<>();
 }
 
 }  // namespace

@@ -23,8 +23,9 @@ Form coder_form(const std::string& kind) {
 const std::vector<ClassDescription>& kernel_classes() {
   static const Classes table = [] {
     Classes classes;
-    for (const auto describe : {describe_bases, describe_neurons, describe_pooling,
-                                describe_filters, describe_reductions}) {
+    for (const auto describe :
+         {describe_bases, describe_neurons, describe_pooling, describe_filters, describe_reductions,
+          describe_arithmetic, describe_losses, describe_optimizers}) {
       describe(classes);
     }
     for (ClassDescription& one : classes) {

@@ -64,7 +64,8 @@ std::map<std::string, Parts> make_table() {
       }
     }
     for (const Property& property : description.properties) {
-      if (property.set == nullptr || is_made_with(parts, property.name)) continue;
+      const bool is_kept = property.set != nullptr && !property.is_part;
+      if (!is_kept || is_made_with(parts, property.name)) continue;
       put(parts.properties, property);
     }
     bases.try_emplace(*description.type, parts.properties);

@@ -189,7 +189,5 @@ class OldDescribing {
 // By family.
 void describe_weighted_kernels(KernelTable& table);
 void describe_normalizations(KernelTable& table);
-void describe_arithmetic(KernelTable& table);
-void describe_optimizers(KernelTable& table);
 
 }  // namespace traingraph::mps

@@ -12,8 +12,6 @@ const KernelTable& table() {
     KernelTable table;
     describe_weighted_kernels(table);
     describe_normalizations(table);
-    describe_arithmetic(table);
-    describe_optimizers(table);
     return table;
   }();
   return all;

@@ -50,6 +50,14 @@ void lie_alike(Storage& storage, const Storage& like) {
 
 }  // namespace
 
+std::int64_t VectorDescriptor::vector_bytes() const {
+  const auto element = static_cast<std::int64_t>(element_bytes(data_type.type));
+  if (element > 0 && length >= 1 && length <= INT64_MAX / element) return length * element;
+  throw InvalidArgument(
+      "[MPSVectorDescriptor] expected 1 element or more of float16, float32 or float64 but got " +
+      std::to_string(length) + " of " + name(data_type.type));
+}
+
 Vector::Vector(const Device& device, std::int64_t length, DataType data_type)
     : length_(length), data_type_(data_type) {
   if (length < 1) {

@@ -27,6 +27,12 @@ struct TRAINGRAPH_API ImageDescriptor {
 
   bool operator==(const ImageDescriptor&) const = default;
 };
+// Of one image; the depth counts channels.
+struct TRAINGRAPH_API Size {
+  std::int64_t width = 1;
+  std::int64_t height = 1;
+  std::int64_t depth = 1;
+};
 using traingraph::to_string;
 TRAINGRAPH_API std::string to_string(const ImageDescriptor& descriptor);
 

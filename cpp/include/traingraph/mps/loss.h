@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <traingraph/mps/kernel.h>
+#include <traingraph/tensor.h>
 
 namespace traingraph::mps {
 
@@ -32,6 +33,11 @@ struct TRAINGRAPH_API CNNLossDescriptor {
   float epsilon = 1e-7f;
   float delta = 1.0f;
   bool operator==(const CNNLossDescriptor&) const = default;
+};
+
+// Labels or weights, float32, in the caller's memory.
+struct TRAINGRAPH_API CNNLossData {
+  TensorData data;
 };
 
 // Labels or weights of one image, float32: a copy of what is given. Bytes per row and per slice (a

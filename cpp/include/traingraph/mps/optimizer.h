@@ -12,9 +12,22 @@
 
 namespace traingraph::mps {
 
+// Apple's MPSDataType: float16, float32, float64 or kInvalid.
+struct TRAINGRAPH_API ElementType {
+  DataType type = DataType::kFloat32;
+};
+
+struct TRAINGRAPH_API VectorDescriptor {
+  std::int64_t length = 1;
+  ElementType data_type;
+  // Raises InvalidArgument for less than one element, and for a type of no bytes.
+  std::int64_t vector_bytes() const;
+};
+
 // One row of numbers on a device.
 class TRAINGRAPH_API Vector {
  public:
+  static const ClassDescription& class_description();
   Vector(const Device& device, std::int64_t length, DataType data_type = DataType::kFloat32);
   Vector(std::shared_ptr<Buffer> buffer, std::int64_t length,
          DataType data_type = DataType::kFloat32);
@@ -29,6 +42,15 @@ class TRAINGRAPH_API Vector {
   std::shared_ptr<Buffer> data_;
 };
 using VectorPtr = std::shared_ptr<Vector>;
+
+// Apple's raw values.
+enum class NNRegularizationType : int { kNone = 0, kL1 = 1, kL2 = 2 };
+
+// Apple's descriptor, in which both limits of gradients begin as 0.
+struct TRAINGRAPH_API NNOptimizerDescriptor : OptimizerDescriptor {
+  NNOptimizerDescriptor() { gradient_clip_max = gradient_clip_min = 0; }
+  explicit NNOptimizerDescriptor(const OptimizerDescriptor& values) : OptimizerDescriptor(values) {}
+};
 
 // An update rule, encoded: the rules of traingraph::Optimizer over states and vectors. Slots are
 // the rule's own vectors in its order (momentum; momentum, velocity [, maximum velocity]; sum of
