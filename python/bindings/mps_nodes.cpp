@@ -41,11 +41,11 @@ mps::HandlePtr to_handle(py::handle value, const std::string& subject) {
 // States of one class, which their node owns.
 template <typename State>
 void remember_state(const char* name) {
-  remember_type(typeid(std::shared_ptr<State>),
-                {name, name, nullptr, [](const std::any& value, py::handle) {
-                   return py::cast(
-                       NNStateNodePtr(std::any_cast<const std::shared_ptr<State>&>(value)));
-                 }});
+  remember_type(
+      typeid(std::shared_ptr<State>),
+      {name, name, nullptr, [](const std::any& value, py::handle) {
+         return py::cast(NNStateNodePtr(std::any_cast<const std::shared_ptr<State>&>(value)));
+       }});
 }
 
 template <typename T>
@@ -66,74 +66,47 @@ void remember_types() {
   remember_type(typeid(mps::NNTrainingStyle), enumeration<mps::NNTrainingStyle>());
   remember_type(typeid(mps::CNNBatchNormalizationFlags),
                 enumeration<mps::CNNBatchNormalizationFlags>());
-  remember_type(typeid(mps::HandlePtr), {"typing.Any", "typing.Any",
-                                         [](py::handle value, const Where& where) {
-                                           return std::any(to_handle(value, where.subject));
-                                         },
-                                         [](const std::any& value, py::handle) {
-                                           return from_handle(
-                                               std::any_cast<const mps::HandlePtr&>(value));
-                                         }});
-  remember_type(typeid(Object),
+  remember_type(typeid(mps::HandlePtr),
                 {"typing.Any", "typing.Any",
-                 [](py::handle value, const Where&) {
-                   return std::any(
-                       value.is_none() ? nullptr
-                                       : share(py::reinterpret_borrow<py::object>(value)));
-                 },
-                 [](const std::any& value, py::handle) {
-                   return shared_object(std::any_cast<const Object&>(value));
-                 }});
-  constexpr const char* kThree = "tuple[int, int, int]";
-  remember_type(typeid(mps::CNNBatchNormalizationFlags),
-                enumeration<mps::CNNBatchNormalizationFlags>());
-  remember_type(typeid(mps::HandlePtr), {"typing.Any", "typing.Any",
-                                         [](py::handle value, const Where& where) {
-                                           return std::any(to_handle(value, where.subject));
-                                         },
-                                         [](const std::any& value, py::handle) {
-                                           return from_handle(
-                                               std::any_cast<const mps::HandlePtr&>(value));
-                                         }});
-  remember_type(typeid(Object),
-                {"typing.Any", "typing.Any",
-                 [](py::handle value, const Where&) {
-                   return std::any(
-                       value.is_none() ? nullptr
-                                       : share(py::reinterpret_borrow<py::object>(value)));
-                 },
-                 [](const std::any& value, py::handle) {
-                   return shared_object(std::any_cast<const Object&>(value));
-                 }});
-  constexpr const char* kThree = "tuple[int, int, int]";
-  remember_type(typeid(mps::Coordinate),
-                {kThree, kThree,
                  [](py::handle value, const Where& where) {
-                   const auto numbers = convert_list<std::int64_t>(value, where);
-                   if (numbers.size() != 3) refuse(where, value);
-                   return std::any(mps::Coordinate{numbers[0], numbers[1], numbers[2]});
+                   return std::any(to_handle(value, where.subject));
                  },
-                 [](const std::any& value, py::handle) -> py::object {
-                   const auto& c = std::any_cast<const mps::Coordinate&>(value);
-                   return py::make_tuple(c.x, c.y, c.channel);
+                 [](const std::any& value, py::handle) {
+                   return from_handle(std::any_cast<const mps::HandlePtr&>(value));
                  }});
-  remember_type(typeid(mps::CNNBatchNormalizationDataSourcePtr),
-                {"typing.Any", "typing.Any", [](py::handle value, const Where&) {
-                   return std::any(
-                       batch_normalization_source(py::reinterpret_borrow<py::object>(value)));
-                 }, nullptr});
-  remember_type(typeid(mps::CNNInstanceNormalizationDataSourcePtr),
-                {"typing.Any", "typing.Any", [](py::handle value, const Where&) {
-                   return std::any(mps::CNNInstanceNormalizationDataSourcePtr(
-                       image_normalization_source(py::reinterpret_borrow<py::object>(value),
-                                                  "MPSCNNInstanceNormalizationDataSource")));
-                 }, nullptr});
-  remember_type(typeid(mps::CNNGroupNormalizationDataSourcePtr),
-                {"typing.Any", "typing.Any", [](py::handle value, const Where&) {
-                   return std::any(
-                       image_normalization_source(py::reinterpret_borrow<py::object>(value),
-                                                  "MPSCNNGroupNormalizationDataSource"));
-                 }, nullptr});
+  remember_type(typeid(Object),
+                {"typing.Any", "typing.Any",
+                 [](py::handle value, const Where&) {
+                   return std::any(value.is_none()
+                                       ? nullptr
+                                       : share(py::reinterpret_borrow<py::object>(value)));
+                 },
+                 [](const std::any& value, py::handle) {
+                   return shared_object(std::any_cast<const Object&>(value));
+                 }});
+  remember_type(
+      typeid(mps::CNNBatchNormalizationDataSourcePtr),
+      {"typing.Any", "typing.Any",
+       [](py::handle value, const Where&) {
+         return std::any(batch_normalization_source(py::reinterpret_borrow<py::object>(value)));
+       },
+       nullptr});
+  remember_type(
+      typeid(mps::CNNInstanceNormalizationDataSourcePtr),
+      {"typing.Any", "typing.Any",
+       [](py::handle value, const Where&) {
+         return std::any(mps::CNNInstanceNormalizationDataSourcePtr(image_normalization_source(
+             py::reinterpret_borrow<py::object>(value), "MPSCNNInstanceNormalizationDataSource")));
+       },
+       nullptr});
+  remember_type(
+      typeid(mps::CNNGroupNormalizationDataSourcePtr),
+      {"typing.Any", "typing.Any",
+       [](py::handle value, const Where&) {
+         return std::any(image_normalization_source(py::reinterpret_borrow<py::object>(value),
+                                                    "MPSCNNGroupNormalizationDataSource"));
+       },
+       nullptr});
 }
 
 // --- classes -------------------------------------------------------------------------------------
@@ -161,8 +134,8 @@ void bind_classes(py::module_& module) {
       {typeid(NNFilterNode), ownership<NNFilterNode>()}};
   owners.at(typeid(NNFilterNode)).after_making = keep_arguments;
   for (const ClassDescription& description : mps::node_classes()) {
-    const Ownership own = owners.at(description.base == nullptr ? *description.type
-                                                                : *description.base);
+    const Ownership own =
+        owners.at(description.base == nullptr ? *description.type : *description.base);
     bind_described(module, description, own);
     owners.emplace(*description.type, own);
   }
@@ -211,8 +184,7 @@ void bind_gradients(py::module_& module) {
                                           gradient_handler(a));
              });
   cls.def("__repr__", [](const NNFilterNode& self) { return "<" + self.description() + ">"; });
-  auto arithmetic =
-      described<mps::NNBinaryArithmeticNode>(module, "MPSNNBinaryArithmeticNode");
+  auto arithmetic = described<mps::NNBinaryArithmeticNode>(module, "MPSNNBinaryArithmeticNode");
   arithmetic.def(
       "gradient_class",
       [](const mps::NNBinaryArithmeticNode& self) -> py::object {
@@ -245,9 +217,9 @@ void set_number_callback(mps::NNNumberCallback& callback, const py::object& valu
 template <typename Node, typename Get, typename Set>
 void bind_callback(py::module_& module, const char* name, const char* method, Get get, Set set,
                    const char* text) {
-  const Where where{name, "property_call_back",
-                    std::string("an object with ") + method +
-                        "(for_source_image, destination_image), or None"};
+  const Where where{
+      name, "property_call_back",
+      std::string("an object with ") + method + "(for_source_image, destination_image), or None"};
   auto cls = described<Node>(module, name);
   cls.def_property(
       "property_call_back",

@@ -271,23 +271,6 @@ class Describing {
     made_.properties.back().is_part = true;
     return *this;
   }
-  // A part of a value that `get` and `set` are for: a member of it, or a function that finds it.
-  template <class Get, class Set, class Part>
-  Describing& settable_part(const std::string& name, Get get, Set set, Part part,
-                            const char* text) {
-    return settable(
-        name,
-        [get, part](const T& self) {
-          const ValueOf<Get> whole = std::invoke(get, self);
-          return std::invoke(part, whole);
-        },
-        [get, set, part](T& self, const auto& value) {
-          ValueOf<Get> whole = std::invoke(get, self);
-          std::invoke(part, whole) = value;
-          std::invoke(set, self, whole);
-        },
-        text);
-  }
   // None where it gives a null pointer.
   template <class Get>
   Describing& optional_property(const std::string& name, Get get, const char* text) {

@@ -105,8 +105,7 @@ ClassDescription arithmetic_gradient(Operation operation, const char* summary) {
 
 void describe_arithmetic_nodes(Classes& classes) {
   using P = CNNArithmeticParameters;
-  DescribingNode<NNBinaryArithmeticNode> forward("MPSNNBinaryArithmeticNode",
-                                                 "One image of two.");
+  DescribingNode<NNBinaryArithmeticNode> forward("MPSNNBinaryArithmeticNode", "One image of two.");
   describe_numbers(forward);
   describe_strides(forward, "primary", &P::primary_strides);
   describe_strides(forward, "secondary", &P::secondary_strides);
@@ -142,8 +141,7 @@ template <class T, class Parent>
 void describe_loss(DescribingNode<T, Parent>& described) {
   using D = CNNLossDescriptor;
   const auto add = [&](const char* name, auto member, const char* text) {
-    described.property(
-        name, [member](const T& node) { return node.descriptor().*member; }, text);
+    described.property(name, [member](const T& node) { return node.descriptor().*member; }, text);
   };
   add("loss_type", &D::loss_type, "The function.");
   add("reduction_type", &D::reduction_type, "What joins the values.");
@@ -208,12 +206,13 @@ void describe_loss_nodes(Classes& classes) {
               argument<NNImageNodePtr>("source_image", "The predictions.")})
       .takes(operands)
       .takes({state, descriptor, by_labels})
-      .made_by("Sources: the gradient, predictions, labels and perhaps weights. Errors: another "
-               "descriptor than that of the state's node.",
-               [=](const Given& given) {
-                 return make_gradient(
-                     loss_images(given, {"source_gradient", "source_image", "labels"}), given);
-               })
+      .made_by(
+          "Sources: the gradient, predictions, labels and perhaps weights. Errors: another "
+          "descriptor than that of the state's node.",
+          [=](const Given& given) {
+            return make_gradient(loss_images(given, {"source_gradient", "source_image", "labels"}),
+                                 given);
+          })
       .form({sources_argument("The gradient, predictions, labels and perhaps weights."), state,
              descriptor, by_labels},
             [=](const Given& given) {
@@ -230,8 +229,7 @@ void describe_loss_nodes(Classes& classes) {
            "Ones, of the source's size; its training_graph goes back from the source.")
            .takes({source_argument()})
            .made_of<NNImageNodePtr>("Behind the node that is differentiated."),
-       DescribingNode<CNNLossNode>("MPSCNNLossNode",
-                                   "Its result is the gradient of its source.")
+       DescribingNode<CNNLossNode>("MPSCNNLossNode", "Its result is the gradient of its source.")
            .takes({source_argument(), descriptor})
            .made_of<NNImageNodePtr, CNNLossDescriptor>("The loss goes into the labels.")
            .property("input_labels", &CNNLossNode::input_labels,

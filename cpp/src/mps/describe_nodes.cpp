@@ -16,8 +16,8 @@ void describe_handle(D& described) {
 
 ClassDescription image_node() {
   using Node = NNImageNode;
-  Describing<Node, Node> described(
-      "MPSNNImageNode", "A place of an image: a graph's source, or what a node makes.");
+  Describing<Node, Node> described("MPSNNImageNode",
+                                   "A place of an image: a graph's source, or what a node makes.");
   described
       .takes({argument<HandlePtr>("handle", nullptr,
                                   "What the program knows it by: text, an object with label(), or "
@@ -31,8 +31,7 @@ ClassDescription image_node() {
                  return node;
                });
   describe_handle<Node>(described);
-  described
-      .settable("format", &Node::format, "What its elements are; NONE: as the graph says.")
+  described.settable("format", &Node::format, "What its elements are; NONE: as the graph says.")
       .settable("stop_gradient", &Node::stop_gradient, "Whether a training graph ends here.")
       .settable("makes_temporary_images", &Node::makes_temporary_images,
                 "Whether what is exported is temporary, as at the beginning; an addition of "

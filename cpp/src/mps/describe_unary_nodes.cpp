@@ -6,9 +6,8 @@ namespace {
 
 void describe_softmax(Classes& classes) {
   for (const NodeRow<SoftMaxParameters>& row : kSoftMaxNodes) {
-    auto forward =
-        forward_node(row, "Over the channels of each pixel.", "Shapes: any to the same.", {},
-                     [](const Given&) { return SoftMaxParameters{}; });
+    auto forward = forward_node(row, "Over the channels of each pixel.", "Shapes: any to the same.",
+                                {}, [](const Given&) { return SoftMaxParameters{}; });
     auto gradient = gradient_node(row, "The source image is the forward node's result.");
     classes.insert(classes.end(), {forward.one_of_several(), gradient.one_of_several()});
   }
@@ -29,8 +28,7 @@ void describe_scales(DescribingNode<T, Parent>& described) {
 }
 
 void describe_upsampling(Classes& classes, const NodeRow<Upsampling>& row, const char* summary) {
-  constexpr const char* kCorners =
-      "Whether first and last pixels of source and result coincide.";
+  constexpr const char* kCorners = "Whether first and last pixels of source and result coincide.";
   Arguments scales = {argument<std::int64_t>("integer_scale_factor_x", "Columns per column."),
                       argument<std::int64_t>("integer_scale_factor_y", "Rows per row.")};
   const bool bilinear = row.which != 0;
@@ -105,17 +103,17 @@ void describe_dropout_nodes(Classes& classes) {
 // --- reshape, padding, Gram matrix ---------------------------------------------------------------
 
 void describe_rearrangements(Classes& classes) {
-  classes.push_back(forward_node(
-      kReshapeNodes[0], "The same elements as an image of another size.",
-      "Elements are counted by channels, then rows, then columns.",
-      {argument<std::int64_t>("result_width", "In pixels."),
-       argument<std::int64_t>("result_height", "In pixels."),
-       argument<std::int64_t>("result_feature_channels", "Channels of the result.")},
-      [](const Given& given) {
-        return ReshapeParameters{given.get<std::int64_t>("result_width"),
-                                 given.get<std::int64_t>("result_height"),
-                                 given.get<std::int64_t>("result_feature_channels")};
-      }));
+  classes.push_back(
+      forward_node(kReshapeNodes[0], "The same elements as an image of another size.",
+                   "Elements are counted by channels, then rows, then columns.",
+                   {argument<std::int64_t>("result_width", "In pixels."),
+                    argument<std::int64_t>("result_height", "In pixels."),
+                    argument<std::int64_t>("result_feature_channels", "Channels of the result.")},
+                   [](const Given& given) {
+                     return ReshapeParameters{given.get<std::int64_t>("result_width"),
+                                              given.get<std::int64_t>("result_height"),
+                                              given.get<std::int64_t>("result_feature_channels")};
+                   }));
   classes.push_back(gradient_node(kReshapeNodes[0], "The gradient in the source's size."));
   auto pad = forward_node(
       kPadNodes[0], "Pixels and channels around an image, by edge mode.", "Sizes (x, y, channel).",
@@ -139,11 +137,10 @@ void describe_rearrangements(Classes& classes) {
 void describe_gram_matrices(Classes& classes) {
   const NodeRow<GramMatrixParameters>& row = kGramMatrixNodes[0];
   constexpr const char* kAlpha = "A factor of the result.";
-  auto forward = forward_node(row, "Products of all pairs of channels, summed over the pixels.",
-                              "Shapes: (N, C, H, W) to (N, C, 1, C).",
-                              {argument("alpha", 1.0f, kAlpha)}, [](const Given& given) {
-                                return GramMatrixParameters{given.get<float>("alpha"), {}};
-                              });
+  auto forward = forward_node(
+      row, "Products of all pairs of channels, summed over the pixels.",
+      "Shapes: (N, C, H, W) to (N, C, 1, C).", {argument("alpha", 1.0f, kAlpha)},
+      [](const Given& given) { return GramMatrixParameters{given.get<float>("alpha"), {}}; });
   parameter(forward, "alpha", &GramMatrixParameters::alpha, kAlpha);
   auto gradient = gradient_node(row, "The gradient; alpha comes by the state.");
   Arguments all = gradient_arguments();
@@ -162,10 +159,12 @@ void describe_gram_matrices(Classes& classes) {
 // By the row's number.
 std::string reduction(int which) {
   if (which == kSpatialMean) return "The mean over the pixels of each channel.";
-  constexpr const char* kWhat[kReductions] = {
-      "The sum over ",     "The mean over ",
-      "The least of ",     "The largest of ",
-      "The number of the first least of ", "The number of the first largest of "};
+  constexpr const char* kWhat[kReductions] = {"The sum over ",
+                                              "The mean over ",
+                                              "The least of ",
+                                              "The largest of ",
+                                              "The number of the first least of ",
+                                              "The number of the first largest of "};
   constexpr const char* kWhere[] = {"the columns of each row.", "the rows of each column.",
                                     "the channels of each pixel."};
   return std::string(kWhat[which % kReductions]) + kWhere[which / kReductions];
@@ -202,8 +201,8 @@ void describe_scale_nodes(Classes& classes) {
     const auto size = given.get<Offset>("output_size");
     return ScaleParameters{size.x, size.y};
   };
-  classes.push_back(DescribingNode<Node>("MPSNNScaleNode",
-                                         "An image of another size; there is no gradient."));
+  classes.push_back(
+      DescribingNode<Node>("MPSNNScaleNode", "An image of another size; there is no gradient."));
   classes.push_back(
       forward_node<ScaleParameters, Node>(
           kScaleNodes[0], "MPSNNResizeBilinear in a graph, with corners not aligned.",
@@ -218,8 +217,8 @@ void describe_scale_nodes(Classes& classes) {
                                       "] a transform provider: this version scales the whole "
                                       "image");
                   }
-                  return std::make_shared<Node>(
-                      kScaleNodes[0], given.get<NNImageNodePtr>("source"), scale(given));
+                  return std::make_shared<Node>(kScaleNodes[0], given.get<NNImageNodePtr>("source"),
+                                                scale(given));
                 }));
 }
 

@@ -55,8 +55,8 @@ DescribingNode<ParameterGradientNode<P>, Parent> gradient_node(const NodeRow<P>&
   return described;
 }
 template <class P>
-DescribingNode<ParameterGradientNode<P>, NNGradientFilterNode> gradient_node(
-    const NodeRow<P>& row, const char* summary) {
+DescribingNode<ParameterGradientNode<P>, NNGradientFilterNode> gradient_node(const NodeRow<P>& row,
+                                                                             const char* summary) {
   return gradient_node(row, summary, kWrongState, {},
                        [](const ParameterGradientNode<P>&, const Given&) {});
 }
