@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <traingraph/describe.h>
+#include <traingraph/class_description.h>
 #include <traingraph/traingraph.h>
 
 #include "enums.h"

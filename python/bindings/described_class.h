@@ -4,7 +4,7 @@
 #include <memory>
 #include <typeinfo>
 
-#include <traingraph/describe.h>
+#include <traingraph/class_description.h>
 
 #include "bound_class.h"
 #include "convert.h"

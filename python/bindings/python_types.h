@@ -4,7 +4,7 @@
 #include <string>
 #include <typeinfo>
 
-#include <traingraph/describe.h>
+#include <traingraph/class_description.h>
 
 #include "convert.h"
 #include "enums.h"

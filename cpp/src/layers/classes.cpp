@@ -3,7 +3,7 @@
 #include <traingraph/batch_normalization.h>
 #include <traingraph/convolution.h>
 #include <traingraph/data_movement.h>
-#include <traingraph/describe.h>
+#include <traingraph/class_description.h>
 #include <traingraph/indexing.h>
 #include <traingraph/loss.h>
 #include <traingraph/pooling.h>

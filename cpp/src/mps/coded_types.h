@@ -2,7 +2,7 @@
 
 #include <any>
 
-#include <traingraph/describe.h>
+#include <traingraph/class_description.h>
 #include <traingraph/mps/coding.h>
 
 // How what kernels consist of is written into archives, by its type.

@@ -1,4 +1,4 @@
-#include <traingraph/describe.h>
+#include <traingraph/class_description.h>
 #include <traingraph/optimizer.h>
 
 namespace traingraph {

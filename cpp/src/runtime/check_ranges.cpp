@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <traingraph/describe.h>
+#include <traingraph/class_description.h>
 
 #include "runtime/range.h"
 

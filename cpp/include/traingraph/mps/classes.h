@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <traingraph/describe.h>
+#include <traingraph/class_description.h>
 
 namespace traingraph::mps {
 
