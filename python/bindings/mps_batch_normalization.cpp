@@ -1,6 +1,5 @@
 #include <pybind11/numpy.h>
 
-#include "mps_coding.h"
 #include "mps_data_source.h"
 
 namespace traingraph::python {
@@ -14,7 +13,6 @@ using mps::CNNBatchNormalizationStatistics;
 using mps::CNNBatchNormalizationStatisticsGradient;
 using mps::CNNNormalizationGammaAndBetaState;
 using mps::CNNNormalizationMeanAndVarianceState;
-using mps::NeuronDescriptor;
 
 class BatchNormalizationSource final
     : public UserNormalizationSource<CNNBatchNormalizationDataSource> {
@@ -140,30 +138,7 @@ void bind_batch_states(py::module_& module) {
 
 void bind_normalization(py::module_& module) {
   using Self = CNNBatchNormalization;
-  auto cls = BoundClass<Self, mps::CNNKernel, std::shared_ptr<Self>>(
-      module, "MPSCNNBatchNormalization",
-      "y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.");
-  def_kernel(cls,
-             {"device: MTLDevice | MLCDevice | str, "
-              "data_source: typing.Any, "
-              "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None"},
-             "Loads gamma, beta, mean and variance.", [](const Arguments& arguments) {
-               return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
-                                             batch_normalization_source(arguments["data_source"]),
-                                             fused_neuron(arguments));
-             });
-  cls.def_property_readonly("number_of_feature_channels", &Self::number_of_feature_channels,
-                            "Channels.");
-  cls.def_property("epsilon", &Self::epsilon, &Self::set_epsilon, "Added to the variance.");
-  cls.def_property_readonly("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
-                            "What is applied to the result.");
-  cls.def_property_readonly(
-      "data_source",
-      [](const Self& self) {
-        return from_source<BatchNormalizationSource, mps::BatchNormalizationOfArrays>(
-            self.data_source());
-      },
-      "Where the numbers came from.");
+  auto cls = described<Self>(module, "MPSCNNBatchNormalization");
   const auto encode = [](Self& self, const Arguments& arguments, bool batch) -> py::object {
     const auto sources = images(arguments, batch ? "source_images" : "source_image", batch);
     const char* const destination = batch ? "destination_images" : "destination_image";
@@ -218,13 +193,7 @@ void bind_normalization(py::module_& module) {
 
 void bind_statistics(py::module_& module) {
   using Self = CNNBatchNormalizationStatistics;
-  auto cls = BoundClass<Self, mps::CNNKernel, std::shared_ptr<Self>>(
-      module, "MPSCNNBatchNormalizationStatistics", "Mean and variance of a batch, part by part.");
-  def_kernel(cls, {"device: MTLDevice | MLCDevice | str"},
-             "It counts as many pixels as its clip_rect has, from its offset on.",
-             [](const Arguments& arguments) {
-               return std::make_shared<Self>(to_mps_device(arguments["device"]));
-             });
+  auto cls = described<Self>(module, "MPSCNNBatchNormalizationStatistics");
   def_method(
       cls, "encode_batch", "None",
       {"command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
@@ -239,23 +208,9 @@ void bind_statistics(py::module_& module) {
                  "batch_normalization_state");
 }
 
-template <typename T>
-std::shared_ptr<T> make_gradient(const Arguments& arguments) {
-  return std::make_shared<T>(to_mps_device(arguments["device"]), fused_neuron(arguments));
-}
-
 void bind_gradients(py::module_& module) {
-  const char* const form =
-      "device: MTLDevice | MLCDevice | str, "
-      "fused_neuron_descriptor: MPSNNNeuronDescriptor | None = None";
   using Statistics = CNNBatchNormalizationStatisticsGradient;
-  auto statistics = BoundClass<Statistics, mps::CNNGradientKernel, std::shared_ptr<Statistics>>(
-      module, "MPSCNNBatchNormalizationStatisticsGradient",
-      "Gradients of gamma and beta into the state, part by part.");
-  def_kernel(
-      statistics, {form},
-      "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.",
-      make_gradient<Statistics>);
+  auto statistics = described<Statistics>(module, "MPSCNNBatchNormalizationStatisticsGradient");
   def_method(
       statistics, "encode_batch", "None",
       {"command_buffer: MTLCommandBuffer, source_gradients: collections.abc.Sequence[MPSImage], "
@@ -271,18 +226,9 @@ void bind_gradients(py::module_& module) {
                  "the gradient of one image alone: only encode_batch with a "
                  "batch_normalization_state");
   statistics.def("append_batch_barrier", &Statistics::append_batch_barrier, "True.");
-  statistics.def_property_readonly("fused_neuron_descriptor", &Statistics::fused_neuron_descriptor,
-                                   "The forward kernel's neuron.");
 
   using Self = CNNBatchNormalizationGradient;
-  auto cls = BoundClass<Self, mps::CNNGradientKernel, std::shared_ptr<Self>>(
-      module, "MPSCNNBatchNormalizationGradient", "The gradient by data.");
-  def_kernel(
-      cls, {form},
-      "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like it.",
-      make_gradient<Self>);
-  cls.def_property_readonly("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
-                            "The forward kernel's neuron.");
+  auto cls = described<Self>(module, "MPSCNNBatchNormalizationGradient");
   const auto encode = [](Self& self, const Arguments& arguments, bool batch) -> py::object {
     const auto gradients = images(arguments, batch ? "source_gradients" : "source_gradient", batch);
     const auto sources = images(arguments, batch ? "source_images" : "source_image", batch);
@@ -325,6 +271,10 @@ mps::CNNBatchNormalizationDataSourcePtr batch_normalization_source(const py::obj
       object, [](const py::object& user) -> mps::CNNBatchNormalizationDataSourcePtr {
         return std::make_shared<BatchNormalizationSource>(user);
       });
+}
+
+py::object from_batch_normalization_source(const mps::CNNBatchNormalizationDataSourcePtr& source) {
+  return from_source<BatchNormalizationSource, mps::BatchNormalizationOfArrays>(source);
 }
 
 void bind_mps_batch_normalization(py::module_& module) {

@@ -90,6 +90,9 @@ mps::CNNBatchNormalizationDataSourcePtr batch_normalization_source(const py::obj
 // Of instance or of group normalization, by the name of Apple's protocol.
 mps::CNNGroupNormalizationDataSourcePtr image_normalization_source(const py::object& object,
                                                                    const std::string& protocol);
+py::object from_batch_normalization_source(const mps::CNNBatchNormalizationDataSourcePtr& source);
+py::object from_image_normalization_source(
+    const mps::CNNInstanceNormalizationDataSourcePtr& source);
 // The user's object for a handle, or None.
 py::object from_handle(const mps::HandlePtr& handle);
 
@@ -104,7 +107,8 @@ namespace pybind11::detail {
 
 template <>
 class type_caster<traingraph::mps::NNFilterNodePtr>
-    : public copyable_holder_caster<traingraph::mps::NNFilterNode, traingraph::mps::NNFilterNodePtr> {
+    : public copyable_holder_caster<traingraph::mps::NNFilterNode,
+                                    traingraph::mps::NNFilterNodePtr> {
  public:
   static handle cast(const traingraph::mps::NNFilterNodePtr& node, return_value_policy, handle) {
     return traingraph::python::from_node(node).release();

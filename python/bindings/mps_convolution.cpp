@@ -12,8 +12,6 @@ using mps::CNNConvolutionDescriptor;
 using mps::CNNConvolutionGradient;
 using mps::CNNConvolutionGradientState;
 using mps::CNNConvolutionWeightsAndBiasesState;
-using mps::CNNFullyConnected;
-using mps::CNNFullyConnectedGradient;
 
 constexpr long kMpsFloat32 = 268435488;
 constexpr long kMpsFloat64 = 268435520;
@@ -119,65 +117,11 @@ void bind_convolution_states(py::module_& module) {
       "The forward kernel.");
 }
 
-template <typename Class>
-void def_channel_multiplier(Class& cls) {
-  using Self = typename Class::type;
-  cls.def_property_readonly(
-      "channel_multiplier", [](const Self& self) { return self.descriptor().channel_multiplier(); },
-      "Result channels per source channel of a depthwise convolution, 0 of others.");
-}
-
 void bind_kernels(py::module_& module) {
-  auto forward = BoundClass<CNNConvolution, mps::CNNKernel, std::shared_ptr<CNNConvolution>>(
-      module, "MPSCNNConvolution", "Windows times weights, plus biases; zeros beyond the image.");
-  def_forward_weights(
-      forward, "Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q) by the padding policy.");
-  forward.def_property_readonly(
-      "fused_neuron_descriptor",
-      [](const CNNConvolution& self) { return self.descriptor().fused_neuron_descriptor; },
-      "What is applied to the result.");
-  forward.def_property_readonly(
-      "sub_pixel_scale_factor",
-      [](const CNNConvolution& self) { return self.descriptor().sub_pixel_scale_factor; },
-      "Rows and columns of the blocks of pixels that result channels become.");
-  def_channel_multiplier(forward);
-  forward.def_property_readonly(
-      "neuron_type",
-      [](const CNNConvolution& self) { return self.descriptor().fused_neuron_descriptor.type; },
-      "Of the fused neuron.");
-  forward.def_property_readonly(
-      "neuron",
-      [](const CNNConvolution& self) -> std::shared_ptr<mps::CNNNeuron> {
-        const mps::NeuronDescriptor& neuron = self.descriptor().fused_neuron_descriptor;
-        if (neuron.type == mps::NeuronType::kNone) return nullptr;
-        return std::make_shared<mps::CNNNeuron>(self.device(), neuron);
-      },
-      "The fused neuron as a kernel of its own, or None; deprecated by Apple.");
-  const auto parameter = [&forward](const char* name, float mps::NeuronDescriptor::* member) {
-    forward.def_property_readonly(
-        name,
-        [member](const CNNConvolution& self) {
-          return self.descriptor().fused_neuron_descriptor.*member;
-        },
-        "Of the fused neuron.");
-  };
-  parameter("neuron_parameter_a", &mps::NeuronDescriptor::a);
-  parameter("neuron_parameter_b", &mps::NeuronDescriptor::b);
-  parameter("neuron_parameter_c", &mps::NeuronDescriptor::c);
-  auto full = BoundClass<CNNFullyConnected, CNNConvolution, std::shared_ptr<CNNFullyConnected>>(
-      module, "MPSCNNFullyConnected", "A convolution whose kernel covers the image.");
-  def_weights_init(full, "Loads the weights. Shapes: (N, I, H, W) to (N, O, 1, 1).");
-
-  auto gradient = BoundClass<CNNConvolutionGradient, mps::CNNGradientKernel,
-                             std::shared_ptr<CNNConvolutionGradient>>(
-      module, "MPSCNNConvolutionGradient",
-      "Gradients by data, and by weights and biases into the state.");
-  def_gradient_weights(gradient);
-  def_channel_multiplier(gradient);
-  auto full_gradient = BoundClass<CNNFullyConnectedGradient, CNNConvolutionGradient,
-                                  std::shared_ptr<CNNFullyConnectedGradient>>(
-      module, "MPSCNNFullyConnectedGradient", "The same for MPSCNNFullyConnected.");
-  def_weights_init(full_gradient, kGradientWeights);
+  auto forward = described<CNNConvolution>(module, "MPSCNNConvolution");
+  def_forward_weights(forward);
+  auto gradient = described<CNNConvolutionGradient>(module, "MPSCNNConvolutionGradient");
+  def_weights(gradient);
 }
 
 }  // namespace

@@ -81,19 +81,8 @@ std::vector<std::string> forms(bool batch) {
 
 void bind_forward(py::module_& module) {
   using Self = CNNConvolutionTranspose;
-  auto cls = BoundClass<Self, CNNKernel, std::shared_ptr<Self>>(
-      module, "MPSCNNConvolutionTranspose",
-      "Zeros between the pixels, then a convolution with the weights as they are.");
-  def_forward_weights(
-      cls,
-      "Loads the weights. Shapes: (N, I, H, W) to (N, O, P, Q): the source of the convolution "
-      "whose "
-      "state is given, or, with the padding policy, (H - 1) stride + 2 - extent for "
-      "SIZE_VALID_ONLY, H stride for SIZE_SAME and (H - 1) stride + extent for SIZE_FULL.");
-  cls.def_property("kernel_offset_x", &Self::kernel_offset_x, &Self::set_kernel_offset_x,
-                   "In the source with zeros between its pixels.");
-  cls.def_property("kernel_offset_y", &Self::kernel_offset_y, &Self::set_kernel_offset_y,
-                   "In the source with zeros between its pixels.");
+  auto cls = described<Self>(module, "MPSCNNConvolutionTranspose");
+  def_forward_weights(cls);
   def_method(cls, "encode", "typing.Any", forms(false),
              "Encodes one image. The forms without a destination set the kernel offset.",
              [](Self& self, const Arguments& a) { return encode(self, a, false); });
@@ -118,10 +107,8 @@ void bind_mps_convolution_transpose(py::module_& module) {
       "The forward kernel.");
 
   using Gradient = CNNConvolutionTransposeGradient;
-  auto gradient = BoundClass<Gradient, mps::CNNGradientKernel, std::shared_ptr<Gradient>>(
-      module, "MPSCNNConvolutionTransposeGradient",
-      "Gradients by data, and by weights and biases into the state.");
-  def_gradient_weights(gradient);
+  auto gradient = described<Gradient>(module, "MPSCNNConvolutionTransposeGradient");
+  def_weights(gradient);
 }
 
 }  // namespace traingraph::python

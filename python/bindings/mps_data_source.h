@@ -162,28 +162,6 @@ void def_gamma_and_beta(Class& cls) {
       "Encodes the replacement of gamma and beta by the state's.");
 }
 
-// A data source of arrays, for the deprecated forms; flags are Apple's, of which there is none.
-mps::CNNConvolutionDataSourcePtr source_of_arrays(const Arguments& arguments);
-
-template <typename Class>
-void def_weights_init(Class& cls, const char* doc) {
-  using Self = typename Class::type;
-  const std::string device = "device: MTLDevice | MLCDevice | str, ";
-  std::vector<std::string> forms = {device + "weights: typing.Any"};
-  if (std::is_base_of_v<mps::CNNConvolution, Self>) {
-    forms.push_back(device +
-                    "convolution_descriptor: MPSCNNConvolutionDescriptor, "
-                    "kernel_weights: numpy.typing.ArrayLike, "
-                    "bias_terms: numpy.typing.ArrayLike | None, flags: int = 0");
-  }
-  def_kernel(cls, forms, doc, [](const Arguments& arguments) {
-    return std::make_shared<Self>(idle(to_mps_device(arguments["device"])),
-                                  arguments.given("weights")
-                                      ? to_convolution_source(arguments["weights"])
-                                      : source_of_arrays(arguments));
-  });
-}
-
 // From a state, encoded; where the kernel can also from another data source, at once.
 template <typename Class>
 void def_weights_reload(Class& cls) {
@@ -214,58 +192,24 @@ void def_weights_reload(Class& cls) {
 
 // Of every kernel with weights.
 template <typename Class>
-void def_weights(Class& cls, const char* doc) {
+void def_weights(Class& cls) {
   using Self = typename Class::type;
-  def_weights_init(cls, doc);
   def_reload<&Self::reload_weights_and_biases_from_data_source>(
       cls, "reload_weights_and_biases_from_data_source");
   def_weights_reload(cls);
-  cls.def_property_readonly(
-      "groups", [](const Self& self) { return self.descriptor().groups; }, "Of channels.");
-  cls.def_property_readonly(
-      "data_source", [](const Self& self) { return from_convolution_source(self.data_source()); },
-      "Where the weights came from.");
 }
 
 // Of a forward kernel with weights.
 template <typename Class>
-void def_forward_weights(Class& cls, const char* doc) {
+void def_forward_weights(Class& cls) {
   using Self = typename Class::type;
-  def_weights(cls, doc);
-  cls.def_property_readonly(
-      "input_feature_channels",
-      [](const Self& self) { return self.descriptor().input_feature_channels; }, "Of the source.");
-  cls.def_property_readonly(
-      "output_feature_channels",
-      [](const Self& self) { return self.descriptor().output_feature_channels; }, "Of the result.");
+  def_weights(cls);
   def_method(cls, "export_weights_and_biases", "MPSCNNConvolutionWeightsAndBiasesState",
              {"command_buffer: MTLCommandBuffer, result_state_can_be_temporary: bool = False"},
              "Encodes a copy of the weights into a new permanent state.",
              [](Self& self, const Arguments& arguments) {
                return self.export_weights_and_biases(command_buffer(arguments));
              });
-}
-
-inline constexpr const char* kGradientWeights =
-    "Loads the weights, which must equal the forward kernel's.";
-
-// Of a gradient kernel with weights.
-template <typename Class>
-void def_gradient_weights(Class& cls) {
-  using Self = typename Class::type;
-  def_weights(cls, kGradientWeights);
-  cls.def_property_readonly(
-      "source_gradient_feature_channels",
-      [](const Self& self) { return self.descriptor().output_feature_channels; },
-      "Of the gradient that comes in.");
-  cls.def_property_readonly(
-      "source_image_feature_channels",
-      [](const Self& self) { return self.descriptor().input_feature_channels; },
-      "Of the forward source.");
-  cls.def_property(
-      "gradient_option", [](const Self& self) { return self.gradient_option(); },
-      [](Self& self, mps::CNNConvolutionGradientOption value) { self.set_gradient_option(value); },
-      "Which gradients are computed.");
 }
 
 }  // namespace traingraph::python

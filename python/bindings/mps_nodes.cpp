@@ -84,29 +84,6 @@ void remember_types() {
                  [](const std::any& value, py::handle) {
                    return shared_object(std::any_cast<const Object&>(value));
                  }});
-  remember_type(
-      typeid(mps::CNNBatchNormalizationDataSourcePtr),
-      {"typing.Any", "typing.Any",
-       [](py::handle value, const Where&) {
-         return std::any(batch_normalization_source(py::reinterpret_borrow<py::object>(value)));
-       },
-       nullptr});
-  remember_type(
-      typeid(mps::CNNInstanceNormalizationDataSourcePtr),
-      {"typing.Any", "typing.Any",
-       [](py::handle value, const Where&) {
-         return std::any(mps::CNNInstanceNormalizationDataSourcePtr(image_normalization_source(
-             py::reinterpret_borrow<py::object>(value), "MPSCNNInstanceNormalizationDataSource")));
-       },
-       nullptr});
-  remember_type(
-      typeid(mps::CNNGroupNormalizationDataSourcePtr),
-      {"typing.Any", "typing.Any",
-       [](py::handle value, const Where&) {
-         return std::any(image_normalization_source(py::reinterpret_borrow<py::object>(value),
-                                                    "MPSCNNGroupNormalizationDataSource"));
-       },
-       nullptr});
 }
 
 // --- classes -------------------------------------------------------------------------------------

@@ -107,15 +107,6 @@ py::object decoded_source(const std::string& kind, const py::object& values) {
   return decoded_as<mps::CNNInstanceNormalizationDataSource, GroupNormalizationOfArrays>(value);
 }
 
-std::vector<std::byte> float_bytes(const Arguments& arguments, const char* name) {
-  const py::object value = arguments[name];
-  if (value.is_none()) return {};
-  const Target target{"MPSCNNConvolution", name, {}};
-  const TensorData data = readable_data(any_array(value, target), DataType::kFloat32, target);
-  const auto* const first = static_cast<const std::byte*>(data.bytes);
-  return {first, first + data.length};
-}
-
 }  // namespace
 
 py::object from_convolution_descriptor(const mps::CNNConvolutionDescriptor& descriptor) {
@@ -126,15 +117,6 @@ py::object from_convolution_descriptor(const mps::CNNConvolutionDescriptor& desc
   if (descriptor.depth_wise) return as(mps::CNNDepthWiseConvolutionDescriptor());
   if (descriptor.sub_pixel_scale_factor != 1) return as(mps::CNNSubPixelConvolutionDescriptor());
   return py::cast(descriptor);
-}
-
-mps::CNNConvolutionDataSourcePtr source_of_arrays(const Arguments& arguments) {
-  if (arguments.get<std::int64_t>("flags") != 0) {
-    throw InvalidArgument("[MPSCNNConvolution] expected flags of 0 but got others");
-  }
-  return std::make_shared<ConvolutionOfArrays>(
-      arguments.get<mps::CNNConvolutionDescriptor>("convolution_descriptor"), DataType::kFloat32,
-      float_bytes(arguments, "kernel_weights"), float_bytes(arguments, "bias_terms"));
 }
 
 void bind_mps_stored_sources(py::module_& module) {

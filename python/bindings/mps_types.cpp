@@ -106,6 +106,54 @@ void remember_numbers() {
       [](const mps::CNNLossData&) { return py::none(); });
 }
 
+void remember_sources() {
+  remember<mps::CNNConvolutionDataSourcePtr>(
+      "typing.Any", "typing.Any",
+      [](py::handle value, const Where&) {
+        return to_convolution_source(py::reinterpret_borrow<py::object>(value));
+      },
+      [](const mps::CNNConvolutionDataSourcePtr& source) {
+        return from_convolution_source(source);
+      });
+  remember<mps::CNNBatchNormalizationDataSourcePtr>(
+      "typing.Any", "typing.Any",
+      [](py::handle value, const Where&) {
+        return batch_normalization_source(py::reinterpret_borrow<py::object>(value));
+      },
+      [](const mps::CNNBatchNormalizationDataSourcePtr& source) {
+        return from_batch_normalization_source(source);
+      });
+  remember<mps::CNNInstanceNormalizationDataSourcePtr>(
+      "typing.Any", "typing.Any",
+      [](py::handle value, const Where&) {
+        return image_normalization_source(py::reinterpret_borrow<py::object>(value),
+                                          "MPSCNNInstanceNormalizationDataSource");
+      },
+      [](const mps::CNNInstanceNormalizationDataSourcePtr& source) {
+        return from_image_normalization_source(source);
+      });
+  remember<mps::CNNGroupNormalizationDataSourcePtr>(
+      "typing.Any", "typing.Any",
+      [](py::handle value, const Where&) {
+        return image_normalization_source(py::reinterpret_borrow<py::object>(value),
+                                          "MPSCNNGroupNormalizationDataSource");
+      },
+      [](const mps::CNNGroupNormalizationDataSourcePtr& source) {
+        return from_image_normalization_source(source);
+      });
+  remember<mps::Float32Elements>(
+      "numpy.typing.ArrayLike", "numpy.typing.ArrayLike",
+      [](py::handle value, const Where& where) {
+        const Target target{where.subject.c_str(), where.name.c_str(), {}};
+        const TensorData data = readable_data(any_array(value, target), DataType::kFloat32, target);
+        const auto* const first = static_cast<const std::byte*>(data.bytes);
+        return mps::Float32Elements{{first, first + data.length}};
+      },
+      [](const mps::Float32Elements&) { return py::none(); });
+  remember<mps::CNNConvolutionDescriptor>("MPSCNNConvolutionDescriptor");
+  remember<std::shared_ptr<mps::CNNNeuron>>("MPSCNNNeuron");
+}
+
 // Whether it may be an object of the program's.
 bool is_data_source(const std::any& value) {
   const std::type_info& type = value.type();
@@ -156,14 +204,7 @@ void remember_types() {
       [](mps::NNPaddingMethod method) {
         return enum_member("MPSNNPaddingMethod", static_cast<long>(method));
       });
-  remember<mps::CNNConvolutionDataSourcePtr>(
-      "typing.Any", "typing.Any",
-      [](py::handle value, const Where&) {
-        return to_convolution_source(py::reinterpret_borrow<py::object>(value));
-      },
-      [](const mps::CNNConvolutionDataSourcePtr& source) {
-        return from_convolution_source(source);
-      });
+  remember_sources();
   remember<std::vector<float>>(
       "collections.abc.Iterable[float]", "list[float]",
       [](py::handle value, const Where& where) { return convert_list<float>(value, where); },

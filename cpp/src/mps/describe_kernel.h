@@ -35,6 +35,8 @@ void describe_reductions(Classes& classes);
 void describe_arithmetic(Classes& classes);
 void describe_losses(Classes& classes);
 void describe_optimizers(Classes& classes);
+void describe_normalizations(Classes& classes);
+void describe_weighted_kernels(Classes& classes);
 // Of state_classes().
 void describe_state_bases(Classes& classes);
 void describe_dropout_states(Classes& classes);

@@ -1,117 +1,195 @@
-#include "mps/kernel_description.h"
+// Local, batch, instance and group normalization.
+#include <traingraph/errors.h>
+#include <traingraph/mps/batch_normalization.h>
+#include <traingraph/mps/instance_normalization.h>
+#include <traingraph/mps/local_normalization.h>
+
+#include "mps/describe_kernel.h"
 
 namespace traingraph::mps {
 namespace {
 
 // --- local ---------------------------------------------------------------------------------------
 
+struct LocalKind {
+  LocalNormalizationType type;
+  const char* name;
+  const char* summary;
+  const char* gradient;
+};
+const LocalKind kLocalKinds[] = {
+    {LocalNormalizationType::kCrossChannel, "MPSCNNCrossChannelNormalization",
+     "x / (delta + alpha mean(x^2)) ^ beta, the mean over neighbouring channels.",
+     "dy / L^beta - 2 alpha beta / N x sum over the mirrored window of dy x / L^(beta + 1)."},
+    {LocalNormalizationType::kSpatial, "MPSCNNSpatialNormalization",
+     "x / (delta + alpha mean(x^2)) ^ beta, the mean over neighbouring pixels.",
+     "dy / T^beta - 2 alpha beta / N x sum over the mirrored window of dy x / T^(beta + 1)."},
+    {LocalNormalizationType::kLocalContrast, "MPSCNNLocalContrastNormalization",
+     "pm + ps (x - p0 mean(x)) / (delta + alpha variance(x)) ^ beta.",
+     "The derivative by every pixel that a window reads."},
+};
+
+// By arguments whose names begin with the prefix.
 template <class K>
-void describe_parameter(OldDescribing<K>& local, const char* name,
-                        float LocalNormalization::* member) {
-  local.property(
-      name, [member](const K& kernel) { return kernel.parameters().*member; },
-      [member](K& kernel, float value) {
-        LocalNormalization parameters = kernel.parameters();
-        parameters.*member = value;
-        kernel.set_parameters(parameters);
-      });
+auto making_local(LocalNormalizationType type, const std::string& prefix) {
+  return [type, prefix](const Given& given) {
+    const auto number = [&](const std::string& name) { return given.get<std::int64_t>(name); };
+    LocalNormalization parameters;
+    if (type == LocalNormalizationType::kCrossChannel) {
+      parameters = LocalNormalization::cross_channel(number("kernel_size"));
+    } else {
+      const auto width = number(prefix + "kernel_width");
+      const auto height = number(prefix + "kernel_height");
+      parameters = type == LocalNormalizationType::kSpatial
+                       ? LocalNormalization::spatial(width, height)
+                       : LocalNormalization::local_contrast(width, height);
+    }
+    return std::make_shared<K>(given.get<Device>("device"), parameters);
+  };
 }
 
-// A local normalization or, with a prefix to the names, its gradient kernel.
-template <class K>
-OldDescribing<K> describe_local(KernelTable& table, const std::string& kind,
-                                LocalNormalizationType type, const std::string& prefix = "") {
+template <class K, class Parent>
+void describe_local(Classes& classes, const LocalKind& kind) {
   using P = LocalNormalization;
-  OldDescribing<K> local(table, kind);
+  constexpr bool kIsGradient = std::is_same_v<K, CNNLocalNormalizationGradient>;
+  constexpr const char* kColumns = "The window's columns.";
+  constexpr const char* kRows = "The window's rows.";
+  auto described = describe_kernel<K, Parent>(
+      std::string(kind.name) + (kIsGradient ? "Gradient" : ""),
+      kIsGradient ? "The exact derivative, which Apple's text is not; parameters as in the forward "
+                    "kernel."
+                  : kind.summary);
+  described.one_of_several();
   const auto width = [](const K& kernel) { return kernel.parameters().kernel_width; };
   const auto height = [](const K& kernel) { return kernel.parameters().kernel_height; };
-  const bool across = type == LocalNormalizationType::kCrossChannel;
-  const std::string first = across ? "kernel_size" : prefix + "kernel_width";
-  const std::string second = prefix + "kernel_height";
-  local.argument(first, width);
-  if (!across) local.argument(second, height);
-  describe_parameter(local, "alpha", &P::alpha);
-  describe_parameter(local, "beta", &P::beta);
-  describe_parameter(local, "delta", &P::delta);
-  if (type == LocalNormalizationType::kLocalContrast) {
-    describe_parameter(local, "p0", &P::p0);
-    describe_parameter(local, "pm", &P::pm);
-    describe_parameter(local, "ps", &P::ps);
+  // Archives of gradient kernels have what the properties of the base class are called.
+  const std::string prefix = kIsGradient ? "secondary_" : "";
+  std::vector<Argument> arguments{device_argument()};
+  if (kind.type == LocalNormalizationType::kCrossChannel) {
+    described.argument("kernel_size", width, "Channels of the window.");
+    arguments.push_back(argument<std::int64_t>("kernel_size", "Channels of the window."));
+  } else {
+    described.kept_argument(prefix + "kernel_width", width, kColumns)
+        .kept_argument(prefix + "kernel_height", height, kRows);
+    arguments.push_back(argument<std::int64_t>("kernel_width", kColumns));
+    arguments.push_back(argument<std::int64_t>("kernel_height", kRows));
   }
-  local.made_by([=](const Device& device, const KernelArguments& given) {
-    const auto size = given.get<std::int64_t>(first);
-    if (across) return std::make_shared<K>(device, P::cross_channel(size));
-    const auto rows = given.get<std::int64_t>(second);
-    return std::make_shared<K>(device, type == LocalNormalizationType::kSpatial
-                                           ? P::spatial(size, rows)
-                                           : P::local_contrast(size, rows));
-  });
-  return local;
+  described.coded_by(making_local<K>(kind.type, prefix))
+      .form(arguments, making_local<K>(kind.type, ""))
+      .text(kIsGradient ? kind.gradient
+                        : "A window reaches floor(k / 2) before its middle and floor((k - 1) / 2) "
+                          "behind it; beyond the image are zeros, and the mean is over the whole "
+                          "window.");
+  const auto number = [&](const char* name, float P::* member, const char* text) {
+    described.settable_part(name, &K::parameters, &K::set_parameters, member, text);
+  };
+  number("alpha", &P::alpha, "The weight of the window.");
+  number("beta", &P::beta, "The divisor's power.");
+  number("delta", &P::delta, "The least divisor before its power.");
+  if (kind.type == LocalNormalizationType::kLocalContrast) {
+    number("p0", &P::p0, "How much of the mean is taken away.");
+    number("pm", &P::pm, "Added to the result.");
+    number("ps", &P::ps, "A factor of the result.");
+  }
+  if constexpr (kIsGradient) {
+    described.settable("header_formula", &K::header_formula, &K::set_header_formula,
+                       "Whether Apple's text is computed in place of the derivative; an addition "
+                       "of traingraph, for comparison.");
+  }
+  classes.push_back(described);
 }
 
-void describe_local_pair(KernelTable& table, const std::string& kind, LocalNormalizationType type) {
-  using Gradient = CNNLocalNormalizationGradient;
-  describe_local<CNNLocalNormalization>(table, kind, type);
-  auto gradient = describe_local<Gradient>(table, kind + "Gradient", type, "secondary_");
-  gradient.property("header_formula", &Gradient::header_formula, &Gradient::set_header_formula);
+// --- batch ---------------------------------------------------------------------------------------
+
+constexpr const char* kFusedNeuron = "fused_neuron_descriptor";
+
+void describe_batch_normalization(Classes& classes) {
+  using K = CNNBatchNormalization;
+  classes.push_back(
+      describe_kernel<K, CNNKernel>(
+          "MPSCNNBatchNormalization",
+          "y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.")
+          .argument("data_source", &K::data_source, "Where the numbers came from.")
+          .optional_argument(kFusedNeuron, &K::fused_neuron_descriptor,
+                             "What is applied to the result.")
+          .property(kFusedNeuron, &K::fused_neuron_descriptor, "What is applied to the result.")
+          .property("number_of_feature_channels", &K::number_of_feature_channels, "Channels.")
+          .settable("epsilon", &K::epsilon, &K::set_epsilon, "Added to the variance.")
+          .made_of<Device, CNNBatchNormalizationDataSourcePtr, NeuronDescriptor>(
+              "Loads gamma, beta, mean and variance."));
+  classes.push_back(
+      describe_kernel<CNNBatchNormalizationStatistics, CNNKernel>(
+          "MPSCNNBatchNormalizationStatistics", "Mean and variance of a batch, part by part.")
+          .made_of<Device>("It counts as many pixels as its clip_rect has, from its "
+                           "offset on."));
 }
 
-// --- with a data source --------------------------------------------------------------------------
-
-void describe_batch_normalization(KernelTable& table) {
-  constexpr const char* kNeuron = "fused_neuron_descriptor";
-  using Forward = CNNBatchNormalization;
-  OldDescribing<Forward>(table, "MPSCNNBatchNormalization")
-      .argument("data_source", &Forward::data_source)
-      .argument(kNeuron, &Forward::fused_neuron_descriptor)
-      .property("epsilon", &Forward::epsilon, &Forward::set_epsilon)
-      .made_of<CNNBatchNormalizationDataSourcePtr, NeuronDescriptor>();
-  OldDescribing<CNNBatchNormalizationStatistics>(table, "MPSCNNBatchNormalizationStatistics")
-      .made_of<>();
-  using Statistics = CNNBatchNormalizationStatisticsGradient;
-  OldDescribing<Statistics>(table, "MPSCNNBatchNormalizationStatisticsGradient")
-      .argument(kNeuron, &Statistics::fused_neuron_descriptor)
-      .made_of<NeuronDescriptor>();
-  using Gradient = CNNBatchNormalizationGradient;
-  OldDescribing<Gradient>(table, "MPSCNNBatchNormalizationGradient")
-      .argument(kNeuron, &Gradient::fused_neuron_descriptor)
-      .made_of<NeuronDescriptor>();
+template <class K>
+Describing<K, Kernel, CNNGradientKernel> describe_batch_gradient(const char* name,
+                                                                 const char* summary) {
+  constexpr const char* kText = "The forward kernel's neuron.";
+  auto described = describe_kernel<K, CNNGradientKernel>(name, summary);
+  described.optional_argument(kFusedNeuron, &K::fused_neuron_descriptor, kText)
+      .property(kFusedNeuron, &K::fused_neuron_descriptor, kText)
+      .template made_of<Device, NeuronDescriptor>(
+          "The fused neuron must be the forward kernel's. A coder is MPSKeyedUnarchiver or like "
+          "it.");
+  return described;
 }
 
-void describe_image_normalizations(KernelTable& table) {
-  using Instance = CNNInstanceNormalization;
-  OldDescribing<Instance>(table, "MPSCNNInstanceNormalization")
-      .argument("data_source", &Instance::data_source)
-      .property("epsilon", &Instance::epsilon, &Instance::set_epsilon)
-      .made_of<CNNInstanceNormalizationDataSourcePtr>();
-  using Group = CNNGroupNormalization;
-  OldDescribing<Group>(table, "MPSCNNGroupNormalization")
-      .argument("data_source",
-                [](const Group& kernel) {
-                  auto source = std::dynamic_pointer_cast<CNNGroupNormalizationDataSource>(
-                      kernel.data_source());
-                  if (source != nullptr) return source;
-                  throw InvalidArgument("[" + kernel.description() +
-                                        "] expected a data source with groups but got another");
-                })
-      .property("epsilon", &Group::epsilon, &Group::set_epsilon)
-      .made_of<CNNGroupNormalizationDataSourcePtr>();
-  OldDescribing<CNNInstanceNormalizationGradient>(table, "MPSCNNInstanceNormalizationGradient")
-      .made_of<>();
-  OldDescribing<CNNGroupNormalizationGradient>(table, "MPSCNNGroupNormalizationGradient")
-      .made_of<>();
+// --- instance and group --------------------------------------------------------------------------
+
+CNNGroupNormalizationDataSourcePtr groups_of(const CNNGroupNormalization& kernel) {
+  auto source = std::dynamic_pointer_cast<CNNGroupNormalizationDataSource>(kernel.data_source());
+  if (source != nullptr) return source;
+  throw InvalidArgument("[" + kernel.description() +
+                        "] expected a data source with groups but got another");
+}
+
+// `source` gives what archives have.
+template <class K, class SourcePtr, class Source>
+void describe_image_normalization(Classes& classes, const char* name, const char* where,
+                                  Source source) {
+  constexpr const char* kSourceText = "Where gamma and beta came from.";
+  classes.push_back(
+      describe_kernel<K, CNNKernel>(
+          name, std::string("gamma (x - mean) / sqrt(variance + epsilon) + beta over ") + where)
+          .kept_argument("data_source", source, kSourceText)
+          .property("data_source", &K::data_source, kSourceText)
+          .settable("epsilon", &K::epsilon, &K::set_epsilon, "Added to the variance.")
+          .template made_of<Device, SourcePtr>("Loads gamma and beta."));
+}
+
+template <class K>
+void describe_image_gradient(Classes& classes, const char* name) {
+  classes.push_back(
+      describe_kernel<K, CNNGradientKernel>(
+          name, "The gradient by data, and by gamma and beta into the states.")
+          .template made_of<Device>("Gamma and epsilon are those of the state's kernel."));
 }
 
 }  // namespace
 
-void describe_normalizations(KernelTable& table) {
-  describe_local_pair(table, "MPSCNNCrossChannelNormalization",
-                      LocalNormalizationType::kCrossChannel);
-  describe_local_pair(table, "MPSCNNSpatialNormalization", LocalNormalizationType::kSpatial);
-  describe_local_pair(table, "MPSCNNLocalContrastNormalization",
-                      LocalNormalizationType::kLocalContrast);
-  describe_batch_normalization(table);
-  describe_image_normalizations(table);
+void describe_normalizations(Classes& classes) {
+  for (const LocalKind& kind : kLocalKinds) {
+    describe_local<CNNLocalNormalization, CNNKernel>(classes, kind);
+    describe_local<CNNLocalNormalizationGradient, CNNGradientKernel>(classes, kind);
+  }
+  describe_batch_normalization(classes);
+  classes.push_back(describe_batch_gradient<CNNBatchNormalizationStatisticsGradient>(
+      "MPSCNNBatchNormalizationStatisticsGradient",
+      "Gradients of gamma and beta into the state, part by part."));
+  classes.push_back(describe_batch_gradient<CNNBatchNormalizationGradient>(
+      "MPSCNNBatchNormalizationGradient", "The gradient by data."));
+  describe_image_normalization<CNNInstanceNormalization, CNNInstanceNormalizationDataSourcePtr>(
+      classes, "MPSCNNInstanceNormalization", "each channel of each image.",
+      &CNNInstanceNormalization::data_source);
+  describe_image_normalization<CNNGroupNormalization, CNNGroupNormalizationDataSourcePtr>(
+      classes, "MPSCNNGroupNormalization", "groups of channels of each image.", groups_of);
+  describe_image_gradient<CNNInstanceNormalizationGradient>(classes,
+                                                            "MPSCNNInstanceNormalizationGradient");
+  describe_image_gradient<CNNGroupNormalizationGradient>(classes,
+                                                         "MPSCNNGroupNormalizationGradient");
 }
 
 }  // namespace traingraph::mps

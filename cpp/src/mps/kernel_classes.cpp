@@ -25,7 +25,8 @@ const std::vector<ClassDescription>& kernel_classes() {
     Classes classes;
     for (const auto describe :
          {describe_bases, describe_neurons, describe_pooling, describe_filters, describe_reductions,
-          describe_arithmetic, describe_losses, describe_optimizers}) {
+          describe_arithmetic, describe_losses, describe_optimizers, describe_normalizations,
+          describe_weighted_kernels}) {
       describe(classes);
     }
     for (ClassDescription& one : classes) {

@@ -11,15 +11,6 @@
 #include "mps/named_kernel.h"
 
 namespace traingraph::mps {
-namespace old {
-std::optional<ir::NamedKernelAttributes> named_kernel(const Kernel& kernel);
-void encode_with_coder(const Kernel& self, Coder& coder);
-std::shared_ptr<Kernel> copy(const Kernel& self, const Device& device);
-KernelPtr kernel_with_coder(const std::string& kind, const Coder& coder,
-                            const std::optional<Device>& device);
-CodedNames coded_names(const std::string& kind);
-std::vector<std::string> coded_kinds();
-}  // namespace old
 namespace {
 
 constexpr const char* kDevice = "device";
@@ -143,7 +134,7 @@ KernelPtr decoded_kernel(const Parts& parts, const Coder& coder, const Device& d
 
 std::optional<ir::NamedKernelAttributes> named_kernel(const Kernel& kernel) {
   const auto found = table().find(kernel.kind());
-  if (found == table().end()) return old::named_kernel(kernel);
+  if (found == table().end()) return std::nullopt;
   const Parts& parts = found->second;
   ir::NamedKernelAttributes result{kernel.kind(), {}, {}};
   for (const Argument* argument : parts.arguments) {
@@ -161,7 +152,6 @@ std::optional<ir::NamedKernelAttributes> named_kernel(const Kernel& kernel) {
 }
 
 void Kernel::encode_with_coder(Coder& coder) const {
-  if (!table().contains(kind())) return old::encode_with_coder(*this, coder);
   const Parts& parts = parts_of(*this);
   for (const Argument* argument : parts.arguments) {
     coder.encode(coded(argument->type, argument->read(this)), argument->name);
@@ -172,7 +162,6 @@ void Kernel::encode_with_coder(Coder& coder) const {
 }
 
 std::shared_ptr<Kernel> Kernel::copy(const Device& device) const {
-  if (!table().contains(kind())) return old::copy(*this, device);
   const Parts& parts = parts_of(*this);
   Given given;
   given.add(kDevice, device);
@@ -191,7 +180,6 @@ std::shared_ptr<Kernel> Kernel::copy(const Device& device) const {
 
 KernelPtr kernel_with_coder(const std::string& kind, const Coder& coder,
                             const std::optional<Device>& device) {
-  if (!table().contains(kind)) return old::kernel_with_coder(kind, coder, device);
   const Parts& parts = parts_of(kind);
   const Device on = device_for(coder, device);
   try {
@@ -204,7 +192,6 @@ KernelPtr kernel_with_coder(const std::string& kind, const Coder& coder,
 }
 
 CodedNames coded_names(const std::string& kind) {
-  if (!table().contains(kind)) return old::coded_names(kind);
   const Parts& parts = parts_of(kind);
   CodedNames names;
   for (const Argument* argument : parts.arguments) names.arguments.push_back(argument->name);
@@ -213,7 +200,7 @@ CodedNames coded_names(const std::string& kind) {
 }
 
 std::vector<std::string> coded_kinds() {
-  std::vector<std::string> kinds = old::coded_kinds();
+  std::vector<std::string> kinds;
   for (const auto& [kind, parts] : table()) kinds.push_back(kind);
   return kinds;
 }

@@ -33,6 +33,11 @@ class TRAINGRAPH_API ConvolutionOfArrays final : public CNNConvolutionDataSource
   std::string label_;
 };
 
+// What an array of the program's gives: elements of float32, one after another.
+struct TRAINGRAPH_API Float32Elements {
+  std::vector<std::byte> bytes;
+};
+
 // Numbers per channel; empty: none.
 struct TRAINGRAPH_API ChannelArrays {
   std::int64_t channels = 0;
