@@ -104,7 +104,8 @@ namespace pybind11::detail {
 
 template <>
 class type_caster<traingraph::mps::NNFilterNodePtr>
-    : public copyable_holder_caster<traingraph::mps::NNFilterNode, traingraph::mps::NNFilterNodePtr> {
+    : public copyable_holder_caster<traingraph::mps::NNFilterNode,
+                                    traingraph::mps::NNFilterNodePtr> {
  public:
   static handle cast(const traingraph::mps::NNFilterNodePtr& node, return_value_policy, handle) {
     return traingraph::python::from_node(node).release();

@@ -242,11 +242,11 @@ std::unique_ptr<GraphStep> NNConcatenationNode::make_step(GraphPlan& plan) {
 NNConcatenationGradientNode::NNConcatenationGradientNode(NNImageNodePtr source_gradient,
                                                          NNImageNodePtr source_image,
                                                          NNStateNodePtr gradient_state)
-    : NNGradientFilterNode("MPSNNConcatenationGradientNode", std::move(source_gradient),
-                           std::move(source_image), gradient_state,
-                           forward_of<NNConcatenationNode>(gradient_state,
-                                                           "MPSNNConcatenationGradientNode",
-                                                           "MPSNNConcatenationNode")) {}
+    : NNGradientFilterNode(
+          "MPSNNConcatenationGradientNode", std::move(source_gradient), std::move(source_image),
+          gradient_state,
+          forward_of<NNConcatenationNode>(gradient_state, "MPSNNConcatenationGradientNode",
+                                          "MPSNNConcatenationNode")) {}
 
 std::unique_ptr<GraphStep> NNConcatenationGradientNode::make_step(GraphPlan& plan) {
   return std::make_unique<ConcatenationGradientStep>(plan, *this);

@@ -10,9 +10,9 @@
 #include <traingraph/mps/loss.h>
 #include <traingraph/mps/nodes.h>
 
-// Nodes of kernels that have a data source. Gradient nodes, here and in the headers beside this one,
-// take the state of the forward node whose gradient they make, and raise InvalidArgument for that of
-// another kind.
+// Nodes of kernels that have a data source. Gradient nodes, here and in the headers beside this
+// one, take the state of the forward node whose gradient they make, and raise InvalidArgument for
+// that of another kind.
 namespace traingraph::mps {
 
 // The data source is asked for an update when the gradient node is part of a graph.
