@@ -150,9 +150,8 @@ void add_constructor(py::handle cls, const ClassDescription& description,
   };
   define(cls, Signature::Kind::kConstructor, "__init__", "None", lines_of(description.forms),
          document_of(description.text, description.forms).c_str(), body,
-         Capture(static_cast<const Maker*>(
-             new Maker{description, description.forms, ownership.before_making,
-                                                       ownership.after_making})));
+         Capture(static_cast<const Maker*>(new Maker{
+             description, description.forms, ownership.before_making, ownership.after_making})));
 }
 
 void add_factory(py::handle cls, const ClassDescription& description, const Factory& factory) {
@@ -161,9 +160,10 @@ void add_factory(py::handle cls, const ClassDescription& description, const Fact
     const Maker& maker = *capture.get<const Maker*>();
     return cast_made(maker.description.name, make(maker, arguments)).release();
   };
-  define(cls, Signature::Kind::kStatic, factory.name.c_str(), description.name.c_str(),
-         lines_of(factory.forms), document_of(factory.text, factory.forms).c_str(), body,
-         Capture(static_cast<const Maker*>(new Maker{description, factory.forms, nullptr, nullptr})));
+  define(
+      cls, Signature::Kind::kStatic, factory.name.c_str(), description.name.c_str(),
+      lines_of(factory.forms), document_of(factory.text, factory.forms).c_str(), body,
+      Capture(static_cast<const Maker*>(new Maker{description, factory.forms, nullptr, nullptr})));
 }
 
 // --- properties and copies -----------------------------------------------------------------------
@@ -257,8 +257,8 @@ void add_functions(py::handle cls, const ClassDescription& description) {
   for (const Property& called : description.functions) {
     const std::string document =
         called.name + "(self) -> " + given_annotation(called.type) + "\n\n" + called.text;
-    const Capture capture(
-        static_cast<const BoundProperty*>(new BoundProperty{*description.type, description.holds, called}));
+    const Capture capture(static_cast<const BoundProperty*>(
+        new BoundProperty{*description.type, description.holds, called}));
     cls.attr(called.name.c_str()) =
         function(get_property, capture, 1, cls, called.name.c_str(), document);
   }
@@ -294,7 +294,8 @@ void add_properties(py::handle cls, const std::type_info& self,
     const char* const name = property.name.c_str();
     const std::string document =
         property.name + "(self) -> " + given_annotation(property.type) + "\n\n" + property.text;
-    const Capture capture(static_cast<const BoundProperty*>(new BoundProperty{self, holds, property}));
+    const Capture capture(
+        static_cast<const BoundProperty*>(new BoundProperty{self, holds, property}));
     py::object set;
     if (property.set != nullptr) {
       set = function(

@@ -34,7 +34,8 @@ Ownership ownership();
 // The ownership lives as long as the class.
 void bind_described(py::module_& module, const ClassDescription& description,
                     const Ownership& ownership);
-// Its properties alone, on a class that C++ calls `self`; with `holds`, of objects that it holds for.
+// Its properties alone, on a class that C++ calls `self`; with `holds`, of objects that it holds
+// for.
 void add_properties(py::handle cls, const std::type_info& self,
                     const std::vector<Property>& properties,
                     bool (*holds)(const void* object) = nullptr);
@@ -52,7 +53,8 @@ py::detail::value_and_holder registered(py::detail::instance* instance);
 template <typename Base>
 Ownership ownership() {
   using Owner = std::shared_ptr<Base>;
-  return {sizeof(Owner), visit_instance<Base, Owner>(),
+  return {sizeof(Owner),
+          visit_instance<Base, Owner>(),
           [](py::detail::instance* instance, const void* owner) {
             auto place = registered(instance);
             if (owner != nullptr) {
@@ -72,7 +74,8 @@ Ownership ownership() {
             }
             place.value_ptr() = nullptr;
           },
-          nullptr, nullptr};
+          nullptr,
+          nullptr};
 }
 
 }  // namespace traingraph::python

@@ -48,42 +48,30 @@ void remember_state(const char* name) {
        }});
 }
 
-template <typename T>
-void remember(const char* name) {
-  remember_type(typeid(T), converted<T>(name));
-}
-
-void remember_types() {
+void remember_node_types() {
   remember<NNImageNodePtr>("MPSNNImageNode");
   remember<std::vector<NNImageNodePtr>>("list[MPSNNImageNode]");
   remember<NNStateNodePtr>("MPSNNStateNode");
   remember<std::vector<NNStateNodePtr>>("list[MPSNNStateNode]");
   remember<NNFilterNodePtr>("MPSNNFilterNode");
-  remember<std::vector<float>>("list[float]");
   remember_state<mps::CNNConvolutionGradientStateNode>("MPSCNNConvolutionGradientStateNode");
   remember_state<mps::NNLabelsNode>("MPSNNLabelsNode");
-  remember_type(typeid(mps::ChannelFormat), enumeration<mps::ChannelFormat>());
-  remember_type(typeid(mps::NNTrainingStyle), enumeration<mps::NNTrainingStyle>());
-  remember_type(typeid(mps::CNNBatchNormalizationFlags),
-                enumeration<mps::CNNBatchNormalizationFlags>());
-  remember_type(typeid(mps::HandlePtr),
-                {"typing.Any", "typing.Any",
-                 [](py::handle value, const Where& where) {
-                   return std::any(to_handle(value, where.subject));
-                 },
-                 [](const std::any& value, py::handle) {
-                   return from_handle(std::any_cast<const mps::HandlePtr&>(value));
-                 }});
-  remember_type(typeid(Object),
-                {"typing.Any", "typing.Any",
-                 [](py::handle value, const Where&) {
-                   return std::any(value.is_none()
-                                       ? nullptr
-                                       : share(py::reinterpret_borrow<py::object>(value)));
-                 },
-                 [](const std::any& value, py::handle) {
-                   return shared_object(std::any_cast<const Object&>(value));
-                 }});
+  remember<mps::TransformProvider>(
+      "None", "None",
+      [](py::handle value, const Where&) { return mps::TransformProvider{!value.is_none()}; },
+      [](const mps::TransformProvider&) { return py::none(); });
+  remember_enumerations<mps::ChannelFormat, mps::NNTrainingStyle,
+                        mps::CNNBatchNormalizationFlags>();
+  remember<mps::HandlePtr>(
+      "typing.Any", "typing.Any",
+      [](py::handle value, const Where& where) { return to_handle(value, where.subject); },
+      [](const mps::HandlePtr& handle) { return from_handle(handle); });
+  remember<Object>(
+      "typing.Any", "typing.Any",
+      [](py::handle value, const Where&) {
+        return value.is_none() ? nullptr : share(py::reinterpret_borrow<py::object>(value));
+      },
+      [](const Object& object) { return shared_object(object); });
 }
 
 // --- classes -------------------------------------------------------------------------------------
@@ -173,12 +161,10 @@ void bind_gradients(py::module_& module) {
 }
 
 // Numbers that the program's own object gives, by a method of two images.
-void set_number_callback(mps::NNNumberCallback& callback, const py::object& value,
-                         const Where& where, const char* method) {
-  if (value.is_none()) {
-    callback = {};
-    return;
-  }
+mps::NNNumberCallback number_callback(const py::object& value, const Where& where,
+                                      const char* method) {
+  mps::NNNumberCallback callback;
+  if (value.is_none()) return callback;
   if (!py::hasattr(value, method)) refuse(where, value);
   callback.object = share(value);
   callback.call = [kept = std::weak_ptr(callback.object), where, method](
@@ -188,6 +174,7 @@ void set_number_callback(mps::NNNumberCallback& callback, const py::object& valu
         to_number(shared_object(kept.lock()).attr(method)(source, destination),
                   {where.subject + "." + where.name, "result", "float"}));
   };
+  return callback;
 }
 
 // `get` and `set` take the node and the call-back.
@@ -206,9 +193,7 @@ void bind_callback(py::module_& module, const char* name, const char* method, Ge
         return shared_object(callback.object);
       },
       [set, where, method](Node& self, const py::object& value) {
-        mps::NNNumberCallback callback;
-        set_number_callback(callback, value, where, method);
-        set(self, callback);
+        set(self, number_callback(value, where, method));
       },
       text);
 }
@@ -249,7 +234,7 @@ py::object from_handle(const mps::HandlePtr& handle) {
 }
 
 void bind_mps_nodes(py::module_& module) {
-  remember_types();
+  remember_node_types();
   bind_classes(module);
   described<NNImageNode>(module, "MPSNNImageNode").def("__repr__", [](const NNImageNode& self) {
     return "<MPSNNImageNode: " + self.description() + ">";

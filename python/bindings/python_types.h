@@ -51,4 +51,24 @@ PythonType enumeration() {
   return converted<E>(name + " | str", name);
 }
 
+// `load` and `cast` are functions of Python's value and of Where, and of T.
+template <typename T, typename Load, typename Cast>
+void remember(const char* taken, const char* given, Load, Cast) {
+  remember_type(typeid(T), {taken, given,
+                            [](py::handle value, const Where& where) {
+                              return std::any(T(Load{}(value, where)));
+                            },
+                            [](const std::any& value, py::handle) -> py::object {
+                              return Cast{}(std::any_cast<const T&>(value));
+                            }});
+}
+template <typename T>
+void remember(const char* name) {
+  remember_type(typeid(T), converted<T>(name));
+}
+template <BoundEnum... E>
+void remember_enumerations() {
+  (remember_type(typeid(E), enumeration<E>()), ...);
+}
+
 }  // namespace traingraph::python

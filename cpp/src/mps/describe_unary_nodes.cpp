@@ -209,17 +209,17 @@ void describe_scale_nodes(Classes& classes) {
           "Shapes: (N, C, H, W) to (N, C, height, width). Errors: a transform, which this version "
           "has none of.",
           {size}, scale)
-          .form({source_argument(),
-                 argument<std::shared_ptr<const void>>("transform_provider", "None."), size},
-                [scale](const Given& given) {
-                  if (given.get<std::shared_ptr<const void>>("transform_provider") != nullptr) {
-                    throw Unsupported("[" + std::string(kScaleNodes[0].name) +
-                                      "] a transform provider: this version scales the whole "
-                                      "image");
-                  }
-                  return std::make_shared<Node>(kScaleNodes[0], given.get<NNImageNodePtr>("source"),
-                                                scale(given));
-                }));
+          .form(
+              {source_argument(), argument<TransformProvider>("transform_provider", "None."), size},
+              [scale](const Given& given) {
+                if (given.get<TransformProvider>("transform_provider").is_given) {
+                  throw Unsupported("[" + std::string(kScaleNodes[0].name) +
+                                    "] a transform provider: this version scales the whole "
+                                    "image");
+                }
+                return std::make_shared<Node>(kScaleNodes[0], given.get<NNImageNodePtr>("source"),
+                                              scale(given));
+              }));
 }
 
 }  // namespace

@@ -107,6 +107,11 @@ struct TRAINGRAPH_API ReductionParameters {
   Region clip_rect_source;  // what of the source is read, as far as it is there
 };
 
+// Apple's object that moves and scales the source. There is none here.
+struct TRAINGRAPH_API TransformProvider {
+  bool is_given = false;
+};
+
 // The result's size. Corners are not aligned.
 struct TRAINGRAPH_API ScaleParameters {
   std::int64_t width = 0;
