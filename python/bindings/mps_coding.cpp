@@ -1,17 +1,11 @@
 #include "mps_coding.h"
 
-#include <map>
 #include <optional>
 
 #include "described_class.h"
 
 namespace traingraph::python {
 namespace {
-
-std::map<std::string, ToPython>& classes() {
-  static std::map<std::string, ToPython> by_name;
-  return by_name;
-}
 
 // What an object that reads bytes may raise for damaged ones.
 bool is_damage(const py::error_already_set& error) {
@@ -26,9 +20,7 @@ std::string coded_text(py::handle value) { return to_text(value, {"NSCoder", "a 
 
 py::object copied(mps::Kernel& kernel, const py::object& device) {
   const mps::Device on = idle(device.is_none() ? kernel.device() : to_mps_device(device));
-  const auto found = classes().find(kernel.kind());
-  const mps::KernelPtr copy = kernel.copy(on);
-  return found != classes().end() ? found->second(copy) : cast_made(kernel.kind(), copy);
+  return cast_made(kernel.kind(), kernel.copy(on));
 }
 
 class ProvidingCoder final : public PythonCoder, public mps::DeviceProvider {
@@ -112,19 +104,6 @@ std::shared_ptr<const mps::Coder> to_coder(const py::object& object) {
   if (py::hasattr(object, "mps_mtl_device")) return std::make_shared<ProvidingCoder>(object);
   return std::make_shared<PythonCoder>(object);
 }
-
-mps::KernelPtr kernel_of_coder(const std::string& kind, const Arguments& arguments) {
-  const py::object coder = arguments["coder"];
-  py::object device = arguments["device"];
-  if (device.is_none() && py::hasattr(coder, "mps_mtl_device")) {
-    device = coder.attr("mps_mtl_device")();
-  }
-  std::optional<mps::Device> on;
-  if (!device.is_none()) on = idle(to_mps_device(device));
-  return mps::kernel_with_coder(kind, PythonCoder(coder), on);
-}
-
-void remember_class(const std::string& name, ToPython to_python) { classes()[name] = to_python; }
 
 void bind_mps_coding(py::module_& module) {
   // Of the class that all kernels derive from.

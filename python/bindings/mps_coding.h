@@ -11,11 +11,6 @@
 // Copies and bytes of kernels, over <traingraph/mps/coding.h>.
 namespace traingraph::python {
 
-inline mps::NeuronDescriptor fused_neuron(const Arguments& arguments) {
-  return arguments.optional<mps::NeuronDescriptor>("fused_neuron_descriptor")
-      .value_or(mps::NeuronDescriptor{});
-}
-
 // What of coding is Python's: data sources' own copies, and the nodes of a graph.
 inline py::object python_coding(const char* function, const char* module = "kernel_coding") {
   return py::module_::import((std::string("traingraph.mps.") + module).c_str()).attr(function);
@@ -39,35 +34,6 @@ class PythonCoder : public mps::Coder {
 
 // One that says where what it decodes will run, by mps_mtl_device(), if the object does.
 std::shared_ptr<const mps::Coder> to_coder(const py::object& object);
-
-// By the arguments `coder` and `device`.
-mps::KernelPtr kernel_of_coder(const std::string& kind, const Arguments& arguments);
-
-// A class of the core that has a type is several classes in Python, which are made of it.
-template <typename T>
-std::shared_ptr<T> as_class(const mps::KernelPtr& kernel) {
-  if constexpr (requires { typename T::Core; }) {
-    return std::make_shared<T>(static_cast<const typename T::Core&>(*kernel));
-  } else {
-    return std::static_pointer_cast<T>(kernel);
-  }
-}
-// How a copy becomes an object of the class of this name.
-using ToPython = py::object (*)(const mps::KernelPtr& kernel);
-void remember_class(const std::string& name, ToPython to_python);
-
-// A kernel's constructor, with the form that takes a coder.
-template <typename Class, typename Make>
-void def_kernel(Class& cls, std::vector<std::string> forms, const char* doc, Make make) {
-  using T = typename Class::type;
-  const auto name = py::cast<std::string>(cls.attr("__name__"));
-  remember_class(name, [](const mps::KernelPtr& kernel) { return py::cast(as_class<T>(kernel)); });
-  forms.emplace_back("coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None");
-  def_init(cls, forms, doc, [make, name](const Arguments& arguments) -> std::shared_ptr<T> {
-    if (!arguments.given("coder")) return make(arguments);
-    return as_class<T>(kernel_of_coder(name, arguments));
-  });
-}
 
 // `encode` takes the object and a coder, `copy` the object and a device or None.
 template <typename Class, typename Encode, typename Copy>

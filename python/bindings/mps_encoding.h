@@ -56,21 +56,6 @@ py::object from_offset(const mps::Offset& offset);
 mps::Region to_region(py::handle value, const char* subject);
 py::object from_region(const mps::Region& region);
 
-// A rectangle; `get` and `set` are called with the kernel or node.
-template <typename Class, typename Get, typename Set>
-void def_region(Class& cls, const char* name, Get get, Set set, const char* doc) {
-  using Self = typename Class::type;
-  const std::string subject = py::cast<std::string>(cls.attr("__name__")) + "." + name;
-  cls.def_property(
-      name, [get](const Self& self) { return from_region(std::invoke(get, self)); },
-      [set, subject](Self& self, const py::object& value) {
-        std::invoke(set, self, to_region(value, subject.c_str()));
-      },
-      doc);
-}
-inline constexpr const char* kSourceRectangle =
-    "MTLRegion of the source that is read, as far as it is there.";
-
 // Whether returned images are temporary: an addition of traingraph in place of an allocator object.
 template <typename Class>
 void def_allocator(Class& cls) {
