@@ -79,7 +79,7 @@ class TRAINGRAPH_API ParameterGradientNode final : public NNGradientFilterNode {
 
 // --- parameters ----------------------------------------------------------------------------------
 
-struct SoftMaxParameters {};
+struct TRAINGRAPH_API SoftMaxParameters {};
 
 // 0: as the source.
 struct TRAINGRAPH_API ReshapeParameters {
