@@ -91,3 +91,30 @@ def scalar_list(function, arity, p=0.0, q=0.0):
     operands = [0, 1][:arity] + [-1] * (2 - arity)
     code = [(function, *operands, float(p), float(q))]
     return {"list": {"inputs": arity, "code": code, "results": [arity]}}
+
+
+IDENTITY = {"inputs": 1, "code": [("identity", 0, -1, 0.0, 0.0)], "results": [1]}
+
+
+def cast(graph, value, to):
+    return graph.add_op("elementwise", {"list": IDENTITY, "result_types": [to]}, [value])[0]
+
+
+def in_half(op, attributes, arrays, half, kept=(), backend="reference"):
+    """Results of an op over operands of 16 bits, in float32, and the types they had.
+
+    Arrays come and go as float32, through casts; integers and those in `kept` are not cast.
+    """
+    graph = testing.Graph()
+    inputs = [graph.add_input(a.dtype.name, a.shape) for a in arrays]
+    operands = [
+        v if k in kept or a.dtype != np.float32 else cast(graph, v, half)
+        for k, (v, a) in enumerate(zip(inputs, arrays, strict=True))
+    ]
+    results = graph.add_op(op, attributes, operands)
+    types = [graph.type(r)[0] for r in results]
+    wide = [
+        cast(graph, r, "float32") if t == half else r for r, t in zip(results, types, strict=True)
+    ]
+    graph.verify()
+    return graph.run(backend, dict(zip(inputs, arrays, strict=True)), wide), types

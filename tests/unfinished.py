@@ -24,6 +24,12 @@ UNFINISHED = (
         "sums of batch norm that float32 cannot hold are not added again",
     ),
     (
+        NORM + "test_large_values_in_bfloat16",
+        ("shape0-1e+30-cuda", "shape0-1e+37-cuda", "shape2-1e+30-cuda"),
+        "the gradient's products leave float32's range before the deviation divides them; a kernel "
+        "whose do not made a step of resnet50_224 4 % longer",
+    ),
+    (
         NORM + "test_what_two_values_leave_of_a_gradient",
         tuple(f"shape{k}-{offset}-metal" for k in range(3) for offset in ("0.0", "20.0")),
         "what two values leave of batch norm's gradient is rounded away",

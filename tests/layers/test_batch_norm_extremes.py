@@ -4,7 +4,7 @@ per channel. What is expected is computed in float64."""
 import numpy as np
 import pytest
 
-from op_harness import forward
+from op_harness import forward, in_half
 
 EPSILON = 1e-5
 DEVICES = pytest.mark.parametrize("device", ["reference", "cpu"])
@@ -47,6 +47,11 @@ def operands(shape, scale=1.0):
     return [n.astype(np.float32) for n in numbers]
 
 
+def narrowed(array):
+    """Rounded to what bfloat16 has."""
+    return (array.view(np.uint32) & 0xFFFF0000).view(np.float32)
+
+
 @DEVICES
 @pytest.mark.parametrize("scale", [1e19, 1e20, 1e25, 1e37])
 @pytest.mark.parametrize("shape", [(6, 1), (8, 40), (3, 5, 7, 9), (130, 70), (5000, 24), (4100, 7)])
@@ -60,6 +65,22 @@ def test_large_values(device, scale, shape):
     for value, wanted in zip(gradients, (dx, dgamma, dbeta), strict=True):
         # Results below float32's normal numbers may be 0.
         np.testing.assert_allclose(value, wanted, atol=1e-4 * np.abs(wanted).max() + 1e-37)
+
+
+@DEVICES
+@pytest.mark.parametrize("scale", [1.0, 1e18, 1e20, 1e30, 1e37])
+@pytest.mark.parametrize("shape", [(8, 40), (5000, 24), (4100, 7)])
+def test_large_values_in_bfloat16(device, scale, shape):
+    given = [narrowed(operand) for operand in operands(shape, scale)]
+    (y, _, _, _), (dx, dgamma, dbeta) = expected(*given)
+    x, dy, gamma, beta = given
+    attributes = {"epsilon": EPSILON}
+    results, _ = in_half("batch_norm", attributes, [x, gamma, beta], "bfloat16", (1, 2), device)
+    np.testing.assert_allclose(results[0], y, rtol=2.0**-7, atol=2.0**-8 * np.abs(y).max())
+    numbers = [dy, x, results[1], results[2], gamma]
+    got, _ = in_half("batch_norm_gradient", attributes, numbers, "bfloat16", (2, 3, 4), device)
+    for value, wanted in zip(got, (dx, dgamma, dbeta), strict=True):
+        np.testing.assert_allclose(value, wanted, atol=2.0**-7 * np.abs(wanted).max() + 1e-37)
 
 
 @DEVICES

@@ -7,10 +7,9 @@ expected bits are those of the same op over float32, rounded.
 import numpy as np
 import pytest
 
-from op_harness import forward, testing
+from op_harness import IDENTITY, cast, forward, in_half, testing
 
 HALVES = ["float16", "bfloat16"]
-IDENTITY = {"inputs": 1, "code": [("identity", 0, -1, 0.0, 0.0)], "results": [1]}
 
 
 def rounded(array, half):
@@ -22,30 +21,6 @@ def rounded(array, half):
     bits = array.view(np.uint32).astype(np.uint64)
     up = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
     return np.where(np.isnan(array), array, up.astype(np.uint32).view(np.float32))
-
-
-def cast(graph, value, to):
-    return graph.add_op("elementwise", {"list": IDENTITY, "result_types": [to]}, [value])[0]
-
-
-def in_half(op, attributes, arrays, half, kept=(), backend="reference"):
-    """Results of an op over operands of 16 bits, in float32, and the types they had.
-
-    Arrays come and go as float32, through casts; integers and those in `kept` are not cast.
-    """
-    graph = testing.Graph()
-    inputs = [graph.add_input(a.dtype.name, a.shape) for a in arrays]
-    operands = [
-        v if k in kept or a.dtype != np.float32 else cast(graph, v, half)
-        for k, (v, a) in enumerate(zip(inputs, arrays, strict=True))
-    ]
-    results = graph.add_op(op, attributes, operands)
-    types = [graph.type(r)[0] for r in results]
-    wide = [
-        cast(graph, r, "float32") if t == half else r for r, t in zip(results, types, strict=True)
-    ]
-    graph.verify()
-    return graph.run(backend, dict(zip(inputs, arrays, strict=True)), wide), types
 
 
 def edges():
