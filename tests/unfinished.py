@@ -9,7 +9,6 @@ LOSS = "tests/mps/test_loss_operands.py::test_a_certain_prediction"
 LIMITS = "tests/reference/test_scalar_limits.py::test_"
 LAYER_LIMITS = "tests/layers/test_limits.py::test_"
 SLOPE = "the framework's neuron multiplies what is below 0 by its slope, infinity by 0"
-FROZEN = "tests/train/test_parameters.py::test_frozen_layers_before_the_trained_ones_cost_nothing"
 
 # Test, its rows, what is missing there.
 UNFINISHED = (
@@ -32,11 +31,6 @@ UNFINISHED = (
         LOSS,
         ("loss-metal", "forward_loss-metal"),
         "the framework's own kernels take the logarithm of 0",
-    ),
-    (
-        FROZEN,
-        ("layer-bnns",),
-        "a frozen batch norm normalizes in several steps, which take memory",
     ),
     *(
         (LIMITS + what, ("relu-0-0-metal-float32", "leaky_relu-0-0-metal-float32"), SLOPE)
