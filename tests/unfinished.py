@@ -4,7 +4,6 @@ They run, and one that passes turns red until it is taken out.
 """
 
 NORM = "tests/layers/test_batch_norm_extremes.py::"
-SUMS = "tests/optimizers/test_clipping_extremes.py::test_sums_whose_parts_are_too_large"
 LOSS = "tests/mps/test_loss_operands.py::test_a_certain_prediction"
 LIMITS = "tests/reference/test_scalar_limits.py::test_"
 LAYER_LIMITS = "tests/layers/test_limits.py::test_"
@@ -21,11 +20,6 @@ UNFINISHED = (
         NORM + "test_what_two_values_leave_of_a_gradient",
         tuple(f"shape{k}-{offset}-metal" for k in range(3) for offset in ("0.0", "20.0")),
         "what two values leave of batch norm's gradient is rounded away",
-    ),
-    (
-        SUMS,
-        ("axes0-metal", "axes1-metal"),
-        "sums whose parts float32 cannot hold are not added again",
     ),
     (
         LOSS,
