@@ -17,11 +17,6 @@ UNFINISHED = (
         "sums of batch norm that float32 cannot hold are not added again",
     ),
     (
-        NORM + "test_what_two_values_leave_of_a_gradient",
-        tuple(f"shape{k}-{offset}-metal" for k in range(3) for offset in ("0.0", "20.0")),
-        "what two values leave of batch norm's gradient is rounded away",
-    ),
-    (
         LOSS,
         ("loss-metal", "forward_loss-metal"),
         "the framework's own kernels take the logarithm of 0",
