@@ -4,7 +4,6 @@ They run, and one that passes turns red until it is taken out.
 """
 
 NORM = "tests/layers/test_batch_norm_extremes.py::"
-LOSS = "tests/mps/test_loss_operands.py::test_a_certain_prediction"
 LIMITS = "tests/reference/test_scalar_limits.py::test_"
 LAYER_LIMITS = "tests/layers/test_limits.py::test_"
 SLOPE = "the framework's neuron multiplies what is below 0 by its slope, infinity by 0"
@@ -15,11 +14,6 @@ UNFINISHED = (
         NORM + "test_large_values",
         (*("shape2-1e+20-metal", "shape2-1e+25-metal", "shape2-1e+37-metal"),),
         "sums of batch norm that float32 cannot hold are not added again",
-    ),
-    (
-        LOSS,
-        ("loss-metal", "forward_loss-metal"),
-        "the framework's own kernels take the logarithm of 0",
     ),
     *(
         (LIMITS + what, ("relu-0-0-metal-float32", "leaky_relu-0-0-metal-float32"), SLOPE)
