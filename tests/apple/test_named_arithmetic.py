@@ -149,7 +149,7 @@ np.testing.assert_array_equal(found[1], found[2])
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
-    [({}, [0, 3 * N, N]), ({"APPLE_DOUBLE_FOLLOWS_TEXT": "1"}, [0, N, 0])],
+    [({}, [0, 4 * N, N]), ({"APPLE_DOUBLE_FOLLOWS_TEXT": "1"}, [0, N, 0])],
     ids=["by its scale", "by itself"],
 )
 def test_what_negates_a_subtrahend(environment, expected):

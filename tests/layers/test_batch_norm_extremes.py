@@ -105,3 +105,21 @@ def test_what_two_values_leave_of_a_gradient(device, offset, shape):
     _, gradients = computed(*given, device)
     for value, wanted in zip(gradients, (dx, dgamma, dbeta), strict=True):
         np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
+
+
+@DEVICES
+@pytest.mark.parametrize("shape", [(2, 31), (1, 5, 1, 2)])
+def test_two_values_and_the_statistics_of_others(device, shape):
+    """Such as an inference normalizes by: they are used as they are given."""
+    x, dy, gamma, _ = operands(shape)
+    mean, inverse = (np.full(shape[1], number, np.float32) for number in (0.5, 0.75))
+    given = [dy, x, mean, inverse, gamma]
+    gradients = forward("batch_norm_gradient", {"epsilon": EPSILON}, given, device=device)
+    axes, (dy, x, gamma) = (0, *range(2, x.ndim)), (a.astype(np.float64) for a in (dy, x, gamma))
+    z = (x - 0.5) * 0.75
+    dbeta, dgamma = dy.sum(axes), (dy * z).sum(axes)
+    dx = dy - (per_channel(dbeta, x) + z * per_channel(dgamma, x)) / 2
+    for value, wanted in zip(
+        gradients, (dx * per_channel(gamma, x) * 0.75, dgamma, dbeta), strict=True
+    ):
+        np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-6)

@@ -115,14 +115,15 @@ class Gradient final : public Kernel {
         products += dot({dy + at, k.stride}, {tile, 1}, length);
       });
       const double dgamma = products * inverse_deviation;
+      // Times the slope last: of large values its product with of_x is too small for float32.
       const double slope = gamma * inverse_deviation;
-      const auto of_dy = static_cast<float>(slope);
-      const auto of_x = static_cast<float>(-slope * inverse_deviation * dgamma / k.count());
+      const auto of_x = static_cast<float>(-inverse_deviation * dgamma / k.count());
+      const auto of_sum = static_cast<float>(slope);
       const auto shift = static_cast<float>(-slope * dbeta / k.count());
       each_tile(c, [&](std::size_t at, std::size_t length) {
         vDSP_vsadd(x + at, k.stride, &negative_mean, tile, 1, length);
-        vDSP_vsmsma(tile, 1, &of_x, dy + at, k.stride, &of_dy, tile, 1, length);
-        vDSP_vsadd(tile, 1, &shift, dx + at, k.stride, length);
+        vDSP_vsma(tile, 1, &of_x, dy + at, k.stride, tile, 1, length);
+        vDSP_vsmsa(tile, 1, &of_sum, &shift, dx + at, k.stride, length);
       });
       write(pointers, node_.outputs[1])[c] = static_cast<float>(dgamma);
       write(pointers, node_.outputs[2])[c] = static_cast<float>(dbeta);

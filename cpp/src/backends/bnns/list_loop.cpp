@@ -72,6 +72,7 @@ ListLoop::ListLoop(const ir::Graph& graph, const ir::ScalarList& list,
       inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),
       count_(elements(graph.type(outputs_[0]).shape)),
+      tile_(std::min(kTile, count_)),
       registers_(extent(list.registers())),
       straight_(list.results.size() == 1 && !list.code.empty() &&
                 list.results[0] == list.registers() - 1) {
@@ -82,18 +83,22 @@ ListLoop::ListLoop(const ir::Graph& graph, const ir::ScalarList& list,
                       list.results.end());
   }
   for (const ir::Instruction& code : list_.code) loops_.push_back(loop_of(code.function));
+  for (std::size_t r = 0; r < registers_.size(); ++r) {
+    const bool where_it_lies =
+        r < operands_.size() ? in_place(r) : straight_ && r + 1 == registers_.size();
+    places_.push_back(space_);
+    if (!where_it_lies) space_ += tile_;
+  }
 }
-
-std::size_t ListLoop::workspace_bytes() const { return registers_.size() * kTile * sizeof(float); }
 
 void ListLoop::run(Pointers pointers, float* space) {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!operands_[i].number()) continue;
-    vDSP_vfill(read(pointers, inputs_[i]), space + i * kTile, 1, kTile);
-    registers_[i] = space + i * kTile;
+    vDSP_vfill(read(pointers, inputs_[i]), space + places_[i], 1, tile_);
+    registers_[i] = space + places_[i];
   }
-  for (std::size_t begin = 0; begin < count_; begin += kTile) {
-    compute(pointers, space, begin, std::min(kTile, count_ - begin));
+  for (std::size_t begin = 0; begin < count_; begin += tile_) {
+    compute(pointers, space, begin, std::min(tile_, count_ - begin));
   }
 }
 
@@ -101,15 +106,14 @@ void ListLoop::compute(Pointers pointers, float* space, std::size_t begin, std::
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const float* source = read(pointers, inputs_[i]);
     if (operands_[i].number()) continue;
-    const bool in_place = operands_[i].dense() && !copied_[i];
-    registers_[i] = in_place ? source + begin : space + i * kTile;
-    if (!in_place) operands_[i].expand(source, begin, count, space + i * kTile);
+    registers_[i] = in_place(i) ? source + begin : space + places_[i];
+    if (!in_place(i)) operands_[i].expand(source, begin, count, space + places_[i]);
   }
   for (std::size_t k = 0; k < loops_.size(); ++k) {
     const ir::Instruction& code = list_.code[k];
     const std::size_t at = operands_.size() + k;
     const bool last = straight_ && k + 1 == loops_.size();
-    float* result = last ? write(pointers, outputs_[0]) + begin : space + at * kTile;
+    float* result = last ? write(pointers, outputs_[0]) + begin : space + places_[at];
     loops_[k](operand(code.x), operand(code.y), static_cast<float>(code.p),
               static_cast<float>(code.q), result, count);
     registers_[at] = result;

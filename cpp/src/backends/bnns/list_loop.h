@@ -35,24 +35,30 @@ class ListLoop {
   ListLoop(const ir::Graph& graph, const ir::ScalarList& list, std::vector<ir::ValueId> inputs,
            std::vector<ir::ValueId> outputs);
 
-  std::size_t workspace_bytes() const;
+  std::size_t workspace_bytes() const { return space_ * sizeof(float); }
   // A result may have the bytes of any dense operand.
   void run(Pointers pointers, float* space);
 
  private:
   void compute(Pointers pointers, float* space, std::size_t begin, std::size_t count);
+  // Whether an operand is read where it lies.
+  bool in_place(std::size_t operand) const {
+    return operands_[operand].dense() && !copied_[operand];
+  }
   const float* operand(int number) const {
     return number < 0 ? nullptr : registers_[static_cast<std::size_t>(number)];
   }
 
   ir::ScalarList list_;
   std::vector<ir::ValueId> inputs_, outputs_;
-  std::size_t count_;
+  std::size_t count_, tile_;  // elements, and how many of them at a time
   std::vector<Operand> operands_;
   std::vector<bool> copied_;  // operands that are results too: read before any result is written
   std::vector<Loop> loops_;
   std::vector<const float*> registers_;  // where each register's tile is now
   bool straight_;                        // the last instruction writes the only result itself
+  std::vector<std::size_t> places_;      // of registers that have tiles of their own in the space
+  std::size_t space_ = 0;                // numbers in all tiles
 };
 
 // What the list of a producer makes of its bare result, in place. `extra` are the node's inputs

@@ -18,6 +18,7 @@ struct Strided {
   const float* at(std::size_t index) const {
     return first + static_cast<vDSP_Stride>(index) * stride;
   }
+  double value(std::size_t index) const { return static_cast<double>(*at(index)); }
 };
 
 // Adds part(begin, length) over all blocks.
@@ -33,11 +34,11 @@ double summed_by_blocks(std::size_t count, const Part& part) {
   return total;
 }
 
-// Adds term(x) in float64 throughout: for what float32 cannot hold.
+// Adds term(index) in float64 throughout: for what float32 cannot hold.
 template <class Term>
-double summed_in_double(Strided x, std::size_t count, const Term& term) {
+double summed_in_double(std::size_t count, const Term& term) {
   double total = 0;
-  for (std::size_t i = 0; i < count; ++i) total += term(static_cast<double>(*x.at(i)));
+  for (std::size_t i = 0; i < count; ++i) total += term(i);
   return total;
 }
 
@@ -47,7 +48,7 @@ inline double sum(Strided x, std::size_t count) {
         vDSP_sve(x.at(begin), x.stride, result, length);
       });
   if (std::isfinite(total)) return total;
-  return summed_in_double(x, count, [](double value) { return value; });
+  return summed_in_double(count, [&](std::size_t i) { return x.value(i); });
 }
 
 inline double sum_of_squares(Strided x, std::size_t count) {
@@ -57,13 +58,16 @@ inline double sum_of_squares(Strided x, std::size_t count) {
       });
   // Squares below the second bound may have been too small to be counted.
   if (total <= FLT_MAX && total >= 1e7 * FLT_MIN * static_cast<double>(count)) return total;
-  return summed_in_double(x, count, [](double value) { return value * value; });
+  return summed_in_double(count, [&](std::size_t i) { return x.value(i) * x.value(i); });
 }
 
 inline double dot(Strided x, Strided y, std::size_t count) {
-  return summed_by_blocks(count, [&](std::size_t begin, vDSP_Length length, float* result) {
-    vDSP_dotpr(x.at(begin), x.stride, y.at(begin), y.stride, result, length);
-  });
+  const double total =
+      summed_by_blocks(count, [&](std::size_t begin, vDSP_Length length, float* result) {
+        vDSP_dotpr(x.at(begin), x.stride, y.at(begin), y.stride, result, length);
+      });
+  if (std::isfinite(total)) return total;
+  return summed_in_double(count, [&](std::size_t i) { return x.value(i) * y.value(i); });
 }
 
 }  // namespace traingraph::bnns

@@ -57,8 +57,13 @@ namespace {
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const Support support = supports_float(graph, node);
   if (!support.yes) return support;
-  const std::string reason = no_images(graph.type(node.outputs[0]).shape);
+  const Shape& shape = graph.type(node.outputs[0]).shape;
+  const std::string reason = no_images(shape);
   if (!reason.empty()) return Support::no("mps: " + reason);
+  // The gradient reads statistics as exact as the own shader's.
+  if (element_count(shape) <= 2 * shape[1]) {
+    return Support::no("mps: batch normalization where two values cancel");
+  }
   return {};
 }
 

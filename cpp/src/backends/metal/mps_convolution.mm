@@ -1,6 +1,7 @@
 // Convolution and its two gradients by Metal Performance Shaders, over images.
 #include "backends/metal/image_kernel.h"
 #include "backends/metal/mps_entries.h"
+#include "backends/metal/relu.h"
 #include "backends/metal/weights_and_biases.h"
 #include "ir/ending.h"
 
@@ -78,9 +79,8 @@ Ref<MPSCNNConvolutionDescriptor*> descriptor_of(const ir::Graph& graph, const ir
                              graph.type(operands.weights).shape[0]);
   if (ir::ending_of(attributes.epilogue).value_or(ir::Ending{}).relu) {
     const Pool pool;
-    [descriptor.get() setFusedNeuronDescriptor:[MPSNNNeuronDescriptor
-                                                   cnnNeuronDescriptorWithType:MPSCNNNeuronTypeReLU
-                                                                             a:0]];
+    [descriptor.get()
+        setFusedNeuronDescriptor:[MPSNNNeuronDescriptor cnnNeuronDescriptorWithType:kReLU a:0]];
   }
   return descriptor;
 }

@@ -2,6 +2,7 @@
 // kernel of the run gives or wants such.
 #include "backends/metal/image_kernel.h"
 #include "backends/metal/mps_entries.h"
+#include "backends/metal/relu.h"
 #include "backends/metal/shader_kernel.h"
 
 namespace traingraph::metal {
@@ -21,9 +22,9 @@ Neuron neuron_of(const ir::Node& node) {
   const auto p = static_cast<float>(only.p), q = static_cast<float>(only.q);
   switch (only.function) {
     case ir::Scalar::relu:
-      return {MPSCNNNeuronTypeReLU, 0, 0};
+      return {kReLU, 0, 0};
     case ir::Scalar::leaky_relu:
-      return {MPSCNNNeuronTypeReLU, p, 0};
+      return {p == 0 ? kReLU : MPSCNNNeuronTypeReLU, p, 0};
     case ir::Scalar::affine:
       return {MPSCNNNeuronTypeLinear, p, q};
     case ir::Scalar::sigmoid:

@@ -132,13 +132,18 @@ std::string refuses(const ir::Graph& graph, const ir::Node& node) {
   return refused_images(graph, node, node.inputs.size());
 }
 
-// Apple's text prints another gradient than that of the loss, or it is the text that is asked for.
+// Apple's text prints another gradient than that of the loss, or it is the text that is asked for;
+// or what it prints is NaN of numbers that the op knows: 0 log 0.
 bool is_printed_otherwise(const ir::Node& node) {
   switch (static_cast<MPSCNNLossType>(number_of(node, "loss_descriptor.loss_type"))) {
     case MPSCNNLossTypeHinge:
     case MPSCNNLossTypeHuber:
     case MPSCNNLossTypeKullbackLeiblerDivergence:
+    case MPSCNNLossTypeCategoricalCrossEntropy:
       return true;
+    case MPSCNNLossTypeLog:
+      if (number_of(node, "loss_descriptor.epsilon") == 0) return true;
+      [[fallthrough]];
     default:
       return number_of(node, "header_formula") != 0;
   }

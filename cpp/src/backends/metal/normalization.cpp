@@ -25,9 +25,13 @@ std::unique_ptr<Kernel> make_batch_norm(const ir::Graph& graph, const ir::Node& 
 std::unique_ptr<Kernel> make_batch_norm_gradient(const ir::Graph& graph, const ir::Node& node,
                                                  Device& device) {
   const Shape& x = graph.type(node.inputs[1]).shape;
-  const auto e = channels_of(x, 0);
+  const auto e = channels_of(x, std::get<ir::BatchNormAttributes>(node.attributes).epsilon);
   const auto& in = node.inputs;    // dy, x, mean, inverse deviation, gamma
   const auto& out = node.outputs;  // dx, dgamma, dbeta
+  if (e.n * e.s == 2) {
+    return dispatch(device, "batch_norm_gradient_of_two",
+                    {in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2]}, e, e.c);
+  }
   auto both = std::make_unique<Sequence>();
   both->add(
       dispatch(device, "batch_norm_sums", {in[0], in[1], in[2], in[3], out[1], out[2]}, e, e.c));

@@ -98,6 +98,40 @@ kernel void batch_norm_gradient(
   dx[element] = gamma[c] * inverse_deviation[c] * centred;
 }
 
+// The gradient's three results where a channel has two values, a channel per thread. With z and -z
+// for them dx = gamma inverse_deviation (dy - dy') / 2 (1 - z z) for the first and its negative for
+// the second, and 1 - z z = epsilon inverse_deviation^2: less than what rounding mean and deviation
+// changes. They are found again from x, whose they are; others are used as they are given.
+kernel void batch_norm_gradient_of_two(
+    device const float* dy [[buffer(0)]], device const float* x [[buffer(1)]],
+    device const float* mean [[buffer(2)]], device const float* inverse_deviation [[buffer(3)]],
+    device const float* gamma [[buffer(4)]], device float* dx [[buffer(5)]],
+    device float* dgamma [[buffer(6)]], device float* dbeta [[buffer(7)]],
+    constant shader::Channels& e [[buffer(8)]], uint channel [[thread_position_in_grid]]) {
+  const int c = int(channel);
+  const int first = c * e.s, second = e.s == 2 ? first + 1 : first + e.c;
+  const float half_sum = 0.5f * x[first] + 0.5f * x[second];
+  const float half_distance = 0.5f * x[first] - 0.5f * x[second];
+  const float size = metal::fabs(half_distance), unit = size > 1.0f ? size : 1.0f;
+  const float share = size / unit;
+  const float exact = 1.0f / metal::precise::sqrt(share * share + e.epsilon / unit / unit) / unit;
+  const float reach = 8.0f * 1.1920929e-07f;  // of sums in another order
+  const float given = inverse_deviation[c];
+  const bool own = metal::fabs(mean[c] - half_sum) <= reach * (metal::fabs(half_sum) + size) &&
+                   metal::fabs(given - exact) <= reach * exact;
+  const float inverse = own ? exact : given;
+  const float z = own ? half_distance * inverse : (x[first] - mean[c]) * inverse;
+  const float other_z = own ? -z : (x[second] - mean[c]) * inverse;
+  const float g = dy[first], other_g = dy[second];
+  const float of_gamma = g * z + other_g * other_z, of_beta = g + other_g;
+  const float left = 0.5f * (g - other_g) * (e.epsilon * inverse * inverse);
+  const float scale = gamma[c] * inverse;
+  dx[first] = scale * (own ? left : g - 0.5f * (of_beta + z * of_gamma));
+  dx[second] = scale * (own ? -left : other_g - 0.5f * (of_beta + other_z * of_gamma));
+  dgamma[c] = of_gamma;
+  dbeta[c] = of_beta;
+}
+
 // Statistics that another kernel made -> mean, inverse deviation and biased variance (c), a channel
 // per thread.
 kernel void batch_norm_results(device const float* from_mean [[buffer(0)]],

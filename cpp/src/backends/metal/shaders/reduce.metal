@@ -20,5 +20,15 @@ kernel void reduce(device const float* x [[buffer(0)]], device float* y [[buffer
              : metal::isfinite(value) ? 0.0f
                                       : 1.0f);
   }
-  y[element] = a.kind == 1 ? largest * sqrt(total(sum)) : total(sum);
+  float whole = total(sum);
+  if (a.kind == 0 && !metal::isfinite(whole)) {
+    // Parts of it were too large: shares of fewer than 2^31 numbers cannot be.
+    const float share = 1.0f / 4294967296.0f;
+    sum = no_sum();
+    for (int k = 0; k < a.count; ++k) {
+      add(sum, x[base + offset_of(k, a.reduced, a.reduced_strides)] * share);
+    }
+    whole = total(sum) / share;
+  }
+  y[element] = a.kind == 1 ? largest * sqrt(whole) : whole;
 }
