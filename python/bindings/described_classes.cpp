@@ -18,7 +18,7 @@ void bind_all(py::module_& module, const std::vector<DescribedClass>& classes) {
 void add_support(py::handle cls, LayerSample (*sample)(DataType)) {
   auto layer = py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(cls);
   def_factory(layer, "supports_data_type", "bool",
-              {"data_type: MLCDataType | numpy.typing.DTypeLike, on: MLCDevice | str"},
+              {"data_type: MLCDataType | DTypeLike, on: MLCDevice | str"},
               "Whether the device has the kernels to compute such layers in this type, forward "
               "and gradient; asked of MLCLayer itself, whether it computes in the type at all.",
               [sample](const Arguments& arguments) {

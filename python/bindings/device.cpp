@@ -147,7 +147,7 @@ void bind_device(py::module_& module) {
   auto cls = BoundClass<Device>(module, "MLCDevice", "Where a graph runs.");
   def_init(cls,
            {"type: MLCDeviceType | str, selects_multiple_compute_devices: bool = False",
-            "gpu_devices: collections.abc.Sequence[typing.Any]"},
+            "gpu_devices: Sequence[Any]"},
            "A device of a type. Errors: DeviceError when there is no such hardware.", make_device);
   cls.def_static("cpu", &Device::cpu, "The CPU.");
   def_factory(cls, "gpu", "MLCDevice", {"index: int | str = 0"},

@@ -64,59 +64,6 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   }
 };
 
-void bind_convolution_states(py::module_& module) {
-  using Weights = CNNConvolutionWeightsAndBiasesState;
-  auto weights = BoundClass<Weights, mps::State, std::shared_ptr<Weights>>(
-      module, "MPSCNNConvolutionWeightsAndBiasesState", "Weights and biases on a device.");
-  def_init(weights,
-           {"weights: MTLBuffer, biases: MTLBuffer | None = None",
-            "device: MTLDevice | MLCDevice | str, "
-            "cnn_convolution_descriptor: MPSCNNConvolutionDescriptor"},
-           "Shapes: weights (O, kernel_height, kernel_width, I / groups), biases (O). Types: "
-           "float32.",
-           [](const Arguments& arguments) {
-             if (arguments.given("device")) {
-               return std::make_shared<Weights>(
-                   to_mps_device(arguments["device"]),
-                   arguments.get<CNNConvolutionDescriptor>("cnn_convolution_descriptor"));
-             }
-             return std::make_shared<Weights>(
-                 arguments.get<std::shared_ptr<mps::Buffer>>("weights"),
-                 arguments.nullable<std::shared_ptr<mps::Buffer>>("biases"));
-           });
-  def_factory(weights, "temporary_cnn_convolution_weights_and_biases_state",
-              "MPSCNNConvolutionWeightsAndBiasesState",
-              {"command_buffer: MTLCommandBuffer, "
-               "cnn_convolution_descriptor: MPSCNNConvolutionDescriptor"},
-              "One that lives on the command buffer, with a read count of 1.",
-              [](const Arguments& arguments) {
-                return std::make_shared<Weights>(
-                    command_buffer(arguments),
-                    arguments.get<CNNConvolutionDescriptor>("cnn_convolution_descriptor"));
-              });
-  weights.def_property_readonly("weights", &Weights::weights,
-                                "(O, kernel_height, kernel_width, I / groups).");
-  weights.def_property_readonly("biases", &Weights::biases, "(O), or None.");
-
-  using Gradient = CNNConvolutionGradientState;
-  auto gradient = BoundClass<Gradient, mps::GradientState, std::shared_ptr<Gradient>>(
-      module, "MPSCNNConvolutionGradientState", "The gradients of one batch; one for all images.");
-  gradient.def_property_readonly(
-      "gradient_for_weights", &Gradient::gradient_for_weights,
-      "(O, kernel_height, kernel_width, I / groups), summed over the batch.");
-  gradient.def_property_readonly("gradient_for_weights_layout",
-                                 &Gradient::gradient_for_weights_layout,
-                                 "The order of gradient_for_weights, always the same.");
-  gradient.def_property_readonly("gradient_for_biases", &Gradient::gradient_for_biases,
-                                 "(O), summed over the batch.");
-  gradient.def_property_readonly(
-      "convolution",
-      [](const Gradient& self) {
-        return std::const_pointer_cast<CNNConvolution>(self.convolution());
-      },
-      "The forward kernel.");
-}
-
 void bind_kernels(py::module_& module) {
   auto forward = described<CNNConvolution>(module, "MPSCNNConvolution");
   def_forward_weights(forward);
@@ -175,9 +122,7 @@ const void* elements_of(py::handle value, DataType type, std::int64_t count, con
 
 void bind_mps_convolution(py::module_& module) {
   bind_mps_convolution_descriptor(module);
-  // Kernels come first: a state names its kernel.
   bind_kernels(module);
-  bind_convolution_states(module);
 }
 
 }  // namespace traingraph::python

@@ -43,7 +43,7 @@ void def_neuron(BoundClass<CNNConvolutionDescriptor>& cls) {
                neuron.b = a.get<float>("parameter_b");
                self.fused_neuron_descriptor = neuron;
              });
-  def_method(cls, "set_neuron_to_prelu", "None", {"with_parameters_a: numpy.typing.ArrayLike"},
+  def_method(cls, "set_neuron_to_prelu", "None", {"with_parameters_a: ArrayLike"},
              "Fuses a PReLU with one slope per output channel. Types: float32.",
              [](Self& self, const Arguments& a) {
                mps::NeuronDescriptor neuron;
@@ -75,7 +75,7 @@ void def_descriptor(Class& cls, const char* name) {
                 if (neuron != nullptr) d.fused_neuron_descriptor = neuron->descriptor();
                 return d;
               });
-  def_init(cls, {"coder: typing.Any"}, "What was encoded. Errors: something else was.",
+  def_init(cls, {"coder: Any"}, "What was encoded. Errors: something else was.",
            [name](const Arguments& arguments) {
              Self decoded;
              static_cast<CNNConvolutionDescriptor&>(decoded) =
@@ -116,9 +116,9 @@ void bind_mps_convolution_descriptor(py::module_& module) {
   cls.def_readwrite("fused_neuron_descriptor", &Self::fused_neuron_descriptor,
                     "What is applied to the result.");
   def_method(cls, "set_batch_normalization_parameters_for_inference", "None",
-             {"with_mean: numpy.typing.ArrayLike, variance: numpy.typing.ArrayLike, "
-              "gamma: numpy.typing.ArrayLike | None = None, "
-              "beta: numpy.typing.ArrayLike | None = None, epsilon: float = 0.0"},
+             {"with_mean: ArrayLike, variance: ArrayLike, "
+              "gamma: ArrayLike | None = None, "
+              "beta: ArrayLike | None = None, epsilon: float = 0.0"},
              "A batch normalization between convolution and neuron, which becomes part of weights "
              "and biases whenever they are loaded from a data source; those of a state are taken "
              "as they are. Shapes: (O). Types: float32.",

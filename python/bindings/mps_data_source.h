@@ -171,7 +171,7 @@ void def_weights_reload(Class& cls) {
       requires(Self& self, Source source) { self.reload_weights_and_biases(source); };
   std::vector<std::string> forms = {
       "command_buffer: MTLCommandBuffer, state: MPSCNNConvolutionWeightsAndBiasesState"};
-  if (has_other) forms.push_back("with_data_source: typing.Any");
+  if (has_other) forms.push_back("with_data_source: Any");
   def_method(
       cls, "reload_weights_and_biases", "None", forms,
       has_other ? "Encodes the replacement of the weights by the state's, or loads another data "

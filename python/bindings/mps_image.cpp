@@ -146,7 +146,7 @@ void bind_mps_image(py::module_& module) {
       "parent", &Image::parent,
       "What sub_image() or the constructor made it a part of; None for images of their own, "
       "temporary ones, and those of a batch representation.");
-  def_method(image, "batch_representation", "collections.abc.Sequence[MPSImage]",
+  def_method(image, "batch_representation", "Sequence[MPSImage]",
              {"", "with_sub_range: tuple[int, int]"},
              "One image per image of this one, or of those in (location, length), sharing its "
              "memory. Errors: images that are not there.",
@@ -164,7 +164,7 @@ void bind_mps_image(py::module_& module) {
         return self.image_bytes() * static_cast<std::size_t>(self.descriptor().number_of_images);
       },
       "Units: bytes.");
-  const std::string begin = "data_bytes: numpy.typing.ArrayLike, data_layout: MPSDataLayout | str";
+  const std::string begin = "data_bytes: ArrayLike, data_layout: MPSDataLayout | str";
   const std::string end =
       "region: tuple[tuple[int, ...], tuple[int, ...]], "
       "feature_channel_info: tuple[int, int], image_index: int";
@@ -199,7 +199,7 @@ void bind_mps_image(py::module_& module) {
   def_factory(
       temporary, "prefetch_storage", "None",
       {"command_buffer: MTLCommandBuffer, image_descriptor_list: "
-       "collections.abc.Iterable[MPSImageDescriptor]"},
+       "Iterable[MPSImageDescriptor]"},
       "Makes the memory that programs work in large enough for all of these at once; waits "
       "for what was committed.",
       [](const Arguments& arguments) {

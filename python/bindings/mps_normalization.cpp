@@ -5,9 +5,7 @@ namespace {
 
 using mps::CNNGroupNormalization;
 using mps::CNNGroupNormalizationDataSource;
-using mps::CNNGroupNormalizationGradientState;
 using mps::CNNInstanceNormalization;
-using mps::CNNInstanceNormalizationGradientState;
 
 constexpr const char* kInstanceSource = "MPSCNNInstanceNormalizationDataSource";
 constexpr const char* kGroupSource = "MPSCNNGroupNormalizationDataSource";
@@ -40,27 +38,10 @@ class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDa
   }
 };
 
-template <typename T, typename Kernel>
-void bind_state(py::module_& module, const char* name, const char* kernel) {
-  auto cls = BoundClass<T, mps::GradientState, std::shared_ptr<T>>(
-      module, name, "The gradients of one image; whoever updates adds those of a batch up.");
-  cls.def_property_readonly("gamma", &T::gamma, "The kernel's factors.");
-  cls.def_property_readonly("beta", &T::beta, "The kernel's terms.");
-  cls.def_property_readonly("gradient_for_gamma", &T::gradient_for_gamma, "Sum of dy x^.");
-  cls.def_property_readonly("gradient_for_beta", &T::gradient_for_beta, "Sum of dy.");
-  cls.def_property_readonly(
-      kernel,
-      [](const T& self) {
-        return std::static_pointer_cast<Kernel>(
-            std::const_pointer_cast<CNNInstanceNormalization>(self.normalization()));
-      },
-      "The forward kernel.");
-}
-
 void bind_instances(py::module_& module) {
   auto instance = described<CNNInstanceNormalization>(module, "MPSCNNInstanceNormalization");
   def_gamma_and_beta(instance);
-  def_method(instance, "reload_data_source", "None", {"data_source: typing.Any"},
+  def_method(instance, "reload_data_source", "None", {"data_source: Any"},
              "Another data source. Errors: another number of channels.",
              [](CNNInstanceNormalization& self, const Arguments& arguments) {
                idle(self.device());
@@ -69,10 +50,6 @@ void bind_instances(py::module_& module) {
              });
   auto group = described<CNNGroupNormalization>(module, "MPSCNNGroupNormalization");
   def_gamma_and_beta(group);
-  bind_state<CNNInstanceNormalizationGradientState, CNNInstanceNormalization>(
-      module, "MPSCNNInstanceNormalizationGradientState", "instance_normalization");
-  bind_state<CNNGroupNormalizationGradientState, CNNGroupNormalization>(
-      module, "MPSCNNGroupNormalizationGradientState", "group_normalization");
 }
 
 }  // namespace

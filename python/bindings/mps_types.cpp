@@ -132,6 +132,11 @@ void remember_sources() {
       [](const mps::Float32Elements&) { return py::none(); });
   remember<mps::CNNConvolutionDescriptor>("MPSCNNConvolutionDescriptor");
   remember<std::shared_ptr<mps::CNNNeuron>>("MPSCNNNeuron");
+  remember<std::shared_ptr<mps::CNNConvolution>>("MPSCNNConvolution");
+  remember<std::shared_ptr<mps::CNNConvolutionTranspose>>("MPSCNNConvolutionTranspose");
+  remember<std::shared_ptr<mps::CNNBatchNormalization>>("MPSCNNBatchNormalization");
+  remember<std::shared_ptr<mps::CNNInstanceNormalization>>("MPSCNNInstanceNormalization");
+  remember<std::shared_ptr<mps::CNNGroupNormalization>>("MPSCNNGroupNormalization");
 }
 
 // Whether it may be an object of the program's.
@@ -190,6 +195,7 @@ void remember_types() {
       [](py::handle value, const Where& where) { return convert_list<float>(value, where); },
       [](const std::vector<float>& numbers) { return py::cast(numbers); });
   remember<std::shared_ptr<mps::Buffer>>("MTLBuffer");
+  remember<mps::CommandBufferPtr>("MTLCommandBuffer");
   remember<mps::ImagePtr>("MPSImage");
   remember_enumerations<mps::EdgeMode, mps::NeuronType, mps::CNNLossType, mps::CNNReductionType,
                         mps::NNComparisonType, mps::NNRegularizationType, mps::DataLayout,

@@ -34,9 +34,9 @@ T number(const Arguments& arguments, const char* name) {
 }  // namespace
 
 void bind_quantization(BoundClass<Tensor, TensorPtr>& cls) {
-  const std::string to = "to: MLCDataType | numpy.typing.DTypeLike, ";
-  const std::string one = to + "scale: float | numpy.typing.ArrayLike | MLCTensor, ";
-  const std::string whole = "int | numpy.typing.ArrayLike | MLCTensor";
+  const std::string to = "to: MLCDataType | DTypeLike, ";
+  const std::string one = to + "scale: float | ArrayLike | MLCTensor, ";
+  const std::string whole = "int | ArrayLike | MLCTensor";
   def_method(cls, "quantized", "MLCTensor",
              {one + "bias: " + whole, one + "bias: " + whole + ", axis: int"},
              "A new tensor of round(x / scale) + bias, half to even, clamped. Types: float32 or "

@@ -84,6 +84,7 @@ class Arguments {
 
 // Apple's spellings of one constructor, factory or method as data: one line per initialiser. It
 // matches calls and writes the first lines of the docstring, from which the stubs are generated.
+// "Any", "ArrayLike", "Sequence" and the like are written without their modules.
 class Signature {
  public:
   enum class Kind { kConstructor, kStatic, kMethod, kPairMethod, kKeywordMethod };

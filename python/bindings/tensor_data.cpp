@@ -53,10 +53,10 @@ void bind_tensor_data(py::module_& module) {
                                     "Bytes in host memory, or by DLPack in a GPU's, without a "
                                     "shape of their own but for views of tensors.");
   def_init(cls,
-           {"bytes_no_copy: typing_extensions.Buffer, length: int | None = None",
-            "immutable_bytes_no_copy: typing_extensions.Buffer, length: int | None = None",
-            "bytes_no_copy: typing_extensions.Buffer, length: int | None = None, deallocator: "
-            "collections.abc.Callable[[memoryview, int], None]"},
+           {"bytes_no_copy: Buffer, length: int | None = None",
+            "immutable_bytes_no_copy: Buffer, length: int | None = None",
+            "bytes_no_copy: Buffer, length: int | None = None, deallocator: "
+            "Callable[[memoryview, int], None]"},
            "Refers to a buffer's memory and keeps the buffer alive. Errors: ValueError for a "
            "buffer that is too short or read-only.",
            make_tensor_data);

@@ -42,11 +42,11 @@ void bind_tensor_descriptor(py::module_& module) {
   using Self = TensorDescriptor;
   auto cls = BoundClass<Self>(module, "MLCTensorDescriptor",
                               "Shape, outermost axis first, and element type of a tensor.");
-  const std::string type = "data_type: MLCDataType | numpy.typing.DTypeLike = MLCDataType.FLOAT32";
+  const std::string type = "data_type: MLCDataType | DTypeLike = MLCDataType.FLOAT32";
   def_init(cls,
-           {"shape: collections.abc.Sequence[int], " + type,
-            "shape: collections.abc.Sequence[int], sequence_lengths: "
-            "collections.abc.Sequence[int], sorted_sequences: bool, " +
+           {"shape: Sequence[int], " + type,
+            "shape: Sequence[int], sequence_lengths: "
+            "Sequence[int], sorted_sequences: bool, " +
                 type,
             "width: int, height: int, feature_channel_count: int, batch_size: int, " + type,
             "convolution_weights_with_width: int, height: int, input_feature_channel_count: int, "
