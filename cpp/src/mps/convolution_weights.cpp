@@ -156,7 +156,7 @@ CNNConvolutionWeightsAndBiasesState::CNNConvolutionWeightsAndBiasesState(
   }
   if (biases_ == nullptr) return;
   const std::size_t bytes = weights_->length(), each = biases_->length();
-  if (each != 0 && bytes % each == 0) return;
+  if (bytes % each == 0) return;
   throw ShapeError("[" + std::string(kind()) + "] expected weights of a multiple of " +
                    std::to_string(each) + " bytes, which the biases have, but got " +
                    std::to_string(bytes));
