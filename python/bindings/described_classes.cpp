@@ -1,6 +1,7 @@
 // ML Compute's classes that are described in the core.
 #include "bindings.h"
 #include "described_class.h"
+#include "python_types.h"
 #include "signature.h"
 
 namespace traingraph::python {
@@ -30,6 +31,7 @@ void add_support(py::handle cls, LayerSample (*sample)(DataType)) {
 }  // namespace
 
 void bind_layers(py::module_& module) {
+  remember_plain_types();
   bind_all<Layer>(module, layer_classes());
   auto cls = py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(module.attr("MLCLayer"));
   def_identity(cls);

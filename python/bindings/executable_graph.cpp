@@ -122,55 +122,30 @@ void bind_training(py::module_& module) {
   def_training_execution(cls);
   def_fit(cls);
   cls.def_property_readonly("optimizer", &Self::optimizer, "The optimizer, or None.");
-  def_method(cls, "compile_optimizer", "bool", {"optimizer: MLCOptimizer"},
-             "Attaches an optimizer.", [](Self& self, const Arguments& arguments) {
-               self.compile_optimizer(arguments.get<OptimizerPtr>("optimizer"));
-               return true;
-             });
-  def_method(cls, "stop_gradient", "bool", {"tensors: Sequence[MLCTensor]"},
-             "Lets no gradient through these tensors.", [](Self& self, const Arguments& arguments) {
-               self.stop_gradient(
-                   convert_list<TensorPtr>(arguments["tensors"], arguments.where("tensors")));
-               return true;
-             });
-  def_method(
-      cls, "set_training_tensor_parameters", "bool", {"parameters: Sequence[MLCTensorParameter]"},
-      "Lets updates change these input tensors too.", [](Self& self, const Arguments& arguments) {
-        self.set_training_tensor_parameters(
-            convert_list<TensorParameter>(arguments["parameters"], arguments.where("parameters")));
-        return true;
-      });
-  def_method(cls, "gradient_tensor", "MLCTensor", {"for_input: MLCTensor"},
-             "The handle of a tensor's gradient, the same at each call. Gradients of plain inputs "
-             "are computed with the option COMPUTE_ALL_GRADIENTS, those of other tensors when "
-             "add_outputs declares them. Errors: ValueError for a tensor of another graph.",
-             [](Self& self, const Arguments& arguments) {
-               const auto input = arguments.get<TensorPtr>("for_input");
-               const ReleasedGil released;
-               return self.gradient_tensor(input);
-             });
-  def_method(cls, "source_gradient_tensors", "list[MLCTensor]", {"layer: MLCLayer"},
-             "The gradients of what a layer reads; empty for a layer of another graph.",
-             [](Self& self, const Arguments& arguments) {
-               const auto layer = arguments.get<LayerPtr>("layer");
-               const ReleasedGil released;
-               return self.source_gradient_tensors(layer);
-             });
-  def_method(cls, "result_gradient_tensors", "list[MLCTensor]", {"layer: MLCLayer"},
-             "The gradients of what a layer gives; empty for a layer of another graph.",
-             [](Self& self, const Arguments& arguments) {
-               const auto layer = arguments.get<LayerPtr>("layer");
-               const ReleasedGil released;
-               return self.result_gradient_tensors(layer);
-             });
-  def_method(cls, "allocate_user_gradient", "MLCTensor", {"tensor: MLCTensor"},
-             "A slot for the gradient of a result that is consumed outside the graph, the same at "
-             "each call. What bind_and_write_data writes there between execute_forward and "
-             "execute_gradient is added to the gradient from inside; execute then raises. Shapes: "
-             "the tensor's. Errors: ValueError for a tensor that no layer computes.",
-             [](Self& self, const Arguments& arguments) {
-               return self.allocate_user_gradient(arguments.get<TensorPtr>("tensor"));
-             });
+  def_call(cls, "compile_optimizer", "bool", "optimizer: MLCOptimizer", "Attaches an optimizer.",
+           &Self::compile_optimizer);
+  def_call(cls, "stop_gradient", "bool", "tensors: Sequence[MLCTensor]",
+           "Lets no gradient through these tensors.", &Self::stop_gradient);
+  def_call(cls, "set_training_tensor_parameters", "bool",
+           "parameters: Sequence[MLCTensorParameter]",
+           "Lets updates change these input tensors too.", &Self::set_training_tensor_parameters);
+  def_call(cls, "gradient_tensor", "MLCTensor", "for_input: MLCTensor",
+           "The handle of a tensor's gradient, the same at each call. Gradients of plain inputs "
+           "are computed with the option COMPUTE_ALL_GRADIENTS, those of other tensors when "
+           "add_outputs declares them. Errors: ValueError for a tensor of another graph.",
+           &Self::gradient_tensor, Gil::kReleased);
+  def_call(cls, "source_gradient_tensors", "list[MLCTensor]", "layer: MLCLayer",
+           "The gradients of what a layer reads; empty for a layer of another graph.",
+           &Self::source_gradient_tensors, Gil::kReleased);
+  def_call(cls, "result_gradient_tensors", "list[MLCTensor]", "layer: MLCLayer",
+           "The gradients of what a layer gives; empty for a layer of another graph.",
+           &Self::result_gradient_tensors, Gil::kReleased);
+  def_call(cls, "allocate_user_gradient", "MLCTensor", "tensor: MLCTensor",
+           "A slot for the gradient of a result that is consumed outside the graph, the same at "
+           "each call. What bind_and_write_data writes there between execute_forward and "
+           "execute_gradient is added to the gradient from inside; execute then raises. Shapes: "
+           "the tensor's. Errors: ValueError for a tensor that no layer computes.",
+           &Self::allocate_user_gradient);
   cls.def_property("micro_batches", &Self::micro_batches, &Self::set_micro_batches,
                    "How many executions make one step: each adds its gradients to a sum, the last "
                    "one updates. Means of losses count a part each. 1 at the start.");

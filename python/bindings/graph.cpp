@@ -54,22 +54,12 @@ void bind_building(BoundClass<Graph, GraphPtr>& cls) {
              "the layer, its running statistics too. Errors: ValueError, "
              "TypeError naming the layer when it cannot take them.",
              node);
-  def_method(cls, "concatenate", "MLCTensor", {sources + ", dimension: int"},
-             "Joins tensors along one axis.", [](Graph& self, const Arguments& arguments) {
-               return self.concatenate(
-                   convert_list<TensorPtr>(arguments["sources"], arguments.where("sources")),
-                   arguments.get<std::int64_t>("dimension"));
-             });
-  def_method(cls, "reshape", "MLCTensor", {"shape: Sequence[int], source: MLCTensor"},
-             "The same elements under another shape.", [](Graph& self, const Arguments& arguments) {
-               return self.reshape(arguments.get<Shape>("shape"),
-                                   arguments.get<TensorPtr>("source"));
-             });
-  def_method(cls, "transpose", "MLCTensor", {"dimensions: Sequence[int], source: MLCTensor"},
-             "Reorders the axes.", [](Graph& self, const Arguments& arguments) {
-               return self.transpose(arguments.get<Shape>("dimensions"),
-                                     arguments.get<TensorPtr>("source"));
-             });
+  def_call(cls, "concatenate", "MLCTensor", sources + ", dimension: int",
+           "Joins tensors along one axis.", &Graph::concatenate);
+  def_call(cls, "reshape", "MLCTensor", "shape: Sequence[int], source: MLCTensor",
+           "The same elements under another shape.", &Graph::reshape);
+  def_call(cls, "transpose", "MLCTensor", "dimensions: Sequence[int], source: MLCTensor",
+           "Reorders the axes.", &Graph::transpose);
 }
 
 void bind_indexing_nodes(BoundClass<Graph, GraphPtr>& cls) {
@@ -87,29 +77,14 @@ void bind_indexing_nodes(BoundClass<Graph, GraphPtr>& cls) {
                    : self.split(source, arguments.get<Shape>("split_section_lengths"), dimension);
       });
   const std::string indexed = "with_dimension: int, source: MLCTensor, indices: MLCTensor";
-  def_method(
-      cls, "gather", "MLCTensor", {indexed}, "Picks from the source by index along one axis.",
-      [](Graph& self, const Arguments& arguments) {
-        return self.gather(arguments.get<std::int64_t>("with_dimension"),
-                           arguments.get<TensorPtr>("source"), arguments.get<TensorPtr>("indices"));
-      });
-  def_method(cls, "scatter", "MLCTensor",
-             {indexed + ", copy_from: MLCTensor, reduction_type: MLCReductionType | str"},
-             "A copy of copy_from with the source's values written (NONE) or added (SUM) by index.",
-             [](Graph& self, const Arguments& arguments) {
-               return self.scatter(arguments.get<std::int64_t>("with_dimension"),
-                                   arguments.get<TensorPtr>("source"),
-                                   arguments.get<TensorPtr>("indices"),
-                                   arguments.get<TensorPtr>("copy_from"),
-                                   arguments.get<ReductionType>("reduction_type"));
-             });
-  def_method(cls, "select", "MLCTensor", {"sources: Sequence[MLCTensor], condition: MLCTensor"},
-             "The first source where the condition holds, else the second.",
-             [](Graph& self, const Arguments& arguments) {
-               return self.select(
-                   convert_list<TensorPtr>(arguments["sources"], arguments.where("sources")),
-                   arguments.get<TensorPtr>("condition"));
-             });
+  def_call(cls, "gather", "MLCTensor", indexed, "Picks from the source by index along one axis.",
+           &Graph::gather);
+  def_call(cls, "scatter", "MLCTensor",
+           indexed + ", copy_from: MLCTensor, reduction_type: MLCReductionType | str",
+           "A copy of copy_from with the source's values written (NONE) or added (SUM) by index.",
+           &Graph::scatter);
+  def_call(cls, "select", "MLCTensor", "sources: Sequence[MLCTensor], condition: MLCTensor",
+           "The first source where the condition holds, else the second.", &Graph::select);
 }
 
 TensorPtr sequential_layers(const py::object& graph, const py::object& x,

@@ -107,10 +107,11 @@ void bind_normalization(py::module_& module) {
              });
   def_reload<&Self::reload_mean_and_variance_from_data_source>(
       cls, "reload_mean_and_variance_from_data_source");
-  def_reload_by_state<CNNNormalizationMeanAndVarianceState, &Self::reload_mean_and_variance>(
-      cls, "reload_mean_and_variance", "mean_and_variance_state",
-      "MPSCNNNormalizationMeanAndVarianceState",
-      "Encodes the replacement of mean and variance by the state's.");
+  def_call(cls, "reload_mean_and_variance", "None",
+           "command_buffer: MTLCommandBuffer, mean_and_variance_state: "
+           "MPSCNNNormalizationMeanAndVarianceState",
+           "Encodes the replacement of mean and variance by the state's.",
+           &Self::reload_mean_and_variance);
 }
 
 void bind_statistics(py::module_& module) {

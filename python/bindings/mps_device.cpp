@@ -124,13 +124,9 @@ void bind_continuing(py::module_& module) {
       "What decides whether the kernels run that are encoded to this object from now on, or None. "
       "Where one does not run its results stay what they were; temporary ones that nothing was "
       "written to are zeros. Errors: one of another device.");
-  def_method(cls, "prefetch_heap", "None", {"for_workload_size: int"},
-             "Makes the memory that programs work in at least this large now. Units: bytes.",
-             [](Self& self, const Arguments& arguments) {
-               const auto bytes = arguments.get<std::size_t>("for_workload_size");
-               const ReleasedGil released;
-               self.prefetch_heap(bytes);
-             });
+  def_call(cls, "prefetch_heap", "None", "for_workload_size: int",
+           "Makes the memory that programs work in at least this large now. Units: bytes.",
+           &Self::prefetch_heap, Gil::kReleased);
 }
 
 }  // namespace

@@ -167,18 +167,13 @@ void bind_mps_graph(py::module_& module) {
         return self.execute_async(a.get<mps::ImageBatch>("with_source_images"),
                                   completion_handler(a["completion_handler"]));
       });
-  const auto read_count = [&cls](const char* name, std::int64_t (NNGraph::*get)(std::int64_t) const,
-                                 const char* doc) {
-    def_method(cls, name, "int", {"at_index: int"}, doc,
-               [get](const NNGraph& self, const Arguments& a) {
-                 return (self.*get)(a.get<std::int64_t>("at_index"));
-               });
-  };
-  read_count("read_count_for_source_image", &NNGraph::read_count_for_source_image,
-             "By how much an encoding lowers the source's read count, by its place in "
-             "source_image_handles. Errors: no such place.");
-  read_count("read_count_for_source_state", &NNGraph::read_count_for_source_state,
-             "The same by source_state_handles: 0, as labels are permanent.");
+  def_call(cls, "read_count_for_source_image", "int", "at_index: int",
+           "By how much an encoding lowers the source's read count, by its place in "
+           "source_image_handles. Errors: no such place.",
+           &NNGraph::read_count_for_source_image);
+  def_call(cls, "read_count_for_source_state", "int", "at_index: int",
+           "The same by source_state_handles: 0, as labels are permanent.",
+           &NNGraph::read_count_for_source_state);
 }
 
 }  // namespace traingraph::python

@@ -21,6 +21,8 @@ struct PythonType {
   py::object (*cast)(const std::any& value, py::handle owner);
 };
 
+// Numbers, texts, tensors and ML Compute's enumerations, before anything is described.
+void remember_plain_types();
 // For the types of a part of the surface.
 void remember_type(const std::type_info& type, PythonType row);
 

@@ -111,6 +111,10 @@ PyObject* Arguments::found(const char* name) const {
   return nullptr;
 }
 
+const char* Arguments::name_of(std::size_t k) const {
+  return signature_->forms_[form_].at(k).name.c_str();
+}
+
 py::object Arguments::operator[](const char* name) const {
   if (PyObject* value = found(name)) return py::reinterpret_borrow<py::object>(value);
   const Parameter* const parameter = find(signature_->forms_[form_], name);
