@@ -17,19 +17,6 @@ std::vector<GraphPtr> graphs_of(const Arguments& arguments) {
   return convert_list<GraphPtr>(arguments["graph_objects"], arguments.where("graph_objects"));
 }
 
-bool add_inputs(ExecutableGraph& self, const Arguments& arguments) {
-  const auto tensors = [&arguments](const char* name) {
-    return named_tensors(arguments[name], arguments.where(name));
-  };
-  self.add_inputs(tensors("inputs"), tensors("loss_labels"), tensors("loss_label_weights"));
-  return true;
-}
-
-bool add_outputs(ExecutableGraph& self, const Arguments& arguments) {
-  self.add_outputs(named_tensors(arguments["outputs"], arguments.where("outputs")));
-  return true;
-}
-
 bool compile(ExecutableGraph& self, const Arguments& arguments) {
   const auto options = arguments.get<CompilationOptions>("options");
   const auto device = arguments.get<Device>("device");
@@ -48,13 +35,13 @@ bool compile(ExecutableGraph& self, const Arguments& arguments) {
 template <typename Class>
 void bind_shared(Class& cls) {
   const auto self_name = py::cast<std::string>(cls.attr("__name__"));
-  def_method(cls, "add_inputs", "bool",
-             {"inputs: Mapping[str, MLCTensor], loss_labels: "
-              "Mapping[str, MLCTensor] | None = None, "
-              "loss_label_weights: Mapping[str, MLCTensor] | None = None"},
-             "Declares what every execution is fed, by name.", add_inputs);
-  def_method(cls, "add_outputs", "bool", {"outputs: Mapping[str, MLCTensor]"},
-             "Declares what executions write to outputs_data, by name.", add_outputs);
+  def_call(cls, "add_inputs", "bool",
+           "inputs: Mapping[str, MLCTensor], loss_labels: Mapping[str, MLCTensor] | None = None, "
+           "loss_label_weights: Mapping[str, MLCTensor] | None = None",
+           "Declares what every execution is fed, by name.", &ExecutableGraph::add_inputs);
+  def_call(cls, "add_outputs", "bool", "outputs: Mapping[str, MLCTensor]",
+           "Declares what executions write to outputs_data, by name.",
+           &ExecutableGraph::add_outputs);
   def_method(
       cls, "compile", "bool",
       {"options: MLCGraphCompilationOptions | str = MLCGraphCompilationOptions.NONE, device: "

@@ -41,7 +41,7 @@ struct Encoding {
   }
 };
 
-// `operands` and what they become are told by the kernel's encode_batch().
+// The kernel's encode_batch() of these operands: into destinations, or to new images.
 template <class Kernel, class... Operands>
 py::object encode_into(const char* destination, Kernel& self, const Encoding& e,
                        Operands&&... operands) {
@@ -54,10 +54,9 @@ py::object encode_into(const char* destination, Kernel& self, const Encoding& e,
 template <class Kernel, class... Sources>
 py::object encode_forward(Kernel& self, const Encoding& e, const Sources&... sources) {
   mps::CommandBuffer& buffer = e.buffer();
-  mps::StateBatch states =
-      e.given("destination_image") ? e.states("destination_state") : mps::StateBatch();
   if (e.given("destination_image")) {
-    self.encode_batch(buffer, sources..., states, e.images("destination_image"));
+    self.encode_batch(buffer, sources..., e.states("destination_state"),
+                      e.images("destination_image"));
     return py::none();
   }
   if constexpr (requires { self.encode_batch(buffer, sources...); }) {
@@ -66,6 +65,7 @@ py::object encode_forward(Kernel& self, const Encoding& e, const Sources&... sou
     }
   }
   const py::object list = e.list_of_states();
+  mps::StateBatch states;
   const auto results = self.encode_batch(buffer, sources..., states,
                                          e.arguments.get<bool>("destination_state_is_temporary"));
   return e.with_states(results, states, list);
@@ -123,21 +123,19 @@ template <typename Class, typename Make>
 void def_result_states(Class& cls, const std::vector<std::string>& sources, Make make) {
   using Self = typename Class::type;
   for (const ResultState& row : kResultStates) {
-    def_method(cls, row.name, row.batch ? "Sequence[MPSState]" : "MPSState",
-               {result_state_form(row, sources)}, row.doc,
-               [&row, sources, make](Self& self, const Arguments& a) {
-                 std::vector<mps::ImageBatch> images;
-                 for (const std::string& source : sources) {
-                   const std::string name =
-                       (images.empty() && !row.temporary ? "for_" : "") + source;
-                   if (row.batch)
-                     images.push_back(a.get<mps::ImageBatch>(name.c_str()));
-                   else
-                     images.push_back({a.get<mps::ImagePtr>(name.c_str())});
-                 }
-                 const auto* const on = row.temporary ? &command_buffer(a) : nullptr;
-                 return Encoding{a, row.batch}.result(make(self, images, on));
-               });
+    def_method(
+        cls, row.name, row.batch ? "Sequence[MPSState]" : "MPSState",
+        {result_state_form(row, sources)}, row.doc,
+        [&row, sources, make](Self& self, const Arguments& a) {
+          std::vector<mps::ImageBatch> images;
+          for (const std::string& source : sources) {
+            const std::string name = (images.empty() && !row.temporary ? "for_" : "") + source;
+            images.push_back(row.batch ? a.get<mps::ImageBatch>(name.c_str())
+                                       : mps::ImageBatch{a.get<mps::ImagePtr>(name.c_str())});
+          }
+          const auto* const on = row.temporary ? &command_buffer(a) : nullptr;
+          return Encoding{a, row.batch}.result(make(self, images, on));
+        });
   }
 }
 

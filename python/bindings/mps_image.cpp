@@ -50,24 +50,31 @@ mps::PixelLayout layout_of(const Arguments& arguments) {
   return layout;
 }
 
-void write(Image& self, const Arguments& arguments) {
-  const DataType type = data_type(self.descriptor().channel_format);
-  const TensorData data =
-      readable_data(arguments["data_bytes"], type, {"MPSImage.write_bytes", "image", self.label});
+// `copy` moves pixels between the data and these images, from an index on.
+template <typename Copy>
+void transfer(const Arguments& arguments, Copy copy) {
   const mps::PixelLayout layout = layout_of(arguments);
   const auto index = arguments.get<std::int64_t>("image_index");
   const ReleasedGil released;
-  self.write_bytes(data.bytes, data.length, layout, index);
+  copy(layout, index);
+}
+
+void write(Image& self, const Arguments& arguments) {
+  const TensorData data =
+      readable_data(arguments["data_bytes"], data_type(self.descriptor().channel_format),
+                    {"MPSImage.write_bytes", "image", self.label});
+  transfer(arguments, [&](const mps::PixelLayout& layout, std::int64_t index) {
+    self.write_bytes(data.bytes, data.length, layout, index);
+  });
 }
 
 void read(Image& self, const Arguments& arguments) {
-  const DataType type = data_type(self.descriptor().channel_format);
   const TensorData data =
-      writable_data(arguments["data_bytes"], type, {"MPSImage.read_bytes", "image", self.label});
-  const mps::PixelLayout layout = layout_of(arguments);
-  const auto index = arguments.get<std::int64_t>("image_index");
-  const ReleasedGil released;
-  self.read_bytes(data.bytes, data.length, layout, index);
+      writable_data(arguments["data_bytes"], data_type(self.descriptor().channel_format),
+                    {"MPSImage.read_bytes", "image", self.label});
+  transfer(arguments, [&](const mps::PixelLayout& layout, std::int64_t index) {
+    self.read_bytes(data.bytes, data.length, layout, index);
+  });
 }
 
 ImagePtr held(Image& self) { return py::cast<ImagePtr>(py::cast(&self)); }
@@ -128,19 +135,15 @@ void bind_mps_image(py::module_& module) {
                              arguments.get<ImageDescriptor>("image_descriptor"));
       });
   image.def_property_readonly("device", &Image::device, "Where it lies.");
-  image.def_property_readonly(
-      "width", [](const Image& self) { return self.descriptor().width; }, "Columns.");
-  image.def_property_readonly(
-      "height", [](const Image& self) { return self.descriptor().height; }, "Rows.");
-  image.def_property_readonly(
-      "feature_channels", [](const Image& self) { return self.descriptor().feature_channels; },
-      "Channels.");
-  image.def_property_readonly(
-      "number_of_images", [](const Image& self) { return self.descriptor().number_of_images; },
-      "Images.");
-  image.def_property_readonly(
-      "feature_channel_format", [](const Image& self) { return self.descriptor().channel_format; },
-      "What an element is.");
+  const auto size = [&image](const char* name, auto member, const char* doc) {
+    image.def_property_readonly(
+        name, [member](const Image& self) { return self.descriptor().*member; }, doc);
+  };
+  size("width", &ImageDescriptor::width, "Columns.");
+  size("height", &ImageDescriptor::height, "Rows.");
+  size("feature_channels", &ImageDescriptor::feature_channels, "Channels.");
+  size("number_of_images", &ImageDescriptor::number_of_images, "Images.");
+  size("feature_channel_format", &ImageDescriptor::channel_format, "What an element is.");
   image.def_readwrite("label", &Image::label, "A name for messages.");
   image.def_property_readonly(
       "parent", &Image::parent,

@@ -1,5 +1,4 @@
 // What losses encode.
-#include "mps_coding.h"
 #include "mps_encoding.h"
 
 namespace traingraph::python {
@@ -58,7 +57,6 @@ void bind_loss_gradient(py::module_& module) {
 }  // namespace
 
 void bind_mps_loss(py::module_& module) {
-  def_coded<mps::CNNLossDescriptor>(module, "MPSCNNLossDescriptor");
   bind_loss(module);
   bind_forward_loss(module);
   bind_loss_gradient(module);

@@ -10,8 +10,6 @@ using mps::CNNInstanceNormalization;
 constexpr const char* kInstanceSource = "MPSCNNInstanceNormalizationDataSource";
 constexpr const char* kGroupSource = "MPSCNNGroupNormalizationDataSource";
 
-// --- instance and group normalization ------------------------------------------------------------
-
 class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDataSource> {
  public:
   using GammaAndBeta = std::shared_ptr<mps::CNNNormalizationGammaAndBetaState>;
@@ -38,20 +36,6 @@ class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDa
   }
 };
 
-void bind_instances(py::module_& module) {
-  auto instance = described<CNNInstanceNormalization>(module, "MPSCNNInstanceNormalization");
-  def_gamma_and_beta(instance);
-  def_method(instance, "reload_data_source", "None", {"data_source: Any"},
-             "Another data source. Errors: another number of channels.",
-             [](CNNInstanceNormalization& self, const Arguments& arguments) {
-               idle(self.device());
-               self.reload_data_source(
-                   image_normalization_source(arguments["data_source"], kInstanceSource));
-             });
-  auto group = described<CNNGroupNormalization>(module, "MPSCNNGroupNormalization");
-  def_gamma_and_beta(group);
-}
-
 }  // namespace
 
 mps::CNNGroupNormalizationDataSourcePtr image_normalization_source(const py::object& object,
@@ -67,6 +51,18 @@ py::object from_image_normalization_source(
   return from_source<GroupSource, mps::GroupNormalizationOfArrays>(source);
 }
 
-void bind_mps_normalization(py::module_& module) { bind_instances(module); }
+void bind_mps_normalization(py::module_& module) {
+  auto instance = described<CNNInstanceNormalization>(module, "MPSCNNInstanceNormalization");
+  def_gamma_and_beta(instance);
+  def_method(instance, "reload_data_source", "None", {"data_source: Any"},
+             "Another data source. Errors: another number of channels.",
+             [](CNNInstanceNormalization& self, const Arguments& arguments) {
+               idle(self.device());
+               self.reload_data_source(
+                   image_normalization_source(arguments["data_source"], kInstanceSource));
+             });
+  auto group = described<CNNGroupNormalization>(module, "MPSCNNGroupNormalization");
+  def_gamma_and_beta(group);
+}
 
 }  // namespace traingraph::python

@@ -51,12 +51,7 @@ void remember_plain_types() {
       [](const Padding& padding) {
         return from_padding(padding.policy, padding.sizes.y, padding.sizes.x);
       });
-  remember_type(typeid(TensorParameter*),
-                {"MLCTensorParameter", "MLCTensorParameter", nullptr,
-                 [](const std::any& value, py::handle owner) {
-                   return py::cast(std::any_cast<TensorParameter*>(value),
-                                   py::return_value_policy::reference_internal, owner);
-                 }});
+  remember_part<TensorParameter>("MLCTensorParameter");
   remember_enumerations<ActivationType, ArithmeticOperation, ConvolutionType, DeviceType,
                         GradientClippingType, LossType, PoolingType, ReductionType,
                         RegularizationType, SoftmaxOperation>();

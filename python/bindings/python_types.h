@@ -68,6 +68,18 @@ template <typename T>
 void remember(const char* name) {
   remember_type(typeid(T), converted<T>(name));
 }
+// A part of an object, which it belongs to.
+template <typename T>
+void remember_part(const char* name) {
+  remember_type(typeid(T*), {name, name,
+                             [](py::handle value, const Where& where) {
+                               return std::any(&convert<T&>(value, where));
+                             },
+                             [](const std::any& value, py::handle owner) {
+                               return py::cast(std::any_cast<T*>(value),
+                                               py::return_value_policy::reference_internal, owner);
+                             }});
+}
 template <BoundEnum... E>
 void remember_enumerations() {
   (remember_type(typeid(E), enumeration<E>()), ...);

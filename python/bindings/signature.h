@@ -13,6 +13,7 @@
 #include "bound_class.h"
 #include "convert.h"
 #include "gil.h"
+#include "names.h"
 
 namespace traingraph::python {
 
@@ -88,6 +89,8 @@ class Arguments {
     const char* const name = name_of(k);
     if constexpr (kIsHeld<Argument>) {
       return get<std::shared_ptr<T>>(name);
+    } else if constexpr (std::is_same_v<T, NamedTensors>) {
+      return named_tensors((*this)[name], where(name));
     } else if constexpr (kIsList<T>) {
       return convert_list<typename T::value_type>((*this)[name], where(name));
     } else {
