@@ -14,6 +14,8 @@ using mps::CNNBatchNormalizationStatisticsGradient;
 using mps::CNNNormalizationGammaAndBetaState;
 using mps::CNNNormalizationMeanAndVarianceState;
 
+constexpr const char* kNewValues = "a state of new values, or None";
+
 class BatchNormalizationSource final
     : public UserNormalizationSource<CNNBatchNormalizationDataSource> {
  public:
@@ -25,32 +27,22 @@ class BatchNormalizationSource final
   const float* mean() const override { return channels("mean"); }
   const float* variance() const override { return channels("variance"); }
   GammaAndBeta update_gamma_and_beta(mps::CommandBuffer& buffer, const BatchState& state) override {
-    return updated<GammaAndBeta>("update_gamma_and_beta", buffer, state);
+    return new_state<GammaAndBeta>("update_gamma_and_beta", kNewValues, buffer.shared_from_this(),
+                                   state);
   }
   MeanAndVariance update_mean_and_variance(mps::CommandBuffer& buffer,
                                            const BatchState& state) override {
-    return updated<MeanAndVariance>("update_mean_and_variance", buffer, state);
+    return new_state<MeanAndVariance>("update_mean_and_variance", kNewValues,
+                                      buffer.shared_from_this(), state);
   }
   bool update_gamma_and_beta(const BatchState& state) override {
-    return has_updated("update_gamma_and_beta_with_batch_normalization_state", state);
+    return says_yes("update_gamma_and_beta_with_batch_normalization_state", state);
   }
   bool update_mean_and_variance(const BatchState& state) override {
-    return has_updated("update_mean_and_variance_with_batch_normalization_state", state);
+    return says_yes("update_mean_and_variance_with_batch_normalization_state", state);
   }
   mps::CNNBatchNormalizationDataSourcePtr copy(const mps::Device& device) override {
     return copied(device, batch_normalization_source);
-  }
-
- private:
-  template <class Values>
-  Values updated(const char* name, mps::CommandBuffer& buffer, const BatchState& state) {
-    const HeldGil held;
-    return new_state<Values>(name, "a state of new values, or None", buffer.shared_from_this(),
-                             state);
-  }
-  bool has_updated(const char* name, const BatchState& state) {
-    const HeldGil held;
-    return says_yes(name, state);
   }
 };
 
@@ -98,13 +90,13 @@ void bind_normalization(py::module_& module) {
                 return py::object(py::none());
               });
   def_gamma_and_beta(cls);
-  def_method(cls, "reload_data_source", "None", {"data_source: Any"},
-             "Loads another data source of as many channels, when all runs that were committed are "
-             "done; deprecated by Apple.",
-             [](Self& self, const Arguments& a) {
-               idle(self.device());
-               self.reload(batch_normalization_source(a["data_source"]));
-             });
+  def_reload_source(
+      cls,
+      "Loads another data source of as many channels, when all runs that were committed are done; "
+      "deprecated by Apple.",
+      [](Self& self, const py::object& source) {
+        self.reload(batch_normalization_source(source));
+      });
   def_reload<&Self::reload_mean_and_variance_from_data_source>(
       cls, "reload_mean_and_variance_from_data_source");
   def_call(cls, "reload_mean_and_variance", "None",

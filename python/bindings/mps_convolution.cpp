@@ -1,4 +1,4 @@
-#include <pybind11/numpy.h>
+#include <algorithm>
 
 #include "data.h"
 #include "mps_data_source.h"
@@ -13,9 +13,9 @@ using mps::CNNConvolutionGradient;
 using mps::CNNConvolutionGradientState;
 using mps::CNNConvolutionWeightsAndBiasesState;
 
-constexpr long kMpsFloat32 = 268435488;
-constexpr long kMpsFloat64 = 268435520;
-constexpr long kMpsFloat16 = 268435472;
+constexpr std::pair<long, DataType> kElementTypes[] = {{268435488, DataType::kFloat32},
+                                                       {268435520, DataType::kFloat64},
+                                                       {268435472, DataType::kFloat16}};
 
 class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
  public:
@@ -51,12 +51,10 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   }
   Weights update(mps::CommandBuffer& buffer, const Gradient& gradient,
                  const Weights& source) override {
-    const HeldGil held;
     return new_state<Weights>("update", "MPSCNNConvolutionWeightsAndBiasesState | None",
                               buffer.shared_from_this(), gradient, source);
   }
   bool update(const Gradient& gradient, const Weights& source) override {
-    const HeldGil held;
     return says_yes("update_with_gradient_state", gradient, source);
   }
   mps::CNNConvolutionDataSourcePtr copy(const mps::Device& device) override {
@@ -85,22 +83,18 @@ py::object from_convolution_source(const mps::CNNConvolutionDataSourcePtr& sourc
 }
 
 DataType from_mps_data_type(py::handle value) {
-  switch (enum_value("MPSDataType", value)) {
-    case kMpsFloat32:
-      return DataType::kFloat32;
-    case kMpsFloat64:
-      return DataType::kFloat64;
-    case kMpsFloat16:
-      return DataType::kFloat16;
-    default:
-      return DataType::kInvalid;
+  const long given = enum_value("MPSDataType", value);
+  for (const auto& [raw, type] : kElementTypes) {
+    if (raw == given) return type;
   }
+  return DataType::kInvalid;
 }
 
 py::object to_mps_data_type(DataType type) {
-  return enum_member("MPSDataType", type == DataType::kFloat64   ? kMpsFloat64
-                                    : type == DataType::kFloat16 ? kMpsFloat16
-                                                                 : kMpsFloat32);
+  const auto* const known =
+      std::ranges::find(kElementTypes, type, &std::pair<long, DataType>::second);
+  const bool is_known = known != std::end(kElementTypes);
+  return enum_member("MPSDataType", (is_known ? known : kElementTypes)->first);
 }
 
 const void* elements_of(py::handle value, DataType type, std::int64_t count, const char* subject,
@@ -111,12 +105,7 @@ const void* elements_of(py::handle value, DataType type, std::int64_t count, con
     throw ShapeError("[" + std::string(subject) + "] expected " + std::to_string(count) +
                      " elements but got " + std::to_string(given));
   }
-  const std::shared_ptr<const void> owner = data.owner;
-  if (owner != nullptr) {
-    keeper.push_back(py::capsule(new std::shared_ptr<const void>(owner), [](void* held) {
-      delete static_cast<std::shared_ptr<const void>*>(held);
-    }));
-  }
+  if (data.owner != nullptr) keeper.push_back(capsule_of(data.owner));
   return data.bytes;
 }
 

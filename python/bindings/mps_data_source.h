@@ -53,9 +53,10 @@ class UserSource : public Base {
   py::object answer(const char* name, const Given&... given) const {
     return has(name) ? py::object(object().attr(name)(given...)) : py::none();
   }
-  // What an update on the device returns; null for None.
+  // What an update on the device returns; null for None. It takes the GIL, as the next one does.
   template <class State, class... Given>
   State new_state(const char* name, const char* type, const Given&... given) const {
+    const HeldGil held;
     const py::object result = answer(name, given...);
     if (result.is_none()) return nullptr;
     return convert<State>(result, where(name, "result", type));
@@ -63,6 +64,7 @@ class UserSource : public Base {
   // What an update on the CPU returns.
   template <class... Given>
   bool says_yes(const char* name, const Given&... given) const {
+    const HeldGil held;
     const py::object result = answer(name, given...);
     return !result.is_none() && to_bool(result, where(name, "result", "bool | None"));
   }
@@ -136,6 +138,17 @@ void def_reload(Class& cls, const char* name) {
         (self.*kLoad)();
       },
       "Reads the data source again, when all runs that were committed are done.");
+}
+
+// `reload` takes the kernel and the program's object.
+template <typename Class, typename Reload>
+void def_reload_source(Class& cls, const char* doc, Reload reload) {
+  using Self = typename Class::type;
+  def_method(cls, "reload_data_source", "None", {"data_source: Any"}, doc,
+             [reload](Self& self, const Arguments& arguments) {
+               idle(self.device());
+               reload(self, arguments["data_source"]);
+             });
 }
 
 // Of every normalization.

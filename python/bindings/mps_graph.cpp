@@ -119,13 +119,11 @@ void bind_mps_graph(py::module_& module) {
       "Of the first result, or None.");
   cls.def_property_readonly("result_image_is_needed", &NNGraph::result_image_is_needed,
                             "Whether the first result is made.");
-  cls.def_property(
-      "format", [](const NNGraph& self) { return self.format; },
-      [](NNGraph& self, mps::ChannelFormat value) { self.format = value; },
+  cls.def_readwrite(
+      "format", &NNGraph::format,
       "Of images between nodes that have none of their own: float32 at the beginning.");
-  cls.def_property(
-      "makes_temporary_images", [](const NNGraph& self) { return self.makes_temporary_images; },
-      [](NNGraph& self, bool value) { self.makes_temporary_images = value; },
+  cls.def_readwrite(
+      "makes_temporary_images", &NNGraph::makes_temporary_images,
       "Whether the forms that return images make temporary ones, as at the beginning; an addition "
       "of traingraph in place of destination_image_allocator.");
   cls.def_readwrite("output_state_is_temporary", &NNGraph::output_state_is_temporary,

@@ -108,10 +108,8 @@ void bind_mps_image(py::module_& module) {
   descriptor.def_readwrite("height", &ImageDescriptor::height, "Rows.");
   descriptor.def_readwrite("feature_channels", &ImageDescriptor::feature_channels, "Channels.");
   descriptor.def_readwrite("number_of_images", &ImageDescriptor::number_of_images, "Images.");
-  descriptor.def_property(
-      "channel_format", [](const ImageDescriptor& self) { return self.channel_format; },
-      [](ImageDescriptor& self, mps::ChannelFormat value) { self.channel_format = value; },
-      "What an element is.");
+  descriptor.def_readwrite("channel_format", &ImageDescriptor::channel_format,
+                           "What an element is.");
   def_copy(descriptor, [](const ImageDescriptor& self) { return self; });
   descriptor.def("__repr__", [](const ImageDescriptor& self) {
     return "<MPSImageDescriptor " + to_string(self) + ">";

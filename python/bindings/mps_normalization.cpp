@@ -17,13 +17,11 @@ class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDa
   std::int64_t number_of_groups() const override { return integer("number_of_groups"); }
   GammaAndBeta update_gamma_and_beta(mps::CommandBuffer& buffer,
                                      const mps::StateBatch& states) override {
-    const HeldGil held;
     return new_state<GammaAndBeta>("update_gamma_and_beta",
                                    "MPSCNNNormalizationGammaAndBetaState | None",
                                    buffer.shared_from_this(), states);
   }
   bool update_gamma_and_beta(const mps::StateBatch& states) override {
-    const HeldGil held;
     return says_yes(protocol_ == kGroupSource
                         ? "update_gamma_and_beta_with_group_normalization_state_batch"
                         : "update_gamma_and_beta_with_instance_normalization_state_batch",
@@ -54,13 +52,10 @@ py::object from_image_normalization_source(
 void bind_mps_normalization(py::module_& module) {
   auto instance = described<CNNInstanceNormalization>(module, "MPSCNNInstanceNormalization");
   def_gamma_and_beta(instance);
-  def_method(instance, "reload_data_source", "None", {"data_source: Any"},
-             "Another data source. Errors: another number of channels.",
-             [](CNNInstanceNormalization& self, const Arguments& arguments) {
-               idle(self.device());
-               self.reload_data_source(
-                   image_normalization_source(arguments["data_source"], kInstanceSource));
-             });
+  def_reload_source(instance, "Another data source. Errors: another number of channels.",
+                    [](CNNInstanceNormalization& self, const py::object& source) {
+                      self.reload_data_source(image_normalization_source(source, kInstanceSource));
+                    });
   auto group = described<CNNGroupNormalization>(module, "MPSCNNGroupNormalization");
   def_gamma_and_beta(group);
 }
