@@ -140,11 +140,8 @@ ExecutionArguments arguments_of(const Call& call, const ExecutableGraph& graph,
     result.batch_size = to_integer(given[kBatchSize], {call.subject, "batch_size", "int"});
   }
   if (given[kHandler] != nullptr) {
-    if (PyCallable_Check(given[kHandler]) == 0) {
-      refuse({call.subject, "completion_handler", "a callable"}, given[kHandler]);
-    }
-    result.completion_handler =
-        completion_handler(py::reinterpret_borrow<py::object>(given[kHandler]));
+    result.completion_handler = completion_handler(
+        to_callable(given[kHandler], {call.subject, "completion_handler", "a callable"}));
   }
   return result;
 }

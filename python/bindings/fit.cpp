@@ -63,10 +63,8 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   arguments.epochs = given.get<int>("epochs");
   arguments.shuffle_seed = given.optional<std::uint64_t>("shuffle_seed");
   const py::object on_epoch = given["on_epoch"];
-  if (!on_epoch.is_none() && PyCallable_Check(on_epoch.ptr()) == 0) {
-    refuse(given.where("on_epoch"), on_epoch);
-  }
   if (!on_epoch.is_none()) {
+    to_callable(on_epoch, given.where("on_epoch"));
     arguments.on_epoch = [&on_epoch](const Epoch& epoch) {
       const HeldGil held;
       const py::object answer = on_epoch(epoch);

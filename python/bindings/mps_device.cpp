@@ -152,12 +152,7 @@ void bind_mps_device(py::module_& module) {
                                "How many recordings were compiled so far.");
   device.def("make_command_queue", &mps::Device::make_command_queue,
              "A new queue; all queues of a device are one order.");
-  device.def(
-      "__eq__",
-      [](const mps::Device& self, const py::object& other) {
-        return py::isinstance<mps::Device>(other) && py::cast<mps::Device>(other) == self;
-      },
-      py::arg("other"));
+  def_equal(device, std::equal_to<mps::Device>());
   device.def("__hash__", &mps::Device::registry_id);
   device.def("__repr__",
              [](const mps::Device& self) { return "<MTLDevice " + self.backend() + ">"; });
@@ -212,9 +207,7 @@ void bind_mps_device(py::module_& module) {
   commands.def(
       "add_completed_handler",
       [](CommandBuffer& self, py::object handler) {
-        if (PyCallable_Check(handler.ptr()) == 0) {
-          refuse({"MTLCommandBuffer.add_completed_handler", "handler", "a callable"}, handler);
-        }
+        to_callable(handler, {"MTLCommandBuffer.add_completed_handler", "handler", "a callable"});
         add_completed_handler(self, std::move(handler));
       },
       py::arg("handler"), "Called with the buffer after its run. Errors: after commit.");

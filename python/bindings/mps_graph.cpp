@@ -52,9 +52,7 @@ py::object encode_graph(NNGraph& self, const Arguments& a, bool batch) {
 
 NNGraph::CompletionHandler completion_handler(py::object function) {
   if (function.is_none()) return nullptr;
-  if (PyCallable_Check(function.ptr()) == 0) {
-    refuse({"MPSNNGraph.execute_async", "completion_handler", "a callable or None"}, function);
-  }
+  to_callable(function, {"MPSNNGraph.execute_async", "completion_handler", "a callable or None"});
   const auto kept = share(std::move(function));
   return [kept](const mps::ImagePtr& image, const std::exception_ptr& error) {
     const HeldGil held;

@@ -261,6 +261,18 @@ void def_copy(Class& cls, Copy copy) {
       py::arg("memo"), "An independent object with the same values.");
 }
 
+// Two of the class are equal where `equal` says so.
+template <typename Class, typename Equal>
+void def_equal(Class& cls, Equal equal) {
+  using Self = typename Class::type;
+  cls.def(
+      "__eq__",
+      [equal](const Self& self, const py::object& other) {
+        return py::isinstance<Self>(other) && equal(self, py::cast<const Self&>(other));
+      },
+      py::arg("other"));
+}
+
 // Graphs, layers and tensors are equal when they are one object of the core, whatever Python
 // object stands for it.
 template <typename Class>
@@ -268,12 +280,7 @@ void def_identity(Class& cls) {
   using Self = typename Class::type;
   cls.def("__hash__",
           [](const Self& self) { return reinterpret_cast<std::uintptr_t>(&self) >> 4; });
-  cls.def(
-      "__eq__",
-      [](const Self& self, const py::object& other) {
-        return py::isinstance<Self>(other) && py::cast<const Self*>(other) == &self;
-      },
-      py::arg("other"));
+  def_equal(cls, [](const Self& one, const Self& other) { return &one == &other; });
 }
 
 }  // namespace traingraph::python

@@ -175,8 +175,7 @@ void bind_parameter(py::module_& module) {
              }
              return parameter;
            });
-  cls.def_property_readonly(
-      "tensor", [](const TensorParameter& self) { return self.tensor; }, "The tensor.");
+  cls.def_readonly("tensor", &TensorParameter::tensor, "The tensor.");
   cls.def_readwrite(
       "is_updatable", &TensorParameter::is_updatable,
       "Whether updates change the tensor, from the next execution on. A graph that took "

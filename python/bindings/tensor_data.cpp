@@ -61,8 +61,7 @@ void bind_tensor_data(py::module_& module) {
            "buffer that is too short or read-only.",
            make_tensor_data);
   cls.def_property_readonly("bytes", array_of, "The memory, as a view of bytes.");
-  cls.def_property_readonly(
-      "length", [](const TensorData& self) { return self.length; }, "Units: bytes.");
+  cls.def_readonly("length", &TensorData::length, "Units: bytes.");
   cls.def("__len__", [](const TensorData& self) { return self.length; });
   cls.def("__repr__", [](const TensorData& self) {
     return "<MLCTensorData of " + std::to_string(self.length) + " bytes" +

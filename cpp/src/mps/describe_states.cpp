@@ -13,13 +13,11 @@ constexpr const char* kKernel = "The forward kernel.";
 constexpr const char* kWeights = "(O, kernel_height, kernel_width, I / groups).";
 constexpr const char* kTemporary = "One that lives on the command buffer, with a read count of 1.";
 
-// `get` gives the kernel as one that nobody changes.
+// `get` gives it as one that nobody changes.
 template <class K, class Get>
 auto kernel_of(Get get) {
   return [get](const auto& state) {
-    return std::static_pointer_cast<K>(
-        std::const_pointer_cast<std::remove_const_t<
-            typename std::remove_cvref_t<decltype((state.*get)())>::element_type>>((state.*get)()));
+    return std::const_pointer_cast<K>(std::static_pointer_cast<const K>(std::invoke(get, state)));
   };
 }
 
