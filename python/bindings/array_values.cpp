@@ -18,6 +18,11 @@ py::dtype dtype_of(DataType type) {
   }
 }
 
+py::capsule capsule_of(const std::shared_ptr<const void>& owner) {
+  return {new std::shared_ptr<const void>(owner),
+          [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); }};
+}
+
 std::string advice(py::handle value) {
   struct Row {
     const char* property;  // or a method

@@ -2,6 +2,7 @@
 
 #include <pybind11/numpy.h>
 
+#include <memory>
 #include <string>
 
 #include <traingraph/types.h>
@@ -11,6 +12,9 @@ namespace traingraph::python {
 
 // bfloat16 is of the package ml_dtypes; without it, its bits as uint16.
 pybind11::dtype dtype_of(DataType type);
+
+// What an array keeps alive.
+pybind11::capsule capsule_of(const std::shared_ptr<const void>& owner);
 
 // What to call for an array that its library does not hand over, to end a message with.
 std::string advice(pybind11::handle value);

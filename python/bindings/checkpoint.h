@@ -61,8 +61,7 @@ void def_checkpoint(Class& cls) {
         return to_arrays(data);
       },
       "Copies of what save() writes, by name.");
-  def_method(cls, "load_state", "None",
-             {"values: collections.abc.Mapping[str, numpy.typing.ArrayLike]"},
+  def_method(cls, "load_state", "None", {"values: Mapping[str, ArrayLike]"},
              "Takes what state() gives, or the parameters alone; the checks are those of load(). "
              "Types: exactly the tensors' own. Errors: ValueError, TypeError.",
              [](Self& self, const Arguments& arguments) {

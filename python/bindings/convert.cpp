@@ -78,6 +78,11 @@ bool to_bool(py::handle value, const Where& where) {
   return PyObject_IsTrue(value.ptr()) == 1;
 }
 
+py::object to_callable(py::handle value, const Where& where) {
+  if (PyCallable_Check(value.ptr()) == 0) refuse(where, value);
+  return py::reinterpret_borrow<py::object>(value);
+}
+
 std::string to_text(py::handle value, const Where& where) {
   if (!PyUnicode_Check(value.ptr())) refuse(where, value);
   Py_ssize_t bytes = 0;

@@ -38,6 +38,7 @@ DataType to_data_type(py::handle value);
 std::int64_t to_integer(py::handle value, const Where& where);
 double to_number(py::handle value, const Where& where);
 bool to_bool(py::handle value, const Where& where);
+py::object to_callable(py::handle value, const Where& where);
 // A str as UTF-8, which has no half of a pair of surrogates. Raises TypeError, InvalidArgument.
 std::string to_text(py::handle value, const Where& where);
 // What str() gives, for a message: halves of pairs are escaped.

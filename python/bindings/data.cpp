@@ -123,11 +123,9 @@ void check_unmasked(py::handle array, const Target& target) {
 py::object view_of(const ForeignArray& array) {
   const DataType type = array.data.data_type;
   const std::vector<py::ssize_t> strides(array.strides.begin(), array.strides.end());
-  auto* const owner = new std::shared_ptr<const void>(array.data.owner);
-  const py::capsule base(
-      owner, [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); });
   const py::dtype dtype = type == DataType::kBFloat16 ? py::dtype("uint16") : dtype_of(type);
-  return py::array(dtype, array.data.shape, strides, array.data.bytes, base);
+  return py::array(dtype, array.data.shape, strides, array.data.bytes,
+                   capsule_of(array.data.owner));
 }
 
 TensorData typed(py::handle array, DataType type) {
@@ -375,10 +373,7 @@ py::object view_of(const TensorData& data, bool writable) {
   if (data.bytes == nullptr) {
     return py::none();
   }
-  auto* const owner = new std::shared_ptr<const void>(data.owner);
-  const py::capsule base(
-      owner, [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); });
-  py::array array(dtype_of(data.data_type), data.shape, {}, data.bytes, base);
+  py::array array(dtype_of(data.data_type), data.shape, {}, data.bytes, capsule_of(data.owner));
   if (!writable) {
     array.attr("flags").attr("writeable") = false;
   }

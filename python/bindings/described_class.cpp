@@ -328,7 +328,13 @@ void bind_described(py::module_& module, const ClassDescription& description,
   add_functions(cls, description);
   if (description.copy == nullptr || !description.is_copied) return;
   add_copies(cls, description);
-  if (description.forms.empty()) return;
+  const auto is_shown = [&](const Argument& a) {
+    return property_of(description, a.name) != nullptr;
+  };
+  const bool shows_some = std::ranges::any_of(description.forms, [&](const Form& form) {
+    return std::ranges::any_of(form.arguments, is_shown);
+  });
+  if (!shows_some) return;
   cls.attr("__repr__") = function(represent, Capture(&description), 1, cls, "__repr__",
                                   "__repr__(self) -> str\n\nThe values.");
 }

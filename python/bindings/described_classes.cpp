@@ -1,6 +1,7 @@
 // ML Compute's classes that are described in the core.
 #include "bindings.h"
 #include "described_class.h"
+#include "python_types.h"
 #include "signature.h"
 
 namespace traingraph::python {
@@ -18,7 +19,7 @@ void bind_all(py::module_& module, const std::vector<DescribedClass>& classes) {
 void add_support(py::handle cls, LayerSample (*sample)(DataType)) {
   auto layer = py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(cls);
   def_factory(layer, "supports_data_type", "bool",
-              {"data_type: MLCDataType | numpy.typing.DTypeLike, on: MLCDevice | str"},
+              {"data_type: MLCDataType | DTypeLike, on: MLCDevice | str"},
               "Whether the device has the kernels to compute such layers in this type, forward "
               "and gradient; asked of MLCLayer itself, whether it computes in the type at all.",
               [sample](const Arguments& arguments) {
@@ -30,6 +31,7 @@ void add_support(py::handle cls, LayerSample (*sample)(DataType)) {
 }  // namespace
 
 void bind_layers(py::module_& module) {
+  remember_plain_types();
   bind_all<Layer>(module, layer_classes());
   auto cls = py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(module.attr("MLCLayer"));
   def_identity(cls);

@@ -147,7 +147,7 @@ void bind_device(py::module_& module) {
   auto cls = BoundClass<Device>(module, "MLCDevice", "Where a graph runs.");
   def_init(cls,
            {"type: MLCDeviceType | str, selects_multiple_compute_devices: bool = False",
-            "gpu_devices: collections.abc.Sequence[typing.Any]"},
+            "gpu_devices: Sequence[Any]"},
            "A device of a type. Errors: DeviceError when there is no such hardware.", make_device);
   cls.def_static("cpu", &Device::cpu, "The CPU.");
   def_factory(cls, "gpu", "MLCDevice", {"index: int | str = 0"},
@@ -171,14 +171,9 @@ void bind_device(py::module_& module) {
       "The GPUs behind the device; empty for a CPU.");
   cls.def_property_readonly("uuid", &Device::uuid, "GPU-… of a GPU; empty for others.");
   def_copy(cls, [](const Device& self) { return self; });
-  cls.def(
-      "__eq__",
-      [](const Device& self, const py::object& other) {
-        return py::isinstance<Device>(other) &&
-               self.backend() == py::cast<Device&>(other).backend() &&
-               self.index() == py::cast<Device&>(other).index();
-      },
-      py::arg("other"));
+  def_equal(cls, [](const Device& one, const Device& other) {
+    return one.backend() == other.backend() && one.index() == other.index();
+  });
   cls.def("__hash__", [](const Device& self) {
     return py::hash(py::make_tuple(self.backend(), self.index()));
   });

@@ -16,8 +16,14 @@ std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; 
 
 namespace {
 
+struct EnumCase {
+  std::string name;
+  long value;
+  std::string description;  // empty where Apple has none
+};
 struct Registered {
   const EnumRow* row;
+  std::vector<EnumCase> cases;
   PyObject* type;  // kept for the life of the process
   long all = 0;    // every flag
 };
@@ -28,6 +34,25 @@ const Registered& find(std::string_view type) {
                                [type](const Registered& r) { return r.row->name == type; });
 }
 
+std::vector<EnumCase> cases_of(std::string_view text) {
+  std::vector<EnumCase> cases;
+  for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end + 2) {
+    end = std::min(text.find(", ", begin), text.size());
+    std::string name(text.substr(begin, end - begin)), description;
+    if (const std::size_t colon = name.find(": "); colon != std::string::npos) {
+      description = name.substr(colon + 2);
+      name.resize(colon);
+    }
+    long value = cases.empty() ? 0 : cases.back().value + 1;
+    if (const std::size_t equals = name.find(" = "); equals != std::string::npos) {
+      value = std::stol(name.substr(equals + 3));
+      name.resize(equals);
+    }
+    cases.push_back({name, value, description});
+  }
+  return cases;
+}
+
 std::string lower(std::string_view text) {
   std::string result(text);
   std::ranges::transform(result, result.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -35,34 +60,32 @@ std::string lower(std::string_view text) {
 }
 
 // '"none", "sum", "mean"'
-std::string choices(const EnumRow& row) {
+std::string choices(const Registered& entry) {
   std::string list;
-  for (const EnumCase& item : row.cases) {
+  for (const EnumCase& item : entry.cases) {
     list += (list.empty() ? "\"" : ", \"") + lower(item.name) + "\"";
   }
   return list;
 }
 
-bool lookup(const EnumRow& row, std::string_view text, long& value) {
+bool lookup(const Registered& entry, std::string_view text, long& value) {
   const std::string wanted = lower(text);
   const auto found = std::ranges::find_if(
-      row.cases, [&wanted](const EnumCase& item) { return lower(item.name) == wanted; });
-  if (found == row.cases.end()) {
-    return false;
-  }
+      entry.cases, [&wanted](const EnumCase& item) { return lower(item.name) == wanted; });
+  if (found == entry.cases.end()) return false;
   value = found->value;
   return true;
 }
 
 // One name, or for option sets several joined by "|".
-long from_text(const EnumRow& row, const std::string& text) {
+long from_text(const Registered& entry, const std::string& text) {
   long result = 0;
   std::size_t begin = 0;
   while (begin <= text.size()) {
-    const auto end = row.is_set ? std::min(text.find('|', begin), text.size()) : text.size();
+    const auto end = entry.row->is_set ? std::min(text.find('|', begin), text.size()) : text.size();
     long value = 0;
-    if (!lookup(row, std::string_view(text).substr(begin, end - begin), value)) {
-      throw InvalidArgument(std::string("[") + row.name + "] expected one of " + choices(row) +
+    if (!lookup(entry, std::string_view(text).substr(begin, end - begin), value)) {
+      throw InvalidArgument("[" + entry.row->name + "] expected one of " + choices(entry) +
                             " but got \"" + text + "\"");
     }
     result |= value;
@@ -84,8 +107,8 @@ bool from_numpy(py::handle value, long& result) {
 
 void add(py::module_& module, const EnumRow& row) {
   py::list members;
-  Registered entry{&row, nullptr};
-  for (const EnumCase& item : row.cases) {
+  Registered entry{&row, cases_of(row.cases), nullptr};
+  for (const EnumCase& item : entry.cases) {
     members.append(py::make_tuple(item.name, item.value));
     entry.all |= item.value;
   }
@@ -93,20 +116,17 @@ void add(py::module_& module, const EnumRow& row) {
   py::object type = base(row.name, members, py::arg("module") = "traingraph._core",
                          py::arg("qualname") = row.name);
   type.attr("__doc__") = row.doc;
-  if (row.cases.begin()->description != nullptr) {
-    const EnumRow* const kept = &row;
+  if (!entry.cases.front().description.empty()) {
+    const py::cpp_function describe([cases = entry.cases](const py::int_& self) {
+      return std::ranges::find(cases, py::cast<long>(self), &EnumCase::value)->description;
+    });
     type.attr("debug_description") =
         py::module_::import("builtins")
-            .attr("property")(
-                py::cpp_function([kept](const py::int_& self) -> std::string {
-                  const auto value = py::cast<long>(self);
-                  return std::ranges::find(kept->cases, value, &EnumCase::value)->description;
-                }),
-                py::none(), py::none(), "Apple's text for the case.");
+            .attr("property")(describe, py::none(), py::none(), "Apple's text for the case.");
   }
   module.attr(row.name.c_str()) = type;
   entry.type = type.release().ptr();
-  registered.push_back(entry);
+  registered.push_back(std::move(entry));
 }
 
 // sized() makes a member that carries its sizes; the plain members have none.
@@ -141,7 +161,7 @@ void add_padding_sizes() {
 py::handle enum_class(const char* type) { return find(type).type; }
 
 bool enum_lookup(const char* type, const std::string& text, long& value) {
-  return lookup(*find(type).row, text, value);
+  return lookup(find(type), text, value);
 }
 
 py::object enum_member(const char* type, long value) {
@@ -154,7 +174,7 @@ long enum_value(const char* type, py::handle value) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())) == entry.type) {
     const long result = PyLong_AsLong(value.ptr());
     if (row.is_set && (result & ~entry.all) != 0) {
-      throw InvalidArgument(std::string("[") + row.name + "] expected " + choices(row) +
+      throw InvalidArgument("[" + row.name + "] expected " + choices(entry) +
                             " but got the unknown bits " + std::to_string(result & ~entry.all));
     }
     return result;
@@ -164,17 +184,17 @@ long enum_value(const char* type, py::handle value) {
   if (py::isinstance<py::str>(value)) {
     const std::string text = printable(value);
     return is_data_type && text == "bool" ? static_cast<long>(DataType::kBoolean)
-                                          : from_text(row, text);
+                                          : from_text(entry, text);
   }
   // Exact: booleans and members of other enumerations are numbers too, but never what was meant.
   if (PyLong_CheckExact(value.ptr())) {
     result = PyLong_AsLong(value.ptr());
     const bool known =
         row.is_set ? (result & ~entry.all) == 0
-                   : std::ranges::find(row.cases, result, &EnumCase::value) != row.cases.end();
+                   : std::ranges::find(entry.cases, result, &EnumCase::value) != entry.cases.end();
     if (!known || PyErr_Occurred() != nullptr) {
       PyErr_Clear();
-      throw InvalidArgument(std::string("[") + row.name + "] expected one of " + choices(row) +
+      throw InvalidArgument("[" + row.name + "] expected one of " + choices(entry) +
                             " but got the raw value " + py::cast<std::string>(py::str(value)));
     }
     return result;
@@ -182,17 +202,12 @@ long enum_value(const char* type, py::handle value) {
   if (is_data_type && !value.is_none() && from_numpy(value, result)) {
     return result;
   }
-  throw py::type_error(std::string("[") + row.name + "] expected one of " + choices(row) +
-                       " but got '" + type_name(value) + "'");
+  throw py::type_error("[" + row.name + "] expected one of " + choices(entry) + " but got '" +
+                       type_name(value) + "'");
 }
 
 void bind_enums(py::module_& module) {
-  registered.reserve(enum_table().size() + mps_enum_table().size());
-  for (const auto* table : {&enum_table(), &mps_enum_table()}) {
-    for (const EnumRow& row : *table) {
-      add(module, row);
-    }
-  }
+  for (const EnumRow& row : enum_table()) add(module, row);
   add_padding_sizes();
 }
 

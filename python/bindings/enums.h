@@ -11,39 +11,29 @@ namespace traingraph::python {
 template <typename E>
 struct EnumName;
 
-#define TRAINGRAPH_ENUM(type)                                                \
-  template <>                                                                \
-  struct EnumName<type> {                                                    \
-    static constexpr auto value = pybind11::detail::const_name("MLC" #type); \
-    static constexpr const char* text = "MLC" #type;                         \
+// C++'s enumeration, and its class in Python.
+#define TRAINGRAPH_ENUM(type, name)                                   \
+  template <>                                                         \
+  struct EnumName<type> {                                             \
+    static constexpr auto value = pybind11::detail::const_name(name); \
+    static constexpr const char* text = name;                         \
   }
-TRAINGRAPH_ENUM(ActivationType);
-TRAINGRAPH_ENUM(ArithmeticOperation);
-TRAINGRAPH_ENUM(ConvolutionType);
-TRAINGRAPH_ENUM(DataType);
-TRAINGRAPH_ENUM(DeviceType);
-TRAINGRAPH_ENUM(ExecutionOptions);
-TRAINGRAPH_ENUM(GradientClippingType);
-TRAINGRAPH_ENUM(LossType);
-TRAINGRAPH_ENUM(PaddingPolicy);
-TRAINGRAPH_ENUM(PoolingType);
-TRAINGRAPH_ENUM(RandomInitializerType);
-TRAINGRAPH_ENUM(ReductionType);
-TRAINGRAPH_ENUM(RegularizationType);
-TRAINGRAPH_ENUM(SoftmaxOperation);
-#undef TRAINGRAPH_ENUM
-
-template <>
-struct EnumName<CompilationOptions> {
-  static constexpr auto value = pybind11::detail::const_name("MLCGraphCompilationOptions");
-  static constexpr const char* text = "MLCGraphCompilationOptions";
-};
-
-template <>
-struct EnumName<Precision> {
-  static constexpr auto value = pybind11::detail::const_name("Precision");
-  static constexpr const char* text = "Precision";
-};
+TRAINGRAPH_ENUM(ActivationType, "MLCActivationType");
+TRAINGRAPH_ENUM(ArithmeticOperation, "MLCArithmeticOperation");
+TRAINGRAPH_ENUM(CompilationOptions, "MLCGraphCompilationOptions");
+TRAINGRAPH_ENUM(ConvolutionType, "MLCConvolutionType");
+TRAINGRAPH_ENUM(DataType, "MLCDataType");
+TRAINGRAPH_ENUM(DeviceType, "MLCDeviceType");
+TRAINGRAPH_ENUM(ExecutionOptions, "MLCExecutionOptions");
+TRAINGRAPH_ENUM(GradientClippingType, "MLCGradientClippingType");
+TRAINGRAPH_ENUM(LossType, "MLCLossType");
+TRAINGRAPH_ENUM(PaddingPolicy, "MLCPaddingPolicy");
+TRAINGRAPH_ENUM(PoolingType, "MLCPoolingType");
+TRAINGRAPH_ENUM(Precision, "Precision");
+TRAINGRAPH_ENUM(RandomInitializerType, "MLCRandomInitializerType");
+TRAINGRAPH_ENUM(ReductionType, "MLCReductionType");
+TRAINGRAPH_ENUM(RegularizationType, "MLCRegularizationType");
+TRAINGRAPH_ENUM(SoftmaxOperation, "MLCSoftmaxOperation");
 
 template <typename E>
 concept BoundEnum = requires { EnumName<E>::text; };

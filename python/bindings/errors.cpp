@@ -1,5 +1,6 @@
 #include "errors.h"
 
+#include <algorithm>
 #include <new>
 #include <stdexcept>
 #include <string_view>
@@ -10,36 +11,51 @@
 namespace traingraph::python {
 namespace {
 
-// Created once and kept: exceptions may be raised while the module is being torn down.
-struct Classes {
-  PyObject* error = nullptr;
-  PyObject* invalid_argument = nullptr;
-  PyObject* shape_error = nullptr;
-  PyObject* data_type_error = nullptr;
-  PyObject* unsupported = nullptr;
-  PyObject* out_of_memory = nullptr;
-  PyObject* device_error = nullptr;
-  PyObject* numeric_error = nullptr;
-  PyObject* file_error = nullptr;
-  PyObject* internal_error = nullptr;
-};
-Classes classes;
+template <class E>
+bool is(const std::exception& error) {
+  return dynamic_cast<const E*>(&error) != nullptr;
+}
 
-PyObject* add(py::module_& module, const char* name, const char* doc, PyObject* base,
-              PyObject* builtin) {
+// Each behind its base: of an error the last row that holds is its class.
+struct Row {
+  const char* name;
+  const char* base;  // null: none of ours
+  PyObject* const* builtin;
+  bool (*holds)(const std::exception& error);
+  const char* doc;
+  PyObject* type = nullptr;  // kept: exceptions may be raised while the module is being torn down
+};
+Row rows[] = {
+    {"Error", nullptr, &PyExc_Exception, is<Error>, "Base of every error that traingraph raises."},
+    {"InvalidArgument", "Error", &PyExc_ValueError, is<InvalidArgument>,
+     "A mistake found while building, binding or compiling."},
+    {"ShapeError", "InvalidArgument", nullptr, is<ShapeError>, "Extents that do not fit."},
+    {"DataTypeError", "Error", &PyExc_TypeError, is<DataTypeError>,
+     "A data type that does not fit and must not be converted."},
+    {"Unsupported", "Error", &PyExc_NotImplementedError, is<Unsupported>,
+     "A valid graph that the chosen device cannot run."},
+    {"OutOfMemory", "Error", &PyExc_MemoryError, is<OutOfMemory>,
+     "The memory asked for is not available."},
+    {"DeviceError", "Error", &PyExc_RuntimeError, is<DeviceError>,
+     "A vendor's call failed, or a device is missing."},
+    {"NumericError", "Error", &PyExc_FloatingPointError, is<NumericError>,
+     "NaN or infinity under CHECK_NUMERICS."},
+    {"FileError", "Error", &PyExc_OSError, is<FileError>, "A file cannot be read or written."},
+    {"InternalError", "Error", &PyExc_RuntimeError, is<InternalError>, "A defect of traingraph."},
+};
+
+PyObject* class_of_error(std::string_view name) {
+  return std::ranges::find(rows, name, &Row::name)->type;
+}
+
+void add(py::module_& module, Row& row) {
   py::list bases;
-  bases.append(py::handle(base));
-  if (builtin != nullptr) {
-    bases.append(py::handle(builtin));
-  }
-  const std::string qualified = std::string("traingraph.") + name;
-  PyObject* created =
-      PyErr_NewExceptionWithDoc(qualified.c_str(), doc, py::tuple(bases).ptr(), nullptr);
-  if (created == nullptr) {
-    throw py::error_already_set();
-  }
-  module.add_object(name, created);
-  return created;
+  if (row.base != nullptr) bases.append(py::handle(class_of_error(row.base)));
+  if (row.builtin != nullptr) bases.append(py::handle(*row.builtin));
+  const std::string qualified = std::string("traingraph.") + row.name;
+  row.type = PyErr_NewExceptionWithDoc(qualified.c_str(), row.doc, py::tuple(bases).ptr(), nullptr);
+  if (row.type == nullptr) throw py::error_already_set();
+  module.add_object(row.name, row.type);
 }
 
 // A text may quote what is no UTF-8, such as the name of a file.
@@ -59,7 +75,7 @@ void set_file_error(const FileError& error) {
   const py::object reason = decoded(error.reason());
   if (!path || !reason) return;
   const py::tuple arguments = py::make_tuple(error.code(), reason, path);
-  PyErr_SetObject(classes.file_error, arguments.ptr());
+  PyErr_SetObject(class_of_error("FileError"), arguments.ptr());
 }
 
 // In the form of all errors here; OSError's own text puts the file last.
@@ -75,33 +91,19 @@ py::object text_of_file_error(const py::object& error) {
 void set_host_memory(const std::exception& error) {
   const std::string text =
       "[memory] expected more of the host's memory but got " + std::string(error.what());
-  PyErr_SetString(classes.out_of_memory, text.c_str());
+  PyErr_SetString(class_of_error("OutOfMemory"), text.c_str());
 }
 
 // False leaves the exception to pybind11's own translators.
 bool translate(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
-  } catch (const ShapeError& e) {
-    set(classes.shape_error, e);
-  } catch (const DataTypeError& e) {
-    set(classes.data_type_error, e);
-  } catch (const InvalidArgument& e) {
-    set(classes.invalid_argument, e);
-  } catch (const Unsupported& e) {
-    set(classes.unsupported, e);
-  } catch (const OutOfMemory& e) {
-    set(classes.out_of_memory, e);
-  } catch (const DeviceError& e) {
-    set(classes.device_error, e);
-  } catch (const NumericError& e) {
-    set(classes.numeric_error, e);
   } catch (const FileError& e) {
     set_file_error(e);
-  } catch (const InternalError& e) {
-    set(classes.internal_error, e);
   } catch (const Error& e) {
-    set(classes.error, e);
+    const auto last = std::find_if(std::rbegin(rows), std::rend(rows),
+                                   [&e](const Row& row) { return row.holds(e); });
+    set(last->type, e);
   } catch (const std::bad_alloc& e) {
     set_host_memory(e);
   } catch (const std::length_error& e) {
@@ -142,32 +144,10 @@ py::object to_python(const std::exception_ptr& error) {
 }
 
 void bind_errors(py::module_& module) {
-  classes.error =
-      add(module, "Error", "Base of every error that traingraph raises.", PyExc_Exception, nullptr);
-  classes.invalid_argument =
-      add(module, "InvalidArgument", "A mistake found while building, binding or compiling.",
-          classes.error, PyExc_ValueError);
-  classes.shape_error =
-      add(module, "ShapeError", "Extents that do not fit.", classes.invalid_argument, nullptr);
-  classes.data_type_error =
-      add(module, "DataTypeError", "A data type that does not fit and must not be converted.",
-          classes.error, PyExc_TypeError);
-  classes.unsupported =
-      add(module, "Unsupported", "A valid graph that the chosen device cannot run.", classes.error,
-          PyExc_NotImplementedError);
-  classes.out_of_memory = add(module, "OutOfMemory", "The memory asked for is not available.",
-                              classes.error, PyExc_MemoryError);
-  classes.device_error =
-      add(module, "DeviceError", "A vendor's call failed, or a device is missing.", classes.error,
-          PyExc_RuntimeError);
-  classes.numeric_error = add(module, "NumericError", "NaN or infinity under CHECK_NUMERICS.",
-                              classes.error, PyExc_FloatingPointError);
-  classes.file_error =
-      add(module, "FileError", "A file cannot be read or written.", classes.error, PyExc_OSError);
-  py::handle(classes.file_error).attr("__str__") = py::cpp_function(
-      text_of_file_error, py::name("__str__"), py::is_method(py::handle(classes.file_error)));
-  classes.internal_error =
-      add(module, "InternalError", "A defect of traingraph.", classes.error, PyExc_RuntimeError);
+  for (Row& row : rows) add(module, row);
+  const py::handle file_error(class_of_error("FileError"));
+  file_error.attr("__str__") =
+      py::cpp_function(text_of_file_error, py::name("__str__"), py::is_method(file_error));
 
   py::register_exception_translator([](std::exception_ptr error) {
     if (error && !translate(error)) {

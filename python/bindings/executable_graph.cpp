@@ -17,19 +17,6 @@ std::vector<GraphPtr> graphs_of(const Arguments& arguments) {
   return convert_list<GraphPtr>(arguments["graph_objects"], arguments.where("graph_objects"));
 }
 
-bool add_inputs(ExecutableGraph& self, const Arguments& arguments) {
-  const auto tensors = [&arguments](const char* name) {
-    return named_tensors(arguments[name], arguments.where(name));
-  };
-  self.add_inputs(tensors("inputs"), tensors("loss_labels"), tensors("loss_label_weights"));
-  return true;
-}
-
-bool add_outputs(ExecutableGraph& self, const Arguments& arguments) {
-  self.add_outputs(named_tensors(arguments["outputs"], arguments.where("outputs")));
-  return true;
-}
-
 bool compile(ExecutableGraph& self, const Arguments& arguments) {
   const auto options = arguments.get<CompilationOptions>("options");
   const auto device = arguments.get<Device>("device");
@@ -48,19 +35,19 @@ bool compile(ExecutableGraph& self, const Arguments& arguments) {
 template <typename Class>
 void bind_shared(Class& cls) {
   const auto self_name = py::cast<std::string>(cls.attr("__name__"));
-  def_method(cls, "add_inputs", "bool",
-             {"inputs: collections.abc.Mapping[str, MLCTensor], loss_labels: "
-              "collections.abc.Mapping[str, MLCTensor] | None = None, "
-              "loss_label_weights: collections.abc.Mapping[str, MLCTensor] | None = None"},
-             "Declares what every execution is fed, by name.", add_inputs);
-  def_method(cls, "add_outputs", "bool", {"outputs: collections.abc.Mapping[str, MLCTensor]"},
-             "Declares what executions write to outputs_data, by name.", add_outputs);
+  def_call(cls, "add_inputs", "bool",
+           "inputs: Mapping[str, MLCTensor], loss_labels: Mapping[str, MLCTensor] | None = None, "
+           "loss_label_weights: Mapping[str, MLCTensor] | None = None",
+           "Declares what every execution is fed, by name.", &ExecutableGraph::add_inputs);
+  def_call(cls, "add_outputs", "bool", "outputs: Mapping[str, MLCTensor]",
+           "Declares what executions write to outputs_data, by name.",
+           &ExecutableGraph::add_outputs);
   def_method(
       cls, "compile", "bool",
       {"options: MLCGraphCompilationOptions | str = MLCGraphCompilationOptions.NONE, device: "
-       "MLCDevice | str, input_tensors: collections.abc.Mapping[str, MLCTensor] | None = None, "
+       "MLCDevice | str, input_tensors: Mapping[str, MLCTensor] | None = None, "
        "input_tensors_data: "
-       "collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData] | None = None, "
+       "Mapping[str, ArrayLike | MLCTensorData] | None = None, "
        "precision: Precision | str = Precision.FLOAT32, memory_limit: int | None = None"},
       "Compiles for a device; input_tensors are constants: what depends on them alone is "
       "computed here, and later changes of their data count at the next compile. Types: "
@@ -69,7 +56,7 @@ void bind_shared(Class& cls) {
       "them, to the same bits. Units: bytes. Errors: NotImplementedError listing every layer that "
       "the device cannot run; MemoryError where the limit cannot be kept.",
       compile, Signature::Kind::kKeywordMethod);
-  def_method(cls, "link", "bool", {"graphs: collections.abc.Sequence[" + self_name + "]"},
+  def_method(cls, "link", "bool", {"graphs: Sequence[" + self_name + "]"},
              "Joins graphs that share tensors: what one computes and another one reads passes over "
              "when they are executed in turn, and gradients pass back. Needs the option "
              "LINK_GRAPHS.",
@@ -85,8 +72,8 @@ void bind_shared(Class& cls) {
                return true;
              });
   def_method(cls, "predict", "numpy.ndarray",
-             {"inputs: collections.abc.Mapping[str, numpy.typing.ArrayLike] | "
-              "numpy.typing.ArrayLike, batch_size: int = 0"},
+             {"inputs: Mapping[str, ArrayLike] | "
+              "ArrayLike, batch_size: int = 0"},
              "The last result that is no loss, for all samples on axis 0, batch by batch.",
              [](typename Class::type& self, const Arguments& arguments) {
                return predict(self, arguments);
@@ -109,7 +96,7 @@ void bind_training(py::module_& module) {
   auto cls = BoundClass<Self, ExecutableGraph, std::shared_ptr<Self>>(
       module, "MLCTrainingGraph", "Runs forward, gradient and update over graphs.");
   def_init(cls,
-           {"graph_objects: collections.abc.Sequence[MLCGraph], loss_layer: MLCLayer | None = "
+           {"graph_objects: Sequence[MLCGraph], loss_layer: MLCLayer | None = "
             "None, optimizer: MLCOptimizer | None = None"},
            "Without a loss the gradient starts from what the caller supplies; without an optimizer "
            "nothing is updated.",
@@ -122,56 +109,30 @@ void bind_training(py::module_& module) {
   def_training_execution(cls);
   def_fit(cls);
   cls.def_property_readonly("optimizer", &Self::optimizer, "The optimizer, or None.");
-  def_method(cls, "compile_optimizer", "bool", {"optimizer: MLCOptimizer"},
-             "Attaches an optimizer.", [](Self& self, const Arguments& arguments) {
-               self.compile_optimizer(arguments.get<OptimizerPtr>("optimizer"));
-               return true;
-             });
-  def_method(cls, "stop_gradient", "bool", {"tensors: collections.abc.Sequence[MLCTensor]"},
-             "Lets no gradient through these tensors.", [](Self& self, const Arguments& arguments) {
-               self.stop_gradient(
-                   convert_list<TensorPtr>(arguments["tensors"], arguments.where("tensors")));
-               return true;
-             });
-  def_method(cls, "set_training_tensor_parameters", "bool",
-             {"parameters: collections.abc.Sequence[MLCTensorParameter]"},
-             "Lets updates change these input tensors too.",
-             [](Self& self, const Arguments& arguments) {
-               self.set_training_tensor_parameters(convert_list<TensorParameter>(
-                   arguments["parameters"], arguments.where("parameters")));
-               return true;
-             });
-  def_method(cls, "gradient_tensor", "MLCTensor", {"for_input: MLCTensor"},
-             "The handle of a tensor's gradient, the same at each call. Gradients of plain inputs "
-             "are computed with the option COMPUTE_ALL_GRADIENTS, those of other tensors when "
-             "add_outputs declares them. Errors: ValueError for a tensor of another graph.",
-             [](Self& self, const Arguments& arguments) {
-               const auto input = arguments.get<TensorPtr>("for_input");
-               const ReleasedGil released;
-               return self.gradient_tensor(input);
-             });
-  def_method(cls, "source_gradient_tensors", "list[MLCTensor]", {"layer: MLCLayer"},
-             "The gradients of what a layer reads; empty for a layer of another graph.",
-             [](Self& self, const Arguments& arguments) {
-               const auto layer = arguments.get<LayerPtr>("layer");
-               const ReleasedGil released;
-               return self.source_gradient_tensors(layer);
-             });
-  def_method(cls, "result_gradient_tensors", "list[MLCTensor]", {"layer: MLCLayer"},
-             "The gradients of what a layer gives; empty for a layer of another graph.",
-             [](Self& self, const Arguments& arguments) {
-               const auto layer = arguments.get<LayerPtr>("layer");
-               const ReleasedGil released;
-               return self.result_gradient_tensors(layer);
-             });
-  def_method(cls, "allocate_user_gradient", "MLCTensor", {"tensor: MLCTensor"},
-             "A slot for the gradient of a result that is consumed outside the graph, the same at "
-             "each call. What bind_and_write_data writes there between execute_forward and "
-             "execute_gradient is added to the gradient from inside; execute then raises. Shapes: "
-             "the tensor's. Errors: ValueError for a tensor that no layer computes.",
-             [](Self& self, const Arguments& arguments) {
-               return self.allocate_user_gradient(arguments.get<TensorPtr>("tensor"));
-             });
+  def_call(cls, "compile_optimizer", "bool", "optimizer: MLCOptimizer", "Attaches an optimizer.",
+           &Self::compile_optimizer);
+  def_call(cls, "stop_gradient", "bool", "tensors: Sequence[MLCTensor]",
+           "Lets no gradient through these tensors.", &Self::stop_gradient);
+  def_call(cls, "set_training_tensor_parameters", "bool",
+           "parameters: Sequence[MLCTensorParameter]",
+           "Lets updates change these input tensors too.", &Self::set_training_tensor_parameters);
+  def_call(cls, "gradient_tensor", "MLCTensor", "for_input: MLCTensor",
+           "The handle of a tensor's gradient, the same at each call. Gradients of plain inputs "
+           "are computed with the option COMPUTE_ALL_GRADIENTS, those of other tensors when "
+           "add_outputs declares them. Errors: ValueError for a tensor of another graph.",
+           &Self::gradient_tensor, Gil::kReleased);
+  def_call(cls, "source_gradient_tensors", "list[MLCTensor]", "layer: MLCLayer",
+           "The gradients of what a layer reads; empty for a layer of another graph.",
+           &Self::source_gradient_tensors, Gil::kReleased);
+  def_call(cls, "result_gradient_tensors", "list[MLCTensor]", "layer: MLCLayer",
+           "The gradients of what a layer gives; empty for a layer of another graph.",
+           &Self::result_gradient_tensors, Gil::kReleased);
+  def_call(cls, "allocate_user_gradient", "MLCTensor", "tensor: MLCTensor",
+           "A slot for the gradient of a result that is consumed outside the graph, the same at "
+           "each call. What bind_and_write_data writes there between execute_forward and "
+           "execute_gradient is added to the gradient from inside; execute then raises. Shapes: "
+           "the tensor's. Errors: ValueError for a tensor that no layer computes.",
+           &Self::allocate_user_gradient);
   cls.def_property("micro_batches", &Self::micro_batches, &Self::set_micro_batches,
                    "How many executions make one step: each adds its gradients to a sum, the last "
                    "one updates. Means of losses count a part each. 1 at the start.");
@@ -185,8 +146,8 @@ void bind_training(py::module_& module) {
       "gradients overflow, which is skipped, and doubled after 2000 others. None under another "
       "precision.");
   def_method(cls, "bind_optimizer_data", "bool",
-             {"data: collections.abc.Sequence[numpy.typing.ArrayLike | MLCTensorData], "
-              "device_data: collections.abc.Sequence[MLCTensorOptimizerDeviceData] | None = None, "
+             {"data: Sequence[ArrayLike | MLCTensorData], "
+              "device_data: Sequence[MLCTensorOptimizerDeviceData] | None = None, "
               "tensor: MLCTensor"},
              "Replaces what the optimizer keeps for a parameter.",
              [](Self&, const Arguments& arguments) {
@@ -214,7 +175,7 @@ void bind_inference(py::module_& module) {
   using Self = InferenceGraph;
   auto cls = BoundClass<Self, ExecutableGraph, std::shared_ptr<Self>>(
       module, "MLCInferenceGraph", "Runs the forward pass of graphs.");
-  def_init(cls, {"graph_objects: collections.abc.Sequence[MLCGraph]"},
+  def_init(cls, {"graph_objects: Sequence[MLCGraph]"},
            "Shares its parameters with training graphs over the same graphs.",
            [](const Arguments& arguments) { return std::make_shared<Self>(graphs_of(arguments)); });
   bind_shared(cls);

@@ -1,6 +1,7 @@
 #include "execution.h"
 
 #include <array>
+#include <cstring>
 
 #include "convert.h"
 #include "errors.h"
@@ -28,63 +29,33 @@ constexpr unsigned kAll = (1U << kArgumentCount) - 1;
 constexpr unsigned kUpdateOnly = 1U << kOptions | 1U << kHandler;
 constexpr unsigned kPass = kUpdateOnly | 1U << kBatchSize | 1U << kOutputs;
 
-using Execute = Execution (*)(ExecutableGraph&, ExecutionArguments);
-
 // One method: what it takes and what it calls.
 struct Call {
-  const char* subject;
-  const char* name;
+  const char* subject;  // "MLCTrainingGraph.execute"
   unsigned accepted;
   bool needs_inputs;
   Outcome outcome;
-  Execute execute;
+  Execution (*execute)(ExecutableGraph& graph, ExecutionArguments arguments);
+
+  const char* name() const { return std::strchr(subject, '.') + 1; }
 };
 
-constexpr Call kTraining = {
-    "MLCTrainingGraph.execute",
-    "execute",
-    kAll,
-    true,
-    Outcome::kResultAndTime,
-    [](ExecutableGraph& graph, ExecutionArguments arguments) {
-      return static_cast<TrainingGraph&>(graph).execute(std::move(arguments));
-    }};
-constexpr Call kForward = {
-    "MLCTrainingGraph.execute_forward",
-    "execute_forward",
-    kPass,
-    false,
-    Outcome::kResultAndTime,
-    [](ExecutableGraph& graph, ExecutionArguments arguments) {
-      return static_cast<TrainingGraph&>(graph).execute_forward(std::move(arguments));
-    }};
-constexpr Call kGradient = {
-    "MLCTrainingGraph.execute_gradient",
-    "execute_gradient",
-    kPass,
-    false,
-    Outcome::kTime,
-    [](ExecutableGraph& graph, ExecutionArguments arguments) {
-      return static_cast<TrainingGraph&>(graph).execute_gradient(std::move(arguments));
-    }};
-constexpr Call kUpdate = {
-    "MLCTrainingGraph.execute_optimizer_update",
-    "execute_optimizer_update",
-    kUpdateOnly,
-    false,
-    Outcome::kTime,
-    [](ExecutableGraph& graph, ExecutionArguments arguments) {
-      return static_cast<TrainingGraph&>(graph).execute_optimizer_update(std::move(arguments));
-    }};
-constexpr Call kInference = {
-    "MLCInferenceGraph.execute",
-    "execute",
-    kAll,
-    true,
-    Outcome::kResultAndTime,
-    [](ExecutableGraph& graph, ExecutionArguments arguments) {
-      return static_cast<InferenceGraph&>(graph).execute(std::move(arguments));
-    }};
+template <auto kMethod, typename Graph>
+Execution execute_by(ExecutableGraph& graph, ExecutionArguments arguments) {
+  return (static_cast<Graph&>(graph).*kMethod)(std::move(arguments));
+}
+constexpr Call kTraining = {"MLCTrainingGraph.execute", kAll, true, Outcome::kResultAndTime,
+                            execute_by<&TrainingGraph::execute, TrainingGraph>};
+constexpr Call kForward = {"MLCTrainingGraph.execute_forward", kPass, false,
+                           Outcome::kResultAndTime,
+                           execute_by<&TrainingGraph::execute_forward, TrainingGraph>};
+constexpr Call kGradient = {"MLCTrainingGraph.execute_gradient", kPass, false, Outcome::kTime,
+                            execute_by<&TrainingGraph::execute_gradient, TrainingGraph>};
+constexpr Call kUpdate = {"MLCTrainingGraph.execute_optimizer_update", kUpdateOnly, false,
+                          Outcome::kTime,
+                          execute_by<&TrainingGraph::execute_optimizer_update, TrainingGraph>};
+constexpr Call kInference = {"MLCInferenceGraph.execute", kAll, true, Outcome::kResultAndTime,
+                             execute_by<&InferenceGraph::execute, InferenceGraph>};
 
 // Interned once; keywords in source code are interned too, so that comparing addresses finds them.
 const std::array<PyObject*, kArgumentCount>& interned() {
@@ -169,11 +140,8 @@ ExecutionArguments arguments_of(const Call& call, const ExecutableGraph& graph,
     result.batch_size = to_integer(given[kBatchSize], {call.subject, "batch_size", "int"});
   }
   if (given[kHandler] != nullptr) {
-    if (PyCallable_Check(given[kHandler]) == 0) {
-      refuse({call.subject, "completion_handler", "a callable"}, given[kHandler]);
-    }
-    result.completion_handler =
-        completion_handler(py::reinterpret_borrow<py::object>(given[kHandler]));
+    result.completion_handler = completion_handler(
+        to_callable(given[kHandler], {call.subject, "completion_handler", "a callable"}));
   }
   return result;
 }
@@ -220,7 +188,7 @@ void def(py::handle cls, const char* text) {
       call.needs_inputs
           ? Order{kInputs, kLabels, kWeights, kOutputs, kBatchSize, kOptions, kHandler}
           : Order{kInputs, kLabels, kWeights, kBatchSize, kOptions, kOutputs, kHandler};
-  std::string signature = std::string(call.name) + "(self, *";
+  std::string signature = std::string(call.name()) + "(self, *";
   for (const int i : order) {
     if ((call.accepted >> i & 1U) != 0) {
       signature += ", " + annotated[i];
@@ -229,11 +197,11 @@ void def(py::handle cls, const char* text) {
   // Python keeps pointers to the definition and its text.
   auto* const doc = new std::string(signature + ") -> MLCExecution\n\n" + text);
   auto* const definition = new PyMethodDef{
-      call.name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&invoke<call>)),
+      call.name(), reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&invoke<call>)),
       METH_FASTCALL | METH_KEYWORDS, doc->c_str()};
   const auto method = py::reinterpret_steal<py::object>(
       PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(cls.ptr()), definition));
-  cls.attr(call.name) = method;
+  cls.attr(call.name()) = method;
 }
 
 }  // namespace

@@ -63,10 +63,8 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   arguments.epochs = given.get<int>("epochs");
   arguments.shuffle_seed = given.optional<std::uint64_t>("shuffle_seed");
   const py::object on_epoch = given["on_epoch"];
-  if (!on_epoch.is_none() && PyCallable_Check(on_epoch.ptr()) == 0) {
-    refuse(given.where("on_epoch"), on_epoch);
-  }
   if (!on_epoch.is_none()) {
+    to_callable(on_epoch, given.where("on_epoch"));
     arguments.on_epoch = [&on_epoch](const Epoch& epoch) {
       const HeldGil held;
       const py::object answer = on_epoch(epoch);
@@ -80,30 +78,27 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
 }
 
 constexpr const char* kSampleForms =
-    "inputs: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike, "
-    "labels: collections.abc.Mapping[str, numpy.typing.ArrayLike] | numpy.typing.ArrayLike | None "
-    "= None, label_weights: collections.abc.Mapping[str, numpy.typing.ArrayLike] | "
-    "numpy.typing.ArrayLike | None = None, batch_size: int = 0";
+    "inputs: Mapping[str, ArrayLike] | ArrayLike, "
+    "labels: Mapping[str, ArrayLike] | ArrayLike | None "
+    "= None, label_weights: Mapping[str, ArrayLike] | "
+    "ArrayLike | None = None, batch_size: int = 0";
 
 }  // namespace
 
 void bind_fit(py::module_& module) {
   auto epoch = BoundClass<Epoch>(module, "Epoch", "One pass over all samples, as it went.");
-  epoch.def_readonly("number", &Epoch::number, "Counts from 1.");
-  epoch.def_readonly(
-      "loss", &Epoch::loss,
-      "What the loss's reduction gives over the epoch; for reduction none the mean.");
-  epoch.def_readonly("steps", &Epoch::steps, "Batches.");
-  epoch.def_readonly("seconds", &Epoch::seconds, "Units: seconds.");
-  def_record(epoch, &Epoch::number, &Epoch::loss, &Epoch::steps, &Epoch::seconds);
+  def_record(epoch, Member{"number", &Epoch::number, "Counts from 1."},
+             Member{"loss", &Epoch::loss,
+                    "What the loss's reduction gives over the epoch; for reduction none the mean."},
+             Member{"steps", &Epoch::steps, "Batches."},
+             Member{"seconds", &Epoch::seconds, "Units: seconds."});
   epoch.def("__repr__", [](const Epoch& self) {
     return "<Epoch " + std::to_string(self.number) + " loss " + std::to_string(self.loss) + ">";
   });
   auto evaluation = BoundClass<Evaluation>(module, "Evaluation", "Loss and accuracy.");
-  evaluation.def_readonly("loss", &Evaluation::loss, "As Epoch.loss, in inference mode.");
-  evaluation.def_readonly("accuracy", &Evaluation::accuracy,
-                          "The share of right classes; None for a loss that is no classifier's.");
-  def_record(evaluation, &Evaluation::loss, &Evaluation::accuracy);
+  def_record(evaluation, Member{"loss", &Evaluation::loss, "As Epoch.loss, in inference mode."},
+             Member{"accuracy", &Evaluation::accuracy,
+                    "The share of right classes; None for a loss that is no classifier's."});
   evaluation.def("__repr__", [](const Evaluation& self) {
     return "<Evaluation loss " + std::to_string(self.loss) +
            (self.accuracy ? ", accuracy " + std::to_string(*self.accuracy) + ">" : ">");
@@ -125,7 +120,7 @@ void def_fit(BoundClass<TrainingGraph, ExecutableGraph, std::shared_ptr<Training
   def_method(
       cls, "fit", "list[Epoch]",
       {std::string(kSampleForms) + ", epochs: int = 1, shuffle_seed: int | None = None, on_epoch: "
-                                   "collections.abc.Callable[[Epoch], bool | None] | None = None"},
+                                   "Callable[[Epoch], bool | None] | None = None"},
       "Trains over all samples batch by batch; the last batch may be smaller. Shapes: samples on "
       "axis 0. on_epoch is called after each epoch and ends the training by returning False; a "
       "seed shuffles each epoch differently and always the same. Errors: ValueError, TypeError "

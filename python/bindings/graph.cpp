@@ -46,31 +46,20 @@ bool bind_and_write_tensors(Graph& self, const Arguments& arguments) {
 
 void bind_building(BoundClass<Graph, GraphPtr>& cls) {
   const std::string layer = "layer: MLCLayer, ";
-  const std::string sources = "sources: collections.abc.Sequence[MLCTensor]";
+  const std::string sources = "sources: Sequence[MLCTensor]";
   def_method(cls, "node", "MLCTensor",
              {layer + "source: MLCTensor", layer + sources + ", disable_update: bool = False",
-              layer + sources + ", loss_labels: collections.abc.Sequence[MLCTensor]"},
+              layer + sources + ", loss_labels: Sequence[MLCTensor]"},
              "Adds a layer over its sources and returns the first result. disable_update freezes "
              "the layer, its running statistics too. Errors: ValueError, "
              "TypeError naming the layer when it cannot take them.",
              node);
-  def_method(cls, "concatenate", "MLCTensor", {sources + ", dimension: int"},
-             "Joins tensors along one axis.", [](Graph& self, const Arguments& arguments) {
-               return self.concatenate(
-                   convert_list<TensorPtr>(arguments["sources"], arguments.where("sources")),
-                   arguments.get<std::int64_t>("dimension"));
-             });
-  def_method(
-      cls, "reshape", "MLCTensor", {"shape: collections.abc.Sequence[int], source: MLCTensor"},
-      "The same elements under another shape.", [](Graph& self, const Arguments& arguments) {
-        return self.reshape(arguments.get<Shape>("shape"), arguments.get<TensorPtr>("source"));
-      });
-  def_method(cls, "transpose", "MLCTensor",
-             {"dimensions: collections.abc.Sequence[int], source: MLCTensor"}, "Reorders the axes.",
-             [](Graph& self, const Arguments& arguments) {
-               return self.transpose(arguments.get<Shape>("dimensions"),
-                                     arguments.get<TensorPtr>("source"));
-             });
+  def_call(cls, "concatenate", "MLCTensor", sources + ", dimension: int",
+           "Joins tensors along one axis.", &Graph::concatenate);
+  def_call(cls, "reshape", "MLCTensor", "shape: Sequence[int], source: MLCTensor",
+           "The same elements under another shape.", &Graph::reshape);
+  def_call(cls, "transpose", "MLCTensor", "dimensions: Sequence[int], source: MLCTensor",
+           "Reorders the axes.", &Graph::transpose);
 }
 
 void bind_indexing_nodes(BoundClass<Graph, GraphPtr>& cls) {
@@ -78,7 +67,7 @@ void bind_indexing_nodes(BoundClass<Graph, GraphPtr>& cls) {
   def_method(
       cls, "split", "list[MLCTensor]",
       {cut + "split_count: int, dimension: int",
-       cut + "split_section_lengths: collections.abc.Sequence[int], dimension: int"},
+       cut + "split_section_lengths: Sequence[int], dimension: int"},
       "Cuts a tensor along one axis and returns the parts.",
       [](Graph& self, const Arguments& arguments) {
         const auto source = arguments.get<TensorPtr>("source");
@@ -88,30 +77,14 @@ void bind_indexing_nodes(BoundClass<Graph, GraphPtr>& cls) {
                    : self.split(source, arguments.get<Shape>("split_section_lengths"), dimension);
       });
   const std::string indexed = "with_dimension: int, source: MLCTensor, indices: MLCTensor";
-  def_method(
-      cls, "gather", "MLCTensor", {indexed}, "Picks from the source by index along one axis.",
-      [](Graph& self, const Arguments& arguments) {
-        return self.gather(arguments.get<std::int64_t>("with_dimension"),
-                           arguments.get<TensorPtr>("source"), arguments.get<TensorPtr>("indices"));
-      });
-  def_method(cls, "scatter", "MLCTensor",
-             {indexed + ", copy_from: MLCTensor, reduction_type: MLCReductionType | str"},
-             "A copy of copy_from with the source's values written (NONE) or added (SUM) by index.",
-             [](Graph& self, const Arguments& arguments) {
-               return self.scatter(arguments.get<std::int64_t>("with_dimension"),
-                                   arguments.get<TensorPtr>("source"),
-                                   arguments.get<TensorPtr>("indices"),
-                                   arguments.get<TensorPtr>("copy_from"),
-                                   arguments.get<ReductionType>("reduction_type"));
-             });
-  def_method(cls, "select", "MLCTensor",
-             {"sources: collections.abc.Sequence[MLCTensor], condition: MLCTensor"},
-             "The first source where the condition holds, else the second.",
-             [](Graph& self, const Arguments& arguments) {
-               return self.select(
-                   convert_list<TensorPtr>(arguments["sources"], arguments.where("sources")),
-                   arguments.get<TensorPtr>("condition"));
-             });
+  def_call(cls, "gather", "MLCTensor", indexed, "Picks from the source by index along one axis.",
+           &Graph::gather);
+  def_call(cls, "scatter", "MLCTensor",
+           indexed + ", copy_from: MLCTensor, reduction_type: MLCReductionType | str",
+           "A copy of copy_from with the source's values written (NONE) or added (SUM) by index.",
+           &Graph::scatter);
+  def_call(cls, "select", "MLCTensor", "sources: Sequence[MLCTensor], condition: MLCTensor",
+           "The first source where the condition holds, else the second.", &Graph::select);
 }
 
 TensorPtr sequential_layers(const py::object& graph, const py::object& x,
@@ -141,8 +114,8 @@ void bind_graph(py::module_& module) {
   cls.def("result_tensors", &Graph::result_tensors, py::arg("layer"),
           "What the layer gives; empty for a layer of another graph.");
   def_method(cls, "bind_and_write_data", "bool",
-             {"data: collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData], "
-              "for_inputs: collections.abc.Mapping[str, "
+             {"data: Mapping[str, ArrayLike | MLCTensorData], "
+              "for_inputs: Mapping[str, "
               "MLCTensor], to: MLCDevice | str | None = None, batch_size: int = 0, synchronous: "
               "bool = True"},
              "Copies data for the separate passes: inputs before forward, gradients of the "

@@ -37,26 +37,19 @@ void bind_mps_convolution_transpose(py::module_& module);
 void bind_mps_nodes(py::module_& module);
 void bind_mps_graph(py::module_& module);
 
-#define TRAINGRAPH_MPS_ENUM(type, text_)                               \
-  template <>                                                          \
-  struct EnumName<mps::type> {                                         \
-    static constexpr auto value = pybind11::detail::const_name(text_); \
-    static constexpr const char* text = text_;                         \
-  }
-TRAINGRAPH_MPS_ENUM(ChannelFormat, "MPSImageFeatureChannelFormat");
-TRAINGRAPH_MPS_ENUM(DataLayout, "MPSDataLayout");
-TRAINGRAPH_MPS_ENUM(EdgeMode, "MPSImageEdgeMode");
-TRAINGRAPH_MPS_ENUM(CommandBufferStatus, "MTLCommandBufferStatus");
-TRAINGRAPH_MPS_ENUM(NeuronType, "MPSCNNNeuronType");
-TRAINGRAPH_MPS_ENUM(CNNConvolutionGradientOption, "MPSCNNConvolutionGradientOption");
-TRAINGRAPH_MPS_ENUM(CNNConvolutionWeightsLayout, "MPSCNNConvolutionWeightsLayout");
-TRAINGRAPH_MPS_ENUM(CNNLossType, "MPSCNNLossType");
-TRAINGRAPH_MPS_ENUM(CNNReductionType, "MPSCNNReductionType");
-TRAINGRAPH_MPS_ENUM(NNComparisonType, "MPSNNComparisonType");
-TRAINGRAPH_MPS_ENUM(NNRegularizationType, "MPSNNRegularizationType");
-TRAINGRAPH_MPS_ENUM(NNTrainingStyle, "MPSNNTrainingStyle");
-TRAINGRAPH_MPS_ENUM(CNNBatchNormalizationFlags, "MPSCNNBatchNormalizationFlags");
-#undef TRAINGRAPH_MPS_ENUM
+TRAINGRAPH_ENUM(mps::ChannelFormat, "MPSImageFeatureChannelFormat");
+TRAINGRAPH_ENUM(mps::DataLayout, "MPSDataLayout");
+TRAINGRAPH_ENUM(mps::EdgeMode, "MPSImageEdgeMode");
+TRAINGRAPH_ENUM(mps::CommandBufferStatus, "MTLCommandBufferStatus");
+TRAINGRAPH_ENUM(mps::NeuronType, "MPSCNNNeuronType");
+TRAINGRAPH_ENUM(mps::CNNConvolutionGradientOption, "MPSCNNConvolutionGradientOption");
+TRAINGRAPH_ENUM(mps::CNNConvolutionWeightsLayout, "MPSCNNConvolutionWeightsLayout");
+TRAINGRAPH_ENUM(mps::CNNLossType, "MPSCNNLossType");
+TRAINGRAPH_ENUM(mps::CNNReductionType, "MPSCNNReductionType");
+TRAINGRAPH_ENUM(mps::NNComparisonType, "MPSNNComparisonType");
+TRAINGRAPH_ENUM(mps::NNRegularizationType, "MPSNNRegularizationType");
+TRAINGRAPH_ENUM(mps::NNTrainingStyle, "MPSNNTrainingStyle");
+TRAINGRAPH_ENUM(mps::CNNBatchNormalizationFlags, "MPSCNNBatchNormalizationFlags");
 
 // Of the class that Apple gives the node: several of them may be one in C++.
 py::object from_node(const mps::NNFilterNodePtr& node);

@@ -1,8 +1,12 @@
 #include "mps_coding.h"
 
+#include <algorithm>
 #include <optional>
 
+#include <traingraph/mps/classes.h>
+
 #include "described_class.h"
+#include "python_types.h"
 
 namespace traingraph::python {
 namespace {
@@ -66,6 +70,41 @@ mps::CodedValue to_coded(py::handle value, int depth) {
   return entries;
 }
 
+mps::CodedValue coded_object(const ClassDescription& description, const py::object& self) {
+  return mps::coded(
+      {description.type},
+      load_described(*description.type, self, {description.name, "self", description.name}));
+}
+
+// A descriptor as a dictionary, for graphs; one with a coder's form by itself, too.
+void def_coded(const py::module_& module, const ClassDescription& description) {
+  const py::object cls = module.attr(description.name.c_str());
+  const auto method = [&](const char* name, const auto& call, const auto&... extra) {
+    cls.attr(name) = py::cpp_function(call, py::name(name), py::is_method(cls), extra...);
+  };
+  method("_coded", [&description](const py::object& self) {
+    return from_coded(coded_object(description, self));
+  });
+  cls.attr("_decoded") = py::staticmethod(py::cpp_function(
+      [&description](const py::object& values) {
+        const ValueType type{description.type};
+        return cast_value(type, mps::decoded(type, description.name, to_coded(values, 0)), {});
+      },
+      py::name("_decoded"), py::scope(cls)));
+  const auto has_coder = [](const Form& form) { return form.arguments.front().name == "coder"; };
+  if (std::ranges::none_of(description.forms, has_coder)) return;
+  method(
+      "encode_with_coder",
+      [&description](const py::object& self, const py::object& object) {
+        PythonCoder coder(object);
+        const mps::CodedValue fields = coded_object(description, self);
+        for (const auto& [key, value] : *fields.as<mps::CodedValue::Entries>()) {
+          coder.encode(value, key);
+        }
+      },
+      py::arg("coder"), "Writes all properties into a coder, such as NSKeyedArchiver.");
+}
+
 }  // namespace
 
 mps::CodedValue to_coded(py::handle value) { return to_coded(value, 0); }
@@ -116,7 +155,9 @@ void bind_mps_coding(py::module_& module) {
         self.encode_with_coder(coder);
       },
       copied);
-  def_coded<mps::NeuronDescriptor>(module, "MPSNNNeuronDescriptor");
+  for (const ClassDescription& description : mps::value_classes()) {
+    if (mps::is_coded(*description.type)) def_coded(module, description);
+  }
   module.def("_coded_names", [](const std::string& kind) {
     const mps::CodedNames names = mps::coded_names(kind);
     return py::make_tuple(names.arguments, names.properties);

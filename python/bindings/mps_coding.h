@@ -53,28 +53,4 @@ void def_coding(Class& cls, Encode encode, Copy copy) {
       [copy](Self& self, const Arguments& arguments) { return copy(self, arguments["device"]); });
 }
 
-// Descriptors as dictionaries, for graphs.
-template <typename Class>
-void def_coded(Class& cls) {
-  using Self = typename Class::type;
-  cls.def("_coded", [](const Self& self) { return from_coded(mps::coded(self)); });
-  cls.def_static("_decoded", [](const py::object& values) {
-    Self decoded;
-    mps::decode(to_coded(values), decoded);
-    return decoded;
-  });
-}
-
-// The same of a described one.
-template <typename Self>
-void def_coded(py::module_& module, const char* name) {
-  auto cls = described<Self>(module, name);
-  cls.def("_coded", [](const Self& self) { return from_coded(mps::coded(self)); });
-  cls.def_static("_decoded", [](const py::object& values) {
-    Self decoded;
-    mps::decode(to_coded(values), decoded);
-    return cast_described(typeid(Self), decoded);
-  });
-}
-
 }  // namespace traingraph::python

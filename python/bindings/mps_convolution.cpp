@@ -1,4 +1,4 @@
-#include <pybind11/numpy.h>
+#include <algorithm>
 
 #include "data.h"
 #include "mps_data_source.h"
@@ -13,9 +13,9 @@ using mps::CNNConvolutionGradient;
 using mps::CNNConvolutionGradientState;
 using mps::CNNConvolutionWeightsAndBiasesState;
 
-constexpr long kMpsFloat32 = 268435488;
-constexpr long kMpsFloat64 = 268435520;
-constexpr long kMpsFloat16 = 268435472;
+constexpr std::pair<long, DataType> kElementTypes[] = {{268435488, DataType::kFloat32},
+                                                       {268435520, DataType::kFloat64},
+                                                       {268435472, DataType::kFloat16}};
 
 class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
  public:
@@ -51,71 +51,16 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   }
   Weights update(mps::CommandBuffer& buffer, const Gradient& gradient,
                  const Weights& source) override {
-    const HeldGil held;
     return new_state<Weights>("update", "MPSCNNConvolutionWeightsAndBiasesState | None",
                               buffer.shared_from_this(), gradient, source);
   }
   bool update(const Gradient& gradient, const Weights& source) override {
-    const HeldGil held;
     return says_yes("update_with_gradient_state", gradient, source);
   }
   mps::CNNConvolutionDataSourcePtr copy(const mps::Device& device) override {
     return copied(device, to_convolution_source);
   }
 };
-
-void bind_convolution_states(py::module_& module) {
-  using Weights = CNNConvolutionWeightsAndBiasesState;
-  auto weights = BoundClass<Weights, mps::State, std::shared_ptr<Weights>>(
-      module, "MPSCNNConvolutionWeightsAndBiasesState", "Weights and biases on a device.");
-  def_init(weights,
-           {"weights: MTLBuffer, biases: MTLBuffer | None = None",
-            "device: MTLDevice | MLCDevice | str, "
-            "cnn_convolution_descriptor: MPSCNNConvolutionDescriptor"},
-           "Shapes: weights (O, kernel_height, kernel_width, I / groups), biases (O). Types: "
-           "float32.",
-           [](const Arguments& arguments) {
-             if (arguments.given("device")) {
-               return std::make_shared<Weights>(
-                   to_mps_device(arguments["device"]),
-                   arguments.get<CNNConvolutionDescriptor>("cnn_convolution_descriptor"));
-             }
-             return std::make_shared<Weights>(
-                 arguments.get<std::shared_ptr<mps::Buffer>>("weights"),
-                 arguments.nullable<std::shared_ptr<mps::Buffer>>("biases"));
-           });
-  def_factory(weights, "temporary_cnn_convolution_weights_and_biases_state",
-              "MPSCNNConvolutionWeightsAndBiasesState",
-              {"command_buffer: MTLCommandBuffer, "
-               "cnn_convolution_descriptor: MPSCNNConvolutionDescriptor"},
-              "One that lives on the command buffer, with a read count of 1.",
-              [](const Arguments& arguments) {
-                return std::make_shared<Weights>(
-                    command_buffer(arguments),
-                    arguments.get<CNNConvolutionDescriptor>("cnn_convolution_descriptor"));
-              });
-  weights.def_property_readonly("weights", &Weights::weights,
-                                "(O, kernel_height, kernel_width, I / groups).");
-  weights.def_property_readonly("biases", &Weights::biases, "(O), or None.");
-
-  using Gradient = CNNConvolutionGradientState;
-  auto gradient = BoundClass<Gradient, mps::GradientState, std::shared_ptr<Gradient>>(
-      module, "MPSCNNConvolutionGradientState", "The gradients of one batch; one for all images.");
-  gradient.def_property_readonly(
-      "gradient_for_weights", &Gradient::gradient_for_weights,
-      "(O, kernel_height, kernel_width, I / groups), summed over the batch.");
-  gradient.def_property_readonly("gradient_for_weights_layout",
-                                 &Gradient::gradient_for_weights_layout,
-                                 "The order of gradient_for_weights, always the same.");
-  gradient.def_property_readonly("gradient_for_biases", &Gradient::gradient_for_biases,
-                                 "(O), summed over the batch.");
-  gradient.def_property_readonly(
-      "convolution",
-      [](const Gradient& self) {
-        return std::const_pointer_cast<CNNConvolution>(self.convolution());
-      },
-      "The forward kernel.");
-}
 
 void bind_kernels(py::module_& module) {
   auto forward = described<CNNConvolution>(module, "MPSCNNConvolution");
@@ -138,22 +83,18 @@ py::object from_convolution_source(const mps::CNNConvolutionDataSourcePtr& sourc
 }
 
 DataType from_mps_data_type(py::handle value) {
-  switch (enum_value("MPSDataType", value)) {
-    case kMpsFloat32:
-      return DataType::kFloat32;
-    case kMpsFloat64:
-      return DataType::kFloat64;
-    case kMpsFloat16:
-      return DataType::kFloat16;
-    default:
-      return DataType::kInvalid;
+  const long given = enum_value("MPSDataType", value);
+  for (const auto& [raw, type] : kElementTypes) {
+    if (raw == given) return type;
   }
+  return DataType::kInvalid;
 }
 
 py::object to_mps_data_type(DataType type) {
-  return enum_member("MPSDataType", type == DataType::kFloat64   ? kMpsFloat64
-                                    : type == DataType::kFloat16 ? kMpsFloat16
-                                                                 : kMpsFloat32);
+  const auto* const known =
+      std::ranges::find(kElementTypes, type, &std::pair<long, DataType>::second);
+  const bool is_known = known != std::end(kElementTypes);
+  return enum_member("MPSDataType", (is_known ? known : kElementTypes)->first);
 }
 
 const void* elements_of(py::handle value, DataType type, std::int64_t count, const char* subject,
@@ -164,20 +105,13 @@ const void* elements_of(py::handle value, DataType type, std::int64_t count, con
     throw ShapeError("[" + std::string(subject) + "] expected " + std::to_string(count) +
                      " elements but got " + std::to_string(given));
   }
-  const std::shared_ptr<const void> owner = data.owner;
-  if (owner != nullptr) {
-    keeper.push_back(py::capsule(new std::shared_ptr<const void>(owner), [](void* held) {
-      delete static_cast<std::shared_ptr<const void>*>(held);
-    }));
-  }
+  if (data.owner != nullptr) keeper.push_back(capsule_of(data.owner));
   return data.bytes;
 }
 
 void bind_mps_convolution(py::module_& module) {
   bind_mps_convolution_descriptor(module);
-  // Kernels come first: a state names its kernel.
   bind_kernels(module);
-  bind_convolution_states(module);
 }
 
 }  // namespace traingraph::python

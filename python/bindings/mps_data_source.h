@@ -53,9 +53,10 @@ class UserSource : public Base {
   py::object answer(const char* name, const Given&... given) const {
     return has(name) ? py::object(object().attr(name)(given...)) : py::none();
   }
-  // What an update on the device returns; null for None.
+  // What an update on the device returns; null for None. It takes the GIL, as the next one does.
   template <class State, class... Given>
   State new_state(const char* name, const char* type, const Given&... given) const {
+    const HeldGil held;
     const py::object result = answer(name, given...);
     if (result.is_none()) return nullptr;
     return convert<State>(result, where(name, "result", type));
@@ -63,6 +64,7 @@ class UserSource : public Base {
   // What an update on the CPU returns.
   template <class... Given>
   bool says_yes(const char* name, const Given&... given) const {
+    const HeldGil held;
     const py::object result = answer(name, given...);
     return !result.is_none() && to_bool(result, where(name, "result", "bool | None"));
   }
@@ -138,16 +140,14 @@ void def_reload(Class& cls, const char* name) {
       "Reads the data source again, when all runs that were committed are done.");
 }
 
-// kReload takes a command buffer and a state.
-template <class State, auto kReload, typename Class>
-void def_reload_by_state(Class& cls, const char* name, const char* argument, const char* type,
-                         const char* doc) {
+// `reload` takes the kernel and the program's object.
+template <typename Class, typename Reload>
+void def_reload_source(Class& cls, const char* doc, Reload reload) {
   using Self = typename Class::type;
-  def_method(cls, name, "None",
-             {std::string("command_buffer: MTLCommandBuffer, ") + argument + ": " + type}, doc,
-             [argument](Self& self, const Arguments& arguments) {
-               (self.*kReload)(command_buffer(arguments),
-                               *arguments.get<std::shared_ptr<State>>(argument));
+  def_method(cls, "reload_data_source", "None", {"data_source: Any"}, doc,
+             [reload](Self& self, const Arguments& arguments) {
+               idle(self.device());
+               reload(self, arguments["data_source"]);
              });
 }
 
@@ -157,21 +157,26 @@ void def_gamma_and_beta(Class& cls) {
   using Self = typename Class::type;
   def_reload<&Self::reload_gamma_and_beta_from_data_source>(
       cls, "reload_gamma_and_beta_from_data_source");
-  def_reload_by_state<mps::CNNNormalizationGammaAndBetaState, &Self::reload_gamma_and_beta>(
-      cls, "reload_gamma_and_beta", "gamma_and_beta_state", "MPSCNNNormalizationGammaAndBetaState",
-      "Encodes the replacement of gamma and beta by the state's.");
+  def_call(cls, "reload_gamma_and_beta", "None",
+           "command_buffer: MTLCommandBuffer, gamma_and_beta_state: "
+           "MPSCNNNormalizationGammaAndBetaState",
+           "Encodes the replacement of gamma and beta by the state's.",
+           &Self::reload_gamma_and_beta);
 }
 
-// From a state, encoded; where the kernel can also from another data source, at once.
+// Of every kernel with weights: from a state, encoded; where the kernel can also from another data
+// source, at once.
 template <typename Class>
-void def_weights_reload(Class& cls) {
+void def_weights(Class& cls) {
   using Self = typename Class::type;
   using Source = mps::CNNConvolutionDataSourcePtr;
   constexpr bool has_other =
       requires(Self& self, Source source) { self.reload_weights_and_biases(source); };
   std::vector<std::string> forms = {
       "command_buffer: MTLCommandBuffer, state: MPSCNNConvolutionWeightsAndBiasesState"};
-  if (has_other) forms.push_back("with_data_source: typing.Any");
+  if (has_other) forms.push_back("with_data_source: Any");
+  def_reload<&Self::reload_weights_and_biases_from_data_source>(
+      cls, "reload_weights_and_biases_from_data_source");
   def_method(
       cls, "reload_weights_and_biases", "None", forms,
       has_other ? "Encodes the replacement of the weights by the state's, or loads another data "
@@ -188,15 +193,6 @@ void def_weights_reload(Class& cls) {
         using State = mps::CNNConvolutionWeightsAndBiasesState;
         self.reload_weights_and_biases(command_buffer(a), *a.get<std::shared_ptr<State>>("state"));
       });
-}
-
-// Of every kernel with weights.
-template <typename Class>
-void def_weights(Class& cls) {
-  using Self = typename Class::type;
-  def_reload<&Self::reload_weights_and_biases_from_data_source>(
-      cls, "reload_weights_and_biases_from_data_source");
-  def_weights_reload(cls);
 }
 
 // Of a forward kernel with weights.

@@ -124,13 +124,9 @@ void bind_continuing(py::module_& module) {
       "What decides whether the kernels run that are encoded to this object from now on, or None. "
       "Where one does not run its results stay what they were; temporary ones that nothing was "
       "written to are zeros. Errors: one of another device.");
-  def_method(cls, "prefetch_heap", "None", {"for_workload_size: int"},
-             "Makes the memory that programs work in at least this large now. Units: bytes.",
-             [](Self& self, const Arguments& arguments) {
-               const auto bytes = arguments.get<std::size_t>("for_workload_size");
-               const ReleasedGil released;
-               self.prefetch_heap(bytes);
-             });
+  def_call(cls, "prefetch_heap", "None", "for_workload_size: int",
+           "Makes the memory that programs work in at least this large now. Units: bytes.",
+           &Self::prefetch_heap, Gil::kReleased);
 }
 
 }  // namespace
@@ -156,12 +152,7 @@ void bind_mps_device(py::module_& module) {
                                "How many recordings were compiled so far.");
   device.def("make_command_queue", &mps::Device::make_command_queue,
              "A new queue; all queues of a device are one order.");
-  device.def(
-      "__eq__",
-      [](const mps::Device& self, const py::object& other) {
-        return py::isinstance<mps::Device>(other) && py::cast<mps::Device>(other) == self;
-      },
-      py::arg("other"));
+  def_equal(device, std::equal_to<mps::Device>());
   device.def("__hash__", &mps::Device::registry_id);
   device.def("__repr__",
              [](const mps::Device& self) { return "<MTLDevice " + self.backend() + ">"; });
@@ -216,9 +207,7 @@ void bind_mps_device(py::module_& module) {
   commands.def(
       "add_completed_handler",
       [](CommandBuffer& self, py::object handler) {
-        if (PyCallable_Check(handler.ptr()) == 0) {
-          refuse({"MTLCommandBuffer.add_completed_handler", "handler", "a callable"}, handler);
-        }
+        to_callable(handler, {"MTLCommandBuffer.add_completed_handler", "handler", "a callable"});
         add_completed_handler(self, std::move(handler));
       },
       py::arg("handler"), "Called with the buffer after its run. Errors: after commit.");

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <functional>
-
 #include "mps_bindings.h"
 
-// Arguments of encode() and encode_batch().
+// Arguments of encode() and encode_batch(), and of what tells of their results.
 namespace traingraph::python {
 
 inline mps::CommandBuffer& command_buffer(const Arguments& arguments) {
@@ -12,42 +10,155 @@ inline mps::CommandBuffer& command_buffer(const Arguments& arguments) {
   return *arguments.get<mps::CommandBufferPtr>("command_buffer");
 }
 
-// A batch, or one image as a batch.
-inline mps::ImageBatch images(const Arguments& arguments, const char* name, bool batch) {
-  if (batch) return arguments.get<mps::ImageBatch>(name);
-  return {arguments.get<mps::ImagePtr>(name)};
+// A call of encode(), or of encode_batch(), where names end with an "s" and have lists.
+struct Encoding {
+  const Arguments& arguments;
+  bool batch;
+
+  mps::CommandBuffer& buffer() const { return command_buffer(arguments); }
+  bool given(const std::string& name) const { return arguments.given(full(name).c_str()); }
+  // One item as a batch; nothing where the caller gave nothing.
+  template <class Item>
+  std::vector<Item> items(const std::string& name) const {
+    if (!given(name)) return {};
+    if (batch) return arguments.get<std::vector<Item>>(full(name).c_str());
+    return {arguments.get<Item>(name.c_str())};
+  }
+  mps::ImageBatch images(const char* name) const { return items<mps::ImagePtr>(name); }
+  mps::StateBatch states(const char* name) const { return items<mps::StatePtr>(name); }
+  template <class Item>
+  py::object result(const std::vector<Item>& made) const {
+    return batch ? py::cast(made) : py::cast(made[0]);
+  }
+  // Where new states go: the caller's list, or None. Raises DataTypeError for anything else.
+  py::object list_of_states() const;
+  // Images and their new states as a pair; or the images alone, and the states in that list.
+  py::object with_states(const mps::ImageBatch& results, const mps::StateBatch& states,
+                         const py::object& list) const;
+  // "labels" is the name of both.
+  std::string full(const std::string& name) const {
+    return batch && name.back() != 's' ? name + "s" : name;
+  }
+};
+
+// The kernel's encode_batch() of these operands: into destinations, or to new images.
+template <class Kernel, class... Operands>
+py::object encode_into(const char* destination, Kernel& self, const Encoding& e,
+                       Operands&&... operands) {
+  if (!e.given(destination)) return e.result(self.encode_batch(e.buffer(), operands...));
+  self.encode_batch(e.buffer(), operands..., e.images(destination));
+  return py::none();
 }
 
-inline py::object result_images(const mps::ImageBatch& results, bool batch) {
-  return batch ? py::cast(results) : py::cast(results[0]);
+// With states as well, which are given with a destination or are new.
+template <class Kernel, class... Sources>
+py::object encode_forward(Kernel& self, const Encoding& e, const Sources&... sources) {
+  mps::CommandBuffer& buffer = e.buffer();
+  if (e.given("destination_image")) {
+    self.encode_batch(buffer, sources..., e.states("destination_state"),
+                      e.images("destination_image"));
+    return py::none();
+  }
+  if constexpr (requires { self.encode_batch(buffer, sources...); }) {
+    if (!e.arguments.given("destination_state_is_temporary")) {
+      return e.result(self.encode_batch(buffer, sources...));
+    }
+  }
+  const py::object list = e.list_of_states();
+  mps::StateBatch states;
+  const auto results = self.encode_batch(buffer, sources..., states,
+                                         e.arguments.get<bool>("destination_state_is_temporary"));
+  return e.with_states(results, states, list);
+}
+
+// What encode_forward() takes beside the sources.
+inline const std::vector<std::string> kForwardForms = {
+    "destination_image", "destination_state, destination_image", "",
+    "[destination_state], destination_state_is_temporary", "destination_state_is_temporary"};
+
+// `forms` are encode()'s behind the command buffer and `sources`: names of images, gradients,
+// states, labels and truth values, "[name]" where a list takes what is made, or whole arguments
+// that are the same in encode_batch().
+std::vector<std::string> encode_forms(const std::string& sources,
+                                      const std::vector<std::string>& forms, bool batch);
+
+// encode() and encode_batch(); `call` takes the kernel and an Encoding.
+template <typename Class, typename Call>
+void def_encode(Class& cls, bool batch, const char* returns, const std::string& sources,
+                const std::vector<std::string>& forms, const char* doc, Call call) {
+  using Self = typename Class::type;
+  const std::string several = "Sequence[MPSImage] | None";
+  def_method(
+      cls, batch ? "encode_batch" : "encode",
+      batch && std::string(returns) == "MPSImage | None" ? several.c_str() : returns,
+      encode_forms(sources, forms, batch), doc,
+      [batch, call](Self& self, const Arguments& a) { return call(self, Encoding{a, batch}); });
+}
+template <typename Class, typename Call>
+void def_encodes(Class& cls, const char* returns, const std::string& sources,
+                 const std::vector<std::string>& forms, const char* doc, const char* batch_doc,
+                 Call call) {
+  def_encode(cls, false, returns, sources, forms, doc, call);
+  def_encode(cls, true, returns, sources, forms, batch_doc, call);
+}
+
+// The four methods that make states.
+struct ResultState {
+  const char* name;
+  bool batch;
+  bool temporary;
+  const char* doc;
+};
+inline constexpr ResultState kResultStates[] = {
+    {"result_state", false, false, "A new permanent state."},
+    {"result_state_batch", true, false, "New permanent states."},
+    {"temporary_result_state", false, true,
+     "A new state that lives on the command buffer, with a read count of 1."},
+    {"temporary_result_state_batch", true, true,
+     "New states that live on the command buffer, each with a read count of 1."}};
+std::string result_state_form(const ResultState& row, const std::vector<std::string>& sources);
+
+// `make` takes the kernel, a batch of each source and the command buffer or null.
+template <typename Class, typename Make>
+void def_result_states(Class& cls, const std::vector<std::string>& sources, Make make) {
+  using Self = typename Class::type;
+  for (const ResultState& row : kResultStates) {
+    def_method(
+        cls, row.name, row.batch ? "Sequence[MPSState]" : "MPSState",
+        {result_state_form(row, sources)}, row.doc,
+        [&row, sources, make](Self& self, const Arguments& a) {
+          std::vector<mps::ImageBatch> images;
+          for (const std::string& source : sources) {
+            const std::string name = (images.empty() && !row.temporary ? "for_" : "") + source;
+            images.push_back(row.batch ? a.get<mps::ImageBatch>(name.c_str())
+                                       : mps::ImageBatch{a.get<mps::ImagePtr>(name.c_str())});
+          }
+          const auto* const on = row.temporary ? &command_buffer(a) : nullptr;
+          return Encoding{a, row.batch}.result(make(self, images, on));
+        });
+  }
+}
+
+// destination_image_descriptor(); `make` takes the kernel, so many images and the arguments.
+template <typename Class, typename Make>
+void def_destination_descriptor(Class& cls, std::size_t count, const char* states, const char* doc,
+                                Make make) {
+  using Self = typename Class::type;
+  const auto owner = py::cast<std::string>(cls.attr("__name__"));
+  def_method(cls, "destination_image_descriptor", "MPSImageDescriptor",
+             {std::string("for_source_images: Sequence[MPSImage], source_states: ") + states}, doc,
+             [owner, count, make](Self& self, const Arguments& a) {
+               const auto sources = a.get<mps::ImageBatch>("for_source_images");
+               if (sources.size() == count || (count == 1 && !sources.empty())) {
+                 return make(self, sources, a);
+               }
+               throw InvalidArgument("[" + owner + "] expected " + std::to_string(count) +
+                                     " source images but got " + std::to_string(sources.size()));
+             });
 }
 
 // MPSNNPaddingMethod by member, name or number, or of an object with padding_method().
-inline int padding_method(const py::object& value) {
-  const py::object method =
-      py::hasattr(value, "padding_method") ? value.attr("padding_method")() : value;
-  return static_cast<int>(enum_value("MPSNNPaddingMethod", method));
-}
-
-// Where new states go: the caller's list, or None. Raises DataTypeError for anything else.
-inline py::object list_of_states(const Arguments& arguments, bool batch) {
-  const char* const name = batch ? "destination_states" : "destination_state";
-  if (!arguments.given(name)) return py::none();
-  py::object list = arguments[name];
-  if (!py::isinstance<py::list>(list)) refuse(arguments.where(name), list);
-  return list;
-}
-
-// Images and their new states as a pair; or the images alone, and the states in the caller's list.
-inline py::object with_states(const mps::ImageBatch& results, const mps::StateBatch& states,
-                              const py::object& list, bool batch) {
-  py::object made = result_images(results, batch);
-  if (list.is_none()) {
-    return py::make_tuple(std::move(made), batch ? py::cast(states) : py::cast(states[0]));
-  }
-  for (const mps::StatePtr& state : states) list.attr("append")(state);
-  return made;
-}
+int padding_method(const py::object& value);
 
 // (x, y) or (x, y, z).
 mps::Offset to_offset(py::handle value, const char* subject);
@@ -55,16 +166,5 @@ py::object from_offset(const mps::Offset& offset);
 // MTLRegion, or (x, y[, z]), (width, height[, depth]).
 mps::Region to_region(py::handle value, const char* subject);
 py::object from_region(const mps::Region& region);
-
-// Whether returned images are temporary: an addition of traingraph in place of an allocator object.
-template <typename Class>
-void def_allocator(Class& cls) {
-  using Self = typename Class::type;
-  cls.def_property(
-      "makes_temporary_images", [](const Self& self) { return self.makes_temporary_images; },
-      [](Self& self, bool value) { self.makes_temporary_images = value; },
-      "Whether the forms that return images make temporary ones, as at the beginning; an addition "
-      "of traingraph in place of destination_image_allocator.");
-}
 
 }  // namespace traingraph::python

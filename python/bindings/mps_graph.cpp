@@ -47,14 +47,12 @@ py::object encode_graph(NNGraph& self, const Arguments& a, bool batch) {
   append(a["intermediate_images"], results.intermediate_images, batch);
   append(a["destination_states"], results.states, batch);
   if (results.images.empty()) return py::none();
-  return result_images(results.images, batch);
+  return Encoding{a, batch}.result(results.images);
 }
 
 NNGraph::CompletionHandler completion_handler(py::object function) {
   if (function.is_none()) return nullptr;
-  if (PyCallable_Check(function.ptr()) == 0) {
-    refuse({"MPSNNGraph.execute_async", "completion_handler", "a callable or None"}, function);
-  }
+  to_callable(function, {"MPSNNGraph.execute_async", "completion_handler", "a callable or None"});
   const auto kept = share(std::move(function));
   return [kept](const mps::ImagePtr& image, const std::exception_ptr& error) {
     const HeldGil held;
@@ -82,7 +80,7 @@ void bind_mps_graph(py::module_& module) {
   def_init(cls,
            {device + "result_image: MPSNNImageNode, result_image_is_needed: bool = True",
             device + "result_images: list[MPSNNImageNode], results_are_needed: list[bool]",
-            "coder: typing.Any, device: MTLDevice | MLCDevice | str | None = None"},
+            "coder: Any, device: MTLDevice | MLCDevice | str | None = None"},
            "The first result is returned, the others are intermediate images. Errors: a result "
            "that no node makes.",
            [](const Arguments& a) {
@@ -119,11 +117,13 @@ void bind_mps_graph(py::module_& module) {
       "Of the first result, or None.");
   cls.def_property_readonly("result_image_is_needed", &NNGraph::result_image_is_needed,
                             "Whether the first result is made.");
-  cls.def_property(
-      "format", [](const NNGraph& self) { return self.format; },
-      [](NNGraph& self, mps::ChannelFormat value) { self.format = value; },
+  cls.def_readwrite(
+      "format", &NNGraph::format,
       "Of images between nodes that have none of their own: float32 at the beginning.");
-  def_allocator(cls);
+  cls.def_readwrite(
+      "makes_temporary_images", &NNGraph::makes_temporary_images,
+      "Whether the forms that return images make temporary ones, as at the beginning; an addition "
+      "of traingraph in place of destination_image_allocator.");
   cls.def_readwrite("output_state_is_temporary", &NNGraph::output_state_is_temporary,
                     "Whether exported states are temporary.");
   cls.def(
@@ -133,29 +133,27 @@ void bind_mps_graph(py::module_& module) {
         self.reload_from_data_sources();
       },
       "Loads weights, gamma, beta and statistics anew; waits for what was committed.");
-  def_method(
-      cls, "encode", "MPSImage | None",
-      {"command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
-       "source_states: collections.abc.Sequence[MPSState] | None = None, "
-       "intermediate_images: collections.abc.Sequence[MPSImage] | None = None, "
-       "destination_states: collections.abc.Sequence[MPSState] | None = None"},
-      "Encodes one image per source handle; the result, or None when it is not needed. "
-      "What is exported is appended to the two lists.",
-      [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, false); });
-  def_method(
-      cls, "encode_batch", "collections.abc.Sequence[MPSImage] | None",
-      {"command_buffer: MTLCommandBuffer, source_images: list[collections.abc.Sequence[MPSImage]], "
-       "source_states: collections.abc.Sequence[collections.abc.Sequence[MPSState]] | None "
-       "= None, "
-       "intermediate_images: list[collections.abc.Sequence[MPSImage]] | None = None, "
-       "destination_states: list[collections.abc.Sequence[MPSState]] | None = None"},
-      "Encodes one batch per source handle; the results, or None when they are not needed. "
-      "Errors: another number of batches, images of another device, a source too small.",
-      [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, true); });
+  def_method(cls, "encode", "MPSImage | None",
+             {"command_buffer: MTLCommandBuffer, source_images: Sequence[MPSImage], "
+              "source_states: Sequence[MPSState] | None = None, "
+              "intermediate_images: Sequence[MPSImage] | None = None, "
+              "destination_states: Sequence[MPSState] | None = None"},
+             "Encodes one image per source handle; the result, or None when it is not needed. "
+             "What is exported is appended to the two lists.",
+             [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, false); });
+  def_method(cls, "encode_batch", "Sequence[MPSImage] | None",
+             {"command_buffer: MTLCommandBuffer, source_images: list[Sequence[MPSImage]], "
+              "source_states: Sequence[Sequence[MPSState]] | None "
+              "= None, "
+              "intermediate_images: list[Sequence[MPSImage]] | None = None, "
+              "destination_states: list[Sequence[MPSState]] | None = None"},
+             "Encodes one batch per source handle; the results, or None when they are not needed. "
+             "Errors: another number of batches, images of another device, a source too small.",
+             [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, true); });
   def_method(
       cls, "execute_async", "MPSImage | None",
-      {"with_source_images: collections.abc.Sequence[MPSImage], "
-       "completion_handler: collections.abc.Callable[[MPSImage | None, Exception | None], None] | "
+      {"with_source_images: Sequence[MPSImage], "
+       "completion_handler: Callable[[MPSImage | None, Exception | None], None] | "
        "None = None"},
       "Encodes one image per source handle to a command buffer of its own and commits it. The "
       "result is permanent, and None where it is not needed; the handler is called with it, or "
@@ -165,18 +163,13 @@ void bind_mps_graph(py::module_& module) {
         return self.execute_async(a.get<mps::ImageBatch>("with_source_images"),
                                   completion_handler(a["completion_handler"]));
       });
-  const auto read_count = [&cls](const char* name, std::int64_t (NNGraph::*get)(std::int64_t) const,
-                                 const char* doc) {
-    def_method(cls, name, "int", {"at_index: int"}, doc,
-               [get](const NNGraph& self, const Arguments& a) {
-                 return (self.*get)(a.get<std::int64_t>("at_index"));
-               });
-  };
-  read_count("read_count_for_source_image", &NNGraph::read_count_for_source_image,
-             "By how much an encoding lowers the source's read count, by its place in "
-             "source_image_handles. Errors: no such place.");
-  read_count("read_count_for_source_state", &NNGraph::read_count_for_source_state,
-             "The same by source_state_handles: 0, as labels are permanent.");
+  def_call(cls, "read_count_for_source_image", "int", "at_index: int",
+           "By how much an encoding lowers the source's read count, by its place in "
+           "source_image_handles. Errors: no such place.",
+           &NNGraph::read_count_for_source_image);
+  def_call(cls, "read_count_for_source_state", "int", "at_index: int",
+           "The same by source_state_handles: 0, as labels are permanent.",
+           &NNGraph::read_count_for_source_state);
 }
 
 }  // namespace traingraph::python

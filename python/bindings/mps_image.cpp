@@ -50,24 +50,31 @@ mps::PixelLayout layout_of(const Arguments& arguments) {
   return layout;
 }
 
-void write(Image& self, const Arguments& arguments) {
-  const DataType type = data_type(self.descriptor().channel_format);
-  const TensorData data =
-      readable_data(arguments["data_bytes"], type, {"MPSImage.write_bytes", "image", self.label});
+// `copy` moves pixels between the data and these images, from an index on.
+template <typename Copy>
+void transfer(const Arguments& arguments, Copy copy) {
   const mps::PixelLayout layout = layout_of(arguments);
   const auto index = arguments.get<std::int64_t>("image_index");
   const ReleasedGil released;
-  self.write_bytes(data.bytes, data.length, layout, index);
+  copy(layout, index);
+}
+
+void write(Image& self, const Arguments& arguments) {
+  const TensorData data =
+      readable_data(arguments["data_bytes"], data_type(self.descriptor().channel_format),
+                    {"MPSImage.write_bytes", "image", self.label});
+  transfer(arguments, [&](const mps::PixelLayout& layout, std::int64_t index) {
+    self.write_bytes(data.bytes, data.length, layout, index);
+  });
 }
 
 void read(Image& self, const Arguments& arguments) {
-  const DataType type = data_type(self.descriptor().channel_format);
   const TensorData data =
-      writable_data(arguments["data_bytes"], type, {"MPSImage.read_bytes", "image", self.label});
-  const mps::PixelLayout layout = layout_of(arguments);
-  const auto index = arguments.get<std::int64_t>("image_index");
-  const ReleasedGil released;
-  self.read_bytes(data.bytes, data.length, layout, index);
+      writable_data(arguments["data_bytes"], data_type(self.descriptor().channel_format),
+                    {"MPSImage.read_bytes", "image", self.label});
+  transfer(arguments, [&](const mps::PixelLayout& layout, std::int64_t index) {
+    self.read_bytes(data.bytes, data.length, layout, index);
+  });
 }
 
 ImagePtr held(Image& self) { return py::cast<ImagePtr>(py::cast(&self)); }
@@ -101,10 +108,8 @@ void bind_mps_image(py::module_& module) {
   descriptor.def_readwrite("height", &ImageDescriptor::height, "Rows.");
   descriptor.def_readwrite("feature_channels", &ImageDescriptor::feature_channels, "Channels.");
   descriptor.def_readwrite("number_of_images", &ImageDescriptor::number_of_images, "Images.");
-  descriptor.def_property(
-      "channel_format", [](const ImageDescriptor& self) { return self.channel_format; },
-      [](ImageDescriptor& self, mps::ChannelFormat value) { self.channel_format = value; },
-      "What an element is.");
+  descriptor.def_readwrite("channel_format", &ImageDescriptor::channel_format,
+                           "What an element is.");
   def_copy(descriptor, [](const ImageDescriptor& self) { return self; });
   descriptor.def("__repr__", [](const ImageDescriptor& self) {
     return "<MPSImageDescriptor " + to_string(self) + ">";
@@ -128,25 +133,21 @@ void bind_mps_image(py::module_& module) {
                              arguments.get<ImageDescriptor>("image_descriptor"));
       });
   image.def_property_readonly("device", &Image::device, "Where it lies.");
-  image.def_property_readonly(
-      "width", [](const Image& self) { return self.descriptor().width; }, "Columns.");
-  image.def_property_readonly(
-      "height", [](const Image& self) { return self.descriptor().height; }, "Rows.");
-  image.def_property_readonly(
-      "feature_channels", [](const Image& self) { return self.descriptor().feature_channels; },
-      "Channels.");
-  image.def_property_readonly(
-      "number_of_images", [](const Image& self) { return self.descriptor().number_of_images; },
-      "Images.");
-  image.def_property_readonly(
-      "feature_channel_format", [](const Image& self) { return self.descriptor().channel_format; },
-      "What an element is.");
+  const auto size = [&image](const char* name, auto member, const char* doc) {
+    image.def_property_readonly(
+        name, [member](const Image& self) { return self.descriptor().*member; }, doc);
+  };
+  size("width", &ImageDescriptor::width, "Columns.");
+  size("height", &ImageDescriptor::height, "Rows.");
+  size("feature_channels", &ImageDescriptor::feature_channels, "Channels.");
+  size("number_of_images", &ImageDescriptor::number_of_images, "Images.");
+  size("feature_channel_format", &ImageDescriptor::channel_format, "What an element is.");
   image.def_readwrite("label", &Image::label, "A name for messages.");
   image.def_property_readonly(
       "parent", &Image::parent,
       "What sub_image() or the constructor made it a part of; None for images of their own, "
       "temporary ones, and those of a batch representation.");
-  def_method(image, "batch_representation", "collections.abc.Sequence[MPSImage]",
+  def_method(image, "batch_representation", "Sequence[MPSImage]",
              {"", "with_sub_range: tuple[int, int]"},
              "One image per image of this one, or of those in (location, length), sharing its "
              "memory. Errors: images that are not there.",
@@ -164,7 +165,7 @@ void bind_mps_image(py::module_& module) {
         return self.image_bytes() * static_cast<std::size_t>(self.descriptor().number_of_images);
       },
       "Units: bytes.");
-  const std::string begin = "data_bytes: numpy.typing.ArrayLike, data_layout: MPSDataLayout | str";
+  const std::string begin = "data_bytes: ArrayLike, data_layout: MPSDataLayout | str";
   const std::string end =
       "region: tuple[tuple[int, ...], tuple[int, ...]], "
       "feature_channel_info: tuple[int, int], image_index: int";
@@ -199,7 +200,7 @@ void bind_mps_image(py::module_& module) {
   def_factory(
       temporary, "prefetch_storage", "None",
       {"command_buffer: MTLCommandBuffer, image_descriptor_list: "
-       "collections.abc.Iterable[MPSImageDescriptor]"},
+       "Iterable[MPSImageDescriptor]"},
       "Makes the memory that programs work in large enough for all of these at once; waits "
       "for what was committed.",
       [](const Arguments& arguments) {

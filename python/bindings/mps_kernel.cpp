@@ -6,173 +6,56 @@ namespace {
 
 using mps::CNNGradientKernel;
 using mps::CNNKernel;
-using mps::Kernel;
-using mps::State;
-using mps::StatePtr;
 
 py::object offset_class;
 
-// The result images, and the states where the form asks for them.
-py::object encode_forward(CNNKernel& self, const Arguments& arguments, bool batch) {
-  mps::CommandBuffer& buffer = command_buffer(arguments);
-  const mps::ImageBatch sources =
-      images(arguments, batch ? "source_images" : "source_image", batch);
-  const char* const destination = batch ? "destination_images" : "destination_image";
-  if (arguments.given(destination)) {
-    mps::StateBatch states;
-    const char* const name = batch ? "destination_states" : "destination_state";
-    if (arguments.given(name)) {
-      states = batch ? arguments.get<mps::StateBatch>(name)
-                     : mps::StateBatch{arguments.get<StatePtr>(name)};
-    }
-    self.encode_batch(buffer, sources, states, images(arguments, destination, batch));
-    return py::none();
-  }
-  if (!arguments.given("destination_state_is_temporary")) {
-    return result_images(self.encode_batch(buffer, sources), batch);
-  }
-  const py::object list = list_of_states(arguments, batch);
-  mps::StateBatch states;
-  const mps::ImageBatch results = self.encode_batch(
-      buffer, sources, states, arguments.get<bool>("destination_state_is_temporary"));
-  return with_states(results, states, list, batch);
-}
-
-py::object encode_gradient(CNNGradientKernel& self, const Arguments& arguments, bool batch) {
-  mps::CommandBuffer& buffer = command_buffer(arguments);
-  const auto gradients = images(arguments, batch ? "source_gradients" : "source_gradient", batch);
-  const auto sources = images(arguments, batch ? "source_images" : "source_image", batch);
-  const char* const name = batch ? "gradient_states" : "gradient_state";
-  const mps::StateBatch states =
-      batch ? arguments.get<mps::StateBatch>(name) : mps::StateBatch{arguments.get<StatePtr>(name)};
-  const char* const destination = batch ? "destination_gradients" : "destination_gradient";
-  if (arguments.given(destination)) {
-    self.encode_batch(buffer, gradients, sources, states, images(arguments, destination, batch));
-    return py::none();
-  }
-  return result_images(self.encode_batch(buffer, gradients, sources, states), batch);
-}
-
-py::object result_states(const CNNKernel& self, const Arguments& arguments, bool batch,
-                         bool temporary) {
-  const char* const name =
-      arguments.given("for_source_image") ? "for_source_image" : "source_image";
-  const mps::ImageBatch sources = images(arguments, name, batch);
-  const mps::CommandBuffer* on = temporary ? &command_buffer(arguments) : nullptr;
-  const mps::StateBatch states = self.result_state_batch(sources, on);
-  return batch ? py::cast(states) : py::cast(states[0]);
-}
-
 void bind_forward_kernel(py::module_& module) {
   auto cls = described<CNNKernel>(module, "MPSCNNKernel");
-  cls.def("is_result_state_reused_across_batch", &CNNKernel::is_result_state_reused_across_batch,
-          "Whether one state serves all images of a batch.");
-  cls.def("append_batch_barrier", &CNNKernel::append_batch_barrier,
-          "Whether the whole batch must be done before anybody reads a result.");
-  def_method(cls, "encode", "typing.Any",
-             {"command_buffer: MTLCommandBuffer, source_image: MPSImage, "
-              "destination_image: MPSImage",
-              "command_buffer: MTLCommandBuffer, source_image: MPSImage, "
-              "destination_state: MPSState, destination_image: MPSImage",
-              "command_buffer: MTLCommandBuffer, source_image: MPSImage",
-              "command_buffer: MTLCommandBuffer, source_image: MPSImage, "
-              "destination_state: list[MPSState], destination_state_is_temporary: bool",
-              "command_buffer: MTLCommandBuffer, source_image: MPSImage, "
-              "destination_state_is_temporary: bool"},
-             "Encodes one image. Without a destination it returns a new one; with "
-             "destination_state_is_temporary the image and its state, which a given list gets.",
-             [](CNNKernel& self, const Arguments& a) { return encode_forward(self, a, false); });
-  def_method(
-      cls, "encode_batch", "typing.Any",
-      {"command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
-       "destination_images: collections.abc.Sequence[MPSImage]",
-       "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
-       "destination_states: collections.abc.Sequence[MPSState], destination_images: "
-       "collections.abc.Sequence[MPSImage]",
-       "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage]",
-       "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
-       "destination_states: list[MPSState], destination_state_is_temporary: bool",
-       "command_buffer: MTLCommandBuffer, source_images: collections.abc.Sequence[MPSImage], "
-       "destination_state_is_temporary: bool"},
-      "Encodes a batch; the array of sources may be longer than that of destinations.",
-      [](CNNKernel& self, const Arguments& a) { return encode_forward(self, a, true); });
-  const std::string one =
-      "for_source_image: MPSImage, source_states: collections.abc.Sequence[MPSState] | None = "
-      "None, "
-      "destination_image: MPSImage | None = None";
-  const std::string several =
-      "for_source_image: collections.abc.Sequence[MPSImage], source_states: "
-      "list[collections.abc.Sequence[MPSState]] | None = None, "
-      "destination_image: collections.abc.Sequence[MPSImage] | None = None";
-  def_method(
-      cls, "result_state", "MPSState", {one}, "A new permanent state.",
-      [](CNNKernel& self, const Arguments& a) { return result_states(self, a, false, false); });
-  def_method(cls, "result_state_batch", "collections.abc.Sequence[MPSState]", {several},
-             "New permanent states.", [](CNNKernel& self, const Arguments& a) {
-               return result_states(self, a, true, false);
-             });
-  const std::string on = "command_buffer: MTLCommandBuffer, ";
-  def_method(
-      cls, "temporary_result_state", "MPSState", {on + one.substr(4)},
-      "A new state that lives on the command buffer, with a read count of 1.",
-      [](CNNKernel& self, const Arguments& a) { return result_states(self, a, false, true); });
-  def_method(
-      cls, "temporary_result_state_batch", "collections.abc.Sequence[MPSState]",
-      {on + several.substr(4)},
-      "New states that live on the command buffer, each with a read count of 1.",
-      [](CNNKernel& self, const Arguments& a) { return result_states(self, a, true, true); });
-  def_method(cls, "destination_image_descriptor", "MPSImageDescriptor",
-             {"for_source_images: collections.abc.Sequence[MPSImage], source_states: "
-              "collections.abc.Sequence[MPSState] | None = None"},
-             "The size of a result by the padding policy; sets the offset.",
-             [](CNNKernel& self, const Arguments& a) {
-               const auto sources = a.get<mps::ImageBatch>("for_source_images");
-               if (sources.empty()) throw InvalidArgument("[MPSCNNKernel] expected a source image");
-               return self.destination_image_descriptor(sources[0]->descriptor());
-             });
+  def_encodes(cls, "Any", "source_image", kForwardForms,
+              "Encodes one image. Without a destination it returns a new one; with "
+              "destination_state_is_temporary the image and its state, which a given list gets.",
+              "Encodes a batch; the array of sources may be longer than that of destinations.",
+              [](CNNKernel& self, const Encoding& e) {
+                return encode_forward(self, e, e.images("source_image"));
+              });
+  def_result_states(cls, {"source_image"}, [](const CNNKernel& self, const auto& of, auto* on) {
+    return self.result_state_batch(of[0], on);
+  });
+  def_destination_descriptor(cls, 1, "Sequence[MPSState] | None = None",
+                             "The size of a result by the padding policy; sets the offset.",
+                             [](CNNKernel& self, const auto& sources, const Arguments&) {
+                               return self.destination_image_descriptor(sources[0]->descriptor());
+                             });
 }
 
 void bind_gradient_kernel(py::module_& module) {
   auto cls = described<CNNGradientKernel>(module, "MPSCNNGradientKernel");
-  def_method(
-      cls, "encode", "MPSImage | None",
-      {"command_buffer: MTLCommandBuffer, source_gradient: MPSImage, "
-       "source_image: MPSImage, gradient_state: MPSState",
-       "command_buffer: MTLCommandBuffer, source_gradient: MPSImage, "
-       "source_image: MPSImage, gradient_state: MPSState, destination_gradient: MPSImage"},
-      "Encodes one image. Without a destination it sets the secondary properties from the "
-      "state and returns a new image; with one it uses the properties as they are.",
-      [](CNNGradientKernel& self, const Arguments& a) { return encode_gradient(self, a, false); });
-  def_method(
-      cls, "encode_batch", "collections.abc.Sequence[MPSImage] | None",
-      {"command_buffer: MTLCommandBuffer, source_gradients: collections.abc.Sequence[MPSImage], "
-       "source_images: collections.abc.Sequence[MPSImage], gradient_states: "
-       "collections.abc.Sequence[MPSState]",
-       "command_buffer: MTLCommandBuffer, source_gradients: collections.abc.Sequence[MPSImage], "
-       "source_images: collections.abc.Sequence[MPSImage], gradient_states: "
-       "collections.abc.Sequence[MPSState], "
-       "destination_gradients: collections.abc.Sequence[MPSImage]"},
-      "Encodes a batch, with one state per image or the same for all.",
-      [](CNNGradientKernel& self, const Arguments& a) { return encode_gradient(self, a, true); });
-  def_method(
-      cls, "destination_image_descriptor", "MPSImageDescriptor",
-      {"for_source_images: collections.abc.Sequence[MPSImage], source_states: "
-       "collections.abc.Sequence[MPSState]"},
-      "for_source_images: the gradient and the forward source. Sets the secondary "
-      "properties from the state.",
-      [](CNNGradientKernel& self, const Arguments& a) {
-        const auto sources = a.get<mps::ImageBatch>("for_source_images");
-        if (sources.size() != 2) {
-          throw InvalidArgument(
-              "[MPSCNNGradientKernel] expected the gradient and the forward source but got " +
-              std::to_string(sources.size()) + " images");
-        }
+  def_encodes(cls, "MPSImage | None", "source_gradient, source_image, gradient_state",
+              {"", "destination_gradient"},
+              "Encodes one image. Without a destination it sets the secondary properties from the "
+              "state and returns a new image; with one it uses the properties as they are.",
+              "Encodes a batch, with one state per image or the same for all.",
+              [](CNNGradientKernel& self, const Encoding& e) {
+                return encode_into("destination_gradient", self, e, e.images("source_gradient"),
+                                   e.images("source_image"), e.states("gradient_state"));
+              });
+  def_destination_descriptor(
+      cls, 2, "Sequence[MPSState]",
+      "for_source_images: the gradient and the forward source. Sets the secondary properties from "
+      "the state.",
+      [](CNNGradientKernel& self, const auto& sources, const Arguments& a) {
         return self.destination_image_descriptor({sources[0]}, {sources[1]},
                                                  a.get<mps::StateBatch>("source_states"));
       });
 }
 
 }  // namespace
+
+int padding_method(const py::object& value) {
+  const py::object method =
+      py::hasattr(value, "padding_method") ? value.attr("padding_method")() : value;
+  return static_cast<int>(enum_value("MPSNNPaddingMethod", method));
+}
 
 py::object from_offset(const mps::Offset& offset) {
   return offset_class(offset.x, offset.y, offset.z);
@@ -221,10 +104,6 @@ void bind_mps_kernel(py::module_& module) {
   offset_class.inc_ref();                            // kept for the life of the process
   module.attr("_MPSOffset") = offset_class;
   bind_mps_kernel_classes(module);
-  auto kernel = described<Kernel>(module, "MPSKernel");
-  kernel.def("__repr__", [](const Kernel& self) { return "<" + self.description() + ">"; });
-  auto state = described<State>(module, "MPSState");
-  state.def("__repr__", [](const State& self) { return "<" + self.description() + ">"; });
   bind_forward_kernel(module);
   bind_gradient_kernel(module);
 }

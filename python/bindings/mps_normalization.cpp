@@ -5,14 +5,10 @@ namespace {
 
 using mps::CNNGroupNormalization;
 using mps::CNNGroupNormalizationDataSource;
-using mps::CNNGroupNormalizationGradientState;
 using mps::CNNInstanceNormalization;
-using mps::CNNInstanceNormalizationGradientState;
 
 constexpr const char* kInstanceSource = "MPSCNNInstanceNormalizationDataSource";
 constexpr const char* kGroupSource = "MPSCNNGroupNormalizationDataSource";
-
-// --- instance and group normalization ------------------------------------------------------------
 
 class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDataSource> {
  public:
@@ -21,13 +17,11 @@ class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDa
   std::int64_t number_of_groups() const override { return integer("number_of_groups"); }
   GammaAndBeta update_gamma_and_beta(mps::CommandBuffer& buffer,
                                      const mps::StateBatch& states) override {
-    const HeldGil held;
     return new_state<GammaAndBeta>("update_gamma_and_beta",
                                    "MPSCNNNormalizationGammaAndBetaState | None",
                                    buffer.shared_from_this(), states);
   }
   bool update_gamma_and_beta(const mps::StateBatch& states) override {
-    const HeldGil held;
     return says_yes(protocol_ == kGroupSource
                         ? "update_gamma_and_beta_with_group_normalization_state_batch"
                         : "update_gamma_and_beta_with_instance_normalization_state_batch",
@@ -39,41 +33,6 @@ class GroupSource final : public UserNormalizationSource<CNNGroupNormalizationDa
     });
   }
 };
-
-template <typename T, typename Kernel>
-void bind_state(py::module_& module, const char* name, const char* kernel) {
-  auto cls = BoundClass<T, mps::GradientState, std::shared_ptr<T>>(
-      module, name, "The gradients of one image; whoever updates adds those of a batch up.");
-  cls.def_property_readonly("gamma", &T::gamma, "The kernel's factors.");
-  cls.def_property_readonly("beta", &T::beta, "The kernel's terms.");
-  cls.def_property_readonly("gradient_for_gamma", &T::gradient_for_gamma, "Sum of dy x^.");
-  cls.def_property_readonly("gradient_for_beta", &T::gradient_for_beta, "Sum of dy.");
-  cls.def_property_readonly(
-      kernel,
-      [](const T& self) {
-        return std::static_pointer_cast<Kernel>(
-            std::const_pointer_cast<CNNInstanceNormalization>(self.normalization()));
-      },
-      "The forward kernel.");
-}
-
-void bind_instances(py::module_& module) {
-  auto instance = described<CNNInstanceNormalization>(module, "MPSCNNInstanceNormalization");
-  def_gamma_and_beta(instance);
-  def_method(instance, "reload_data_source", "None", {"data_source: typing.Any"},
-             "Another data source. Errors: another number of channels.",
-             [](CNNInstanceNormalization& self, const Arguments& arguments) {
-               idle(self.device());
-               self.reload_data_source(
-                   image_normalization_source(arguments["data_source"], kInstanceSource));
-             });
-  auto group = described<CNNGroupNormalization>(module, "MPSCNNGroupNormalization");
-  def_gamma_and_beta(group);
-  bind_state<CNNInstanceNormalizationGradientState, CNNInstanceNormalization>(
-      module, "MPSCNNInstanceNormalizationGradientState", "instance_normalization");
-  bind_state<CNNGroupNormalizationGradientState, CNNGroupNormalization>(
-      module, "MPSCNNGroupNormalizationGradientState", "group_normalization");
-}
 
 }  // namespace
 
@@ -90,6 +49,15 @@ py::object from_image_normalization_source(
   return from_source<GroupSource, mps::GroupNormalizationOfArrays>(source);
 }
 
-void bind_mps_normalization(py::module_& module) { bind_instances(module); }
+void bind_mps_normalization(py::module_& module) {
+  auto instance = described<CNNInstanceNormalization>(module, "MPSCNNInstanceNormalization");
+  def_gamma_and_beta(instance);
+  def_reload_source(instance, "Another data source. Errors: another number of channels.",
+                    [](CNNInstanceNormalization& self, const py::object& source) {
+                      self.reload_data_source(image_normalization_source(source, kInstanceSource));
+                    });
+  auto group = described<CNNGroupNormalization>(module, "MPSCNNGroupNormalization");
+  def_gamma_and_beta(group);
+}
 
 }  // namespace traingraph::python

@@ -1,8 +1,11 @@
 // Data sources over arrays: those of kernels that were made of bytes, or of arrays.
 #include <pybind11/numpy.h>
 
+#include <map>
+
 #include "data.h"
 #include "mps_data_source.h"
+#include "python_types.h"
 
 namespace traingraph::python {
 namespace {
@@ -11,9 +14,12 @@ using mps::BatchNormalizationOfArrays;
 using mps::ConvolutionOfArrays;
 using mps::GroupNormalizationOfArrays;
 
-constexpr const char* kWeights = "weights";
-constexpr const char* kBatchNormalization = "MPSCNNBatchNormalization";
-constexpr const char* kGroupNormalization = "MPSCNNGroupNormalization";
+// Of the weights of a convolution, or of a normalization of this class.
+const std::map<std::string, ValueType> kKinds = {
+    {"weights", {&typeid(mps::CNNConvolutionDataSourcePtr)}},
+    {"MPSCNNBatchNormalization", {&typeid(mps::CNNBatchNormalizationDataSourcePtr)}},
+    {"MPSCNNInstanceNormalization", {&typeid(mps::CNNInstanceNormalizationDataSourcePtr)}},
+    {"MPSCNNGroupNormalization", {&typeid(mps::CNNGroupNormalizationDataSourcePtr)}}};
 
 // A view that cannot be written, of what `owner` holds; None where there is nothing.
 py::object view(const void* data, const py::dtype& type, std::vector<py::ssize_t> shape,
@@ -76,47 +82,16 @@ void def_normalization(Class& cls) {
   cls.def("epsilon", &Self::epsilon);
 }
 
-// As traingraph.mps.graph_coding asks: of the weights of a convolution, or of a normalization of
-// this class.
-mps::CodedValue coded_source(const std::string& kind, const py::object& source) {
-  if (kind == kWeights) return mps::coded(*to_convolution_source(source));
-  if (kind == kBatchNormalization) return mps::coded(*batch_normalization_source(source));
-  const auto group = image_normalization_source(source, kind + "DataSource");
-  if (kind == kGroupNormalization) return mps::coded(*group);
-  return mps::coded(static_cast<mps::CNNInstanceNormalizationDataSource&>(*group));
-}
-
-template <typename Source, typename Of>
-py::object decoded_as(const mps::CodedValue& value) {
-  std::shared_ptr<Source> source;
-  mps::decode(value, source);
-  return py::cast(std::static_pointer_cast<Of>(source));
-}
-
-py::object decoded_source(const std::string& kind, const py::object& values) {
-  const mps::CodedValue value = to_coded(values);
-  if (kind == kWeights) {
-    return decoded_as<mps::CNNConvolutionDataSource, ConvolutionOfArrays>(value);
-  }
-  if (kind == kBatchNormalization) {
-    return decoded_as<mps::CNNBatchNormalizationDataSource, BatchNormalizationOfArrays>(value);
-  }
-  if (kind == kGroupNormalization) {
-    return decoded_as<mps::CNNGroupNormalizationDataSource, GroupNormalizationOfArrays>(value);
-  }
-  return decoded_as<mps::CNNInstanceNormalizationDataSource, GroupNormalizationOfArrays>(value);
-}
-
 }  // namespace
 
 py::object from_convolution_descriptor(const mps::CNNConvolutionDescriptor& descriptor) {
   const auto as = [&descriptor](auto other) {
     static_cast<mps::CNNConvolutionDescriptor&>(other) = descriptor;
-    return py::cast(other);
+    return cast_described(typeid(other), other);
   };
   if (descriptor.depth_wise) return as(mps::CNNDepthWiseConvolutionDescriptor());
   if (descriptor.sub_pixel_scale_factor != 1) return as(mps::CNNSubPixelConvolutionDescriptor());
-  return py::cast(descriptor);
+  return as(mps::CNNConvolutionDescriptor());
 }
 
 void bind_mps_stored_sources(py::module_& module) {
@@ -132,10 +107,15 @@ void bind_mps_stored_sources(py::module_& module) {
   def_normalization(group);
   group.def_property_readonly("number_of_feature_channels", &Group::number_of_feature_channels);
   group.def_property_readonly("number_of_groups", &Group::number_of_groups);
+  // As traingraph.mps.graph_coding asks.
   module.def("_coded_source", [](const std::string& kind, const py::object& source) {
-    return from_coded(coded_source(kind, source));
+    const ValueType& type = kKinds.at(kind);
+    return from_coded(mps::coded(type, load_value(type, source, {kind, "source", kind})));
   });
-  module.def("_decoded_source", decoded_source);
+  module.def("_decoded_source", [](const std::string& kind, const py::object& values) {
+    const ValueType& type = kKinds.at(kind);
+    return cast_value(type, mps::decoded(type, kind, to_coded(values)), {});
+  });
 }
 
 }  // namespace traingraph::python

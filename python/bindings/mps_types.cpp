@@ -16,6 +16,18 @@ using mps::Device;
 
 std::string subject_of(const Where& where) { return where.subject + "." + where.name; }
 
+// Three numbers.
+template <typename T>
+struct Extents {
+  T operator()(py::handle value, const Where& where) const {
+    const auto numbers = convert_list<std::int64_t>(value, where);
+    if (numbers.size() == 3) return T{numbers[0], numbers[1], numbers[2]};
+    throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                          " (width, height, depth) but got " + std::to_string(numbers.size()) +
+                          " numbers");
+  }
+};
+
 void remember_places() {
   remember<mps::Offset>(
       "collections.abc.Sequence[int]", "tuple[int, int, int]",
@@ -48,31 +60,19 @@ void remember_places() {
       },
       [](const mps::Coordinate& at) { return py::make_tuple(at.x, at.y, at.channel); });
   remember<mps::MaskStride>(
-      "tuple[int, int, int]", "tuple[int, int, int]",
-      [](py::handle value, const Where& where) {
-        const auto numbers = convert_list<std::int64_t>(value, where);
-        if (numbers.size() == 3) return mps::MaskStride{numbers[0], numbers[1], numbers[2]};
-        throw InvalidArgument("[" + where.subject + "] expected " + where.name +
-                              " (width, height, depth) but got " + std::to_string(numbers.size()) +
-                              " numbers");
-      },
+      "tuple[int, int, int]", "tuple[int, int, int]", Extents<mps::MaskStride>{},
       [](const mps::MaskStride& s) { return py::make_tuple(s.x, s.y, s.channels); });
-  remember<mps::Size>(
-      "tuple[int, int, int]", "typing.Any",
-      [](py::handle value, const Where& where) {
-        const auto size = convert_list<std::int64_t>(value, where);
-        if (size.size() == 3) return mps::Size{size[0], size[1], size[2]};
-        throw InvalidArgument("[" + where.subject + "] expected " + where.name +
-                              " (width, height, depth) but got " + std::to_string(size.size()) +
-                              " numbers");
-      },
-      [](const mps::Size& size) {
-        return py::module_::import("traingraph.mps")
-            .attr("MTLSize")(size.width, size.height, size.depth);
-      });
+  remember<mps::Size>("tuple[int, int, int]", "typing.Any", Extents<mps::Size>{},
+                      [](const mps::Size& size) {
+                        return py::module_::import("traingraph.mps")
+                            .attr("MTLSize")(size.width, size.height, size.depth);
+                      });
 }
 
 void remember_numbers() {
+  remember<mps::CodedValue>(
+      "typing.Any", "typing.Any", [](py::handle value, const Where&) { return to_coded(value); },
+      [](const mps::CodedValue& value) { return from_coded(value); });
   remember<mps::ElementType>(
       "MPSDataType | str", "MPSDataType",
       [](py::handle value, const Where&) { return mps::ElementType{from_mps_data_type(value)}; },
@@ -86,41 +86,32 @@ void remember_numbers() {
       [](const mps::CNNLossData&) { return py::none(); });
 }
 
+auto instance_source(const py::object& object) {
+  return image_normalization_source(object, "MPSCNNInstanceNormalizationDataSource");
+}
+auto group_source(const py::object& object) {
+  return image_normalization_source(object, "MPSCNNGroupNormalizationDataSource");
+}
+
+template <typename Source, auto kLoad, auto kCast>
+void remember_source() {
+  remember<Source>(
+      "typing.Any", "typing.Any",
+      [](py::handle value, const Where&) {
+        return kLoad(py::reinterpret_borrow<py::object>(value));
+      },
+      [](const Source& source) { return kCast(source); });
+}
+
 void remember_sources() {
-  remember<mps::CNNConvolutionDataSourcePtr>(
-      "typing.Any", "typing.Any",
-      [](py::handle value, const Where&) {
-        return to_convolution_source(py::reinterpret_borrow<py::object>(value));
-      },
-      [](const mps::CNNConvolutionDataSourcePtr& source) {
-        return from_convolution_source(source);
-      });
-  remember<mps::CNNBatchNormalizationDataSourcePtr>(
-      "typing.Any", "typing.Any",
-      [](py::handle value, const Where&) {
-        return batch_normalization_source(py::reinterpret_borrow<py::object>(value));
-      },
-      [](const mps::CNNBatchNormalizationDataSourcePtr& source) {
-        return from_batch_normalization_source(source);
-      });
-  remember<mps::CNNInstanceNormalizationDataSourcePtr>(
-      "typing.Any", "typing.Any",
-      [](py::handle value, const Where&) {
-        return image_normalization_source(py::reinterpret_borrow<py::object>(value),
-                                          "MPSCNNInstanceNormalizationDataSource");
-      },
-      [](const mps::CNNInstanceNormalizationDataSourcePtr& source) {
-        return from_image_normalization_source(source);
-      });
-  remember<mps::CNNGroupNormalizationDataSourcePtr>(
-      "typing.Any", "typing.Any",
-      [](py::handle value, const Where&) {
-        return image_normalization_source(py::reinterpret_borrow<py::object>(value),
-                                          "MPSCNNGroupNormalizationDataSource");
-      },
-      [](const mps::CNNGroupNormalizationDataSourcePtr& source) {
-        return from_image_normalization_source(source);
-      });
+  remember_source<mps::CNNConvolutionDataSourcePtr, to_convolution_source,
+                  from_convolution_source>();
+  remember_source<mps::CNNBatchNormalizationDataSourcePtr, batch_normalization_source,
+                  from_batch_normalization_source>();
+  remember_source<mps::CNNInstanceNormalizationDataSourcePtr, instance_source,
+                  from_image_normalization_source>();
+  remember_source<mps::CNNGroupNormalizationDataSourcePtr, group_source,
+                  from_image_normalization_source>();
   remember<mps::Float32Elements>(
       "numpy.typing.ArrayLike", "numpy.typing.ArrayLike",
       [](py::handle value, const Where& where) {
@@ -130,8 +121,13 @@ void remember_sources() {
         return mps::Float32Elements{{first, first + data.length}};
       },
       [](const mps::Float32Elements&) { return py::none(); });
-  remember<mps::CNNConvolutionDescriptor>("MPSCNNConvolutionDescriptor");
+  remember_part<mps::NeuronDescriptor>("MPSNNNeuronDescriptor");
   remember<std::shared_ptr<mps::CNNNeuron>>("MPSCNNNeuron");
+  remember<std::shared_ptr<mps::CNNConvolution>>("MPSCNNConvolution");
+  remember<std::shared_ptr<mps::CNNConvolutionTranspose>>("MPSCNNConvolutionTranspose");
+  remember<std::shared_ptr<mps::CNNBatchNormalization>>("MPSCNNBatchNormalization");
+  remember<std::shared_ptr<mps::CNNInstanceNormalization>>("MPSCNNInstanceNormalization");
+  remember<std::shared_ptr<mps::CNNGroupNormalization>>("MPSCNNGroupNormalization");
 }
 
 // Whether it may be an object of the program's.
@@ -190,6 +186,7 @@ void remember_types() {
       [](py::handle value, const Where& where) { return convert_list<float>(value, where); },
       [](const std::vector<float>& numbers) { return py::cast(numbers); });
   remember<std::shared_ptr<mps::Buffer>>("MTLBuffer");
+  remember<mps::CommandBufferPtr>("MTLCommandBuffer");
   remember<mps::ImagePtr>("MPSImage");
   remember_enumerations<mps::EdgeMode, mps::NeuronType, mps::CNNLossType, mps::CNNReductionType,
                         mps::NNComparisonType, mps::NNRegularizationType, mps::DataLayout,

@@ -11,55 +11,9 @@ namespace {
 
 using Table = std::unordered_map<std::type_index, PythonType>;
 
-template <typename... E>
-void add_enumerations(Table& table) {
-  (table.emplace(typeid(E), enumeration<E>()), ...);
-}
-
-Table make_table() {
-  Table table = {
-      {typeid(void), {"None", "None", nullptr, nullptr}},
-      {typeid(bool), converted<bool>("bool")},
-      {typeid(std::int64_t), converted<std::int64_t>("int")},
-      {typeid(std::uint64_t), converted<std::uint64_t>("int")},
-      {typeid(float), converted<float>("float")},
-      {typeid(double), converted<double>("float")},
-      {typeid(std::string), converted<std::string>("str")},
-      {typeid(Shape), converted<Shape>("collections.abc.Sequence[int]", "list[int]")},
-      {typeid(TensorPtr), converted<TensorPtr>("MLCTensor")},
-  };
-  table.emplace(typeid(Pair), PythonType{"tuple[int, int]", "tuple[int, int]",
-                                         [](py::handle value, const Where& where) {
-                                           return std::any(to_pair(value, where));
-                                         },
-                                         [](const std::any& value, py::handle) -> py::object {
-                                           const auto& pair = std::any_cast<const Pair&>(value);
-                                           return py::make_tuple(pair.y, pair.x);
-                                         }});
-  table.emplace(typeid(Padding),
-                PythonType{"MLCPaddingPolicy | str", "MLCPaddingPolicy",
-                           [](py::handle value, const Where& where) {
-                             return std::any(to_padding(value, where));
-                           },
-                           [](const std::any& value, py::handle) {
-                             const auto& padding = std::any_cast<const Padding&>(value);
-                             return from_padding(padding.policy, padding.sizes.y, padding.sizes.x);
-                           }});
-  table.emplace(typeid(TensorParameter*),
-                PythonType{"MLCTensorParameter", "MLCTensorParameter", nullptr,
-                           [](const std::any& value, py::handle owner) {
-                             return py::cast(std::any_cast<TensorParameter*>(value),
-                                             py::return_value_policy::reference_internal, owner);
-                           }});
-  add_enumerations<ActivationType, ArithmeticOperation, ConvolutionType, DeviceType,
-                   GradientClippingType, LossType, PoolingType, ReductionType, RegularizationType,
-                   SoftmaxOperation>(table);
-  return table;
-}
-
 // Kept for the life of the process.
 Table& all_types() {
-  static auto* const table = new Table(make_table());
+  static auto* const table = new Table;
   return *table;
 }
 
@@ -76,6 +30,32 @@ std::string annotation(const ValueType& type, std::string PythonType::* which) {
 }
 
 }  // namespace
+
+void remember_plain_types() {
+  remember_type(typeid(void), {"None", "None", nullptr, nullptr});
+  remember<bool>("bool");
+  remember<std::int64_t>("int");
+  remember<std::uint64_t>("int");
+  remember<float>("float");
+  remember<double>("float");
+  remember<std::string>("str");
+  remember_type(typeid(Shape), converted<Shape>("collections.abc.Sequence[int]", "list[int]"));
+  remember<TensorPtr>("MLCTensor");
+  remember<Pair>(
+      "tuple[int, int]", "tuple[int, int]",
+      [](py::handle value, const Where& where) { return to_pair(value, where); },
+      [](const Pair& pair) { return py::make_tuple(pair.y, pair.x); });
+  remember<Padding>(
+      "MLCPaddingPolicy | str", "MLCPaddingPolicy",
+      [](py::handle value, const Where& where) { return to_padding(value, where); },
+      [](const Padding& padding) {
+        return from_padding(padding.policy, padding.sizes.y, padding.sizes.x);
+      });
+  remember_part<TensorParameter>("MLCTensorParameter");
+  remember_enumerations<ActivationType, ArithmeticOperation, ConvolutionType, DeviceType,
+                        GradientClippingType, LossType, PoolingType, ReductionType,
+                        RegularizationType, SoftmaxOperation>();
+}
 
 void remember_type(const std::type_info& type, PythonType row) {
   all_types().emplace(type, std::move(row));

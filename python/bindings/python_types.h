@@ -21,6 +21,8 @@ struct PythonType {
   py::object (*cast)(const std::any& value, py::handle owner);
 };
 
+// Numbers, texts, tensors and ML Compute's enumerations, before anything is described.
+void remember_plain_types();
 // For the types of a part of the surface.
 void remember_type(const std::type_info& type, PythonType row);
 
@@ -65,6 +67,18 @@ void remember(const char* taken, const char* given, Load, Cast) {
 template <typename T>
 void remember(const char* name) {
   remember_type(typeid(T), converted<T>(name));
+}
+// A part of an object, which it belongs to.
+template <typename T>
+void remember_part(const char* name) {
+  remember_type(typeid(T*), {name, name,
+                             [](py::handle value, const Where& where) {
+                               return std::any(&convert<T&>(value, where));
+                             },
+                             [](const std::any& value, py::handle owner) {
+                               return py::cast(std::any_cast<T*>(value),
+                                               py::return_value_policy::reference_internal, owner);
+                             }});
 }
 template <BoundEnum... E>
 void remember_enumerations() {

@@ -34,40 +34,34 @@ T number(const Arguments& arguments, const char* name) {
 }  // namespace
 
 void bind_quantization(BoundClass<Tensor, TensorPtr>& cls) {
-  const std::string to = "to: MLCDataType | numpy.typing.DTypeLike, ";
-  const std::string one = to + "scale: float | numpy.typing.ArrayLike | MLCTensor, ";
-  const std::string whole = "int | numpy.typing.ArrayLike | MLCTensor";
-  def_method(cls, "quantized", "MLCTensor",
-             {one + "bias: " + whole, one + "bias: " + whole + ", axis: int"},
-             "A new tensor of round(x / scale) + bias, half to even, clamped. Types: float32 or "
-             "float64 to int8, uint8 or int32. Shapes: one scale and bias, or with an axis one per "
-             "element along it. Errors: ValueError for NaN or a scale that is not above 0, "
-             "TypeError for other types.",
-             [](Tensor& self, const Arguments& arguments) {
-               const auto target = arguments.get<DataType>("to");
-               if (arguments.given("axis")) {
-                 return self.quantized(target, numbers<float>(arguments, "scale"),
-                                       numbers<std::int64_t>(arguments, "bias"),
-                                       arguments.get<std::int64_t>("axis"));
-               }
-               return self.quantized(target, number<float>(arguments, "scale"),
-                                     number<std::int64_t>(arguments, "bias"));
-             });
-  def_method(cls, "dequantized", "MLCTensor",
-             {one + "zero_point: " + whole, one + "bias: " + whole + ", axis: int"},
-             "A new tensor of (q - zero_point) * scale. Types: int8, uint8 or int32 to float32. "
-             "Shapes: one scale and zero point, or with an axis one per element along it. Errors: "
-             "ValueError for a scale that is not above 0, TypeError for other types.",
-             [](Tensor& self, const Arguments& arguments) {
-               const auto target = arguments.get<DataType>("to");
-               if (arguments.given("axis")) {
-                 return self.dequantized(target, numbers<float>(arguments, "scale"),
-                                         numbers<std::int64_t>(arguments, "bias"),
-                                         arguments.get<std::int64_t>("axis"));
-               }
-               return self.dequantized(target, number<float>(arguments, "scale"),
-                                       number<std::int64_t>(arguments, "zero_point"));
-             });
+  const std::string one = "to: MLCDataType | DTypeLike, scale: float | ArrayLike | MLCTensor, ";
+  const std::string whole = "int | ArrayLike | MLCTensor";
+  // `call` takes the tensor, and one number each or one per element along an axis.
+  const auto define = [&](const char* name, const char* offset, const char* doc, auto call) {
+    def_method(cls, name, "MLCTensor",
+               {one + offset + ": " + whole, one + "bias: " + whole + ", axis: int"}, doc,
+               [offset, call](Tensor& self, const Arguments& arguments) {
+                 const auto target = arguments.get<DataType>("to");
+                 if (arguments.given("axis")) {
+                   return call(self, target, numbers<float>(arguments, "scale"),
+                               numbers<std::int64_t>(arguments, "bias"),
+                               arguments.get<std::int64_t>("axis"));
+                 }
+                 return call(self, target, number<float>(arguments, "scale"),
+                             number<std::int64_t>(arguments, offset));
+               });
+  };
+  define("quantized", "bias",
+         "A new tensor of round(x / scale) + bias, half to even, clamped. Types: float32 or "
+         "float64 to int8, uint8 or int32. Shapes: one scale and bias, or with an axis one per "
+         "element along it. Errors: ValueError for NaN or a scale that is not above 0, "
+         "TypeError for other types.",
+         [](const Tensor& self, const auto&... by) { return self.quantized(by...); });
+  define("dequantized", "zero_point",
+         "A new tensor of (q - zero_point) * scale. Types: int8, uint8 or int32 to float32. "
+         "Shapes: one scale and zero point, or with an axis one per element along it. Errors: "
+         "ValueError for a scale that is not above 0, TypeError for other types.",
+         [](const Tensor& self, const auto&... by) { return self.dequantized(by...); });
 }
 
 }  // namespace traingraph::python

@@ -3,6 +3,8 @@
 #include <pybind11/eval.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstring>
 #include <limits>
 
 namespace traingraph::python {
@@ -16,8 +18,33 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(' ') - first + 1));
 }
 
+// Forms name these without their modules.
+constexpr std::pair<const char*, const char*> kModules[] = {{"Any", "typing."},
+                                                            {"ArrayLike", "numpy.typing."},
+                                                            {"Buffer", "typing_extensions."},
+                                                            {"Callable", "collections.abc."},
+                                                            {"DTypeLike", "numpy.typing."},
+                                                            {"Iterable", "collections.abc."},
+                                                            {"Mapping", "collections.abc."},
+                                                            {"Sequence", "collections.abc."}};
+
+std::string with_modules(std::string text) {
+  const auto is_part = [](char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; };
+  for (const auto& [name, module] : kModules) {
+    const std::size_t size = std::strlen(name);
+    for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += size) {
+      if (at > 0 && is_part(text[at - 1])) continue;
+      if (at + size < text.size() && is_part(text[at + size])) continue;
+      text.insert(at, module);
+      at += std::strlen(module);
+    }
+  }
+  return text;
+}
+
 // Splits at commas outside of brackets.
-std::vector<Parameter> parse_form(const std::string& form) {
+std::vector<Parameter> parse_form(const std::string& text) {
+  const std::string form = with_modules(text);
   std::vector<Parameter> parameters;
   std::size_t begin = 0;
   int depth = 0;
@@ -84,6 +111,10 @@ PyObject* Arguments::found(const char* name) const {
   return nullptr;
 }
 
+const char* Arguments::name_of(std::size_t k) const {
+  return signature_->forms_[form_].at(k).name.c_str();
+}
+
 py::object Arguments::operator[](const char* name) const {
   if (PyObject* value = found(name)) return py::reinterpret_borrow<py::object>(value);
   const Parameter* const parameter = find(signature_->forms_[form_], name);
@@ -145,7 +176,10 @@ void define(py::handle cls, Signature::Kind kind, const char* name, const char* 
 
 Signature::Signature(Kind kind, std::string owner, std::string name, std::string returns,
                      const std::vector<std::string>& forms)
-    : kind_(kind), owner_(std::move(owner)), name_(std::move(name)), returns_(std::move(returns)) {
+    : kind_(kind),
+      owner_(std::move(owner)),
+      name_(std::move(name)),
+      returns_(with_modules(std::move(returns))) {
   std::ranges::transform(forms, std::back_inserter(forms_), parse_form);
   for (Form& form : forms_) {
     for (Parameter& parameter : form) {

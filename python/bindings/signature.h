@@ -6,11 +6,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "bound_class.h"
 #include "convert.h"
+#include "gil.h"
+#include "names.h"
 
 namespace traingraph::python {
 
@@ -30,6 +33,16 @@ template <typename T>
 constexpr bool kIsHandle<std::shared_ptr<T>> = true;
 template <typename T>
 constexpr bool kIsHandle<std::vector<std::shared_ptr<T>>> = true;
+
+// What arguments of a member function come from: a list, an object that the caller holds, or a
+// value.
+template <typename T>
+constexpr bool kIsList = false;
+template <typename T>
+constexpr bool kIsList<std::vector<T>> = !std::is_same_v<std::vector<T>, Shape>;
+template <typename Argument>
+constexpr bool kIsHeld =
+    std::is_lvalue_reference_v<Argument> && !std::is_const_v<std::remove_reference_t<Argument>>;
 
 class Signature;
 
@@ -69,11 +82,27 @@ class Arguments {
   Pointer nullable(const char* name) const {
     return optional<Pointer>(name).value_or(nullptr);
   }
+  // The form's k-th as a member function takes it, or as the pointer to what it takes.
+  template <typename Argument>
+  auto at(std::size_t k) const {
+    using T = std::remove_cvref_t<Argument>;
+    const char* const name = name_of(k);
+    if constexpr (kIsHeld<Argument>) {
+      return get<std::shared_ptr<T>>(name);
+    } else if constexpr (std::is_same_v<T, NamedTensors>) {
+      return named_tensors((*this)[name], where(name));
+    } else if constexpr (kIsList<T>) {
+      return convert_list<typename T::value_type>((*this)[name], where(name));
+    } else {
+      return get<T>(name);
+    }
+  }
   Where where(const char* name) const;
   // By name, as the caller gave them.
   const py::dict& all() const { return given_; }
 
  private:
+  const char* name_of(std::size_t k) const;
   // What the caller gave; null where nothing was given.
   PyObject* found(const char* name) const;
 
@@ -84,6 +113,7 @@ class Arguments {
 
 // Apple's spellings of one constructor, factory or method as data: one line per initialiser. It
 // matches calls and writes the first lines of the docstring, from which the stubs are generated.
+// "Any", "ArrayLike", "Sequence" and the like are written without their modules.
 class Signature {
  public:
   enum class Kind { kConstructor, kStatic, kMethod, kPairMethod, kKeywordMethod };
@@ -161,6 +191,15 @@ void def_factory(Class& cls, const char* name, const char* returns,
   define(cls, Signature::Kind::kStatic, name, returns, forms, doc, body, Capture(make));
 }
 
+template <typename Argument, typename T>
+decltype(auto) passed(T& value) {
+  if constexpr (kIsHeld<Argument>) {
+    return (*value);
+  } else {
+    return std::move(value);
+  }
+}
+
 template <typename Class, typename Call>
 void def_method(Class& cls, const char* name, const char* returns,
                 const std::vector<std::string>& forms, const char* doc, Call call,
@@ -174,6 +213,43 @@ void def_method(Class& cls, const char* name, const char* returns,
   define(cls, kind, name, returns, forms, doc, body, Capture(call));
 }
 
+enum class Gil { kHeld, kReleased };
+
+template <typename Result, typename... Values, typename Class, typename Call>
+void def_member(Class& cls, const char* name, const std::string& returns, const std::string& form,
+                const char* doc, Call call, Gil gil) {
+  using Self = typename Class::type;
+  def_method(cls, name, returns.c_str(), {form}, doc,
+             [call, gil, yes = returns == "bool"](Self& self, const Arguments& arguments) {
+               const auto called = [&]<std::size_t... k>(std::index_sequence<k...>) -> Result {
+                 std::tuple given{arguments.at<Values>(k)...};
+                 std::optional<ReleasedGil> released;
+                 if (gil == Gil::kReleased) released.emplace();
+                 return (self.*call)(passed<Values>(std::get<k>(given))...);
+               };
+               constexpr auto all = std::index_sequence_for<Values...>();
+               if constexpr (std::is_void_v<Result>) {
+                 called(all);
+                 return yes ? py::object(py::bool_(true)) : py::none();
+               } else {
+                 return called(all);
+               }
+             });
+}
+
+// What `call`, a member function, does with the arguments of the one form, in their order; one that
+// returns nothing returns True where "bool" is promised, as Apple's do.
+template <typename Class, typename Result, typename Owner, typename... Values>
+void def_call(Class& cls, const char* name, const std::string& returns, const std::string& form,
+              const char* doc, Result (Owner::*call)(Values...), Gil gil = Gil::kHeld) {
+  def_member<Result, Values...>(cls, name, returns, form, doc, call, gil);
+}
+template <typename Class, typename Result, typename Owner, typename... Values>
+void def_call(Class& cls, const char* name, const std::string& returns, const std::string& form,
+              const char* doc, Result (Owner::*call)(Values...) const, Gil gil = Gil::kHeld) {
+  def_member<Result, Values...>(cls, name, returns, form, doc, call, gil);
+}
+
 // copy(), copy.copy and copy.deepcopy through one function.
 template <typename Class, typename Copy>
 void def_copy(Class& cls, Copy copy) {
@@ -185,6 +261,18 @@ void def_copy(Class& cls, Copy copy) {
       py::arg("memo"), "An independent object with the same values.");
 }
 
+// Two of the class are equal where `equal` says so.
+template <typename Class, typename Equal>
+void def_equal(Class& cls, Equal equal) {
+  using Self = typename Class::type;
+  cls.def(
+      "__eq__",
+      [equal](const Self& self, const py::object& other) {
+        return py::isinstance<Self>(other) && equal(self, py::cast<const Self&>(other));
+      },
+      py::arg("other"));
+}
+
 // Graphs, layers and tensors are equal when they are one object of the core, whatever Python
 // object stands for it.
 template <typename Class>
@@ -192,12 +280,7 @@ void def_identity(Class& cls) {
   using Self = typename Class::type;
   cls.def("__hash__",
           [](const Self& self) { return reinterpret_cast<std::uintptr_t>(&self) >> 4; });
-  cls.def(
-      "__eq__",
-      [](const Self& self, const py::object& other) {
-        return py::isinstance<Self>(other) && py::cast<const Self*>(other) == &self;
-      },
-      py::arg("other"));
+  def_equal(cls, [](const Self& one, const Self& other) { return &one == &other; });
 }
 
 }  // namespace traingraph::python

@@ -124,18 +124,18 @@ void bind_members(BoundClass<Tensor, TensorPtr>& cls) {
       [](Tensor& self) { return self.synchronize_optimizer_data(), true; }, released,
       "Copies what the optimizer keeps to the host.");
   def_method(cls, "copy_data_from_device_memory", "bool",
-             {"to_bytes: typing_extensions.Buffer, length: int | None = None, "
+             {"to_bytes: Buffer, length: int | None = None, "
               "synchronize_with_device: bool = False"},
              "Copies the newest value into the caller's memory. Errors: ValueError when the value "
              "is not readable or the memory too small.",
              copy_from_device);
   def_method(cls, "bind_and_write_data", "bool",
-             {"data: numpy.typing.ArrayLike | MLCTensorData, to: MLCDevice | str | None = None"},
+             {"data: ArrayLike | MLCTensorData, to: MLCDevice | str | None = None"},
              "Replaces the host copy; graphs over this parameter read it at their next execution.",
              bind_and_write_tensor);
   def_method(cls, "bind_optimizer_data", "bool",
-             {"data: collections.abc.Sequence[numpy.typing.ArrayLike | MLCTensorData], "
-              "device_data: collections.abc.Sequence[MLCTensorOptimizerDeviceData] | None = None"},
+             {"data: Sequence[ArrayLike | MLCTensorData], "
+              "device_data: Sequence[MLCTensorOptimizerDeviceData] | None = None"},
              "Replaces what an optimizer keeps for this parameter, one array per buffer.",
              [](Tensor& self, const Arguments& arguments) {
                bind_optimizer_data(self, arguments);
@@ -166,7 +166,7 @@ void bind_parameter(py::module_& module) {
   auto cls =
       BoundClass<TensorParameter>(module, "MLCTensorParameter", "A tensor that training updates.");
   def_init(cls,
-           {"tensor: MLCTensor, optimizer_data: collections.abc.Sequence[numpy.typing.ArrayLike | "
+           {"tensor: MLCTensor, optimizer_data: Sequence[ArrayLike | "
             "MLCTensorData] | None = None"},
            "Optimizer data is attached to the tensor.", [](const Arguments& arguments) {
              TensorParameter parameter{arguments.get<TensorPtr>("tensor"), true};
@@ -175,8 +175,7 @@ void bind_parameter(py::module_& module) {
              }
              return parameter;
            });
-  cls.def_property_readonly(
-      "tensor", [](const TensorParameter& self) { return self.tensor; }, "The tensor.");
+  cls.def_readonly("tensor", &TensorParameter::tensor, "The tensor.");
   cls.def_readwrite(
       "is_updatable", &TensorParameter::is_updatable,
       "Whether updates change the tensor, from the next execution on. A graph that took "

@@ -53,16 +53,15 @@ void bind_tensor_data(py::module_& module) {
                                     "Bytes in host memory, or by DLPack in a GPU's, without a "
                                     "shape of their own but for views of tensors.");
   def_init(cls,
-           {"bytes_no_copy: typing_extensions.Buffer, length: int | None = None",
-            "immutable_bytes_no_copy: typing_extensions.Buffer, length: int | None = None",
-            "bytes_no_copy: typing_extensions.Buffer, length: int | None = None, deallocator: "
-            "collections.abc.Callable[[memoryview, int], None]"},
+           {"bytes_no_copy: Buffer, length: int | None = None",
+            "immutable_bytes_no_copy: Buffer, length: int | None = None",
+            "bytes_no_copy: Buffer, length: int | None = None, deallocator: "
+            "Callable[[memoryview, int], None]"},
            "Refers to a buffer's memory and keeps the buffer alive. Errors: ValueError for a "
            "buffer that is too short or read-only.",
            make_tensor_data);
   cls.def_property_readonly("bytes", array_of, "The memory, as a view of bytes.");
-  cls.def_property_readonly(
-      "length", [](const TensorData& self) { return self.length; }, "Units: bytes.");
+  cls.def_readonly("length", &TensorData::length, "Units: bytes.");
   cls.def("__len__", [](const TensorData& self) { return self.length; });
   cls.def("__repr__", [](const TensorData& self) {
     return "<MLCTensorData of " + std::to_string(self.length) + " bytes" +

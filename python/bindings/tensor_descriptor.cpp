@@ -42,11 +42,11 @@ void bind_tensor_descriptor(py::module_& module) {
   using Self = TensorDescriptor;
   auto cls = BoundClass<Self>(module, "MLCTensorDescriptor",
                               "Shape, outermost axis first, and element type of a tensor.");
-  const std::string type = "data_type: MLCDataType | numpy.typing.DTypeLike = MLCDataType.FLOAT32";
+  const std::string type = "data_type: MLCDataType | DTypeLike = MLCDataType.FLOAT32";
   def_init(cls,
-           {"shape: collections.abc.Sequence[int], " + type,
-            "shape: collections.abc.Sequence[int], sequence_lengths: "
-            "collections.abc.Sequence[int], sorted_sequences: bool, " +
+           {"shape: Sequence[int], " + type,
+            "shape: Sequence[int], sequence_lengths: "
+            "Sequence[int], sorted_sequences: bool, " +
                 type,
             "width: int, height: int, feature_channel_count: int, batch_size: int, " + type,
             "convolution_weights_with_width: int, height: int, input_feature_channel_count: int, "
@@ -60,10 +60,8 @@ void bind_tensor_descriptor(py::module_& module) {
            "sequences (N, steps, features). Errors: ValueError for more than 4 axes, an extent "
            "below 1, or sorted sequences that do not descend.",
            make_tensor_descriptor);
-  cls.def_property_readonly(
-      "shape", [](const Self& self) { return self.shape; }, "Extents, outermost first.");
-  cls.def_property_readonly(
-      "data_type", [](const Self& self) { return self.data_type; }, "The type of an element.");
+  cls.def_readonly("shape", &Self::shape, "Extents, outermost first.");
+  cls.def_readonly("data_type", &Self::data_type, "The type of an element.");
   cls.def_property_readonly(
       "dimension_count", [](const Self& self) { return self.shape.size(); },
       "How many axes there are.");
@@ -78,9 +76,8 @@ void bind_tensor_descriptor(py::module_& module) {
   cls.def_property_readonly(
       "sequence_lengths", [or_none](const Self& self) { return or_none(self.sequence_lengths); },
       "Steps of each sequence; None without sequences.");
-  cls.def_property_readonly(
-      "sorted_sequences", [](const Self& self) { return self.sorted_sequences; },
-      "Whether the sequences descend in length.");
+  cls.def_readonly("sorted_sequences", &Self::sorted_sequences,
+                   "Whether the sequences descend in length.");
   cls.def_property_readonly(
       "batch_size_per_sequence_step",
       [or_none](const Self& self) { return or_none(self.batch_size_per_sequence_step()); },
@@ -89,12 +86,7 @@ void bind_tensor_descriptor(py::module_& module) {
       "max_tensor_dimensions", [] { return kMaxTensorDimensions; },
       "How many axes a tensor may have.");
   def_copy(cls, [](const Self& self) { return self; });
-  cls.def(
-      "__eq__",
-      [](const Self& self, const py::object& other) {
-        return py::isinstance<Self>(other) && self == py::cast<const Self&>(other);
-      },
-      py::arg("other"));
+  def_equal(cls, std::equal_to<Self>());
   cls.def("__hash__", [](const Self& self) {
     return py::hash(py::make_tuple(py::tuple(py::cast(self.shape)), py::cast(self.data_type)));
   });

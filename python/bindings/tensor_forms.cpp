@@ -97,18 +97,18 @@ TensorPtr make_tensor(const Arguments& arguments) {
 }  // namespace
 
 void bind_tensor_forms(BoundClass<Tensor, TensorPtr>& cls) {
-  const std::string shape = "shape: collections.abc.Sequence[int], ";
+  const std::string shape = "shape: Sequence[int], ";
   const std::string image =
       "width: int, height: int, feature_channel_count: int, batch_size: int, ";
   const std::string sequence = "sequence_length: int, feature_channel_count: int, batch_size: int";
   const std::string sequences =
-      "sequence_lengths: collections.abc.Sequence[int], sorted_sequences: bool, "
+      "sequence_lengths: Sequence[int], sorted_sequences: bool, "
       "feature_channel_count: int, batch_size: int";
-  const std::string maybe_data = ", data: numpy.typing.ArrayLike | MLCTensorData | None = None";
+  const std::string maybe_data = ", data: ArrayLike | MLCTensorData | None = None";
   const std::string random = "random_initializer_type: MLCRandomInitializerType | str, ";
-  const std::string array = "data: numpy.typing.ArrayLike | MLCTensorData, ";
-  const std::string type = "data_type: MLCDataType | numpy.typing.DTypeLike = MLCDataType.FLOAT32";
-  const std::string own_type = "data_type: MLCDataType | numpy.typing.DTypeLike | None = None";
+  const std::string array = "data: ArrayLike | MLCTensorData, ";
+  const std::string type = "data_type: MLCDataType | DTypeLike = MLCDataType.FLOAT32";
+  const std::string own_type = "data_type: MLCDataType | DTypeLike | None = None";
   def_init(
       cls,
       {"descriptor: MLCTensorDescriptor", "descriptor: MLCTensorDescriptor, " + random,

@@ -6,7 +6,7 @@ from coded import made
 from gradients import backward, device, forward, random
 from kernels import Weights
 
-from traingraph import mps
+from traingraph import ShapeError, mps
 
 # Gradients of weights or of gamma and beta, and statistics.
 MODIFIED = {
@@ -56,3 +56,30 @@ def test_the_order_of_weights():
     expected[2, 1, 2, 3] = 1.0
     found = np.array(states[0].gradient_for_weights).reshape(expected.shape)
     np.testing.assert_array_equal(found, expected)
+
+
+PAIRS = {
+    "MPSCNNNormalizationGammaAndBetaState": ("gamma", "beta"),
+    "MPSCNNNormalizationMeanAndVarianceState": ("mean", "variance"),
+}
+
+
+def buffers(**bytes_of):
+    return {name: mps.MTLBuffer(device=device(), length=size) for name, size in bytes_of.items()}
+
+
+@pytest.mark.parametrize("name", sorted(PAIRS))
+def test_two_buffers_of_channels_have_one_size(name):
+    first, second = PAIRS[name]
+    state = getattr(mps, name)
+    assert getattr(state(**buffers(**{first: 12, second: 12})), first).length == 12
+    with pytest.raises(ShapeError, match=rf"\[{name}\] expected {first} and {second} .* 12,.* 16"):
+        state(**buffers(**{first: 12, second: 16}))
+
+
+@pytest.mark.parametrize("biases", [16, 24])
+def test_weights_are_as_many_for_each_bias(biases):
+    state = mps.MPSCNNConvolutionWeightsAndBiasesState
+    assert state(**buffers(weights=36, biases=12)).biases.length == 12
+    with pytest.raises(ShapeError, match=rf"\[{state.__name__}\] .* {biases} bytes, .* got 36"):
+        state(**buffers(weights=36, biases=biases))

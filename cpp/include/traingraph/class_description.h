@@ -107,8 +107,8 @@ struct ClassDescription {
   std::string summary;  // one line
   std::string text;     // shapes, types, gradient, errors
   const std::type_info* type = nullptr;
-  // Null: a value, which is copied, or the base of all. The type itself: one of several classes
-  // that are one in C++.
+  // Null: a value, which is copied, of its own, or the base of all. The type itself: one of several
+  // classes that are one in C++.
   const std::type_info* base = nullptr;
   // Of one of several C++ classes that Python's binding takes for their base: whether an object is
   // of it. Null: each is.

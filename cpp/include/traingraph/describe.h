@@ -25,8 +25,8 @@
 namespace traingraph {
 
 // Base: what owns objects in C++, std::shared_ptr<Base>; void for values. Parent: the base class in
-// Python; T where several classes of Python are T. A base begins where its objects begin, for no
-// class has two.
+// Python, void for none; T where several classes of Python are T. A base begins where its objects
+// begin, for no class has two.
 template <class T, class Base = void, class Parent = Base>
 class Describing {
   template <class Get>
@@ -48,6 +48,7 @@ class Describing {
     if constexpr (std::is_void_v<Base>) {
       made_.copy = [](const void* value) { return std::any(*static_cast<const T*>(value)); };
       made_.owned = [](const std::any& value) { return owned(std::any_cast<const T&>(value)); };
+      if constexpr (!std::is_void_v<Parent>) made_.base = &typeid(Parent);
     } else if constexpr (!std::is_same_v<T, Base>) {
       static_assert(std::is_base_of_v<Base, Parent> && std::is_base_of_v<Parent, T>);
       made_.base = &typeid(Parent);

@@ -30,14 +30,6 @@ CNNBatchNormalizationDataSource::update_mean_and_variance(CommandBuffer&, const 
 bool CNNBatchNormalizationDataSource::update_gamma_and_beta(const BatchState&) { return false; }
 bool CNNBatchNormalizationDataSource::update_mean_and_variance(const BatchState&) { return false; }
 
-CNNNormalizationGammaAndBetaState::CNNNormalizationGammaAndBetaState(std::shared_ptr<Buffer> gamma,
-                                                                     std::shared_ptr<Buffer> beta)
-    : State(nullptr), gamma_(std::move(gamma)), beta_(std::move(beta)) {
-  if (gamma_ == nullptr || beta_ == nullptr) {
-    throw InvalidArgument("[" + std::string(kind()) + "] expected two buffers but got none");
-  }
-}
-
 namespace {
 
 std::shared_ptr<Buffer> temporary_buffer(const CommandBuffer& buffer, std::int64_t channels,
@@ -49,7 +41,25 @@ std::shared_ptr<Buffer> temporary_buffer(const CommandBuffer& buffer, std::int64
   return channel_buffer(buffer.device(), channels, DataType::kFloat32, buffer.number());
 }
 
+// Two of the program's buffers, one number per channel each.
+void check_pair(const std::shared_ptr<Buffer>& first, const std::shared_ptr<Buffer>& second,
+                const char* kind, const char* what) {
+  if (first == nullptr || second == nullptr) {
+    throw InvalidArgument("[" + std::string(kind) + "] expected two buffers but got none");
+  }
+  if (first->length() == second->length()) return;
+  throw ShapeError("[" + std::string(kind) + "] expected " + what + " of as many bytes, " +
+                   std::to_string(first->length()) + ", but got " +
+                   std::to_string(second->length()));
+}
+
 }  // namespace
+
+CNNNormalizationGammaAndBetaState::CNNNormalizationGammaAndBetaState(std::shared_ptr<Buffer> gamma,
+                                                                     std::shared_ptr<Buffer> beta)
+    : State(nullptr), gamma_(std::move(gamma)), beta_(std::move(beta)) {
+  check_pair(gamma_, beta_, kind(), "gamma and beta");
+}
 
 CNNNormalizationGammaAndBetaState::CNNNormalizationGammaAndBetaState(const CommandBuffer& buffer,
                                                                      std::int64_t channels)
@@ -66,9 +76,7 @@ CNNNormalizationMeanAndVarianceState::CNNNormalizationMeanAndVarianceState(
 CNNNormalizationMeanAndVarianceState::CNNNormalizationMeanAndVarianceState(
     std::shared_ptr<Buffer> mean, std::shared_ptr<Buffer> variance)
     : State(nullptr), mean_(std::move(mean)), variance_(std::move(variance)) {
-  if (mean_ == nullptr || variance_ == nullptr) {
-    throw InvalidArgument("[" + std::string(kind()) + "] expected two buffers but got none");
-  }
+  check_pair(mean_, variance_, kind(), "mean and variance");
 }
 
 CNNBatchNormalizationState::CNNBatchNormalizationState(const CNNBatchNormalization& kernel,

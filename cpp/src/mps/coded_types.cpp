@@ -72,6 +72,8 @@ Table make_table() {
   add_value<CNNLossDescriptor>(table);
   add_value<NNOptimizerDescriptor>(table);
   add_value<CNNConvolutionDescriptor>(table);
+  add_value<CNNDepthWiseConvolutionDescriptor>(table);
+  add_value<CNNSubPixelConvolutionDescriptor>(table);
   add_source<CNNConvolutionDataSource>(table);
   add_source<CNNBatchNormalizationDataSource>(table);
   add_source<CNNInstanceNormalizationDataSource>(table);
@@ -79,12 +81,16 @@ Table make_table() {
   return table;
 }
 
+const Table& table() {
+  static const Table all = make_table();
+  return all;
+}
+
 }  // namespace
 
-const CodedType& coded_type(const ValueType& type) {
-  static const Table table = make_table();
-  return table.at(*type.type);
-}
+bool is_coded(const std::type_info& type) { return table().contains(type); }
+
+const CodedType& coded_type(const ValueType& type) { return table().at(*type.type); }
 
 CodedValue coded(const ValueType& type, const std::any& value) {
   return value.has_value() ? coded_type(type).code(value) : nullptr;

@@ -17,9 +17,4 @@ struct CodedType {
 
 const CodedType& coded_type(const ValueType& type);
 
-// Nothing for None.
-CodedValue coded(const ValueType& type, const std::any& value);
-// Raises InvalidArgument with the name.
-std::any decoded(const ValueType& type, const std::string& name, const CodedValue& value);
-
 }  // namespace traingraph::mps

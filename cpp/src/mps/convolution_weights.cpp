@@ -154,6 +154,12 @@ CNNConvolutionWeightsAndBiasesState::CNNConvolutionWeightsAndBiasesState(
     throw InvalidArgument("[" + std::string(kind()) +
                           "] expected a buffer of weights but got none");
   }
+  if (biases_ == nullptr) return;
+  const std::size_t bytes = weights_->length(), each = biases_->length();
+  if (bytes % each == 0) return;
+  throw ShapeError("[" + std::string(kind()) + "] expected weights of a multiple of " +
+                   std::to_string(each) + " bytes, which the biases have, but got " +
+                   std::to_string(bytes));
 }
 
 ConvolutionWeights::ConvolutionWeights(const Device& device_in,

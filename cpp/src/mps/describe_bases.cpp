@@ -56,6 +56,15 @@ void describe_window(D& described, const std::string& prefix, const char* text) 
   size("dilation_rate_y", &KernelWindow::dilation_y);
 }
 
+template <class K, class D>
+void describe_batches(D& described) {
+  described
+      .function("is_result_state_reused_across_batch", &K::is_result_state_reused_across_batch,
+                "Whether one state serves all images of a batch.")
+      .function("append_batch_barrier", &K::append_batch_barrier,
+                "Whether the whole batch must be done before anybody reads a result.");
+}
+
 template <class D>
 void describe_direction(D& described, bool is_backwards) {
   described.property(
@@ -63,10 +72,16 @@ void describe_direction(D& described, bool is_backwards) {
       "Whether it computes gradients.");
 }
 
+template <class T>
+std::string described_text(const T& object) {
+  return "<" + object.description() + ">";
+}
+
 ClassDescription kernel() {
   return Describing<Kernel, Kernel>("MPSKernel", "Something that can be encoded.")
       .property("device", &Kernel::device, "Where it runs.")
-      .settable("label", &Kernel::label, "A name for messages.");
+      .settable("label", &Kernel::label, "A name for messages.")
+      .function("__repr__", described_text<Kernel>, "");
 }
 
 ClassDescription forward_kernel() {
@@ -92,6 +107,7 @@ ClassDescription forward_kernel() {
       .settable_part("source_feature_channel_max_count", &K::source_channels,
                      &K::set_source_channels, kCount, kMostChannels);
   describe_window<K>(described, "", "In pixels.");
+  describe_batches<K>(described);
   describe_direction(described, false);
   return described;
 }
@@ -122,6 +138,7 @@ ClassDescription binary_kernel() {
       described,
       "(x, y, z): the primary image's pixel of the first one that is written, and image.",
       "(x, y, z): the secondary image's pixel of the first one that is written, and image.");
+  describe_batches<K>(described);
   describe_direction(described, false);
   return described;
 }
@@ -134,7 +151,8 @@ void describe_state_bases(Classes& classes) {
           .settable("label", &State::label, "A name for messages.")
           .property("is_temporary", &State::is_temporary, "Whether it lives on one command buffer.")
           .settable("read_count", &State::read_count, &State::set_read_count,
-                    "How often a temporary one may still be read; 0 for a permanent one."));
+                    "How often a temporary one may still be read; 0 for a permanent one.")
+          .function("__repr__", described_text<State>, ""));
   classes.push_back(Describing<GradientState, State>(
       "MPSNNGradientState", "What a gradient kernel needs to know of the forward one."));
 }

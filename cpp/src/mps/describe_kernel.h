@@ -42,7 +42,9 @@ void describe_state_bases(Classes& classes);
 void describe_dropout_states(Classes& classes);
 void describe_arithmetic_states(Classes& classes);
 void describe_loss_states(Classes& classes);
+void describe_states(Classes& classes);
 // Of value_classes().
+void describe_convolution_descriptors(Classes& classes);
 void describe_neuron_values(Classes& classes);
 void describe_loss_values(Classes& classes);
 void describe_optimizer_values(Classes& classes);

@@ -176,9 +176,12 @@ void describe_normalizations(Classes& classes) {
     describe_local<CNNLocalNormalizationGradient, CNNGradientKernel>(classes, kind);
   }
   describe_batch_normalization(classes);
-  classes.push_back(describe_batch_gradient<CNNBatchNormalizationStatisticsGradient>(
-      "MPSCNNBatchNormalizationStatisticsGradient",
-      "Gradients of gamma and beta into the state, part by part."));
+  using Statistics = CNNBatchNormalizationStatisticsGradient;
+  classes.push_back(
+      describe_batch_gradient<Statistics>(
+          "MPSCNNBatchNormalizationStatisticsGradient",
+          "Gradients of gamma and beta into the state, part by part.")
+          .function("append_batch_barrier", &Statistics::append_batch_barrier, "True."));
   classes.push_back(describe_batch_gradient<CNNBatchNormalizationGradient>(
       "MPSCNNBatchNormalizationGradient", "The gradient by data."));
   describe_image_normalization<CNNInstanceNormalization, CNNInstanceNormalizationDataSourcePtr>(

@@ -7,8 +7,9 @@ namespace traingraph::mps {
 const std::vector<ClassDescription>& state_classes() {
   static const Classes table = [] {
     Classes classes;
-    for (const auto describe : {describe_state_bases, describe_dropout_states,
-                                describe_arithmetic_states, describe_loss_states}) {
+    for (const auto describe :
+         {describe_state_bases, describe_dropout_states, describe_arithmetic_states,
+          describe_loss_states, describe_states}) {
       describe(classes);
     }
     return classes;

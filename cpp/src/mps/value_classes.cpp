@@ -7,8 +7,8 @@ namespace traingraph::mps {
 const std::vector<ClassDescription>& value_classes() {
   static const Classes table = [] {
     Classes classes;
-    for (const auto describe :
-         {describe_neuron_values, describe_loss_values, describe_optimizer_values}) {
+    for (const auto describe : {describe_neuron_values, describe_convolution_descriptors,
+                                describe_loss_values, describe_optimizer_values}) {
       describe(classes);
     }
     return classes;

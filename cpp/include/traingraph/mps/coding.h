@@ -1,5 +1,6 @@
 #pragma once
 
+#include <any>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -7,10 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include <traingraph/class_description.h>
 #include <traingraph/mps/convolution.h>
 #include <traingraph/mps/loss.h>
 #include <traingraph/optimizer.h>
@@ -154,6 +157,12 @@ struct TRAINGRAPH_API CodedNames {
 TRAINGRAPH_API CodedNames coded_names(const std::string& kind);
 // All classes of kernels that can be coded.
 TRAINGRAPH_API std::vector<std::string> coded_kinds();
+
+// Values by their type: nothing for None. Decoding raises InvalidArgument with the name.
+TRAINGRAPH_API bool is_coded(const std::type_info& type);
+TRAINGRAPH_API CodedValue coded(const ValueType& type, const std::any& value);
+TRAINGRAPH_API std::any decoded(const ValueType& type, const std::string& name,
+                                const CodedValue& value);
 
 // Descriptors: every field by its name. Decoding raises InvalidArgument for what is no such
 // descriptor.
