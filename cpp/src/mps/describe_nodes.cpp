@@ -107,9 +107,15 @@ void describe_filter_nodes(Classes& classes) {
 const std::vector<ClassDescription>& node_classes() {
   static const Classes table = [] {
     Classes classes = {image_node()};
-    for (const auto describe :
-         {describe_state_nodes, describe_filter_nodes, describe_source_nodes, describe_neuron_nodes,
-          describe_window_nodes, describe_unary_nodes, describe_joining_nodes}) {
+    for (const auto describe : {
+             describe_state_nodes,
+             describe_filter_nodes,
+             describe_source_nodes,
+             describe_neuron_nodes,
+             describe_window_nodes,
+             describe_unary_nodes,
+             describe_joining_nodes,
+         }) {
       describe(classes);
     }
     return classes;

@@ -23,10 +23,18 @@ Form coder_form(const std::string& kind) {
 const std::vector<ClassDescription>& kernel_classes() {
   static const Classes table = [] {
     Classes classes;
-    for (const auto describe :
-         {describe_bases, describe_neurons, describe_pooling, describe_filters, describe_reductions,
-          describe_arithmetic, describe_losses, describe_optimizers, describe_normalizations,
-          describe_weighted_kernels}) {
+    for (const auto describe : {
+             describe_bases,
+             describe_neurons,
+             describe_pooling,
+             describe_filters,
+             describe_reductions,
+             describe_arithmetic,
+             describe_losses,
+             describe_optimizers,
+             describe_normalizations,
+             describe_weighted_kernels,
+         }) {
       describe(classes);
     }
     for (ClassDescription& one : classes) {
