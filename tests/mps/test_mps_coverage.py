@@ -177,6 +177,10 @@ def test_the_report_sees_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert is_here(Row("MPSCNNConvolution", ("-x",), "MPSCNNConvolution(device=, weights=)"))
     monkeypatch.delattr(mps, "MPSCNNAdd")
     monkeypatch.delattr(mps.MPSImage, "width")
+    monkeypatch.delattr(mps.MPSCNNDropout, "keep_probability")  # of a description
     _, absent, missing = report()
     assert "MPSCNNAdd" in absent
-    assert "MPSImage: width" in {str(row) for row in missing}
+    found = {str(row) for row in missing}
+    assert {"MPSImage: width", "MPSCNNDropout: keep_probability"} <= found
+    with pytest.raises(AssertionError, match="missing: keep_probability"):
+        test_what_is_missing_has_a_reason()

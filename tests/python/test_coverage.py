@@ -57,10 +57,14 @@ def test_the_report_sees_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert is_there(Row("MLCTensor", ("-copyWithZone:",), "copy()"))
     monkeypatch.delattr(traingraph, "MLCPlatform")
     monkeypatch.delattr(traingraph.MLCTensor, "label")
+    monkeypatch.delattr(traingraph.MLCDropoutLayer, "rate")  # of a description
     text, absent = report()
     assert {str(row) for row in absent} == {
         "MLCPlatform: set_rng_seed_to(seed)", "MLCPlatform: get_rng_seed()", "MLCTensor: label",
+        "MLCDropoutLayer: rate",
     }  # fmt: skip
+    with pytest.raises(AssertionError, match="missing: rate"):
+        test_every_row_is_here()
     assert re.search(r"^MLCPlatform: 0 of 2$", text, re.MULTILINE)
     assert re.search(r"^    missing: label$", text, re.MULTILINE)
 
