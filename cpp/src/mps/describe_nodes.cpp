@@ -118,6 +118,11 @@ const std::vector<ClassDescription>& node_classes() {
          }) {
       describe(classes);
     }
+    for (ClassDescription& one : classes) {
+      if (one.forms.empty() || one.name == "MPSNNImageNode") continue;
+      add_section(one, "Shapes:", "those of its kernel.");
+      add_section(one, "Errors:", "what its kernel refuses, when a graph is made.");
+    }
     return classes;
   }();
   return table;
