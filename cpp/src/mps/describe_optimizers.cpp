@@ -10,7 +10,8 @@ constexpr const char* kLearningRate = "learning_rate";
 constexpr const char* kDescriptor = "optimizer_descriptor";
 constexpr const char* kDescriptorText = "What every optimizer has.";
 constexpr const char* kDeviceText = "Where it runs.";
-constexpr Range kTimeSteps{0, 9007199254740991, "from 0 to 2**53 - 1"};
+constexpr Range kTimeSteps{0, static_cast<double>(Optimizer::kMostTimeSteps - 1),
+                           "from 0 to 2**53 - 1"};
 constexpr const char* kEpsilonText = "Added to the root; below 1.2e-38 it counts as that.";
 
 // Python calls the penalty by a name of its own.

@@ -9,9 +9,9 @@
 #include "runtime/range.h"
 
 namespace traingraph {
-
-constexpr Range kTimeStep{1, 9007199254740992, "from 1 to 2**53"};
 namespace {
+
+constexpr Range kTimeStep{1, static_cast<double>(Optimizer::kMostTimeSteps), "from 1 to 2**53"};
 
 // The immediates of the list are float64 and rounded once, so 1 - beta is formed here.
 double complement(float beta) { return 1.0 - static_cast<double>(beta); }
