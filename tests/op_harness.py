@@ -7,7 +7,8 @@ finds out when it writes outside its result, or adds to it.
 import numpy as np
 import pytest
 
-from differences import Slopes
+from differences import Slopes, assert_near
+from harness import assert_all_near, everywhere
 
 testing = pytest.importorskip("traingraph._testing", reason="built without TRAINGRAPH_TESTING")
 
@@ -84,6 +85,29 @@ def check_gradients(op, attributes, arrays, wanted, results=(0,), tolerance=1e-7
     got = gradients(op, attributes, arrays, cotangents, wanted)
     for k, gradient in zip(wanted, got, strict=True):
         Slopes(seen, moved[k], dy).assert_near(gradient, tolerance, got)
+
+
+def checks(samples):
+    """The test of ops in float32: every backend against the reference loops in float64.
+
+    A sample is (op, attributes, float32 and integer arrays, inputs with a gradient).
+    """
+
+    @everywhere
+    @pytest.mark.parametrize(("op", "attributes", "arrays", "wanted"), list(samples))
+    def test_float32(op, attributes, arrays, wanted, device):
+        wide = [a.astype(np.float64) if a.dtype == np.float32 else a for a in arrays]
+        expected = forward(op, attributes, wide)
+        for got, right in zip(forward(op, attributes, arrays, device), expected, strict=True):
+            assert_near(got, right, 3e-6)
+        cotangents = [np.linspace(-1, 1, expected[0].size).reshape(expected[0].shape)]
+        cotangents += [None] * (len(expected) - 1)
+        single = [None if c is None else c.astype(np.float32) for c in cotangents]
+        slopes = gradients(op, attributes, wide, cotangents, wanted)
+        found = gradients(op, attributes, arrays, single, wanted, device)
+        assert_all_near(found, slopes, 3e-6)
+
+    return test_float32
 
 
 def scalar_list(function, arity, p=0.0, q=0.0):

@@ -96,6 +96,10 @@ std::vector<std::string> lines_of(const std::vector<Form>& forms) {
   return lines;
 }
 
+std::string range_text(const Range* range) {
+  return range == nullptr ? "" : std::string(" Range: ") + range->text + ".";
+}
+
 // The text, and what each argument is, once.
 std::string document_of(const std::string& text, const std::vector<Form>& forms) {
   std::string document = text;
@@ -103,10 +107,8 @@ std::string document_of(const std::string& text, const std::vector<Form>& forms)
   for (const Form& form : forms) {
     for (const Argument& argument : form.arguments) {
       if (std::ranges::find(known, argument.name) != known.end()) continue;
-      document +=
-          (known.empty() ? "\n\nArguments:\n* " : "\n* ") + argument.name + ": " + argument.text;
-      if (argument.range != nullptr)
-        document += std::string(" Range: ") + argument.range->text + ".";
+      document += (known.empty() ? "\n\nArguments:\n* " : "\n* ") + argument.name + ": " +
+                  argument.text + range_text(argument.range);
       known.push_back(argument.name);
     }
   }
@@ -292,8 +294,9 @@ void add_properties(py::handle cls, const std::type_info& self,
                     const std::vector<Property>& properties, bool (*holds)(const void*)) {
   for (const Property& property : properties) {
     const char* const name = property.name.c_str();
+    const std::string text = property.text + range_text(property.range);
     const std::string document =
-        property.name + "(self) -> " + given_annotation(property.type) + "\n\n" + property.text;
+        property.name + "(self) -> " + given_annotation(property.type) + "\n\n" + text;
     const Capture capture(
         static_cast<const BoundProperty*>(new BoundProperty{self, holds, property}));
     py::object set;
@@ -303,7 +306,7 @@ void add_properties(py::handle cls, const std::type_info& self,
           property.name + "(self, value: " + taken_annotation(property.type) + ") -> None");
     }
     add_property(cls, name, function(get_property, capture, 1, {}, nullptr, document), set,
-                 property.text.c_str());
+                 text.c_str());
   }
 }
 

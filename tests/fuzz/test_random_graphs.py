@@ -17,14 +17,20 @@ from random_graphs import optimizers
 from random_graphs.table import ELSEWHERE, LAYERS
 
 
-def test_every_layer_is_drawn() -> None:
-    """A new class of layers needs an entry in the table, or a reason."""
-    public = {name for name in tg.__all__ if name.startswith("MLC") and name.endswith("Layer")}
-    assert public == set(LAYERS) | set(ELSEWHERE)
+def public(base: type) -> set[str]:
+    classes = {name: getattr(tg, name) for name in tg.__all__}
+    return {n for n, cls in classes.items() if isinstance(cls, type) and issubclass(cls, base)}
+
+
+def test_every_layer_and_every_optimizer_is_drawn() -> None:
+    """A new class needs an entry in the table, or a reason."""
+    assert public(tg.MLCLayer) == set(LAYERS) | set(ELSEWHERE)
+    rules = [rule.name for rule in optimizers.RULES.values()]
+    assert sorted(public(tg.MLCOptimizer)) == sorted(["MLCOptimizer", *rules])
     programs = [json.loads(training_graphs.make(Random(f"{k}"))) for k in range(400)]
     drawn = {node["layer"] for program in programs for node in program["nodes"].values()}
     assert drawn == set(LAYERS)
-    assert {program["optimizer"]["kind"] for program in programs} == set(optimizers.CLASSES)
+    assert {program["optimizer"]["kind"] for program in programs} == set(optimizers.RULES)
     uses = ("loss_layer", "split", "inner", "user", "buffers", "rebound", "handles", "inference")
     assert {key for program in programs for key in uses if program[key]} == set(uses)
     assert any(node.get("stop") for program in programs for node in program["nodes"].values())

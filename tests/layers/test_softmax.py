@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from random_graphs.layer import Layer, need, same, written
 
 import traingraph as tg
 from harness import Case, Inference, checks, everywhere, node
@@ -38,6 +39,28 @@ CASES = [
 ]
 
 test_forward, test_gradient, test_backends, test_same_bits, test_batch = checks(CASES)
+
+
+def draw(drawing, shape):
+    operation = drawing.choice(list(EXPECTED))
+    return {"options": {"operation": operation, "dimension": drawing.axis(shape)}}
+
+
+def results(options, shapes):
+    need(options["dimension"] < len(shapes[0]))
+    return same(options, shapes)
+
+
+DRAWN = {
+    "MLCSoftmaxLayer": Layer(
+        draw,
+        results,
+        lambda options, shapes, names: written("MLCSoftmaxLayer", **options),
+        lambda t, options, sources, at: getattr(t, options["operation"])(
+            sources[0], options["dimension"]
+        ),
+    ),
+}
 
 
 def test_the_dimension_is_1_unless_given():

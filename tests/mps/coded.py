@@ -3,6 +3,7 @@
 import numpy as np
 from kernels import Weights
 
+from beside import beside
 from traingraph import mps
 
 C = 4
@@ -93,12 +94,6 @@ FORWARD_ARITHMETIC = {
     "primary_stride_in_feature_channels": 0,
 }  # fmt: skip
 
-RECTANGLE = mps.MTLRegion(mps.MTLOrigin(2, 1), mps.MTLSize(3, 4, 5))
-READ = {"clip_rect_source": RECTANGLE}
-READ_BOTH = {
-    "primary_source_clip_rect": RECTANGLE,
-    "secondary_source_clip_rect": mps.MTLRegion(mps.MTLOrigin(1, 3), mps.MTLSize(3, 4, 5)),
-}
 # Neurons with a class of their own, but for PReLU, and their types.
 NAMED = {
     "Absolute": "absolute", "ELU": "elu", "Exponential": "exponential",
@@ -107,7 +102,8 @@ NAMED = {
     "SoftSign": "soft_sign", "TanH": "tanh",
 }  # fmt: skip
 
-# Class -> what it is made with, and what is set; functions are called.
+# Class -> what it is made with, and what is set; functions are called. A new class has its entry
+# beside its tests: `CODED` of a file of this folder.
 CASES = {
     "MPSCNNNeuron": ({"neuron_descriptor": slopes}, {}),
     "MPSCNNNeuronGradient": (
@@ -153,14 +149,6 @@ CASES = {
          "fill_value_array": [0.5] * (C + 3)}, {"fill_value": 2.5}),
     "MPSNNGramMatrixCalculation": ({"alpha": 0.25}, {}),
     "MPSNNGramMatrixCalculationGradient": ({"alpha": 0.25}, {}),
-    "MPSNNReduceFeatureChannelsSum": ({}, {**READ, "weight": 0.25}),
-    **{f"MPSNNReduce{axis}{kind}": ({}, READ)
-       for axis in ("Row", "Column", "FeatureChannels") for kind in ("Sum", "Mean", "Min", "Max")
-       if (axis, kind) != ("FeatureChannels", "Sum")},
-    **{f"MPSNNReduceFeatureChannelsArgument{kind}": ({}, READ) for kind in ("Min", "Max")},
-    "MPSNNReduceFeatureChannelsAndWeightsMean": ({}, READ_BOTH),
-    "MPSNNReduceFeatureChannelsAndWeightsSum": (
-        {"do_weighted_sum_by_non_zero_weights": True}, READ_BOTH),
     "MPSNNCompare": (
         {}, {**FORWARD_ARITHMETIC, "comparison_type": "less_or_equal", "threshold": 0.75}),
     "MPSNNReshape": ({}, {"_reshaped": (4, 3, 6)}),
@@ -188,7 +176,7 @@ CASES = {
         "MPSCNNSoftMax", "MPSCNNSoftMaxGradient", "MPSCNNLogSoftMax", "MPSCNNLogSoftMaxGradient",
         "MPSNNReshapeGradient", "MPSNNPadGradient", "MPSNNSlice",
         "MPSNNInitialGradient")},
-}  # fmt: skip
+} | beside("mps", "CODED")  # fmt: skip
 # What every kernel of a kind has besides.
 CLIP = {
     "clip_rect": mps.MTLRegion(mps.MTLOrigin(1, 2), mps.MTLSize(3, 4)),

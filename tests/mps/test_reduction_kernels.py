@@ -6,6 +6,8 @@ from gradients import backward, check, execute, forward, random
 from gradients import device as made
 from graphs import evaluate, source
 from kernels import array, batch, commands, empty
+from random_graphs.layer import Layer
+from random_nodes.writing import node
 
 from traingraph import InvalidArgument, ShapeError, Unsupported, _core, mps
 
@@ -16,6 +18,55 @@ PLACES = {"ArgumentMin": np.argmin, "ArgumentMax": np.argmax}
 # A rectangle that reaches beyond 2 x 5 x 7 images, as Metal gives it, and what it leaves of them.
 BEYOND = mps.MTLRegion(mps.MTLOrigin(2, 1), mps.MTLSize(100, 3, 100))
 INSIDE = np.s_[:, :, 1:4, 2:]
+
+# --- for the tests about every class -------------------------------------------------------------
+
+READ = {"clip_rect_source": mps.MTLRegion(mps.MTLOrigin(2, 1), mps.MTLSize(3, 4, 5))}
+READ_BOTH = {
+    "primary_source_clip_rect": READ["clip_rect_source"],
+    "secondary_source_clip_rect": mps.MTLRegion(mps.MTLOrigin(1, 3), mps.MTLSize(3, 4, 5)),
+}
+CODED = {
+    **{f"MPSNNReduce{axis}{kind}": ({}, READ) for axis, kind in KINDS},
+    **{f"MPSNNReduceFeatureChannels{place}": ({}, READ) for place in PLACES},
+    "MPSNNReduceFeatureChannelsSum": ({}, {**READ, "weight": 0.25}),
+    "MPSNNReduceFeatureChannelsAndWeightsMean": ({}, READ_BOTH),
+    "MPSNNReduceFeatureChannelsAndWeightsSum": (
+        {"do_weighted_sum_by_non_zero_weights": True},
+        READ_BOTH,
+    ),
+}
+# In PyTorch; they have no gradient: other nodes go on with their results.
+COMPUTED = {
+    "Sum": lambda x, axis: x.sum(axis, keepdim=True),
+    "Mean": lambda x, axis: x.mean(axis, keepdim=True),
+    "Min": lambda x, axis: x.amin(axis, keepdim=True),
+    "Max": lambda x, axis: x.amax(axis, keepdim=True),
+    "ArgumentMin": lambda x, axis: x.argmin(axis, keepdim=True).to(x.dtype),
+    "ArgumentMax": lambda x, axis: x.argmax(axis, keepdim=True).to(x.dtype),
+}
+
+
+def drawn(name, axis, kind):
+    def shape(options, shapes):
+        return [[1 if k == axis else extent for k, extent in enumerate(shapes[0])]]
+
+    return Layer(
+        lambda drawing, shape: {"options": {}, "stop": True},
+        shape,
+        lambda options, shapes, names: node(name, names, {}),
+        lambda t, options, sources, at: COMPUTED[kind](sources[0], axis),
+        often=2,
+    )
+
+
+DRAWN = {
+    name: drawn(name, AXES[axis], kind)
+    for axis, kind in [*KINDS, *(("FeatureChannels", place) for place in PLACES)]
+    for name in [f"MPSNNReduction{axis}{kind}Node"]
+}
+
+# -------------------------------------------------------------------------------------------------
 
 
 def kernel_of(name, on="reference", **properties):

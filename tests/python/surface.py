@@ -29,6 +29,10 @@ NOT_YET = {
     "MLCYOLOLossDescriptor": "the layer that takes it",
     "MLCYOLOLossLayer": "the loss as ops",
 }
+# Classes of ours beside Apple's, under names like theirs, and what they are for.
+OURS = {
+    "MLCExecution": "what execute and its like give: result, time and the call's handle",
+}
 HERE = {owner: rows for owner, rows in TABLE.items() if owner not in NOT_YET}
 ENUMS = {owner: rows for owner, rows in HERE.items() if is_enum(rows)}
 CLASSES = {owner: rows for owner, rows in HERE.items() if owner not in ENUMS}

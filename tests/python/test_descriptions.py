@@ -70,6 +70,23 @@ def test_every_property_has_a_type_and_a_text(name: str) -> None:
         assert re.match(rf"{key}\(self\) -> [\w.\[\], |]+\n", value.fget.__doc__), key
 
 
+def is_a(*bases: str) -> list[str]:
+    every = tuple(getattr(_core, base) for base in bases)
+    return [name for name in DESCRIBED if issubclass(getattr(_core, name), every)]
+
+
+@pytest.mark.parametrize("name", is_a("MLCLayer", "MPSKernel", "MPSNNFilterNode"))
+def test_shapes_and_errors_are_stated(name: str) -> None:
+    document = getattr(_core, name).__init__.__doc__
+    assert re.search(r"\bShapes: \S", document), document
+    assert re.search(r"\bErrors: \S", document), document
+
+
+@pytest.mark.parametrize("name", is_a("MLCOptimizer"))
+def test_errors_of_optimizers_are_stated(name: str) -> None:
+    assert re.search(r"\bErrors: \S", getattr(_core, name).__init__.__doc__)
+
+
 def test_ranges_are_stated() -> None:
     document = tg.MLCAdamOptimizer.__init__.__doc__
     assert "* beta1: What the first moment keeps. Range: from 0 to less than 1." in document
@@ -77,6 +94,7 @@ def test_ranges_are_stated() -> None:
         "* gradient_clip_max: The largest element, BY_VALUE; may be infinite. Range: a number."
         in document
     )
+    assert tg.MLCAdamOptimizer.beta1.__doc__.endswith("Range: from 0 to less than 1.")
 
 
 def test_a_property_of_another_class_is_refused() -> None:

@@ -4,8 +4,7 @@ every backend in float32 against them."""
 import numpy as np
 import pytest
 
-from harness import assert_all_near, assert_near, everywhere
-from op_harness import check_gradients, forward, gradients, testing
+from op_harness import check_gradients, checks, forward, gradients, testing
 
 RNG = np.random.default_rng(7)
 
@@ -316,19 +315,7 @@ def samples():
     yield "dropout", {"rate": 0.3, "seed": 5}, [array(3, 50), np.array(2)], [0]
 
 
-@everywhere
-@pytest.mark.parametrize(("op", "attributes", "arrays", "wanted"), list(samples()))
-def test_float32(op, attributes, arrays, wanted, device):
-    wide = [a.astype(np.float64) if a.dtype == np.float32 else a for a in arrays]
-    expected = forward(op, attributes, wide)
-    for got, right in zip(forward(op, attributes, arrays, device), expected, strict=True):
-        assert_near(got, right, 3e-6)
-    cotangents = [np.linspace(-1, 1, expected[0].size).reshape(expected[0].shape)]
-    cotangents += [None] * (len(expected) - 1)
-    single = [None if c is None else c.astype(np.float32) for c in cotangents]
-    slopes = gradients(op, attributes, wide, cotangents, wanted)
-    found = gradients(op, attributes, arrays, single, wanted, device)
-    assert_all_near(found, slopes, 3e-6)
+test_float32 = checks(samples())
 
 
 @pytest.mark.parametrize(

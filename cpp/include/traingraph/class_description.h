@@ -93,7 +93,8 @@ struct Property {
   std::string text;
   std::function<std::any(const void*)> get;
   std::function<void(void*, const std::any&)> set = nullptr;  // none: it is only read
-  bool is_part = false;  // of an argument: copies and archives have it there
+  bool is_part = false;          // of an argument: copies and archives have it there
+  const Range* range = nullptr;  // of numbers
 };
 
 // A layer as small as can be, and what it reads.
@@ -174,8 +175,9 @@ Argument argument(const std::string& name, T value_if_absent, const char* text,
           nullptr};
 }
 template <class T>
-Argument optional_argument(const std::string& name, const char* text) {
-  return {name, describing::value_type<T>(true), text, std::any(), nullptr, nullptr};
+Argument optional_argument(const std::string& name, const char* text,
+                           const Range* range = nullptr) {
+  return {name, describing::value_type<T>(true), text, std::any(), range, nullptr};
 }
 
 // InvalidArgument for the first number of a value outside the range that its description states.

@@ -179,15 +179,17 @@ class Describing {
   template <class Value, class Owner>
   Describing& field(const char* name, Value Owner::* member, const char* text,
                     const Range* range = nullptr) {
-    return add_field(traingraph::argument<Value>(name, T{}.*member, text, range), member);
+    add_field(traingraph::argument<Value>(name, T{}.*member, text), member);
+    return range != nullptr ? in(*range) : *this;
   }
   // One that can be set later, too.
   template <class Value, class Owner>
   Describing& settable_field(const char* name, Value Owner::* member, const char* text,
                              const Range* range = nullptr) {
-    field(name, member, text, range);
+    field(name, member, text);
     made_.properties.pop_back();
-    return settable(name, member, text);
+    settable(name, member, text);
+    return range != nullptr ? in(*range) : *this;
   }
   // One that is no member.
   template <class Get, class Set>
@@ -204,6 +206,18 @@ class Describing {
   Describing& required_field(const char* name, Value T::* member, const char* text,
                              const Range* range = nullptr) {
     return field(name, member, text, range).required();
+  }
+  // Of the argument or property before, or of both if it is both: what its number may be, or each
+  // of its numbers.
+  Describing& in(const Range& range) {
+    const auto restrict = [&](auto& all) {
+      for (auto& one : all) {
+        if (one.name == last_) one.range = &range;
+      }
+    };
+    restrict(arguments_);
+    restrict(made_.properties);
+    return *this;
   }
   // Of the argument before: it has to be given.
   Describing& required() {
@@ -324,12 +338,14 @@ class Describing {
   }
   template <class Get>
   Describing& add_property(std::string name, Get get, const char* text, bool optional) {
+    last_ = name;
     made_.properties.push_back(property_of(std::move(name), get, text, optional));
     return *this;
   }
   template <class Get>
   Describing& keep(Argument argument, Get get) {
     argument.read = reading(get);
+    last_ = argument.name;
     arguments_.push_back(std::move(argument));
     return *this;
   }
@@ -365,6 +381,7 @@ class Describing {
   }
 
   ClassDescription made_;
+  std::string last_;  // what was described last
   std::vector<Argument> arguments_;
   std::vector<std::function<void(T&, const Given&)>> setters_;
 };

@@ -198,6 +198,8 @@ const std::vector<ActivationFactory>& factories() {
   return table;
 }
 
+constexpr Range kParameter{-kInfinite, kInfinite, "a finite number; of CLAMP maybe infinite"};
+
 ClassDescription described_descriptor() {
   using D = ActivationDescriptor;
   Describing<D> described("MLCActivationDescriptor",
@@ -217,7 +219,7 @@ ClassDescription described_descriptor() {
   };
   described.form(arguments, make);
   for (const char* name : {"a", "b", "c"}) {
-    arguments.push_back(argument<float>(name, "A parameter of the function."));
+    arguments.push_back(argument<float>(name, "A parameter of the function.", &kParameter));
     described.form(arguments, make);
   }
   return described;
@@ -229,7 +231,8 @@ ClassDescription described_layer() {
   described.argument("descriptor", &Activation::descriptor, "The function and its parameters.")
       .made_of<ActivationDescriptor>(
           "Shapes: any (…) to the same. Types: float32; float64 on the reference device. "
-          "Gradient: reads the result where it can, else the source.")
+          "Gradient: reads the result where it can, else the source. Errors: a parameter that is "
+          "not finite, and sources of whole numbers.")
       .sample([](DataType t) {
         return LayerSample{
             std::make_shared<Activation>(ActivationDescriptor(ActivationType::kReLU)),

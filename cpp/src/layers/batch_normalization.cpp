@@ -146,7 +146,7 @@ void BatchNormalization::emit(Emitter& e) const {
 
 const ClassDescription& BatchNormalization::class_description() {
   using Self = BatchNormalization;
-  const auto channels = argument<std::int64_t>("feature_channel_count", "C.");
+  const auto channels = argument<std::int64_t>("feature_channel_count", "C.", &kOneOrMore);
   const auto epsilon =
       argument("variance_epsilon", 1e-5f, "What is added to the variance.", &kNotNegative);
   const auto momentum = argument("momentum", 0.99f, "What the running statistics keep.", &kShare);
@@ -182,7 +182,8 @@ const ClassDescription& BatchNormalization::class_description() {
               "Without mean and variance the layer makes its own parameters. Shapes: (N, C, …) to "
               "the same; parameters (1, C, 1, 1). Training uses the batch's biased statistics and "
               "moves the running ones: running = momentum * running + (1 - momentum) * batch. "
-              "Gradient: reads the source and the batch's statistics.")
+              "Gradient: reads the source and the batch's statistics. Errors: a source of another "
+              "number of channels, parameters of other sizes, a number outside its range.")
           .sample([](DataType t) {
             const auto one = [t] { return sample_parameter({1, 1, 1, 1}, t); };
             return LayerSample{std::make_shared<Self>(1, one(), one(), one(), one()),

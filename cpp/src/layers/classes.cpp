@@ -1,13 +1,5 @@
-#include <traingraph/activation.h>
-#include <traingraph/arithmetic.h>
-#include <traingraph/batch_normalization.h>
 #include <traingraph/class_description.h>
-#include <traingraph/convolution.h>
-#include <traingraph/data_movement.h>
-#include <traingraph/indexing.h>
-#include <traingraph/loss.h>
-#include <traingraph/pooling.h>
-#include <traingraph/softmax.h>
+#include <traingraph/traingraph.h>
 
 namespace traingraph {
 

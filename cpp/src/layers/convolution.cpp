@@ -114,9 +114,11 @@ namespace {
 ClassDescription described_convolution_descriptor() {
   using D = ConvolutionDescriptor;
   using Count = std::int64_t;
-  const auto inputs = argument<Count>("input_feature_channel_count", "Channels of the source.");
-  const auto outputs = argument<Count>("output_feature_channel_count", "Channels of the result.");
-  const auto height = argument<Count>("kernel_height", "Units: elements.");
+  const auto inputs =
+      argument<Count>("input_feature_channel_count", "Channels of the source.", &kOneOrMore);
+  const auto outputs =
+      argument<Count>("output_feature_channel_count", "Channels of the result.", &kOneOrMore);
+  const auto height = argument<Count>("kernel_height", "Units: elements.", &kOfWindow);
   const auto set_sizes = [](D& d, const Given& given, const char* width) {
     d.input_feature_channel_count = given.get<Count>("input_feature_channel_count");
     d.output_feature_channel_count = given.get<Count>("output_feature_channel_count");
@@ -142,9 +144,10 @@ ClassDescription described_convolution_descriptor() {
   describe_window(described);
   described
       .form({argument("type", ConvolutionType::kStandard, "The type."),
-             argument<Pair>("kernel_sizes", "(height, width)."), inputs, outputs,
-             argument("group_count", Count{1}, "Groups of channels."),
-             argument("strides", Pair{1, 1}, "(y, x)."), dilation_argument(), padding_argument()},
+             argument<Pair>("kernel_sizes", "(height, width).", &kOfWindow), inputs, outputs,
+             argument("group_count", Count{1}, "Groups of channels.", &kOneOrMore),
+             argument("strides", Pair{1, 1}, "(y, x).", &kOfWindow), dilation_argument(),
+             padding_argument()},
             [](const Given& given) {
               D d;
               d.type = given.get<ConvolutionType>("type");
@@ -154,26 +157,27 @@ ClassDescription described_convolution_descriptor() {
               set_window(d, given);
               return d;
             })
-      .form({argument<Count>("transpose_with_kernel_width", "Units: elements."), height, inputs,
-             outputs},
+      .form({argument<Count>("transpose_with_kernel_width", "Units: elements.", &kOfWindow), height,
+             inputs, outputs},
             [set_sizes](const Given& given) {
               D d;
               d.type = ConvolutionType::kTransposed;
               set_sizes(d, given, "transpose_with_kernel_width");
               return d;
             })
-      .form(
-          {argument<Count>("depthwise_with_kernel_width", "Units: elements."), height, inputs,
-           argument<Count>("channel_multiplier", "Channels of the result per one of the source.")},
-          [set_sizes](const Given& given) {
-            D d;
-            d.type = ConvolutionType::kDepthwise;
-            set_sizes(d, given, "depthwise_with_kernel_width");
-            d.output_feature_channel_count =
-                ir::product(d.input_feature_channel_count, given.get<Count>("channel_multiplier"));
-            d.group_count = d.input_feature_channel_count;
-            return d;
-          })
+      .form({argument<Count>("depthwise_with_kernel_width", "Units: elements.", &kOfWindow), height,
+             inputs,
+             argument<Count>("channel_multiplier", "Channels of the result per one of the source.",
+                             &kOneOrMore)},
+            [set_sizes](const Given& given) {
+              D d;
+              d.type = ConvolutionType::kDepthwise;
+              set_sizes(d, given, "depthwise_with_kernel_width");
+              d.output_feature_channel_count = ir::product(d.input_feature_channel_count,
+                                                           given.get<Count>("channel_multiplier"));
+              d.group_count = d.input_feature_channel_count;
+              return d;
+            })
       .text("Pairs are (height, width) and (y, x).");
   return described;
 }

@@ -86,8 +86,11 @@ const ClassDescription& Concatenation::class_description() {
   static const ClassDescription description =
       Describing<Concatenation, Layer>("MLCConcatenationLayer", "Joins sources along one axis.")
           .argument("dimension", &Concatenation::dimension, "The axis.", 1)
+          .in(kLimit)
           .made_of<std::int64_t>(
-              "Shapes: the other extents agree. Gradient: cut at the same places.")
+              "Shapes: the other extents agree. Gradient: cut at the same places. Errors: "
+              "ValueError "
+              "where they do not, and for a dimension that the sources do not have.")
           .sample([](DataType t) {
             return LayerSample{std::make_shared<Concatenation>(), {{{2, 2}, t}, {{2, 2}, t}}};
           });
@@ -99,7 +102,9 @@ const ClassDescription& Reshape::class_description() {
       Describing<Reshape, Layer>("MLCReshapeLayer",
                                  "The same elements in row-major order under another shape.")
           .argument("shape", &Reshape::shape, "The shape of the result.")
-          .made_of<Shape>("Errors: ValueError where the counts of elements differ.")
+          .made_of<Shape>(
+              "Shapes: any to this one. Gradient: in the source's shape. Errors: ValueError where "
+              "the counts of elements differ.")
           .sample([](DataType t) {
             return LayerSample{std::make_shared<Reshape>(Shape{4}), {{{2, 2}, t}}};
           });

@@ -32,7 +32,8 @@ void describe_window(Describing<D>& described) {
 }
 
 inline Argument dilation_argument() {
-  return argument("dilation_rates", Pair{1, 1}, "Distances of kernel elements, (y, x).");
+  return argument("dilation_rates", Pair{1, 1}, "Distances of kernel elements, (y, x).",
+                  &kOfWindow);
 }
 inline Argument padding_argument() {
   return argument("padding_policy", Padding{}, "What lies around the source.");

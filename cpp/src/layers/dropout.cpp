@@ -41,11 +41,14 @@ const ClassDescription& Dropout::class_description() {
   static const ClassDescription description =
       Describing<Dropout, Layer>("MLCDropoutLayer", "Drops elements at random while training.")
           .argument("rate", &Dropout::rate, "The probability of vanishing.")
+          .in(kShareBelowOne)
           .argument("seed", &Dropout::seed, "The seed, 0 for none of its own.", 0)
           .made_of<float, std::uint64_t>(
               "Elements vanish with probability rate, the others are divided by 1 - rate; "
               "inference is the identity. Seed 0: from MLCPlatform's seed and the layer's "
-              "position.")
+              "position. Shapes: any (…) to the same. Gradient: divided and dropped like the "
+              "source. "
+              "Errors: a rate outside its range, and sources of whole numbers.")
           .sample([](DataType t) {
             return LayerSample{std::make_shared<Dropout>(0.5f), {{{2, 2}, t}}};
           });

@@ -171,7 +171,9 @@ void Selection::emit(Emitter& e) const {
 }
 
 const ClassDescription& Split::class_description() {
-  const auto dimension = [] { return argument("dimension", std::int64_t{1}, "The axis."); };
+  const auto dimension = [] {
+    return argument("dimension", std::int64_t{1}, "The axis.", &kLimit);
+  };
   static const ClassDescription description =
       Describing<Split, Layer>("MLCSplitLayer",
                                "Cuts a tensor along one axis; its results are the parts.")
@@ -184,17 +186,18 @@ const ClassDescription& Split::class_description() {
                 return lengths.empty() ? std::nullopt : std::optional(lengths);
               },
               "The lengths of the parts; None when split by count.")
-          .form({argument<std::int64_t>("split_count", "How many parts."), dimension()},
-                [](const Given& given) {
-                  return std::make_shared<Split>(given.get<std::int64_t>("split_count"),
-                                                 given.get<std::int64_t>("dimension"));
-                })
           .form(
-              {argument<Shape>("split_section_lengths", "The lengths of the parts."), dimension()},
+              {argument<std::int64_t>("split_count", "How many parts.", &kOneOrMore), dimension()},
               [](const Given& given) {
-                return std::make_shared<Split>(given.get<Shape>("split_section_lengths"),
+                return std::make_shared<Split>(given.get<std::int64_t>("split_count"),
                                                given.get<std::int64_t>("dimension"));
               })
+          .form({argument<Shape>("split_section_lengths", "The lengths of the parts.", &kOneOrMore),
+                 dimension()},
+                [](const Given& given) {
+                  return std::make_shared<Split>(given.get<Shape>("split_section_lengths"),
+                                                 given.get<std::int64_t>("dimension"));
+                })
           .text(
               "Shapes: split_count parts of ceil(extent / split_count), the last may be smaller, "
               "or parts of the given lengths. Gradient: joined at the same places. Errors: "
@@ -210,6 +213,7 @@ const ClassDescription& Gather::class_description() {
   static const ClassDescription description =
       Describing<Gather, Layer>("MLCGatherLayer", "Picks from a tensor by index along one axis.")
           .argument("dimension", &Gather::dimension, "The axis that the indices count.")
+          .in(kLimit)
           .made_of<std::int64_t>(
               "Sources: the tensor, indices. Shapes: indices of one axis pick slices; indices with "
               "as many axes as the tensor pick element by element. Types: int32 or int64 indices. "
@@ -226,9 +230,12 @@ const ClassDescription& Scatter::class_description() {
       Describing<Scatter, Layer>("MLCScatterLayer",
                                  "A copy of a tensor with values written or added by index.")
           .argument("dimension", &Scatter::dimension, "The axis that the indices count.")
+          .in(kLimit)
           .argument("reduction_type", &Scatter::reduction_type, "NONE overwrites, SUM adds.")
           .made_of<std::int64_t, ReductionType>(
-              "Sources: values, indices, the tensor to copy. NONE overwrites: of several values "
+              "Sources: values, indices, the tensor to copy. Shapes: values as Gather's result of "
+              "the "
+              "tensor, to the tensor's. NONE overwrites: of several values "
               "for one element the last in row-major order stays. Gradient: NONE: of the value "
               "that stayed alone, 0 to the copied tensor there; SUM: of every value and of the "
               "copied tensor. Errors: ValueError for another reduction or an index out of range.")
@@ -245,7 +252,9 @@ const ClassDescription& Selection::class_description() {
                                    "Takes each element from one of two tensors.")
           .made_of<>(
               "Sources: a bool condition, x, y, which broadcast as NumPy does; x where the "
-              "condition holds. Gradient: to the source that was taken.")
+              "condition holds. Shapes: what they broadcast to. Gradient: to the source that was "
+              "taken. Errors: ValueError for shapes that do not broadcast, TypeError for a "
+              "condition that is not bool.")
           .sample([](DataType t) {
             return LayerSample{std::make_shared<Selection>(),
                                {{{2, 2}, DataType::kBoolean}, {{2, 2}, t}, {{2, 2}, t}}};

@@ -248,10 +248,11 @@ LossDescriptor loss_of(LossType type, const Given& given) {
 
 // What losses have beside the common arguments.
 Argument label_smoothing_argument() {
-  return argument("label_smoothing", 0.0f, "How much of each label is spread over the classes.");
+  return argument("label_smoothing", 0.0f, "How much of each label is spread over the classes.",
+                  &kShareBelowOne);
 }
 Argument class_count_argument() {
-  return optional_argument<std::int64_t>("class_count", "None: taken from the labels.");
+  return optional_argument<std::int64_t>("class_count", "None: taken from the labels.", &kLimit);
 }
 Argument weight_argument() { return argument("weight", 1.0f, "The factor of the whole."); }
 Argument weights_argument() {
@@ -263,7 +264,9 @@ Argument reduction_argument() {
 Argument epsilon_argument() {
   return argument("epsilon", 1e-7f, "What LOG adds under its logarithms.");
 }
-Argument delta_argument() { return argument("delta", 1.0f, "Where HUBER becomes linear."); }
+Argument delta_argument() {
+  return argument("delta", 1.0f, "Where HUBER becomes linear.", &kPositive);
+}
 
 // One loss that Apple offers by name, with the arguments it has beside the common ones.
 struct LossFactory {
@@ -316,7 +319,10 @@ ClassDescription described_loss() {
               return std::make_shared<Loss>(given.get<LossDescriptor>("descriptor"),
                                             given.get<TensorPtr>("weights"));
             })
-      .text("Shapes: weights have one value for each that reduction NONE would give.")
+      .text(
+          "Shapes: labels as the prediction, or as the loss says; weights have one value for each "
+          "that reduction NONE would give. Errors: ValueError for other shapes and for numbers "
+          "outside their ranges, NotImplementedError for a loss without kernels.")
       .sample([](DataType t) {
         return LayerSample{std::make_shared<Loss>(LossDescriptor{}), {{{2, 2}, t}, {{2, 2}, t}}};
       });

@@ -47,7 +47,9 @@ const ClassDescription& MatMul::class_description() {
           .argument("descriptor", &MatMul::descriptor, "How the product is formed.")
           .made_of<MatMulDescriptor>(
               "Shapes: (…, M, K) and (…, K, N) to (…, M, N); leading axes broadcast from the back. "
-              "Gradient: reads both sources.")
+              "Gradient: reads both sources. Errors: ValueError where inner extents differ or "
+              "leading "
+              "axes do not broadcast.")
           .sample([](DataType t) {
             return LayerSample{std::make_shared<MatMul>(), {{{2, 2}, t}, {{2, 2}, t}}};
           });

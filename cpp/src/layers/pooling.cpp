@@ -79,8 +79,9 @@ ClassDescription described_pooling_descriptor() {
       .property("count_includes_padding", &D::count_includes_padding,
                 "Whether an average divides by padded elements too.")
       .form({argument<PoolingType>("type", "The function."),
-             argument<Pair>("kernel_sizes", "(height, width)."),
-             argument<Pair>("strides", "(y, x)."), dilation_argument(), padding_argument(),
+             argument<Pair>("kernel_sizes", "(height, width).", &kOfWindow),
+             argument<Pair>("strides", "(y, x).", &kOfWindow), dilation_argument(),
+             padding_argument(),
              argument("count_includes_padding", false,
                       "Whether an average divides by padded elements too.")},
             [](const Given& given) {
@@ -107,7 +108,9 @@ const ClassDescription& Pooling::class_description() {
           .argument("descriptor", &Pooling::descriptor, "The function, window and strides.")
           .made_of<PoolingDescriptor>(
               "Shapes: (N, C, H, W) to (N, C, P, Q). Gradient: MAX gives it to the first largest "
-              "element; L2_NORM gives 0 where the result is 0.")
+              "element; L2_NORM gives 0 where the result is 0. Errors: ValueError for sizes "
+              "outside "
+              "their ranges, and for a window larger than the padded source.")
           .sample([](DataType t) {
             return LayerSample{std::make_shared<Pooling>(PoolingDescriptor{}), {{{1, 1, 2, 2}, t}}};
           });

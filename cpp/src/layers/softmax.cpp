@@ -37,8 +37,10 @@ const ClassDescription& Softmax::class_description() {
       Describing<Softmax, Layer>("MLCSoftmaxLayer", "Softmax or its logarithm along one axis.")
           .argument("operation", &Softmax::operation, "Softmax or its logarithm.")
           .argument("dimension", &Softmax::dimension, "The axis.", 1)
+          .in(kLimit)
           .made_of<SoftmaxOperation, std::int64_t>(
-              "Shapes: any (…) to the same. Gradient: reads the result.")
+              "Shapes: any (…) to the same. Gradient: reads the result. Errors: ValueError for a "
+              "dimension that the source does not have.")
           .sample([](DataType t) {
             return LayerSample{std::make_shared<Softmax>(SoftmaxOperation::kSoftmax),
                                {{{2, 2}, t}}};

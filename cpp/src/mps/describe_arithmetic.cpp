@@ -10,9 +10,10 @@ using Parameters = CNNArithmeticParameters;
 
 // `part` is a member, or a function that finds one.
 template <class K, class Parent, class Part>
-void describe_parameter(Describing<K, Kernel, Parent>& described, const std::string& name,
-                        Part part, const char* text) {
-  described.settable_part(name, &K::parameters, &K::set_parameters, part, text);
+Describing<K, Kernel, Parent>& describe_parameter(Describing<K, Kernel, Parent>& described,
+                                                  const std::string& name, Part part,
+                                                  const char* text) {
+  return described.settable_part(name, &K::parameters, &K::set_parameters, part, text);
 }
 
 template <class K, class Parent>
@@ -22,7 +23,8 @@ void describe_strides(Describing<K, Kernel, Parent>& described, const std::strin
     describe_parameter(
         described, source + name,
         [=](auto& parameters) -> auto& { return parameters.*strides.*axis; },
-        "1, or 0: one element, the first or that of the offset, stands for all.");
+        "0: one element, the first or that of the offset, stands for all.")
+        .in(kZeroOrOne);
   };
   stride("_stride_in_pixels_x", &BroadcastStrides::x);
   stride("_stride_in_pixels_y", &BroadcastStrides::y);
@@ -33,15 +35,20 @@ template <class K, class Parent>
 void describe_parameters(Describing<K, Kernel, Parent>& described) {
   using P = Parameters;
   describe_parameter(described, "primary_scale", &P::primary_scale,
-                     "A factor of the primary image.");
+                     "A factor of the primary image.")
+      .in(kFinite);
   describe_parameter(described, "secondary_scale", &P::secondary_scale,
-                     "A factor of the secondary image.");
+                     "A factor of the secondary image.")
+      .in(kFinite);
   describe_parameter(described, "bias", &P::bias,
-                     "Added to the result; a gradient kernel ignores it.");
+                     "Added to the result; a gradient kernel ignores it.")
+      .in(kFinite);
   describe_parameter(described, "minimum_value", &P::minimum_value,
-                     "The least result; a gradient kernel takes its state's mask instead.");
+                     "The least result; a gradient kernel takes its state's mask instead.")
+      .in(kAnyNumber);
   describe_parameter(described, "maximum_value", &P::maximum_value,
-                     "The largest result; a gradient kernel takes its state's mask instead.");
+                     "The largest result; a gradient kernel takes its state's mask instead.")
+      .in(kAnyNumber);
   describe_strides(described, "secondary", &P::secondary_strides);
 }
 
@@ -79,7 +86,8 @@ ClassDescription arithmetic(const char* name, const char* summary,
                        "What is asked of primary and secondary image; EQUAL at the beginning.");
     describe_parameter(
         described, "threshold", &Parameters::threshold,
-        "The largest difference of what counts as equal, and as neither less nor greater.");
+        "The largest difference of what counts as equal, and as neither less nor greater.")
+        .in(kLimit);
   }
   return described.made_by(
       "Shapes: two of one size, or strides of 0 where the first element stands for all.",

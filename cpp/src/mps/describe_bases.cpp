@@ -7,7 +7,8 @@
 namespace traingraph::mps {
 namespace {
 
-constexpr const char* kFirstChannel = "The first channel that is read. Errors: no multiple of 4.";
+constexpr const char* kFirstChannel = "The first channel that is read.";
+constexpr Range kChannelOffset{0, kInfinite, "0 or more, and a multiple of 4"};
 constexpr const char* kMostChannels = "The most channels that are read.";
 constexpr auto kOffset = &ChannelRange::offset;
 constexpr auto kCount = &ChannelRange::max_count;
@@ -20,7 +21,8 @@ void describe_clip(D& described) {
                 "stays as it is. The forms that return images set it to everything.")
       .settable("destination_feature_channel_offset", &K::destination_feature_channel_offset,
                 &K::set_destination_feature_channel_offset,
-                "The first channel of the destination that is written. Errors: no multiple of 4.")
+                "The first channel of the destination that is written.")
+      .in(kChannelOffset)
       .settable("makes_temporary_images", &K::makes_temporary_images, kMakesTemporaryImages)
       .property("is_state_modified", &K::is_state_modified,
                 "Whether an encoding writes gradients or statistics into a state that is there "
@@ -34,12 +36,16 @@ void describe_two_sources(D& described, const char* primary, const char* seconda
       .settable("secondary_offset", &K::secondary_offset, &K::set_secondary_offset, secondary)
       .settable_part("primary_source_feature_channel_offset", &K::primary_channels,
                      &K::set_primary_channels, kOffset, kFirstChannel)
+      .in(kChannelOffset)
       .settable_part("primary_source_feature_channel_max_count", &K::primary_channels,
                      &K::set_primary_channels, kCount, kMostChannels)
+      .in(kOneOrMore)
       .settable_part("secondary_source_feature_channel_offset", &K::secondary_channels,
                      &K::set_secondary_channels, kOffset, kFirstChannel)
+      .in(kChannelOffset)
       .settable_part("secondary_source_feature_channel_max_count", &K::secondary_channels,
-                     &K::set_secondary_channels, kCount, kMostChannels);
+                     &K::set_secondary_channels, kCount, kMostChannels)
+      .in(kOneOrMore);
 }
 
 template <class K, class D>
@@ -104,8 +110,10 @@ ClassDescription forward_kernel() {
           "of it.")
       .settable_part("source_feature_channel_offset", &K::source_channels, &K::set_source_channels,
                      kOffset, kFirstChannel)
+      .in(kChannelOffset)
       .settable_part("source_feature_channel_max_count", &K::source_channels,
-                     &K::set_source_channels, kCount, kMostChannels);
+                     &K::set_source_channels, kCount, kMostChannels)
+      .in(kOneOrMore);
   describe_window<K>(described, "", "In pixels.");
   describe_batches<K>(described);
   describe_direction(described, false);

@@ -47,7 +47,8 @@ void describe_dropout(Classes& classes, const char* name, const char* summary, c
       describe_kernel<K, Parent>(name, summary)
           .argument(
               "keep_probability", [](const K& k) { return k.parameters().keep_probability; },
-              "Above 0 and below 1.")
+              "What part of the elements stays.")
+          .in(kProbability)
           .kept_argument(
               "seed", [](const K& k) { return static_cast<std::int64_t>(k.parameters().seed); },
               kSeedText)
@@ -59,8 +60,9 @@ void describe_dropout(Classes& classes, const char* name, const char* summary, c
                 const DropoutParameters& p = k.parameters();
                 return MaskStride{p.mask_stride_x, p.mask_stride_y, p.mask_stride_channels};
               },
-              "(width, height, depth): 1, or 0: one decision for all elements along the axis.",
+              "(width, height, depth); 0: one decision for all elements along the axis.",
               MaskStride{})
+          .in(kZeroOrOne)
           .made_by(text, [](const Given& given) {
             const auto stride = given.get<MaskStride>("mask_stride_in_pixels");
             const auto seed = static_cast<std::uint64_t>(given.get<std::int64_t>("seed"));
@@ -101,9 +103,11 @@ void describe_upsampling(Classes& classes, const char* name, bool bilinear, cons
       .kept_argument(
           "integer_scale_factor_x", [](const K& k) { return k.upsampling().scale_x; },
           "Result columns per source column.")
+      .in(kOneOrMore)
       .kept_argument(
           "integer_scale_factor_y", [](const K& k) { return k.upsampling().scale_y; },
-          "Result rows per source row.");
+          "Result rows per source row.")
+      .in(kOneOrMore);
   if (has_corners) {
     described.kept_argument(kAlignCorners, align_corners<K>, kAlignCornersText, false);
   }
@@ -135,8 +139,8 @@ void describe_sizes(Classes& classes) {
                                "Shapes: (N, C, H, W) to (N, C, sy H, sx W).");
   describe_upsampling<Forward>(
       classes, "MPSCNNUpsamplingBilinear", true, "Pixels between their neighbours.",
-      "Without align_corners pixel i of the result lies at (i + 1/2) / scale - 1/2 of the source, "
-      "and the edge goes on beyond it.");
+      "Shapes: (N, C, H, W) to (N, C, sy H, sx W). Without align_corners pixel i of the result "
+      "lies at (i + 1/2) / scale - 1/2 of the source, and the edge goes on beyond it.");
   describe_upsampling<Gradient>(classes, "MPSCNNUpsamplingNearestGradient", false,
                                 "The sum of each block.", "The forward kernel's factors.");
   describe_upsampling<Gradient>(classes, "MPSCNNUpsamplingBilinearGradient", true,
@@ -146,11 +150,14 @@ void describe_sizes(Classes& classes) {
       describe_kernel<Resize, CNNKernel>("MPSNNResizeBilinear",
                                          "An image of any size; it has no gradient kernel.")
           .argument("resize_width", &Resize::resize_width, "The result's columns.")
+          .in(kOneOrMore)
           .argument("resize_height", &Resize::resize_height, "The result's rows.")
+          .in(kOneOrMore)
           .argument(kAlignCorners, &Resize::align_corners, kAlignCornersText, false)
           .made_of<Device, std::int64_t, std::int64_t, bool>(
-              "Without align_corners pixel i of the result lies at (i + 1/2) size / resize size - "
-              "1/2 of the source, and the edge goes on beyond it."));
+              "Shapes: (N, C, H, W) to (N, C, resize_height, resize_width). Without align_corners "
+              "pixel i of the result lies at (i + 1/2) size / resize size - 1/2 of the source, and "
+              "the edge goes on beyond it."));
 }
 
 // --- moves ---------------------------------------------------------------------------------------
@@ -171,7 +178,9 @@ void describe_reshape(Classes& classes) {
               },
               "(width, height, feature channels) of the images that are returned; 0: as the "
               "source.")
-          .made_of<Device>("Elements are counted by channels, then rows, then columns."));
+          .made_of<Device>(
+              "Shapes: any to one of as many elements, which are counted by channels, then rows, "
+              "then columns."));
   classes.push_back(describe_kernel<NNReshapeGradient, CNNGradientKernel>(
                         "MPSNNReshapeGradient", "The gradient in the source's size.")
                         .made_of<Device>("Reads the size of the forward source alone."));
@@ -190,9 +199,12 @@ void describe_padding(Classes& classes) {
       describe_kernel<NNPad, CNNKernel>("MPSNNPad",
                                         "Pixels and channels around an image, by edge mode.")
           .kept_argument(kBefore, before, kBeforeText, {})
+          .in(kLimit)
           .kept_argument(kAfter, after, kAfterText, {})
+          .in(kLimit)
           .optional_argument("fill_value_array", &NNPad::fill_values, "One per result channel.")
-          .made_by("Sizes (x, y, channel). A fill value per result channel makes the edge mode "
+          .made_by("Shapes: each extent grows by the two sizes (x, y, channel). A fill value per "
+                   "result channel makes the edge mode "
                    "CONSTANT.",
                    [](const Given& given) {
                      return std::make_shared<NNPad>(
@@ -228,15 +240,20 @@ void describe_channel_moves(Classes& classes) {
       describe_kernel<NNSlice, CNNKernel>("MPSNNSlice", "Some of the channels.")
           .settable("source_feature_channel_offset", &NNSlice::source_feature_channel_offset,
                     &NNSlice::set_source_feature_channel_offset, "The first channel.")
+          .in(kLimit)
           .settable("source_feature_channel_max_count", &NNSlice::source_feature_channel_max_count,
                     &NNSlice::set_source_feature_channel_max_count, "How many at most.")
-          .made_of<Device>("All channels until the properties say otherwise."));
+          .in(kOneOrMore)
+          .made_of<Device>(
+              "Shapes: (N, C, H, W) to (N, K, H, W): all channels until the properties "
+              "say otherwise."));
   classes.push_back(
       describe_kernel<NNConcatenation, Kernel>("MPSNNConcatenation",
                                                "The sources' channels one after another.")
           .settable("makes_temporary_images", &NNConcatenation::makes_temporary_images,
                     kMakesTemporaryImages)
-          .made_of<Device>("Not a class of Apple's, whose graphs alone join images."));
+          .made_of<Device>("Shapes: sources that differ in their channels alone. Not a class of "
+                           "Apple's, whose graphs alone join images."));
 }
 
 }  // namespace
@@ -250,7 +267,8 @@ void describe_filters(Classes& classes) {
   describe_softmaxes(classes);
   describe_dropout<CNNDropout, CNNKernel>(
       classes, "MPSCNNDropout", "x / keep_probability with that probability, else 0.",
-      "Masks are a function of the seed, of how often the kernel was encoded, and of the element: "
+      "Shapes: any to the same. Masks are a function of the seed, of how often the kernel was "
+      "encoded, and of the element: "
       "the same one on every backend, but for Metal where it encodes Apple's kernel, which has "
       "other masks.");
   describe_dropout<CNNDropoutGradient, CNNGradientKernel>(

@@ -26,6 +26,12 @@ Describing<K, Kernel, Parent> describe_kernel(const std::string& name, const std
   return described;
 }
 
+// A section of the text, such as "Shapes:", unless the class has its own.
+inline void add_section(ClassDescription& description, const char* section, const char* text) {
+  if (description.text.find(section) != std::string::npos) return;
+  description.text += " " + std::string(section) + " " + text;
+}
+
 // By family, in the order of kernel_classes().
 void describe_bases(Classes& classes);
 void describe_neurons(Classes& classes);

@@ -42,7 +42,8 @@ Describing<K, Kernel, Parent> describe_loss(const char* kind, const char* summar
   fixed("reduce_across_batch", &D::reduce_across_batch, "Whether images are joined.");
   fixed("number_of_classes", &D::number_of_classes, "For label smoothing.");
   number("weight", &D::weight, "A factor of every value.");
-  number("label_smoothing", &D::label_smoothing, "From 0 to below 1.");
+  number("label_smoothing", &D::label_smoothing, "How much of a label goes to all classes.");
+  described.in(kShareBelowOne);
   number("epsilon", &D::epsilon, "Inside of LOG's logarithms.");
   number("delta", &D::delta, "HUBER's.");
   return described;
@@ -67,7 +68,8 @@ ClassDescription loss_descriptor() {
       .settable("reduce_across_batch", &D::reduce_across_batch,
                 "Whether the images are joined too.")
       .settable("weight", &D::weight, "A factor of every value.")
-      .settable("label_smoothing", &D::label_smoothing, "From 0 to below 1.")
+      .settable("label_smoothing", &D::label_smoothing, "How much of a label goes to all classes.")
+      .in(kShareBelowOne)
       .settable("number_of_classes", &D::number_of_classes,
                 "For label smoothing; 0: as many as channels.")
       .settable("epsilon", &D::epsilon, "Inside of LOG's logarithms.")
@@ -116,7 +118,8 @@ ClassDescription loss_labels() {
   const auto device = argument<Device>("device", "Where it runs.");
   const auto size = argument<Size>(
       "loss_image_size",
-      "(width, height, channels) of the loss as it is reduced; one value where there is none.");
+      "(width, height, channels) of the loss as it is reduced; one value where there is none.",
+      &kOneOrMore);
   const auto labels_image = argument<ImagePtr>(kLabelsImage, "What is true.");
   const auto weights_image = optional_argument<ImagePtr>(kWeightsImage, "One weight per value.");
   const auto labels_data = argument<Data>(kLabelsData, "What is true, as data.");
@@ -166,9 +169,10 @@ ClassDescription loss_labels() {
 void describe_losses(Classes& classes) {
   using Gradient = NNLossGradient;
   classes.push_back(
-      describe_loss<CNNLoss, Kernel>("MPSCNNLoss",
-                                     "The loss into the labels; its result is the loss's gradient.",
-                                     "Errors: COSINE_DISTANCE with another reduction than SUM.")
+      describe_loss<CNNLoss, Kernel>(
+          "MPSCNNLoss", "The loss into the labels; its result is the loss's gradient.",
+          "Shapes: labels as the source, (N, C, H, W), and the gradient too. Errors: "
+          "COSINE_DISTANCE with another reduction than SUM.")
           .settable("header_formula", &CNNLoss::header_formula, &CNNLoss::set_header_formula,
                     "Whether Apple's text is computed in place of the derivative, for comparison: "
                     "softmax - t, Huber's delta without its sign, -t / y of Kullback and Leibler. "
@@ -195,7 +199,7 @@ void describe_losses(Classes& classes) {
   classes.push_back(
       describe_kernel<NNInitialGradient, CNNKernel>(
           "MPSNNInitialGradient", "Ones, of the source's size: where a gradient begins.")
-          .made_of<Device>("Without properties."));
+          .made_of<Device>("Shapes: any to the same."));
 }
 
 void describe_loss_states(Classes& classes) { classes.push_back(loss_labels()); }

@@ -12,7 +12,8 @@ Arguments node_parameters_of(const NeuronName& name) {
   Arguments arguments;
   for (std::size_t k = 0; k < name.parameters; ++k) {
     const NeuronParameter& parameter = kNeuronParameters[k];
-    arguments.push_back(argument(parameter.name, name.defaults[k], parameter.text));
+    arguments.push_back(argument(parameter.name, name.defaults[k], parameter.text,
+                                 range_of_parameter(name.type, k)));
     if (!name.has_defaults) arguments.back().value_if_absent.reset();
   }
   if (name.type == NeuronType::kPReLU) {

@@ -9,6 +9,7 @@ namespace {
 
 constexpr const char* kNeuron = "neuron_descriptor";
 constexpr const char* kNeuronText = "The function with its parameters.";
+constexpr Range kSecondParameter{-kInfinite, kInfinite, "a finite number; of ReLUN maybe infinite"};
 
 // The first `count` slopes of a PReLU, or all.
 std::vector<float> slopes_of(const Given& given) {
@@ -40,11 +41,13 @@ NeuronDescriptor named_neuron(const NeuronName& name, const Given& given) {
 std::vector<Argument> parameters_of(const NeuronName& name) {
   std::vector<Argument> arguments{device_argument()};
   for (std::size_t k = 0; k < name.parameters; ++k) {
-    arguments.push_back(argument<float>(kNeuronParameters[k].name, kNeuronParameters[k].text));
+    arguments.push_back(argument<float>(kNeuronParameters[k].name, kNeuronParameters[k].text,
+                                        range_of_parameter(name.type, k)));
   }
   if (name.type == NeuronType::kPReLU) {
     arguments.push_back(argument<std::vector<float>>("a", "The slopes, one per channel."));
-    arguments.push_back(optional_argument<std::int64_t>("count", "How many of them; else all."));
+    arguments.push_back(
+        optional_argument<std::int64_t>("count", "How many of them; else all.", &kOneOrMore));
   }
   return arguments;
 }
@@ -59,8 +62,8 @@ void describe_neuron(Classes& classes, const NeuronName& name) {
                                              name.name);
                 })
           .kept_argument(kNeuron, &K::descriptor, "This class's function with its parameters.")
-          .made_by("MPSCNNNeuron with a function of its own. Errors: the descriptor of another "
-                   "function.",
+          .made_by("MPSCNNNeuron with a function of its own. Shapes: any to the same. Errors: the "
+                   "descriptor of another function, and a number outside its range.",
                    [&name](const Given& given) {
                      auto descriptor = given.get<NeuronDescriptor>(kNeuron);
                      if (descriptor.type != name.type) {
@@ -83,9 +86,9 @@ const ClassDescription& NeuronDescriptor::class_description() {
       Describing<D>("MPSNNNeuronDescriptor", "A neuron's function and its parameters.")
           .factory("cnn_neuron_descriptor", "What a, b and c mean depends on the type.",
                    {{argument<NeuronType>("with_type", "The function."),
-                     argument("a", 1.0f, "The first parameter."),
-                     argument("b", 1.0f, "The second parameter."),
-                     argument("c", 1.0f, "The third parameter.")}},
+                     argument("a", 1.0f, "The first parameter.", &kFinite),
+                     argument("b", 1.0f, "The second parameter.", &kSecondParameter),
+                     argument("c", 1.0f, "The third parameter.", &kFinite)}},
                    [](const Given& given) {
                      return D{given.get<NeuronType>("with_type"),
                               given.get<float>("a"),
@@ -105,8 +108,11 @@ const ClassDescription& NeuronDescriptor::class_description() {
                    })
           .settable("neuron_type", &D::type, "The function.")
           .settable("a", &D::a, "The first parameter.")
+          .in(kFinite)
           .settable("b", &D::b, "The second parameter.")
+          .in(kSecondParameter)
           .settable("c", &D::c, "The third parameter.")
+          .in(kFinite)
           .settable("data", &D::data, "PReLU's slopes.");
   return description;
 }

@@ -107,10 +107,21 @@ void describe_filter_nodes(Classes& classes) {
 const std::vector<ClassDescription>& node_classes() {
   static const Classes table = [] {
     Classes classes = {image_node()};
-    for (const auto describe :
-         {describe_state_nodes, describe_filter_nodes, describe_source_nodes, describe_neuron_nodes,
-          describe_window_nodes, describe_unary_nodes, describe_joining_nodes}) {
+    for (const auto describe : {
+             describe_state_nodes,
+             describe_filter_nodes,
+             describe_source_nodes,
+             describe_neuron_nodes,
+             describe_window_nodes,
+             describe_unary_nodes,
+             describe_joining_nodes,
+         }) {
       describe(classes);
+    }
+    for (ClassDescription& one : classes) {
+      if (one.forms.empty() || one.name == "MPSNNImageNode") continue;
+      add_section(one, "Shapes:", "those of its kernel.");
+      add_section(one, "Errors:", "what its kernel refuses, when a graph is made.");
     }
     return classes;
   }();

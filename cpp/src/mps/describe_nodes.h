@@ -37,15 +37,16 @@ DescribingNode<T, NNGradientFilterNode> gradient_node(const char* name, const ch
 
 // One of a node's parameters; `part` is a member, or a function that finds it.
 template <class T, class Parent, class Part>
-void parameter(DescribingNode<T, Parent>& described, const char* name, Part part,
-               const char* text) {
-  described.property(
+DescribingNode<T, Parent>& parameter(DescribingNode<T, Parent>& described, const char* name,
+                                     Part part, const char* text) {
+  return described.property(
       name, [part](const T& node) { return std::invoke(part, node.parameters()); }, text);
 }
 template <class T, class Parent, class Part>
-void settable_parameter(DescribingNode<T, Parent>& described, const std::string& name, Part part,
-                        const char* text) {
-  described.settable_part(name, &T::parameters, &T::set_parameters, part, text);
+DescribingNode<T, Parent>& settable_parameter(DescribingNode<T, Parent>& described,
+                                              const std::string& name, Part part,
+                                              const char* text) {
+  return described.settable_part(name, &T::parameters, &T::set_parameters, part, text);
 }
 
 // By family, in the order of node_classes().

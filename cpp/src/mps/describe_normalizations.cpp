@@ -67,21 +67,23 @@ void describe_local(Classes& classes, const LocalKind& kind) {
   std::vector<Argument> arguments{device_argument()};
   if (kind.type == LocalNormalizationType::kCrossChannel) {
     described.argument("kernel_size", width, "Channels of the window.");
-    arguments.push_back(argument<std::int64_t>("kernel_size", "Channels of the window."));
+    arguments.push_back(
+        argument<std::int64_t>("kernel_size", "Channels of the window.", &kOfWindow));
   } else {
     described.kept_argument(prefix + "kernel_width", width, kColumns)
         .kept_argument(prefix + "kernel_height", height, kRows);
-    arguments.push_back(argument<std::int64_t>("kernel_width", kColumns));
-    arguments.push_back(argument<std::int64_t>("kernel_height", kRows));
+    arguments.push_back(argument<std::int64_t>("kernel_width", kColumns, &kOfWindow));
+    arguments.push_back(argument<std::int64_t>("kernel_height", kRows, &kOfWindow));
   }
   described.coded_by(making_local<K>(kind.type, prefix))
       .form(arguments, making_local<K>(kind.type, ""))
       .text(kIsGradient ? kind.gradient
-                        : "A window reaches floor(k / 2) before its middle and floor((k - 1) / 2) "
+                        : "Shapes: any to the same. A window reaches floor(k / 2) before its "
+                          "middle and floor((k - 1) / 2) "
                           "behind it; beyond the image are zeros, and the mean is over the whole "
                           "window.");
   const auto number = [&](const char* name, float P::* member, const char* text) {
-    described.settable_part(name, &K::parameters, &K::set_parameters, member, text);
+    described.settable_part(name, &K::parameters, &K::set_parameters, member, text).in(kFinite);
   };
   number("alpha", &P::alpha, "The weight of the window.");
   number("beta", &P::beta, "The divisor's power.");
@@ -116,12 +118,12 @@ void describe_batch_normalization(Classes& classes) {
           .property("number_of_feature_channels", &K::number_of_feature_channels, "Channels.")
           .settable("epsilon", &K::epsilon, &K::set_epsilon, "Added to the variance.")
           .made_of<Device, CNNBatchNormalizationDataSourcePtr, NeuronDescriptor>(
-              "Loads gamma, beta, mean and variance."));
+              "Shapes: (N, C, H, W) to the same. Loads gamma, beta, mean and variance."));
   classes.push_back(
       describe_kernel<CNNBatchNormalizationStatistics, CNNKernel>(
           "MPSCNNBatchNormalizationStatistics", "Mean and variance of a batch, part by part.")
-          .made_of<Device>("It counts as many pixels as its clip_rect has, from its "
-                           "offset on."));
+          .made_of<Device>("Shapes: (N, C, H, W) to C means and C variances in the state. It "
+                           "counts as many pixels as its clip_rect has, from its offset on."));
 }
 
 template <class K>
@@ -157,7 +159,8 @@ void describe_image_normalization(Classes& classes, const char* name, const char
           .kept_argument("data_source", source, kSourceText)
           .property("data_source", &K::data_source, kSourceText)
           .settable("epsilon", &K::epsilon, &K::set_epsilon, "Added to the variance.")
-          .template made_of<Device, SourcePtr>("Loads gamma and beta."));
+          .template made_of<Device, SourcePtr>(
+              "Shapes: (N, C, H, W) to the same. Loads gamma and beta."));
 }
 
 template <class K>

@@ -10,8 +10,9 @@ constexpr const char* kLearningRate = "learning_rate";
 constexpr const char* kDescriptor = "optimizer_descriptor";
 constexpr const char* kDescriptorText = "What every optimizer has.";
 constexpr const char* kDeviceText = "Where it runs.";
-constexpr const char* kEpsilonText =
-    "Added to the root: 0 or more, finite; below 1.2e-38 it counts as that.";
+constexpr Range kTimeSteps{0, static_cast<double>(Optimizer::kMostTimeSteps - 1),
+                           "from 0 to 2**53 - 1"};
+constexpr const char* kEpsilonText = "Added to the root; below 1.2e-38 it counts as that.";
 
 // Python calls the penalty by a name of its own.
 NNRegularizationType regularization(const OptimizerDescriptor& descriptor) {
@@ -78,13 +79,14 @@ ClassDescription vector_descriptor() {
   using D = VectorDescriptor;
   return Describing<D>("MPSVectorDescriptor", "A row's size.")
       .factory("vector_descriptor", "Types: float32, or float64 for the reference loops.",
-               {{argument<std::int64_t>("with_length", "Elements."),
+               {{argument<std::int64_t>("with_length", "Elements.", &kOneOrMore),
                  argument("data_type", ElementType{}, "What an element is.")}},
                [](const Given& given) {
                  return D{given.get<std::int64_t>("with_length"),
                           given.get<ElementType>("data_type")};
                })
       .settable("length", &D::length, "Elements.")
+      .in(kOneOrMore)
       .settable("data_type", &D::data_type, "What an element is.")
       .property("vectors", one_row<D>, kVectorsText)
       .property("vector_bytes", &D::vector_bytes, kBytesText)
@@ -120,7 +122,7 @@ Describing<K, Kernel, NNOptimizer> describe_optimizer(const char* kind, const ch
                                                       Defaults... defaults) {
   auto described = describe_kernel<K, NNOptimizer>(kind, summary);
   described.form({argument<Device>("device", kDeviceText),
-                  argument<float>(kLearningRate, "The length of a step.")},
+                  argument<float>(kLearningRate, "The length of a step.", &kFinite)},
                  [=](const Given& given) {
                    OptimizerDescriptor descriptor;
                    descriptor.learning_rate = given.get<float>(kLearningRate);
@@ -136,7 +138,7 @@ NNOptimizerDescriptor whole_descriptor(const NNOptimizer& kernel) {
 ClassDescription gradient_descent() {
   using K = NNOptimizerStochasticGradientDescent;
   constexpr const char* kMomentum = "momentum_scale";
-  constexpr const char* kMomentumText = "What stays of the momentum: from 0 to 1.";
+  constexpr const char* kMomentumText = "What stays of the momentum.";
   constexpr const char* kOldSpelling = "use_nestrov_momentum";
   constexpr const char* kOldSpellingText = "The same, in Apple's deprecated spelling.";
   return describe_optimizer<K>(
@@ -145,11 +147,14 @@ ClassDescription gradient_descent() {
              "m).",
              0.0f, false)
       .argument(kMomentum, &K::momentum_scale, kMomentumText)
+      .in(kShare)
       .argument("use_nesterov_momentum", &K::use_nesterov_momentum, "Which form.")
       .kept_argument(kDescriptor, whole_descriptor, kDescriptorText)
       .made_of<Device, float, bool, NNOptimizerDescriptor>(
-          "Vectors: one of momentum unless momentum_scale is 0.")
-      .form({argument<Device>("device", kDeviceText), argument<float>(kMomentum, kMomentumText),
+          "Shapes: vectors of as many elements as the values. Vectors: one of momentum unless "
+          "momentum_scale is 0.")
+      .form({argument<Device>("device", kDeviceText),
+             argument<float>(kMomentum, kMomentumText, &kShare),
              argument<bool>(kOldSpelling, kOldSpellingText),
              argument<NNOptimizerDescriptor>(kDescriptor, kDescriptorText)},
             [](const Given& given) {
@@ -165,30 +170,39 @@ ClassDescription rms_prop() {
   return describe_optimizer<K>("MPSNNOptimizerRMSProp",
                                "s = decay s + (1 - decay) g^2, w -= lr g / (sqrt(s) + epsilon).",
                                0.9, 1e-8f)
-      .argument("decay", &K::decay, "What stays of the sum of squares: from 0 to 1.")
+      .argument("decay", &K::decay, "What stays of the sum of squares.")
+      .in(kShare)
       .argument("epsilon", &K::epsilon, kEpsilonText)
+      .in(kNotNegative)
       .kept_argument(kDescriptor, whole_descriptor, kDescriptorText)
       .made_of<Device, double, float, NNOptimizerDescriptor>(
-          "Without a descriptor decay is 0.9 and epsilon 1e-8.");
+          "Shapes: vectors of as many elements as the values. Without a descriptor decay is 0.9 "
+          "and "
+          "epsilon 1e-8.");
 }
 
 ClassDescription adam() {
   using K = NNOptimizerAdam;
   constexpr const char* kTimeStep = "time_step";
-  constexpr const char* kTimeStepText =
-      "Of the last encoding; the next one uses one more. From 0 to 2**53 - 1.";
+  constexpr const char* kTimeStepText = "Of the last encoding; the next one uses one more.";
   return describe_optimizer<K>("MPSNNOptimizerAdam",
                                "w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon).",
                                0.9, 0.999, 1e-8f, 0)
-      .argument("beta1", &K::beta1, "What stays of the momentum: from 0 to less than 1.")
-      .argument("beta2", &K::beta2, "What stays of the velocity: from 0 to less than 1.")
+      .argument("beta1", &K::beta1, "What stays of the momentum.")
+      .in(kShareBelowOne)
+      .argument("beta2", &K::beta2, "What stays of the velocity.")
+      .in(kShareBelowOne)
       .argument("epsilon", &K::epsilon, kEpsilonText)
+      .in(kNotNegative)
       .kept_argument(kTimeStep, &K::time_step, kTimeStepText)
+      .in(kTimeSteps)
       .kept_argument(kDescriptor, whole_descriptor, kDescriptorText)
       .made_of<Device, double, double, float, std::int64_t, NNOptimizerDescriptor>(
-          "Without a descriptor beta1 is 0.9, beta2 0.999, epsilon 1e-8 and time_step 0. Each "
+          "Shapes: vectors of as many elements as the values. Without a descriptor beta1 is 0.9, "
+          "beta2 0.999, epsilon 1e-8 and time_step 0. Each "
           "encoding first raises the time step by one.")
-      .settable(kTimeStep, &K::time_step, &K::set_time_step, kTimeStepText);
+      .settable(kTimeStep, &K::time_step, &K::set_time_step, kTimeStepText)
+      .in(kTimeSteps);
 }
 
 }  // namespace

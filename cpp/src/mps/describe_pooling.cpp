@@ -55,8 +55,8 @@ std::vector<Argument> window_arguments(bool is_dilated, bool is_gradient) {
     if (is_rate && !is_dilated) continue;
     // Apple marks the form without rates as unavailable in the gradient alone.
     const bool has_default = k >= 2 && !(is_rate && is_gradient);
-    arguments.push_back(has_default ? argument(size.name, std::int64_t{1}, size.text)
-                                    : argument<std::int64_t>(size.name, size.text));
+    arguments.push_back(has_default ? argument(size.name, std::int64_t{1}, size.text, &kOfWindow)
+                                    : argument<std::int64_t>(size.name, size.text, &kOfWindow));
   }
   return arguments;
 }
@@ -107,19 +107,21 @@ void describe_kind(Classes& classes, const PoolingKind& kind) {
   described.coded_by(making<K>(kind.type, prefix))
       .form(window_arguments(is_dilated, kIsGradient), making<K>(kind.type, ""))
       .text(kIsGradient ? "The secondary offset is the forward kernel's offset."
-                        : "The window at position i begins at offset - floor(extent / 2) + stride "
-                          "i.");
+                        : "Shapes: (N, C, H, W) to (N, C, ceil(H / stride), ceil(W / stride)) "
+                          "unless the padding policy says otherwise. The window at position i "
+                          "begins at offset - floor(extent / 2) + stride i.");
   if (kind.type == CNNPoolingType::kAverage) {
     constexpr const char* kZeros =
-        "So many zeros on either side of the image are counted with edge mode CLAMP. Errors: below "
-        "0.";
+        "So many zeros on either side of the image are counted with edge mode CLAMP.";
     described
         .settable(
             "zero_pad_size_x", [](const K& kernel) { return kernel.window().zero_pad_x; },
             &K::set_zero_pad_size_x, kZeros)
+        .in(kLimit)
         .settable(
             "zero_pad_size_y", [](const K& kernel) { return kernel.window().zero_pad_y; },
-            &K::set_zero_pad_size_y, kZeros);
+            &K::set_zero_pad_size_y, kZeros)
+        .in(kLimit);
     // Archives have it last.
     if constexpr (kIsGradient) describe_source_size(described);
   }

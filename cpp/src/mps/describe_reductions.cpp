@@ -18,7 +18,7 @@ void describe_along(Classes& classes, const std::string& name, const std::string
   if (axis == NNReduceAxis::kFeatureChannels && reduction == NNReduction::kSum) {
     described.settable("weight", &K::weight, &K::set_weight, "A factor.");
   }
-  described.made_by("The reduced axis stays with one element.", [=](const Given& given) {
+  described.made_by("Shapes: the reduced axis stays with one element.", [=](const Given& given) {
     return std::make_shared<K>(given.get<Device>("device"), axis, reduction);
   });
   classes.push_back(described);
@@ -64,7 +64,8 @@ void describe_spatial_mean(Classes& classes) {
           .settable("clip_rect_source", &Mean::clip_rect_source, &Mean::set_clip_rect_source,
                     kSourceRectangle)
           .made_of<Device>(
-              "Not a class of Apple's, whose graphs chain a row's and a column's mean."));
+              "Shapes: (N, C, H, W) to (N, C, 1, 1). Not a class of Apple's, whose graphs chain a "
+              "row's and a column's mean."));
   classes.push_back(
       describe_kernel<Gradient, CNNGradientKernel>(
           "MPSNNReductionSpatialMeanGradient",

@@ -29,8 +29,9 @@ void describe_scales(DescribingNode<T, Parent>& described) {
 
 void describe_upsampling(Classes& classes, const NodeRow<Upsampling>& row, const char* summary) {
   constexpr const char* kCorners = "Whether first and last pixels of source and result coincide.";
-  Arguments scales = {argument<std::int64_t>("integer_scale_factor_x", "Columns per column."),
-                      argument<std::int64_t>("integer_scale_factor_y", "Rows per row.")};
+  Arguments scales = {
+      argument<std::int64_t>("integer_scale_factor_x", "Columns per column.", &kOneOrMore),
+      argument<std::int64_t>("integer_scale_factor_y", "Rows per row.", &kOneOrMore)};
   const bool bilinear = row.which != 0;
   if (bilinear) scales.push_back(argument<bool>("align_corners", false, kCorners));
   auto forward = forward_node(row, summary, "Whole factors of 1 or more.", scales,
@@ -64,20 +65,23 @@ Coordinate strides_of(const DropoutParameters& p) {
 template <class T, class Parent>
 void describe_dropout(DescribingNode<T, Parent>& described) {
   parameter(described, "keep_probability", &DropoutParameters::keep_probability,
-            "Above 0 and below 1.");
+            "What part of the elements stays.")
+      .in(kProbability);
   parameter(described, "seed", &DropoutParameters::seed, "Of the masks.");
   parameter(described, "mask_stride_in_pixels", strides_of,
-            "(width, height, depth): 1, or 0: one decision for all elements along the axis.");
+            "(width, height, depth); 0: one decision for all elements along the axis.")
+      .in(kZeroOrOne);
 }
 
 void describe_dropout_nodes(Classes& classes) {
   const NodeRow<DropoutParameters>& row = kDropoutNodes[0];
   auto forward = forward_node(
       row, "MPSCNNDropout in a graph.", "Each encoding has another mask.",
-      {argument("keep_probability", 0.5f, "Above 0 and below 1."),
+      {argument("keep_probability", 0.5f, "What part of the elements stays.", &kProbability),
        argument("seed", std::uint64_t{0}, "Of the masks."),
        argument("mask_stride_in_pixels", Coordinate{1, 1, 1},
-                "(width, height, depth): 1, or 0: one decision for all elements along the axis.")},
+                "(width, height, depth); 0: one decision for all elements along the axis.",
+                &kZeroOrOne)},
       [](const Given& given) {
         const auto strides = given.get<Coordinate>("mask_stride_in_pixels");
         return DropoutParameters{given.get<float>("keep_probability"),
@@ -103,22 +107,23 @@ void describe_dropout_nodes(Classes& classes) {
 // --- reshape, padding, Gram matrix ---------------------------------------------------------------
 
 void describe_rearrangements(Classes& classes) {
-  classes.push_back(
-      forward_node(kReshapeNodes[0], "The same elements as an image of another size.",
-                   "Elements are counted by channels, then rows, then columns.",
-                   {argument<std::int64_t>("result_width", "In pixels."),
-                    argument<std::int64_t>("result_height", "In pixels."),
-                    argument<std::int64_t>("result_feature_channels", "Channels of the result.")},
-                   [](const Given& given) {
-                     return ReshapeParameters{given.get<std::int64_t>("result_width"),
-                                              given.get<std::int64_t>("result_height"),
-                                              given.get<std::int64_t>("result_feature_channels")};
-                   }));
+  classes.push_back(forward_node(
+      kReshapeNodes[0], "The same elements as an image of another size.",
+      "Elements are counted by channels, then rows, then columns.",
+      {argument<std::int64_t>("result_width", "In pixels.", &kOneOrMore),
+       argument<std::int64_t>("result_height", "In pixels.", &kOneOrMore),
+       argument<std::int64_t>("result_feature_channels", "Channels of the result.", &kOneOrMore)},
+      [](const Given& given) {
+        return ReshapeParameters{given.get<std::int64_t>("result_width"),
+                                 given.get<std::int64_t>("result_height"),
+                                 given.get<std::int64_t>("result_feature_channels")};
+      }));
   classes.push_back(gradient_node(kReshapeNodes[0], "The gradient in the source's size."));
   auto pad = forward_node(
       kPadNodes[0], "Pixels and channels around an image, by edge mode.", "Sizes (x, y, channel).",
-      {argument<Coordinate>("padding_size_before", "Before the first element of each axis."),
-       argument<Coordinate>("padding_size_after", "After the last element of each axis."),
+      {argument<Coordinate>("padding_size_before", "Before the first element of each axis.",
+                            &kLimit),
+       argument<Coordinate>("padding_size_after", "After the last element of each axis.", &kLimit),
        argument<EdgeMode>("edge_mode", "What the padding is.")},
       [](const Given& given) {
         const auto before = given.get<Coordinate>("padding_size_before");

@@ -88,7 +88,7 @@ void describe_arrays(Describing<K, Kernel, Parent>& described) {
       {device_argument(),
        argument<CNNConvolutionDescriptor>("convolution_descriptor", "The sizes."),
        argument<Float32Elements>("kernel_weights", "(O, kernel_height, kernel_width, I / groups)."),
-       biases, argument("flags", std::int64_t{0}, "0.")},
+       biases, argument("flags", std::int64_t{0}, "None.", &kZero)},
       [](const Given& given) {
         if (given.get<std::int64_t>("flags") != 0) {
           throw InvalidArgument("[MPSCNNConvolution] expected flags of 0 but got others");

@@ -7,13 +7,12 @@ namespace {
 // --- pooling -------------------------------------------------------------------------------------
 
 Arguments window_arguments(bool dilated) {
-  Arguments sizes = {argument<std::int64_t>("kernel_width", kInPixels),
-                     argument<std::int64_t>("kernel_height", kInPixels),
-                     argument<std::int64_t>("stride_in_pixels_x", kInPixels),
-                     argument<std::int64_t>("stride_in_pixels_y", kInPixels)};
-  if (!dilated) return sizes;
-  sizes.push_back(argument<std::int64_t>("dilation_rate_x", kInPixels));
-  sizes.push_back(argument<std::int64_t>("dilation_rate_y", kInPixels));
+  Arguments sizes;
+  for (const char* name : {"kernel_width", "kernel_height", "stride_in_pixels_x",
+                           "stride_in_pixels_y", "dilation_rate_x", "dilation_rate_y"}) {
+    sizes.push_back(argument<std::int64_t>(name, kInPixels, &kOfWindow));
+  }
+  if (!dilated) sizes.resize(4);
   return sizes;
 }
 
@@ -66,10 +65,13 @@ void describe_pooling_nodes(Classes& classes) {
   for (const NodeRow<KernelWindow>& row : kPoolingNodes) {
     const bool dilated = row.which == static_cast<int>(CNNPoolingType::kDilatedMax);
     const Arguments sizes = window_arguments(dilated);
-    Arguments square = {
-        argument<std::int64_t>("filter_size", "The window's width and height, in pixels."),
-        optional_argument<std::int64_t>("stride", "In pixels; else the window's size.")};
-    if (dilated) square.push_back(optional_argument<std::int64_t>("dilation_rate", "1, if none."));
+    Arguments square = {argument<std::int64_t>(
+                            "filter_size", "The window's width and height, in pixels.", &kOfWindow),
+                        optional_argument<std::int64_t>(
+                            "stride", "In pixels; else the window's size.", &kOfWindow)};
+    if (dilated) {
+      square.push_back(optional_argument<std::int64_t>("dilation_rate", "1, if none.", &kOfWindow));
+    }
     auto forward = forward_node<KernelWindow, Node>(
         row, "The kernel in a graph.", "Without a stride windows lie beside each other.", square,
         square_window_of);
@@ -99,26 +101,28 @@ using LocalGradient = ParameterGradientNode<Local>;
 
 template <class T, class Parent>
 void describe_divisor(DescribingNode<T, Parent>& described) {
-  settable_parameter(described, "alpha", &Local::alpha, "The weight of the window.");
-  settable_parameter(described, "beta", &Local::beta, "The divisor's power.");
-  settable_parameter(described, "delta", &Local::delta, "The least divisor before its power.");
+  settable_parameter(described, "alpha", &Local::alpha, "The weight of the window.").in(kFinite);
+  settable_parameter(described, "beta", &Local::beta, "The divisor's power.").in(kFinite);
+  settable_parameter(described, "delta", &Local::delta, "The least divisor before its power.")
+      .in(kFinite);
 }
 template <class T, class Parent>
 void describe_local_window(DescribingNode<T, Parent>& described) {
-  settable_parameter(described, "kernel_width", &Local::kernel_width, kInPixels);
-  settable_parameter(described, "kernel_height", &Local::kernel_height, kInPixels);
+  settable_parameter(described, "kernel_width", &Local::kernel_width, kInPixels).in(kOfWindow);
+  settable_parameter(described, "kernel_height", &Local::kernel_height, kInPixels).in(kOfWindow);
 }
 template <class T, class Parent>
 void describe_contrast(DescribingNode<T, Parent>& described) {
-  settable_parameter(described, "p0", &Local::p0, "How much of the mean is taken away.");
-  settable_parameter(described, "pm", &Local::pm, "Added to the result.");
-  settable_parameter(described, "ps", &Local::ps, "A factor of the result.");
+  settable_parameter(described, "p0", &Local::p0, "How much of the mean is taken away.")
+      .in(kFinite);
+  settable_parameter(described, "pm", &Local::pm, "Added to the result.").in(kFinite);
+  settable_parameter(described, "ps", &Local::ps, "A factor of the result.").in(kFinite);
 }
 
 auto local_node(const NodeRow<Local>& row, const char* summary) {
   return forward_node<Local, ParameterNode<Local>>(
       row, summary, "Windows as wide as high.",
-      {argument<std::int64_t>("kernel_size", 5, "The window's width and height.")},
+      {argument<std::int64_t>("kernel_size", 5, "The window's width and height.", &kOfWindow)},
       [row](const Given& given) {
         Local p = default_parameters(row);
         p.kernel_width = p.kernel_height = given.get<std::int64_t>("kernel_size");
@@ -139,7 +143,8 @@ void describe_local_normalizations(Classes& classes) {
 
   auto channels = local_node(rows[0], "MPSCNNCrossChannelNormalization in a graph.");
   settable_parameter(channels, "kernel_size_in_feature_channels", &Local::kernel_width,
-                     "Channels of the window.");
+                     "Channels of the window.")
+      .in(kOfWindow);
   const Arguments size = {argument<std::int64_t>("kernel_size", "The forward node's.")};
   auto channels_gradient =
       local_gradient(rows[0], size, [](const LocalGradient& node, const Given& given) {

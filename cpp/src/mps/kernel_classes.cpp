@@ -6,6 +6,13 @@
 namespace traingraph::mps {
 namespace {
 
+// What is true of every kernel that does not say otherwise.
+constexpr const char* kShapesOfGradients =
+    "the source gradient as the forward kernel's result, the result as its source.";
+constexpr const char* kErrors =
+    "a number outside its range, and an archive of another class; at an encoding, images and "
+    "states that do not fit.";
+
 // Of every class that has another form.
 Form coder_form(const std::string& kind) {
   return {{argument<std::shared_ptr<const Coder>>("coder", "NSCoder, such as MPSKeyedUnarchiver."),
@@ -23,14 +30,25 @@ Form coder_form(const std::string& kind) {
 const std::vector<ClassDescription>& kernel_classes() {
   static const Classes table = [] {
     Classes classes;
-    for (const auto describe :
-         {describe_bases, describe_neurons, describe_pooling, describe_filters, describe_reductions,
-          describe_arithmetic, describe_losses, describe_optimizers, describe_normalizations,
-          describe_weighted_kernels}) {
+    for (const auto describe : {
+             describe_bases,
+             describe_neurons,
+             describe_pooling,
+             describe_filters,
+             describe_reductions,
+             describe_arithmetic,
+             describe_losses,
+             describe_optimizers,
+             describe_normalizations,
+             describe_weighted_kernels,
+         }) {
       describe(classes);
     }
     for (ClassDescription& one : classes) {
-      if (!one.forms.empty()) one.forms.push_back(coder_form(one.name));
+      if (one.forms.empty()) continue;
+      one.forms.push_back(coder_form(one.name));
+      if (one.name.ends_with("Gradient")) add_section(one, "Shapes:", kShapesOfGradients);
+      add_section(one, "Errors:", kErrors);
     }
     return classes;
   }();

@@ -11,6 +11,8 @@
 namespace traingraph {
 namespace {
 
+constexpr Range kTimeStep{1, static_cast<double>(Optimizer::kMostTimeSteps), "from 1 to 2**53"};
+
 // The immediates of the list are float64 and rounded once, so 1 - beta is formed here.
 double complement(float beta) { return 1.0 - static_cast<double>(beta); }
 
@@ -101,22 +103,24 @@ ClassDescription described_adam(const char* name, const char* summary, const cha
        argument("beta2", O{}.beta2, "What the second moment keeps.", &kShareBelowOne),
        argument("epsilon", O{}.epsilon, "Added to the root.", &kNotNegative),
        argument("uses_amsgrad", O{}.uses_amsgrad, "Whether the largest second moment is used."),
-       argument("time_step", O{}.time_step, "The step of the next update, from 1 to 2**53.")},
+       argument("time_step", O{}.time_step, "The step of the next update.", &kTimeStep)},
       [](const OptimizerDescriptor& descriptor, const Given& given) {
         return std::make_shared<T>(
             descriptor,
             O{given.get<float>("beta1"), given.get<float>("beta2"), given.get<float>("epsilon"),
               given.get<bool>("uses_amsgrad"), given.get<std::int64_t>("time_step")});
       });
-  described
-      .property("beta1", option(&O::beta1), "What the first moment keeps: from 0 to less than 1.")
-      .property("beta2", option(&O::beta2), "What the second moment keeps: from 0 to less than 1.")
+  described.property("beta1", option(&O::beta1), "What the first moment keeps.")
+      .in(kShareBelowOne)
+      .property("beta2", option(&O::beta2), "What the second moment keeps.")
+      .in(kShareBelowOne)
       .property("epsilon", option(&O::epsilon),
-                "Added to the root of the second moment: 0 or more, finite; below 1.2e-38 it "
-                "counts as that.")
+                "Added to the root of the second moment; below 1.2e-38 it counts as that.")
+      .in(kNotNegative)
       .property("uses_amsgrad", option(&O::uses_amsgrad),
                 "Whether the largest second moment so far is used.")
-      .property("time_step", &T::time_step, "The step of the next update, from 1 to 2**53.")
+      .property("time_step", &T::time_step, "The step of the next update.")
+      .in(kTimeStep)
       .text(text);
   return described;
 }
@@ -124,17 +128,19 @@ ClassDescription described_adam(const char* name, const char* summary, const cha
 }  // namespace
 
 const ClassDescription& Adam::class_description() {
-  static const ClassDescription description = described_adam<Adam>(
-      "MLCAdamOptimizer", "Adam.",
-      "p -= lr * sqrt(1 - b2**t) / (1 - b1**t) * m / (sqrt(v) + epsilon). Source: Kingma and Ba, "
-      "2015, arXiv:1412.6980.");
+  static const ClassDescription description =
+      described_adam<Adam>("MLCAdamOptimizer", "Adam.",
+                           "p -= lr * sqrt(1 - b2**t) / (1 - b1**t) * m / (sqrt(v) + epsilon). "
+                           "Errors: a number outside its range. Source: Kingma and Ba, "
+                           "2015, arXiv:1412.6980.");
   return description;
 }
 
 const ClassDescription& AdamW::class_description() {
   static const ClassDescription description = described_adam<AdamW>(
       "MLCAdamWOptimizer", "Adam with a decoupled L2 penalty.",
-      "Adam, and p also decreases by lr * regularization_scale * p. Source: Loshchilov and Hutter, "
+      "Adam, and p also decreases by lr * regularization_scale * p. Errors: a number outside its "
+      "range, and an L1 penalty. Source: Loshchilov and Hutter, "
       "2019, arXiv:1711.05101.");
   return description;
 }

@@ -1,5 +1,5 @@
 #include <traingraph/class_description.h>
-#include <traingraph/optimizer.h>
+#include <traingraph/traingraph.h>
 
 namespace traingraph {
 

@@ -75,14 +75,17 @@ const ClassDescription& RMSProp::class_description() {
                          O{given.get<float>("momentum_scale"), given.get<float>("alpha"),
                            given.get<float>("epsilon"), given.get<bool>("is_centered")});
                    });
-    described.property("momentum_scale", option(&O::momentum), "What the step keeps: from 0 to 1.")
-        .property("alpha", option(&O::alpha), "What the mean square keeps: from 0 to 1.")
+    described.property("momentum_scale", option(&O::momentum), "What the step keeps.")
+        .in(kShare)
+        .property("alpha", option(&O::alpha), "What the mean square keeps.")
+        .in(kShare)
         .property("epsilon", option(&O::epsilon),
-                  "Added to the root: 0 or more, finite; below 1.2e-38 it counts as that.")
+                  "Added to the root; below 1.2e-38 it counts as that.")
+        .in(kNotNegative)
         .property("is_centered", option(&O::is_centered), "Whether the mean is taken off.")
         .text(
             "n = alpha * n + (1 - alpha) * g**2; step = m * step - lr * g / (sqrt(n) + epsilon); "
-            "p += step.");
+            "p += step. Errors: a number outside its range.");
     return ClassDescription(described);
   }();
   return description;

@@ -56,9 +56,12 @@ const ClassDescription& SGD::class_description() {
           return std::make_shared<SGD>(descriptor, given.get<float>("momentum_scale"),
                                        given.get<bool>("uses_nesterov_momentum"));
         });
-    described.property("momentum_scale", &SGD::momentum, "What the velocity keeps: from 0 to 1.")
+    described.property("momentum_scale", &SGD::momentum, "What the velocity keeps.")
+        .in(kShare)
         .property("uses_nesterov_momentum", &SGD::nesterov, "Whether the gradient is taken ahead.")
-        .text("v = m * v + lr * g, p -= v; Nesterov: v = m * v + g, p -= lr * (g + m * v).");
+        .text(
+            "v = m * v + lr * g, p -= v; Nesterov: v = m * v + g, p -= lr * (g + m * v). Errors: a "
+            "number outside its range.");
     return ClassDescription(described);
   }();
   return description;

@@ -67,8 +67,7 @@ class Drawing:
 
     def node(self, kind: str, source: str) -> dict[str, Any]:
         """Maybe of a layer that is run again, or frozen."""
-        has_parameters = kind in ("MLCFullyConnectedLayer", "MLCConvolutionLayer",
-                                  "MLCBatchNormalizationLayer")  # fmt: skip
+        has_parameters = self.layers[kind].has_parameters
         earlier = [n for n, one in self.nodes.items() if one["layer"] == kind]
         earlier = [n for n in earlier if not {"again", "frozen"} & set(self.nodes[n])]
         if has_parameters and earlier and self.chance(0.25):

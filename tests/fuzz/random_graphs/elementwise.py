@@ -1,8 +1,8 @@
-"""Layers over elements that stay in their places, and softmax."""
+"""Layers over elements that stay in their places."""
 
 from typing import Any
 
-from .layer import Layer, Options, Shape, joined, need, same, single, written
+from .layer import Layer, Options, Shape, joined, same, single, written
 
 
 def draw_arithmetic(drawing: Any, shape: Shape) -> dict[str, Any]:
@@ -43,20 +43,6 @@ def draw_selection(drawing: Any, shape: Shape) -> dict[str, Any]:
     return {"options": {}, "before": [condition], "more": [other]}
 
 
-def draw_softmax(drawing: Any, shape: Shape) -> dict[str, Any]:
-    operation = drawing.choice(["softmax", "log_softmax"])
-    return {"options": {"operation": operation, "dimension": drawing.axis(shape)}}
-
-
-def softmax_shape(options: Options, shapes: list[Shape]) -> list[Shape]:
-    need(options["dimension"] < len(shapes[0]))
-    return same(options, shapes)
-
-
-def compute_softmax(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
-    return getattr(t, options["operation"])(sources[0], options["dimension"])
-
-
 def draw_dropout(drawing: Any, shape: Shape) -> dict[str, Any]:
     """Masks are the same on all devices, but the reference's alone can be known beside."""
     rate = drawing.choice([0.0, 0.25, 0.5]) if drawing.judged_by_reference else 0.0
@@ -81,12 +67,6 @@ LAYERS = {
         lambda options, shapes: [joined(*shapes)],
         lambda options, shapes, names: written("MLCSelectionLayer"),
         lambda t, options, sources, at: t.where(*sources),
-    ),
-    "MLCSoftmaxLayer": Layer(
-        draw_softmax,
-        softmax_shape,
-        lambda options, shapes, names: written("MLCSoftmaxLayer", **options),
-        compute_softmax,
     ),
     "MLCDropoutLayer": Layer(
         draw_dropout,

@@ -14,6 +14,10 @@ class Invalid(Exception):  # noqa: N818
     """A program that makes no sense, as a shape that does not fit: drawn or cut anew."""
 
 
+def no_parameters(options: Options, shapes: list[Shape]) -> dict[str, tuple[Shape, str, float]]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Layer:
     """`options` are what a program keeps of a layer: plain data, which `draw` chooses."""
@@ -27,12 +31,16 @@ class Layer:
     compute: Callable[[Any, Options, list[Any], Any], Any]
     """(torch, options, sources, Parameters of torch_judge.py) -> the result, or a list of them."""
     parameters: Callable[[Options, list[Shape]], dict[str, tuple[Shape, str, float]]] = (
-        lambda options, shapes: {}
+        no_parameters
     )
     """By role: the shape, the kind of numbers it starts with (see numbers.py) and their scale."""
     running: tuple[str, ...] = ()
     """Roles that no optimizer updates."""
     often: int = 1
+
+    @property
+    def has_parameters(self) -> bool:
+        return self.parameters is not no_parameters
 
 
 def need(fits: bool, why: str = "a shape does not fit") -> None:

@@ -4,21 +4,21 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .layer import Options, Text, single, written
+from beside import beside
 
-CLASSES = {
-    "sgd": "MLCSGDOptimizer", "adam": "MLCAdamOptimizer", "adamw": "MLCAdamWOptimizer",
-    "rmsprop": "MLCRMSPropOptimizer",
-}  # fmt: skip
+from .layer import Options, Text, single, written
+from .optimizer import Optimizer
 
 
 def draw(drawing: Any) -> Options:
-    kind = drawing.choice(["sgd", "sgd", "adam", "adamw", "rmsprop"])
+    kind = drawing.random.choices(list(RULES), [rule.often for rule in RULES.values()])[0]
     common: Options = {"learning_rate": drawing.choice([0.1, 0.03, 0.01])}
     if drawing.chance(0.25):
         common["gradient_rescale"] = drawing.choice([0.5, 1.7])
     if drawing.chance(0.35):
-        common["regularization_type"] = "l2" if kind == "adamw" else drawing.choice(["l1", "l2"])
+        common["regularization_type"] = drawing.choice(
+            ["l2"] if RULES[kind].decouples_decay else ["l1", "l2"]
+        )
         common["regularization_scale"] = drawing.choice([0.01, 0.1])
     if drawing.chance(0.3):
         common["applies_gradient_clipping"] = True
@@ -26,35 +26,16 @@ def draw(drawing: Any) -> Options:
         common["gradient_clipping_type"] = clipping
         common |= {"gradient_clip_max": drawing.choice([0.1, 1.0]), "gradient_clip_min": -0.5}
         common["maximum_clipping_norm"] = drawing.choice([0.1, 1.0])
-    if kind == "sgd":
-        momentum = drawing.choice([0.0, 0.5, 0.9])
-        own = {"momentum_scale": momentum, "uses_nesterov_momentum": drawing.chance(0.4)}
-    elif kind == "rmsprop":
-        own = {"momentum_scale": drawing.choice([0.0, 0.9]), "alpha": drawing.choice([0.9, 0.99])}
-        own |= {"epsilon": drawing.choice([1e-8, 1e-3]), "is_centered": drawing.chance(0.4)}
-    else:
-        own = {"beta1": drawing.choice([0.8, 0.9]), "beta2": drawing.choice([0.9, 0.999])}
-        own |= {"epsilon": drawing.choice([1e-8, 1e-3]), "uses_amsgrad": drawing.chance(0.3)}
-    return {"kind": kind, "common": common, "own": own}
+    return {"kind": kind, "common": common, "own": RULES[kind].draw(drawing)}
 
 
 def slots(optimizer: Options) -> list[tuple[str, str, float]]:
-    """What is kept for a parameter, in the order of its buffers: the name that `update` has for it,
-    and the kind and scale of numbers that may stand there."""
-    own, kind = optimizer["own"], optimizer["kind"]
-    if kind == "sgd":
-        return [("v", "normal", 0.3)] if own["momentum_scale"] else []
-    if kind == "rmsprop":
-        found = [("n", "positive", 1.0)]
-        found += [("g", "normal", 0.05)] if own["is_centered"] else []
-        return found + ([("s", "normal", 0.1)] if own["momentum_scale"] else [])
-    found = [("m", "normal", 0.3), ("v", "positive", 1.0)]
-    return found + ([("x", "positive", 1.0)] if own["uses_amsgrad"] else [])
+    return RULES[optimizer["kind"]].slots(optimizer["own"])
 
 
 def expression(optimizer: Options) -> str:
     descriptor = Text(written("MLCOptimizerDescriptor", **optimizer["common"]))
-    return written(CLASSES[optimizer["kind"]], descriptor=descriptor, **optimizer["own"])
+    return written(RULES[optimizer["kind"]].name, descriptor=descriptor, **optimizer["own"])
 
 
 def clipped(common: Options, gradients: dict[str, Any],
@@ -78,57 +59,78 @@ def update(t: Any, optimizer: Options, parameters: dict[str, Any], gradients: di
            rounded: Callable[[Any], Any] = lambda g: g) -> None:  # fmt: skip
     """One step of all parameters, in place; `step` counts from 1, and `rounded` is what rounding
     makes of a gradient that is clipped by its norm."""
-    common, own = optimizer["common"], optimizer["own"]
+    common, rule = optimizer["common"], RULES[optimizer["kind"]]
     rate = single(common["learning_rate"])
     scale = single(common.get("regularization_scale", 0))
-    numbers = {key: single(value) for key, value in own.items()}
+    own = {key: single(value) for key, value in optimizer["own"].items()}
     for name, g in clipped(common, gradients, rounded).items():
         p, kept = parameters[name], buffers.setdefault(name, {})
         g = g * single(common.get("gradient_rescale", 1))
         decay, kind = 0, common.get("regularization_type")
         if kind == "l1":
             g = g + scale * p.sign()
-        elif kind == "l2" and optimizer["kind"] == "adamw":
+        elif kind == "l2" and rule.decouples_decay:
             decay = rate * scale * p
         elif kind == "l2":
             g = g + scale * p
-        if optimizer["kind"] == "sgd":
-            p -= sgd(g, kept, rate, numbers)
-        elif optimizer["kind"] == "rmsprop":
-            p += rmsprop(g, kept, rate, numbers)
-        else:
-            p -= decay + adam(t, g, kept, rate, numbers, step)
+        p -= decay + rule.step(t, g, kept, rate, own, step)
 
 
-def sgd(g: Any, kept: dict[str, Any], rate: float, n: dict[str, float]) -> Any:
-    momentum = n["momentum_scale"]
+# --- SGD
+
+
+def draw_sgd(drawing: Any) -> Options:
+    momentum = drawing.choice([0.0, 0.5, 0.9])
+    return {"momentum_scale": momentum, "uses_nesterov_momentum": drawing.chance(0.4)}
+
+
+def sgd(t: Any, g: Any, kept: dict[str, Any], rate: float, own: dict[str, float],
+        step: int) -> Any:  # fmt: skip
+    momentum = own["momentum_scale"]
     if momentum == 0:
         return rate * g
-    if n["uses_nesterov_momentum"]:
+    if own["uses_nesterov_momentum"]:
         kept["v"] = momentum * kept.get("v", 0) + g
         return rate * (g + momentum * kept["v"])
     kept["v"] = momentum * kept.get("v", 0) + rate * g
     return kept["v"]
 
 
-def adam(t: Any, g: Any, kept: dict[str, Any], rate: float, n: dict[str, float],
+# --- Adam
+
+
+def draw_adam(drawing: Any) -> Options:
+    own = {"beta1": drawing.choice([0.8, 0.9]), "beta2": drawing.choice([0.9, 0.999])}
+    return own | {"epsilon": drawing.choice([1e-8, 1e-3]), "uses_amsgrad": drawing.chance(0.3)}
+
+
+def slots_of_adam(own: Options) -> list[tuple[str, str, float]]:
+    found = [("m", "normal", 0.3), ("v", "positive", 1.0)]
+    return found + ([("x", "positive", 1.0)] if own["uses_amsgrad"] else [])
+
+
+def adam(t: Any, g: Any, kept: dict[str, Any], rate: float, own: dict[str, float],
          step: int) -> Any:  # fmt: skip
-    b1, b2 = n["beta1"], n["beta2"]
+    b1, b2 = own["beta1"], own["beta2"]
     kept["m"] = b1 * kept.get("m", 0) + (1 - b1) * g
     kept["v"] = b2 * kept.get("v", 0) + (1 - b2) * g * g
     under = kept["v"]
-    if n["uses_amsgrad"]:
+    if own["uses_amsgrad"]:
         under = kept["x"] = t.maximum(kept.get("x", 0 * under), under)
     scale = rate * math.sqrt(1 - b2**step) / (1 - b1**step)
-    return scale * kept["m"] / (under.sqrt() + n["epsilon"])
+    return scale * kept["m"] / (under.sqrt() + own["epsilon"])
 
 
-def rmsprop(g: Any, kept: dict[str, Any], rate: float, n: dict[str, float]) -> Any:
-    alpha = n["alpha"]
-    under = kept["n"] = alpha * kept.get("n", 0) + (1 - alpha) * g * g
-    if n["is_centered"]:
-        kept["g"] = alpha * kept.get("g", 0) + (1 - alpha) * g
-        under = (under - kept["g"] ** 2).clamp(min=0)
-    step = n["momentum_scale"] * kept.get("s", 0) - rate * g / (under.sqrt() + n["epsilon"])
-    kept["s"] = step
-    return step
+# By what a program calls it. A new class has its entry beside its tests: `DRAWN` of a file of
+# tests/optimizers.
+RULES: dict[str, Optimizer] = {
+    "sgd": Optimizer(
+        "MLCSGDOptimizer",
+        draw_sgd,
+        lambda own: [("v", "normal", 0.3)] if own["momentum_scale"] else [],
+        sgd,
+        often=2,
+    ),
+    "adam": Optimizer("MLCAdamOptimizer", draw_adam, slots_of_adam, adam),
+    "adamw": Optimizer("MLCAdamWOptimizer", draw_adam, slots_of_adam, adam, decouples_decay=True),
+} | beside("optimizers", "DRAWN")

@@ -1,4 +1,10 @@
-"""Every layer that a program may have: a new class of layers adds an entry in its family's file."""
+"""Every layer that a program may have.
+
+A new class of layers has its entry beside its tests: `DRAWN` of a file of tests/layers. Families
+have theirs in files of this folder.
+"""
+
+from beside import beside
 
 from . import activations, elementwise, indexing, movement, weighted, windows
 from .layer import Layer
@@ -7,7 +13,7 @@ LAYERS: dict[str, Layer] = {
     name: layer
     for family in (activations, elementwise, indexing, movement, weighted, windows)
     for name, layer in family.LAYERS.items()
-}
+} | beside("layers", "DRAWN")
 # Public classes that are no entries.
 ELSEWHERE = {
     "MLCLayer": "what all layers derive from",

@@ -1,14 +1,20 @@
-"""Every node that a program may have: a new class of nodes adds an entry in its family's file."""
+"""Every node that a program may have.
+
+A new class of nodes has its entry beside its tests: `DRAWN` of a file of tests/mps. Families have
+theirs in files of this folder.
+"""
 
 from random_graphs.layer import Layer
 
-from . import joining, movement, neurons, normalizations, reductions, windows
+from beside import beside
+
+from . import joining, movement, neurons, normalizations, windows
 
 NODES: dict[str, Layer] = {
     name: layer
-    for family in (joining, movement, neurons, normalizations, reductions, windows)
+    for family in (joining, movement, neurons, normalizations, windows)
     for name, layer in family.NODES.items()
-}
+} | beside("mps", "DRAWN")
 # Public classes that are no entries.
 ELSEWHERE = {
     "MPSNNImageNode": "an image",

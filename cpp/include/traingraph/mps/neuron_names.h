@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include <traingraph/mps/neuron.h>
+#include <traingraph/range.h>
 
 // The functions that have classes by name: one table for kernels and nodes.
 namespace traingraph::mps {
@@ -86,5 +87,13 @@ inline constexpr NeuronParameter kNeuronParameters[] = {
     {"b", &NeuronDescriptor::b, "The second parameter."},
     {"c", &NeuronDescriptor::c, "The third parameter."},
 };
+
+inline constexpr Range kBaseOfNeuron{-1, FLT_MAX, "above 0 and not 1; or -1, for e"};
+// Of a parameter by its number. An infinite limit of ReLUN is none.
+constexpr const Range* range_of_parameter(NeuronType type, std::size_t k) {
+  if (k == 1 && type == NeuronType::kReLUN) return &kAnyNumber;
+  const bool has_base = type == NeuronType::kExponential || type == NeuronType::kLogarithm;
+  return k == 2 && has_base ? &kBaseOfNeuron : &kFinite;
+}
 
 }  // namespace traingraph::mps
