@@ -81,6 +81,8 @@ std::vector<KernelEntry> softmax_entries();
 std::vector<KernelEntry> cross_entropy_entries();
 std::vector<KernelEntry> data_movement_entries();
 std::vector<KernelEntry> indexing_entries();
+std::vector<KernelEntry> compare_entries();
+std::vector<KernelEntry> extremum_entries();
 std::vector<KernelEntry> dropout_entries();
 std::vector<KernelEntry> reorder_entries();
 

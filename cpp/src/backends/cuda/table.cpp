@@ -93,6 +93,8 @@ const std::vector<KernelEntry>& table() {
                         cross_entropy_entries,
                         data_movement_entries,
                         indexing_entries,
+                        compare_entries,
+                        extremum_entries,
                         dropout_entries}) {
       for (const KernelEntry& entry : family()) all.push_back(entry);
     }
