@@ -19,6 +19,7 @@ struct EnumName;
   }
 TRAINGRAPH_ENUM(ActivationType);
 TRAINGRAPH_ENUM(ArithmeticOperation);
+TRAINGRAPH_ENUM(ComparisonOperation);
 TRAINGRAPH_ENUM(ConvolutionType);
 TRAINGRAPH_ENUM(DataType);
 TRAINGRAPH_ENUM(DeviceType);
@@ -26,10 +27,12 @@ TRAINGRAPH_ENUM(ExecutionOptions);
 TRAINGRAPH_ENUM(GradientClippingType);
 TRAINGRAPH_ENUM(LossType);
 TRAINGRAPH_ENUM(PaddingPolicy);
+TRAINGRAPH_ENUM(PaddingType);
 TRAINGRAPH_ENUM(PoolingType);
 TRAINGRAPH_ENUM(RandomInitializerType);
 TRAINGRAPH_ENUM(ReductionType);
 TRAINGRAPH_ENUM(RegularizationType);
+TRAINGRAPH_ENUM(SampleMode);
 TRAINGRAPH_ENUM(SoftmaxOperation);
 #undef TRAINGRAPH_ENUM
 

@@ -51,9 +51,9 @@ Table make_table() {
                              return py::cast(std::any_cast<TensorParameter*>(value),
                                              py::return_value_policy::reference_internal, owner);
                            }});
-  add_enumerations<ActivationType, ArithmeticOperation, ConvolutionType, DeviceType,
-                   GradientClippingType, LossType, PoolingType, ReductionType, RegularizationType,
-                   SoftmaxOperation>(table);
+  add_enumerations<ActivationType, ArithmeticOperation, ComparisonOperation, ConvolutionType,
+                   DeviceType, GradientClippingType, LossType, PaddingType, PoolingType,
+                   ReductionType, RegularizationType, SampleMode, SoftmaxOperation>(table);
   return table;
 }
 

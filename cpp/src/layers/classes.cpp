@@ -2,11 +2,14 @@
 #include <traingraph/arithmetic.h>
 #include <traingraph/batch_normalization.h>
 #include <traingraph/class_description.h>
+#include <traingraph/comparison.h>
 #include <traingraph/convolution.h>
 #include <traingraph/data_movement.h>
 #include <traingraph/indexing.h>
 #include <traingraph/loss.h>
 #include <traingraph/pooling.h>
+#include <traingraph/reduction.h>
+#include <traingraph/resizing.h>
 #include <traingraph/softmax.h>
 
 namespace traingraph {
@@ -30,6 +33,12 @@ const std::vector<DescribedClass>& layer_classes() {
       Gather::class_description,
       Scatter::class_description,
       Selection::class_description,
+      Comparison::class_description,
+      Reduction::class_description,
+      GramMatrix::class_description,
+      Slice::class_description,
+      Pad::class_description,
+      Upsample::class_description,
       LossDescriptor::class_description,
       Loss::class_description,
       PoolingDescriptor::class_description,
