@@ -209,6 +209,9 @@ def test_wrong_slices():
             S(start=start, end=end, stride=stride)
     with pytest.raises(ValueError, match=r"each axis of \(2, 3\).* but got \(2, 4\) at layer"):
         node(S(start=[0, 0], end=[2, 4]), (2, 3))
+    with pytest.raises(ValueError, match="at most 16777216 elements along an axis but got"):
+        node(S(start=[0], end=[2**40], stride=[2]), (2**40,))
+    node(S(start=[0], end=[3], stride=[2**63 - 1]), (3,))
     with pytest.raises(ValueError, match=r"each axis of \(2, 3\).* but got \(2,?\) at layer"):
         node(S(start=[0], end=[2]), (2, 3))
 
@@ -226,10 +229,16 @@ def test_wrong_margins():
         node(P(symmetric_padding=[3]), (1, 1, 2, 2))
     with pytest.raises(ValueError, match=r"at least 3 axes but got \(2, 2\) at layer"):
         node(P(zero_padding=[1]), (2, 2))
-    with pytest.raises(ValueError, match="padded extent of at most"):
+    with pytest.raises(ValueError, match="at most 16777216 elements along an axis but got"):
         node(P(zero_padding=[2**40]), (1, 1, 2, 2))
     with pytest.raises(TypeError):
         P(zero_padding=[1], constant_value=2.0)
+    wrong = [("int8", 128.0), ("int32", 2.5), ("uint8", -1.0), ("bool", 2.0), ("int64", np.inf)]
+    for dtype, value in wrong:
+        made = P(constant_padding=[1], constant_value=value)
+        with pytest.raises(ValueError, match=rf"a constant that {dtype} holds but got .* at layer"):
+            node(made, (1, 1, 2, 2), dtype=dtype)
+    node(P(constant_padding=[1], constant_value=-128.0), (1, 1, 2, 2), dtype="int8")
 
 
 def test_wrong_sizes():

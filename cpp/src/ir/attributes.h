@@ -322,7 +322,7 @@ struct OneHotAttributes {
   bool operator==(const OneHotAttributes&) const = default;
 };
 
-// No operands → these numbers, as many as the type has elements. Written when the program is made.
+// No operands → these numbers, as many as elements, or one for all. Written when a program is made.
 struct ConstantAttributes {
   Type type;
   std::vector<double> numbers;

@@ -19,7 +19,9 @@ std::int64_t most_mirrored(Margin margin, std::int64_t extent);
 ir::ValueId with_margins(ir::Graph& graph, ir::ValueId x, int axis, std::int64_t before,
                          std::int64_t after, Margin margin, double number);
 
-// Elements of one axis by their places, which are known.
+// Elements of one axis by their places, which are known and become part of the program: at most
+// kMostPlaces.
+inline constexpr std::int64_t kMostPlaces = 1 << 24;
 ir::ValueId picked(ir::Graph& graph, ir::ValueId x, int axis, std::vector<double> places);
 
 }  // namespace traingraph

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/extents.h"
 #include "layers/checks.h"
 
 namespace traingraph {
@@ -23,6 +24,31 @@ bool is_logical(ReductionType type) {
 
 [[noreturn]] void refuse_reduction(const std::string& text) {
   throw InvalidArgument("[Reduction] " + text);
+}
+
+// The largest or smallest element of `axes` (ascending), from the last run of neighbours on, which
+// are one axis unless the batch is among them: so of equals the first one in row-major order stays.
+ir::ValueId extremum(ir::Graph& graph, ir::ValueId x, const std::vector<int>& axes, bool largest) {
+  for (std::size_t k = axes.size(); k-- > 0;) {
+    const ir::Type type = graph.type(x);
+    const auto last = static_cast<std::size_t>(axes[k]);
+    std::size_t first = last;
+    while (k > 0 && axes[k - 1] + 1 == axes[k] && !(type.batched && axes[k - 1] == 0)) {
+      first = static_cast<std::size_t>(axes[--k]);
+    }
+    Shape joined = type.shape, result = type.shape;
+    for (std::size_t axis = first; axis <= last; ++axis) result[axis] = 1;
+    for (std::size_t axis = first + 1; axis <= last; ++axis) {
+      joined[first] = ir::product(joined[first], type.shape[axis]);
+    }
+    joined.erase(joined.begin() + static_cast<std::ptrdiff_t>(first) + 1,
+                 joined.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+    x = ops::reshape(graph, x, std::move(joined), type.batched);
+    x = ops::apply1(graph, ir::Op::extremum,
+                    ir::ExtremumAttributes{static_cast<int>(first), largest, false}, {x});
+    x = ops::reshape(graph, x, std::move(result), graph.type(x).batched);
+  }
+  return x;
 }
 
 // 1 where x is not 0, else 0.
@@ -76,14 +102,6 @@ void Reduction::emit(Emitter& e) const {
   }
   ir::ValueId x = e.sources[0];
   const auto sum = [&] { return ops::reduce(e.graph, ir::ReduceKind::sum, x, axes); };
-  // From the last axis on: of equals the first one in row-major order is taken.
-  const auto extremum = [&](bool largest) {
-    for (std::size_t k = axes.size(); k-- > 0;) {
-      x = ops::apply1(e.graph, ir::Op::extremum, ir::ExtremumAttributes{axes[k], largest, false},
-                      {x});
-    }
-    return x;
-  };
   switch (reduction_type_) {
     case ReductionType::kSum:
       return e.result(sum());
@@ -98,11 +116,11 @@ void Reduction::emit(Emitter& e) const {
       return e.result(sum());
     case ReductionType::kMax:
     case ReductionType::kMin:
-      return e.result(extremum(reduction_type_ == ReductionType::kMax));
+      return e.result(extremum(e.graph, x, axes, reduction_type_ == ReductionType::kMax));
     case ReductionType::kAny:
     case ReductionType::kAll:
       if (!boolean) x = marks(e.graph, x);
-      return e.result(extremum(reduction_type_ == ReductionType::kAny));
+      return e.result(extremum(e.graph, x, axes, reduction_type_ == ReductionType::kAny));
     default: {
       const ir::ExtremumAttributes attributes{axes[0], reduction_type_ == ReductionType::kArgMax,
                                               true};

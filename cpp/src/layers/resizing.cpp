@@ -4,13 +4,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "ir/extents.h"
 #include "layers/checks.h"
 #include "layers/margins.h"
 
 namespace traingraph {
+
+namespace {
+
+// Raises InvalidArgument for an axis whose elements are picked one by one and are too many.
+void expect_places(const Emitter& e, std::int64_t count) {
+  if (count <= kMostPlaces) return;
+  e.fail_argument("expected at most " + std::to_string(kMostPlaces) +
+                  " elements along an axis but got " + std::to_string(count));
+}
+
+}  // namespace
 
 // --- slice ---------------------------------------------------------------------------------------
 
@@ -49,13 +59,14 @@ void Slice::emit(Emitter& e) const {
   ir::ValueId x = e.sources[0];
   for (std::size_t k = 0; k < declared.size(); ++k) {
     const std::int64_t step = stride_.empty() ? 1 : stride_[k];
-    const std::int64_t count = (end_[k] - start_[k] + step - 1) / step;
+    const std::int64_t count = (end_[k] - start_[k] - 1) / step + 1;
     const int axis = static_cast<int>(k);
     if (count == declared[k]) continue;
     if (step == 1 || count == 1) {
       x = ops::apply1(e.graph, ir::Op::slice, ir::SliceAttributes{axis, start_[k], count}, {x});
       continue;
     }
+    expect_places(e, count);
     std::vector<double> places;
     for (std::int64_t at = start_[k]; at < end_[k]; at += step) {
       places.push_back(static_cast<double>(at));
@@ -99,6 +110,16 @@ const ClassDescription& Slice::class_description() {
 namespace {
 
 constexpr const char* kPaddingNames[] = {"Zero", "Reflect", "Symmetric", "Constant"};
+
+// Whether the number is one of the type.
+bool holds(DataType type, float number) {
+  if (is_floating_point(type)) return true;
+  if (!(std::floor(number) == number)) return false;
+  if (type == DataType::kBoolean) return number == 0 || number == 1;
+  if (type == DataType::kUInt8) return number >= 0 && number < 256;
+  const int bits = 8 * static_cast<int>(element_bytes(type)) - 1;
+  return number >= -std::ldexp(1.0f, bits) && number < std::ldexp(1.0f, bits);
+}
 
 Margin margin_of(PaddingType type) {
   if (type == PaddingType::kReflect) return Margin::mirrored;
@@ -150,6 +171,10 @@ void Pad::emit(Emitter& e) const {
     e.fail_shape("expected a source (…, H, W) of at least 3 axes but got " + to_string(type.shape));
   }
   const Margin margin = margin_of(padding_type_);
+  if (!holds(type.data_type, constant_value_)) {
+    e.fail_argument(std::string("expected a constant that ") + name(type.data_type) +
+                    " holds but got " + std::to_string(constant_value_));
+  }
   const std::int64_t sizes[2][2] = {{top_, bottom_}, {left_, right_}};
   ir::ValueId x = e.sources[0];
   for (int k = 0; k < 2; ++k) {
@@ -162,11 +187,7 @@ void Pad::emit(Emitter& e) const {
                    to_string(type.shape) + " but got " +
                    std::to_string(std::max(sizes[k][0], sizes[k][1])));
     }
-    if (ir::sum(extent, ir::sum(sizes[k][0], sizes[k][1])) > std::numeric_limits<int>::max()) {
-      e.fail_argument("expected a padded extent of at most " +
-                      std::to_string(std::numeric_limits<int>::max()) + " but got sizes " +
-                      to_string(this->sizes()));
-    }
+    expect_places(e, ir::sum(extent, ir::sum(sizes[k][0], sizes[k][1])));
     const double number =
         padding_type_ == PaddingType::kConstant ? static_cast<double>(constant_value_) : 0;
     x = with_margins(e.graph, x, axis, sizes[k][0], sizes[k][1], margin, number);
@@ -268,12 +289,11 @@ Upsample::Upsample(Shape shape, SampleMode sample_mode, bool aligns_corners)
       aligns_corners_(aligns_corners) {
   const bool valid = (shape_.size() == 1 || shape_.size() == 2) &&
                      std::all_of(shape_.begin(), shape_.end(), [](std::int64_t extent) {
-                       return extent >= 1 && extent <= std::numeric_limits<int>::max();
+                       return extent >= 1 && extent <= kMostPlaces;
                      });
   if (!valid) {
     throw InvalidArgument("[Upsampling] expected a width, or a height and a width, from 1 to " +
-                          std::to_string(std::numeric_limits<int>::max()) + " but got " +
-                          to_string(shape_));
+                          std::to_string(kMostPlaces) + " but got " + to_string(shape_));
   }
   if (sample_mode != SampleMode::kNearest && sample_mode != SampleMode::kLinear) {
     throw InvalidArgument("[Upsampling] expected a sample mode from 0 to 1 but got " +
@@ -300,7 +320,8 @@ void Upsample::emit(Emitter& e) const {
                  to_string(type.shape));
   }
   ir::ValueId x = e.sources[0];
-  for (std::size_t k = 0; k < shape_.size(); ++k) {
+  // Columns first: rows are copied as a whole, so there may be more of them.
+  for (std::size_t k = shape_.size(); k-- > 0;) {
     const int axis = static_cast<int>(first + k);
     if (shape_[k] == type.shape[first + k]) continue;
     x = sample_mode_ == SampleMode::kLinear

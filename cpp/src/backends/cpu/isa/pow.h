@@ -51,15 +51,17 @@ inline float pow(float x, float y) {
   const double log = wide_log2(__builtin_fabsf(x));
   // |x| = 1 gives 1 whatever y is.
   const float size = rounded_exp2(log == 0.0 ? 0.0 : static_cast<double>(y) * log);
-  // From 2^24 on every number is an even one.
-  const bool even = __builtin_fabsf(y) >= 16777216.0f;
-  const auto near = static_cast<std::int32_t>(__builtin_fabsf(y) < 16777216.0f ? y : 0.0f);
-  const bool whole = even || static_cast<float>(near) == y;
-  const bool odd = !even && whole && (near & 1) != 0;
-  const bool nowhere = x < 0.0f && x > -__builtin_inff() && !whole;
-  const float signed_size = odd && bits_of(x) < 0 ? -size : size;
-  const float result = nowhere ? __builtin_nanf("") : signed_size;
-  return y == 0.0f || x == 1.0f ? 1.0f : result;
+  // From 2^24 on every number is an even one. Each choice hangs on one comparison, for the compiler
+  // vectorises no sums of conditions over different types.
+  const bool small = __builtin_fabsf(y) < 16777216.0f;
+  const auto near = static_cast<std::int32_t>(small ? y : 0.0f);
+  const std::int32_t odd = static_cast<float>(near) == y ? near & 1 : 0;
+  const float rest = small ? y - static_cast<float>(near) : 0.0f;
+  const float no_root = rest != 0.0f ? __builtin_nanf("") : 0.0f;
+  const float result = from_bits(bits_of(size) ^ (bits_of(x) & (odd << 31)));
+  const float finite = x > -__builtin_inff() ? result + no_root : result;
+  const float chosen = x < 0.0f ? finite : result;
+  return y == 0.0f ? 1.0f : (x == 1.0f ? 1.0f : chosen);
 }
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA
