@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 class Compare final : public NodeKernel {
  public:
-  Compare(const ir::Graph& graph, const ir::Node& node)
+  Compare(const ir::Graph& graph, const ir::Node& node, const Context&)
       : NodeKernel(graph, node),
         comparison_(std::get<ir::CompareAttributes>(node.attributes).comparison),
         count_(graph.type(node.outputs[0]).elements()),
@@ -74,26 +74,12 @@ class Compare final : public NodeKernel {
 };
 
 Support supports_compare(const ir::Graph& graph, const ir::Node& node) {
-  if (graph.type(node.outputs[0]).rank() > 8) return Support::no("more than 8 axes");
-  if (!ir::is_half(graph.type(node.inputs[0]).data_type)) return {};
-  return Support::no("a comparison of 16 bits");
+  return supports_any_type(graph, node, node.inputs[0]);
 }
 
-std::unique_ptr<Kernel> make_compare(const ir::Graph& graph, const ir::Node& node, const Context&) {
-  switch (graph.type(node.inputs[0]).data_type) {
-    case DataType::kFloat32:
-      return std::make_unique<Compare<float>>(graph, node);
-    case DataType::kFloat64:
-      return std::make_unique<Compare<double>>(graph, node);
-    case DataType::kInt8:
-      return std::make_unique<Compare<std::int8_t>>(graph, node);
-    case DataType::kInt32:
-      return std::make_unique<Compare<std::int32_t>>(graph, node);
-    case DataType::kInt64:
-      return std::make_unique<Compare<std::int64_t>>(graph, node);
-    default:
-      return std::make_unique<Compare<std::uint8_t>>(graph, node);
-  }
+std::unique_ptr<Kernel> make_compare(const ir::Graph& graph, const ir::Node& node,
+                                     const Context& context) {
+  return make_of_type<Compare>(graph, node, context, node.inputs[0]);
 }
 
 // Classes (N, 1, inner) → (N, depth, inner), a thread per element of the result.

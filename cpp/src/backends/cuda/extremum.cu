@@ -106,23 +106,11 @@ class Extremum final : public NodeKernel {
 };
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  const DataType type = graph.type(node.inputs[0]).data_type;
-  if (type == DataType::kFloat32 || type == DataType::kFloat64 || type == DataType::kBoolean) {
-    return {};
-  }
-  return Support::no(std::string("data type ") + name(type) +
-                     " (cuda compares float32, float64 and bool)");
+  return supports_any_type(graph, node, node.inputs[0]);
 }
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
-  switch (graph.type(node.inputs[0]).data_type) {
-    case DataType::kFloat32:
-      return std::make_unique<Extremum<float>>(graph, node, context);
-    case DataType::kFloat64:
-      return std::make_unique<Extremum<double>>(graph, node, context);
-    default:
-      return std::make_unique<Extremum<std::uint8_t>>(graph, node, context);
-  }
+  return make_of_type<Extremum>(graph, node, context, node.inputs[0]);
 }
 
 }  // namespace

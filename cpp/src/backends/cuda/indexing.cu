@@ -325,6 +325,7 @@ class Select final : public NodeKernel {
   Broadcast<3> broadcast_;
 };
 
+// Indices, and how many slices they may name.
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const DataType indices = graph.type(node.inputs[1]).data_type;
   if (indices != DataType::kInt32 && indices != DataType::kInt64) {
@@ -335,16 +336,36 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
       node.op != ir::Op::gather) {
     return Support::no("slices of more than 2^24 elements");
   }
-  return supports_floating(graph, node);
+  return {};
+}
+
+// The values that are picked or put somewhere.
+Support supports_moves(const ir::Graph& graph, const ir::Node& node) {
+  const Support support = supports(graph, node);
+  return support.yes ? supports_any_type(graph, node, node.outputs[0]) : support;
+}
+
+Support supports_gradient(const ir::Graph& graph, const ir::Node& node) {
+  const Support support = supports(graph, node);
+  return support.yes ? supports_floating(graph, node) : support;
+}
+
+Support supports_select(const ir::Graph& graph, const ir::Node& node) {
+  return supports_any_type(graph, node, node.outputs[0]);
+}
+
+template <template <class> class K>
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  return make_of_type<K>(graph, node, context, node.outputs[0]);
 }
 
 }  // namespace
 
 std::vector<KernelEntry> indexing_entries() {
-  return {{ir::Op::gather, supports, make_floating<Indexing>, nullptr, nullptr},
-          {ir::Op::scatter, supports, make_floating<Indexing>, nullptr, nullptr},
-          {ir::Op::scatter_gradient, supports, make_floating<Indexing>, nullptr, nullptr},
-          {ir::Op::select, supports_floating, make_floating<Select>, nullptr, nullptr}};
+  return {{ir::Op::gather, supports_moves, make<Indexing>, nullptr, nullptr},
+          {ir::Op::scatter, supports_moves, make<Indexing>, nullptr, nullptr},
+          {ir::Op::scatter_gradient, supports_gradient, make_floating<Indexing>, nullptr, nullptr},
+          {ir::Op::select, supports_select, make<Select>, nullptr, nullptr}};
 }
 
 }  // namespace traingraph::cuda
