@@ -325,7 +325,6 @@ class Select final : public NodeKernel {
   Broadcast<3> broadcast_;
 };
 
-// Indices, and how many slices they may name.
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const DataType indices = graph.type(node.inputs[1]).data_type;
   if (indices != DataType::kInt32 && indices != DataType::kInt64) {
@@ -336,18 +335,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
       node.op != ir::Op::gather) {
     return Support::no("slices of more than 2^24 elements");
   }
-  return {};
-}
-
-// The values that are picked or put somewhere.
-Support supports_moves(const ir::Graph& graph, const ir::Node& node) {
-  const Support support = supports(graph, node);
-  return support.yes ? supports_any_type(graph, node, node.outputs[0]) : support;
-}
-
-Support supports_gradient(const ir::Graph& graph, const ir::Node& node) {
-  const Support support = supports(graph, node);
-  return support.yes ? supports_floating(graph, node) : support;
+  return supports_any_type(graph, node, node.outputs[0]);
 }
 
 Support supports_select(const ir::Graph& graph, const ir::Node& node) {
@@ -362,9 +350,9 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const
 }  // namespace
 
 std::vector<KernelEntry> indexing_entries() {
-  return {{ir::Op::gather, supports_moves, make<Indexing>, nullptr, nullptr},
-          {ir::Op::scatter, supports_moves, make<Indexing>, nullptr, nullptr},
-          {ir::Op::scatter_gradient, supports_gradient, make_floating<Indexing>, nullptr, nullptr},
+  return {{ir::Op::gather, supports, make<Indexing>, nullptr, nullptr},
+          {ir::Op::scatter, supports, make<Indexing>, nullptr, nullptr},
+          {ir::Op::scatter_gradient, supports, make<Indexing>, nullptr, nullptr},
           {ir::Op::select, supports_select, make<Select>, nullptr, nullptr}};
 }
 
