@@ -33,6 +33,10 @@ def gelu_slope(x: Any) -> Any:
     return np.where(np.abs(x) > 30, step(x), s + bend)
 
 
+def times_log(x: Any, y: Any) -> Any:
+    return np.where(x == 0, 0, x * np.log(y))
+
+
 @dataclass
 class Function:
     """Formulas over x, y and the parameters, after which its slopes are over them as well."""
@@ -120,6 +124,67 @@ FUNCTIONS = {
         lambda x, y, p, q: np.where(y == 0, 0, x * y),
         lambda x, y, p, q: y,
         lambda x, y, p, q: x,
+        chooses=True,
+    ),
+    "floor": of(lambda x, y, p, q: np.floor(x), chooses=True),
+    "round": of(lambda x, y, p, q: np.rint(x), chooses=True),
+    "ceil": of(lambda x, y, p, q: np.ceil(x), chooses=True),
+    "sin": of(lambda x, y, p, q: np.sin(x), lambda x, y, p, q: np.cos(x), chooses=True),
+    "cos": of(lambda x, y, p, q: np.cos(x), lambda x, y, p, q: -np.sin(x), chooses=True),
+    "tan": of(lambda x, y, p, q: np.tan(x), lambda x, y, p, q: 1 + np.tan(x) ** 2, chooses=True),
+    "asin": of(
+        lambda x, y, p, q: np.arcsin(x),
+        lambda x, y, p, q: 1 / np.sqrt((1 - x) * (1 + x)),
+        chooses=True,
+    ),
+    "acos": of(
+        lambda x, y, p, q: np.arccos(x),
+        lambda x, y, p, q: -1 / np.sqrt((1 - x) * (1 + x)),
+        chooses=True,
+    ),
+    "atan": of(lambda x, y, p, q: np.arctan(x), lambda x, y, p, q: 1 / (1 + x * x)),
+    "sinh": of(lambda x, y, p, q: np.sinh(x), lambda x, y, p, q: np.cosh(x)),
+    "cosh": of(lambda x, y, p, q: np.cosh(x), lambda x, y, p, q: np.sinh(x)),
+    "asinh": of(
+        lambda x, y, p, q: np.arcsinh(x), lambda x, y, p, q: 1 / np.hypot(x, 1), chooses=True
+    ),
+    "acosh": of(
+        lambda x, y, p, q: np.arccosh(x),
+        lambda x, y, p, q: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)),
+        chooses=True,
+    ),
+    "atanh": of(
+        lambda x, y, p, q: np.arctanh(x), lambda x, y, p, q: 1 / ((1 - x) * (1 + x)), chooses=True
+    ),
+    "exp2": of(lambda x, y, p, q: np.exp2(x), lambda x, y, p, q: np.log(WIDE(2)) * np.exp2(x)),
+    "log2": of(
+        lambda x, y, p, q: np.log2(x), lambda x, y, p, q: 1 / (np.log(WIDE(2)) * x), chooses=True
+    ),
+    "pow": of(
+        lambda x, y, p, q: np.power(x, y),
+        lambda x, y, p, q: np.where(y == 0, 0, y * np.power(x, y - 1)),
+        lambda x, y, p, q: times_log(np.power(x, y), x),
+        chooses=True,
+    ),
+    "pow_slope": of(lambda x, y, p, q: np.where(y == 0, 0, y * np.power(x, y - 1)), chooses=True),
+    "times_log": of(
+        lambda x, y, p, q: times_log(x, y),
+        lambda x, y, p, q: np.log(y),
+        lambda x, y, p, q: np.where(x == 0, 0, x / y),
+        chooses=True,
+    ),
+    "times_log_slope": of(lambda x, y, p, q: np.where(x == 0, 0, x / y), chooses=True),
+    "multiply_no_nan": of(
+        lambda x, y, p, q: np.where(y == 0, 0, x * y),
+        lambda x, y, p, q: y,
+        lambda x, y, p, q: np.where((y == 0) & np.isinf(x), 0, x),
+        chooses=True,
+    ),
+    "factor_no_nan": of(lambda x, y, p, q: np.where((y == 0) & np.isinf(x), 0, x), chooses=True),
+    "divide_no_nan": of(
+        lambda x, y, p, q: np.where(y == 0, 0, x / y),
+        lambda x, y, p, q: np.where(y == 0, 0, 1 / y),
+        lambda x, y, p, q: np.where(y == 0, 0, -(x / y) / y),
         chooses=True,
     ),
     "where_nonzero": of(
@@ -210,6 +275,12 @@ FUNCTIONS = {
         lambda x, y, p, q: np.clip(x - y, -p, p),
         lambda x, y, p, q: np.clip(y - x, -p, p),
         at=[(1, 0), (0.375, 0)],
+    ),
+    "label_product": of(
+        lambda x, y, p, q: np.where(y == 0, 0, x * y),
+        lambda x, y, p, q: y,
+        lambda x, y, p, q: x,
+        chooses=True,
     ),
     "sigmoid_cross_entropy": of(
         lambda x, y, p, q: x * (step(x) - y) + np.log1p(np.exp(-np.abs(x))),

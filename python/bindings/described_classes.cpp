@@ -40,6 +40,9 @@ void bind_layers(py::module_& module) {
     return "<" + class_of(self) + " " + std::to_string(layer.id()) + " '" + layer.label() +
            "': " + layer.description() + ">";
   });
+  auto padding =
+      py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(module.attr("MLCPaddingLayer"));
+  def_copy(padding, [](const Layer& self) { return static_cast<const Pad&>(self).copy(); });
   for (const DescribedClass& described : layer_classes()) {
     const ClassDescription& description = described();
     if (description.sample == nullptr) continue;

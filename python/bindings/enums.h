@@ -20,6 +20,7 @@ struct EnumName;
   }
 TRAINGRAPH_ENUM(ActivationType, "MLCActivationType");
 TRAINGRAPH_ENUM(ArithmeticOperation, "MLCArithmeticOperation");
+TRAINGRAPH_ENUM(ComparisonOperation, "MLCComparisonOperation");
 TRAINGRAPH_ENUM(CompilationOptions, "MLCGraphCompilationOptions");
 TRAINGRAPH_ENUM(ConvolutionType, "MLCConvolutionType");
 TRAINGRAPH_ENUM(DataType, "MLCDataType");
@@ -28,11 +29,13 @@ TRAINGRAPH_ENUM(ExecutionOptions, "MLCExecutionOptions");
 TRAINGRAPH_ENUM(GradientClippingType, "MLCGradientClippingType");
 TRAINGRAPH_ENUM(LossType, "MLCLossType");
 TRAINGRAPH_ENUM(PaddingPolicy, "MLCPaddingPolicy");
+TRAINGRAPH_ENUM(PaddingType, "MLCPaddingType");
 TRAINGRAPH_ENUM(PoolingType, "MLCPoolingType");
 TRAINGRAPH_ENUM(Precision, "Precision");
 TRAINGRAPH_ENUM(RandomInitializerType, "MLCRandomInitializerType");
 TRAINGRAPH_ENUM(ReductionType, "MLCReductionType");
 TRAINGRAPH_ENUM(RegularizationType, "MLCRegularizationType");
+TRAINGRAPH_ENUM(SampleMode, "MLCSampleMode");
 TRAINGRAPH_ENUM(SoftmaxOperation, "MLCSoftmaxOperation");
 
 template <typename E>

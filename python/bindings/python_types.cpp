@@ -52,9 +52,9 @@ void remember_plain_types() {
         return from_padding(padding.policy, padding.sizes.y, padding.sizes.x);
       });
   remember_part<TensorParameter>("MLCTensorParameter");
-  remember_enumerations<ActivationType, ArithmeticOperation, ConvolutionType, DeviceType,
-                        GradientClippingType, LossType, PoolingType, ReductionType,
-                        RegularizationType, SoftmaxOperation>();
+  remember_enumerations<ActivationType, ArithmeticOperation, ComparisonOperation, ConvolutionType,
+                        PaddingType, SampleMode, DeviceType, GradientClippingType, LossType,
+                        PoolingType, ReductionType, RegularizationType, SoftmaxOperation>();
 }
 
 void remember_type(const std::type_info& type, PythonType row) {

@@ -147,6 +147,25 @@ void read(Fields& f, ir::ScatterAttributes& a) {
   f.take("adds", a.adds);
   f.take("onto", a.onto);
 }
+void read(Fields& f, ir::CompareAttributes& a) { f.take_enum("comparison", a.comparison); }
+void read(Fields& f, ir::ExtremumAttributes& a) {
+  f.take("axis", a.axis);
+  f.take("largest", a.largest);
+  f.take("numbers", a.numbers);
+}
+void read(Fields& f, ir::OneHotAttributes& a) {
+  f.take("classes", a.classes);
+  std::string type = name(a.type);
+  f.take("type", type);
+  a.type = data_type_named(type);
+}
+void read(Fields& f, ir::ConstantAttributes& a) {
+  std::string type = "float32";
+  f.take("type", type);
+  f.take("shape", a.type.shape);
+  f.take("numbers", a.numbers);
+  a.type.data_type = data_type_named(type);
+}
 void read(Fields& f, ir::DropoutAttributes& a) {
   f.take("rate", a.rate);
   f.take("seed", a.seed);

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import traingraph as tg
-from limits import assert_equals, limit, pairs, points
+from limits import assert_equals, at_once, limit, pairs, points
 from scalar_formulas import FUNCTIONS, INF, sigmoid
 
 everywhere = pytest.mark.parametrize(
@@ -113,19 +113,32 @@ def test_activation(kind, name, p, q, device, dtype):
     assert_equals(slope.ravel()[known], over(f.slopes[0])[known], x.ravel()[known])
 
 
+# What the scalar table calls otherwise.
+ROWS = {"min": "minimum", "max": "maximum"}
+OF_TWO = {"add", "subtract", "multiply", "divide", "pow", "min", "max"}
+OF_TWO |= {"multiply_no_nan", "divide_no_nan"}
+
+
 @everywhere
-@pytest.mark.parametrize("operation", ["add", "subtract", "multiply", "divide"])
+@pytest.mark.parametrize("operation", [one.name.lower() for one in tg.MLCArithmeticOperation])
 def test_arithmetic(operation, device, dtype):
-    arrays = [a[:, None] for a in pairs(dtype)]
+    row = ROWS.get(operation, operation)
+    f, parameters = FUNCTIONS[row], (1, 1) if row == "tanh" else (0, 0)
+    arrays = pairs(dtype) if operation in OF_TWO else [points(dtype)]
 
-    def build(graph, x, y):
-        return graph.node(tg.MLCArithmeticLayer(operation=operation), sources=[x, y])
+    def build(graph, *sources):
+        return graph.node(tg.MLCArithmeticLayer(operation=operation), sources=list(sources))
 
-    value, slopes = differentiate(build, arrays, dtype, device)
-    f = FUNCTIONS[operation]
-    for found, formula in zip([value, *slopes], [f.value, *f.slopes], strict=True):
-        expected = tends_to(lambda x, y, formula=formula: formula(x, y, 0, 0), *arrays)
-        assert_equals(found.ravel(), expected, *[a.ravel() for a in arrays])
+    value, slopes = differentiate(build, [a[:, None] for a in arrays], dtype, device)
+    # What has no derivative in the table has the gradient 0.
+    formulas = [f.value, *(f.slopes or [lambda x, *_: np.zeros_like(x)])]
+    for found, formula in zip([value, *slopes], formulas, strict=True):
+
+        def over(*given, formula=formula):
+            return formula(*[*given, None][:2], *parameters)
+
+        expected = at_once(over, arrays) if f.chooses else limit(over, arrays, f.held)
+        assert_equals(found.ravel(), expected, *arrays)
 
 
 def after_a_sum(kind, p, q):

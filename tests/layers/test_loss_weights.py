@@ -28,6 +28,11 @@ def huber(y: np.ndarray, t: np.ndarray) -> np.ndarray:
     return np.where(e <= 0.5, e * e / 2, 0.5 * (e - 0.25))
 
 
+def log_loss(y: np.ndarray, t: np.ndarray) -> np.ndarray:
+    epsilon = float(np.float32(1e-7))
+    return -t * np.log(y + epsilon) - (1 - t) * np.log(1 - y + epsilon)
+
+
 # (reduction_type=, weights=) -> a layer; prediction, labels -> a term per element; over classes?
 Kind = tuple[Callable[..., Any], Callable[..., np.ndarray], bool]
 KINDS: dict[str, Kind] = {
@@ -39,6 +44,10 @@ KINDS: dict[str, Kind] = {
         lambda y, t: np.maximum(y, 0) - y * t + np.log1p(np.exp(-np.abs(y))),
         False,
     ),
+    "log": (L.log, log_loss, False),
+    "hinge": (L.hinge_loss, lambda y, t: np.maximum(1 - (2 * t - 1) * y, 0), False),
+    "categorical": (L.categorical_cross_entropy, lambda y, t: -t * np.log(y), True),
+    "cosine": (L.cosine_distance, lambda y, t: 1 / y.shape[1] - y * t, True),
     "softmax": (L.softmax_cross_entropy, cross_entropy, True),
     "softmax, smoothed": (
         lambda **k: L.softmax_cross_entropy(label_smoothing=0.25, **k),
@@ -98,10 +107,13 @@ def run(
         return np.asarray(loss, np.float64), (y.astype(dtype) - x.data) / RATE
 
 
-def numbers(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions away from the labels, where the absolute error has a kink."""
+def numbers(shape: tuple[int, ...], kind: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Predictions away from the labels, where the absolute error has a kink, or between 0 and 1."""
     random = np.random.default_rng(sum(shape))
     t = random.uniform(0, 1, shape)
+    if kind in ("log", "hinge", "categorical", "cosine"):
+        y = random.uniform(0.1, 0.9, shape)
+        return y.astype(np.float32).astype(np.float64), t.astype(np.float32).astype(np.float64)
     y = t + random.uniform(0.1, 2, shape) * random.choice([-1, 1], shape)
     return y.astype(np.float32).astype(np.float64), t.astype(np.float32).astype(np.float64)
 
@@ -112,7 +124,7 @@ def numbers(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(("kind", "prediction", "shape"), cases())
 def test_all_weights_are_applied(kind, prediction, shape, reduction, given, device):
     layer, terms, over_classes = KINDS[kind]
-    y, t = numbers(prediction)
+    y, t = numbers(prediction, kind)
     w = np.random.default_rng(3).uniform(-1, 2, shape).astype(np.float32).astype(np.float64)
     w.flat[1] = 0
     per_term = w.reshape(prediction) if w.size == y.size else np.expand_dims(

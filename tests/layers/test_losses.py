@@ -41,6 +41,28 @@ def huber(delta=1.0):
     return values
 
 
+def categorical_cross_entropy(y, t):
+    """One value per position; a row of -1 is ignored."""
+    return -np.where(t <= 0, 0, t * np.log(np.where(t <= 0, 1, np.maximum(y, 0)))).sum(axis=1)
+
+
+def hinge(y, t):
+    return np.maximum(1 - (2 * t - 1) * y, 0)
+
+
+def log_loss(epsilon=1e-7):
+    epsilon = float(np.float32(epsilon))
+
+    def values(y, t):
+        return -t * np.log(y + epsilon) - (1 - t) * np.log(1 - y + epsilon)
+
+    return values
+
+
+def cosine_distance(y, t):
+    return 1 - (y * t).sum(axis=1)
+
+
 @dataclass
 class LossCase:
     name: str
@@ -67,6 +89,7 @@ class LossCase:
 
     @property
     def is_cross_entropy(self):
+        """Of logits: their softmax or sigmoid."""
         return self.name.startswith(("sigmoid", "distribution", "classes"))
 
     def __repr__(self):
@@ -115,6 +138,55 @@ def distribution(name, shape, **options):
     )
 
 
+def shares(shape, seed=5):
+    """Positive, with the sum 1 along axis 1, none close to 0."""
+    numbers = np.random.default_rng(seed).uniform(0.2, 1, shape)
+    return numbers / numbers.sum(axis=1, keepdims=True)
+
+
+def of_shares(name, shape, **options):
+    labels = RNG.dirichlet(np.ones(shape[1]), (shape[0], *shape[2:]))
+    labels = np.moveaxis(labels, -1, 1)
+    labels[:, 0] = 0
+    return LossCase(
+        name,
+        lambda **k: L.categorical_cross_entropy(**options, **k),
+        categorical_cross_entropy,
+        shares(shape),
+        labels,
+    )
+
+
+def classes_of_shares(name, shape, dtype, form):
+    labels = RNG.integers(0, shape[1], (shape[0], *shape[2:]))
+    labels.flat[1] = -1
+    return LossCase(
+        name,
+        L.categorical_cross_entropy,
+        categorical_cross_entropy,
+        shares(shape),
+        form(labels).astype(dtype),
+        one_hot(labels, shape[1]),
+    )
+
+
+def directions(name, shape):
+    def unit(seed):
+        numbers = np.random.default_rng(seed).normal(size=shape)
+        return numbers / np.sqrt((numbers**2).sum(axis=1, keepdims=True))
+
+    return LossCase(name, L.cosine_distance, cosine_distance, unit(1), unit(2))
+
+
+def between_labels(name, layer, values, shape, low, high, labels=None):
+    """Predictions from low to high, away from the kink of the hinge loss."""
+    random = np.random.default_rng(11)
+    labels = random.integers(0, 2, shape).astype(float) if labels is None else labels
+    prediction = random.uniform(low, high, shape)
+    prediction += 0.1 * (np.abs(np.abs(prediction) - 1) < 0.02)
+    return LossCase(name, layer, values, prediction, labels)
+
+
 def probabilities(shape=(4, 3)):
     return RNG.uniform(0, 1, shape) * (RNG.uniform(size=shape) > 0.3)
 
@@ -151,6 +223,27 @@ CASES = [
     classes("classes (N, H, W)", (2, 3, 2, 2), "int32", lambda c: c),
     classes("classes (N, 1, H, W)", (2, 3, 2, 2), "int64", lambda c: c[:, None]),
     classes("classes (N, 1) of one pixel", (4, 3, 1, 1), "int32", lambda c: c[:, :, 0]),
+    between_labels("hinge", L.hinge_loss, hinge, (5, 7), -3, 3),
+    between_labels("hinge of images", L.hinge_loss, hinge, (2, 3, 4, 5), -3, 3),
+    between_labels("log", L.log, log_loss(), (5, 7), 0.1, 0.9),
+    between_labels(
+        "log of shares",
+        lambda **k: L.log(epsilon=0.01, **k),
+        log_loss(0.01),
+        (4, 3),
+        0.1,
+        0.9,
+        probabilities(),
+    ),
+    of_shares("shares", (4, 5)),
+    of_shares("shares of pixels", (2, 3, 2, 2)),
+    # Labels are not smoothed, whatever the descriptor says.
+    of_shares("shares, smoothing ignored", (4, 5), label_smoothing=0.25, class_count=8),
+    classes_of_shares("shares by class (N)", (4, 5), "int32", lambda c: c),
+    classes_of_shares("shares by class (N, 1)", (4, 5), "int64", lambda c: c[:, None]),
+    classes_of_shares("shares by class (N, H, W)", (2, 3, 2, 2), "int32", lambda c: c),
+    directions("directions", (5, 7)),
+    directions("directions of pixels", (2, 3, 2, 2)),
 ]
 
 each = pytest.mark.parametrize("case", CASES, ids=repr)
@@ -321,18 +414,42 @@ def test_class_out_of_range_names_row_and_value():
             run(case, L.softmax_cross_entropy(reduction_type="sum"))
 
 
-OTHERS = [
-    (L.categorical_cross_entropy, "Categorical Cross Entropy"),
-    (L.hinge_loss, "Hinge"),
-    (L.cosine_distance, "Cosine Distance"),
-    (L.log, "Log"),
-]
+@everywhere
+def test_labels_of_zero_take_nothing_of_what_they_leave_out(device):
+    """Wherever the prediction lies."""
+    y = np.array([[0.25, 0, -1], [np.nan, np.inf, 0.5]], np.float32)
+    t = np.array([[1, 0, 0], [0, 0, 0.5]], np.float32)
+    case = LossCase("zeros", None, lambda y, t: y[:, 0], y, t)
+    for factory, losses, slopes in [
+        (L.categorical_cross_entropy, [np.log(4), np.log(2) / 2], [[-4, 0], [0, -1]]),
+        (L.cosine_distance, [0.75, 0.75], [[-1, 0], [0, -0.5]]),
+    ]:
+        loss, gradient = run(case, factory(reduction_type="none"), None, device, "float32")
+        np.testing.assert_allclose(loss, losses, rtol=1e-6)
+        # Where the prediction is not finite the difference of two steps says nothing.
+        np.testing.assert_allclose(gradient[[0, 0, 1], [0, 1, 2]], [*slopes[0], slopes[1][1]])
+    certain = np.array([[1, 0]], np.float32)
+    case = LossCase("certain", None, lambda y, t: y, certain, certain)
+    loss, gradient = run(case, L.log(reduction_type="none", epsilon=0.0), None, device, "float32")
+    assert loss.tolist() == [[0, 0]]
+    np.testing.assert_allclose(gradient, [[-1, 1]])
 
 
-@pytest.mark.parametrize(("factory", "name"), OTHERS)
-def test_other_types_say_so(factory, name):
-    with pytest.raises(NotImplementedError, match=f"loss type {name}"):
-        node(factory(reduction_type="sum"), (4, 3), (4, 3))
+@everywhere
+def test_a_kept_margin_has_no_gradient(device):
+    y, t = np.array([[1, -1, 0.5, 3]], np.float32), np.array([[1, 0, 1, 1]], np.float32)
+    case = LossCase("margins", None, hinge, y, t)
+    loss, gradient = run(case, L.hinge_loss(reduction_type="none"), None, device, "float32")
+    assert loss.tolist() == [[0, 0, 0.5, 0]]
+    assert gradient.tolist() == [[0, 0, -1, 0]]
+
+
+def test_classes_of_shares_out_of_range_are_named():
+    for wrong in (5, -2):
+        labels = np.array([0, 1, wrong, 2], np.int64)
+        case = LossCase("wrong", None, lambda y, t: y[:, 0], np.ones((4, 5)), labels)
+        with pytest.raises(ValueError, match=rf"0 to 4 or -1 but got {wrong} in row 2"):
+            run(case, L.categorical_cross_entropy(reduction_type="sum"))
 
 
 def test_wrong_arguments():
@@ -366,6 +483,17 @@ def test_wrong_labels():
         node(softmax, (4,), (4,))
     with pytest.raises(ValueError, match="expected 2 to 3 sources but got 1"):
         node(squared, (4, 3))
+    for factory in (L.categorical_cross_entropy, L.cosine_distance):
+        with pytest.raises(ValueError, match=r"prediction \(N, K, …\) but got \(4,?\)"):
+            node(factory(reduction_type="sum"), (4,), (4,))
+        with pytest.raises(ValueError, match=r"shape \(4, 3\) but got \(4, 2\) at layer"):
+            node(factory(reduction_type="sum"), (4, 3), (4, 2))
+    cosine = L.cosine_distance(reduction_type="sum")
+    with pytest.raises(TypeError, match="floating-point numbers but got int32"):
+        node(cosine, (4, 3), (4, 3), dtypes=["float32", "int32"])
+    categorical = L.categorical_cross_entropy(reduction_type="sum")
+    with pytest.raises(ValueError, match=r"integer labels \(4, 1\), .* but got \(4, 3\)"):
+        node(categorical, (4, 3), (4, 3), dtypes=["float32", "int64"])
 
 
 def test_wrong_weights():

@@ -11,10 +11,8 @@ from inventory import Row, is_enum, read
 TABLE = read(Path(__file__).parent / "inventory.tsv")
 # Classes that are still to come, and what they wait for.
 NOT_YET = {
-    "MLCComparisonLayer": "scalar functions that compare",
     "MLCEmbeddingDescriptor": "the layer that takes it",
     "MLCEmbeddingLayer": "a layer over gather that makes its own weights",
-    "MLCGramMatrixLayer": "a layer over the matrix product",
     "MLCGroupNormalizationLayer": "a layer over what MPS composes of ops",
     "MLCInstanceNormalizationLayer": "a layer over what MPS composes of ops",
     "MLCLSTMDescriptor": "the layer that takes it",
@@ -22,10 +20,6 @@ NOT_YET = {
     "MLCLayerNormalizationLayer": "a layer over statistics of the last axes",
     "MLCMultiheadAttentionDescriptor": "the layer that takes it",
     "MLCMultiheadAttentionLayer": "a layer over matrix products and softmax",
-    "MLCPaddingLayer": "an op for reflected and symmetric edges",
-    "MLCReductionLayer": "reductions by maximum, minimum and their places",
-    "MLCSliceLayer": "a layer over slice, with strides",
-    "MLCUpsampleLayer": "an op that samples, and its gradient",
     "MLCYOLOLossDescriptor": "the layer that takes it",
     "MLCYOLOLossLayer": "the loss as ops",
 }

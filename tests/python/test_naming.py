@@ -35,12 +35,12 @@ NUMBERS = {
     "depthwise_with_kernel_width", "time_step", "a", "b", "c", "alpha", "weight", "epsilon",
     "delta", "learning_rate", "gradient_rescale", "gradient_clip_max", "gradient_clip_min",
     "maximum_clipping_norm", "custom_global_norm", "regularization_scale",
-    "variance_epsilon", "fill_with_data", "split_count",
+    "variance_epsilon", "fill_with_data", "split_count", "scale", "constant_value",
 }  # fmt: skip
 FRACTIONS = {"rate", "momentum", "momentum_scale", "beta1", "beta2", "label_smoothing"}
 SWITCHES = {
     "transposes_x", "transposes_y", "applies_gradient_clipping", "uses_amsgrad",
-    "uses_nesterov_momentum", "is_centered", "selects_multiple_compute_devices",
+    "uses_nesterov_momentum", "is_centered", "selects_multiple_compute_devices", "aligns_corners",
 }  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def sample(cls: str, keyword: str) -> Any:
     if keyword in SWITCHES:
         return False
     values: dict[str, Any] = {
-        "shape": [1, 1, 1, 1],
+        "shape": {"MLCUpsampleLayer": [2, 2]}.get(cls, [1, 1, 1, 1]),
         "dimensions": [0, 1],
         "data_type": "float32",
         "data": np.ones((1, 1, 1, 1), np.float32),
@@ -80,12 +80,22 @@ def sample(cls: str, keyword: str) -> Any:
         "dilation_rates": (1, 1),
         "padding_policy": MLCPaddingPolicy.sized(y=1, x=1),
         "reduction_type": {"MLCScatterLayer": "sum"}.get(cls, "mean"),
+        "start": [0, 0],
+        "end": [1, 1],
+        "stride": [1, 1],
+        "reflection_padding": [1],
+        "symmetric_padding": [1, 2],
+        "zero_padding": [1, 2, 3, 4],
+        "constant_padding": [1],
+        "sample_mode": "linear",
         "sequence_lengths": [2],
         "sorted_sequences": True,
         "split_section_lengths": [1, 2],
         "regularization_type": "l2",
         "gradient_clipping_type": "by_norm",
-        "operation": {"MLCSoftmaxLayer": "log_softmax"}.get(cls, "add"),
+        "operation": {"MLCSoftmaxLayer": "log_softmax", "MLCComparisonLayer": "less"}.get(
+            cls, "add"
+        ),
         "type": {
             "MLCDevice": MLCDeviceType.CPU,
             "MLCActivationDescriptor": "relu",

@@ -41,10 +41,19 @@ class Row:
     parameters: list  # pairs p, q
     kinks: Callable  # (x, y, p, q) to distances from points without a derivative
     positive: bool
+    inside: tuple  # where x may lie
+    inside_y: tuple
 
 
-def row(value, parameters=((0.0, 0.0),), kinks=lambda x, y, p, q: [], positive=False):
-    return Row(value, list(parameters), kinks, positive)
+def row(
+    value,
+    parameters=((0.0, 0.0),),
+    kinks=lambda x, y, p, q: [],
+    positive=False,
+    inside=(-4.5, 4.5),
+    inside_y=(-3, 3),
+):
+    return Row(value, list(parameters), kinks, positive, inside, inside_y)
 
 
 ROWS = {
@@ -75,6 +84,30 @@ ROWS = {
     "exp": row(lambda x, y, p, q: np.exp(x)),
     "log": row(lambda x, y, p, q: np.log(x), positive=True),
     "power": row(lambda x, y, p, q: x**p, [(0.5, 0), (-1.5, 0)], positive=True),
+    "floor": row(lambda x, y, p, q: np.floor(x), kinks=lambda x, y, p, q: [x - np.rint(x)]),
+    "round": row(lambda x, y, p, q: np.rint(x), kinks=lambda x, y, p, q: [x - np.floor(x) - 0.5]),
+    "ceil": row(lambda x, y, p, q: np.ceil(x), kinks=lambda x, y, p, q: [x - np.rint(x)]),
+    "sin": row(lambda x, y, p, q: np.sin(x)),
+    "cos": row(lambda x, y, p, q: np.cos(x)),
+    "tan": row(lambda x, y, p, q: np.tan(x), kinks=lambda x, y, p, q: [0.03 * np.cos(x)]),
+    "asin": row(lambda x, y, p, q: np.arcsin(x), inside=(-0.98, 0.98)),
+    "acos": row(lambda x, y, p, q: np.arccos(x), inside=(-0.98, 0.98)),
+    "atan": row(lambda x, y, p, q: np.arctan(x)),
+    "sinh": row(lambda x, y, p, q: np.sinh(x)),
+    "cosh": row(lambda x, y, p, q: np.cosh(x)),
+    "asinh": row(lambda x, y, p, q: np.arcsinh(x)),
+    "asinh_gradient": row(lambda x, y, p, q: x / np.hypot(y, 1)),
+    "acosh": row(lambda x, y, p, q: np.arccosh(x), inside=(1.02, 9)),
+    "atanh": row(lambda x, y, p, q: np.arctanh(x), inside=(-0.98, 0.98)),
+    "exp2": row(lambda x, y, p, q: np.exp2(x)),
+    "log2": row(lambda x, y, p, q: np.log2(x), positive=True),
+    "pow": row(lambda x, y, p, q: np.power(x, y), positive=True),
+    "pow_slope": row(lambda x, y, p, q: y * np.power(x, y - 1), positive=True),
+    "times_log": row(lambda x, y, p, q: x * np.log(y), inside_y=(0.05, 3)),
+    "times_log_slope": row(lambda x, y, p, q: x / y),
+    "multiply_no_nan": row(lambda x, y, p, q: select(y == 0, 0, x * y)),
+    "factor_no_nan": row(lambda x, y, p, q: x),
+    "divide_no_nan": row(lambda x, y, p, q: select(y == 0, 0, x / y)),
     "where_nonzero": row(lambda x, y, p, q: select(y == 0, p, x), [(2.5, 0)]),
     "mask": row(lambda x, y, p, q: select(y == 0, 0, x * y)),
     "relu": row(lambda x, y, p, q: np.maximum(x, 0), kinks=lambda x, y, p, q: [x]),
@@ -173,6 +206,7 @@ ROWS = {
         ),
         [(1, 0), (0.4, 0)],
     ),
+    "label_product": row(lambda x, y, p, q: x * y),
     "sigmoid_cross_entropy": row(
         lambda x, y, p, q: -y * np.log(sigmoid(x)) - (1 - y) * np.log(1 - sigmoid(x))
     ),
@@ -185,8 +219,8 @@ def operands(name, p, q):
     """Two columns of arguments away from the row's kinks, as many as its arity."""
     r = ROWS[name]
     rng = np.random.default_rng(len(name))
-    x = rng.uniform(-4.5, 4.5, 60)
-    y = rng.uniform(-3, 3, 60)
+    x = rng.uniform(*r.inside, 60)
+    y = rng.uniform(*r.inside_y, 60)
     if name == "sigmoid_cross_entropy":
         y = rng.uniform(0, 1, 60)
     if r.positive:
@@ -272,6 +306,9 @@ KINKS = [
     ("threshold", 0.5, 9, 0.5, 0),
     ("hard_swish", 0, 0, -3, 0),
     ("hard_swish", 0, 0, 3, 1),
+    ("floor", 0, 0, 2, 0),
+    ("round", 0, 0, 0.5, 0),
+    ("ceil", 0, 0, -3, 0),
 ]
 
 
@@ -290,15 +327,16 @@ def test_tie_shares_the_gradient(name):
 
 
 # These take nothing of y along where they do not choose it.
-CHOOSES = {"where_nonzero", "parametric_relu", "parametric_relu_slope"}
+CHOOSES = {"where_nonzero", "parametric_relu", "parametric_relu_slope", "factor_no_nan"}
 VALUES = [c for c in CASES if TABLE[c[0]][0] > 0 and not c[0].endswith("_gradient")]
 # Immediates that make the function constant, and with it the gradient 0.
 CONSTANT = [("clip", 1, 1), ("clip", 1, -1), ("tanh", 0, 1)]
 
 
-def with_nan(count, dtype, operand):
+def with_nan(name, dtype, operand):
     """Numbers with a NaN in places of one operand: alone in a vector, and in its last part."""
-    arrays = [np.full(37, 0.75, dtype) for _ in range(count)]
+    ordinary = 1.75 if name == "acosh" else 0.75
+    arrays = [np.full(37, ordinary, dtype) for _ in range(TABLE[name][0])]
     places = np.zeros(37, bool)
     places[[2, 17, 36]] = True
     arrays[operand][places] = np.nan
@@ -309,7 +347,7 @@ def with_nan(count, dtype, operand):
 @pytest.mark.parametrize(("name", "p", "q"), VALUES)
 def test_nan_propagates(name, p, q, device, dtype):
     for operand in range(TABLE[name][0] if name not in CHOOSES else 1):
-        arrays, places = with_nan(TABLE[name][0], dtype, operand)
+        arrays, places = with_nan(name, dtype, operand)
         found = evaluate(name, arrays, p, q, device)
         np.testing.assert_array_equal(np.isnan(found), places)
 
@@ -320,7 +358,7 @@ def test_nan_gradient_reaches_the_source(name, p, q, device, dtype):
     """A NaN makes the gradients of later layers NaN; no function may stop them at its own NaN."""
     if (name, p, q) in CONSTANT:
         return
-    arrays, places = with_nan(TABLE[name][0], dtype, 0)
+    arrays, places = with_nan(name, dtype, 0)
     found = derivative(name, arrays, p, q, dy=np.nan, device=device)
     assert np.isnan(found[places]).all()
 

@@ -37,7 +37,8 @@ enum class ArithmeticOperation : int {
   kMax = 29,
 };
 
-// Element by element; two sources broadcast as NumPy does. Add, subtract, multiply and divide.
+// Element by element. Add, subtract, multiply, divide, pow, multiply_no_nan, divide_no_nan, min and
+// max take two sources, which broadcast as NumPy does; the others take one.
 class TRAINGRAPH_API Arithmetic final : public Layer {
  public:
   static const ClassDescription& class_description();

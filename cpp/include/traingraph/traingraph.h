@@ -4,6 +4,7 @@
 #include <traingraph/activation.h>
 #include <traingraph/arithmetic.h>
 #include <traingraph/batch_normalization.h>
+#include <traingraph/comparison.h>
 #include <traingraph/convolution.h>
 #include <traingraph/data_movement.h>
 #include <traingraph/device.h>
@@ -18,6 +19,8 @@
 #include <traingraph/optimizer.h>
 #include <traingraph/pooling.h>
 #include <traingraph/profile.h>
+#include <traingraph/reduction.h>
+#include <traingraph/resizing.h>
 #include <traingraph/softmax.h>
 #include <traingraph/tensor.h>
 #include <traingraph/types.h>

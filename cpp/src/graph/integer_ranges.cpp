@@ -43,6 +43,8 @@ void find_integer_ranges(LoweredGraph& lowered) {
     };
     if (node.op == ir::Op::softmax_cross_entropy) {
       restrict_to(lowered, {-1, extent(node.inputs[0], 1)}, node.inputs[1]);
+    } else if (node.op == ir::Op::one_hot) {
+      restrict_to(lowered, {-1, extent(node.outputs[0], 1)}, node.inputs[0]);
     } else if (node.op == ir::Op::gather) {
       const int axis = std::get<ir::AxisAttributes>(node.attributes).axis;
       restrict_to(lowered, {0, extent(node.inputs[0], axis)}, node.inputs[1]);

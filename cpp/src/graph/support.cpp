@@ -47,6 +47,7 @@ bool has_kernels(const Layer& layer, const std::vector<TensorDescriptor>& source
   } catch (const Unsupported&) {
     return false;
   }
+  passes::take_constants(graph);  // no kernels run
   for (const ir::Node& node : graph.nodes) {
     // A reshape is a view: no kernel runs.
     if (node.op != ir::Op::reshape && !backend.supports(graph, node).yes) return false;

@@ -269,6 +269,72 @@ struct ScatterAttributes {
   bool operator==(const ScatterAttributes&) const = default;
 };
 
+// Two operands of one type that broadcast, or one boolean operand of logical_not → bool.
+enum class Comparison : std::uint8_t {
+  equal,
+  not_equal,
+  less,
+  greater,
+  less_or_equal,
+  greater_or_equal,
+  logical_and,
+  logical_or,
+  logical_not,
+  logical_nand,
+  logical_nor,
+  logical_xor,
+};
+
+struct CompareAttributes {
+  Comparison comparison = Comparison::equal;
+  template <class F>
+  void fields(F&& f) const {
+    f("comparison", static_cast<int>(comparison));
+  }
+  bool operator==(const CompareAttributes&) const = default;
+};
+
+// x → the largest or smallest element along one axis, which stays with extent 1, and its place
+// there: int32, or a float32 number. Of equals the first one, and NaN before numbers.
+struct ExtremumAttributes {
+  int axis = 0;
+  bool largest = true;
+  bool numbers = false;
+  template <class F>
+  void fields(F&& f) const {
+    f("axis", axis);
+    f("largest", largest);
+    if (numbers) f("numbers", numbers);
+  }
+  bool operator==(const ExtremumAttributes&) const = default;
+};
+
+// Classes (N, 1, …), int32 or int64 → (N, classes, …) of this floating-point type: 1 at the class
+// and 0 elsewhere; 0 everywhere for class -1. Other classes are in range.
+struct OneHotAttributes {
+  std::int64_t classes = 1;
+  DataType type = DataType::kFloat32;
+  template <class F>
+  void fields(F&& f) const {
+    f("classes", classes);
+    f("type", static_cast<int>(type));
+  }
+  bool operator==(const OneHotAttributes&) const = default;
+};
+
+// No operands → these numbers, as many as elements, or one for all. Written when a program is made.
+struct ConstantAttributes {
+  Type type;
+  std::vector<double> numbers;
+  template <class F>
+  void fields(F&& f) const {
+    f("type", static_cast<int>(type.data_type));
+    f("shape", type.shape);
+    f("numbers", numbers);
+  }
+  bool operator==(const ConstantAttributes&) const = default;
+};
+
 struct ReshapeAttributes {
   Shape shape;
   bool batched = false;  // whether axis 0 of the result is the batch
@@ -320,6 +386,7 @@ using Attributes =
                  MatmulAttributes, BatchNormAttributes, PoolingAttributes, SoftmaxAttributes,
                  CrossEntropyAttributes, AxisAttributes, SliceAttributes, PadAttributes,
                  ReshapeAttributes, TransposeAttributes, SelectAttributes, ScatterAttributes,
+                 CompareAttributes, ExtremumAttributes, OneHotAttributes, ConstantAttributes,
                  DropoutAttributes, NamedKernelAttributes>;
 
 std::string to_string(const Attributes& attributes);

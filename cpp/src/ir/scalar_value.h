@@ -3,9 +3,18 @@
 #include "ir/host_device.h"
 #include "ir/scalar.h"
 
-// The value column of scalar.def as inlined templates. M supplies exp, log, sqrt, tanh, log1p and
-// expm1 for T, so that a host loop, a vectorised loop, a device kernel and a shader share one
-// table.
+// What a policy M supplies over one operand, under the names of the standard library; pow(x, y) and
+// gelu_derivative(x) besides.
+// clang-format off
+#define TRAINGRAPH_MATH_OF_ONE(X) \
+  X(exp) X(exp2) X(expm1) X(log) X(log2) X(log1p) X(sqrt) \
+  X(floor) X(ceil) X(rint) \
+  X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) \
+  X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh)
+// clang-format on
+
+// The value column of scalar.def as inlined templates over M and T, so that a host loop, a
+// vectorised loop, a device kernel and a shader share one table.
 namespace traingraph::ir::scalar {
 
 #define TRAINGRAPH_SCALAR(name, arity, value_expression, gradient_x, gradient_y)               \

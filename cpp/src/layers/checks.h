@@ -29,6 +29,15 @@ inline void expect_floating(const Emitter& e, std::size_t i, const std::string& 
   }
 }
 
+// Raises DataTypeError unless source `i` is of source `first`'s type, whichever that is.
+inline void expect_type_of(const Emitter& e, std::size_t first, std::size_t i,
+                           const std::string& what) {
+  const DataType expected = e.type(first).data_type, type = e.type(i).data_type;
+  if (type == expected) return;
+  throw DataTypeError(layer_message(
+      e, "expected " + what + " of type " + name(expected) + " but got " + name(type)));
+}
+
 // Raises ShapeError unless the tensor, where there is one, has as many elements as the shape that
 // the layer reads it in: so that a parameter that does not fit shows when the layer is made.
 inline void expect_elements(const Layer& layer, const std::string& what, const TensorPtr& tensor,

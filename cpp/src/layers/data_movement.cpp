@@ -22,7 +22,7 @@ std::string Concatenation::description() const {
 // x_i (…, D_i, …) → (…, Σ D_i, …).
 void Concatenation::emit(Emitter& e) const {
   e.expect_sources(1, std::numeric_limits<std::size_t>::max());
-  expect_floating(e);
+  for (std::size_t i = 1; i < e.sources.size(); ++i) expect_type_of(e, 0, i, "a source");
   if (dimension_ >= e.type(0).rank()) {
     e.fail_shape("expected a dimension below the rank of " + to_string(e.type(0).shape) +
                  " but got " + std::to_string(dimension_));
@@ -44,7 +44,6 @@ std::string Reshape::description() const { return "Reshape " + to_string(shape_)
 // x (…) → the shape asked for. A first extent that is the source's batch stays the batch.
 void Reshape::emit(Emitter& e) const {
   e.expect_sources(1);
-  expect_floating(e);
   ir::ReshapeAttributes attributes{shape_, false};
   if (e.type(0).batched && shape_[0] == e.lowering.declared_batch) {
     attributes.shape[0] = e.lowering.batch;
@@ -72,7 +71,6 @@ std::string Transpose::description() const { return "Transpose " + to_string(dim
 // Axis k of the result is axis dimensions[k] of x.
 void Transpose::emit(Emitter& e) const {
   e.expect_sources(1);
-  expect_floating(e);
   if (static_cast<int>(dimensions_.size()) != e.type(0).rank()) {
     e.fail_shape("expected one entry per axis of " + to_string(e.type(0).shape) + " but got " +
                  to_string(dimensions_));
@@ -88,9 +86,10 @@ const ClassDescription& Concatenation::class_description() {
           .argument("dimension", &Concatenation::dimension, "The axis.", 1)
           .in(kLimit)
           .made_of<std::int64_t>(
-              "Shapes: the other extents agree. Gradient: cut at the same places. Errors: "
-              "ValueError "
-              "where they do not, and for a dimension that the sources do not have.")
+              "Shapes: the other extents agree. Types: any, all of one, bit for bit. Gradient: cut "
+              "at the same places. Errors: ValueError where extents differ and for a dimension "
+              "that "
+              "the sources do not have, TypeError for mixed types.")
           .sample([](DataType t) {
             return LayerSample{std::make_shared<Concatenation>(), {{{2, 2}, t}, {{2, 2}, t}}};
           });
@@ -103,7 +102,8 @@ const ClassDescription& Reshape::class_description() {
                                  "The same elements in row-major order under another shape.")
           .argument("shape", &Reshape::shape, "The shape of the result.")
           .made_of<Shape>(
-              "Shapes: any to this one. Gradient: in the source's shape. Errors: ValueError where "
+              "Shapes: any to this one. Types: any, bit for bit. Gradient: in the source's shape. "
+              "Errors: ValueError where "
               "the counts of elements differ.")
           .sample([](DataType t) {
             return LayerSample{std::make_shared<Reshape>(Shape{4}), {{{2, 2}, t}}};
@@ -117,7 +117,9 @@ const ClassDescription& Transpose::class_description() {
           .argument("dimensions", &Transpose::dimensions,
                     "The source's axis of each axis of the result.")
           .made_of<Shape>(
-              "Shapes: axis k of the result is axis dimensions[k] of the source. Errors: "
+              "Shapes: axis k of the result is axis dimensions[k] of the source. Types: any, bit "
+              "for "
+              "bit. Gradient: dy with its axes put back. Errors: "
               "ValueError for anything but a permutation of the axes.")
           .sample([](DataType t) {
             return LayerSample{std::make_shared<Transpose>(Shape{1, 0}), {{{2, 2}, t}}};

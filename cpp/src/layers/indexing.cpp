@@ -86,7 +86,6 @@ std::string Split::description() const {
 // x (…, D, …) → parts (…, d_k, …) with Σ d_k = D.
 void Split::emit(Emitter& e) const {
   e.expect_sources(1);
-  expect_floating(e);
   const std::int64_t extent = extent_of(e, 0, dimension_);
   const Shape lengths = lengths_.empty() ? sections(e, extent, split_count_) : lengths_;
   // Must not wrap round to the extent.
@@ -116,7 +115,6 @@ std::string Gather::description() const { return "Gather dimension " + std::to_s
 // x (…, D, …), indices (d) or (…, d, …) → (…, d, …).
 void Gather::emit(Emitter& e) const {
   e.expect_sources(2);
-  expect_floating(e, 0, "a source");
   expect_indices(e, 1);
   extent_of(e, 0, dimension_);
   e.result(ops::apply1(e.graph, ir::Op::gather, ir::AxisAttributes{static_cast<int>(dimension_)},
@@ -142,9 +140,8 @@ std::string Scatter::description() const {
 // values (…, d, …), indices (d) or (…, d, …), x (…, D, …) → (…, D, …).
 void Scatter::emit(Emitter& e) const {
   e.expect_sources(3);
-  expect_floating(e, 0, "a source");
   expect_indices(e, 1);
-  expect_floating(e, 2, "copy_from");
+  expect_type_of(e, 0, 2, "copy_from");
   extent_of(e, 2, dimension_);
   const ir::ScatterAttributes attributes{static_cast<int>(dimension_),
                                          reduction_type_ == ReductionType::kSum};
@@ -161,12 +158,7 @@ void Selection::emit(Emitter& e) const {
     throw DataTypeError(
         layer_message(e, std::string("expected a condition of bool but got ") + name(condition)));
   }
-  const DataType type = e.type(1).data_type;
-  if (!is_floating_point(type) || e.type(2).data_type != type) {
-    throw DataTypeError(
-        layer_message(e, std::string("expected two sources of one floating-point type but got ") +
-                             name(type) + " and " + name(e.type(2).data_type)));
-  }
+  expect_type_of(e, 1, 2, "a third source");
   e.result(ops::apply1(e.graph, ir::Op::select, ir::SelectAttributes{}, e.sources));
 }
 
@@ -200,7 +192,8 @@ const ClassDescription& Split::class_description() {
                 })
           .text(
               "Shapes: split_count parts of ceil(extent / split_count), the last may be smaller, "
-              "or parts of the given lengths. Gradient: joined at the same places. Errors: "
+              "or parts of the given lengths. Types: any, bit for bit. Gradient: joined at the "
+              "same places. Errors: "
               "ValueError where the lengths do not sum to the extent, or equal parts are fewer "
               "than asked for.")
           .sample([](DataType t) {
@@ -216,7 +209,9 @@ const ClassDescription& Gather::class_description() {
           .in(kLimit)
           .made_of<std::int64_t>(
               "Sources: the tensor, indices. Shapes: indices of one axis pick slices; indices with "
-              "as many axes as the tensor pick element by element. Types: int32 or int64 indices. "
+              "as many axes as the tensor pick element by element. Types: any, bit for bit, and "
+              "int32 or "
+              "int64 indices. "
               "Gradient: added up where an element was picked. Errors: ValueError for an index out "
               "of range.")
           .sample([](DataType t) {
@@ -234,9 +229,10 @@ const ClassDescription& Scatter::class_description() {
           .argument("reduction_type", &Scatter::reduction_type, "NONE overwrites, SUM adds.")
           .made_of<std::int64_t, ReductionType>(
               "Sources: values, indices, the tensor to copy. Shapes: values as Gather's result of "
-              "the "
-              "tensor, to the tensor's. NONE overwrites: of several values "
-              "for one element the last in row-major order stays. Gradient: NONE: of the value "
+              "the tensor, to the tensor's. Types: any, all of one, and int32 or int64 indices. "
+              "NONE "
+              "overwrites: of several values for one element the last in row-major order stays. "
+              "Gradient: NONE: of the value "
               "that stayed alone, 0 to the copied tensor there; SUM: of every value and of the "
               "copied tensor. Errors: ValueError for another reduction or an index out of range.")
           .sample([](DataType t) {
@@ -252,9 +248,9 @@ const ClassDescription& Selection::class_description() {
                                    "Takes each element from one of two tensors.")
           .made_of<>(
               "Sources: a bool condition, x, y, which broadcast as NumPy does; x where the "
-              "condition holds. Shapes: what they broadcast to. Gradient: to the source that was "
-              "taken. Errors: ValueError for shapes that do not broadcast, TypeError for a "
-              "condition that is not bool.")
+              "condition holds. Shapes: what they broadcast to. Types: any, both of one, bit for "
+              "bit. Gradient: to the source that was taken. Errors: ValueError for shapes that do "
+              "not broadcast, TypeError for another condition or mixed types.")
           .sample([](DataType t) {
             return LayerSample{std::make_shared<Selection>(),
                                {{{2, 2}, DataType::kBoolean}, {{2, 2}, t}, {{2, 2}, t}}};

@@ -1,8 +1,8 @@
-#include <traingraph/describe.h>
 #include <traingraph/errors.h>
 #include <traingraph/loss.h>
 
 #include "layers/checks.h"
+#include "layers/loss_terms.h"
 
 namespace traingraph {
 namespace {
@@ -48,6 +48,18 @@ LossDescriptor checked(const LossDescriptor& d) {
     refuse_loss("expected delta above 0 but got " + std::to_string(d.delta));
   }
   return d;
+}
+
+// Losses of positions sum over axis 1.
+bool has_classes(LossType type) {
+  return type == LossType::kSoftmaxCrossEntropy || type == LossType::kCategoricalCrossEntropy ||
+         type == LossType::kCosineDistance;
+}
+
+void expect_classes(const Emitter& e) {
+  const ir::Type prediction = e.type(0);
+  if (prediction.rank() >= 2) return;
+  e.fail_shape("expected a prediction (N, K, …) but got " + to_string(prediction.shape));
 }
 
 // The extents that are not 1, behind the first ones, which stay: axis 0 is the batch.
@@ -100,10 +112,8 @@ ValueId weighted_labels(const Emitter& e, const LossDescriptor& d, ValueId label
 
 // prediction (N, K, …), labels (N, K, …) or integers [, weights (N, K, …)] → (N, …).
 ValueId softmax_cross_entropy(const Emitter& e, const LossDescriptor& d, ValueId class_weights) {
-  const ir::Type& logits = e.type(0);
-  if (logits.rank() < 2) {
-    e.fail_shape("expected a prediction (N, K, …) but got " + to_string(logits.shape));
-  }
+  const ir::Type logits = e.type(0);
+  expect_classes(e);
   Shape position = logits.shape;
   position[1] = 1;
   const bool is_distribution = is_floating_point(e.type(1).data_type);
@@ -120,6 +130,46 @@ ValueId softmax_cross_entropy(const Emitter& e, const LossDescriptor& d, ValueId
   return ops::reshape(e.graph, loss, std::move(position), logits.batched);
 }
 
+// prediction (N, K, …), labels (N, K, …), of categorical cross entropy also integers [, weights
+// (N, K, …)] → (N, …): -Σ t log y, or 1 - Σ y t, of which each class has its share.
+ValueId sum_over_classes(const Emitter& e, const LossDescriptor& d, ValueId class_weights) {
+  const ir::Type prediction = e.type(0);
+  expect_classes(e);
+  Shape position = prediction.shape;
+  position[1] = 1;
+  const bool categorical = d.type == LossType::kCategoricalCrossEntropy;
+  ValueId labels = ir::kNone;
+  if (categorical && !is_floating_point(e.type(1).data_type)) {
+    labels = ops::apply1(e.graph, ir::Op::one_hot,
+                         ir::OneHotAttributes{prediction.shape[1], prediction.data_type},
+                         {class_labels(e, position)});
+  } else {
+    expect_floating(e, 1, "labels");
+    labels = labels_like_prediction(e);
+  }
+  const double share = 1 / static_cast<double>(prediction.shape[1]);
+  ScalarList list{2, {}, {}};
+  std::vector<ValueId> inputs{e.sources[0], labels};
+  int term = categorical ? add_categorical_loss(list, 0, 1) : list.add(Scalar::label_product, 0, 1);
+  if (class_weights != ir::kNone) {
+    // Inputs come first.
+    list = ScalarList{3, {}, {}};
+    term = categorical
+               ? add_categorical_loss(list, 0, 1)
+               : list.add(Scalar::affine, list.add(Scalar::label_product, 0, 1), -1, -1, share);
+    term = list.add(Scalar::mask, term, 2);
+    inputs.push_back(class_weights);
+  }
+  list.results = {term};
+  ValueId values = ops::elementwise(e.graph, std::move(list), std::move(inputs))[0];
+  values = ops::reduce(e.graph, ir::ReduceKind::sum, values, {1});
+  if (!categorical && class_weights == ir::kNone) {
+    values = ops::unary(e.graph, Scalar::affine, values, -1, 1);
+  }
+  position.erase(position.begin() + 1);
+  return ops::reshape(e.graph, values, std::move(position), prediction.batched);
+}
+
 // One loss per element over registers 0 (prediction) and 1 (label).
 int add_element_loss(ScalarList& list, const LossDescriptor& d) {
   switch (d.type) {
@@ -129,6 +179,10 @@ int add_element_loss(ScalarList& list, const LossDescriptor& d) {
       return list.add(Scalar::square, list.add(Scalar::subtract, 0, 1));
     case LossType::kHuber:
       return list.add(Scalar::huber, 0, 1, static_cast<double>(d.delta));
+    case LossType::kHinge:
+      return add_hinge_loss(list, 0, 1);
+    case LossType::kLog:
+      return add_log_loss(list, 0, 1, static_cast<double>(d.epsilon));
     default: {
       const double s = static_cast<double>(d.label_smoothing);
       const int label = s == 0 ? 1 : list.add(Scalar::affine, 1, -1, 1 - s, s / 2);
@@ -174,10 +228,10 @@ LossWeights read_weights(Emitter& e, const TensorPtr& tensor, LossType type) {
                      : e.parameter(tensor, shape);
   };
   Shape values = prediction.shape;
-  const bool has_classes = type == LossType::kSoftmaxCrossEntropy && prediction.rank() > 1;
-  if (has_classes) values.erase(values.begin() + 1);
+  const bool over_classes = has_classes(type) && prediction.rank() > 1;
+  if (over_classes) values.erase(values.begin() + 1);
   if (fits(values)) return {in_shape(values), ir::kNone};
-  const bool may_be_per_class = has_classes && is_floating_point(e.type(1).data_type);
+  const bool may_be_per_class = over_classes && is_floating_point(e.type(1).data_type);
   if (may_be_per_class && fits(prediction.shape)) return {ir::kNone, in_shape(prediction.shape)};
   e.fail_shape("expected one weight per loss value, " + to_string(values) +
                (may_be_per_class ? ", or per label, " + to_string(prediction.shape) : "") +
@@ -203,15 +257,13 @@ void Loss::emit(Emitter& e) const {
     case LossType::kSoftmaxCrossEntropy:
       values = softmax_cross_entropy(e, d, weights.per_class);
       break;
-    case LossType::kMeanAbsoluteError:
-    case LossType::kMeanSquaredError:
-    case LossType::kHuber:
-    case LossType::kSigmoidCrossEntropy:
-      values = element_losses(e, d);
+    case LossType::kCategoricalCrossEntropy:
+    case LossType::kCosineDistance:
+      values = sum_over_classes(e, d, weights.per_class);
       break;
     default:
-      throw Unsupported(layer_message(
-          e, std::string("loss type ") + name_of(d.type) + ", which this version does not have"));
+      values = element_losses(e, d);
+      break;
   }
   // 0 removes a value even where it is not finite.
   if (weights.per_value != ir::kNone) {
@@ -227,150 +279,6 @@ void Loss::emit(Emitter& e) const {
   }
   if (factor != 1) values = ops::unary(e.graph, Scalar::scale, values, factor);
   e.result(values);
-}
-
-namespace {
-
-LossDescriptor loss_of(LossType type, const Given& given) {
-  LossDescriptor result;
-  result.type = type;
-  result.reduction = given.get<ReductionType>("reduction_type");
-  const auto set = [&given](float& to, const char* name) {
-    if (given.find(name) != nullptr) to = given.get<float>(name);
-  };
-  set(result.weight, "weight");
-  set(result.label_smoothing, "label_smoothing");
-  set(result.epsilon, "epsilon");
-  set(result.delta, "delta");
-  result.class_count = given.get<std::int64_t>("class_count");
-  return result;
-}
-
-// What losses have beside the common arguments.
-Argument label_smoothing_argument() {
-  return argument("label_smoothing", 0.0f, "How much of each label is spread over the classes.",
-                  &kShareBelowOne);
-}
-Argument class_count_argument() {
-  return optional_argument<std::int64_t>("class_count", "None: taken from the labels.", &kLimit);
-}
-Argument weight_argument() { return argument("weight", 1.0f, "The factor of the whole."); }
-Argument weights_argument() {
-  return optional_argument<TensorPtr>("weights", "One factor per value, or None.");
-}
-Argument reduction_argument() {
-  return argument<ReductionType>("reduction_type", "NONE, SUM or MEAN of the values.");
-}
-Argument epsilon_argument() {
-  return argument("epsilon", 1e-7f, "What LOG adds under its logarithms.");
-}
-Argument delta_argument() {
-  return argument("delta", 1.0f, "Where HUBER becomes linear.", &kPositive);
-}
-
-// One loss that Apple offers by name, with the arguments it has beside the common ones.
-struct LossFactory {
-  const char* name;
-  LossType type;
-  std::vector<Argument> own;
-  const char* text;
-};
-
-const std::vector<LossFactory>& factories() {
-  static const std::vector<LossFactory> table = {
-      {"softmax_cross_entropy",
-       LossType::kSoftmaxCrossEntropy,
-       {label_smoothing_argument(), class_count_argument()},
-       "-sum(t * log_softmax(y)), one value per sample. Integer labels have no class axis; -1 "
-       "ignores a row. Gradient: softmax(y) * sum(t) - t."},
-      {"categorical_cross_entropy",
-       LossType::kCategoricalCrossEntropy,
-       {label_smoothing_argument(), class_count_argument()},
-       "-sum(t * log(y)) of probabilities y, one value per sample. Gradient: -t / y."},
-      {"sigmoid_cross_entropy",
-       LossType::kSigmoidCrossEntropy,
-       {label_smoothing_argument()},
-       "max(y, 0) - y * t + log(1 + exp(-|y|)). Gradient: sigmoid(y) - t."},
-      {"log",
-       LossType::kLog,
-       {epsilon_argument()},
-       "-t * log(y + epsilon) - (1 - t) * log(1 - y + epsilon)."},
-      {"huber_loss",
-       LossType::kHuber,
-       {delta_argument()},
-       "e**2 / 2 for |e| <= delta, else delta * (|e| - delta / 2), e = y - t."},
-      {"mean_absolute_error", LossType::kMeanAbsoluteError, {}, "|y - t|. Gradient: sign(y - t)."},
-      {"mean_squared_error", LossType::kMeanSquaredError, {}, "(y - t)**2. Gradient: 2 * (y - t)."},
-      {"hinge_loss", LossType::kHinge, {}, "max(1 - (2 * t - 1) * y, 0) for labels 0 and 1."},
-      {"cosine_distance",
-       LossType::kCosineDistance,
-       {},
-       "1 - sum(y * t), one value per sample. Gradient: -t."},
-  };
-  return table;
-}
-
-ClassDescription described_loss() {
-  Describing<Loss, Layer> loss("MLCLossLayer", "Measures a prediction against its labels.");
-  loss.property("descriptor", &Loss::descriptor, "The function.")
-      .optional_property("weights", &Loss::weights, "One factor per value, or None.")
-      .form({argument<LossDescriptor>("descriptor", "The function."), weights_argument()},
-            [](const Given& given) {
-              return std::make_shared<Loss>(given.get<LossDescriptor>("descriptor"),
-                                            given.get<TensorPtr>("weights"));
-            })
-      .text(
-          "Shapes: labels as the prediction, or as the loss says; weights have one value for each "
-          "that reduction NONE would give. Errors: ValueError for other shapes and for numbers "
-          "outside their ranges, NotImplementedError for a loss without kernels.")
-      .sample([](DataType t) {
-        return LayerSample{std::make_shared<Loss>(LossDescriptor{}), {{{2, 2}, t}, {{2, 2}, t}}};
-      });
-  for (const LossFactory& factory : factories()) {
-    std::vector<Argument> arguments{reduction_argument()};
-    arguments.insert(arguments.end(), factory.own.begin(), factory.own.end());
-    std::vector<Argument> with_tensor = arguments;
-    arguments.push_back(weight_argument());
-    with_tensor.push_back(weights_argument());
-    loss.factory(factory.name, factory.text, {arguments, with_tensor},
-                 [type = factory.type](const Given& given) {
-                   return std::make_shared<Loss>(loss_of(type, given),
-                                                 given.get<TensorPtr>("weights"));
-                 });
-  }
-  return loss;
-}
-
-}  // namespace
-
-const ClassDescription& LossDescriptor::class_description() {
-  using D = LossDescriptor;
-  static const ClassDescription description =
-      Describing<D>("MLCLossDescriptor", "The function of a loss layer.")
-          .property("loss_type", &D::type, "The function.")
-          .property("reduction_type", &D::reduction, "NONE, SUM or MEAN of the values.")
-          .property("weight", &D::weight, "The factor of the whole.")
-          .property("label_smoothing", &D::label_smoothing,
-                    "How much of each label is spread over the classes.")
-          .property(
-              "class_count",
-              [](const D& self) {
-                return self.class_count == 0 ? std::nullopt : std::optional(self.class_count);
-              },
-              "None: taken from the labels.")
-          .property("epsilon", &D::epsilon, "What LOG adds under its logarithms.")
-          .property("delta", &D::delta, "Where HUBER becomes linear.")
-          .form({argument<LossType>("type", "The function."), reduction_argument(),
-                 weight_argument(), label_smoothing_argument(), class_count_argument(),
-                 epsilon_argument(), delta_argument()},
-                [](const Given& given) { return loss_of(given.get<LossType>("type"), given); })
-          .text("class_count is taken from the labels unless it is given.");
-  return description;
-}
-
-const ClassDescription& Loss::class_description() {
-  static const ClassDescription description = described_loss();
-  return description;
 }
 
 }  // namespace traingraph

@@ -59,7 +59,6 @@ class LossGradientOperation final : public Operation {
   void emit(Emission& e) const override {
     e.hold_apart();
     LossTerms terms = terms_from(e, 1, running_);
-    terms.by_labels = by_labels_;
     // The image itself may be of 16 bits.
     terms.labels = ops::cast(e.graph, terms.labels, e.graph.type(terms.prediction).data_type);
     ValueId by = by_labels_ ? terms.labels : terms.prediction;

@@ -3,6 +3,8 @@
 #include <traingraph/errors.h>
 #include <traingraph/loss.h>
 
+#include "layers/loss_terms.h"
+
 namespace traingraph::mps {
 namespace {
 
@@ -21,36 +23,18 @@ LossType layer_type(CNNLossType type) {
   return type == CNNLossType::kHuber ? LossType::kHuber : static_cast<LossType>(type);
 }
 
-// t log y, 0 where t is 0, whatever y is. There nothing flows to y, which is left out before its
-// logarithm is taken; a derivative by t reads it.
-int times_log(ScalarList& list, int t, int y, bool by_t) {
-  const int read = by_t ? y : list.add(Scalar::where_nonzero, y, t, 1);
-  return list.add(Scalar::mask, list.add(Scalar::log, read), t);
-}
-
 // One value per element over the prediction, register 0, and the label, register 1, of images that
 // have so many elements.
-int other_loss(ScalarList& list, const CNNLossDescriptor& d, double elements, bool by_labels) {
-  const auto epsilon = static_cast<double>(d.epsilon);
+int other_loss(ScalarList& list, const CNNLossDescriptor& d, double elements) {
   switch (d.loss_type) {
-    case CNNLossType::kCategoricalCrossEntropy:  // -t log y
-      return list.add(Scalar::negate, times_log(list, 1, 0, by_labels));
+    case CNNLossType::kCategoricalCrossEntropy:
+      return add_categorical_loss(list, 0, 1);
     case CNNLossType::kCosineDistance:  // 1 - sum(t y): each element has its share of the 1
       return list.add(Scalar::affine, list.add(Scalar::multiply, 0, 1), -1, -1, 1 / elements);
-    case CNNLossType::kHinge: {  // max(1 - (2 t - 1) y, 0)
-      const int side = list.add(Scalar::affine, 1, -1, 2, -1);
-      const int product = list.add(Scalar::multiply, side, 0);
-      return list.add(Scalar::relu, list.add(Scalar::affine, product, -1, -1, 1));
-    }
-    case CNNLossType::kLog: {  // -t log(y + ε) - (1 - t) log(1 - y + ε)
-      const int yes = list.add(Scalar::affine, 0, -1, 1, epsilon);
-      // 1 - y is exact near 1, 1 + ε is not.
-      const int apart = list.add(Scalar::affine, 0, -1, -1, 1);
-      const int no = list.add(Scalar::affine, apart, -1, 1, epsilon);
-      const int rest = list.add(Scalar::affine, 1, -1, -1, 1);
-      return list.add(Scalar::multiply_add, times_log(list, 1, yes, by_labels),
-                      times_log(list, rest, no, by_labels), -1, -1);
-    }
+    case CNNLossType::kHinge:
+      return add_hinge_loss(list, 0, 1);
+    case CNNLossType::kLog:
+      return add_log_loss(list, 0, 1, static_cast<double>(d.epsilon));
     default: {  // t (log t - y), 0 where t is 0
       const int entropy = list.add(Scalar::subtract, list.add(Scalar::log, 1), 0);
       return list.add(Scalar::mask, entropy, 1);
@@ -139,7 +123,7 @@ ValueId loss_values(Emission& e, const CNNLossDescriptor& d, const LossTerms& te
     ScalarList list{2, {}, {}};
     const double images = static_cast<double>(prediction.shape[0]);
     const double elements = static_cast<double>(prediction.elements()) / images;
-    list.results = {other_loss(list, d, elements, terms.by_labels)};
+    list.results = {other_loss(list, d, elements)};
     values = ops::elementwise(e.graph, std::move(list), {terms.prediction, labels})[0];
   }
   return weighted(e, d, terms, values);

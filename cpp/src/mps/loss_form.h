@@ -16,8 +16,6 @@ struct LossTerms {
   ir::ValueId weights;  // kNone: none
   // Whether the first number of the run stands for the descriptor's weight.
   bool running_weight = false;
-  // Whether the values are differentiated by the labels, not by the prediction.
-  bool by_labels = false;
 };
 
 // One value per element: (N, C, H, W), or (N, 1, H, W) for softmax cross entropy.

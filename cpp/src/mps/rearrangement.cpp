@@ -6,6 +6,7 @@
 #include <traingraph/errors.h>
 
 #include "ir/extents.h"
+#include "layers/margins.h"
 #include "mps/differentiable.h"
 
 namespace traingraph::mps {
@@ -31,59 +32,26 @@ ValueId reshaped(Emission& e, ValueId x, const Shape& result) {
   return ops::reshape(e.graph, x, result);
 }
 
-// One axis of a padded image.
-class Margin {
- public:
-  Margin(Emission& e_in, ValueId x_in, int axis_in, EdgeMode mode_in, float fill_value)
-      : e_(e_in), x_(x_in), axis_(axis_in), mode_(mode_in), fill_value_(fill_value) {}
+Margin margin_of(EdgeMode mode) {
+  if (mode == EdgeMode::kClamp) return Margin::clamped;
+  if (mode == EdgeMode::kMirror) return Margin::mirrored;
+  return mode == EdgeMode::kMirrorWithEdge ? Margin::symmetric : Margin::constant;
+}
 
-  // To the extent of the result.
-  ValueId padded(std::int64_t before, std::int64_t result) const {
-    std::vector<ValueId> parts;
-    const std::int64_t own = e_.graph.type(x_).shape[static_cast<std::size_t>(axis_)];
-    const std::int64_t after = before < 0 ? 0 : result - before - own;
-    if (before < 0 || after < 0) e_.fail("expected padding sizes of 0 or more");
-    add(parts, before, true);
-    parts.push_back(x_);
-    add(parts, after, false);
-    return joined(e_, axis_, std::move(parts));
+// One axis of a padded image, to the extent of the result.
+ValueId padded(Emission& e, ValueId x, int axis, EdgeMode mode, float fill_value,
+               std::int64_t before, std::int64_t result) {
+  const std::int64_t own = e.graph.type(x).shape[static_cast<std::size_t>(axis)];
+  const std::int64_t after = before < 0 ? 0 : result - before - own;
+  if (before < 0 || after < 0) e.fail("expected padding sizes of 0 or more");
+  const std::int64_t most = most_mirrored(margin_of(mode), own), size = std::max(before, after);
+  if (size > most) {
+    e.fail("expected padding of at most " + std::to_string(most) + " elements to mirror but got " +
+           std::to_string(size));
   }
-
- private:
-  void add(std::vector<ValueId>& parts, std::int64_t size, bool in_front) const {
-    if (size == 0) return;
-    ir::Type type = e_.graph.type(x_);
-    std::int64_t& extent = type.shape[static_cast<std::size_t>(axis_)];
-    const std::int64_t count = extent;
-    extent = size;
-    if (mode_ == EdgeMode::kZero || mode_ == EdgeMode::kConstant) {
-      const double number = mode_ == EdgeMode::kZero ? 0 : static_cast<double>(fill_value_);
-      parts.push_back(ops::filled(e_.graph, type, number));
-      return;
-    }
-    if (mode_ == EdgeMode::kClamp) {
-      const ValueId edge = slice(e_, x_, axis_, in_front ? 0 : count - 1, 1);
-      parts.push_back(ops::broadcast(e_.graph, edge, type));
-      return;
-    }
-    const std::int64_t skipped = mode_ == EdgeMode::kMirror ? 1 : 0;
-    if (size > count - skipped) {
-      e_.fail("expected padding of at most " + std::to_string(count - skipped) +
-              " elements to mirror but got " + std::to_string(size));
-    }
-    for (std::int64_t k = 0; k < size; ++k) {
-      const std::int64_t distance = in_front ? size - 1 - k : k;
-      const std::int64_t at = in_front ? skipped + distance : count - 1 - skipped - distance;
-      parts.push_back(slice(e_, x_, axis_, at, 1));
-    }
-  }
-
-  Emission& e_;
-  ValueId x_;
-  int axis_;
-  EdgeMode mode_;
-  float fill_value_;
-};
+  const double number = mode == EdgeMode::kZero ? 0 : static_cast<double>(fill_value);
+  return with_margins(e.graph, x, axis, before, after, margin_of(mode), number);
+}
 
 struct Padding {
   Offset before;
@@ -96,7 +64,7 @@ ValueId pad_spatially(Emission& e, const Padding& p, float fill, ValueId x, cons
   const std::int64_t before[2] = {p.before.y, p.before.x};
   for (int axis = 2; axis < 4; ++axis) {
     const auto at = static_cast<std::size_t>(axis);
-    x = Margin(e, x, axis, p.mode, fill).padded(before[axis - 2], result[at]);
+    x = padded(e, x, axis, p.mode, fill, before[axis - 2], result[at]);
   }
   return x;
 }
@@ -105,7 +73,7 @@ ValueId pad_spatially(Emission& e, const Padding& p, float fill, ValueId x, cons
 ValueId pad(Emission& e, const Padding& p, ValueId x, const Shape& result) {
   const std::int64_t channels = e.graph.type(x).shape[1];
   if (p.mode != EdgeMode::kConstant || p.fill_values.empty()) {
-    x = Margin(e, x, 1, p.mode, p.fill_value).padded(p.before.z, result[1]);
+    x = padded(e, x, 1, p.mode, p.fill_value, p.before.z, result[1]);
     return pad_spatially(e, p, p.fill_value, x, result);
   }
   // One value per result channel.

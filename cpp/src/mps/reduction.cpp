@@ -1,6 +1,7 @@
 #include <traingraph/mps/reduction.h>
 
 #include <traingraph/errors.h>
+#include <traingraph/reduction.h>
 
 #include "mps/differentiable.h"
 #include "mps/image_parts.h"
@@ -162,12 +163,8 @@ class WeightedReduction final : public Operation {
 
 // With the run's number for alpha, or with this one.
 Form gram(float alpha, bool running) {
-  return [alpha, running](Emission& e, ValueId x, const Shape& result) {
-    const Shape shape = e.graph.type(x).shape;
-    const ValueId rows = ops::reshape(e.graph, x, {shape[0], shape[1], shape[2] * shape[3]});
-    const auto factor = running ? 1 : static_cast<double>(alpha);
-    const ValueId y =
-        ops::reshape(e.graph, ops::matmul(e.graph, rows, rows, false, true, factor), result);
+  return [alpha, running](Emission& e, ValueId x, const Shape&) {
+    const ValueId y = e.layer(GramMatrix(running ? 1.0f : alpha), {x});
     if (!running) return y;
     return ops::binary(e.graph, ir::Scalar::multiply, y, e.number(0, e.graph.type(y).data_type));
   };

@@ -13,6 +13,8 @@ ir::ValueId unary(ir::Graph& graph, ir::Scalar function, ir::ValueId x, double p
 ir::ValueId binary(ir::Graph& graph, ir::Scalar function, ir::ValueId x, ir::ValueId y,
                    double p = 0, double q = 0);
 // Types are taken by value: adding a node moves the graph's own.
+// As many numbers as the type has elements, or one for all.
+ir::ValueId constant(ir::Graph& graph, ir::Type type, std::vector<double> numbers);
 // A value of this type filled with one number.
 ir::ValueId filled(ir::Graph& graph, ir::Type type, double number);
 // The sum of two results of `pad` that have nothing at one place: all their sources in one op.

@@ -10,15 +10,21 @@ namespace {
 
 using ir::kNone;
 
-// One number, in a place of its own that nothing else writes.
-bool is_constant(const ir::Graph& graph, const ir::Node& node) {
-  if (node.op != ir::Op::elementwise || !node.inputs.empty() || node.outputs.size() != 1) {
-    return false;
+// One number for all elements, or one for each; none of another op.
+std::vector<double> numbers_of(const ir::Node& node) {
+  if (const auto* constant = std::get_if<ir::ConstantAttributes>(&node.attributes)) {
+    return constant->numbers;
   }
-  const ir::ScalarList& list = std::get<ir::ElementwiseAttributes>(node.attributes).list;
-  const ir::Value& value = graph.value(node.outputs[0]);
-  return list.code.size() == 1 && list.code[0].function == ir::Scalar::constant && !value.keep &&
-         value.writes == kNone && value.layout.plain() && value.type.elements() > 0;
+  const auto* elementwise = std::get_if<ir::ElementwiseAttributes>(&node.attributes);
+  if (elementwise == nullptr || !node.inputs.empty() || node.outputs.size() != 1) return {};
+  const std::vector<ir::Instruction>& code = elementwise->list.code;
+  if (code.size() != 1 || code[0].function != ir::Scalar::constant) return {};
+  return {code[0].p};
+}
+
+// In a place of its own that nothing else writes.
+bool is_apart(const ir::Value& value) {
+  return !value.keep && value.writes == kNone && value.layout.plain() && value.type.elements() > 0;
 }
 
 }  // namespace
@@ -26,7 +32,8 @@ bool is_constant(const ir::Graph& graph, const ir::Node& node) {
 std::vector<Constant> take_constants(ir::Graph& graph) {
   std::vector<Constant> constants;
   for (ir::Node& node : std::exchange(graph.nodes, {})) {
-    if (!is_constant(graph, node)) {
+    std::vector<double> numbers = numbers_of(node);
+    if (numbers.empty() || !is_apart(graph.value(node.outputs[0]))) {
       graph.append(std::move(node));
       continue;
     }
@@ -34,8 +41,7 @@ std::vector<Constant> take_constants(ir::Graph& graph) {
     value.source = ir::Source::constant;
     value.producer = kNone;
     value.name = "constant" + ir::where(graph, node);
-    const auto& list = std::get<ir::ElementwiseAttributes>(node.attributes).list;
-    constants.push_back({node.outputs[0], list.code[0].p});
+    constants.push_back({node.outputs[0], std::move(numbers)});
   }
   return constants;
 }
@@ -45,7 +51,10 @@ void write_constants(const std::vector<Constant>& constants, const Backend& back
   for (const Constant& constant : constants) {
     const ir::Type& type = program.graph.type(constant.value);
     std::vector<std::byte> numbers(ir::storage_bytes(type, {}));
-    fill(numbers.data(), numbers.size(), type.data_type, constant.number);
+    const std::size_t step = numbers.size() / constant.numbers.size();
+    for (std::size_t k = 0; k < constant.numbers.size(); ++k) {
+      fill(numbers.data() + k * step, step, type.data_type, constant.numbers[k]);
+    }
     const std::shared_ptr<std::byte> bytes = backend.allocate(numbers.size());
     if (bytes != nullptr) upload(backend, type, numbers.data(), {}, bytes.get());
     program.hold(constant.value, bytes);

@@ -60,10 +60,10 @@ ir::Graph with_signs(ir::Graph graph, const Backend& backend);
 // can have signs.
 ir::Graph with_twins(const ir::Graph& graph, const Backend& backend);
 
-// A value that holds one number everywhere.
+// A value that holds one number everywhere, or these.
 struct Constant {
   ir::ValueId value;
-  double number;
+  std::vector<double> numbers;
 };
 // Removes the ops that give such values, which become sources that the program holds.
 std::vector<Constant> take_constants(ir::Graph& graph);

@@ -21,6 +21,10 @@ bool stays_finite(const ir::Node& node) {
     case ir::Op::reorder:
     case ir::Op::gather:
     case ir::Op::select:
+    case ir::Op::compare:
+    case ir::Op::extremum:
+    case ir::Op::one_hot:
+    case ir::Op::constant:
       return true;
     case ir::Op::pooling:
       return std::get<ir::PoolingAttributes>(node.attributes).kind == ir::PoolingKind::max;

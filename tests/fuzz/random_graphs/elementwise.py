@@ -6,7 +6,9 @@ from .layer import Layer, Options, Shape, joined, same, single, written
 
 
 def draw_arithmetic(drawing: Any, shape: Shape) -> dict[str, Any]:
-    operation = drawing.choice(["add", "subtract", "multiply", "divide"])
+    if drawing.chance(0.4):
+        return {"options": {"operation": drawing.choice(list(FUNCTIONS))}}
+    operation = drawing.choice(list(ARITHMETIC))
     if operation != "divide" and drawing.chance(0.5):
         other = drawing.flow(lambda s: s == shape)
     elif operation != "divide" and drawing.chance(0.4):
@@ -28,7 +30,43 @@ ARITHMETIC: dict[str, Any] = {
     "subtract": lambda x, y: x - y,
     "multiply": lambda x, y: x * y,
     "divide": lambda x, y: x / y,
+    "multiply_no_nan": lambda x, y: x * y,
+    "min": lambda x, y: (x + y - (x - y).abs()) / 2,
+    "max": lambda x, y: (x + y + (x - y).abs()) / 2,
 }
+# Of one source, wherever it lies, and not steeper than it may be in a program of many layers.
+FUNCTIONS = ["sin", "cos", "atan", "tanh", "asinh"]
+
+
+def compute_arithmetic(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
+    operation = options["operation"]
+    if operation in FUNCTIONS:
+        return getattr(t, operation)(sources[0])
+    return ARITHMETIC[operation](*sources)
+
+
+def draw_reduction(drawing: Any, shape: Shape) -> dict[str, Any]:
+    axes = [k for k in range(int(drawing.batch), len(shape)) if drawing.chance(0.5)]
+    kind = drawing.choice(["sum", "mean", "max", "min", "l1_norm"])
+    drawing.random.shuffle(axes)
+    return {"options": {"reduction_type": kind, "dimensions": axes}}
+
+
+def reduced_shape(options: Options, shapes: list[Shape]) -> list[Shape]:
+    axes = options["dimensions"]
+    need(bool(axes) and max(axes) < len(shapes[0]))
+    return [[1 if k in axes else extent for k, extent in enumerate(shapes[0])]]
+
+
+def compute_reduction(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
+    x, axes, kind = sources[0], options["dimensions"], options["reduction_type"]
+    if kind in ("sum", "mean"):
+        return getattr(x, kind)(axes, keepdim=True)
+    if kind == "l1_norm":
+        return x.abs().sum(axes, keepdim=True)
+    for axis in sorted(axes, reverse=True):  # the first of equals
+        x = getattr(x, kind)(axis, keepdim=True).values
+    return x
 
 
 def draw_selection(drawing: Any, shape: Shape) -> dict[str, Any]:
@@ -54,13 +92,39 @@ def compute_dropout(t: Any, options: Options, sources: list[Any], at: Any) -> An
     return sources[0] * 1
 
 
+def draw_gram_matrix(drawing: Any, shape: Shape) -> dict[str, Any]:
+    return {"options": {"scale": drawing.choice([1.0, 0.25])}}
+
+
+def gram_matrix_shape(options: Options, shapes: list[Shape]) -> list[Shape]:
+    need(len(shapes[0]) == 4)
+    return [[shapes[0][0], shapes[0][1], 1, shapes[0][1]]]
+
+
+def compute_gram_matrix(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
+    rows = sources[0].flatten(2)
+    return single(options["scale"]) * (rows @ rows.transpose(1, 2)).unsqueeze(2)
+
+
 LAYERS = {
+    "MLCGramMatrixLayer": Layer(
+        draw_gram_matrix,
+        gram_matrix_shape,
+        lambda options, shapes, names: written("MLCGramMatrixLayer", **options),
+        compute_gram_matrix,
+    ),
     "MLCArithmeticLayer": Layer(
         draw_arithmetic,
         lambda options, shapes: [joined(*shapes)],
         lambda options, shapes, names: written("MLCArithmeticLayer", **options),
-        lambda t, options, sources, at: ARITHMETIC[options["operation"]](*sources),
+        compute_arithmetic,
         often=3,
+    ),
+    "MLCReductionLayer": Layer(
+        draw_reduction,
+        reduced_shape,
+        lambda options, shapes, names: written("MLCReductionLayer", **options),
+        compute_reduction,
     ),
     "MLCSelectionLayer": Layer(
         draw_selection,

@@ -6,12 +6,13 @@ from .layer import Options, Shape, Text, single, written
 
 KINDS = [
     "mean_absolute_error", "mean_squared_error", "huber", "sigmoid_cross_entropy",
-    "softmax_cross_entropy",
+    "hinge", "cosine_distance", "softmax_cross_entropy",
 ]  # fmt: skip
+OVER_CLASSES = ("softmax_cross_entropy", "cosine_distance")
 
 
 def draw(drawing: Any, source: str, shape: Shape) -> Options:
-    kinds = KINDS if len(shape) > 1 else KINDS[:-1]
+    kinds = KINDS if len(shape) > 1 else KINDS[:-2]
     loss = {"source": source, "type": drawing.choice(kinds)}
     loss["reduction_type"] = drawing.choice(["none", "sum", "mean", "mean"])
     if drawing.chance(0.2):
@@ -42,7 +43,7 @@ def label(loss: Options, shape: Shape) -> tuple[Shape, str]:
 
 def weight_shape(loss: Options, shape: Shape) -> Shape:
     """One weight per value that reduction none gives."""
-    return [shape[0], *shape[2:]] if loss["type"] == "softmax_cross_entropy" else list(shape)
+    return [shape[0], *shape[2:]] if loss["type"] in OVER_CLASSES else list(shape)
 
 
 def compute(t: Any, loss: Options, y: Any, labels: Any, weights: Any) -> Any:
@@ -61,6 +62,10 @@ def compute(t: Any, loss: Options, y: Any, labels: Any, weights: Any) -> Any:
     elif kind == "sigmoid_cross_entropy":
         labels = labels * (1 - smoothing) + smoothing / 2
         values = F.binary_cross_entropy_with_logits(y, labels, reduction="none")
+    elif kind == "hinge":
+        values = (1 - (2 * labels - 1) * y).relu()
+    elif kind == "cosine_distance":
+        values = 1 - (y * labels).sum(1)
     elif kind == "huber":
         delta, error = single(loss["delta"]), (y - labels).abs()
         values = t.where(error <= delta, error**2 / 2, delta * (error - delta / 2))

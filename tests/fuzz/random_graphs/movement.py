@@ -84,7 +84,111 @@ def transpose_shape(options: Options, shapes: list[Shape]) -> list[Shape]:
     return [[shapes[0][axis] for axis in options["dimensions"]]]
 
 
+def draw_slice(drawing: Any, shape: Shape) -> dict[str, Any]:
+    start, end, stride = [], list(shape), []
+    for axis, extent in enumerate(shape):
+        whole = axis == 0 and drawing.batch
+        start.append(0 if whole else drawing.random.randrange(extent))
+        if not whole:
+            end[axis] = drawing.random.randrange(start[axis] + 1, extent + 1)
+        stride.append(1 if whole else drawing.choice([1, 1, 2, 3]))
+    return {"options": {"start": start, "end": end, "stride": stride, "batch": drawing.batch}}
+
+
+def slice_shape(options: Options, shapes: list[Shape]) -> list[Shape]:
+    """The first axis of a batch is taken as it is declared."""
+    start, end, stride = options["start"], list(options["end"]), options["stride"]
+    need(len(end) == len(shapes[0]))
+    if options["batch"]:
+        need(end[0] == shapes[0][0])
+    need(all(stop <= extent for stop, extent in zip(end, shapes[0], strict=True)))
+    return [[-(-(b - a) // s) for a, b, s in zip(start, end, stride, strict=True)]]
+
+
+def written_slice(options: Options, shapes: list[Shape], names: dict[str, str]) -> str:
+    return written("MLCSliceLayer", **{k: v for k, v in options.items() if k != "batch"})
+
+
+def compute_slice(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
+    ends = [None, *options["end"][1:]] if options["batch"] else options["end"]
+    return sources[0][tuple(map(slice, options["start"], ends, options["stride"]))]
+
+
+PADDING = {"zero": "constant", "constant": "constant", "reflection": "reflect", "symmetric": None}
+
+
+def draw_padding(drawing: Any, shape: Shape) -> dict[str, Any]:
+    need(len(shape) >= 3)
+    kind = drawing.choice(list(PADDING))
+    sizes = [drawing.random.randrange(3) for _ in range(4)]
+    options = {"sizes": sizes, "kind": kind}
+    return {"options": options | ({"constant_value": 0.5} if kind == "constant" else {})}
+
+
+def padding_shape(options: Options, shapes: list[Shape]) -> list[Shape]:
+    found, (top, bottom, left, right) = list(shapes[0]), options["sizes"]
+    need(len(found) >= 3)
+    if options["kind"] in ("reflection", "symmetric"):
+        edge = options["kind"] == "reflection"
+        need(max(top, bottom) <= found[-2] - edge and max(left, right) <= found[-1] - edge)
+    found[-2] += top + bottom
+    found[-1] += left + right
+    return [found]
+
+
+def written_padding(options: Options, shapes: list[Shape], names: dict[str, str]) -> str:
+    more = {key: value for key, value in options.items() if key == "constant_value"}
+    return written("MLCPaddingLayer", **{f"{options['kind']}_padding": options["sizes"]}, **more)
+
+
+def compute_padding(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
+    x, (top, bottom, left, right), kind = sources[0], options["sizes"], options["kind"]
+    if kind == "symmetric":
+        for axis, before, after in ((-2, top, bottom), (-1, left, right)):
+            extent = x.shape[axis]
+            places = [*range(before - 1, -1, -1), *range(extent)]
+            places += range(extent - 1, extent - 1 - after, -1)
+            x = x.index_select(x.dim() + axis, t.tensor(places))
+        return x
+    value = {"value": options["constant_value"]} if kind == "constant" else {}
+    lead = x.shape[:-2]
+    x = x.reshape(1, -1, *x.shape[-2:])
+    x = t.nn.functional.pad(x, (left, right, top, bottom), PADDING[kind], **value)
+    return x.reshape(*lead, *x.shape[-2:])
+
+
+def draw_upsampling(drawing: Any, shape: Shape) -> dict[str, Any]:
+    need(len(shape) == 4)
+    wanted = [extent + drawing.random.randrange(5) for extent in shape[2:]]
+    mode = drawing.choice(["nearest", "linear"])
+    aligned = mode == "linear" and drawing.chance(0.5)
+    return {"options": {"shape": wanted, "sample_mode": mode, "aligns_corners": aligned}}
+
+
+def upsampled_shape(options: Options, shapes: list[Shape]) -> list[Shape]:
+    wanted = options["shape"]
+    need(len(shapes[0]) == 4)
+    need(all(a >= b for a, b in zip(wanted, shapes[0][2:], strict=True)))
+    return [[*shapes[0][:2], *wanted]]
+
+
+def compute_upsampling(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
+    resize = t.nn.functional.interpolate
+    if options["sample_mode"] == "nearest":
+        return resize(sources[0], size=options["shape"])
+    aligned = options["aligns_corners"]
+    return resize(sources[0], size=options["shape"], mode="bilinear", align_corners=aligned)
+
+
 LAYERS = {
+    "MLCUpsampleLayer": Layer(
+        draw_upsampling,
+        upsampled_shape,
+        lambda options, shapes, names: written("MLCUpsampleLayer", **options),
+        compute_upsampling,
+    ),
+    "MLCSliceLayer": Layer(draw_slice, slice_shape, written_slice, compute_slice),
+    "MLCPaddingLayer": Layer(draw_padding, padding_shape, written_padding, compute_padding),
     "MLCConcatenationLayer": Layer(
         draw_concatenation,
         concatenation_shape,

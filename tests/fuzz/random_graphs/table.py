@@ -17,5 +17,6 @@ LAYERS: dict[str, Layer] = {
 # Public classes that are no entries.
 ELSEWHERE = {
     "MLCLayer": "what all layers derive from",
+    "MLCComparisonLayer": "its results are booleans, which carry no gradient on",
     "MLCLossLayer": "losses.py draws losses: they end a program",
 }

@@ -19,5 +19,8 @@ const std::vector<KernelEntry>& batch_norm_entries();
 const std::vector<KernelEntry>& pooling_entries();
 const std::vector<KernelEntry>& softmax_entries();
 const std::vector<KernelEntry>& cross_entropy_entries();
+const std::vector<KernelEntry>& compare_entries();
+const std::vector<KernelEntry>& extremum_entries();
+const std::vector<KernelEntry>& indexing_entries();
 
 }  // namespace traingraph::cpu

@@ -7,6 +7,7 @@ namespace traingraph::cpu {
 
 struct BatchNormLoops;
 struct ElementwiseLoops;
+struct ExtremumLoops;
 struct MatrixLoops;
 struct PoolingLoops;
 struct ReduceLoops;
@@ -20,6 +21,7 @@ struct Loops {
   const BatchNormLoops* batch_norm;
   const SoftmaxLoops* softmax;
   const PoolingLoops* pooling;
+  const ExtremumLoops* extremum;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises

@@ -1,22 +1,11 @@
 #include "backends/cpu/keeps_zero.h"
 
-#include <cmath>
 #include <optional>
 
-#include "ir/scalar_value.h"
+#include "backends/reference/call.h"
 
 namespace traingraph::cpu {
 namespace {
-
-struct DoubleMath {
-  static double exp(double x) { return std::exp(x); }
-  static double log(double x) { return std::log(x); }
-  static double sqrt(double x) { return std::sqrt(x); }
-  static double tanh(double x) { return std::tanh(x); }
-  static double log1p(double x) { return std::log1p(x); }
-  static double expm1(double x) { return std::expm1(x); }
-  static double gelu_derivative(double x) { return ir::scalar::gelu_derivative<DoubleMath>(x); }
-};
 
 using Known = std::optional<double>;  // empty: a number that only a run knows
 
@@ -28,8 +17,8 @@ Known value_of(const ir::Instruction& code, Known x, Known y) {
     if (code.function == ir::Scalar::multiply && zero) return 0.0;
     return std::nullopt;
   }
-  return ir::scalar::evaluate<DoubleMath, double>(code.function, x.value_or(0), y.value_or(0),
-                                                  code.p, code.q);
+  return ir::scalar::evaluate<reference::StandardMath, double>(code.function, x.value_or(0),
+                                                               y.value_or(0), code.p, code.q);
 }
 
 }  // namespace

@@ -91,29 +91,16 @@ struct Walk {
 
 // The mathematics of the scalar table on a device.
 struct DeviceMath {
-  template <class T>
-  __host__ __device__ static T exp(T x) {
-    return ::exp(x);
+#define TRAINGRAPH_MATH(name)              \
+  template <class T>                       \
+  __host__ __device__ static T name(T x) { \
+    return ::name(x);                      \
   }
+  TRAINGRAPH_MATH_OF_ONE(TRAINGRAPH_MATH)
+#undef TRAINGRAPH_MATH
   template <class T>
-  __host__ __device__ static T log(T x) {
-    return ::log(x);
-  }
-  template <class T>
-  __host__ __device__ static T sqrt(T x) {
-    return ::sqrt(x);
-  }
-  template <class T>
-  __host__ __device__ static T tanh(T x) {
-    return ::tanh(x);
-  }
-  template <class T>
-  __host__ __device__ static T log1p(T x) {
-    return ::log1p(x);
-  }
-  template <class T>
-  __host__ __device__ static T expm1(T x) {
-    return ::expm1(x);
+  __host__ __device__ static T pow(T x, T y) {
+    return ::pow(x, y);
   }
   template <class T>
   __host__ __device__ static T gelu_derivative(T x) {

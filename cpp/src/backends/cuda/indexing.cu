@@ -335,16 +335,25 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
       node.op != ir::Op::gather) {
     return Support::no("slices of more than 2^24 elements");
   }
-  return supports_floating(graph, node);
+  return supports_any_type(graph, node, node.outputs[0]);
+}
+
+Support supports_select(const ir::Graph& graph, const ir::Node& node) {
+  return supports_any_type(graph, node, node.outputs[0]);
+}
+
+template <template <class> class K>
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  return make_of_type<K>(graph, node, context, node.outputs[0]);
 }
 
 }  // namespace
 
 std::vector<KernelEntry> indexing_entries() {
-  return {{ir::Op::gather, supports, make_floating<Indexing>, nullptr, nullptr},
-          {ir::Op::scatter, supports, make_floating<Indexing>, nullptr, nullptr},
-          {ir::Op::scatter_gradient, supports, make_floating<Indexing>, nullptr, nullptr},
-          {ir::Op::select, supports_floating, make_floating<Select>, nullptr, nullptr}};
+  return {{ir::Op::gather, supports, make<Indexing>, nullptr, nullptr},
+          {ir::Op::scatter, supports, make<Indexing>, nullptr, nullptr},
+          {ir::Op::scatter_gradient, supports, make<Indexing>, nullptr, nullptr},
+          {ir::Op::select, supports_select, make<Select>, nullptr, nullptr}};
 }
 
 }  // namespace traingraph::cuda

@@ -59,6 +59,32 @@ std::unique_ptr<Kernel> make_floating(const ir::Graph& graph, const ir::Node& no
   return std::make_unique<K<float>>(graph, node, context);
 }
 
+// Elements of `id` that are moved, compared or chosen: of any type but 16 bits, of at most eight
+// axes.
+Support supports_any_type(const ir::Graph& graph, const ir::Node& node, ir::ValueId id);
+
+// K<T>, as the elements of `id` are.
+template <template <class> class K>
+std::unique_ptr<Kernel> make_of_type(const ir::Graph& graph, const ir::Node& node,
+                                     const Context& context, ir::ValueId id) {
+  switch (graph.type(id).data_type) {
+    case DataType::kFloat32:
+      return std::make_unique<K<float>>(graph, node, context);
+    case DataType::kFloat64:
+      return std::make_unique<K<double>>(graph, node, context);
+    case DataType::kInt8:
+      return std::make_unique<K<std::int8_t>>(graph, node, context);
+    case DataType::kUInt8:
+      return std::make_unique<K<std::uint8_t>>(graph, node, context);
+    case DataType::kInt32:
+      return std::make_unique<K<std::int32_t>>(graph, node, context);
+    case DataType::kInt64:
+      return std::make_unique<K<std::int64_t>>(graph, node, context);
+    default:
+      return std::make_unique<K<bool>>(graph, node, context);
+  }
+}
+
 // The lines of the table, one function per family.
 std::vector<KernelEntry> frequent_entries();
 std::vector<KernelEntry> elementwise_entries();
@@ -81,6 +107,9 @@ std::vector<KernelEntry> softmax_entries();
 std::vector<KernelEntry> cross_entropy_entries();
 std::vector<KernelEntry> data_movement_entries();
 std::vector<KernelEntry> indexing_entries();
+std::vector<KernelEntry> compare_entries();
+std::vector<KernelEntry> extremum_entries();
+std::vector<KernelEntry> constant_entries();
 std::vector<KernelEntry> dropout_entries();
 std::vector<KernelEntry> reorder_entries();
 

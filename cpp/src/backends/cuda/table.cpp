@@ -37,6 +37,15 @@ Support supports_floating_or_half(const ir::Graph& graph, const ir::Node& node) 
   return {};
 }
 
+Support supports_any_type(const ir::Graph& graph, const ir::Node& node, ir::ValueId id) {
+  for (ir::ValueId input : node.inputs) {
+    if (graph.type(input).rank() > 8) return Support::no("more than 8 axes");
+  }
+  const DataType type = graph.type(id).data_type;
+  if (!ir::is_half(type)) return {};
+  return Support::no(std::string("data type ") + name(type));
+}
+
 bool is_plain_float(const ir::Graph& graph, ir::ValueId id) {
   return graph.type(id).data_type == DataType::kFloat32 && graph.value(id).layout.plain();
 }
@@ -63,6 +72,9 @@ class Reshape final : public Kernel {
   void launch(Pointers, cudaStream_t) const override {}
 };
 
+Support supports_reshape(const ir::Graph& graph, const ir::Node& node) {
+  return supports_any_type(graph, node, node.inputs[0]);
+}
 std::unique_ptr<Kernel> make_reshape(const ir::Graph&, const ir::Node&, const Context&) {
   return std::make_unique<Reshape>();
 }
@@ -93,10 +105,13 @@ const std::vector<KernelEntry>& table() {
                         cross_entropy_entries,
                         data_movement_entries,
                         indexing_entries,
+                        compare_entries,
+                        extremum_entries,
+                        constant_entries,
                         dropout_entries}) {
       for (const KernelEntry& entry : family()) all.push_back(entry);
     }
-    all.push_back({ir::Op::reshape, supports_floating, make_reshape, nullptr, nullptr});
+    all.push_back({ir::Op::reshape, supports_reshape, make_reshape, nullptr, nullptr});
     return all;
   }();
   return entries;

@@ -48,29 +48,16 @@ inline std::array<std::int64_t, 8> dense_strides(const Shape& shape) {
 
 // The scalar table's mathematics by the standard library.
 struct StandardMath {
-  template <class T>
-  static T exp(T x) {
-    return std::exp(x);
+#define TRAINGRAPH_MATH(name) \
+  template <class T>          \
+  static T name(T x) {        \
+    return std::name(x);      \
   }
+  TRAINGRAPH_MATH_OF_ONE(TRAINGRAPH_MATH)
+#undef TRAINGRAPH_MATH
   template <class T>
-  static T log(T x) {
-    return std::log(x);
-  }
-  template <class T>
-  static T sqrt(T x) {
-    return std::sqrt(x);
-  }
-  template <class T>
-  static T tanh(T x) {
-    return std::tanh(x);
-  }
-  template <class T>
-  static T log1p(T x) {
-    return std::log1p(x);
-  }
-  template <class T>
-  static T expm1(T x) {
-    return std::expm1(x);
+  static T pow(T x, T y) {
+    return std::pow(x, y);
   }
   template <class T>
   static T gelu_derivative(T x) {

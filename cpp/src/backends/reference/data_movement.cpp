@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backends/reference/call.h"
+#include "backends/reference/any_type.h"
 
 namespace traingraph::reference {
 namespace {
@@ -82,13 +82,9 @@ void transpose(const Call& call) {
   }
 }
 
-template void concatenate<float>(const Call&);
-template void concatenate<double>(const Call&);
-template void slice<float>(const Call&);
-template void slice<double>(const Call&);
-template void pad<float>(const Call&);
-template void pad<double>(const Call&);
-template void transpose<float>(const Call&);
-template void transpose<double>(const Call&);
+TRAINGRAPH_FOR_ANY_TYPE(concatenate)
+TRAINGRAPH_FOR_ANY_TYPE(slice)
+TRAINGRAPH_FOR_ANY_TYPE(pad)
+TRAINGRAPH_FOR_ANY_TYPE(transpose)
 
 }  // namespace traingraph::reference

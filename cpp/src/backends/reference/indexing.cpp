@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backends/reference/call.h"
+#include "backends/reference/any_type.h"
 
 namespace traingraph::reference {
 namespace {
@@ -66,7 +66,8 @@ void scatter(const Call& call) {
   }
   visit_picked(call, 1, call.out_shape(0), call.in_shape(0), attributes.axis,
                [&](std::int64_t element, std::int64_t offset) {
-                 y[offset] = attributes.adds ? y[offset] + values[element] : values[element];
+                 y[offset] = attributes.adds ? static_cast<T>(y[offset] + values[element])
+                                             : values[element];
                });
 }
 
@@ -94,38 +95,18 @@ void scatter_gradient(const Call& call) {
 template <class T>
 void select(const Call& call) {
   const bool where_not = call.get<ir::SelectAttributes>().where_not;
-  const Shape& shape = call.out_shape(0);
-  const std::size_t rank = shape.size();
-  std::int64_t index[8] = {};
-  auto offset_of = [&](std::size_t i) {
-    const Shape& source = call.in_shape(i);
-    std::int64_t offset = 0;
-    for (std::size_t k = 0; k < source.size(); ++k) {
-      const std::int64_t at = source[k] == 1 ? 0 : index[rank - source.size() + k];
-      offset = offset * source[k] + at;
-    }
-    return offset;
-  };
-  const std::int64_t count = element_count(shape);
-  for (std::int64_t element = 0; element < count; ++element) {
-    const bool first = (call.in<std::uint8_t>(0)[offset_of(0)] != 0) != where_not;
+  Stretched places(call);
+  for (std::int64_t element = 0; element < places.count(); ++element, places.next()) {
+    const bool first = (call.in<std::uint8_t>(0)[places.offset(0)] != 0) != where_not;
     const std::size_t taken = first ? 1 : 2;
     call.out<T>(0)[element] =
-        taken < call.inputs.size() ? call.in<T>(taken)[offset_of(taken)] : T(0);
-    for (std::size_t k = rank; k-- > 0;) {
-      if (++index[k] < shape[k]) break;
-      index[k] = 0;
-    }
+        taken < call.inputs.size() ? call.in<T>(taken)[places.offset(taken)] : T(0);
   }
 }
 
-template void gather<float>(const Call&);
-template void gather<double>(const Call&);
-template void scatter<float>(const Call&);
-template void scatter<double>(const Call&);
-template void scatter_gradient<float>(const Call&);
-template void scatter_gradient<double>(const Call&);
-template void select<float>(const Call&);
-template void select<double>(const Call&);
+TRAINGRAPH_FOR_ANY_TYPE(gather)
+TRAINGRAPH_FOR_ANY_TYPE(scatter)
+TRAINGRAPH_FOR_ANY_TYPE(scatter_gradient)
+TRAINGRAPH_FOR_ANY_TYPE(select)
 
 }  // namespace traingraph::reference

@@ -1,6 +1,6 @@
 #include "backends/reference/reference.h"
 
-#include "backends/reference/widened.h"
+#include "backends/reference/any_type.h"
 #include "ir/cast.h"
 #include "ir/ending.h"
 
@@ -59,6 +59,10 @@ bool is_cast(const ir::Graph& graph, const ir::Node& node) {
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
+  for (ir::ValueId id : node.inputs) {
+    if (graph.type(id).rank() > 8) return Support::no("more than 8 axes");
+  }
+  if (any_type_loops(node.op, DataType::kFloat32) != nullptr) return {};
   const FloatTypes types(graph, node);
   if (types.wide && (types.full || types.half) && !is_cast(graph, node)) {
     return Support::no("float64 beside other floating-point types");
@@ -66,9 +70,6 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (!types.wide && !types.full && !types.half) {
     return Support::no(std::string("data type ") + name(graph.type(node.outputs[0]).data_type) +
                        " (reference computes in float32 and float64)");
-  }
-  for (ir::ValueId id : node.inputs) {
-    if (graph.type(id).rank() > 8) return Support::no("more than 8 axes");
   }
   if (ir::has_ending(node)) return Support::no("an epilogue, a prologue or coefficients");
   const auto* list = std::get_if<ir::ElementwiseAttributes>(&node.attributes);
@@ -78,8 +79,69 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return {};
 }
 
+}  // namespace
+
+Compute any_type_loops(ir::Op op, DataType type) {
+  switch (op) {
+#define TRAINGRAPH_LOOPS(name)                                          \
+  case ir::Op::name:                                                    \
+    switch (type) {                                                     \
+      case DataType::kFloat32:                                          \
+        return name<float>;                                             \
+      case DataType::kFloat64:                                          \
+        return name<double>;                                            \
+      case DataType::kInt8:                                             \
+        return name<std::int8_t>;                                       \
+      case DataType::kUInt8:                                            \
+        return name<std::uint8_t>;                                      \
+      case DataType::kInt32:                                            \
+        return name<std::int32_t>;                                      \
+      case DataType::kInt64:                                            \
+        return name<std::int64_t>;                                      \
+      case DataType::kBoolean:                                          \
+        return op == ir::Op::scatter ? name<bool> : name<std::uint8_t>; \
+      default: /* 16 bits, only moved */                                \
+        return name<std::uint16_t>;                                     \
+    }
+    TRAINGRAPH_LOOPS(concatenate)
+    TRAINGRAPH_LOOPS(slice)
+    TRAINGRAPH_LOOPS(pad)
+    TRAINGRAPH_LOOPS(transpose)
+    TRAINGRAPH_LOOPS(gather)
+    TRAINGRAPH_LOOPS(scatter)
+    TRAINGRAPH_LOOPS(scatter_gradient)
+    TRAINGRAPH_LOOPS(select)
+    TRAINGRAPH_LOOPS(compare)
+    TRAINGRAPH_LOOPS(extremum)
+    TRAINGRAPH_LOOPS(constant)
+#undef TRAINGRAPH_LOOPS
+    default:
+      return nullptr;
+  }
+}
+
+namespace {
+
+// What the loops of such an op see: of a comparison its operands' type, else the first result's.
+DataType element_type(const ir::Graph& graph, const ir::Node& node) {
+  const bool compares = node.op == ir::Op::compare;
+  return graph.type(compares ? node.inputs[0] : node.outputs[0]).data_type;
+}
+
+// Whether numbers of 16 bits are more than bits.
+bool computes(const ir::Node& node) {
+  const auto* scatter = std::get_if<ir::ScatterAttributes>(&node.attributes);
+  return node.op == ir::Op::compare || node.op == ir::Op::extremum || node.op == ir::Op::constant ||
+         (scatter != nullptr && scatter->adds);
+}
+
 template <Compute kFloat, Compute kDouble>
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  const DataType type = element_type(graph, node);
+  if (const Compute loops = any_type_loops(node.op, type)) {
+    if (ir::is_half(type) && computes(node)) return make_widened(graph, node, kFloat);
+    return std::make_unique<ReferenceKernel>(graph, node, loops);
+  }
   const FloatTypes types(graph, node);
   if (types.wide && (types.full || types.half)) return make_wide_cast(graph, node);
   if (types.half) return make_widened(graph, node, kFloat);

@@ -7,6 +7,23 @@ struct Math {
   static float log(float x) { return metal::precise::log(x); }
   static float sqrt(float x) { return metal::precise::sqrt(x); }
   static float tanh(float x) { return metal::precise::tanh(x); }
+  static float exp2(float x) { return metal::precise::exp2(x); }
+  static float log2(float x) { return metal::precise::log2(x); }
+  static float sin(float x) { return metal::precise::sin(x); }
+  static float cos(float x) { return metal::precise::cos(x); }
+  static float tan(float x) { return metal::precise::tan(x); }
+  static float asin(float x) { return metal::precise::asin(x); }
+  static float acos(float x) { return metal::precise::acos(x); }
+  static float atan(float x) { return metal::precise::atan(x); }
+  static float sinh(float x) { return metal::precise::sinh(x); }
+  static float cosh(float x) { return metal::precise::cosh(x); }
+  static float asinh(float x) { return metal::precise::asinh(x); }
+  static float acosh(float x) { return metal::precise::acosh(x); }
+  static float atanh(float x) { return metal::precise::atanh(x); }
+  static float pow(float x, float y) { return metal::precise::pow(x, y); }
+  static float floor(float x) { return metal::floor(x); }
+  static float ceil(float x) { return metal::ceil(x); }
+  static float rint(float x) { return metal::rint(x); }
   static float log1p(float x) {
     const float u = 1.0f + x;
     if (u == 1.0f || !metal::isfinite(u)) return u == 1.0f ? x : log(u);

@@ -1,0 +1,62 @@
+// Ops that make one kind of number of another: compare, one_hot.
+#include "ops/batch_axis.h"
+#include "ops/emit.h"
+
+namespace traingraph::ops {
+namespace {
+
+using ir::CompareAttributes;
+using ir::Comparison;
+using ir::OneHotAttributes;
+using ir::Type;
+
+// x [, y] of one type broadcast against each other → bool. Logical ones take bool.
+std::vector<Type> infer_compare(const Inference& in) {
+  const Comparison comparison = in.get<CompareAttributes>().comparison;
+  const std::size_t count = comparison == Comparison::logical_not ? 1 : 2;
+  in.expect_inputs(count, count);
+  const DataType type = in.type(0).data_type;
+  if (comparison >= Comparison::logical_and && type != DataType::kBoolean) {
+    in.fail(std::string("expected bool but got ") + name(type));
+  }
+  Type result{DataType::kBoolean, {}, false};
+  for (std::size_t i = 0; i < count; ++i) {
+    if (in.type(i).data_type != type) {
+      in.fail(std::string("expected one data type but got ") + name(type) + " and " +
+              name(in.type(i).data_type));
+    }
+    Shape joined;
+    if (!broadcast_shapes(result.shape, in.type(i).shape, joined)) {
+      in.fail("expected shapes that broadcast but got " + to_string(result.shape) + " and " +
+              to_string(in.type(i).shape));
+    }
+    result.shape = std::move(joined);
+  }
+  BatchAxis axis(result.shape);
+  for (std::size_t i = 0; i < count; ++i) axis.add(in.type(i));
+  result.batched = axis.is_batch();
+  if (axis.is_fixed()) in.fix_batch();
+  return {result};
+}
+
+std::vector<Type> infer_one_hot(const Inference& in) {
+  in.expect_inputs(1, 1);
+  const auto& a = in.get<OneHotAttributes>();
+  Type result = in.type(0);
+  const bool integers =
+      result.data_type == DataType::kInt32 || result.data_type == DataType::kInt64;
+  if (!integers || result.rank() < 2 || result.shape[1] != 1 || a.classes < 1) {
+    in.fail("expected classes (N, 1, …) of int32 or int64 but got " + to_string(result));
+  }
+  result.data_type = a.type;
+  result.shape[1] = a.classes;
+  return {result};
+}
+
+}  // namespace
+
+// What is true or false, and classes, have no derivatives.
+const Definition compare_definition{infer_compare, nullptr};
+const Definition one_hot_definition{infer_one_hot, nullptr};
+
+}  // namespace traingraph::ops
