@@ -203,6 +203,10 @@ def test_a_chain_is_what_its_parts_are(chain, kind, name, p, q, device, dtype):
 
 
 LOSSES = {
+    "hinge_loss": (
+        lambda x, t: np.maximum(1 - (2 * t - 1) * x, 0),
+        lambda x, t: np.where(1 - (2 * t - 1) * x > 0, 1 - 2 * t, 0),
+    ),
     "mean_absolute_error": (lambda x, t: np.abs(x - t), lambda x, t: np.sign(x - t)),
     "mean_squared_error": (lambda x, t: (x - t) ** 2, lambda x, t: 2 * (x - t)),
     "huber_loss": (
@@ -245,6 +249,8 @@ def test_loss_of_elements(name, smoothing, device, dtype):
         with np.errstate(all="ignore"):  # a distance that the type cannot hold is infinite
             keep = np.isfinite(x - t) | np.isinf(x) | np.isinf(t)
         x, t = x[keep][:, None], t[keep][:, None]
+    if name == "hinge_loss":
+        x, t = (a[(t >= 0) & (t <= 1)][:, None] for a in (x, t))
     options = {"label_smoothing": smoothing} if smoothing else {}
     layer = getattr(tg.MLCLossLayer, name)(reduction_type="none", **options)
     found = lose(layer, x, t, dtype, device)

@@ -387,6 +387,31 @@ def test_sigmoid_cross_entropy_at_large_logits():
     np.testing.assert_array_equal(derivative("sigmoid_cross_entropy", [x, t]), [0, -1, 1, 0, 0])
 
 
+@everywhere
+@pytest.mark.parametrize(
+    "name",
+    ["sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "floor", "round", "ceil"],
+)
+def test_zero_keeps_its_sign(name, device, dtype):
+    x = np.array([0.0, -0.0] * 20, dtype)
+    found = evaluate(name, [x], 1.0, 1.0, device)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(x))
+
+
+@everywhere
+def test_powers_have_the_exceptions_of_ieee_754(device, dtype):
+    ends = [0.0, 1.0, 2.5, 3.0, 0.5, 89.0, np.inf, np.finfo(dtype).max, np.nan, 1e-40]
+    numbers = np.array([sign * end for end in ends for sign in (1, -1)], dtype)
+    x, y = (a.ravel() for a in np.meshgrid(numbers, numbers))
+    with np.errstate(all="ignore"):
+        right = np.power(x.astype(np.float64), y.astype(np.float64)).astype(dtype)
+    found = evaluate("pow", [x, y], device=device)
+    near = {"rtol": 2e-6, "atol": 2e-38} if dtype == "float32" else {"rtol": 1e-13}
+    np.testing.assert_allclose(found, right, **near)
+    known = ~np.isnan(right)
+    np.testing.assert_array_equal(np.signbit(found)[known], np.signbit(right)[known])
+
+
 def test_mask_removes_what_is_not_finite():
     x = np.array([np.nan, np.inf, 2.0])
     y = np.array([0.0, 0.0, 3.0])

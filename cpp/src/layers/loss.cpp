@@ -148,22 +148,19 @@ ValueId sum_over_classes(const Emitter& e, const LossDescriptor& d, ValueId clas
     labels = labels_like_prediction(e);
   }
   const double share = 1 / static_cast<double>(prediction.shape[1]);
-  ScalarList list{2, {}, {}};
+  const bool weighted = class_weights != ir::kNone;
+  ScalarList list{weighted ? 3 : 2, {}, {}};
   std::vector<ValueId> inputs{e.sources[0], labels};
   int term = categorical ? add_categorical_loss(list, 0, 1) : list.add(Scalar::label_product, 0, 1);
-  if (class_weights != ir::kNone) {
-    // Inputs come first.
-    list = ScalarList{3, {}, {}};
-    term = categorical
-               ? add_categorical_loss(list, 0, 1)
-               : list.add(Scalar::affine, list.add(Scalar::label_product, 0, 1), -1, -1, share);
+  if (weighted) {
+    if (!categorical) term = list.add(Scalar::affine, term, -1, -1, share);
     term = list.add(Scalar::mask, term, 2);
     inputs.push_back(class_weights);
   }
   list.results = {term};
   ValueId values = ops::elementwise(e.graph, std::move(list), std::move(inputs))[0];
   values = ops::reduce(e.graph, ir::ReduceKind::sum, values, {1});
-  if (!categorical && class_weights == ir::kNone) {
+  if (!categorical && !weighted) {
     values = ops::unary(e.graph, Scalar::affine, values, -1, 1);
   }
   position.erase(position.begin() + 1);

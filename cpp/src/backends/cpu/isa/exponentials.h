@@ -146,7 +146,7 @@ struct Exponentials {
     const float near = p * z * x + x;
     const float limited = size > 10.0f ? 10.0f : size;
     const float far = 1.0f - 2.0f / (exp(2.0f * limited) + 1.0f);
-    return size < 0.625f ? near : (x != x ? x : __builtin_copysignf(far, x));
+    return x != x ? x : __builtin_copysignf(size < 0.625f ? near : far, x);
   }
 
   static inline float sinh(float x) {

@@ -56,8 +56,8 @@ inline float pow(float x, float y) {
   const bool small = __builtin_fabsf(y) < 16777216.0f;
   const auto near = static_cast<std::int32_t>(small ? y : 0.0f);
   const std::int32_t odd = static_cast<float>(near) == y ? near & 1 : 0;
-  const float rest = small ? y - static_cast<float>(near) : 0.0f;
-  const float no_root = rest != 0.0f ? __builtin_nanf("") : 0.0f;
+  const float rest = small ? y - static_cast<float>(near) : (y == y ? 0.0f : 1.0f);
+  const float no_root = rest != 0.0f ? __builtin_nanf("") : -0.0f;  // adding -0 changes nothing
   const float result = from_bits(bits_of(size) ^ (bits_of(x) & (odd << 31)));
   const float finite = x > -__builtin_inff() ? result + no_root : result;
   const float chosen = x < 0.0f ? finite : result;

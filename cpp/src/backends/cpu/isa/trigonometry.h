@@ -64,14 +64,14 @@ inline float near_asin(float x, float z) {
 }
 
 struct Trigonometry {
-  static inline float sin(float x) { return wave(quarter_turns(x), 0); }
+  static inline float sin(float x) { return like_zero(wave(quarter_turns(x), 0), x); }
   static inline float cos(float x) { return wave(quarter_turns(x), 1); }
 
   static inline float tan(float x) {
     const Turn turn = quarter_turns(x);
     const float s = near_sin(turn.angle), c = near_cos(turn.angle);
     const bool odd = (turn.quadrant & 1) != 0;
-    return (odd ? -c : s) / (odd ? s : c);
+    return like_zero((odd ? -c : s) / (odd ? s : c), x);
   }
 
   static inline float asin(float x) {
@@ -109,6 +109,10 @@ struct Trigonometry {
   }
 
  private:
+  // Zero keeps its sign.
+  static inline float like_zero(float result, float x) {
+    return __builtin_fabsf(x) < 0.5f ? __builtin_copysignf(result, x) : result;
+  }
   // The sine so many quadrants further on.
   static inline float wave(Turn turn, std::int32_t ahead) {
     const std::int32_t quadrant = turn.quadrant + ahead;
