@@ -11,6 +11,7 @@ import pytest
 from checkpoint_network import BATCH, SYNCHRONOUS, Network, bits, filled, optimizers
 
 import traingraph as tg
+from beside import beside
 
 PARAMETERS = [
     "1.conv.weights",
@@ -150,6 +151,9 @@ def test_every_tensor_of_every_layer_is_named() -> None:
         if issubclass(cls, tg.MLCLayer) and (properties := tensor_properties(cls))
     }
     del found["MLCLossLayer"]  # its factors are constants of the program
+    # Those with a file of their own: harness.train asks there whether all that is kept is named.
+    for name, layer in beside("layers", "DRAWN").items():
+        assert (found.pop(name, None) is not None) == layer.has_parameters, name
     assert set(found) == set(samples)
     named = Network().training.named_parameters()
     for cls, properties in found.items():
