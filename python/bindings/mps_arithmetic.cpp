@@ -9,8 +9,8 @@ void bind_mps_arithmetic(py::module_& module) {
               "Encodes one pair. Without a destination it returns a new image; with "
               "destination_state_is_temporary the image and its state, which a given list gets.",
               "Encodes as many pairs as there are images.", [](Self& self, const Encoding& e) {
-                return encode_forward(self, e, e.images("primary_image"),
-                                      e.images("secondary_image"));
+                return encode_forward(self, e, e.images("primary_images"),
+                                      e.images("secondary_images"));
               });
   def_result_states(cls, {"primary_image", "secondary_image"},
                     [](const Self& self, const auto& of, auto* on) {

@@ -81,12 +81,12 @@ void bind_normalization(py::module_& module) {
   def_encodes(cls, "MPSImage | None", "source_image",
               {std::string(kState) + ", destination_image", "destination_image", ""}, kText, kText,
               [](Self& self, const Encoding& e) {
-                const auto sources = e.images("source_image");
+                const auto sources = e.images("source_images");
                 if (!e.arguments.given("batch_normalization_state")) {
-                  return encode_into("destination_image", self, e, sources);
+                  return encode_into("destination_images", self, e, sources);
                 }
                 self.encode_batch(e.buffer(), sources, state_of(e.arguments),
-                                  e.images("destination_image"));
+                                  e.images("destination_images"));
                 return py::object(py::none());
               });
   def_gamma_and_beta(cls);
@@ -112,7 +112,7 @@ void bind_statistics(py::module_& module) {
   def_encode(cls, true, "None", "source_image", {kState},
              "Adds these images to the state's statistics. Errors: after the normalization.",
              [](Self& self, const Encoding& e) {
-               self.encode_batch(e.buffer(), e.images("source_image"), state_of(e.arguments));
+               self.encode_batch(e.buffer(), e.images("source_images"), state_of(e.arguments));
              });
   refuse_methods(cls, {"encode"},
                  "the statistics of one image alone: only encode_batch with a "
@@ -126,8 +126,8 @@ void bind_gradients(py::module_& module) {
              "Adds these images' share. Gradient: beta sum g, gamma sum g x^. Errors: more images "
              "than the statistics were made of; another fused neuron.",
              [](Statistics& self, const Encoding& e) {
-               self.encode_batch(e.buffer(), e.images("source_gradient"), e.images("source_image"),
-                                 state_of(e.arguments));
+               self.encode_batch(e.buffer(), e.images("source_gradients"),
+                                 e.images("source_images"), state_of(e.arguments));
              });
   refuse_methods(statistics, {"encode"},
                  "the gradient of one image alone: only encode_batch with a "
@@ -140,8 +140,8 @@ void bind_gradients(py::module_& module) {
               "Gradient: gamma / sqrt(variance + epsilon) (g - dbeta / M - x^ dgamma / M). Errors: "
               "before the state's gradients are complete.",
               [](Self& self, const Encoding& e) {
-                return encode_into("destination_gradient", self, e, e.images("source_gradient"),
-                                   e.images("source_image"), state_of(e.arguments));
+                return encode_into("destination_gradients", self, e, e.images("source_gradients"),
+                                   e.images("source_images"), state_of(e.arguments));
               });
 }
 

@@ -26,13 +26,13 @@ const GradientState& convolution_of(const mps::StateBatch& states, std::size_t i
 
 // The forms with a convolution's state take its size and offset back.
 py::object encode(CNNConvolutionTranspose& self, const Encoding& e) {
-  const mps::ImageBatch sources = e.images("source_image");
-  if (!e.given("convolution_gradient_state")) {
+  const mps::ImageBatch sources = e.images("source_images");
+  if (!e.given("convolution_gradient_states")) {
     return encode_forward(static_cast<CNNKernel&>(self), e, sources);
   }
   const GradientState& convolution =
-      convolution_of(e.states("convolution_gradient_state"), sources.size());
-  if (e.given("destination_image")) return encode_into("destination_image", self, e, sources);
+      convolution_of(e.states("convolution_gradient_states"), sources.size());
+  if (e.given("destination_images")) return encode_into("destination_images", self, e, sources);
   if (!e.arguments.given("destination_state_is_temporary")) {
     return e.result(self.encode_batch(e.buffer(), sources, convolution, nullptr, false));
   }

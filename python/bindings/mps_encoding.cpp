@@ -19,10 +19,10 @@ std::string with_type(const std::string& name, bool batch) {
 }  // namespace
 
 py::object Encoding::list_of_states() const {
-  const std::string name = full("destination_state");
-  if (!arguments.given(name.c_str())) return py::none();
-  py::object list = arguments[name.c_str()];
-  if (!py::isinstance<py::list>(list)) refuse(arguments.where(name.c_str()), list);
+  const std::string_view name = full("destination_states");
+  if (!arguments.given(name)) return py::none();
+  py::object list = arguments[name];
+  if (!py::isinstance<py::list>(list)) refuse(arguments.where(name), list);
   return list;
 }
 

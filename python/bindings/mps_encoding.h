@@ -10,22 +10,24 @@ inline mps::CommandBuffer& command_buffer(const Arguments& arguments) {
   return *arguments.get<mps::CommandBufferPtr>("command_buffer");
 }
 
-// A call of encode(), or of encode_batch(), where names end with an "s" and have lists.
+// A call of encode_batch(), whose names these are, or of encode(), where they have no "s" at the
+// end and one item stands for a list.
 struct Encoding {
   const Arguments& arguments;
   bool batch;
 
   mps::CommandBuffer& buffer() const { return command_buffer(arguments); }
-  bool given(const std::string& name) const { return arguments.given(full(name).c_str()); }
-  // One item as a batch; nothing where the caller gave nothing.
+  bool given(std::string_view name) const { return arguments.given(full(name)); }
   template <class Item>
-  std::vector<Item> items(const std::string& name) const {
-    if (!given(name)) return {};
-    if (batch) return arguments.get<std::vector<Item>>(full(name).c_str());
-    return {arguments.get<Item>(name.c_str())};
+  std::vector<Item> items(std::string_view name) const {
+    if (batch) return arguments.get<std::vector<Item>>(name);
+    return {arguments.get<Item>(full(name))};
   }
-  mps::ImageBatch images(const char* name) const { return items<mps::ImagePtr>(name); }
-  mps::StateBatch states(const char* name) const { return items<mps::StatePtr>(name); }
+  mps::ImageBatch images(std::string_view name) const { return items<mps::ImagePtr>(name); }
+  // None where the caller gave none.
+  mps::StateBatch states(std::string_view name) const {
+    return given(name) ? items<mps::StatePtr>(name) : mps::StateBatch();
+  }
   template <class Item>
   py::object result(const std::vector<Item>& made) const {
     return batch ? py::cast(made) : py::cast(made[0]);
@@ -36,8 +38,8 @@ struct Encoding {
   py::object with_states(const mps::ImageBatch& results, const mps::StateBatch& states,
                          const py::object& list) const;
   // "labels" is the name of both.
-  std::string full(const std::string& name) const {
-    return batch && name.back() != 's' ? name + "s" : name;
+  std::string_view full(std::string_view name) const {
+    return batch || name == "labels" ? name : name.substr(0, name.size() - 1);
   }
 };
 
@@ -54,9 +56,9 @@ py::object encode_into(const char* destination, Kernel& self, const Encoding& e,
 template <class Kernel, class... Sources>
 py::object encode_forward(Kernel& self, const Encoding& e, const Sources&... sources) {
   mps::CommandBuffer& buffer = e.buffer();
-  if (e.given("destination_image")) {
-    self.encode_batch(buffer, sources..., e.states("destination_state"),
-                      e.images("destination_image"));
+  if (e.given("destination_images")) {
+    self.encode_batch(buffer, sources..., e.states("destination_states"),
+                      e.images("destination_images"));
     return py::none();
   }
   if constexpr (requires { self.encode_batch(buffer, sources...); }) {
@@ -123,19 +125,19 @@ template <typename Class, typename Make>
 void def_result_states(Class& cls, const std::vector<std::string>& sources, Make make) {
   using Self = typename Class::type;
   for (const ResultState& row : kResultStates) {
-    def_method(
-        cls, row.name, row.batch ? "Sequence[MPSState]" : "MPSState",
-        {result_state_form(row, sources)}, row.doc,
-        [&row, sources, make](Self& self, const Arguments& a) {
-          std::vector<mps::ImageBatch> images;
-          for (const std::string& source : sources) {
-            const std::string name = (images.empty() && !row.temporary ? "for_" : "") + source;
-            images.push_back(row.batch ? a.get<mps::ImageBatch>(name.c_str())
-                                       : mps::ImageBatch{a.get<mps::ImagePtr>(name.c_str())});
-          }
-          const auto* const on = row.temporary ? &command_buffer(a) : nullptr;
-          return Encoding{a, row.batch}.result(make(self, images, on));
-        });
+    def_method(cls, row.name, row.batch ? "Sequence[MPSState]" : "MPSState",
+               {result_state_form(row, sources)}, row.doc,
+               [&row, sources, make](Self& self, const Arguments& a) {
+                 std::vector<mps::ImageBatch> images;
+                 for (const std::string& source : sources) {
+                   const std::string name =
+                       (images.empty() && !row.temporary ? "for_" : "") + source;
+                   images.push_back(row.batch ? a.get<mps::ImageBatch>(name)
+                                              : mps::ImageBatch{a.get<mps::ImagePtr>(name)});
+                 }
+                 const auto* const on = row.temporary ? &command_buffer(a) : nullptr;
+                 return Encoding{a, row.batch}.result(make(self, images, on));
+               });
   }
 }
 

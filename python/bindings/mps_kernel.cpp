@@ -16,7 +16,7 @@ void bind_forward_kernel(py::module_& module) {
               "destination_state_is_temporary the image and its state, which a given list gets.",
               "Encodes a batch; the array of sources may be longer than that of destinations.",
               [](CNNKernel& self, const Encoding& e) {
-                return encode_forward(self, e, e.images("source_image"));
+                return encode_forward(self, e, e.images("source_images"));
               });
   def_result_states(cls, {"source_image"}, [](const CNNKernel& self, const auto& of, auto* on) {
     return self.result_state_batch(of[0], on);
@@ -36,8 +36,8 @@ void bind_gradient_kernel(py::module_& module) {
               "state and returns a new image; with one it uses the properties as they are.",
               "Encodes a batch, with one state per image or the same for all.",
               [](CNNGradientKernel& self, const Encoding& e) {
-                return encode_into("destination_gradient", self, e, e.images("source_gradient"),
-                                   e.images("source_image"), e.states("gradient_state"));
+                return encode_into("destination_gradients", self, e, e.images("source_gradients"),
+                                   e.images("source_images"), e.states("gradient_states"));
               });
   def_destination_descriptor(
       cls, 2, "Sequence[MPSState]",

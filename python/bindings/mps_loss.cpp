@@ -11,7 +11,7 @@ void bind_loss(py::module_& module) {
               "Gradient: the destination, with the reduction's factor.",
               "Gradient: the destinations, with the reduction's factor.",
               [](Self& self, const Encoding& e) {
-                return encode_into("destination_image", self, e, e.images("source_image"),
+                return encode_into("destination_images", self, e, e.images("source_images"),
                                    e.items<std::shared_ptr<mps::CNNLossLabels>>("labels"));
               });
 }
@@ -33,7 +33,8 @@ void bind_forward_loss(py::module_& module) {
       "Labels have the predictions' size. With destination_state_is_temporary it returns "
       "new images and their states, which a given list gets.",
       [](Self& self, const Encoding& e) {
-        return encode_forward(self, e, e.images("source_image"), e.images("labels"), weights_of(e));
+        return encode_forward(self, e, e.images("source_images"), e.images("labels"),
+                              weights_of(e));
       });
 }
 
@@ -48,8 +49,8 @@ void bind_loss_gradient(py::module_& module) {
              "Apple's text differs (Huber, Kullback-Leibler, softmax) header_formula follows it.",
              [](Self& self, const Encoding& e) {
                const auto states = e.arguments.optional<mps::StateBatch>("source_states");
-               return encode_into("destination_gradient", self, e, e.images("source_gradient"),
-                                  e.images("source_image"), e.images("labels"), weights_of(e),
+               return encode_into("destination_gradients", self, e, e.images("source_gradients"),
+                                  e.images("source_images"), e.images("labels"), weights_of(e),
                                   states.value_or(mps::StateBatch{}));
              });
 }

@@ -17,7 +17,7 @@ std::vector<Slot> slots_of(const Arguments& arguments, const SlotNames& names, c
   std::vector<Slot> slots;
   for (const std::string& name : names) {
     const std::string full = name + end;
-    if (!arguments[full.c_str()].is_none()) slots.push_back(arguments.get<Slot>(full.c_str()));
+    if (!arguments[full].is_none()) slots.push_back(arguments.get<Slot>(full));
   }
   return slots;
 }

@@ -25,7 +25,7 @@ void bind_reshape(py::module_& module) {
           self.set_reshaped(number("reshaped_width"), number("reshaped_height"),
                             number("reshaped_feature_channels"));
         }
-        return encode_forward(static_cast<mps::CNNKernel&>(self), e, e.images("source_image"));
+        return encode_forward(static_cast<mps::CNNKernel&>(self), e, e.images("source_images"));
       });
 }
 
@@ -37,7 +37,7 @@ void bind_concatenation(py::module_& module) {
              [](NNConcatenation& self, const Encoding& e) {
                const auto batches = convert_list<mps::ImageBatch>(
                    e.arguments["source_images"], e.arguments.where("source_images"));
-               return encode_into("destination_image", self, e, batches);
+               return encode_into("destination_images", self, e, batches);
              });
 }
 

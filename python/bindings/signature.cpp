@@ -104,18 +104,18 @@ Distance distance(const std::vector<Parameter>& form, const py::dict& given) {
 
 }  // namespace
 
-PyObject* Arguments::found(const char* name) const {
+PyObject* Arguments::found(std::string_view name) const {
   for (const Parameter& parameter : signature_->forms_[form_]) {
     if (parameter.name == name) return PyDict_GetItemWithError(given_.ptr(), parameter.key);
   }
   return nullptr;
 }
 
-const char* Arguments::name_of(std::size_t k) const {
-  return signature_->forms_[form_].at(k).name.c_str();
+const std::string& Arguments::name_of(std::size_t k) const {
+  return signature_->forms_[form_].at(k).name;
 }
 
-py::object Arguments::operator[](const char* name) const {
+py::object Arguments::operator[](std::string_view name) const {
   if (PyObject* value = found(name)) return py::reinterpret_borrow<py::object>(value);
   const Parameter* const parameter = find(signature_->forms_[form_], name);
   if (parameter == nullptr || parameter->required() || parameter->default_text == "None") {
@@ -125,9 +125,10 @@ py::object Arguments::operator[](const char* name) const {
                   py::module_::import("traingraph._core").attr("__dict__"));
 }
 
-Where Arguments::where(const char* name) const {
+Where Arguments::where(std::string_view name) const {
   const Parameter* parameter = find(signature_->forms_[form_], name);
-  return {signature_->subject(), name, parameter != nullptr ? parameter->annotation : ""};
+  return {signature_->subject(), std::string(name),
+          parameter != nullptr ? parameter->annotation : ""};
 }
 
 namespace {

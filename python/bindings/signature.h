@@ -54,12 +54,12 @@ class Arguments {
 
   // Which of the forms it is.
   std::size_t form() const { return form_; }
-  bool given(const char* name) const { return found(name) != nullptr; }
+  bool given(std::string_view name) const { return found(name) != nullptr; }
   // What the caller gave, else the form's default; None where the form has no such argument.
-  py::object operator[](const char* name) const;
+  py::object operator[](std::string_view name) const;
 
   template <typename T>
-  T get(const char* name) const {
+  T get(std::string_view name) const {
     const py::object value = (*this)[name];
     if constexpr (kIsHandle<T>) {
       // Without the words of an error.
@@ -73,20 +73,20 @@ class Arguments {
   }
   // Nothing for None.
   template <typename T>
-  std::optional<T> optional(const char* name) const {
+  std::optional<T> optional(std::string_view name) const {
     const py::object value = (*this)[name];
     return value.is_none() ? std::nullopt : std::optional<T>(convert<T>(value, where(name)));
   }
   // A null handle for None.
   template <typename Pointer>
-  Pointer nullable(const char* name) const {
+  Pointer nullable(std::string_view name) const {
     return optional<Pointer>(name).value_or(nullptr);
   }
   // The form's k-th as a member function takes it, or as the pointer to what it takes.
   template <typename Argument>
   auto at(std::size_t k) const {
     using T = std::remove_cvref_t<Argument>;
-    const char* const name = name_of(k);
+    const std::string& name = name_of(k);
     if constexpr (kIsHeld<Argument>) {
       return get<std::shared_ptr<T>>(name);
     } else if constexpr (std::is_same_v<T, NamedTensors>) {
@@ -97,14 +97,14 @@ class Arguments {
       return get<T>(name);
     }
   }
-  Where where(const char* name) const;
+  Where where(std::string_view name) const;
   // By name, as the caller gave them.
   const py::dict& all() const { return given_; }
 
  private:
-  const char* name_of(std::size_t k) const;
+  const std::string& name_of(std::size_t k) const;
   // What the caller gave; null where nothing was given.
-  PyObject* found(const char* name) const;
+  PyObject* found(std::string_view name) const;
 
   const Signature* signature_;
   std::size_t form_;
