@@ -200,6 +200,20 @@ def test_what_compiles_again_drops_what_was_loaded_as_well(device: str) -> None:
         assert go_on(two, how) == go_on(one, how), how
 
 
+@DEVICES
+def test_another_parameter_in_place_of_a_frozen_one_drops_the_step(device: str) -> None:
+    """There are as many sums as before, but of others."""
+    network, resumed = Network(device), Network(device, seed=9)
+    for one in (network, resumed):
+        one.layer.biases_parameter.is_updatable = False
+    network.run(0).wait()
+    resumed.training.load_state(network.training.state())
+    for one in (network, resumed):
+        one.layer.biases_parameter.is_updatable = True
+        one.norm.beta_parameter.is_updatable = False
+        assert "state.micro_batches" not in one.training.state()
+
+
 def test_a_handler_saves_and_loads_inside_a_step() -> None:
     found: dict[int, dict[str, bytes]] = {}
     expected = []

@@ -47,6 +47,13 @@ std::int64_t number_of(const GraphState& state, const std::string& name) {
   return executor != nullptr ? executor->time_step(*state.optimizer) : state.optimizer->time_step();
 }
 
+// A step that was loaded has sums of what was trained where it was saved.
+bool sums_gradients_of(const BegunStep& begun, const NamedTensors& trained) {
+  return begun.sums.size() == trained.size() &&
+         std::ranges::all_of(begun.sums,
+                             [&](const auto& sum) { return names(trained, sum.first.get()); });
+}
+
 NamedData copy_of(const Contents& contents, const GraphState& state) {
   NamedData result;
   auto copy = [&](const NamedTensors& tensors) {
@@ -73,7 +80,7 @@ NamedData copy_of(const Contents& contents, const GraphState& state) {
   };
   for (const std::string& name : contents.numbers) add_number(name, number_of(state, name));
   const BegunStepPtr begun = state.training ? begun_step(state) : nullptr;
-  if (begun == nullptr || begun->sums.size() != contents.summed.size()) return result;
+  if (begun == nullptr || !sums_gradients_of(*begun, contents.summed)) return result;
   add_number(kMicroBatches, begun->micro_batches);
   add_number(kSummed, begun->summed);
   add_number(kSummedRows, begun->rows);
