@@ -183,6 +183,37 @@ def test_what_is_not_finite_stays_where_it_is(device):
     assert not np.isfinite(found[12:15]).any()
 
 
+WHOLE = {
+    "slice": lambda: S(start=[0, 0, 0], end=[2, 3, 4]),
+    "padding": lambda: P(symmetric_padding=[0]),
+    "upsampling": lambda: U(shape=[3, 4]),
+}
+
+
+@everywhere
+@pytest.mark.parametrize("kind", WHOLE)
+def test_a_result_that_is_the_source_has_a_gradient_of_its_own(kind, device):
+    """What other layers add to the source's is no part of it."""
+    graph, x = tg.MLCGraph(), empty((2, 3, 4), "float32")
+    layer = WHOLE[kind]()
+    same = graph.node(layer, source=x)
+    total = graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[same, x])
+    training = tg.MLCTrainingGraph(graph_objects=[graph])
+    training.add_inputs({"x": x})
+    gradient = training.allocate_user_gradient(total)
+    (own,) = training.result_gradient_tensors(layer)
+    training.add_outputs({"own": own})
+    training.compile(options="compute_all_gradients", device=device)
+    training.bind_and_write_data({"x": np.ones((2, 3, 4), np.float32)}, for_inputs={"x": x})
+    training.execute_forward(options="synchronous")
+    gradient.bind_and_write_data(np.ones((2, 3, 4), np.float32))
+    found, whole = np.zeros((2, 3, 4), np.float32), np.zeros((2, 3, 4), np.float32)
+    training.execute_gradient(options="synchronous", outputs_data={"own": found})
+    training.gradient_tensor(for_input=x).copy_data_from_device_memory(whole)
+    assert (found == 1).all()
+    assert (whole == 2).all()
+
+
 def test_properties_and_copies():
     made = P(constant_padding=[1, 2, 3, 4], constant_value=2.5)
     for one in (made, made.copy()):

@@ -20,6 +20,15 @@ void expect_places(const Emitter& e, std::int64_t count) {
                   " elements along an axis but got " + std::to_string(count));
 }
 
+// A result is a value of its own also where nothing was done: its gradient is not its source's, to
+// which others add theirs.
+void give(Emitter& e, ir::ValueId x) {
+  if (x != e.sources[0]) return e.result(x);
+  const ir::Type type = e.type(0);
+  e.result(
+      ops::apply1(e.graph, ir::Op::reshape, ir::ReshapeAttributes{type.shape, type.batched}, {x}));
+}
+
 }  // namespace
 
 // --- slice ---------------------------------------------------------------------------------------
@@ -73,7 +82,7 @@ void Slice::emit(Emitter& e) const {
     }
     x = picked(e.graph, x, axis, std::move(places));
   }
-  e.result(x);
+  give(e, x);
 }
 
 const ClassDescription& Slice::class_description() {
@@ -192,7 +201,7 @@ void Pad::emit(Emitter& e) const {
         padding_type_ == PaddingType::kConstant ? static_cast<double>(constant_value_) : 0;
     x = with_margins(e.graph, x, axis, sizes[k][0], sizes[k][1], margin, number);
   }
-  e.result(x);
+  give(e, x);
 }
 
 const ClassDescription& Pad::class_description() {
@@ -328,7 +337,7 @@ void Upsample::emit(Emitter& e) const {
             ? interpolated(e.graph, x, axis, shape_[k], aligns_corners_)
             : repeated(e.graph, x, axis, shape_[k]);
   }
-  e.result(x);
+  give(e, x);
 }
 
 const ClassDescription& Upsample::class_description() {
