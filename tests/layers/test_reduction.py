@@ -195,3 +195,11 @@ def test_wrong_arguments():
         node(gram_layer, (2, 3))
     with pytest.raises(TypeError, match="floating-point numbers but got int8 at layer"):
         node(tg.MLCGramMatrixLayer(scale=1.0), (2, 3, 1, 1), dtype="int8")
+
+
+@pytest.mark.parametrize("dimension", [2, 2**31, 2**32, 2**63 - 1])
+def test_a_dimension_beyond_the_rank_is_refused(dimension):
+    with pytest.raises(ValueError, match="expected dimensions below the rank"):
+        tg.MLCGraph().node(
+            tg.MLCReductionLayer(reduction_type="any", dimension=dimension), source=empty((2, 3))
+        )

@@ -94,12 +94,12 @@ void Reduction::emit(Emitter& e) const {
   const ir::Type type = e.type(0);
   const bool boolean = type.data_type == DataType::kBoolean;
   if (!(boolean && is_logical(reduction_type_))) expect_floating(e);
-  std::vector<int> axes(dimensions_.begin(), dimensions_.end());
-  std::sort(axes.begin(), axes.end());
-  if (axes.back() >= type.rank()) {
+  if (*std::max_element(dimensions_.begin(), dimensions_.end()) >= type.rank()) {
     e.fail_shape("expected dimensions below the rank of " + to_string(type.shape) + " but got " +
                  to_string(dimensions_));
   }
+  std::vector<int> axes(dimensions_.begin(), dimensions_.end());
+  std::sort(axes.begin(), axes.end());
   ir::ValueId x = e.sources[0];
   const auto sum = [&] { return ops::reduce(e.graph, ir::ReduceKind::sum, x, axes); };
   switch (reduction_type_) {

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .layer import Layer, Options, Shape, joined, same, single, written
+from .layer import Layer, Options, Shape, joined, need, same, single, written
 
 
 def draw_arithmetic(drawing: Any, shape: Shape) -> dict[str, Any]:
