@@ -201,5 +201,6 @@ def test_wrong_arguments():
 def test_a_dimension_beyond_the_rank_is_refused(dimension):
     with pytest.raises(ValueError, match="expected dimensions below the rank"):
         tg.MLCGraph().node(
-            tg.MLCReductionLayer(reduction_type="any", dimension=dimension), source=empty((2, 3))
+            tg.MLCReductionLayer(reduction_type="any", dimension=dimension),
+            source=empty((2, 3), "float32"),
         )

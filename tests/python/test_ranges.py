@@ -50,6 +50,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "MPSNNOptimizerDescriptor": {"with_learning_rate": 0.1},
 }
 BY_NAME: dict[str, Any] = {
+    "constant_padding": [1],
     "device": "reference", "source": lambda: mps.MPSNNImageNode(handle="x"), "edge_mode": "zero",
     "reduction_type": "sum", "c": 2.0, "split_section_lengths": [1], "labels_image": lambda: image,
     "descriptor": lambda: tg.MLCOptimizerDescriptor(learning_rate=0.1), "bias_terms": lambda: None,
