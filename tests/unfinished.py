@@ -3,6 +3,8 @@
 They run, and one that passes turns red until it is taken out.
 """
 
+import re
+
 NORM = "tests/layers/test_batch_norm_extremes.py::"
 
 # Test, its rows, what is missing there.
@@ -21,7 +23,30 @@ UNFINISHED = (
 )
 REASONS = {f"{test}[{row}]": why for test, rows, why in UNFINISHED for row in rows}
 
+LAYERS, OPS = "tests/layers/test_", "tests/reference/test_"
+OTHER_TYPES = "(float64|u?int8|int32|int64|bool)"
+# Rows of Metal, by a pattern: what has no kernels there yet.
+WITHOUT_KERNELS = (
+    (LAYERS + r"comparison_layer\.py::.*\bmetal\b.*", "compare"),
+    (OPS + r"choosing_ops\.py::.*\bmetal\b.*", "compare, extremum, one_hot, constant"),
+    (LAYERS + r"losses\.py::test_backends\[metal-.*shares by class.*", "one_hot"),
+    (LAYERS + r"reduction\.py::test_(backends|same_bits|batch)\[metal-.*(max|min) .*", "extremum"),
+    (
+        LAYERS
+        + r"reduction\.py::test_(places|measured|nan|the_first|any_and|no_gradient).*metal\]",
+        "extremum",
+    ),
+    (
+        LAYERS + rf"moved_types\.py::test_every.*\[(?!reshape).*-{OTHER_TYPES}-metal\]",
+        "other types",
+    ),
+    (LAYERS + rf"moved_types\.py::test_margins.*-{OTHER_TYPES}-metal\]", "other types"),
+    (LAYERS + rf"moved_types\.py::test_scatter.*\[{OTHER_TYPES}-metal\]", "other types"),
+    (LAYERS + r"moved_types\.py::test_what_says_so_is_what_runs\[metal\]", "other types"),
+)
+
 
 def why_unfinished(name: str) -> str:
     """What the backend of this row lacks; empty where it lacks nothing."""
-    return REASONS.get(name, "")
+    kernels = (what for rows, what in WITHOUT_KERNELS if re.fullmatch(rows, name))
+    return REASONS.get(name) or next((f"no kernels: {what}" for what in kernels), "")
