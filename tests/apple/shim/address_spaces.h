@@ -17,10 +17,27 @@ float exp(float);
 float log(float);
 float sqrt(float);
 float tanh(float);
+float exp2(float);
+float log2(float);
+float sin(float);
+float cos(float);
+float tan(float);
+float asin(float);
+float acos(float);
+float atan(float);
+float sinh(float);
+float cosh(float);
+float asinh(float);
+float acosh(float);
+float atanh(float);
+float pow(float, float);
 }  // namespace precise
 bool isnan(float);
 bool isfinite(float);
 float fabs(float);
+float floor(float);
+float ceil(float);
+float rint(float);
 uint mulhi(uint, uint);
 template <class To, class From>
 To as_type(From);
