@@ -176,9 +176,12 @@ void bind_parameter(py::module_& module) {
              return parameter;
            });
   cls.def_readonly("tensor", &TensorParameter::tensor, "The tensor.");
-  cls.def_readwrite(
-      "is_updatable", &TensorParameter::is_updatable,
-      "Whether updates change the tensor, from the next execution on. A graph that took "
+  cls.def_property(
+      "is_updatable",
+      [](const TensorParameter& self) { return static_cast<bool>(self.is_updatable); },
+      [](TensorParameter& self, bool updatable) { self.is_updatable = updatable; },
+      "Whether updates change the tensor, from the next execution on. A change gives up a step "
+      "whose micro-batches are summed, even if it is taken back. A graph that took "
       "this by set_training_tensor_parameters has a copy.");
   cls.def("__repr__", [](const TensorParameter& self) {
     return "<MLCTensorParameter '" + self.tensor->label() + "'" +

@@ -105,7 +105,6 @@ class Run:
         self.training.micro_batches = plan.micro
         self.limit = limit
         self.wrote = False
-        self.flipped = False  # a change of is_updatable that no execution has seen
         for index in memory.flips:
             self.flip(index)
         for index in range(memory.outputs):
@@ -216,8 +215,6 @@ class Run:
     def act(self, number: int, how: str) -> None:
         """`how`: as drawn; "other", by other calls; "quiet", without what changes nothing."""
         name, value = self.plan.actions[number]
-        if name in ("run", "phases", "fit"):
-            self.flipped = False
         if name in ("run", "phases"):
             other = {"run": "phases", "phases": "run"}[name]
             call = other if how == "other" else name
@@ -232,7 +229,6 @@ class Run:
             self.memory.results.append(call_all(arrays, rows))
         elif name == "flip":
             self.flip(value)
-            self.flipped = True
             self.memory.flips.append(value)
         elif name == "output":
             self.declare(self.memory.outputs)
@@ -240,8 +236,8 @@ class Run:
         elif name == "back":
             self.memory.snapshots.append(self.training.state())
             self.back(value)
-        elif how == "quiet" and not self.flipped:
-            return  # after a flip it is the execution that gives up a step that has begun
+        elif how == "quiet":
+            return
         elif name == "state":
             self.training.state()
         else:

@@ -214,6 +214,27 @@ def test_another_parameter_in_place_of_a_frozen_one_drops_the_step(device: str) 
         assert "state.micro_batches" not in one.training.state()
 
 
+@DEVICES
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_change_that_is_taken_back_drops_the_step(device: str, loaded: bool) -> None:
+    """Whether something looked at the graph between both changes or not."""
+    network, other = Network(device), Network(device)
+    network.run(0).wait()
+    if loaded:
+        other.training.load_state(network.training.state())
+        network = other
+    assert "state.micro_batches" in network.training.state()
+    network.layer.biases_parameter.is_updatable = False
+    network.layer.biases_parameter.is_updatable = True
+    network.layer.biases_parameter.is_updatable = True
+    assert "state.micro_batches" not in network.training.state()
+    network.runs(1, 3)
+    assert int(network.training.state()["state.summed_micro_batches"]) == 2
+    network.run(3).wait()
+    network.layer.biases_parameter.is_updatable = True  # no change
+    assert network.training.optimizer.time_step == 2
+
+
 def test_a_handler_saves_and_loads_inside_a_step() -> None:
     found: dict[int, dict[str, bytes]] = {}
     expected = []

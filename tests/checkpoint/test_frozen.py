@@ -116,10 +116,16 @@ def test_a_flag_between_phases_starts_the_step_anew(device: str) -> None:
     network.first.is_updatable = True
     with pytest.raises(ValueError, match="expected execute_gradient before it"):
         network.training.execute_optimizer_update(options="synchronous")
-    # There and back between two calls is no change.
+    # There and back is a change, whether a save has looked between or not.
     feed()
     network.training.execute_forward(options="synchronous")
     network.first.is_updatable = False
+    network.first.is_updatable = True
+    with pytest.raises(ValueError, match="expected execute_forward before it"):
+        network.training.execute_gradient(options="synchronous")
+    # The same value again is none.
+    feed()
+    network.training.execute_forward(options="synchronous")
     network.first.is_updatable = True
     network.training.execute_gradient(options="synchronous")
     network.training.execute_optimizer_update(options="synchronous")

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -143,10 +144,30 @@ class TRAINGRAPH_API Tensor : public std::enable_shared_from_this<Tensor> {
   std::unique_ptr<TensorState> state_;
 };
 
-// A tensor that training updates. The flag of a layer's holds from the next execution on.
+// A truth value that knows how often it was changed: a change that was taken back is one, too.
+class UpdatableFlag {
+ public:
+  UpdatableFlag(bool updatable) : changes_(updatable ? 0 : 1) {}
+  UpdatableFlag(const UpdatableFlag& other) : changes_(other.changes()) {}
+  UpdatableFlag& operator=(const UpdatableFlag& other) { return *this = static_cast<bool>(other); }
+  UpdatableFlag& operator=(bool updatable) {
+    std::uint64_t now = changes_;
+    while ((now % 2 == 0) != updatable && !changes_.compare_exchange_weak(now, now + 1)) {
+    }
+    return *this;
+  }
+  operator bool() const { return changes() % 2 == 0; }
+  std::uint64_t changes() const { return changes_; }
+
+ private:
+  std::atomic<std::uint64_t> changes_;  // even: updatable
+};
+
+// A tensor that training updates. The flag of a layer's holds from the next execution on; each
+// change gives up a step whose micro-batches are summed.
 struct TRAINGRAPH_API TensorParameter {
   TensorPtr tensor;
-  bool is_updatable = true;
+  UpdatableFlag is_updatable = true;
 };
 
 }  // namespace traingraph

@@ -18,7 +18,8 @@ struct BegunStep {
   std::int64_t summed = 0;                             // so many are
   std::int64_t rows = 0;                               // of so many rows
   std::vector<std::pair<TensorPtr, TensorData>> sums;  // of gradients, by parameter
-  // GraphState::all_changes when a compiled graph took it: what compiles again drops it.
+  // GraphState::changes of the snapshot when a compiled graph took it: what compiles again drops
+  // it.
   std::optional<std::uint64_t> taken_at = std::nullopt;
 };
 using BegunStepPtr = std::shared_ptr<const BegunStep>;

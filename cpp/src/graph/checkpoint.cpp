@@ -27,14 +27,10 @@ void run_between(const GraphState& state, const std::function<void()>& work) {
   executor->run_between(work);
 }
 
-std::uint64_t changes_of(const GraphState& state) {
-  const std::lock_guard lock(structure());
-  return state.all_changes();
-}
-
 BegunStepPtr begun_step(const GraphState& state) {
   const std::shared_ptr<Executor> executor = state.newest_executor();
-  return executor != nullptr ? executor->begun_step(changes_of(state)) : state.resumed->get();
+  return executor != nullptr ? executor->begun_step(state.snapshot()->changes)
+                             : state.resumed->get();
 }
 
 // --- out -----------------------------------------------------------------------------------------
@@ -309,7 +305,7 @@ void replace_begun_step(const Contents& contents, const Values& values, GraphSta
   for (const auto& [name, tensor] : contents.summed) {
     begun.sums.emplace_back(tensor, values.at(sum_name(name)));
   }
-  if (state.newest_executor() != nullptr) begun.taken_at = changes_of(state);
+  if (state.newest_executor() != nullptr) begun.taken_at = state.snapshot()->changes;
   state.resumed->set(std::make_shared<const BegunStep>(std::move(begun)));
 }
 

@@ -330,7 +330,7 @@ BegunStepPtr Executor::begun_step(std::uint64_t changes) const {
   }
   const StepPosition& at = kept_.reached();
   // Compiling again drops the sum, and a full one is what a pass has left.
-  if (at.summed == 0 || at.summed >= graph_.micro_batches || !is_current(changes)) return nullptr;
+  if (at.summed == 0 || at.summed >= graph_.micro_batches || built_for_ != changes) return nullptr;
   return std::make_shared<const BegunStep>(
       BegunStep{graph_.micro_batches, at.summed, at.rows, programs_.copy_sums()});
 }

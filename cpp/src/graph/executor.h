@@ -116,8 +116,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   const std::shared_ptr<const GraphState> held_graph_;
   const GraphState& graph_;
   const Backend& backend_;
-  const std::uint64_t built_for_;                                   // GraphState::all_changes
-  std::vector<std::pair<const TensorParameter*, bool>> updatable_;  // as the layers' were
+  const std::uint64_t built_for_;  // GraphState::changes of the snapshot
+  const std::vector<const TensorParameter*> updatable_;
   // What follows from the graph as it was then: another one gets another executor.
   const std::int64_t declared_batch_;
   const Mode inference_mode_;

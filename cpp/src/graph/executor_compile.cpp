@@ -1,6 +1,5 @@
 // The compiling half of the executor: when programs are made, and what they are given.
 #include <algorithm>
-#include <set>
 
 #include <traingraph/errors.h>
 
@@ -14,6 +13,7 @@ Executor::Executor(std::shared_ptr<const GraphState> graph, const Backend& backe
       graph_(*held_graph_),
       backend_(backend),
       built_for_(graph_.changes),
+      updatable_(updatable_parameters(graph_)),
       declared_batch_(declared_batch(graph_)),
       // An inference graph over layers with a loss needs no labels: it gives what would be
       // compared.
@@ -25,26 +25,12 @@ Executor::Executor(std::shared_ptr<const GraphState> graph, const Backend& backe
       submitted_(graph_, declared_batch_),
       stream_(std::make_shared<Stream>()),
       step_numbers_(backend, graph_.forward_count),
-      kept_(backend) {
-  if (!graph_.training) return;
-  const std::vector<NodeRecord>& nodes = graph_.nodes;
-  std::set<const Layer*> disabled;
-  for (const NodeRecord& node : nodes) {
-    if (node.disable_update) disabled.insert(node.layer.get());
-  }
-  for (const NodeRecord& node : nodes) {
-    if (disabled.contains(node.layer.get())) continue;
-    for (const TensorParameter* p : node.layer->parameters()) {
-      updatable_.emplace_back(p, p->is_updatable);
-    }
-  }
-}
+      kept_(backend) {}
 Executor::~Executor() = default;
 
 bool Executor::is_current(std::uint64_t changes) const {
-  return built_for_ == changes &&
-         std::all_of(updatable_.begin(), updatable_.end(),
-                     [](const auto& was) { return was.first->is_updatable == was.second; });
+  for (const TensorParameter* p : updatable_) changes += p->is_updatable.changes();
+  return built_for_ == changes;
 }
 
 void Executor::prepare() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 
 #include <traingraph/data_movement.h>
 #include <traingraph/errors.h>
@@ -161,11 +162,29 @@ std::shared_ptr<Executor> GraphState::current_executor(const char* call) {
   return renewed;
 }
 
+std::vector<const TensorParameter*> updatable_parameters(const GraphState& snapshot) {
+  if (!snapshot.training) return {};
+  std::set<const Layer*> disabled;
+  for (const NodeRecord& node : snapshot.nodes) {
+    if (node.disable_update) disabled.insert(node.layer.get());
+  }
+  std::vector<const TensorParameter*> result;
+  for (const NodeRecord& node : snapshot.nodes) {
+    if (disabled.contains(node.layer.get())) continue;
+    const auto parameters = node.layer->parameters();
+    result.insert(result.end(), parameters.begin(), parameters.end());
+  }
+  return result;
+}
+
 std::shared_ptr<GraphState> GraphState::snapshot() const {
   const std::lock_guard lock(structure());
   auto now = std::make_shared<GraphState>(*this);
   now->nodes = ordered_nodes();
   now->changes = all_changes();
+  for (const TensorParameter* p : updatable_parameters(*now)) {
+    now->changes += p->is_updatable.changes();
+  }
   now->graphs.clear();
   now->executor = nullptr;
   return now;

@@ -91,7 +91,7 @@ struct GraphState {
   // Null before the first compile.
   std::shared_ptr<Executor> newest_executor() const;
   // The graph as it is now, which an executor is made for: with the nodes of its graph objects
-  // among its own, and all changes among its own.
+  // among its own, and all changes among its own, those of is_updatable included.
   std::shared_ptr<GraphState> snapshot() const;
   // Whether a node reads or computes it, or it is declared, or a layer's parameter.
   bool knows(const Tensor* tensor) const;
@@ -100,6 +100,9 @@ struct GraphState {
   // What a gradient handle is the gradient of; null for other tensors.
   TensorPtr differentiated(const Tensor* gradient) const;
 };
+
+// Parameters of a snapshot whose flags decide what its programs train.
+std::vector<const TensorParameter*> updatable_parameters(const GraphState& snapshot);
 
 // A NamedTensors entry by name; null without one.
 const TensorPtr* find(const NamedTensors& tensors, const std::string& name);
