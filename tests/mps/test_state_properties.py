@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from coded import made
 from gradients import backward, device, forward, random
-from kernels import Weights
+from kernels import Weights, batch, commands, vector
 
-from traingraph import ShapeError, mps
+from traingraph import InvalidArgument, ShapeError, mps
 
 # Gradients of weights or of gamma and beta, and statistics.
 MODIFIED = {
@@ -83,3 +83,77 @@ def test_weights_are_as_many_for_each_bias(biases):
     assert state(**buffers(weights=36, biases=12)).biases.length == 12
     with pytest.raises(ShapeError, match=rf"\[{state.__name__}\] .* {biases} bytes, .* got 36"):
         state(**buffers(weights=36, biases=biases))
+
+
+# --- two devices ---------------------------------------------------------------------------------
+
+
+def buffer_on(name, size=12):
+    return mps.MTLBuffer(device=device(name), length=size)
+
+
+@pytest.mark.parametrize(
+    ("state", "names"),
+    [
+        *sorted(PAIRS.items()),
+        ("MPSCNNConvolutionWeightsAndBiasesState", ("weights", "biases")),
+    ],
+)
+def test_the_buffers_of_a_state_are_of_one_device(state, names):
+    first, second = names
+    with pytest.raises(InvalidArgument, match=rf"\[{state}\] .* one device but got .* and reference loops"):
+        getattr(mps, state)(**{first: buffer_on("cpu"), second: buffer_on("reference")})
+
+
+FOREIGN = "of device .* but got one of reference loops"
+
+
+def test_a_kernel_takes_states_of_its_device_alone():
+    x = np.ones((1, 3, 2, 2), np.float32)
+    one, other = (
+        mps.MPSCNNConvolution(device=device(name), weights=Weights(random(1, 3, 1, 1, 3)))
+        for name in ("cpu", "reference")
+    )
+    _, states = forward(other, x)
+    state = mps.MPSCNNConvolutionWeightsAndBiasesState(
+        weights=buffer_on("reference", 36), biases=buffer_on("reference")
+    )
+    with pytest.raises(InvalidArgument, match=rf"ConvolutionWeightsAndBiasesState {FOREIGN}"):
+        one.reload_weights_and_biases(commands(device("cpu")), state=state)
+    gradient = mps.MPSCNNConvolutionGradient(
+        device=device("cpu"), weights=Weights(random(1, 3, 1, 1, 3))
+    )
+    with pytest.raises(InvalidArgument, match=rf"ConvolutionGradientState {FOREIGN}"):
+        backward(gradient, x, x, states)
+
+
+def test_an_optimizer_takes_vectors_of_its_device_alone():
+    rule = mps.MPSNNOptimizerStochasticGradientDescent(
+        device=device("cpu"),
+        momentum_scale=0.5,
+        use_nesterov_momentum=False,
+        optimizer_descriptor=mps.MPSNNOptimizerDescriptor(learning_rate=0.1),
+    )
+    here, there = (vector(device(name), np.ones(3, np.float32)) for name in ("cpu", "reference"))
+    names = ["input_gradient", "input_values", "result_values", "input_momentum"]
+    for name in names:
+        given = {f"{n}_vector": there if n == name else here for n in names}
+        with pytest.raises(InvalidArgument, match=FOREIGN):
+            rule.encode(commands(device("cpu")), **given)
+
+
+def test_labels_of_a_loss_are_of_its_device():
+    y, dy = (batch(device("cpu"), np.ones((1, 2, 1, 1), np.float32)) for _ in range(2))
+    (label,) = batch(device("reference"), np.ones((1, 2, 1, 1), np.float32))
+    kernel = mps.MPSCNNLoss(
+        device=device("cpu"),
+        loss_descriptor=mps.MPSCNNLossDescriptor.cnn_loss_descriptor(
+            with_type="mean_squared_error", reduction_type="mean"
+        ),
+    )
+    (loss,) = batch(device("cpu"), np.ones((1, 1, 1, 1), np.float32))
+    labels = mps.MPSCNNLossLabels(loss_image=loss, labels_image=label)
+    with pytest.raises(InvalidArgument, match="of device .* but got image .* of reference loops"):
+        kernel.encode_batch(
+            commands(device("cpu")), source_images=y, labels=[labels], destination_images=dy
+        )

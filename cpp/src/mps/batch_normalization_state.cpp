@@ -47,6 +47,7 @@ void check_pair(const std::shared_ptr<Buffer>& first, const std::shared_ptr<Buff
   if (first == nullptr || second == nullptr) {
     throw InvalidArgument("[" + std::string(kind) + "] expected two buffers but got none");
   }
+  check_one_device(*first, *second, kind);
   if (first->length() == second->length()) return;
   throw ShapeError("[" + std::string(kind) + "] expected " + what + " of as many bytes, " +
                    std::to_string(first->length()) + ", but got " +

@@ -155,6 +155,7 @@ CNNConvolutionWeightsAndBiasesState::CNNConvolutionWeightsAndBiasesState(
                           "] expected a buffer of weights but got none");
   }
   if (biases_ == nullptr) return;
+  check_one_device(*weights_, *biases_, kind());
   const std::size_t bytes = weights_->length(), each = biases_->length();
   if (bytes % each == 0) return;
   throw ShapeError("[" + std::string(kind()) + "] expected weights of a multiple of " +

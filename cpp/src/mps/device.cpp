@@ -77,6 +77,12 @@ Buffer::Buffer(const Device& device, const void* contents, std::size_t bytes)
   write(contents, bytes);
 }
 
+void check_one_device(const Buffer& first, const Buffer& second, const char* kind) {
+  if (first.device() == second.device()) return;
+  throw InvalidArgument("[" + std::string(kind) + "] expected buffers of one device but got " +
+                        first.device().name() + " and " + second.device().name());
+}
+
 Device Buffer::device() const { return Device(storage_->device); }
 std::size_t Buffer::length() const { return storage_->bytes(); }
 DataType Buffer::data_type() const { return storage_->data_type; }

@@ -45,6 +45,12 @@ Recording& Kernel::recording(CommandBuffer& buffer) const {
   return *recording;
 }
 
+void Kernel::check_device(const std::shared_ptr<Storage>& storage, const char* what) const {
+  if (storage->device == device_.state()) return;
+  refuse(std::string("expected ") + what + " of device " + device_.name() + " but got one of " +
+         Buffer(storage).device().name());
+}
+
 void Kernel::check_batch(const ImageBatch& batch, const char* what) const {
   if (batch.empty()) refuse(std::string("expected one or more ") + what + " but got none");
   for (const ImagePtr& image : batch) {
@@ -64,6 +70,9 @@ void Kernel::check_batch(const ImageBatch& batch, const char* what) const {
 }
 
 void Kernel::check_state(const State& state, const CommandBuffer& buffer) const {
+  if (const Buffer* first = state.first_buffer()) {
+    check_device(first->storage(), state.kind());
+  }
   if (state.is_temporary() && state.owner() != buffer.number()) {
     refuse("expected " + state.description() +
            " of this command buffer but got a temporary one of another");

@@ -128,6 +128,10 @@ NNOptimizer::Part NNOptimizer::part_of(const Buffer& gradient, const Buffer& val
 void NNOptimizer::encode(CommandBuffer& buffer, std::span<const Part> parts, std::size_t slots) {
   Recording& recording = this->recording(buffer);
   for (const Part& part : parts) {
+    for (const auto* storage : {part.gradient, part.values, part.result}) {
+      check_device(*storage, "gradient, values and result");
+    }
+    for (std::size_t k = 0; k < slots; ++k) check_device(*part.slots[k], "momentum vectors");
     for (const auto* other : {part.gradient, part.result}) {
       if (elements(**other) == elements(**part.values)) continue;
       refuse_shape("expected " + std::to_string(elements(**part.values)) +

@@ -93,6 +93,9 @@ using StoragePtr = std::shared_ptr<Storage>;
 StoragePtr make_storage(const std::shared_ptr<DeviceState>& device, DataType type, Shape shape,
                         ir::Layout layout = {});
 
+// Raises InvalidArgument unless both buffers of a state are of one device.
+void check_one_device(const Buffer& first, const Buffer& second, const char* kind);
+
 // The same bytes as another type, shape and order.
 void retype(Storage& storage, DataType type, const Shape& shape, const ir::Layout& layout);
 

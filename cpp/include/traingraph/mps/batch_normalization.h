@@ -47,6 +47,7 @@ class TRAINGRAPH_API CNNNormalizationGammaAndBetaState final : public State {
   // A temporary one.
   CNNNormalizationGammaAndBetaState(const CommandBuffer& buffer, std::int64_t channels);
   const char* kind() const override { return "MPSCNNNormalizationGammaAndBetaState"; }
+  const Buffer* first_buffer() const override { return gamma_.get(); }
   const std::shared_ptr<Buffer>& gamma() const { return gamma_; }
   const std::shared_ptr<Buffer>& beta() const { return beta_; }
 
@@ -62,6 +63,7 @@ class TRAINGRAPH_API CNNNormalizationMeanAndVarianceState final : public State {
   // A temporary one.
   CNNNormalizationMeanAndVarianceState(const CommandBuffer& buffer, std::int64_t channels);
   const char* kind() const override { return "MPSCNNNormalizationMeanAndVarianceState"; }
+  const Buffer* first_buffer() const override { return mean_.get(); }
   const std::shared_ptr<Buffer>& mean() const { return mean_; }
   const std::shared_ptr<Buffer>& variance() const { return variance_; }
 
@@ -79,6 +81,7 @@ class TRAINGRAPH_API CNNBatchNormalizationState final : public GradientState {
   CNNBatchNormalizationState(const CNNBatchNormalization& kernel, ImageDescriptor source,
                              const CommandBuffer* temporary_on);
   const char* kind() const override { return "MPSCNNBatchNormalizationState"; }
+  const Buffer* first_buffer() const override { return mean_.get(); }
   // Forgets what was accumulated; what is encoded next begins anew.
   void reset();
   const std::shared_ptr<Buffer>& gamma() const { return gamma_; }

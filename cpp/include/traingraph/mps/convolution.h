@@ -96,6 +96,7 @@ class TRAINGRAPH_API CNNConvolutionWeightsAndBiasesState final : public State {
   CNNConvolutionWeightsAndBiasesState(std::shared_ptr<Buffer> weights,
                                       std::shared_ptr<Buffer> biases);
   const char* kind() const override { return "MPSCNNConvolutionWeightsAndBiasesState"; }
+  const Buffer* first_buffer() const override { return weights_.get(); }
   const std::shared_ptr<Buffer>& weights() const { return weights_; }
   const std::shared_ptr<Buffer>& biases() const { return biases_; }
 
@@ -133,6 +134,7 @@ class TRAINGRAPH_API CNNConvolutionGradientState : public GradientState {
   CNNConvolutionGradientState(const CNNConvolution& convolution, ImageDescriptor source,
                               const CommandBuffer* temporary_on);
   const char* kind() const override { return "MPSCNNConvolutionGradientState"; }
+  const Buffer* first_buffer() const override { return weights_.get(); }
   // float32 (O, kernel_height, kernel_width, I / groups) and (O): sums over the batch.
   const std::shared_ptr<Buffer>& gradient_for_weights() const { return weights_; }
   const std::shared_ptr<Buffer>& gradient_for_biases() const { return biases_; }

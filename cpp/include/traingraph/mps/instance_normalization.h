@@ -48,6 +48,7 @@ class TRAINGRAPH_API CNNInstanceNormalizationGradientState : public GradientStat
   CNNInstanceNormalizationGradientState(const CNNInstanceNormalization& kernel,
                                         ImageDescriptor source, const CommandBuffer* temporary_on);
   const char* kind() const override { return "MPSCNNInstanceNormalizationGradientState"; }
+  const Buffer* first_buffer() const override { return gamma_.get(); }
   const std::shared_ptr<Buffer>& gamma() const { return gamma_; }
   const std::shared_ptr<Buffer>& beta() const { return beta_; }
   const std::shared_ptr<Buffer>& gradient_for_gamma() const { return gradient_for_gamma_; }

@@ -58,6 +58,8 @@ class TRAINGRAPH_API Kernel {
   // Raises unless there are images, all of one size and of this device.
   void check_batch(const ImageBatch& batch, const char* what) const;
   void check_state(const State& state, const CommandBuffer& buffer) const;
+  // Raises InvalidArgument unless it lies on the kernel's device.
+  void check_device(const std::shared_ptr<Storage>& storage, const char* what) const;
   // Counts one reading of every different object.
   void read(const ImageBatch& batch) const;
   void read(const StateBatch& batch) const;

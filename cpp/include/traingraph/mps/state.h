@@ -28,6 +28,8 @@ class TRAINGRAPH_API State {
   std::string description() const;
   // The command buffer a temporary state lives on, by number; 0 for a permanent one.
   std::uint64_t owner() const { return owner_; }
+  // One of its buffers, which are all of one device; null: it has none.
+  virtual const Buffer* first_buffer() const { return nullptr; }
   // For a graph that has encoded the same again: a temporary state, which was used up, is that of
   // another buffer and has so many readings. False, and unchanged, if somebody else holds one of
   // its buffers or there is no telling.
