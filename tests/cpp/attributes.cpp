@@ -117,6 +117,10 @@ void read(Fields& f, ir::PoolingAttributes& a) {
   f.take("with_index", a.with_index);
   f.take("source_shape", a.source_shape);
 }
+void read(Fields& f, ir::RowNormAttributes& a) {
+  f.take("axis", a.axis);
+  f.take("epsilon", a.epsilon);
+}
 void read(Fields& f, ir::SoftmaxAttributes& a) {
   f.take("logarithm", a.logarithm);
   f.take("axis", a.axis);

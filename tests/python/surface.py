@@ -13,11 +13,8 @@ TABLE = read(Path(__file__).parent / "inventory.tsv")
 NOT_YET = {
     "MLCEmbeddingDescriptor": "the layer that takes it",
     "MLCEmbeddingLayer": "a layer over gather that makes its own weights",
-    "MLCGroupNormalizationLayer": "a layer over what MPS composes of ops",
-    "MLCInstanceNormalizationLayer": "a layer over what MPS composes of ops",
     "MLCLSTMDescriptor": "the layer that takes it",
     "MLCLSTMLayer": "steps over a sequence and their gradient",
-    "MLCLayerNormalizationLayer": "a layer over statistics of the last axes",
     "MLCMultiheadAttentionDescriptor": "the layer that takes it",
     "MLCMultiheadAttentionLayer": "a layer over matrix products and softmax",
     "MLCYOLOLossDescriptor": "the layer that takes it",

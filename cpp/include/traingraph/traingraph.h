@@ -11,9 +11,12 @@
 #include <traingraph/errors.h>
 #include <traingraph/fit.h>
 #include <traingraph/graph.h>
+#include <traingraph/group_normalization.h>
 #include <traingraph/indexing.h>
+#include <traingraph/instance_normalization.h>
 #include <traingraph/interruption.h>
 #include <traingraph/layer.h>
+#include <traingraph/layer_normalization.h>
 #include <traingraph/loss.h>
 #include <traingraph/memory_plan.h>
 #include <traingraph/optimizer.h>

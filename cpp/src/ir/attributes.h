@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "ir/row_norm_attributes.h"
 #include "ir/scalar.h"
 #include "ir/type.h"
 
@@ -383,11 +384,11 @@ struct NamedKernelAttributes {
 
 using Attributes =
     std::variant<NoAttributes, ElementwiseAttributes, ReduceAttributes, ConvolutionAttributes,
-                 MatmulAttributes, BatchNormAttributes, PoolingAttributes, SoftmaxAttributes,
-                 CrossEntropyAttributes, AxisAttributes, SliceAttributes, PadAttributes,
-                 ReshapeAttributes, TransposeAttributes, SelectAttributes, ScatterAttributes,
-                 CompareAttributes, ExtremumAttributes, OneHotAttributes, ConstantAttributes,
-                 DropoutAttributes, NamedKernelAttributes>;
+                 MatmulAttributes, BatchNormAttributes, RowNormAttributes, PoolingAttributes,
+                 SoftmaxAttributes, CrossEntropyAttributes, AxisAttributes, SliceAttributes,
+                 PadAttributes, ReshapeAttributes, TransposeAttributes, SelectAttributes,
+                 ScatterAttributes, CompareAttributes, ExtremumAttributes, OneHotAttributes,
+                 ConstantAttributes, DropoutAttributes, NamedKernelAttributes>;
 
 std::string to_string(const Attributes& attributes);
 

@@ -1,44 +1,20 @@
 #include <traingraph/batch_normalization.h>
 
-#include <cmath>
-
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
-#include "layers/emitter.h"
+#include "layers/normalization.h"
 #include "layers/sample.h"
 
 namespace traingraph {
 namespace {
 
-using ir::Scalar;
 using ir::ValueId;
 
-[[noreturn]] void refuse(const std::string& text) {
-  throw InvalidArgument("[BatchNormalization] " + text);
-}
-
-// Raises unless the tensor has one element per channel.
-void check_per_channel(const TensorPtr& tensor, const char* what, std::int64_t channels) {
-  const Shape& shape = tensor->descriptor().shape;
-  if (element_count(shape) == channels) return;
-  throw ShapeError("[BatchNormalization] expected " + std::string(what) + " with " +
-                   std::to_string(channels) + " elements, one per channel, but got " +
-                   to_string(shape));
-}
+constexpr const char* kBatchNorm = "BatchNormalization";
 
 TensorPtr own(std::int64_t channels, double value) {
   return Tensor::filled(TensorDescriptor({1, channels, 1, 1}), value);
-}
-
-// running = momentum * running + (1 - momentum) * batch, both (C).
-void move_running(Emitter& e, const TensorPtr& tensor, ValueId batch, double momentum) {
-  const Shape shape = e.graph.type(batch).shape;
-  const ValueId next = ops::binary(e.graph, Scalar::multiply_add, e.parameter(tensor, shape), batch,
-                                   momentum, 1 - momentum);
-  // A write names the parameter itself, which may be held in another shape than (C).
-  const ValueId held = e.lowering.parameter_values.at(tensor.get());
-  e.write(held, ops::reshape(e.graph, next, e.graph.type(held).shape));
 }
 
 }  // namespace
@@ -52,20 +28,17 @@ BatchNormalization::BatchNormalization(std::int64_t channels, TensorPtr mean, Te
       variance_(std::move(variance)),
       variance_epsilon_(variance_epsilon),
       momentum_(momentum) {
-  if (channels < 1) refuse("expected 1 channel or more but got " + std::to_string(channels));
+  normalization::check_channels(kBatchNorm, channels);
   if (mean_ == nullptr || variance_ == nullptr) {
-    refuse("expected a mean and a variance tensor but got none");
+    throw InvalidArgument(
+        "[BatchNormalization] expected a mean and a variance tensor but got none");
   }
-  if (!(variance_epsilon >= 0 && std::isfinite(variance_epsilon))) {
-    refuse("expected a finite epsilon of 0 or more but got " + std::to_string(variance_epsilon));
-  }
-  if (!(momentum >= 0 && momentum <= 1)) {
-    refuse("expected a momentum from 0 to 1 but got " + std::to_string(momentum));
-  }
-  check_per_channel(mean_, "mean", channels);
-  check_per_channel(variance_, "variance", channels);
-  if (beta != nullptr) check_per_channel(beta, "beta", channels);
-  if (gamma != nullptr) check_per_channel(gamma, "gamma", channels);
+  normalization::check_epsilon(kBatchNorm, variance_epsilon);
+  normalization::check_momentum(kBatchNorm, momentum);
+  normalization::check_per_channel(kBatchNorm, mean_, "mean", channels);
+  normalization::check_per_channel(kBatchNorm, variance_, "variance", channels);
+  normalization::check_per_channel(kBatchNorm, beta, "beta", channels);
+  normalization::check_per_channel(kBatchNorm, gamma, "gamma", channels);
   beta_.tensor = std::move(beta);
   gamma_.tensor = std::move(gamma);
 }
@@ -76,10 +49,7 @@ BatchNormalization::BatchNormalization(std::int64_t channels, float variance_eps
                          own(channels, 1), variance_epsilon, momentum) {}
 
 std::vector<TensorParameter*> BatchNormalization::parameters() {
-  std::vector<TensorParameter*> result;
-  if (beta_.tensor != nullptr) result.push_back(&beta_);
-  if (gamma_.tensor != nullptr) result.push_back(&gamma_);
-  return result;
+  return normalization::present(beta_, gamma_);
 }
 
 std::vector<std::pair<std::string, TensorPtr>> BatchNormalization::named_parameters() const {
@@ -93,55 +63,27 @@ std::string BatchNormalization::description() const {
 
 // x (N, C, …) → y (N, C, …); every parameter is (C).
 void BatchNormalization::emit(Emitter& e) const {
-  e.expect_sources(1);
-  const ir::Type x = e.type(0);
-  if (x.rank() < 2 || x.shape[1] != channels_) {
-    e.fail_shape("expected a source (N, " + std::to_string(channels_) + ", …) but got " +
-                 to_string(x.shape));
+  normalization::expect_channels(e, channels_);
+  if (normalization::uses_running(e, mean_, variance_)) {
+    return e.result(normalization::by_running(e, mean_, variance_, gamma_, beta_,
+                                              static_cast<double>(variance_epsilon_)));
   }
   const Shape per_channel = {channels_};
-  // Running numbers that are frozen are what the layer normalizes by, as in inference.
-  const std::set<const Tensor*>& frozen = e.lowering.frozen;
-  if (e.training() && !frozen.contains(mean_.get()) && !frozen.contains(variance_.get())) {
-    auto parameter_or = [&](const TensorParameter& p, double fill) {
-      if (p.tensor != nullptr) return e.parameter(p.tensor, per_channel);
-      return ops::filled(e.graph, ir::Type{x.data_type, per_channel, false}, fill);
-    };
-    ir::BatchNormAttributes attributes;
-    attributes.epsilon = static_cast<double>(variance_epsilon_);
-    const ValueId gamma = parameter_or(gamma_, 1);
-    const ValueId beta = parameter_or(beta_, 0);
-    const ir::NodeId node =
-        ops::apply(e.graph, ir::Op::batch_norm, std::move(attributes), {e.sources[0], gamma, beta});
-    const std::vector<ValueId> results = e.graph.node(node).outputs;
-    const double momentum = static_cast<double>(momentum_);
-    move_running(e, mean_, results[1], momentum);
-    move_running(e, variance_, results[3], momentum);
-    e.result(results[0]);
-    return;
-  }
-  // y = scale x + shift: what depends on the channel alone is computed once per channel.
-  ir::ScalarList list;
-  std::vector<ValueId> inputs = {e.parameter(variance_, per_channel),
-                                 e.parameter(mean_, per_channel)};
-  for (const TensorParameter* p : {&gamma_, &beta_}) {
-    if (p->tensor != nullptr) inputs.push_back(e.parameter(p->tensor, per_channel));
-  }
-  list.inputs = static_cast<int>(inputs.size());
-  int scale = list.add(Scalar::affine, 0, -1, 1, static_cast<double>(variance_epsilon_));
-  scale = list.add(Scalar::rsqrt, scale);
-  if (gamma_.tensor != nullptr) scale = list.add(Scalar::multiply, scale, 2);
-  int shift = list.add(Scalar::multiply, 1, scale);
-  shift = beta_.tensor != nullptr ? list.add(Scalar::subtract, list.inputs - 1, shift)
-                                  : list.add(Scalar::negate, shift);
-  list.results = {scale, shift};
-  const std::vector<ValueId> affine = ops::elementwise(e.graph, std::move(list), inputs);
-  Shape stretched(x.shape.size(), 1);
-  stretched[1] = channels_;
-  ir::ScalarList apply{3, {{Scalar::multiply, 0, 1, 0, 0}, {Scalar::add, 3, 2, 0, 0}}, {4}};
-  e.result(ops::elementwise(e.graph, std::move(apply),
-                            {e.sources[0], ops::reshape(e.graph, affine[0], stretched),
-                             ops::reshape(e.graph, affine[1], stretched)})[0]);
+  auto parameter_or = [&](const TensorParameter& p, double fill) {
+    if (p.tensor != nullptr) return e.parameter(p.tensor, per_channel);
+    return ops::filled(e.graph, ir::Type{e.type(0).data_type, per_channel, false}, fill);
+  };
+  ir::BatchNormAttributes attributes;
+  attributes.epsilon = static_cast<double>(variance_epsilon_);
+  const ValueId gamma = parameter_or(gamma_, 1);
+  const ValueId beta = parameter_or(beta_, 0);
+  const ir::NodeId node =
+      ops::apply(e.graph, ir::Op::batch_norm, std::move(attributes), {e.sources[0], gamma, beta});
+  const std::vector<ValueId> results = e.graph.node(node).outputs;
+  const double momentum = static_cast<double>(momentum_);
+  normalization::move_running(e, mean_, results[1], momentum);
+  normalization::move_running(e, variance_, results[3], momentum);
+  e.result(results[0]);
 }
 
 const ClassDescription& BatchNormalization::class_description() {

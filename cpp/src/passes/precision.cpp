@@ -41,6 +41,8 @@ bool follows(Op op) {
     case Op::elementwise:
     case Op::batch_norm:
     case Op::batch_norm_gradient:
+    case Op::row_norm:
+    case Op::row_norm_gradient:
     case Op::pooling:
     case Op::pooling_gradient:
     case Op::reshape:
@@ -176,6 +178,7 @@ class Mixing {
     const auto flows = [&](ValueId value) { return flows_half_[at(value)]; };
     switch (node.op) {
       case Op::batch_norm_gradient:
+      case Op::row_norm_gradient:
         return flows(node.inputs[1]);
       case Op::concatenate:
       case Op::pad:

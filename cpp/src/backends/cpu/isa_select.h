@@ -11,6 +11,7 @@ struct ExtremumLoops;
 struct MatrixLoops;
 struct PoolingLoops;
 struct ReduceLoops;
+struct RowNormLoops;
 struct SoftmaxLoops;
 
 struct Loops {
@@ -22,6 +23,7 @@ struct Loops {
   const SoftmaxLoops* softmax;
   const PoolingLoops* pooling;
   const ExtremumLoops* extremum;
+  const RowNormLoops* row_norm;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises

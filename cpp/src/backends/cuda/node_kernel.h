@@ -101,6 +101,7 @@ std::vector<KernelEntry> convolution_entries();
 std::vector<KernelEntry> batch_norm_entries();
 std::vector<KernelEntry> batch_norm_twin_entries();
 bool batch_norm_has_signs(const ir::Graph& graph, const ir::Node& node);
+std::vector<KernelEntry> row_norm_entries();
 std::vector<KernelEntry> max_pooling_gradient_entries();
 std::vector<KernelEntry> pooling_entries();
 std::vector<KernelEntry> softmax_entries();

@@ -99,6 +99,7 @@ const std::vector<KernelEntry>& table() {
                         convolution_entries,
                         batch_norm_entries,
                         batch_norm_twin_entries,
+                        row_norm_entries,
                         max_pooling_gradient_entries,
                         pooling_entries,
                         softmax_entries,

@@ -1,0 +1,99 @@
+#include <traingraph/group_normalization.h>
+
+#include <traingraph/describe.h>
+#include <traingraph/errors.h>
+
+#include "layers/normalization.h"
+#include "layers/sample.h"
+
+namespace traingraph {
+namespace {
+
+constexpr const char* kGroupNorm = "GroupNorm";
+
+}  // namespace
+
+GroupNormalization::GroupNormalization(std::int64_t channels, std::int64_t groups, TensorPtr beta,
+                                       TensorPtr gamma, float variance_epsilon)
+    : Layer(kGroupNorm), channels_(channels), groups_(groups), variance_epsilon_(variance_epsilon) {
+  normalization::check_channels(kGroupNorm, channels);
+  if (groups < 1 || channels % groups != 0) {
+    throw InvalidArgument("[GroupNorm] expected a number of groups that divides " +
+                          std::to_string(channels) + " channels but got " + std::to_string(groups));
+  }
+  normalization::check_epsilon(kGroupNorm, variance_epsilon);
+  normalization::check_per_channel(kGroupNorm, beta, "beta", channels);
+  normalization::check_per_channel(kGroupNorm, gamma, "gamma", channels);
+  beta_.tensor = std::move(beta);
+  gamma_.tensor = std::move(gamma);
+}
+
+std::vector<TensorParameter*> GroupNormalization::parameters() {
+  return normalization::present(beta_, gamma_);
+}
+
+std::vector<std::pair<std::string, TensorPtr>> GroupNormalization::named_parameters() const {
+  return {{"beta", beta_.tensor}, {"gamma", gamma_.tensor}};
+}
+
+std::string GroupNormalization::description() const {
+  return "GroupNorm " + std::to_string(channels_) + " in " + std::to_string(groups_) + " groups";
+}
+
+// x (N, C, …) → y of its shape; beta and gamma are (C).
+void GroupNormalization::emit(Emitter& e) const {
+  normalization::expect_channels(e, channels_);
+  const ir::Type x = e.type(0);
+  const std::int64_t count = x.elements() / (x.shape[0] * groups_);
+  const ir::ValueId rows =
+      ops::reshape(e.graph, e.sources[0], {x.shape[0], groups_, count}, x.batched);
+  const ir::RowNormAttributes attributes{2, static_cast<double>(variance_epsilon_)};
+  const ir::NodeId node = ops::apply(e.graph, ir::Op::row_norm, attributes, {rows});
+  const ir::ValueId y = ops::reshape(e.graph, e.graph.node(node).outputs[0], x.shape, x.batched);
+  Shape per_channel(x.shape.size(), 1);
+  per_channel[1] = channels_;
+  e.result(normalization::affine(e, y, gamma_, beta_, per_channel));
+}
+
+const ClassDescription& GroupNormalization::class_description() {
+  using Self = GroupNormalization;
+  static const ClassDescription description =
+      Describing<Self, Layer>("MLCGroupNormalizationLayer",
+                              "(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the "
+                              "statistics of groups of channels.")
+          .property("feature_channel_count", &Self::channels, "C.")
+          .property("group_count", &Self::groups, "How many groups the channels make.")
+          .optional_parameter("beta", &Self::beta, "What is added, or None.")
+          .optional_parameter("gamma", &Self::gamma, "The factor, or None.")
+          .property("variance_epsilon", &Self::variance_epsilon, "What is added to the variance.")
+          .form({argument<std::int64_t>("feature_channel_count", "C.", &kOneOrMore),
+                 argument<std::int64_t>("group_count", "G, which divides C.", &kOneOrMore),
+                 optional_argument<TensorPtr>("beta", "What is added; None adds nothing."),
+                 optional_argument<TensorPtr>("gamma", "The factor; None is 1."),
+                 argument("variance_epsilon", 1e-5f, "What is added to the variance.",
+                          &kNotNegative)},
+                [](const Given& given) {
+                  return std::make_shared<Self>(
+                      given.get<std::int64_t>("feature_channel_count"),
+                      given.get<std::int64_t>("group_count"), given.get<TensorPtr>("beta"),
+                      given.get<TensorPtr>("gamma"), given.get<float>("variance_epsilon"));
+                })
+          .text(
+              "Shapes: (N, C, …) to the same; beta and gamma have C elements. Types: "
+              "floating-point "
+              "numbers. Formula: mean and biased variance are those of C / G neighbouring channels "
+              "of one sample, over all that follows. They are the same in training and inference. "
+              "Gradient: reads the source; with x^ = (x - mean) / sqrt(variance + epsilon) and g = "
+              "dy * gamma it is (g - mean of g - x^ * mean of g x^) / sqrt(variance + epsilon). "
+              "Errors: ShapeError for a source of another number of channels and parameters of "
+              "other sizes, ValueError for groups that do not divide C and a number outside its "
+              "range. Source: "
+              "developer.apple.com/documentation/mlcompute/mlcgroupnormalizationlayer.")
+          .sample([](DataType t) {
+            const auto one = [t] { return sample_parameter({1, 2, 1, 1}, t); };
+            return LayerSample{std::make_shared<Self>(2, 1, one(), one()), {{{2, 2, 2, 2}, t}}};
+          });
+  return description;
+}
+
+}  // namespace traingraph

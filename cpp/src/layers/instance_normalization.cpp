@@ -1,0 +1,140 @@
+#include <traingraph/instance_normalization.h>
+
+#include <traingraph/describe.h>
+#include <traingraph/errors.h>
+
+#include "layers/normalization.h"
+#include "layers/sample.h"
+
+namespace traingraph {
+namespace {
+
+constexpr const char* kInstanceNorm = "InstanceNorm";
+
+}  // namespace
+
+InstanceNormalization::InstanceNormalization(std::int64_t channels, TensorPtr mean,
+                                             TensorPtr variance, TensorPtr beta, TensorPtr gamma,
+                                             float variance_epsilon, float momentum)
+    : Layer(kInstanceNorm),
+      channels_(channels),
+      mean_(std::move(mean)),
+      variance_(std::move(variance)),
+      variance_epsilon_(variance_epsilon),
+      momentum_(momentum) {
+  normalization::check_channels(kInstanceNorm, channels);
+  if ((mean_ == nullptr) != (variance_ == nullptr)) {
+    throw InvalidArgument("[InstanceNorm] expected mean and variance together but got one of them");
+  }
+  normalization::check_epsilon(kInstanceNorm, variance_epsilon);
+  normalization::check_momentum(kInstanceNorm, momentum);
+  normalization::check_per_channel(kInstanceNorm, mean_, "mean", channels);
+  normalization::check_per_channel(kInstanceNorm, variance_, "variance", channels);
+  normalization::check_per_channel(kInstanceNorm, beta, "beta", channels);
+  normalization::check_per_channel(kInstanceNorm, gamma, "gamma", channels);
+  beta_.tensor = std::move(beta);
+  gamma_.tensor = std::move(gamma);
+}
+
+std::vector<TensorParameter*> InstanceNormalization::parameters() {
+  return normalization::present(beta_, gamma_);
+}
+
+std::vector<std::pair<std::string, TensorPtr>> InstanceNormalization::named_parameters() const {
+  return {
+      {"mean", mean_}, {"variance", variance_}, {"beta", beta_.tensor}, {"gamma", gamma_.tensor}};
+}
+
+std::string InstanceNormalization::description() const {
+  return "InstanceNorm " + std::to_string(channels_);
+}
+
+// x (N, C, …) → y of its shape; every parameter is (C).
+void InstanceNormalization::emit(Emitter& e) const {
+  normalization::expect_channels(e, channels_);
+  const auto epsilon = static_cast<double>(variance_epsilon_);
+  if (normalization::uses_running(e, mean_, variance_)) {
+    return e.result(normalization::by_running(e, mean_, variance_, gamma_, beta_, epsilon));
+  }
+  const ir::Type x = e.type(0);
+  const std::int64_t samples = x.shape[0], count = x.elements() / (samples * channels_);
+  const ir::ValueId rows =
+      ops::reshape(e.graph, e.sources[0], {samples, channels_, count}, x.batched);
+  const ir::NodeId node =
+      ops::apply(e.graph, ir::Op::row_norm, ir::RowNormAttributes{2, epsilon}, {rows});
+  const std::vector<ir::ValueId> results = e.graph.node(node).outputs;
+  const auto move = [&](const TensorPtr& running, ir::ValueId statistics) {
+    const ir::ValueId sum = ops::reduce(e.graph, ir::ReduceKind::sum, statistics, {0});
+    const ir::ValueId mean =
+        ops::unary(e.graph, ir::Scalar::scale, sum, 1 / static_cast<double>(samples));
+    normalization::move_running(e, running, ops::reshape(e.graph, mean, {channels_}),
+                                static_cast<double>(momentum_));
+  };
+  if (e.training() && mean_ != nullptr) {
+    move(mean_, results[1]);
+    move(variance_, results[3]);
+  }
+  Shape per_channel(x.shape.size(), 1);
+  per_channel[1] = channels_;
+  e.result(normalization::affine(e, ops::reshape(e.graph, results[0], x.shape, x.batched), gamma_,
+                                 beta_, per_channel));
+}
+
+const ClassDescription& InstanceNormalization::class_description() {
+  using Self = InstanceNormalization;
+  const auto channels = argument<std::int64_t>("feature_channel_count", "C.", &kOneOrMore);
+  const auto beta = optional_argument<TensorPtr>("beta", "What is added; None adds nothing.");
+  const auto gamma = optional_argument<TensorPtr>("gamma", "The factor; None is 1.");
+  const auto epsilon =
+      argument("variance_epsilon", 1e-5f, "What is added to the variance.", &kNotNegative);
+  const auto momentum = argument("momentum", 0.99f, "What the running statistics keep.", &kShare);
+  static const ClassDescription description =
+      Describing<Self, Layer>("MLCInstanceNormalizationLayer",
+                              "(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the "
+                              "statistics of each channel of each sample.")
+          .property("feature_channel_count", &Self::channels, "C.")
+          .property("mean", &Self::mean, "The running mean, or None.")
+          .property("variance", &Self::variance, "The running variance, or None.")
+          .optional_parameter("beta", &Self::beta, "What is added, or None.")
+          .optional_parameter("gamma", &Self::gamma, "The factor, or None.")
+          .property("variance_epsilon", &Self::variance_epsilon, "What is added to the variance.")
+          .property("momentum", &Self::momentum, "What the running statistics keep.")
+          .form({channels, argument<TensorPtr>("mean", "The running mean."),
+                 argument<TensorPtr>("variance", "The running variance."), beta, gamma, epsilon,
+                 momentum},
+                [](const Given& given) {
+                  return std::make_shared<Self>(
+                      given.get<std::int64_t>("feature_channel_count"),
+                      given.get<TensorPtr>("mean"), given.get<TensorPtr>("variance"),
+                      given.get<TensorPtr>("beta"), given.get<TensorPtr>("gamma"),
+                      given.get<float>("variance_epsilon"), given.get<float>("momentum"));
+                })
+          .form({channels, beta, gamma, epsilon, momentum},
+                [](const Given& given) {
+                  return std::make_shared<Self>(
+                      given.get<std::int64_t>("feature_channel_count"), nullptr, nullptr,
+                      given.get<TensorPtr>("beta"), given.get<TensorPtr>("gamma"),
+                      given.get<float>("variance_epsilon"), given.get<float>("momentum"));
+                })
+          .text(
+              "Shapes: (N, C, …) to the same; parameters have C elements. Types: floating-point "
+              "numbers. Formula: mean and biased variance are those of one channel of one sample. "
+              "With mean and variance inference normalizes by these, and training moves them: "
+              "running = momentum * running + (1 - momentum) * mean over the samples of the "
+              "instances' means and variances. Without, inference is as training. Gradient: reads "
+              "the source; with x^ = (x - mean) / sqrt(variance + epsilon) and g = dy * gamma it "
+              "is "
+              "(g - mean of g - x^ * mean of g x^) / sqrt(variance + epsilon). Errors: ShapeError "
+              "for a source of another number of channels and parameters of other sizes, "
+              "ValueError "
+              "for one of mean and variance and a number outside its range. Source: "
+              "developer.apple.com/documentation/mlcompute/mlcinstancenormalizationlayer.")
+          .sample([](DataType t) {
+            const auto one = [t] { return sample_parameter({1, 1, 1, 1}, t); };
+            return LayerSample{std::make_shared<Self>(1, one(), one(), one(), one()),
+                               {{{2, 1, 2, 2}, t}}};
+          });
+  return description;
+}
+
+}  // namespace traingraph
