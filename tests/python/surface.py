@@ -20,8 +20,6 @@ NOT_YET = {
     "MLCLayerNormalizationLayer": "a layer over statistics of the last axes",
     "MLCMultiheadAttentionDescriptor": "the layer that takes it",
     "MLCMultiheadAttentionLayer": "a layer over matrix products and softmax",
-    "MLCYOLOLossDescriptor": "the layer that takes it",
-    "MLCYOLOLossLayer": "the loss as ops",
 }
 # Classes of ours beside Apple's, under names like theirs, and what they are for.
 OURS = {
