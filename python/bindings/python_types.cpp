@@ -4,6 +4,9 @@
 #include <typeindex>
 #include <unordered_map>
 
+#include <pybind11/numpy.h>
+#include <traingraph/loss.h>
+
 #include "described_class.h"
 
 namespace traingraph::python {
@@ -29,6 +32,43 @@ std::string annotation(const ValueType& type, std::string PythonType::* which) {
   return type.optional ? name + " | None" : name;
 }
 
+// Two float32 numbers for each: pairs, an array, or bytes.
+std::vector<AnchorBox> to_anchor_boxes(py::handle value, const Where& where) {
+  const py::module_ numpy = py::module_::import("numpy");
+  const bool is_raw = py::isinstance<py::bytes>(value) || py::isinstance<py::bytearray>(value);
+  if (is_raw && py::len(value) % sizeof(AnchorBox) != 0) {
+    throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                          " of 8 bytes for each box but got " + std::to_string(py::len(value)) +
+                          " bytes");
+  }
+  py::object read;
+  try {
+    const bool is_filled = is_raw && py::len(value) > 0;
+    const py::object array = is_filled
+                                 ? py::object(numpy.attr("frombuffer")(value, "float32"))
+                                 : py::object(is_raw ? numpy.attr("empty")(0, "float32")
+                                                     : numpy.attr("asarray")(value, "float32"));
+    read = numpy.attr("ascontiguousarray")(array);
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw;
+    refuse(where, value);
+  }
+  const auto numbers = py::cast<py::array_t<float, py::array::c_style>>(read);
+  const bool are_pairs = numbers.ndim() == 2 && numbers.shape(1) == 2;
+  if (!are_pairs && (numbers.ndim() != 1 || numbers.size() % 2 != 0)) refuse(where, value);
+  std::vector<AnchorBox> boxes;
+  for (py::ssize_t k = 0; k < numbers.size(); k += 2) {
+    boxes.push_back({numbers.data()[k], numbers.data()[k + 1]});
+  }
+  return boxes;
+}
+
+py::object from_anchor_boxes(const std::vector<AnchorBox>& boxes) {
+  py::list pairs;
+  for (const AnchorBox& box : boxes) pairs.append(py::make_tuple(box[0], box[1]));
+  return pairs;
+}
+
 }  // namespace
 
 void remember_plain_types() {
@@ -51,6 +91,10 @@ void remember_plain_types() {
       [](const Padding& padding) {
         return from_padding(padding.policy, padding.sizes.y, padding.sizes.x);
       });
+  remember<std::vector<AnchorBox>>(
+      "numpy.typing.ArrayLike", "list[tuple[float, float]]",
+      [](py::handle value, const Where& where) { return to_anchor_boxes(value, where); },
+      [](const std::vector<AnchorBox>& boxes) { return from_anchor_boxes(boxes); });
   remember_part<TensorParameter>("MLCTensorParameter");
   remember_enumerations<ActivationType, ArithmeticOperation, ComparisonOperation, ConvolutionType,
                         PaddingType, SampleMode, DeviceType, GradientClippingType, LossType,

@@ -17,8 +17,6 @@ NOT_YET = {
     "MLCLSTMLayer": "steps over a sequence and their gradient",
     "MLCMultiheadAttentionDescriptor": "the layer that takes it",
     "MLCMultiheadAttentionLayer": "a layer over matrix products and softmax",
-    "MLCYOLOLossDescriptor": "the layer that takes it",
-    "MLCYOLOLossLayer": "the loss as ops",
 }
 # Classes of ours beside Apple's, under names like theirs, and what they are for.
 OURS = {

@@ -103,6 +103,8 @@ def sample(cls: str, keyword: str) -> Any:
             "MLCLossDescriptor": "huber",
             "MLCPoolingDescriptor": "average",
         }.get(cls),
+        "anchor_boxes": [1.0, 1.0],
+        "anchor_box_count": 1,
         "tensor": channels(),
         "optimizer_data": [],
         "graph_objects": [],
@@ -124,6 +126,9 @@ def sample(cls: str, keyword: str) -> Any:
             "MLCTensor": lambda: MLCTensorDescriptor(shape=[1, 1, 1, 1]),
             "MLCActivationLayer": lambda: traingraph.MLCActivationDescriptor(type="relu"),
             "MLCLossLayer": lambda: MLCLossDescriptor(type="huber", reduction_type="sum"),
+            "MLCYOLOLossLayer": lambda: traingraph.MLCYOLOLossDescriptor(
+                anchor_boxes=[1.0, 1.0], anchor_box_count=1
+            ),
             "MLCMatMulLayer": MLCMatMulDescriptor,
             "MLCPoolingLayer": lambda: MLCPoolingDescriptor(
                 type="max", kernel_sizes=(2, 2), strides=(2, 2)

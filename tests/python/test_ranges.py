@@ -36,6 +36,7 @@ RANGES: dict[str, tuple[list[float], list[float]]] = {
     "0 or 1": ([-1, 2], [0, 1]),
     "1 or more": ([0], [1]),
     "from 1 to 2**31 - 1": ([0, 2**31], [1]),
+    "from 1 to 2**24": ([0, 2**24 + 1], [1, 2**24]),
     "from 1 to 2**53": ([0, 2**53 + 1], [1, 2**53]),
     "from 0 to 2**53 - 1": ([-1, 2**53], [0, 2**53 - 1]),
 }
@@ -44,7 +45,9 @@ GIVEN: dict[str, dict[str, Any]] = {
     "MLCActivationDescriptor": {"type": "linear"},
     "MLCLossDescriptor": {"type": "huber"},
     "MLCPoolingDescriptor": {"type": "max"},
+    "MLCSliceLayer": {"start": [0], "end": [1]},
     "MLCSoftmaxLayer": {"operation": "softmax"},
+    "MLCYOLOLossDescriptor": {"anchor_boxes": [1.0, 1.0]},
     "MPSCNNNeuronPReLU": {"a": [0.5, 0.25]},
     "MPSNNNeuronDescriptor": {"with_type": "linear", "with_data": [0.5]},
     "MPSNNOptimizerDescriptor": {"with_learning_rate": 0.1},
@@ -55,10 +58,10 @@ BY_NAME: dict[str, Any] = {
     "reduction_type": "sum", "c": 2.0, "split_section_lengths": [1], "labels_image": lambda: image,
     "descriptor": lambda: tg.MLCOptimizerDescriptor(learning_rate=0.1), "bias_terms": lambda: None,
     "convolution_descriptor": lambda: one_weight, "kernel_weights": np.ones((1, 1, 1, 1), "f4"),
-    "labels_descriptor": lambda: labels,
+    "labels_descriptor": lambda: labels, "output_size": (1, 1), "transform_provider": lambda: None,
 }  # fmt: skip
 BY_TYPE = {"float": 0.5, "int": 1, "bool": False, "tuple[int, int]": (1, 1),
-           "tuple[int, int, int]": (1, 1, 1),
+           "collections.abc.Sequence[int]": [1], "tuple[int, int, int]": (1, 1, 1),
            "MLCTensor": lambda: tg.MLCTensor(shape=[1, 1, 1, 1], fill_with_data=1.0)}  # fmt: skip
 one_weight = mps.MPSCNNConvolutionDescriptor.cnn_convolution_descriptor(
     with_kernel_width=1, kernel_height=1, input_feature_channels=1, output_feature_channels=1
@@ -72,6 +75,8 @@ image = mps.MPSImage(
 labels = mps.MPSCNNLossDataDescriptor.cnn_loss_data_descriptor(
     with_data=np.ones(1, "f4"), layout="height_x_width_x_feature_channels", size=(1, 1, 1)
 )
+# Of lists with more entries than one.
+LENGTHS = {"output_size": 2}
 # Those whose numbers are checked by what takes them.
 TAKEN: dict[str, Callable[[Any], Any]] = {
     "MLCActivationDescriptor": lambda one: tg.MLCActivationLayer(descriptor=one),
@@ -85,7 +90,10 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
     "MPSVectorDescriptor": lambda one: mps.MPSVector(device="reference", descriptor=one),
 }
 ARGUMENT = re.compile(r"(?:^|, )(\w+): (.*?)(?: = (.*?))?(?=, \w+: |$)")
-NUMBER = re.compile(r"(int|float|tuple\[int(, int)+\]|(list|Sequence)\[int\])( \| None)?")
+NUMBER = re.compile(
+    r"(int|float|tuple\[int(, int)+\]|"
+    r"(list|collections\.abc\.Sequence)\[int\])( \| None)?"
+)
 
 
 class Maker:
@@ -110,7 +118,7 @@ class Maker:
 
     def make(self, number: float) -> None:
         kind, given = self.types[self.argument], {key: self.value(key) for key in self.needed}
-        several = kind.count("int") if "[" in kind else 0
+        several = LENGTHS.get(self.argument, kind.count("int")) if "[" in kind else 0
         given[self.argument] = (number,) * several if several else number
         call = getattr(_core, self.owner)
         one = (call if self.name == "__init__" else getattr(call, self.name))(**given)

@@ -33,6 +33,8 @@ const std::vector<DescribedClass>& layer_classes() {
       Upsample::class_description,
       LossDescriptor::class_description,
       Loss::class_description,
+      YOLOLossDescriptor::class_description,
+      YOLOLoss::class_description,
       PoolingDescriptor::class_description,
       Pooling::class_description,
       Softmax::class_description,

@@ -101,6 +101,7 @@ const ClassDescription& Reshape::class_description() {
       Describing<Reshape, Layer>("MLCReshapeLayer",
                                  "The same elements in row-major order under another shape.")
           .argument("shape", &Reshape::shape, "The shape of the result.")
+          .in(kOneOrMore)
           .made_of<Shape>(
               "Shapes: any to this one. Types: any, bit for bit. Gradient: in the source's shape. "
               "Errors: ValueError where "
@@ -116,6 +117,7 @@ const ClassDescription& Transpose::class_description() {
       Describing<Transpose, Layer>("MLCTransposeLayer", "Reorders the axes.")
           .argument("dimensions", &Transpose::dimensions,
                     "The source's axis of each axis of the result.")
+          .in(kLimit)
           .made_of<Shape>(
               "Shapes: axis k of the result is axis dimensions[k] of the source. Types: any, bit "
               "for "

@@ -2,9 +2,30 @@
 #include <traingraph/loss.h>
 
 #include "layers/checks.h"
+#include "layers/loss_sources.h"
 #include "layers/loss_terms.h"
 
 namespace traingraph {
+
+Shape without_ones(const Shape& shape, std::size_t first) {
+  Shape result;
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    if (k < first || shape[k] != 1) result.push_back(shape[k]);
+  }
+  return result;
+}
+
+ir::ValueId labels_like_prediction(const Emitter& e) {
+  const ir::Type& labels = e.type(1);
+  const Shape& expected = e.type(0).shape;
+  if (labels.shape == expected) return e.sources[1];
+  if (without_ones(labels.shape) != without_ones(expected)) {
+    e.fail_shape("expected labels of the prediction's shape " + to_string(expected) + " but got " +
+                 to_string(labels.shape));
+  }
+  return ops::reshape(e.graph, e.sources[1], expected, labels.batched);
+}
+
 namespace {
 
 using ir::Scalar;
@@ -62,15 +83,6 @@ void expect_classes(const Emitter& e) {
   e.fail_shape("expected a prediction (N, K, …) but got " + to_string(prediction.shape));
 }
 
-// The extents that are not 1, behind the first ones, which stay: axis 0 is the batch.
-Shape without_ones(const Shape& shape, std::size_t first = 1) {
-  Shape result;
-  for (std::size_t k = 0; k < shape.size(); ++k) {
-    if (k < first || shape[k] != 1) result.push_back(shape[k]);
-  }
-  return result;
-}
-
 // Integer labels (N, …) with or without a class axis of extent 1 → (N, 1, …).
 ValueId class_labels(const Emitter& e, const Shape& expected) {
   const ir::Type& labels = e.type(1);
@@ -82,18 +94,6 @@ ValueId class_labels(const Emitter& e, const Shape& expected) {
   if (without_ones(labels.shape) != without_ones(expected)) {
     e.fail_shape("expected integer labels " + to_string(expected) +
                  ", the class axis of extent 1 or left out, but got " + to_string(labels.shape));
-  }
-  return ops::reshape(e.graph, e.sources[1], expected, labels.batched);
-}
-
-// Labels in the prediction's shape, of which extents of 1 behind axis 0 may be left out.
-ValueId labels_like_prediction(const Emitter& e) {
-  const ir::Type& labels = e.type(1);
-  const Shape& expected = e.type(0).shape;
-  if (labels.shape == expected) return e.sources[1];
-  if (without_ones(labels.shape) != without_ones(expected)) {
-    e.fail_shape("expected labels of the prediction's shape " + to_string(expected) + " but got " +
-                 to_string(labels.shape));
   }
   return ops::reshape(e.graph, e.sources[1], expected, labels.batched);
 }

@@ -137,13 +137,13 @@ const ClassDescription& Reduction::class_description() {
           .property("dimension", &Reduction::dimension, "The first of the axes.")
           .property("dimensions", &Reduction::dimensions, "The axes.")
           .form({argument<ReductionType>("reduction_type", "What is made of them."),
-                 argument<std::int64_t>("dimension", "The axis.")},
+                 argument<std::int64_t>("dimension", "The axis.", &kLimit)},
                 [](const Given& given) {
                   return std::make_shared<Reduction>(given.get<ReductionType>("reduction_type"),
                                                      given.get<std::int64_t>("dimension"));
                 })
           .form({argument<ReductionType>("reduction_type", "What is made of them."),
-                 argument<Shape>("dimensions", "The axes.")},
+                 argument<Shape>("dimensions", "The axes.", &kLimit)},
                 [](const Given& given) {
                   return std::make_shared<Reduction>(given.get<ReductionType>("reduction_type"),
                                                      given.get<Shape>("dimensions"));

@@ -89,14 +89,17 @@ const ClassDescription& Slice::class_description() {
   static const ClassDescription description =
       Describing<Slice, Layer>("MLCSliceLayer", "A part of a tensor.")
           .argument("start", &Slice::start, "The first element along each axis.")
+          .in(kLimit)
           .argument("end", &Slice::end, "The element behind the last one along each axis.")
+          .in(kOneOrMore)
           .property(
               "stride",
               [](const Slice& self) {
                 return self.stride().empty() ? std::nullopt : std::optional(self.stride());
               },
               "Distances of the elements; None: 1.")
-          .takes({optional_argument<Shape>("stride", "Distances of the elements; None: 1.")})
+          .takes({optional_argument<Shape>("stride", "Distances of the elements; None: 1.",
+                                           &kOneOrMore)})
           .made_by(
               "Shapes: any (…) to ceil((end - start) / stride) elements along each axis; all lists "
               "have one entry per axis. All of axis 0 keeps the batch. Types: any, bit for bit. "
@@ -205,7 +208,9 @@ void Pad::emit(Emitter& e) const {
 }
 
 const ClassDescription& Pad::class_description() {
-  const auto sizes = [](const char* name, const char* text) { return argument<Shape>(name, text); };
+  const auto sizes = [](const char* name, const char* text) {
+    return argument<Shape>(name, text, &kLimit);
+  };
   const auto made = [](PaddingType type, const char* name) {
     return [type, name](const Given& given) {
       const bool constant = type == PaddingType::kConstant;
@@ -247,6 +252,8 @@ const ClassDescription& Pad::class_description() {
 // --- upsampling ----------------------------------------------------------------------------------
 
 namespace {
+
+constexpr Range kOfPlaces{1, kMostPlaces, "from 1 to 2**24"};
 
 // Each element of the result is the source's at the same share of the way.
 ir::ValueId repeated(ir::Graph& graph, ir::ValueId x, int axis, std::int64_t wanted) {
@@ -342,7 +349,7 @@ void Upsample::emit(Emitter& e) const {
 
 const ClassDescription& Upsample::class_description() {
   const auto shape = [] {
-    return argument<Shape>("shape", "The result's width, or its height and width.");
+    return argument<Shape>("shape", "The result's width, or its height and width.", &kOfPlaces);
   };
   static const ClassDescription description =
       Describing<Upsample, Layer>("MLCUpsampleLayer", "Makes images larger.")

@@ -201,7 +201,8 @@ void describe_reduction_nodes(Classes& classes) {
 
 void describe_scale_nodes(Classes& classes) {
   using Node = ParameterNode<ScaleParameters>;
-  const Argument size = argument<Offset>("output_size", "(width, height), or MTLSize.");
+  const Argument size =
+      argument<Offset>("output_size", "(width, height), or MTLSize.", &kOneOrMore);
   const auto scale = [](const Given& given) {
     const auto size = given.get<Offset>("output_size");
     return ScaleParameters{size.x, size.y};

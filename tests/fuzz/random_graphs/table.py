@@ -19,4 +19,5 @@ ELSEWHERE = {
     "MLCLayer": "what all layers derive from",
     "MLCComparisonLayer": "its results are booleans, which carry no gradient on",
     "MLCLossLayer": "losses.py draws losses: they end a program",
+    "MLCYOLOLossLayer": "a loss whose labels are boxes; its tests draw them",
 }
