@@ -16,9 +16,10 @@ namespace traingraph::cpu {
   extern const SoftmaxLoops softmax_loops;                                  \
   extern const PoolingLoops pooling_loops;                                  \
   extern const ExtremumLoops extremum_loops;                                \
+  extern const LstmLoops lstm_loops;                                        \
   constexpr Loops loops{#level,         &elementwise_loops, &reduce_loops,  \
                         &matrix_loops,  &batch_norm_loops,  &softmax_loops, \
-                        &pooling_loops, &extremum_loops};                   \
+                        &pooling_loops, &extremum_loops,    &lstm_loops};   \
   }
 
 #if defined(TRAINGRAPH_X86_LEVELS)

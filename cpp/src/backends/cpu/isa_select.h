@@ -8,6 +8,7 @@ namespace traingraph::cpu {
 struct BatchNormLoops;
 struct ElementwiseLoops;
 struct ExtremumLoops;
+struct LstmLoops;
 struct MatrixLoops;
 struct PoolingLoops;
 struct ReduceLoops;
@@ -22,6 +23,7 @@ struct Loops {
   const SoftmaxLoops* softmax;
   const PoolingLoops* pooling;
   const ExtremumLoops* extremum;
+  const LstmLoops* lstm;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises
