@@ -15,8 +15,6 @@ NOT_YET = {
     "MLCEmbeddingLayer": "a layer over gather that makes its own weights",
     "MLCGroupNormalizationLayer": "a layer over what MPS composes of ops",
     "MLCInstanceNormalizationLayer": "a layer over what MPS composes of ops",
-    "MLCLSTMDescriptor": "the layer that takes it",
-    "MLCLSTMLayer": "steps over a sequence and their gradient",
     "MLCLayerNormalizationLayer": "a layer over statistics of the last axes",
     "MLCMultiheadAttentionDescriptor": "the layer that takes it",
     "MLCMultiheadAttentionLayer": "a layer over matrix products and softmax",

@@ -15,6 +15,7 @@
 #include <traingraph/interruption.h>
 #include <traingraph/layer.h>
 #include <traingraph/loss.h>
+#include <traingraph/lstm.h>
 #include <traingraph/memory_plan.h>
 #include <traingraph/optimizer.h>
 #include <traingraph/pooling.h>
