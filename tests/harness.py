@@ -46,6 +46,8 @@ class Case:
     expected_training: Callable | None = None
     # how many times the usual bounds a data type needs, with a reason beside it
     slack: float = 1.0
+    # of differences; larger ones have rounded less, where derivatives hardly change along them
+    step: float = 1e-6
     # results of a batch are the results of its rows
     rows: bool = False
     arrays: list = field(init=False)
@@ -184,7 +186,9 @@ def check_gradient(case, elements=False):
     np.testing.assert_allclose(loss, np.sum(error**2), rtol=1e-10)
     arrays = [a.copy() for a in case.arrays]
     for at, gradient in zip(arrays, gradients, strict=True):
-        slopes = Slopes(lambda _: expected(*arrays), at, 2 * error, elements=elements)
+        slopes = Slopes(
+            lambda _: expected(*arrays), at, 2 * error, step=case.step, elements=elements
+        )
         slopes.assert_near(gradient, 2e-8, gradients)
 
 

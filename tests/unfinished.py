@@ -29,6 +29,11 @@ OTHER_TYPES = "(float64|u?int8|int32|int64|bool)"
 WITHOUT_KERNELS = (
     (LAYERS + r"comparison_layer\.py::.*\bmetal\b.*", "compare"),
     (OPS + r"choosing_ops\.py::.*\bmetal\b.*", "compare, extremum, one_hot, constant"),
+    (OPS + r"lstm_op\.py::.*\bmetal\b.*", "lstm"),
+    (
+        LAYERS + r"lstm(_training)?\.py::(?!test_wrong_lengths\[.*-False-metal\]).*\bmetal\b.*",
+        "lstm",
+    ),
     (LAYERS + r"losses\.py::test_backends\[metal-.*shares by class.*", "one_hot"),
     (LAYERS + r"reduction\.py::test_(backends|same_bits|batch)\[metal-.*(max|min) .*", "extremum"),
     (

@@ -28,6 +28,7 @@ TRAINGRAPH_ENUM(DeviceType, "MLCDeviceType");
 TRAINGRAPH_ENUM(ExecutionOptions, "MLCExecutionOptions");
 TRAINGRAPH_ENUM(GradientClippingType, "MLCGradientClippingType");
 TRAINGRAPH_ENUM(LossType, "MLCLossType");
+TRAINGRAPH_ENUM(LSTMResultMode, "MLCLSTMResultMode");
 TRAINGRAPH_ENUM(PaddingPolicy, "MLCPaddingPolicy");
 TRAINGRAPH_ENUM(PaddingType, "MLCPaddingType");
 TRAINGRAPH_ENUM(PoolingType, "MLCPoolingType");

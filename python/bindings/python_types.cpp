@@ -69,6 +69,28 @@ py::object from_anchor_boxes(const std::vector<AnchorBox>& boxes) {
   return pairs;
 }
 
+// A list of values whose class is described or remembered.
+template <typename T>
+void remember_list(const std::string& name) {
+  remember_type(
+      typeid(std::vector<T>),
+      {"collections.abc.Sequence[" + name + "]", "list[" + name + "]",
+       [](py::handle value, const Where& where) -> std::any {
+         std::vector<T> items;
+         for (const py::object& item : to_items(value, where)) {
+           items.push_back(std::any_cast<T>(load_value(ValueType{&typeid(T)}, item, where)));
+         }
+         return items;
+       },
+       [](const std::any& value, py::handle owner) -> py::object {
+         py::list items;
+         for (const T& item : std::any_cast<const std::vector<T>&>(value)) {
+           items.append(cast_value(ValueType{&typeid(T)}, item, owner));
+         }
+         return items;
+       }});
+}
+
 }  // namespace
 
 void remember_plain_types() {
@@ -96,9 +118,23 @@ void remember_plain_types() {
       [](py::handle value, const Where& where) { return to_anchor_boxes(value, where); },
       [](const std::vector<AnchorBox>& boxes) { return from_anchor_boxes(boxes); });
   remember_part<TensorParameter>("MLCTensorParameter");
+  remember_type(
+      typeid(std::vector<TensorParameter*>),
+      {"list[MLCTensorParameter]", "list[MLCTensorParameter]", nullptr,
+       [](const std::any& value, py::handle owner) -> py::object {
+         py::list parts;
+         const ValueType part{&typeid(TensorParameter*)};
+         for (TensorParameter* one : std::any_cast<const std::vector<TensorParameter*>&>(value)) {
+           parts.append(cast_value(part, one, owner));
+         }
+         return parts;
+       }});
+  remember_list<TensorPtr>("MLCTensor");
+  remember_list<ActivationDescriptor>("MLCActivationDescriptor");
   remember_enumerations<ActivationType, ArithmeticOperation, ComparisonOperation, ConvolutionType,
                         PaddingType, SampleMode, DeviceType, GradientClippingType, LossType,
-                        PoolingType, ReductionType, RegularizationType, SoftmaxOperation>();
+                        LSTMResultMode, PoolingType, ReductionType, RegularizationType,
+                        SoftmaxOperation>();
 }
 
 void remember_type(const std::type_info& type, PythonType row) {

@@ -174,6 +174,19 @@ void read(Fields& f, ir::DropoutAttributes& a) {
   f.take("rate", a.rate);
   f.take("seed", a.seed);
 }
+void read(Fields& f, ir::LstmAttributes& a) {
+  f.take("time_first", a.time_first);
+  f.take("reverse", a.reverse);
+  f.take("has_states", a.has_states);
+  f.take("has_peepholes", a.has_peepholes);
+  f.take("has_lengths", a.has_lengths);
+  f.take("keeps", a.keeps);
+  for (ir::ScalarList& list : a.activations = std::vector<ir::ScalarList>(5)) {
+    const std::string field = "activation " + std::to_string(&list - a.activations.data());
+    f.take(field.c_str(), list);
+  }
+  if (a.activations[0].inputs == 0) a.activations.clear();
+}
 
 void read(Fields& f, ir::NamedKernelAttributes& a) { f.take("name", a.name); }
 

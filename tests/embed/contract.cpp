@@ -1,3 +1,4 @@
+// Over 400 lines: one check beside the other.
 // The contract of a training graph from C++: each check prints its name, the first wrong one ends
 // the program with status 1.
 #include <cmath>
@@ -125,6 +126,44 @@ void linked() {
   front->execute(fed);
   const tg::TensorData result = back->execute(now()).result();
   check(near(static_cast<const float*>(result.bytes)[3], 2 * 0.5 * 3), "linked graphs");
+}
+
+// One unit over two steps of one number.
+void sequences() {
+  const auto four = [](double value) {
+    return std::vector<tg::TensorPtr>(4, tg::Tensor::filled({{1, 1}}, value));
+  };
+  tg::LSTMDescriptor descriptor;
+  descriptor.result_mode = tg::LSTMResultMode::kOutputAndStates;
+  const auto layer = std::make_shared<tg::LSTM>(descriptor, four(0.5), four(0.25),
+                                                std::vector<tg::TensorPtr>{}, four(0.125));
+  const auto graph = std::make_shared<tg::Graph>();
+  const tg::TensorPtr x = tg::Tensor::create({{1, 2, 1}});
+  graph->node(layer, x);
+  const std::vector<tg::TensorPtr> results = graph->result_tensors(layer);
+  check(results.size() == 3 && results[2]->descriptor().shape == tg::Shape{1, 1, 1, 1},
+        "output and states of an LSTM");
+  tg::InferenceGraph inference({graph});
+  inference.add_inputs({{"x", x}});
+  inference.compile(tg::CompilationOptions::kNone, tg::Device::cpu());
+  std::vector<float> inputs{1, -2};
+  tg::ExecutionArguments fed = now();
+  fed.inputs = {{"x", tg::TensorData::of(inputs.data(), {1, 2, 1})}};
+  const tg::TensorData result = inference.execute(fed).result();
+  double h = 0, c = 0;
+  for (int step = 0; step < 2; ++step) {
+    const double sum =
+        0.5 * static_cast<double>(inputs[static_cast<std::size_t>(step)]) + 0.25 * h + 0.125;
+    const double gate = 1 / (1 + std::exp(-sum));
+    c = gate * c + gate * std::tanh(sum);
+    h = gate * std::tanh(c);
+    check(near(static_cast<double>(static_cast<const float*>(result.bytes)[step]), h),
+          "a step of an LSTM");
+  }
+  descriptor.hidden_size = 2;
+  check(raises([&] { tg::LSTM(descriptor, four(0), four(0)); }), "weights of another size");
+  descriptor.dropout = 1;
+  check(raises([&] { descriptor.check("LSTM"); }), "a dropout of everything");
 }
 
 void constants() {
@@ -386,6 +425,7 @@ int main(int argc, char** argv) {
   gradients();
   user_gradient();
   linked();
+  sequences();
   constants();
   guard_and_profile();
   micro_batches_and_fit(argv[1]);

@@ -13,8 +13,6 @@ TABLE = read(Path(__file__).parent / "inventory.tsv")
 NOT_YET = {
     "MLCEmbeddingDescriptor": "the layer that takes it",
     "MLCEmbeddingLayer": "a layer over gather that makes its own weights",
-    "MLCLSTMDescriptor": "the layer that takes it",
-    "MLCLSTMLayer": "steps over a sequence and their gradient",
     "MLCMultiheadAttentionDescriptor": "the layer that takes it",
     "MLCMultiheadAttentionLayer": "a layer over matrix products and softmax",
 }

@@ -35,12 +35,14 @@ NUMBERS = {
     "depthwise_with_kernel_width", "time_step", "a", "b", "c", "alpha", "weight", "epsilon",
     "delta", "learning_rate", "gradient_rescale", "gradient_clip_max", "gradient_clip_min",
     "maximum_clipping_norm", "custom_global_norm", "regularization_scale",
-    "variance_epsilon", "fill_with_data", "split_count", "scale", "constant_value",
+    "variance_epsilon", "fill_with_data", "split_count", "scale", "constant_value", "input_size",
+    "hidden_size", "layer_count",
 }  # fmt: skip
-FRACTIONS = {"rate", "momentum", "momentum_scale", "beta1", "beta2", "label_smoothing"}
+FRACTIONS = {"rate", "dropout", "momentum", "momentum_scale", "beta1", "beta2", "label_smoothing"}
 SWITCHES = {
     "transposes_x", "transposes_y", "applies_gradient_clipping", "uses_amsgrad",
     "uses_nesterov_momentum", "is_centered", "selects_multiple_compute_devices", "aligns_corners",
+    "uses_biases", "batch_first", "is_bidirectional", "returns_sequences",
 }  # fmt: skip
 
 
@@ -111,7 +113,13 @@ def sample(cls: str, keyword: str) -> Any:
         "loss_layer": None,
         "optimizer": None,
         "weights": channels(),
-        "biases": channels(),
+        "biases": {"MLCLSTMLayer": [channels()] * 4}.get(cls, channels()),
+        "input_weights": [channels()] * 4,
+        "hidden_weights": [channels()] * 4,
+        "peephole_weights": [channels()] * 3,
+        "gate_activations": [traingraph.MLCActivationDescriptor(type="sigmoid")] * 4,
+        "output_result_activation": traingraph.MLCActivationDescriptor(type="relu"),
+        "result_mode": "output",
         "mean": channels(),
         "variance": channels(),
         "beta": channels(),
@@ -130,6 +138,9 @@ def sample(cls: str, keyword: str) -> Any:
                 anchor_boxes=[1.0, 1.0], anchor_box_count=1
             ),
             "MLCMatMulLayer": MLCMatMulDescriptor,
+            "MLCLSTMLayer": lambda: traingraph.MLCLSTMDescriptor(
+                input_size=1, hidden_size=1, layer_count=1
+            ),
             "MLCPoolingLayer": lambda: MLCPoolingDescriptor(
                 type="max", kernel_sizes=(2, 2), strides=(2, 2)
             ),

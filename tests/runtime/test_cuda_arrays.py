@@ -367,3 +367,28 @@ def test_indices_on_the_device_are_checked(gpu: str, torch: Any) -> None:
     picked[2, 1] = 3
     with pytest.raises(ValueError, match=r"an index from 0 to 2 but got 3 at \(2, 1\)"):
         inference.execute(inputs_data=data, options="synchronous")
+
+
+def test_lengths_on_the_device_show_in_the_results(gpu: str, torch: Any) -> None:
+    """Nobody waits to look at them: wrong ones give NaN, and so a loss that is none."""
+    x, lengths = tg.MLCTensor(shape=[3, 4, 2]), tg.MLCTensor(shape=[3], data_type="int32")
+    weights = [tg.MLCTensor(data=np.full((2, 2), 0.5, np.float32)) for _ in range(8)]
+    layer = tg.MLCLSTMLayer(
+        descriptor=tg.MLCLSTMDescriptor(input_size=2, hidden_size=2, layer_count=1),
+        input_weights=weights[:4],
+        hidden_weights=weights[4:],
+    )
+    graph = tg.MLCGraph()
+    graph.node(layer, sources=[x, lengths])
+    inference = tg.MLCInferenceGraph(graph_objects=[graph])
+    inference.add_inputs({"x": x, "lengths": lengths})
+    inference.compile(device=gpu)
+    given = torch.tensor([4, 2, 0], device="cuda", dtype=torch.int32)
+    data = {"x": torch.ones(3, 4, 2, device="cuda"), "lengths": given}
+    result = inference.execute(inputs_data=data, options="synchronous").result
+    assert np.isfinite(result).all()
+    assert (result != 0).any(axis=2).sum(axis=1).tolist() == [4, 2, 0]
+    for wrong in ([5, 1, 1], [2, 3, 1], [1, 0, -1]):
+        given.copy_(torch.tensor(wrong, dtype=torch.int32))
+        result = inference.execute(inputs_data=data, options="synchronous").result
+        assert np.isnan(result).all()

@@ -18,6 +18,7 @@
 #include <traingraph/layer.h>
 #include <traingraph/layer_normalization.h>
 #include <traingraph/loss.h>
+#include <traingraph/lstm.h>
 #include <traingraph/memory_plan.h>
 #include <traingraph/optimizer.h>
 #include <traingraph/pooling.h>

@@ -73,6 +73,10 @@ std::string place(const Shape& shape, std::int64_t position) {
                          std::int64_t position, std::int64_t value) {
   const std::string highest = std::to_string(range.count - 1);
   const std::string got = " but got " + std::to_string(value);
+  if (range.descends) {
+    throw InvalidArgument("[lengths '" + name + "'] expected a length from 0 to " + highest + got +
+                          " at " + place(shape, position));
+  }
   if (range.lowest < 0) {
     throw InvalidArgument("[labels '" + name + "'] expected a class from 0 to " + highest +
                           " or -1" + got + " in row " + std::to_string(position));
@@ -87,8 +91,8 @@ void check_integers(const std::string& name, const IntegerRange& range, const Sh
   const T* integers = static_cast<const T*>(data.bytes);
   const std::int64_t count = element_count(shape);
   if (data.gpu >= 0) {
-    // Kernels read no memory by a label, so these need not wait for the device.
-    if (range.lowest < 0) return;
+    // Kernels read no memory by a label or length, so these need not wait for the device.
+    if (range.lowest < 0 || range.descends) return;
     const Backend& backend = backend_named("cuda", data.gpu);
     const auto* first = static_cast<const std::byte*>(data.bytes);
     const DataType type = sizeof(T) == 4 ? DataType::kInt32 : DataType::kInt64;
@@ -101,6 +105,10 @@ void check_integers(const std::string& name, const IntegerRange& range, const Sh
   for (std::int64_t k = 0; k < count; ++k) {
     const auto value = static_cast<std::int64_t>(integers[k]);
     if (value < range.lowest || value >= range.count) refuse(name, range, shape, k, value);
+    if (!range.descends || k == 0 || integers[k] <= integers[k - 1]) continue;
+    throw InvalidArgument("[lengths '" + name + "'] expected lengths that descend but got " +
+                          std::to_string(value) + " after " + std::to_string(integers[k - 1]) +
+                          " at " + place(shape, k));
   }
 }
 

@@ -13,8 +13,8 @@ void check_data(const BoundSlot& slot, const ir::Type& type, const TensorData& d
 // Raises unless `data` is room for a result of this type.
 void check_output(const std::string& name, const ir::Type& type, const TensorData& data,
                   const Backend& backend);
-// Raises InvalidArgument naming place and value of the first label or index out of its range.
-// Labels in a GPU's memory are not looked at.
+// Raises InvalidArgument naming place and value of the first label, index or length out of its
+// range. Labels and lengths in a GPU's memory are not looked at.
 void check_range(const std::string& name, const IntegerRange& range, const ir::Type& type,
                  const TensorData& data);
 // The same for a constant, as the next execution will read it.

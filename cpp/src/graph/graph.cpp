@@ -84,7 +84,7 @@ std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<Tenso
     }
     values.push_back(value);
   }
-  Emitter emitter(lowering, layer, values);
+  Emitter emitter(lowering, layer, values, sources);
   layer.emit(emitter);
   std::vector<TensorPtr> results;
   for (ir::ValueId value : emitter.results) {
@@ -92,6 +92,11 @@ std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<Tenso
     // A scalar (a loss) is a tensor of one element.
     results.push_back(Tensor::create(
         TensorDescriptor(type.shape.empty() ? Shape{1} : type.shape, type.data_type)));
+  }
+  if (!emitter.result_lengths.empty()) {
+    const ir::Type& type = lowering.graph.type(emitter.results.front());
+    results.front() = Tensor::create(
+        TensorDescriptor::of_sequences(type.shape, emitter.result_lengths, true, type.data_type));
   }
   return results;
 }

@@ -28,7 +28,8 @@ void restrict_to(LoweredGraph& lowered, IntegerRange range, ValueId integers) {
   IntegerRange& known =
       value.source == ir::Source::bound ? lowered.bound[slot].range : lowered.slots[slot].range;
   if (known.count != 0) {
-    range = {std::max(known.lowest, range.lowest), std::min(known.count, range.count)};
+    range = {std::max(known.lowest, range.lowest), std::min(known.count, range.count),
+             known.descends || range.descends};
   }
   known = range;
 }
@@ -51,6 +52,12 @@ void find_integer_ranges(LoweredGraph& lowered) {
     } else if (node.op == ir::Op::scatter) {
       const int axis = std::get<ir::ScatterAttributes>(node.attributes).axis;
       restrict_to(lowered, {0, extent(node.outputs[0], axis)}, node.inputs[1]);
+    } else if (node.op == ir::Op::lstm) {
+      const auto& a = std::get<ir::LstmAttributes>(node.attributes);
+      if (!a.has_lengths) continue;
+      const auto lengths = static_cast<std::size_t>(ir::LstmOperands::of_forward(a).lengths);
+      restrict_to(lowered, {0, extent(node.inputs[0], a.time_first ? 0 : 1) + 1, true},
+                  node.inputs[lengths]);
     }
   }
 }

@@ -165,7 +165,7 @@ class Writer {
     if (loss != nullptr) read_weights(*loss, sources);
     std::vector<ValueId> values;
     for (const TensorPtr& tensor : sources) values.push_back(widened(source(tensor)));
-    Emitter emitter(out_.lowering, layer, std::move(values));
+    Emitter emitter(out_.lowering, layer, std::move(values), sources);
     layer.emit(emitter);
     if (emitter.results.size() != results->size()) {
       emitter.fail_shape("expected " + std::to_string(results->size()) + " results but got " +

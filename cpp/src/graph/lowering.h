@@ -10,11 +10,12 @@
 
 namespace traingraph {
 
-// What the integers of a tensor may be: class labels from -1 (ignored), or indices from 0, below
-// `count`. 0: anything.
+// What the integers of a tensor may be: class labels from -1 (ignored), indices from 0, or lengths
+// of sequences, which descend; below `count`. 0: anything.
 struct IntegerRange {
   std::int64_t lowest = 0;
   std::int64_t count = 0;
+  bool descends = false;
 };
 
 // An array the caller brings: which tensor it is, and what its integers may be.

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "ir/lstm_attributes.h"
 #include "ir/row_norm_attributes.h"
 #include "ir/scalar.h"
 #include "ir/type.h"
@@ -388,7 +389,7 @@ using Attributes =
                  SoftmaxAttributes, CrossEntropyAttributes, AxisAttributes, SliceAttributes,
                  PadAttributes, ReshapeAttributes, TransposeAttributes, SelectAttributes,
                  ScatterAttributes, CompareAttributes, ExtremumAttributes, OneHotAttributes,
-                 ConstantAttributes, DropoutAttributes, NamedKernelAttributes>;
+                 ConstantAttributes, DropoutAttributes, LstmAttributes, NamedKernelAttributes>;
 
 std::string to_string(const Attributes& attributes);
 

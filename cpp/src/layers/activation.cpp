@@ -7,6 +7,7 @@
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
+#include "layers/activation_list.h"
 #include "layers/checks.h"
 #include "runtime/range.h"
 
@@ -79,17 +80,38 @@ ActivationDescriptor::ActivationDescriptor(ActivationType type_in, std::optional
       b(b_in.value_or(row(type_in).b)),
       c(c_in.value_or(1.0f)) {}
 
-Activation::Activation(ActivationDescriptor descriptor)
-    : Layer("Activation"), descriptor_(descriptor) {
+void check_activation(const ActivationDescriptor& descriptor, const std::string& subject) {
   row(descriptor.type);
   // A limit may be infinite: it is none then.
   const Range& range = descriptor.type == ActivationType::kClamp ? kAnyNumber : kFinite;
-  expect_in(range, "Activation", "a", static_cast<double>(descriptor.a));
-  expect_in(range, "Activation", "b", static_cast<double>(descriptor.b));
-  expect_in(range, "Activation", "c", static_cast<double>(descriptor.c));
+  expect_in(range, subject, "a", static_cast<double>(descriptor.a));
+  expect_in(range, subject, "b", static_cast<double>(descriptor.b));
+  expect_in(range, subject, "c", static_cast<double>(descriptor.c));
   if (descriptor.type == ActivationType::kCELU && descriptor.a == 0) {
-    throw InvalidArgument("[Activation] expected a of CELU other than 0 but got 0");
+    throw InvalidArgument("[" + subject + "] expected a of CELU other than 0 but got 0");
   }
+}
+
+ir::ScalarList activation_list(const ActivationDescriptor& descriptor) {
+  const Row& r = row(descriptor.type);
+  Scalar function = r.function;
+  int parameters = r.parameters;
+  // Plain ReLU has a function of its own: most nets use it, and fused kernels know it.
+  if (descriptor.type == ActivationType::kReLU && descriptor.a == 0) {
+    function = Scalar::relu;
+    parameters = 0;
+  }
+  ir::ScalarList list;
+  list.inputs = 1;
+  const int x = r.is_constant(descriptor) ? list.add(Scalar::clip, 0, -1, -1, 1) : 0;
+  list.results = {list.add(function, x, -1, parameters > 0 ? static_cast<double>(descriptor.a) : 0,
+                           parameters > 1 ? static_cast<double>(descriptor.b) : 0)};
+  return list;
+}
+
+Activation::Activation(ActivationDescriptor descriptor)
+    : Layer("Activation"), descriptor_(descriptor) {
+  check_activation(descriptor, "Activation");
 }
 
 std::string Activation::description() const {
@@ -105,19 +127,7 @@ std::string Activation::description() const {
 void Activation::emit(Emitter& e) const {
   e.expect_sources(1);
   expect_floating(e);
-  const Row& r = row(descriptor_.type);
-  Scalar function = r.function;
-  int parameters = r.parameters;
-  // Plain ReLU has a function of its own: most nets use it, and fused kernels know it.
-  if (descriptor_.type == ActivationType::kReLU && descriptor_.a == 0) {
-    function = Scalar::relu;
-    parameters = 0;
-  }
-  const double p = parameters > 0 ? static_cast<double>(descriptor_.a) : 0;
-  const double q = parameters > 1 ? static_cast<double>(descriptor_.b) : 0;
-  ir::ValueId x = e.sources[0];
-  if (r.is_constant(descriptor_)) x = ops::unary(e.graph, Scalar::clip, x, -1, 1);
-  e.result(ops::unary(e.graph, function, x, p, q));
+  e.result(ops::elementwise(e.graph, activation_list(descriptor_), {e.sources[0]})[0]);
 }
 
 namespace {

@@ -39,6 +39,8 @@ const std::vector<DescribedClass>& layer_classes() {
       Pooling::class_description,
       Softmax::class_description,
       Dropout::class_description,
+      LSTMDescriptor::class_description,
+      LSTM::class_description,
   };
   return table;
 }

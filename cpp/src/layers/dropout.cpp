@@ -5,6 +5,7 @@
 #include <traingraph/softmax.h>
 
 #include "layers/checks.h"
+#include "layers/dropped.h"
 
 namespace traingraph {
 
@@ -21,6 +22,15 @@ std::string Dropout::description() const {
   return text.str();
 }
 
+ir::ValueId dropped(Emitter& e, ir::ValueId x, double rate, std::uint64_t seed) {
+  std::vector<ir::ValueId> inputs{x, e.lowering.step(ir::StepInput::counter)};
+  if (e.lowering.micro_batched && e.graph.type(x).batched) {
+    inputs.push_back(e.lowering.step(ir::StepInput::first_row));
+  }
+  return ops::apply1(e.graph, ir::Op::dropout, ir::DropoutAttributes{rate, seed},
+                     std::move(inputs));
+}
+
 // x (…) → (…).
 void Dropout::emit(Emitter& e) const {
   e.expect_sources(1);
@@ -29,12 +39,7 @@ void Dropout::emit(Emitter& e) const {
     e.result(ops::unary(e.graph, ir::Scalar::identity, e.sources[0]));
     return;
   }
-  const ir::DropoutAttributes attributes{static_cast<double>(rate_), e.seed(seed_)};
-  std::vector<ir::ValueId> inputs{e.sources[0], e.lowering.step(ir::StepInput::counter)};
-  if (e.lowering.micro_batched && e.type(0).batched) {
-    inputs.push_back(e.lowering.step(ir::StepInput::first_row));
-  }
-  e.result(ops::apply1(e.graph, ir::Op::dropout, attributes, std::move(inputs)));
+  e.result(dropped(e, e.sources[0], static_cast<double>(rate_), e.seed(seed_)));
 }
 
 const ClassDescription& Dropout::class_description() {

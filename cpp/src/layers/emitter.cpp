@@ -40,6 +40,14 @@ Emitter::Emitter(Lowering& lowering_in, const Layer& layer_in, std::vector<ir::V
   graph.layer = static_cast<int>(graph.layers.size()) - 1;
 }
 
+Emitter::Emitter(Lowering& lowering_in, const Layer& layer_in, std::vector<ir::ValueId> sources_in,
+                 const std::vector<TensorPtr>& tensors)
+    : Emitter(lowering_in, layer_in, std::move(sources_in)) {
+  for (const TensorPtr& tensor : tensors) {
+    sequence_lengths.push_back(tensor->descriptor().sequence_lengths);
+  }
+}
+
 ir::ValueId Emitter::parameter(const TensorPtr& tensor, const Shape& shape) {
   const Shape& own = tensor->descriptor().shape;
   if (element_count(own) != element_count(shape)) {

@@ -39,12 +39,19 @@ struct Lowering {
 class Emitter {
  public:
   Emitter(Lowering& lowering, const Layer& layer, std::vector<ir::ValueId> sources);
+  // Over the values of these tensors.
+  Emitter(Lowering& lowering, const Layer& layer, std::vector<ir::ValueId> sources,
+          const std::vector<TensorPtr>& tensors);
 
   Lowering& lowering;
   ir::Graph& graph;
   const Layer& layer;
   const std::vector<ir::ValueId> sources;
   std::vector<ir::ValueId> results;
+  // Lengths of the sequences in each source, empty where its tensor has none; and in the first
+  // result.
+  std::vector<Shape> sequence_lengths;
+  Shape result_lengths;
 
   bool training() const { return lowering.training; }
   // A copy: what is emitted next moves the graph's values.

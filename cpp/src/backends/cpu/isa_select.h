@@ -8,6 +8,7 @@ namespace traingraph::cpu {
 struct BatchNormLoops;
 struct ElementwiseLoops;
 struct ExtremumLoops;
+struct LstmLoops;
 struct MatrixLoops;
 struct PoolingLoops;
 struct ReduceLoops;
@@ -24,6 +25,7 @@ struct Loops {
   const PoolingLoops* pooling;
   const ExtremumLoops* extremum;
   const RowNormLoops* row_norm;
+  const LstmLoops* lstm;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises

@@ -112,6 +112,7 @@ std::vector<KernelEntry> compare_entries();
 std::vector<KernelEntry> extremum_entries();
 std::vector<KernelEntry> constant_entries();
 std::vector<KernelEntry> dropout_entries();
+std::vector<KernelEntry> lstm_entries();
 std::vector<KernelEntry> reorder_entries();
 
 }  // namespace traingraph::cuda
