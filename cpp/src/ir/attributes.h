@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "ir/attention_attributes.h"
 #include "ir/scalar.h"
 #include "ir/type.h"
 
@@ -387,7 +388,7 @@ using Attributes =
                  CrossEntropyAttributes, AxisAttributes, SliceAttributes, PadAttributes,
                  ReshapeAttributes, TransposeAttributes, SelectAttributes, ScatterAttributes,
                  CompareAttributes, ExtremumAttributes, OneHotAttributes, ConstantAttributes,
-                 DropoutAttributes, NamedKernelAttributes>;
+                 DropoutAttributes, AttentionAttributes, NamedKernelAttributes>;
 
 std::string to_string(const Attributes& attributes);
 

@@ -22,5 +22,6 @@ const std::vector<KernelEntry>& cross_entropy_entries();
 const std::vector<KernelEntry>& compare_entries();
 const std::vector<KernelEntry>& extremum_entries();
 const std::vector<KernelEntry>& indexing_entries();
+const std::vector<KernelEntry>& attention_entries();
 
 }  // namespace traingraph::cpu

@@ -7,18 +7,19 @@
 
 namespace traingraph::cpu {
 
-#define TRAINGRAPH_LEVEL(level)                                             \
-  namespace level {                                                         \
-  extern const ElementwiseLoops elementwise_loops;                          \
-  extern const ReduceLoops reduce_loops;                                    \
-  extern const MatrixLoops matrix_loops;                                    \
-  extern const BatchNormLoops batch_norm_loops;                             \
-  extern const SoftmaxLoops softmax_loops;                                  \
-  extern const PoolingLoops pooling_loops;                                  \
-  extern const ExtremumLoops extremum_loops;                                \
-  constexpr Loops loops{#level,         &elementwise_loops, &reduce_loops,  \
-                        &matrix_loops,  &batch_norm_loops,  &softmax_loops, \
-                        &pooling_loops, &extremum_loops};                   \
+#define TRAINGRAPH_LEVEL(level)                                                \
+  namespace level {                                                            \
+  extern const ElementwiseLoops elementwise_loops;                             \
+  extern const ReduceLoops reduce_loops;                                       \
+  extern const MatrixLoops matrix_loops;                                       \
+  extern const BatchNormLoops batch_norm_loops;                                \
+  extern const SoftmaxLoops softmax_loops;                                     \
+  extern const PoolingLoops pooling_loops;                                     \
+  extern const ExtremumLoops extremum_loops;                                   \
+  extern const AttentionLoops attention_loops;                                 \
+  constexpr Loops loops{#level,         &elementwise_loops, &reduce_loops,     \
+                        &matrix_loops,  &batch_norm_loops,  &softmax_loops,    \
+                        &pooling_loops, &extremum_loops,    &attention_loops}; \
   }
 
 #if defined(TRAINGRAPH_X86_LEVELS)

@@ -111,6 +111,7 @@ std::vector<KernelEntry> compare_entries();
 std::vector<KernelEntry> extremum_entries();
 std::vector<KernelEntry> constant_entries();
 std::vector<KernelEntry> dropout_entries();
+std::vector<KernelEntry> attention_entries();
 std::vector<KernelEntry> reorder_entries();
 
 }  // namespace traingraph::cuda

@@ -108,7 +108,8 @@ const std::vector<KernelEntry>& table() {
                         compare_entries,
                         extremum_entries,
                         constant_entries,
-                        dropout_entries}) {
+                        dropout_entries,
+                        attention_entries}) {
       for (const KernelEntry& entry : family()) all.push_back(entry);
     }
     all.push_back({ir::Op::reshape, supports_reshape, make_reshape, nullptr, nullptr});
