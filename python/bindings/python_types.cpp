@@ -23,6 +23,24 @@ const PythonType* find(const ValueType& type) {
   return found == all_types().end() ? nullptr : &found->second;
 }
 
+// Parameters of one layer, which they belong to.
+void remember_parts() {
+  using Parts = std::vector<TensorParameter*>;
+  const std::string name = "list[MLCTensorParameter]";
+  remember_type(typeid(Parts), {name, name,
+                                [](py::handle value, const Where& where) {
+                                  return std::any(convert_list<TensorParameter*>(value, where));
+                                },
+                                [](const std::any& value, py::handle owner) -> py::object {
+                                  py::list list;
+                                  for (TensorParameter* part : std::any_cast<const Parts&>(value)) {
+                                    list.append(py::cast(
+                                        part, py::return_value_policy::reference_internal, owner));
+                                  }
+                                  return list;
+                                }});
+}
+
 std::string annotation(const ValueType& type, std::string PythonType::* which) {
   const PythonType* const row = find(type);
   const std::string name = row != nullptr ? row->*which : described_class(*type.type).name;
@@ -51,7 +69,16 @@ void remember_plain_types() {
       [](const Padding& padding) {
         return from_padding(padding.policy, padding.sizes.y, padding.sizes.x);
       });
+  remember<std::vector<TensorPtr>>(
+      "collections.abc.Sequence[MLCTensor]", "list[MLCTensor]",
+      [](py::handle value, const Where& where) { return convert_list<TensorPtr>(value, where); },
+      [](const std::vector<TensorPtr>& tensors) {
+        py::list list;
+        for (const TensorPtr& tensor : tensors) list.append(py::cast(tensor));
+        return list;
+      });
   remember_part<TensorParameter>("MLCTensorParameter");
+  remember_parts();
   remember_enumerations<ActivationType, ArithmeticOperation, ComparisonOperation, ConvolutionType,
                         PaddingType, SampleMode, DeviceType, GradientClippingType, LossType,
                         PoolingType, ReductionType, RegularizationType, SoftmaxOperation>();

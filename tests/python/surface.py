@@ -18,8 +18,6 @@ NOT_YET = {
     "MLCLSTMDescriptor": "the layer that takes it",
     "MLCLSTMLayer": "steps over a sequence and their gradient",
     "MLCLayerNormalizationLayer": "a layer over statistics of the last axes",
-    "MLCMultiheadAttentionDescriptor": "the layer that takes it",
-    "MLCMultiheadAttentionLayer": "a layer over matrix products and softmax",
     "MLCYOLOLossDescriptor": "the layer that takes it",
     "MLCYOLOLossLayer": "the loss as ops",
 }

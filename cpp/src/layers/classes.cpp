@@ -34,6 +34,8 @@ const std::vector<DescribedClass>& layer_classes() {
       Pooling::class_description,
       Softmax::class_description,
       Dropout::class_description,
+      MultiheadAttentionDescriptor::class_description,
+      MultiheadAttention::class_description,
   };
   return table;
 }
