@@ -26,6 +26,24 @@ const PythonType* find(const ValueType& type) {
   return found == all_types().end() ? nullptr : &found->second;
 }
 
+// Parameters of one layer, which they belong to.
+void remember_parts() {
+  using Parts = std::vector<TensorParameter*>;
+  const std::string name = "list[MLCTensorParameter]";
+  remember_type(typeid(Parts), {name, name,
+                                [](py::handle value, const Where& where) {
+                                  return std::any(convert_list<TensorParameter*>(value, where));
+                                },
+                                [](const std::any& value, py::handle owner) -> py::object {
+                                  py::list list;
+                                  for (TensorParameter* part : std::any_cast<const Parts&>(value)) {
+                                    list.append(py::cast(
+                                        part, py::return_value_policy::reference_internal, owner));
+                                  }
+                                  return list;
+                                }});
+}
+
 std::string annotation(const ValueType& type, std::string PythonType::* which) {
   const PythonType* const row = find(type);
   const std::string name = row != nullptr ? row->*which : described_class(*type.type).name;
@@ -117,6 +135,14 @@ void remember_plain_types() {
       "numpy.typing.ArrayLike", "list[tuple[float, float]]",
       [](py::handle value, const Where& where) { return to_anchor_boxes(value, where); },
       [](const std::vector<AnchorBox>& boxes) { return from_anchor_boxes(boxes); });
+  remember<std::vector<TensorPtr>>(
+      "collections.abc.Sequence[MLCTensor]", "list[MLCTensor]",
+      [](py::handle value, const Where& where) { return convert_list<TensorPtr>(value, where); },
+      [](const std::vector<TensorPtr>& tensors) {
+        py::list list;
+        for (const TensorPtr& tensor : tensors) list.append(py::cast(tensor));
+        return list;
+      });
   remember_part<TensorParameter>("MLCTensorParameter");
   remember_type(
       typeid(std::vector<TensorParameter*>),
@@ -131,6 +157,7 @@ void remember_plain_types() {
        }});
   remember_list<TensorPtr>("MLCTensor");
   remember_list<ActivationDescriptor>("MLCActivationDescriptor");
+  remember_parts();
   remember_enumerations<ActivationType, ArithmeticOperation, ComparisonOperation, ConvolutionType,
                         PaddingType, SampleMode, DeviceType, GradientClippingType, LossType,
                         LSTMResultMode, PoolingType, ReductionType, RegularizationType,

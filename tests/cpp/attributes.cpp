@@ -187,6 +187,15 @@ void read(Fields& f, ir::LstmAttributes& a) {
   }
   if (a.activations[0].inputs == 0) a.activations.clear();
 }
+void read(Fields& f, ir::AttentionAttributes& a) {
+  f.take("heads", a.heads);
+  f.take("scale", a.scale);
+  f.take("has_key_mask", a.has_key_mask);
+  f.take("has_mask", a.has_mask);
+  f.take("gives_mask_gradient", a.gives_mask_gradient);
+  f.take("rate", a.rate);
+  f.take("seed", a.seed);
+}
 
 void read(Fields& f, ir::NamedKernelAttributes& a) { f.take("name", a.name); }
 

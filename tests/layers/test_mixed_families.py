@@ -76,6 +76,13 @@ def products(graph, h):
     return graph.reshape([4, 8], source=wide)
 
 
+def attention(graph, h):
+    words = graph.reshape([4, 2, 4], source=h)
+    descriptor = tg.MLCMultiheadAttentionDescriptor(model_dimension=4, head_count=2)
+    layer = tg.MLCMultiheadAttentionLayer(descriptor=descriptor)
+    return graph.reshape([4, 8], source=graph.node(layer, sources=[words] * 3))
+
+
 ACTIVATIONS = {
     "relu": A.relu,
     "leaky relu": A.leaky_relu,
@@ -100,6 +107,7 @@ FAMILIES = [
     Family("selection", selected),
     # Products of products of small matrices cancel much of their terms.
     Family("matrix products", products, slack=3),
+    Family("multi-head attention", attention),
     Family("convolution", layers(lambda: convolution(4, 4)), images=True),
     Family(
         "strided groups",

@@ -13,8 +13,6 @@ TABLE = read(Path(__file__).parent / "inventory.tsv")
 NOT_YET = {
     "MLCEmbeddingDescriptor": "the layer that takes it",
     "MLCEmbeddingLayer": "a layer over gather that makes its own weights",
-    "MLCMultiheadAttentionDescriptor": "the layer that takes it",
-    "MLCMultiheadAttentionLayer": "a layer over matrix products and softmax",
 }
 # Classes of ours beside Apple's, under names like theirs, and what they are for.
 OURS = {

@@ -3,6 +3,7 @@
 // The whole public surface. Include this; the other headers are its chapters.
 #include <traingraph/activation.h>
 #include <traingraph/arithmetic.h>
+#include <traingraph/attention.h>
 #include <traingraph/batch_normalization.h>
 #include <traingraph/comparison.h>
 #include <traingraph/convolution.h>

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "ir/attention_attributes.h"
 #include "ir/lstm_attributes.h"
 #include "ir/row_norm_attributes.h"
 #include "ir/scalar.h"
@@ -389,7 +390,8 @@ using Attributes =
                  SoftmaxAttributes, CrossEntropyAttributes, AxisAttributes, SliceAttributes,
                  PadAttributes, ReshapeAttributes, TransposeAttributes, SelectAttributes,
                  ScatterAttributes, CompareAttributes, ExtremumAttributes, OneHotAttributes,
-                 ConstantAttributes, DropoutAttributes, LstmAttributes, NamedKernelAttributes>;
+                 ConstantAttributes, DropoutAttributes, LstmAttributes, AttentionAttributes,
+                 NamedKernelAttributes>;
 
 std::string to_string(const Attributes& attributes);
 

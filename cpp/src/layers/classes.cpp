@@ -41,6 +41,8 @@ const std::vector<DescribedClass>& layer_classes() {
       Dropout::class_description,
       LSTMDescriptor::class_description,
       LSTM::class_description,
+      MultiheadAttentionDescriptor::class_description,
+      MultiheadAttention::class_description,
   };
   return table;
 }

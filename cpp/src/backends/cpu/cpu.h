@@ -24,5 +24,6 @@ const std::vector<KernelEntry>& compare_entries();
 const std::vector<KernelEntry>& extremum_entries();
 const std::vector<KernelEntry>& indexing_entries();
 const std::vector<KernelEntry>& lstm_entries();
+const std::vector<KernelEntry>& attention_entries();
 
 }  // namespace traingraph::cpu

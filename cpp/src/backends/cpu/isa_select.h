@@ -5,6 +5,7 @@
 // Own loops exist once per instruction level; which one runs is decided once.
 namespace traingraph::cpu {
 
+struct AttentionLoops;
 struct BatchNormLoops;
 struct ElementwiseLoops;
 struct ExtremumLoops;
@@ -26,6 +27,7 @@ struct Loops {
   const ExtremumLoops* extremum;
   const RowNormLoops* row_norm;
   const LstmLoops* lstm;
+  const AttentionLoops* attention;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises

@@ -113,6 +113,7 @@ std::vector<KernelEntry> extremum_entries();
 std::vector<KernelEntry> constant_entries();
 std::vector<KernelEntry> dropout_entries();
 std::vector<KernelEntry> lstm_entries();
+std::vector<KernelEntry> attention_entries();
 std::vector<KernelEntry> reorder_entries();
 
 }  // namespace traingraph::cuda

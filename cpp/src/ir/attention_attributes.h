@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ir/type.h"
+
+namespace traingraph::ir {
+
+// attention: q (N, L, H d), k (N, S, H d), v (N, S, H d), head h having the elements h d … of a row
+// [, key mask (N, M) bool] [, mask (1 or N H, L, M), bool or of q's type] [, step [, first row]]
+// → y (N, L, H d), Σ e^s as a logarithm (N, H, L).
+// With s = scale q kᵀ + mask per head, y = softmax(s) v. True in a mask: s is -inf. Masks know the
+// first M <= S keys; the others are never masked. With a rate, probabilities are dropped like
+// elements of the op dropout, counted as those of (N, H, L, S up to a multiple of 4).
+// attention_gradient: dy, q, k, v, y, that logarithm, then as above → dq, dk, dv [, dmask].
+struct AttentionAttributes {
+  std::int64_t heads = 1;
+  double scale = 1;
+  bool has_key_mask = false;
+  bool has_mask = false;
+  bool gives_mask_gradient = false;  // of the gradient op; the mask is one of numbers
+  double rate = 0;
+  std::uint64_t seed = 0;
+  template <class F>
+  void fields(F&& f) const {
+    f("heads", heads);
+    f("scale", scale);
+    if (has_key_mask) f("has_key_mask", has_key_mask);
+    if (has_mask) f("has_mask", has_mask);
+    if (gives_mask_gradient) f("gives_mask_gradient", gives_mask_gradient);
+    if (rate > 0) {
+      f("rate", rate);
+      f("seed", static_cast<std::int64_t>(seed));
+    }
+  }
+  bool operator==(const AttentionAttributes&) const = default;
+};
+
+// Which operand is where, 0 where there is none: dy of the forward op, whose first operand is q.
+struct AttentionOperands {
+  std::size_t dy = 0, q = 0, k = 1, v = 2, y = 0, logarithm = 0;
+  std::size_t key_mask = 0, mask = 0, step = 0, first_row = 0;
+
+  // Of as many operands.
+  AttentionOperands(const AttentionAttributes& a, bool is_gradient, std::size_t count) {
+    if (is_gradient) q = 1, k = 2, v = 3, y = 4, logarithm = 5;
+    std::size_t next = is_gradient ? 6 : 3;
+    if (a.has_key_mask) key_mask = next++;
+    if (a.has_mask) mask = next++;
+    if (a.rate > 0) step = next++;
+    if (a.rate > 0 && count > next) first_row = next++;
+  }
+};
+
+// Extents of one application: N, L, S, H, d, M, and the mask's rows.
+struct AttentionExtents {
+  std::int64_t samples, queries, keys, heads, features, masked_keys = 0, mask_rows = 0;
+
+  // `operands` are the types of all operands.
+  AttentionExtents(const AttentionAttributes& a, const AttentionOperands& at,
+                   const std::vector<Type>& operands)
+      : samples(operands[at.q].shape[0]),
+        queries(operands[at.q].shape[1]),
+        keys(operands[at.k].shape[1]),
+        heads(a.heads),
+        features(operands[at.q].shape[2] / a.heads) {
+    if (a.has_key_mask) masked_keys = operands[at.key_mask].shape[1];
+    if (!a.has_mask) return;
+    masked_keys = operands[at.mask].shape[2];
+    mask_rows = operands[at.mask].shape[0];
+  }
+  std::int64_t row() const { return heads * features; }
+  // Elements of dropout's count between two queries.
+  std::int64_t counted_keys() const { return (keys + 3) / 4 * 4; }
+};
+
+}  // namespace traingraph::ir

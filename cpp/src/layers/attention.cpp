@@ -1,0 +1,425 @@
+#include <traingraph/attention.h>
+
+#include <cmath>
+#include <optional>
+
+#include <traingraph/describe.h>
+#include <traingraph/errors.h>
+
+#include "layers/checks.h"
+#include "layers/sample.h"
+#include "runtime/range.h"
+
+namespace traingraph {
+namespace {
+
+using ir::ValueId;
+using Tensors = std::vector<TensorPtr>;
+
+// Sources, and what their projections are called in messages and checkpoints.
+constexpr const char* kProjections[] = {"query", "key", "value", "output"};
+constexpr std::size_t kOutput = 3;
+
+[[noreturn]] void refuse_attention(const std::string& text) {
+  throw InvalidArgument("[MultiheadAttention] " + text);
+}
+
+// What projection i reads.
+std::int64_t read_dimension(const MultiheadAttentionDescriptor& d, std::size_t i) {
+  return i == 1 ? d.key_dimension : i == 2 ? d.value_dimension : d.model_dimension;
+}
+
+Tensors own_weights(const MultiheadAttentionDescriptor& d) {
+  d.check();
+  Tensors made;
+  for (std::size_t i = 0; i <= kOutput; ++i) {
+    const std::int64_t out = d.model_dimension, in = read_dimension(d, i);
+    made.push_back(Tensor::random(TensorDescriptor({out, in}),
+                                  RandomInitializerType::kGlorotUniform, in, out));
+  }
+  return made;
+}
+
+Tensors own_biases(const MultiheadAttentionDescriptor& d) {
+  Tensors made;
+  for (std::size_t i = 0; i <= kOutput && d.has_biases; ++i) {
+    made.push_back(Tensor::filled(TensorDescriptor({d.model_dimension}), 0));
+  }
+  return made;
+}
+
+Tensors own_attention_biases(const MultiheadAttentionDescriptor& d) {
+  Tensors made;
+  for (int i = 0; i < 2 && d.has_attention_biases; ++i) {
+    made.push_back(Tensor::random(TensorDescriptor({1, 1, d.model_dimension}),
+                                  RandomInitializerType::kGlorotUniform, d.model_dimension,
+                                  d.model_dimension));
+  }
+  return made;
+}
+
+std::vector<TensorParameter> parameters_of(Tensors tensors, const std::string& what,
+                                           std::size_t count) {
+  if (tensors.size() != count) {
+    refuse_attention("expected " + std::to_string(count) + " " + what + " but got " +
+                     std::to_string(tensors.size()));
+  }
+  std::vector<TensorParameter> parameters(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (tensors[i] == nullptr) refuse_attention("expected " + what + " but one is null");
+    parameters[i].tensor = std::move(tensors[i]);
+  }
+  return parameters;
+}
+
+Tensors tensors_of(const std::vector<TensorParameter>& parameters) {
+  Tensors tensors;
+  for (const TensorParameter& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
+std::vector<TensorParameter*> addresses_of(std::vector<TensorParameter>& parameters) {
+  std::vector<TensorParameter*> addresses;
+  for (TensorParameter& parameter : parameters) addresses.push_back(&parameter);
+  return addresses;
+}
+
+// x (N, T, in) → x Wᵀ + b, (N, T, E).
+ValueId projected(Emitter& e, ValueId x, const TensorPtr& weights, const TensorPtr& biases,
+                  std::int64_t model) {
+  const ir::Type type = e.graph.type(x);
+  const std::int64_t in = type.shape[2];
+  const ValueId rows = ops::reshape(e.graph, x, {type.shape[0] * type.shape[1], in}, type.batched);
+  ValueId y = ops::matmul(e.graph, rows, e.parameter(weights, {model, in}), false, true);
+  if (biases != nullptr) {
+    y = ops::binary(e.graph, ir::Scalar::add, y, e.parameter(biases, {model}));
+  }
+  return ops::reshape(e.graph, y, {type.shape[0], type.shape[1], model}, type.batched);
+}
+
+// x (N, S, E) and behind it one row per sample: a bias, zeros.
+ValueId with_rows(Emitter& e, ValueId x, const TensorPtr& bias, bool adds_zeros) {
+  ir::Type row = e.graph.type(x);
+  row.shape[1] = 1;
+  std::vector<ValueId> parts = {x};
+  if (bias != nullptr) {
+    parts.push_back(ops::broadcast(e.graph, e.parameter(bias, {1, 1, row.shape[2]}), row));
+  }
+  if (adds_zeros) parts.push_back(ops::filled(e.graph, row, 0));
+  if (parts.size() == 1) return x;
+  return ops::apply1(e.graph, ir::Op::concatenate, ir::AxisAttributes{1}, std::move(parts));
+}
+
+void expect_shape(const Emitter& e, std::size_t i, const std::string& what, const Shape& expected) {
+  const Shape shape = e.type(i).shape;
+  if (shape != expected) {
+    e.fail_shape("expected " + what + " " + to_string(expected) + " but got " + to_string(shape));
+  }
+}
+
+// Which sources are masks; 0: none.
+struct Masks {
+  std::size_t of_keys = 0, of_queries = 0;
+};
+
+Masks check_sources(const Emitter& e, const MultiheadAttentionDescriptor& d) {
+  e.expect_sources(3, 5);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string what = std::string("a ") + kProjections[i];
+    expect_floating(e, i, what);
+    const Shape shape = e.type(i).shape;
+    if (shape.size() != 3 || shape[2] != read_dimension(d, i)) {
+      e.fail_shape("expected " + what + " (N, " + (i == 0 ? "L" : "S") + ", " +
+                   std::to_string(read_dimension(d, i)) + ") but got " + to_string(shape));
+    }
+  }
+  const Shape query = e.type(0).shape;
+  const std::int64_t keys = e.type(1).shape[1];
+  expect_shape(e, 1, "a key", {query[0], keys, d.key_dimension});
+  expect_shape(e, 2, "a value", {query[0], keys, d.value_dimension});
+  Masks masks;
+  const std::size_t count = e.sources.size();
+  if (count > 3) (e.type(3).rank() == 3 ? masks.of_queries : masks.of_keys) = 3;
+  if (count == 5) {
+    if (masks.of_queries != 0) {
+      e.fail_shape("expected a key mask (N, S) before the attention mask but got " +
+                   to_string(e.type(3).shape));
+    }
+    masks.of_queries = 4;
+  }
+  if (masks.of_keys != 0) {
+    const DataType type = e.type(masks.of_keys).data_type;
+    if (type != DataType::kBoolean) {
+      throw DataTypeError(
+          layer_message(e, std::string("expected a key mask of bool but got ") + name(type)));
+    }
+    expect_shape(e, masks.of_keys, "a key mask", {query[0], keys});
+  }
+  if (masks.of_queries != 0) {
+    const ir::Type mask = e.type(masks.of_queries);
+    if (mask.data_type != DataType::kBoolean) {
+      expect_floating(e, masks.of_queries, "an attention mask");
+    }
+    const bool shared = mask.rank() == 3 && mask.shape[0] == 1;
+    expect_shape(e, masks.of_queries,
+                 shared ? "an attention mask" : "an attention mask with 1 row or",
+                 {shared ? 1 : query[0] * d.head_count, query[1], keys});
+  }
+  return masks;
+}
+
+}  // namespace
+
+MultiheadAttentionDescriptor::MultiheadAttentionDescriptor(std::int64_t model, std::int64_t heads)
+    : model_dimension(model), key_dimension(model), value_dimension(model), head_count(heads) {}
+
+void MultiheadAttentionDescriptor::check() const {
+  check_ranges(class_description(), this, "MultiheadAttention");
+  if (model_dimension % head_count != 0) {
+    refuse_attention("expected a model dimension divisible by " + std::to_string(head_count) +
+                     " heads but got " + std::to_string(model_dimension));
+  }
+}
+
+MultiheadAttention::MultiheadAttention(MultiheadAttentionDescriptor descriptor, Tensors weights,
+                                       Tensors biases, Tensors attention_biases)
+    : Layer("MultiheadAttention"), descriptor_(descriptor) {
+  descriptor.check();
+  const auto expect_wanted = [](bool has, const Tensors& given, const char* what) {
+    if (has || given.empty()) return;
+    refuse_attention("expected no " + std::string(what) + ", as the descriptor has none, but got " +
+                     std::to_string(given.size()));
+  };
+  expect_wanted(descriptor.has_biases, biases, "biases");
+  expect_wanted(descriptor.has_attention_biases, attention_biases, "attention biases");
+  weights_ = parameters_of(std::move(weights), "weights, of query, key, value and output", 4);
+  if (!biases.empty()) {
+    biases_ = parameters_of(std::move(biases), "biases, of query, key, value and output", 4);
+  }
+  if (!attention_biases.empty()) {
+    attention_biases_ =
+        parameters_of(std::move(attention_biases), "attention biases, of key and value", 2);
+  }
+  const std::int64_t model = descriptor.model_dimension;
+  for (std::size_t i = 0; i <= kOutput; ++i) {
+    const std::string of = kProjections[i];
+    expect_elements(*this, of + " weights", weights_[i].tensor,
+                    {model, read_dimension(descriptor, i)});
+    if (!biases_.empty()) expect_elements(*this, of + " biases", biases_[i].tensor, {model});
+  }
+  for (std::size_t i = 0; i < attention_biases_.size(); ++i) {
+    expect_elements(*this, std::string(kProjections[i + 1]) + " attention biases",
+                    attention_biases_[i].tensor, {model});
+  }
+}
+
+MultiheadAttention::MultiheadAttention(MultiheadAttentionDescriptor d)
+    : MultiheadAttention(d, own_weights(d), own_biases(d), own_attention_biases(d)) {}
+
+std::vector<TensorPtr> MultiheadAttention::weights() const { return tensors_of(weights_); }
+std::vector<TensorPtr> MultiheadAttention::biases() const { return tensors_of(biases_); }
+std::vector<TensorPtr> MultiheadAttention::attention_biases() const {
+  return tensors_of(attention_biases_);
+}
+std::vector<TensorParameter*> MultiheadAttention::weights_parameters() {
+  return addresses_of(weights_);
+}
+std::vector<TensorParameter*> MultiheadAttention::biases_parameters() {
+  return addresses_of(biases_);
+}
+
+std::vector<TensorParameter*> MultiheadAttention::parameters() {
+  std::vector<TensorParameter*> all;
+  for (auto* some : {&weights_, &biases_, &attention_biases_}) {
+    for (TensorParameter& parameter : *some) all.push_back(&parameter);
+  }
+  return all;
+}
+
+std::vector<std::pair<std::string, TensorPtr>> MultiheadAttention::named_parameters() const {
+  std::vector<std::pair<std::string, TensorPtr>> named;
+  const auto add = [&](const std::string& property, const std::vector<TensorParameter>& some,
+                       std::size_t first) {
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      named.emplace_back(property + "." + kProjections[first + i], some[i].tensor);
+    }
+  };
+  add("weights", weights_, 0);
+  add("biases", biases_, 0);
+  add("attention_biases", attention_biases_, 1);
+  return named;
+}
+
+std::string MultiheadAttention::description() const {
+  return "MultiheadAttention " + std::to_string(descriptor_.model_dimension) + ", " +
+         std::to_string(descriptor_.head_count) +
+         (descriptor_.head_count == 1 ? " head" : " heads");
+}
+
+void MultiheadAttention::emit(Emitter& e) const {
+  const MultiheadAttentionDescriptor& d = descriptor_;
+  const Masks masks = check_sources(e, d);
+  const auto project = [&](ValueId x, std::size_t i) {
+    return projected(e, x, weights_[i].tensor, biases_.empty() ? nullptr : biases_[i].tensor,
+                     d.model_dimension);
+  };
+  std::vector<ValueId> inputs;
+  for (std::size_t i = 0; i < 3; ++i) {
+    ValueId x = project(e.sources[i], i);
+    if (i > 0) {
+      x = with_rows(e, x, attention_biases_.empty() ? nullptr : attention_biases_[i - 1].tensor,
+                    d.adds_zero_attention);
+    }
+    inputs.push_back(x);
+  }
+  ir::AttentionAttributes attributes;
+  attributes.heads = d.head_count;
+  attributes.scale = 1 / std::sqrt(static_cast<double>(d.head_dimension()));
+  attributes.has_key_mask = masks.of_keys != 0;
+  attributes.has_mask = masks.of_queries != 0;
+  for (std::size_t i : {masks.of_keys, masks.of_queries}) {
+    if (i != 0) inputs.push_back(e.sources[i]);
+  }
+  if (e.training() && d.dropout > 0) {
+    attributes.rate = static_cast<double>(d.dropout);
+    attributes.seed = e.seed(0);
+    inputs.push_back(e.lowering.step(ir::StepInput::counter));
+    if (e.lowering.micro_batched && e.type(0).batched) {
+      inputs.push_back(e.lowering.step(ir::StepInput::first_row));
+    }
+  }
+  const ValueId y = ops::apply1(e.graph, ir::Op::attention, attributes, std::move(inputs));
+  e.result(project(y, kOutput));
+}
+
+const ClassDescription& MultiheadAttentionDescriptor::class_description() {
+  using D = MultiheadAttentionDescriptor;
+  using Count = std::int64_t;
+  const auto model = argument<Count>("model_dimension", "E: elements of a query.", &kOneOrMore);
+  const auto heads = argument<Count>("head_count", "Heads; they divide E.", &kOneOrMore);
+  static const ClassDescription description =
+      Describing<D>("MLCMultiheadAttentionDescriptor", "Sizes of multi-head attention.")
+          .property("model_dimension", &D::model_dimension, "E: elements of a query.")
+          .in(kOneOrMore)
+          .property("key_dimension", &D::key_dimension, "K: elements of a key.")
+          .in(kOneOrMore)
+          .property("value_dimension", &D::value_dimension, "V: elements of a value.")
+          .in(kOneOrMore)
+          .property("head_count", &D::head_count, "Heads; they divide E.")
+          .in(kOneOrMore)
+          .property("dropout", &D::dropout,
+                    "The probability with which a weight of a key vanishes.")
+          .in(kShareBelowOne)
+          .property("has_biases", &D::has_biases, "Whether projections have biases.")
+          .property("has_attention_biases", &D::has_attention_biases,
+                    "Whether a row of biases is appended to keys and to values.")
+          .property("adds_zero_attention", &D::adds_zero_attention,
+                    "Whether a row of zeros is appended to keys and to values.")
+          .form({model, argument<Count>("key_dimension", "K: elements of a key.", &kOneOrMore),
+                 argument<Count>("value_dimension", "V: elements of a value.", &kOneOrMore), heads,
+                 argument("dropout", 0.0f, "The probability with which a weight of a key vanishes.",
+                          &kShareBelowOne),
+                 argument("has_biases", true, "Whether projections have biases."),
+                 argument("has_attention_biases", false,
+                          "Whether a row of biases is appended to keys and to values."),
+                 argument("adds_zero_attention", false,
+                          "Whether a row of zeros is appended to keys and to values.")},
+                [](const Given& given) {
+                  D d(given.get<Count>("model_dimension"), given.get<Count>("head_count"));
+                  d.key_dimension = given.get<Count>("key_dimension");
+                  d.value_dimension = given.get<Count>("value_dimension");
+                  d.dropout = given.get<float>("dropout");
+                  d.has_biases = given.get<bool>("has_biases");
+                  d.has_attention_biases = given.get<bool>("has_attention_biases");
+                  d.adds_zero_attention = given.get<bool>("adds_zero_attention");
+                  d.check();
+                  return d;
+                })
+          .form({model, heads},
+                [](const Given& given) {
+                  const D d(given.get<Count>("model_dimension"), given.get<Count>("head_count"));
+                  d.check();
+                  return d;
+                })
+          .text(
+              "Without key and value dimensions both are the model dimension. Errors: a number "
+              "outside its range, and heads that do not divide the model dimension.");
+  return description;
+}
+
+const ClassDescription& MultiheadAttention::class_description() {
+  using Self = MultiheadAttention;
+  const auto descriptor = argument<MultiheadAttentionDescriptor>("descriptor", "The sizes.");
+  const auto or_none = [](auto list) {
+    return list.empty() ? std::nullopt : std::make_optional(std::move(list));
+  };
+  static const ClassDescription description =
+      Describing<Self, Layer>("MLCMultiheadAttentionLayer",
+                              "Attention of several heads between projections.")
+          .property("descriptor", &Self::descriptor, "The sizes.")
+          .property("weights", &Self::weights, "Weights of query, key, value and output.")
+          .property(
+              "biases", [or_none](const Self& self) { return or_none(self.biases()); },
+              "Biases of query, key, value and output, or None.")
+          .property(
+              "attention_biases",
+              [or_none](const Self& self) { return or_none(self.attention_biases()); },
+              "The rows appended to keys and values, or None.")
+          .property("weights_parameters", &Self::weights_parameters,
+                    "The parameters that have the weights.")
+          .property(
+              "biases_parameters",
+              [or_none](Self& self) { return or_none(self.biases_parameters()); },
+              "The parameters that have the biases, or None.")
+          .form(
+              {descriptor, argument<Tensors>("weights", "Weights of query, key, value and output."),
+               optional_argument<Tensors>("biases", "Biases of the same; None: there are none."),
+               optional_argument<Tensors>(
+                   "attention_biases",
+                   "The rows appended to keys and values; None: there are none.")},
+              [](const Given& given) {
+                return std::make_shared<Self>(given.get<MultiheadAttentionDescriptor>("descriptor"),
+                                              given.get<Tensors>("weights"),
+                                              given.get<Tensors>("biases"),
+                                              given.get<Tensors>("attention_biases"));
+              })
+          .form({descriptor},
+                [](const Given& given) {
+                  return std::make_shared<Self>(
+                      given.get<MultiheadAttentionDescriptor>("descriptor"));
+                })
+          .text(
+              "Without weights the layer makes its own: Glorot-uniform with real fans, biases "
+              "zero. Sources: query (N, L, E), key (N, S, K), value (N, S, V), maybe a boolean key "
+              "mask (N, S), maybe an attention mask (1, L, S) or (N * heads, L, S), whose row n * "
+              "heads + h is of sample n and head h; a fourth source of rank 3 is the attention "
+              "mask. The result is (N, L, E). Formula: x Wᵀ + b projects query, key and value, of "
+              "which head h has the elements h d to (h + 1) d, d = E / heads; of each head "
+              "softmax(q kᵀ / sqrt(d) + mask) v; the heads beside each other are projected once "
+              "more. True in a mask: that key is ignored. A mask of numbers is added. Rows of "
+              "biases and of zeros that are appended to keys and values are never masked. Where "
+              "all keys of a query are masked its result is NaN, as 0 / 0 is, and so are gradients "
+              "that it is part of. Training drops probabilities and divides the others by 1 - "
+              "dropout. Weights have any shape of E * E, E * K, E * V and E * E elements, "
+              "row-major by result; biases E elements each. Gradient: of sources, weights, biases "
+              "and masks of numbers; reads the projections, the result and one logarithm per query "
+              "and head, and no value has L * S elements. Errors: sources, weights and masks that "
+              "do not fit; biases that the descriptor has not. Source: Vaswani et al., Attention "
+              "is all you need, 2017; Dao et al., FlashAttention, 2022.")
+          .sample([](DataType t) {
+            MultiheadAttentionDescriptor d(2, 1);
+            d.has_attention_biases = true;
+            const auto some = [t](std::size_t count, const Shape& shape) {
+              Tensors made;
+              for (std::size_t i = 0; i < count; ++i) made.push_back(sample_parameter(shape, t));
+              return made;
+            };
+            const TensorDescriptor rows({1, 2, 2}, t);
+            return LayerSample{
+                std::make_shared<Self>(d, some(4, {2, 2}), some(4, {2}), some(2, {2})),
+                {rows, rows, rows}};
+          });
+  return description;
+}
+
+}  // namespace traingraph
