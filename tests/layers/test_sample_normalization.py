@@ -26,7 +26,9 @@ def per_channel(values, x):
     return np.reshape(values, (1, -1) + (1,) * (x.ndim - 2))
 
 
-def case(name, source, make, unit, parameter, gamma=True, beta=True, unit_in_training=None):
+def case(
+    name, source, make, unit, parameter, gamma=True, beta=True, unit_in_training=None, step=1e-6
+):
     """`unit` is the source normalized; the parameters have `parameter` as their shape."""
     channels_first = unit is not None and len(parameter) != 0 and parameter[0] == 1
 
@@ -57,6 +59,7 @@ def case(name, source, make, unit, parameter, gamma=True, beta=True, unit_in_tra
         build=build,
         expected_training=None if unit_in_training is None else scaled(unit_in_training),
         rows=True,
+        step=step,
     )
 
 
@@ -120,8 +123,8 @@ CASES = [
     of_groups("all in one", (2, 6, 2, 2), 1),
     of_groups("features", (4, 6), 2),
     of_groups("sequences", (3, 8, 7), 4, gamma=False),
-    of_groups("rows of 2", (3, 4), 2),
-    of_groups("long rows", (2, 2, 40, 37), 2, beta=False),
+    of_groups("rows of 2", (3, 4), 2, epsilon=0.5),
+    of_groups("long rows", (2, 2, 40, 37), 2, beta=False, step=1e-4),
     of_groups("neither", (2, 4, 3, 3), 2, beta=False, gamma=False),
     of_groups("large epsilon", (2, 4, 3, 3), 4, epsilon=0.5),
     of_instances("images", (3, 4, 3, 5)),
@@ -133,7 +136,7 @@ CASES = [
     of_last_axes("two", (3, 2, 4, 5), 2),
     of_last_axes("three", (3, 2, 4, 5), 3),
     of_last_axes("features", (5, 33), 1),
-    of_last_axes("beyond a vector's width", (2, 3, 129), 1, gamma=False),
+    of_last_axes("beyond a vector's width", (2, 3, 129), 1, gamma=False, step=1e-5),
     of_last_axes("one element of 4", (3, 1, 1, 4), 1, beta=False),
     of_last_axes("neither", (3, 7), 1, beta=False, gamma=False),
 ]
@@ -173,14 +176,15 @@ def step(layer, x, device, dtype="float32", disable_update=False):
         optimizer=tg.MLCSGDOptimizer(learning_rate=1.0),
     )
     training.set_training_tensor_parameters([tg.MLCTensorParameter(tensor=source)])
-    label = empty(x.shape, dtype)
-    training.add_inputs({}, loss_labels={"y": label})
+    training.add_inputs({}, loss_labels={"y": empty(x.shape, dtype)})
     training.add_outputs({"result": result})
     training.compile(device=device)
     labels = np.random.default_rng(1).normal(size=x.shape).astype(dtype)
     training.execute(inputs_data={}, loss_labels_data={"y": labels}, options="synchronous")
     training.synchronize_updates()
-    return np.array(result.data), x - np.array(source.data)
+    value = np.empty(x.shape, dtype)
+    result.copy_data_from_device_memory(value)
+    return value, x - np.array(source.data)
 
 
 @KINDS

@@ -81,17 +81,18 @@ __global__ void __launch_bounds__(kSide* kSide)
       __syncthreads();
     }
     if (query >= task.queries) continue;
-    // 0 / 0 where every key is masked
+    // Where every key is masked: zeros, and infinity, by which the gradient finds e^(-inf - inf).
+    const bool masked = total == T(0);
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
       const std::int64_t c = chunk + lane + i * kSide;
       if (c < task.features) {
-        y[task.element(at, task.queries, query) + c] = narrow<S>(sums.of[i] / total);
+        y[task.element(at, task.queries, query) + c] =
+            narrow<S>(masked ? T(0) : sums.of[i] / total);
       }
     }
     if (chunk == 0 && lane == 0) {
-      logarithm[task.row_number(at, query)] =
-          total == T(0) ? total / total : largest + ::log(total);
+      logarithm[task.row_number(at, query)] = masked ? infinity<T>() : largest + ::log(total);
     }
   }
 }

@@ -137,7 +137,8 @@ Slope slope_of(const Call& call, const Heads<T>& heads, std::int64_t n, std::int
 
 }  // namespace
 
-// q, k, v, … → y and the logarithm of Σ e^s; NaN where every key is masked, as 0 / 0 is.
+// q, k, v, … → y and the logarithm of Σ e^s. Where every key is masked: zeros, and infinity, by
+// which the gradient finds probabilities of 0.
 template <class T>
 void attention(const Call& call) {
   const Heads<T> heads(call, false);
@@ -147,6 +148,17 @@ void attention(const Call& call) {
     for (std::int64_t s = 0; s < e.keys; ++s) {
       largest = std::max(largest, heads.score(n, h, l, s));
     }
+    T& logarithm = call.out<T>(1)[(n * e.heads + h) * e.queries + l];
+    T* const y = call.out<T>(0) + heads.query(n, h, l);
+    bool masked = true;
+    for (std::int64_t s = 0; s < e.keys; ++s) {
+      masked = masked && heads.score(n, h, l, s) == -std::numeric_limits<double>::infinity();
+    }
+    if (masked) {
+      std::fill_n(y, e.features, T(0));
+      logarithm = std::numeric_limits<T>::infinity();
+      return;
+    }
     double sum = 0;
     for (std::int64_t s = 0; s < e.keys; ++s) sum += std::exp(heads.score(n, h, l, s) - largest);
     const auto add = [&](double* sums, std::int64_t first, std::int64_t count) {
@@ -155,8 +167,8 @@ void attention(const Call& call) {
         add_scaled(sums, p * heads.left(n, h, l, s), heads.v + heads.key(n, h, s) + first, count);
       }
     };
-    sum_features(e.features, call.out<T>(0) + heads.query(n, h, l), add);
-    call.out<T>(1)[(n * e.heads + h) * e.queries + l] = static_cast<T>(largest + std::log(sum));
+    sum_features(e.features, y, add);
+    logarithm = static_cast<T>(largest + std::log(sum));
   });
 }
 

@@ -194,10 +194,15 @@ void forward(const Attention& op, std::int64_t n, std::int64_t h, std::int64_t f
                     op.row, result, op.row, tile.key > 0});
   }
   for (std::int64_t r = 0; r < count; ++r) {
-    // 0 / 0 where every key is masked
-    multiply_row(result + r * op.row, op.features, 1.0f / sums[r]);
-    logarithm[(n * op.heads + h) * op.queries + first + r] =
-        sums[r] == 0.0f ? __builtin_nanf("") : largest[r] + Math::log(sums[r]);
+    float* const row = result + r * op.row;
+    float& kept = logarithm[(n * op.heads + h) * op.queries + first + r];
+    if (sums[r] == 0.0f) {  // every key is masked; the gradient finds e^(-inf - inf), which is 0
+      for (std::int64_t c = 0; c < op.features; ++c) row[c] = 0.0f;
+      kept = __builtin_inff();
+      continue;
+    }
+    multiply_row(row, op.features, 1.0f / sums[r]);
+    kept = largest[r] + Math::log(sums[r]);
   }
 }
 
