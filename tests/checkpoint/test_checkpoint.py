@@ -138,7 +138,7 @@ def tensor_properties(cls: type) -> list[str]:
     return [
         name
         for name, member in inspect.getmembers(cls, lambda m: isinstance(m, property))
-        if re.search(r"-> MLCTensor( \| None)?\n", member.fget.__doc__ or "")
+        if re.search(r"-> (MLCTensor|list\[MLCTensor\])( \| None)?\n", member.fget.__doc__ or "")
     ]
 
 

@@ -36,11 +36,13 @@ NUMBERS = {
     "delta", "learning_rate", "gradient_rescale", "gradient_clip_max", "gradient_clip_min",
     "maximum_clipping_norm", "custom_global_norm", "regularization_scale",
     "variance_epsilon", "fill_with_data", "split_count", "scale", "constant_value",
+    "model_dimension", "key_dimension", "value_dimension", "head_count",
 }  # fmt: skip
-FRACTIONS = {"rate", "momentum", "momentum_scale", "beta1", "beta2", "label_smoothing"}
+FRACTIONS = {"rate", "momentum", "momentum_scale", "beta1", "beta2", "label_smoothing", "dropout"}
 SWITCHES = {
     "transposes_x", "transposes_y", "applies_gradient_clipping", "uses_amsgrad",
     "uses_nesterov_momentum", "is_centered", "selects_multiple_compute_devices", "aligns_corners",
+    "has_biases", "has_attention_biases", "adds_zero_attention",
 }  # fmt: skip
 
 
@@ -49,6 +51,9 @@ SEQUENCES: dict[str, dict[str, Any]] = {
     "MLCTensorDescriptor": {"shape": [1, 2, 1]},
     "MLCTensor": {"data": None},
 }
+
+
+ATTENTION = "MLCMultiheadAttentionLayer"
 
 
 def channels() -> MLCTensor:
@@ -108,8 +113,9 @@ def sample(cls: str, keyword: str) -> Any:
         "graph_objects": [],
         "loss_layer": None,
         "optimizer": None,
-        "weights": channels(),
-        "biases": channels(),
+        "weights": {ATTENTION: [channels() for _ in range(4)]}.get(cls, channels()),
+        "biases": {ATTENTION: [channels() for _ in range(4)]}.get(cls, channels()),
+        "attention_biases": None,
         "mean": channels(),
         "variance": channels(),
         "beta": channels(),
@@ -130,6 +136,9 @@ def sample(cls: str, keyword: str) -> Any:
             ),
             "MLCConvolutionLayer": convolution,
             "MLCFullyConnectedLayer": convolution,
+            ATTENTION: lambda: traingraph.MLCMultiheadAttentionDescriptor(
+                model_dimension=1, head_count=1
+            ),
         }.get(cls, lambda: MLCOptimizerDescriptor(learning_rate=0.1))()
     return values[keyword]
 
