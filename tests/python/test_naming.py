@@ -37,12 +37,14 @@ NUMBERS = {
     "maximum_clipping_norm", "custom_global_norm", "regularization_scale",
     "variance_epsilon", "fill_with_data", "split_count", "scale", "constant_value", "input_size",
     "hidden_size", "layer_count",
+    "model_dimension", "key_dimension", "value_dimension", "head_count",
 }  # fmt: skip
 FRACTIONS = {"rate", "dropout", "momentum", "momentum_scale", "beta1", "beta2", "label_smoothing"}
 SWITCHES = {
     "transposes_x", "transposes_y", "applies_gradient_clipping", "uses_amsgrad",
     "uses_nesterov_momentum", "is_centered", "selects_multiple_compute_devices", "aligns_corners",
     "uses_biases", "batch_first", "is_bidirectional", "returns_sequences",
+    "has_biases", "has_attention_biases", "adds_zero_attention",
 }  # fmt: skip
 
 
@@ -51,6 +53,9 @@ SEQUENCES: dict[str, dict[str, Any]] = {
     "MLCTensorDescriptor": {"shape": [1, 2, 1]},
     "MLCTensor": {"data": None},
 }
+
+
+ATTENTION = "MLCMultiheadAttentionLayer"
 
 
 def channels() -> MLCTensor:
@@ -112,14 +117,17 @@ def sample(cls: str, keyword: str) -> Any:
         "graph_objects": [],
         "loss_layer": None,
         "optimizer": None,
-        "weights": channels(),
-        "biases": {"MLCLSTMLayer": [channels()] * 4}.get(cls, channels()),
+        "weights": {ATTENTION: [channels() for _ in range(4)]}.get(cls, channels()),
+        "biases": {"MLCLSTMLayer": [channels()] * 4, ATTENTION: [channels()] * 4}.get(
+            cls, channels()
+        ),
         "input_weights": [channels()] * 4,
         "hidden_weights": [channels()] * 4,
         "peephole_weights": [channels()] * 3,
         "gate_activations": [traingraph.MLCActivationDescriptor(type="sigmoid")] * 4,
         "output_result_activation": traingraph.MLCActivationDescriptor(type="relu"),
         "result_mode": "output",
+        "attention_biases": None,
         "mean": channels(),
         "variance": channels(),
         "beta": channels(),
@@ -146,6 +154,9 @@ def sample(cls: str, keyword: str) -> Any:
             ),
             "MLCConvolutionLayer": convolution,
             "MLCFullyConnectedLayer": convolution,
+            ATTENTION: lambda: traingraph.MLCMultiheadAttentionDescriptor(
+                model_dimension=1, head_count=1
+            ),
         }.get(cls, lambda: MLCOptimizerDescriptor(learning_rate=0.1))()
     return values[keyword]
 
