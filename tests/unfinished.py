@@ -50,6 +50,12 @@ WITHOUT_KERNELS = (
     (LAYERS + rf"moved_types\.py::test_margins.*-{OTHER_TYPES}-metal\]", "other types"),
     (LAYERS + rf"moved_types\.py::test_scatter.*\[{OTHER_TYPES}-metal\]", "other types"),
     (LAYERS + r"moved_types\.py::test_what_says_so_is_what_runs\[metal\]", "other types"),
+    (
+        LAYERS + r"sample_normalization\.py::(?!test_batch\[metal-instances: .*running)"
+        r"(?!test_running_statistics\[True).*\bmetal\b.*",
+        "row_norm",
+    ),
+    (OPS + r"row_norm\.py::.*\bmetal\b.*", "row_norm"),
     (LAYERS + r"multihead_attention\.py::.*\bmetal\b.*", "attention"),
     (OPS + r"attention\.py::.*\bmetal\b.*", "attention"),
     (LAYERS + r"mixed_families\.py::.*\[metal-multi-head attention.*", "attention"),
