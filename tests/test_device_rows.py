@@ -56,6 +56,7 @@ def test_backends_in_another_argument_are_refused():
 LOOPS = {
     "tests/fuzz/archives.py": "two devices, of which each input is given one",
     "tests/fuzz/random_nodes/judge.py": "updates in a command buffer and behind it",
+    "tests/mps/test_state_properties.py": "two devices, of which one is another's",
     "tests/python/test_device.py": "spellings of names",
     "tests/runtime/test_cuda.py": "moves between a GPU and the host",
 }

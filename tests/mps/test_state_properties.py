@@ -101,7 +101,9 @@ def buffer_on(name, size=12):
 )
 def test_the_buffers_of_a_state_are_of_one_device(state, names):
     first, second = names
-    with pytest.raises(InvalidArgument, match=rf"\[{state}\] .* one device but got .* and reference loops"):
+    with pytest.raises(
+        InvalidArgument, match=rf"\[{state}\] .* one device but got .* and reference loops"
+    ):
         getattr(mps, state)(**{first: buffer_on("cpu"), second: buffer_on("reference")})
 
 
@@ -153,7 +155,7 @@ def test_labels_of_a_loss_are_of_its_device():
     )
     (loss,) = batch(device("cpu"), np.ones((1, 1, 1, 1), np.float32))
     labels = mps.MPSCNNLossLabels(loss_image=loss, labels_image=label)
-    with pytest.raises(InvalidArgument, match="of device .* but got image .* of reference loops"):
+    with pytest.raises(InvalidArgument, match=r"of device .* but got image .* of reference"):
         kernel.encode_batch(
             commands(device("cpu")), source_images=y, labels=[labels], destination_images=dy
         )

@@ -76,9 +76,12 @@ def sample(cls: str, keyword: str) -> Any:
         return 0.5
     if keyword in SWITCHES:
         return False
+    of_row = cls == "MLCLayerNormalizationLayer"
+    per_channel = MLCTensor(shape=[1], fill_with_data=1.0) if of_row else channels()
     values: dict[str, Any] = {
         "shape": {"MLCUpsampleLayer": [2, 2]}.get(cls, [1, 1, 1, 1]),
         "dimensions": [0, 1],
+        "normalized_shape": [1],
         "data_type": "float32",
         "data": np.ones((1, 1, 1, 1), np.float32),
         "random_initializer_type": "xavier",
@@ -130,8 +133,8 @@ def sample(cls: str, keyword: str) -> Any:
         "attention_biases": None,
         "mean": channels(),
         "variance": channels(),
-        "beta": channels(),
-        "gamma": channels(),
+        "beta": per_channel,
+        "gamma": per_channel,
         "bytes_no_copy": bytearray(8),
         "immutable_bytes_no_copy": bytes(8),
         "length": 8,

@@ -24,13 +24,17 @@ struct Sums {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) of[i] *= factor;
   }
-  // Adds Σ weights[j] rows[j][lane + …] over the tile's rows.
+  // Adds Σ weights[j] rows[j][lane + …] over the tile's rows. The tile is summed by itself, so that
+  // many keys round like few.
   __device__ void add(const T* weights, const T (*rows)[kChunk], int count, int lane) {
+    T tile[kSums] = {};
     for (int j = 0; j < count; ++j) {
       const T weight = weights[j];
 #pragma unroll
-      for (int i = 0; i < kSums; ++i) of[i] += weight * rows[j][lane + i * kSide];
+      for (int i = 0; i < kSums; ++i) tile[i] += weight * rows[j][lane + i * kSide];
     }
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) of[i] += tile[i];
   }
 };
 
