@@ -133,6 +133,7 @@ OPTIONS = {
     "shared mask": Options(("shared",)),
     "shared numbers": Options(("key", "shared numbers"), attention_biases=True),
     "one head": Options(("numbers",), heads=1),
+    "one sample": Options(("key",), extents=(1, 3, 4), attention_biases=True, zero=True),
     "one key": Options(extents=(2, 1, 1), model=2, heads=1),
     # Several tiles of queries and keys.
     "many": Options(("key",), extents=(1, 70, 131), model=8, zero=True),
@@ -372,7 +373,8 @@ def test_masks_are_sources_of_a_step(device):
     n, length, keys, heads = 4, 3, 5, 2
 
     def inference(*masks):
-        options = Options(masks, extents=(n, length, keys), heads=heads)
+        options = Options(masks, extents=(n, length, keys), heads=heads, attention_biases=True,
+                          zero=True)  # fmt: skip
         graph = tg.MLCGraph()
         arrays = options.sources + options.masks
         inputs = {f"s{k}": empty(a.shape, "bool" if a.dtype == bool else "float32")
@@ -395,7 +397,8 @@ def test_masks_are_sources_of_a_step(device):
         right = options.expected(*options.sources, *options.trained_masks, *options.parameters)
         np.testing.assert_allclose(run(), right, rtol=2e-5, atol=2e-6)
         if masks == ("key",):
-            np.testing.assert_allclose(run(2), right[:2], rtol=2e-5, atol=2e-6)
+            for batch in (1, 2):
+                np.testing.assert_allclose(run(batch), right[:batch], rtol=2e-5, atol=2e-6)
         if masks == ("per head",):
             with pytest.raises(ValueError, match="batch"):
                 run(2)
@@ -413,6 +416,44 @@ def test_a_query_without_keys_gets_zeros(device):
         appended = Options(("key",), extents=(2, 3, 4), **more)
         appended.masks[0][1] = True
         assert np.isfinite(one_result(appended, device)).all()
+
+
+@everywhere
+def test_micro_batches_and_other_batches(device):
+    """Parts of a step give what the whole gives: gradients, and masks of dropout."""
+    options = Options(extents=(4, 3, 5), attention_biases=True, zero=True)
+
+    def trained(micro, batches):
+        tg.MLCPlatform.set_rng_seed_to(3)
+        tensors = [tensor(p, "float32") for p in options.parameters]
+        shapes = [s.shape for s in options.sources]
+        inputs = {f"s{k}": empty(shape, "float32") for k, shape in enumerate(shapes)}
+        graph = tg.MLCGraph()
+        graph.node(options.layer(*tensors, dropout=0.4), sources=list(inputs.values()))
+        training = tg.MLCTrainingGraph(
+            graph_objects=[graph],
+            loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="sum"),
+            optimizer=tg.MLCSGDOptimizer(learning_rate=0.25),
+        )
+        training.add_inputs(inputs, loss_labels={"y": empty(shapes[0], "float32")})
+        training.micro_batches = micro
+        training.compile(device=device)
+        first = 0
+        for batch in batches:
+            rows = slice(first, first + batch)
+            data = {f"s{k}": s[rows].astype("float32") for k, s in enumerate(options.sources)}
+            labels = {"y": np.ones((batch, *shapes[0][1:]), np.float32)}
+            training.execute(inputs_data=data, loss_labels_data=labels, batch_size=batch,
+                             options="synchronous")  # fmt: skip
+            first += batch
+        training.synchronize_updates()
+        return [t.data - p.astype("float32")
+                for t, p in zip(tensors, options.parameters, strict=True)]  # fmt: skip
+
+    whole = trained(1, [4])
+    for parts in ([2, 2], [1, 1, 2]):
+        for one, right in zip(trained(len(parts), parts), whole, strict=True):
+            np.testing.assert_allclose(one, right, rtol=0, atol=3e-6 * np.abs(right).max())
 
 
 def one_result(options, device, dtype="float32"):

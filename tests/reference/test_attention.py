@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+import traingraph as tg
 from differences import assert_near
 from harness import everywhere
 from op_harness import check_gradients, checks, forward, gradients, testing
@@ -172,6 +173,25 @@ def test_bad_numbers_show(operand, number, device):
     np.testing.assert_array_equal(np.isnan(found), np.isnan(right))
     assert np.isnan(right).any() or np.isinf(right).any()
     assert np.isfinite(found[..., 2:]).all()
+
+
+@pytest.mark.parametrize("masks", ["", "ka", "s"])
+def test_threads_change_no_bit(masks):
+    sample = Sample((3, 2, 150, 140, 20), masks, rate=0.3, dtype="float32")
+    dy = numbers(*sample.arrays[0].shape, seed=7, dtype="float32")
+
+    def bits(threads):
+        before = tg.get_num_threads()
+        tg.set_num_threads(threads)
+        try:
+            found = forward("attention", sample.attributes, sample.arrays, "cpu")
+            slopes = gradients("attention", sample.attributes, sample.arrays, [dy, None],
+                               sample.wanted, "cpu")  # fmt: skip
+        finally:
+            tg.set_num_threads(before)
+        return [a.tobytes() for a in [*found, *slopes]]
+
+    assert bits(1) == bits(2) == bits(3)
 
 
 @everywhere

@@ -100,7 +100,11 @@ ValueId with_rows(Emitter& e, ValueId x, const TensorPtr& bias, bool adds_zeros)
   row.shape[1] = 1;
   std::vector<ValueId> parts = {x};
   if (bias != nullptr) {
-    parts.push_back(ops::broadcast(e.graph, e.parameter(bias, {1, 1, row.shape[2]}), row));
+    // Its axis 0 is the batch, of one sample too.
+    ir::ElementwiseAttributes stretched{
+        {1, {{ir::Scalar::identity, 0, -1, 0, 0}}, {1}}, row.shape, row.batched, {}};
+    const ValueId own = e.parameter(bias, {1, 1, row.shape[2]});
+    parts.push_back(ops::apply1(e.graph, ir::Op::elementwise, std::move(stretched), {own}));
   }
   if (adds_zeros) parts.push_back(ops::filled(e.graph, row, 0));
   if (parts.size() == 1) return x;
