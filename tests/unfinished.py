@@ -31,7 +31,8 @@ WITHOUT_KERNELS = (
     (OPS + r"choosing_ops\.py::.*\bmetal\b.*", "compare, extremum, one_hot, constant"),
     (OPS + r"lstm_op\.py::.*\bmetal\b.*", "lstm"),
     (
-        LAYERS + r"lstm(_training)?\.py::(?!test_wrong_lengths\[.*-False-metal\]).*\bmetal\b.*",
+        LAYERS
+        + r"lstm(_training|_against_torch)?\.py::(?!test_wrong_lengths\[.*-False-metal\]).*\bmetal\b.*",
         "lstm",
     ),
     (LAYERS + r"losses\.py::test_backends\[metal-.*shares by class.*", "one_hot"),

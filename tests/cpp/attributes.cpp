@@ -151,6 +151,20 @@ void read(Fields& f, ir::ScatterAttributes& a) {
   f.take("adds", a.adds);
   f.take("onto", a.onto);
 }
+void read(Fields& f, ir::EmbeddingAttributes& a) {
+  f.take("count", a.count);
+  f.take("padding", a.padding);
+  f.take("by_frequency", a.by_frequency);
+}
+void read(Fields& f, ir::RowLimitAttributes& a) {
+  f.take("maximum", a.maximum);
+  f.take("order", a.order);
+}
+void read(Fields& f, ir::IndexCheckAttributes& a) {
+  f.take("number", a.number);
+  f.take("lowest", a.lowest);
+  f.take("end", a.end);
+}
 void read(Fields& f, ir::CompareAttributes& a) { f.take_enum("comparison", a.comparison); }
 void read(Fields& f, ir::ExtremumAttributes& a) {
   f.take("axis", a.axis);

@@ -154,22 +154,6 @@ class DoubleBackend final : public Backend {
   void clear(std::byte* at, std::size_t bytes) const override { std::memset(here(at), 0, bytes); }
   int gpu() const override { return 0; }
   std::string uuid() const override { return "GPU-double"; }
-  std::int64_t first_outside(DataType type, const std::byte* values, std::int64_t count,
-                             std::int64_t lowest, std::int64_t end) const override {
-    for (std::int64_t k = 0; k < count; ++k) {
-      const std::byte* const at = here(values) + k * static_cast<std::int64_t>(element_bytes(type));
-      std::int64_t value = 0;
-      if (type == DataType::kInt64) {
-        std::memcpy(&value, at, sizeof value);
-      } else {
-        std::int32_t narrow = 0;
-        std::memcpy(&narrow, at, sizeof narrow);
-        value = narrow;
-      }
-      if (value < lowest || value >= end) return k;
-    }
-    return -1;
-  }
   DeviceCounters counters() const override {
     return {.launches = counters_.launches,
             .allocations = counters_.allocations,

@@ -191,3 +191,41 @@ def test_wrong_shapes():
             node(layer_with(), shape)
     with pytest.raises(ValueError, match="expected 1 source but got 2"):
         node(layer_with(), (2, 3), (2, 3))
+
+
+@everywhere
+def test_running_statistics_that_another_graph_holds_in_another_shape(device):
+    """The first graph over a tensor settles in which shape it is held."""
+    mean, variance = (
+        tensor(np.zeros((1, 3, 1, 1)), "float32"),
+        tensor(np.ones((1, 3, 1, 1)), "float32"),
+    )
+    x = empty((4, 3, 1, 1), "float32")
+    for statistics in (mean, variance):
+        graph = tg.MLCGraph()
+        graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[x, statistics])
+        inference = tg.MLCInferenceGraph(graph_objects=[graph])
+        inference.add_inputs({"x": x})
+        inference.compile(device=device)
+    graph = tg.MLCGraph()
+    layer = tg.MLCBatchNormalizationLayer(
+        feature_channel_count=3, mean=mean, variance=variance, beta=None, gamma=None, momentum=0.5
+    )
+    result = graph.node(layer, source=x)
+    label = empty(result.descriptor.shape, "float32")
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph],
+        loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+    )
+    training.add_inputs({"x": x}, loss_labels={"label": label})
+    training.compile(device=device)
+    data = np.arange(12, dtype=np.float32).reshape(4, 3, 1, 1)
+    training.execute(
+        inputs_data={"x": data},
+        loss_labels_data={"label": np.zeros_like(data)},
+        options="synchronous",
+    )
+    for statistics, right in ((mean, data.mean(0) / 2), (variance, (1 + data.var(0)) / 2)):
+        statistics.synchronize_data()
+        np.testing.assert_allclose(np.asarray(statistics.data).ravel(), right.ravel(), rtol=1e-6)

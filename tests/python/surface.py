@@ -9,24 +9,18 @@ import traingraph
 from inventory import Row, is_enum, read
 
 TABLE = read(Path(__file__).parent / "inventory.tsv")
-# Classes that are still to come, and what they wait for.
-NOT_YET = {
-    "MLCEmbeddingDescriptor": "the layer that takes it",
-    "MLCEmbeddingLayer": "a layer over gather that makes its own weights",
-}
 # Classes of ours beside Apple's, under names like theirs, and what they are for.
 OURS = {
     "MLCExecution": "what execute and its like give: result, time and the call's handle",
 }
-HERE = {owner: rows for owner, rows in TABLE.items() if owner not in NOT_YET}
-ENUMS = {owner: rows for owner, rows in HERE.items() if is_enum(rows)}
-CLASSES = {owner: rows for owner, rows in HERE.items() if owner not in ENUMS}
+ENUMS = {owner: rows for owner, rows in TABLE.items() if is_enum(rows)}
+CLASSES = {owner: rows for owner, rows in TABLE.items() if owner not in ENUMS}
 KINDS = ("case", "property", "static", "method", "constructor")
 
 
 def rows(*kinds: str) -> Iterator[Row]:
     """Of the classes and enums that are here, by kind."""
-    for members in HERE.values():
+    for members in TABLE.values():
         yield from (row for row in members if row.kind in kinds)
 
 

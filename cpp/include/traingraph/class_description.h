@@ -68,6 +68,13 @@ class Given {
     }
     return std::any_cast<T>(*value);
   }
+  // Nothing for None, and for an argument of another form.
+  template <class T>
+  std::optional<T> get_optional(std::string_view name) const {
+    const std::any* value = find(name);
+    if (value == nullptr || !value->has_value()) return std::nullopt;
+    return std::any_cast<T>(*value);
+  }
   const auto& values() const { return values_; }
 
  private:

@@ -9,6 +9,7 @@
 #include <traingraph/convolution.h>
 #include <traingraph/data_movement.h>
 #include <traingraph/device.h>
+#include <traingraph/embedding.h>
 #include <traingraph/errors.h>
 #include <traingraph/fit.h>
 #include <traingraph/graph.h>

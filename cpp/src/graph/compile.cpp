@@ -58,6 +58,8 @@ void name_values(LoweredGraph lowered, const std::vector<ValueId>& slot_values,
   out.label = lowered.label;
   out.result = now(lowered.result);
   out.result_tensor = lowered.result_tensor;
+  out.index_checks = std::move(lowered.index_checks);
+  out.outside = now(lowered.outside);
   out.slots = std::move(lowered.slots);
 }
 

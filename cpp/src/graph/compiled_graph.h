@@ -45,6 +45,8 @@ struct CompiledGraph {
     bool by(Run run) const { return gradient ? runs_gradient(run) : runs_forward(run); }
   };
   std::vector<Handed> handed;
+  std::vector<IndexCheck> index_checks;
+  ir::ValueId outside = ir::kNone;  // what they have found; kNone: no checks
   ir::ValueId result = ir::kNone;
   bool result_has_batch = false;  // on axis 0
   TensorPtr result_tensor;

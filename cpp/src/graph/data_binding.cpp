@@ -69,46 +69,39 @@ std::string place(const Shape& shape, std::int64_t position) {
   return to_string(index);
 }
 
-[[noreturn]] void refuse(const std::string& name, const IntegerRange& range, const Shape& shape,
-                         std::int64_t position, std::int64_t value) {
+}  // namespace
+
+void refuse_integer(const std::string& name, const IntegerRange& range, const Shape& shape,
+                    std::int64_t position, std::int64_t value) {
   const std::string highest = std::to_string(range.count - 1);
   const std::string got = " but got " + std::to_string(value);
+  const std::string where = " at " + place(shape, position) + range.layer;
   if (range.descends) {
     throw InvalidArgument("[lengths '" + name + "'] expected a length from 0 to " + highest + got +
-                          " at " + place(shape, position));
+                          where);
   }
   if (range.lowest < 0) {
     throw InvalidArgument("[labels '" + name + "'] expected a class from 0 to " + highest +
-                          " or -1" + got + " in row " + std::to_string(position));
+                          " or -1" + got + " in row " + std::to_string(position) + range.layer);
   }
   throw InvalidArgument("[indices '" + name + "'] expected an index from 0 to " + highest + got +
-                        " at " + place(shape, position));
+                        where);
 }
+
+namespace {
 
 template <class T>
 void check_integers(const std::string& name, const IntegerRange& range, const Shape& shape,
                     const TensorData& data) {
   const T* integers = static_cast<const T*>(data.bytes);
   const std::int64_t count = element_count(shape);
-  if (data.gpu >= 0) {
-    // Kernels read no memory by a label or length, so these need not wait for the device.
-    if (range.lowest < 0 || range.descends) return;
-    const Backend& backend = backend_named("cuda", data.gpu);
-    const auto* first = static_cast<const std::byte*>(data.bytes);
-    const DataType type = sizeof(T) == 4 ? DataType::kInt32 : DataType::kInt64;
-    const std::int64_t found = backend.first_outside(type, first, count, range.lowest, range.count);
-    if (found < 0) return;
-    T value = 0;
-    backend.read(&value, first + found * static_cast<std::int64_t>(sizeof(T)), sizeof value);
-    refuse(name, range, shape, found, static_cast<std::int64_t>(value));
-  }
   for (std::int64_t k = 0; k < count; ++k) {
     const auto value = static_cast<std::int64_t>(integers[k]);
-    if (value < range.lowest || value >= range.count) refuse(name, range, shape, k, value);
+    if (value < range.lowest || value >= range.count) refuse_integer(name, range, shape, k, value);
     if (!range.descends || k == 0 || integers[k] <= integers[k - 1]) continue;
     throw InvalidArgument("[lengths '" + name + "'] expected lengths that descend but got " +
                           std::to_string(value) + " after " + std::to_string(integers[k - 1]) +
-                          " at " + place(shape, k));
+                          " at " + place(shape, k) + range.layer);
   }
 }
 
@@ -131,7 +124,7 @@ void check_output(const std::string& name, const ir::Type& type, const TensorDat
 
 void check_range(const std::string& name, const IntegerRange& range, const ir::Type& type,
                  const TensorData& data) {
-  if (range.count == 0 || data.bytes == nullptr) return;
+  if (range.count == 0 || data.bytes == nullptr || data.gpu >= 0) return;
   switch (type.data_type) {
     case DataType::kInt32:
       return check_integers<std::int32_t>(name, range, type.shape, data);
@@ -152,7 +145,7 @@ void check_range(const LoweredGraph::Slot& slot) {
   const ir::Type type{d.data_type, d.shape, false};
   if (!on_device) {
     const std::lock_guard lock(state.host);
-    return check_range(state.label.get(), slot.range, type, state.given());
+    return check_range(state.label.get(), slot.range, type, state.given().on_host());
   }
   std::vector<std::byte> values(ir::storage_bytes(type, {}));
   store->stream->run([&] {

@@ -225,6 +225,7 @@ void Executor::settle(Job& job) {
   ExecutionState& state = *job.state;
   try {
     if (job.pending != nullptr) job.pending->take(state.result.bytes);
+    if (state.error == nullptr) raise_late(job);
   } catch (...) {
     state.error = std::current_exception();
     forget(job);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/lowering.h"
+#include "ops/emit.h"
 
 namespace traingraph {
 namespace {
@@ -19,6 +20,51 @@ ValueId behind_reshapes(const ir::Graph& graph, ValueId value) {
   return value;
 }
 
+// f(integers, what they may be) for each use of them by an op.
+template <class F>
+void for_each_range(const ir::Graph& graph, const F& f) {
+  // What is added meanwhile uses none.
+  const std::size_t count = graph.nodes.size();
+  for (std::size_t n = 0; n < count; ++n) {
+    const ir::Node node = graph.nodes[n];
+    const std::string layer = ir::where(graph, node);
+    const auto extent = [&](ValueId value, int axis) {
+      return graph.type(value).shape[static_cast<std::size_t>(axis)];
+    };
+    switch (node.op) {
+      case ir::Op::softmax_cross_entropy:
+        f(node.inputs[1], IntegerRange{-1, extent(node.inputs[0], 1), false, layer});
+        break;
+      case ir::Op::one_hot:
+        f(node.inputs[0], IntegerRange{-1, extent(node.outputs[0], 1), false, layer});
+        break;
+      case ir::Op::gather: {
+        const int axis = std::get<ir::AxisAttributes>(node.attributes).axis;
+        f(node.inputs[1], IntegerRange{0, extent(node.inputs[0], axis), false, layer});
+        break;
+      }
+      case ir::Op::scatter: {
+        const int axis = std::get<ir::ScatterAttributes>(node.attributes).axis;
+        f(node.inputs[1], IntegerRange{0, extent(node.outputs[0], axis), false, layer});
+        break;
+      }
+      case ir::Op::embedding:
+        f(node.inputs[1], IntegerRange{0, extent(node.inputs[0], 0), false, layer});
+        break;
+      case ir::Op::lstm: {
+        const auto& a = std::get<ir::LstmAttributes>(node.attributes);
+        if (!a.has_lengths) break;
+        const auto lengths = static_cast<std::size_t>(ir::LstmOperands::of_forward(a).lengths);
+        f(node.inputs[lengths],
+          IntegerRange{0, extent(node.inputs[0], a.time_first ? 0 : 1) + 1, true, layer});
+        break;
+      }
+      default:
+        break;
+    }
+  }
+}
+
 // Several uses of one tensor leave what they have in common.
 void restrict_to(LoweredGraph& lowered, IntegerRange range, ValueId integers) {
   const ir::Graph& graph = lowered.lowering.graph;
@@ -28,38 +74,47 @@ void restrict_to(LoweredGraph& lowered, IntegerRange range, ValueId integers) {
   IntegerRange& known =
       value.source == ir::Source::bound ? lowered.bound[slot].range : lowered.slots[slot].range;
   if (known.count != 0) {
-    range = {std::max(known.lowest, range.lowest), std::min(known.count, range.count),
-             known.descends || range.descends};
+    if (known.count < range.count) range.layer = known.layer;
+    range.lowest = std::max(known.lowest, range.lowest);
+    range.count = std::min(known.count, range.count);
+    range.descends = known.descends || range.descends;
   }
   known = range;
+}
+
+// The label of the tensor that has this value.
+std::string name_of(const LoweredGraph& lowered, ValueId value) {
+  for (const auto& [tensor, known] : lowered.tensors) {
+    if (known == value) return tensor->label();
+  }
+  return "computed";
 }
 
 }  // namespace
 
 void find_integer_ranges(LoweredGraph& lowered) {
-  const ir::Graph& graph = lowered.lowering.graph;
-  for (const ir::Node& node : graph.nodes) {
-    const auto extent = [&](ValueId value, int axis) {
-      return graph.type(value).shape[static_cast<std::size_t>(axis)];
-    };
-    if (node.op == ir::Op::softmax_cross_entropy) {
-      restrict_to(lowered, {-1, extent(node.inputs[0], 1)}, node.inputs[1]);
-    } else if (node.op == ir::Op::one_hot) {
-      restrict_to(lowered, {-1, extent(node.outputs[0], 1)}, node.inputs[0]);
-    } else if (node.op == ir::Op::gather) {
-      const int axis = std::get<ir::AxisAttributes>(node.attributes).axis;
-      restrict_to(lowered, {0, extent(node.inputs[0], axis)}, node.inputs[1]);
-    } else if (node.op == ir::Op::scatter) {
-      const int axis = std::get<ir::ScatterAttributes>(node.attributes).axis;
-      restrict_to(lowered, {0, extent(node.outputs[0], axis)}, node.inputs[1]);
-    } else if (node.op == ir::Op::lstm) {
-      const auto& a = std::get<ir::LstmAttributes>(node.attributes);
-      if (!a.has_lengths) continue;
-      const auto lengths = static_cast<std::size_t>(ir::LstmOperands::of_forward(a).lengths);
-      restrict_to(lowered, {0, extent(node.inputs[0], a.time_first ? 0 : 1) + 1, true},
-                  node.inputs[lengths]);
-    }
-  }
+  for_each_range(lowered.lowering.graph, [&](ValueId integers, const IntegerRange& range) {
+    restrict_to(lowered, range, integers);
+  });
+}
+
+void add_index_checks(LoweredGraph& lowered, bool on_gpu) {
+  ir::Graph& graph = lowered.lowering.graph;
+  for_each_range(graph, [&](ValueId integers, const IntegerRange& range) {
+    // Kernels read no memory by a label or a length.
+    if (range.lowest < 0 || range.descends) return;
+    const ir::Source source = graph.value(behind_reshapes(graph, integers)).source;
+    if (source != ir::Source::node && !(on_gpu && source == ir::Source::bound)) return;
+    const auto number = static_cast<std::int64_t>(lowered.index_checks.size());
+    std::vector<ValueId> inputs{integers};
+    if (number > 0) inputs.push_back(lowered.outside);
+    lowered.outside =
+        ops::apply1(graph, ir::Op::check_indices,
+                    ir::IndexCheckAttributes{number, range.lowest, range.count}, std::move(inputs));
+    lowered.index_checks.push_back(
+        {name_of(lowered, behind_reshapes(graph, integers)), graph.type(integers).shape, range});
+  });
+  if (lowered.outside != kNone) graph.value(lowered.outside).keep = true;
 }
 
 }  // namespace traingraph

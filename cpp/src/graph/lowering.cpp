@@ -68,6 +68,7 @@ class Writer {
     report_sum();
     out_.result = out_.tensors.at(out_.result_tensor.get());
     mark_readable();
+    add_index_checks(out_, runs_on_gpu());
     if (out_.lowering.training) add_training(state_, nodes_, out_);
     for (std::size_t s = 0; s < out_.lowering.parameters.size(); ++s) {
       if (s >= out_.slots.size()) out_.slots.push_back({out_.lowering.parameters[s], "", kNone});
@@ -79,6 +80,11 @@ class Writer {
 
  private:
   ir::Graph& graph() { return out_.lowering.graph; }
+
+  bool runs_on_gpu() const {
+    if (!state_.device) return false;
+    return backend_named(state_.device->backend(), state_.device->index()).gpu() >= 0;
+  }
 
   // The one floating-point type of the graph's own tensors. What layers read in 16 bits is widened
   // to float32; parameters are never that narrow.

@@ -16,6 +16,14 @@ struct IntegerRange {
   std::int64_t lowest = 0;
   std::int64_t count = 0;
   bool descends = false;
+  std::string layer = {};  // " at layer 3 'embedding'": the one that asks for it
+};
+
+// Indices that are looked at inside the program: computed ones, and arrays in a GPU's memory.
+struct IndexCheck {
+  std::string name;
+  Shape shape;
+  IntegerRange range;
 };
 
 // An array the caller brings: which tensor it is, and what its integers may be.
@@ -60,6 +68,8 @@ struct LoweredGraph {
     IntegerRange range = {};
   };
   std::vector<Slot> slots;
+  std::vector<IndexCheck> index_checks;
+  ir::ValueId outside = ir::kNone;  // what they have found (ops/indexing.cpp); kNone: no checks
 };
 
 // prediction is inference without losses, which needs no labels.

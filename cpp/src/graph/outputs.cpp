@@ -1,6 +1,7 @@
 #include "graph/outputs.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <traingraph/errors.h>
@@ -64,6 +65,25 @@ void begin_result(Job& job, const Begin& begin) {
   if (job.pending != nullptr) job.state->result = host_array(result.type);
 }
 
+using Outside = std::array<std::int64_t, 3>;  // check, position, value
+
+void raise_outside(const CompiledGraph& graph, const Outside& found) {
+  if (found[0] < 0) return;
+  const IndexCheck& check = graph.index_checks.at(static_cast<std::size_t>(found[0]));
+  refuse_integer(check.name, check.range, check.shape, found[1], found[2]);
+}
+
+// Raises where indices were outside, or begins to read whether some were.
+void look_at_indices(const Backend& backend, Job& job) {
+  if (job.graph->outside == ir::kNone || !backend.computes()) return;
+  const std::byte* const from = job.graph->program->address(job.run, job.graph->outside);
+  if (job.leaves) job.outside = backend.read_later(from, sizeof(Outside));
+  if (job.outside != nullptr) return;
+  Outside found{};
+  backend.read(found.data(), from, sizeof found);
+  raise_outside(*job.graph, found);
+}
+
 // The handler may read the result tensor's host copy; a smaller batch fills its first rows.
 void fill_host_copy(Tensor& tensor, const TensorData& result) {
   const std::lock_guard lock(tensor.state().host);
@@ -99,9 +119,17 @@ void carry_result(Job& job) {
   });
 }
 
+void raise_late(Job& job) {
+  if (job.outside == nullptr) return;
+  Outside found{};
+  job.outside->take(found.data());
+  raise_outside(*job.graph, found);
+}
+
 void deliver(const Backend& backend, Job& job) {
   const TensorData written = write_outputs(backend, job);
   if (!runs_forward(job.run)) return;
+  look_at_indices(backend, job);
   if (job.leaves && job.pending == nullptr) {
     begin_result(job, [&](const std::byte* from, std::size_t bytes) {
       return backend.read_later(from, bytes);

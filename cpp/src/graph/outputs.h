@@ -11,6 +11,9 @@ void bind_outputs(const GraphState& state, const Backend& backend, const NamedDa
 void carry_result(Job& job);
 // Copies them out after the run, and the result to the handle, unless it is on its way: begins to
 // read it where the call may leave. Call while holding the stream.
+// Raises where indices that the program looks at were outside.
 void deliver(const Backend& backend, Job& job);
+// The same, of a job that has left.
+void raise_late(Job& job);
 
 }  // namespace traingraph

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/attention_attributes.h"
+#include "ir/embedding_attributes.h"
 #include "ir/lstm_attributes.h"
 #include "ir/row_norm_attributes.h"
 #include "ir/scalar.h"
@@ -384,14 +385,13 @@ struct NamedKernelAttributes {
   bool operator==(const NamedKernelAttributes&) const = default;
 };
 
-using Attributes =
-    std::variant<NoAttributes, ElementwiseAttributes, ReduceAttributes, ConvolutionAttributes,
-                 MatmulAttributes, BatchNormAttributes, RowNormAttributes, PoolingAttributes,
-                 SoftmaxAttributes, CrossEntropyAttributes, AxisAttributes, SliceAttributes,
-                 PadAttributes, ReshapeAttributes, TransposeAttributes, SelectAttributes,
-                 ScatterAttributes, CompareAttributes, ExtremumAttributes, OneHotAttributes,
-                 ConstantAttributes, DropoutAttributes, LstmAttributes, AttentionAttributes,
-                 NamedKernelAttributes>;
+using Attributes = std::variant<
+    NoAttributes, ElementwiseAttributes, ReduceAttributes, ConvolutionAttributes, MatmulAttributes,
+    BatchNormAttributes, RowNormAttributes, PoolingAttributes, SoftmaxAttributes,
+    CrossEntropyAttributes, AxisAttributes, SliceAttributes, PadAttributes, ReshapeAttributes,
+    TransposeAttributes, SelectAttributes, ScatterAttributes, CompareAttributes, ExtremumAttributes,
+    OneHotAttributes, ConstantAttributes, DropoutAttributes, LstmAttributes, AttentionAttributes,
+    EmbeddingAttributes, RowLimitAttributes, IndexCheckAttributes, NamedKernelAttributes>;
 
 std::string to_string(const Attributes& attributes);
 

@@ -76,6 +76,7 @@ void verify(const Graph& graph) {
       }
       if (value.writes == kNone) continue;
       const Value& target = graph.value(value.writes);
+      if (node.op == Op::reshape) fail(graph, n, "a write by a view");
       if (target.source != Source::parameter) fail(graph, n, "a write to what is no parameter");
       if (target.type.shape != value.type.shape || target.type.data_type != value.type.data_type ||
           !(target.layout == value.layout)) {

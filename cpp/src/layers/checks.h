@@ -51,6 +51,14 @@ inline void expect_elements(const Layer& layer, const std::string& what, const T
                    " '" + layer.label() + "'");
 }
 
+// Raises DataTypeError unless source `i` holds integers that count.
+inline void expect_indices(const Emitter& e, std::size_t i) {
+  const DataType type = e.type(i).data_type;
+  if (type == DataType::kInt32 || type == DataType::kInt64) return;
+  throw DataTypeError(
+      layer_message(e, std::string("expected indices of int32 or int64 but got ") + name(type)));
+}
+
 inline void expect_floating(const Emitter& e) {
   for (std::size_t i = 0; i < e.sources.size(); ++i) expect_floating(e, i, "a source");
 }

@@ -43,6 +43,8 @@ const std::vector<DescribedClass>& layer_classes() {
       LSTM::class_description,
       MultiheadAttentionDescriptor::class_description,
       MultiheadAttention::class_description,
+      EmbeddingDescriptor::class_description,
+      Embedding::class_description,
   };
   return table;
 }

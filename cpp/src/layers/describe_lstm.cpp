@@ -47,16 +47,14 @@ void describe_optional_list(Describing<LSTM, Layer>& described, const std::strin
 }
 
 std::shared_ptr<LSTM> made(const Given& given) {
-  const std::any* const output = given.find("output_result_activation");
-  const bool has_output = output != nullptr && output->has_value();
   return std::make_shared<LSTM>(given.get<LSTMDescriptor>("descriptor"),
                                 given.get<std::vector<TensorPtr>>("input_weights"),
                                 given.get<std::vector<TensorPtr>>("hidden_weights"),
                                 given.get<std::vector<TensorPtr>>("peephole_weights"),
                                 given.get<std::vector<TensorPtr>>("biases"),
                                 given.get<std::vector<ActivationDescriptor>>("gate_activations"),
-                                has_output ? std::any_cast<ActivationDescriptor>(*output)
-                                           : ActivationDescriptor(ActivationType::kTanh));
+                                given.get_optional<ActivationDescriptor>("output_result_activation")
+                                    .value_or(ActivationDescriptor(ActivationType::kTanh)));
 }
 
 LayerSample sample(DataType type) {

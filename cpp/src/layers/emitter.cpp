@@ -17,7 +17,8 @@ ir::ValueId Lowering::parameter(const TensorPtr& tensor, const Shape& shape) {
     parameters.push_back(tensor);
     found = parameter_values.emplace(tensor.get(), value).first;
   }
-  return ops::reshape(graph, found->second, shape);
+  const auto now = replaced.find(tensor.get());
+  return ops::reshape(graph, now != replaced.end() ? now->second : found->second, shape);
 }
 
 ir::ValueId Lowering::step(ir::StepInput input) {
@@ -58,8 +59,19 @@ ir::ValueId Emitter::parameter(const TensorPtr& tensor, const Shape& shape) {
   return lowering.parameter(tensor, shape);
 }
 
-void Emitter::write(ir::ValueId parameter, ir::ValueId value) {
-  graph.value(value).writes = parameter;
+void Emitter::write(const TensorPtr& tensor, ir::ValueId value) {
+  const ir::ValueId held = lowering.parameter_values.at(tensor.get());
+  value = ops::reshape(graph, value, graph.type(held).shape);
+  // A view has no kernel that could write.
+  if (graph.node(graph.value(value).producer).op == ir::Op::reshape) {
+    value = ops::unary(graph, ir::Scalar::identity, value);
+  }
+  graph.value(value).writes = held;
+}
+
+void Emitter::replace(const TensorPtr& tensor, ir::ValueId value) {
+  lowering.replaced[tensor.get()] = value;
+  write(tensor, value);
 }
 
 void Emitter::expect_sources(std::size_t least, std::size_t most) const {

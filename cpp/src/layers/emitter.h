@@ -26,6 +26,8 @@ struct Lowering {
   std::uint64_t random_seed = 0;      // of the graph; every layer derives its own
   std::vector<TensorPtr> parameters;  // by slot
   std::map<const Tensor*, ir::ValueId> parameter_values;
+  // What those have become that a layer changes before it, and all behind it, read them.
+  std::map<const Tensor*, ir::ValueId> replaced;
   std::set<const Tensor*> frozen;  // of layers under disable_update: keep their bits
   std::map<ir::StepInput, ir::ValueId> step_values;
 
@@ -58,8 +60,10 @@ class Emitter {
   ir::Type type(std::size_t source) const { return graph.type(sources[source]); }
   // The tensor as a value of this shape; its element count must fit.
   ir::ValueId parameter(const TensorPtr& tensor, const Shape& shape);
-  // The op's result replaces the parameter's bytes.
-  void write(ir::ValueId parameter, ir::ValueId value);
+  // The op's result replaces the bytes of this parameter, which has as many elements.
+  void write(const TensorPtr& tensor, ir::ValueId value);
+  // The same, and layers behind this one read the result.
+  void replace(const TensorPtr& tensor, ir::ValueId value);
   void result(ir::ValueId value) { results.push_back(value); }
   // Raises unless there are as many sources.
   void expect_sources(std::size_t count) const { expect_sources(count, count); }

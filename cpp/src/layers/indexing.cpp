@@ -27,13 +27,6 @@ std::int64_t extent_of(const Emitter& e, std::size_t i, std::int64_t dimension) 
   return shape[static_cast<std::size_t>(dimension)];
 }
 
-void expect_indices(const Emitter& e, std::size_t i) {
-  const DataType type = e.type(i).data_type;
-  if (type == DataType::kInt32 || type == DataType::kInt64) return;
-  throw DataTypeError(
-      layer_message(e, std::string("expected indices of int32 or int64 but got ") + name(type)));
-}
-
 // Each part is a tensor and an op of its own.
 constexpr std::int64_t kMostParts = 1 << 16;
 

@@ -66,9 +66,7 @@ void move_running(Emitter& e, const TensorPtr& running, ValueId batch, double mo
   const Shape shape = e.graph.type(batch).shape;
   const ValueId next = ops::binary(e.graph, Scalar::multiply_add, e.parameter(running, shape),
                                    batch, momentum, 1 - momentum);
-  // A write names the parameter itself, which may be held in another shape than (C).
-  const ValueId held = e.lowering.parameter_values.at(running.get());
-  e.write(held, ops::reshape(e.graph, next, e.graph.type(held).shape));
+  e.write(running, next);
 }
 
 ValueId affine(Emitter& e, ValueId x, const TensorParameter& gamma, const TensorParameter& beta,

@@ -1,4 +1,5 @@
-// Ops that pick elements by index or by condition: gather, scatter, select.
+// Ops that pick elements by index or by condition: gather, scatter, select, and the check of
+// indices.
 #include "ops/batch_axis.h"
 #include "ops/emit.h"
 
@@ -11,15 +12,18 @@ using ir::SelectAttributes;
 using ir::Type;
 using ir::ValueId;
 
+void expect_indices(const Inference& in, const Type& indices) {
+  if (indices.data_type == DataType::kInt32 || indices.data_type == DataType::kInt64) return;
+  in.fail(std::string("expected int32 or int64 indices but got ") + name(indices.data_type));
+}
+
 // The type of what `indices` pick from `tensor` along `axis`.
 Type picked(const Inference& in, const Type& tensor, const Type& indices, int axis) {
   if (axis < 0 || axis >= tensor.rank()) {
     in.fail("expected an axis below " + std::to_string(tensor.rank()) + " for shape " +
             to_string(tensor.shape) + " but got " + std::to_string(axis));
   }
-  if (indices.data_type != DataType::kInt32 && indices.data_type != DataType::kInt64) {
-    in.fail(std::string("expected int32 or int64 indices but got ") + name(indices.data_type));
-  }
+  expect_indices(in, indices);
   Type result = tensor;
   const bool any_row = axis == 0 && tensor.batched;
   if (indices.rank() == 1 && tensor.rank() != 1) {
@@ -99,6 +103,20 @@ std::vector<Type> infer_scatter_gradient(const Inference& in) {
   return {picked(in, in.type(0), in.type(1), in.get<AxisAttributes>().axis), in.type(0), writers};
 }
 
+// indices [, what checks before have found] → found (3): a check's number, or -1, the position of
+// the first index outside and its value. What was found before stays.
+std::vector<Type> infer_check_indices(const Inference& in) {
+  in.expect_inputs(1, 2);
+  expect_indices(in, in.type(0));
+  const Type found{DataType::kInt64, {3}, false};
+  if (in.inputs.size() == 2 &&
+      (in.type(1).data_type != found.data_type || in.type(1).shape != found.shape)) {
+    in.fail("expected what was found before as int64 (3) but got " +
+            std::string(name(in.type(1).data_type)) + " " + to_string(in.type(1).shape));
+  }
+  return {found};
+}
+
 // condition (bool), x, y broadcast against each other.
 std::vector<Type> infer_select(const Inference& in) {
   in.expect_inputs(2, in.get<SelectAttributes>().where_not ? 2 : 3);
@@ -144,6 +162,7 @@ void gradient_of_select(Gradient& g) {
 const Definition gather_definition{infer_gather, gradient_of_gather};
 const Definition scatter_definition{infer_scatter, gradient_of_scatter};
 const Definition scatter_gradient_definition{infer_scatter_gradient, nullptr};
+const Definition check_indices_definition{infer_check_indices, nullptr};
 const Definition select_definition{infer_select, gradient_of_select};
 
 }  // namespace traingraph::ops

@@ -95,12 +95,24 @@ Schedule schedule(const ir::Graph& graph, bool split) {
     }
     return last;
   };
+  std::vector<std::vector<ValueId>> writers(graph.values.size());  // of a parameter
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const ValueId target = graph.values[v].writes;
+    if (target != kNone)
+      writers[static_cast<std::size_t>(target)].push_back(static_cast<ValueId>(v));
+  }
   for (NodeId id : updates) {
     std::size_t at = 0;
     for (ValueId input : graph.node(id).inputs) at = std::max(at, root_position(input));
     for (ValueId output : graph.node(id).outputs) {
       const ValueId target = graph.value(output).writes;
-      if (target != kNone) at = std::max(at, last_reader(last_reader, target, id));
+      if (target == kNone) continue;
+      at = std::max(at, last_reader(last_reader, target, id));
+      // What an op before has made of it lies there, too.
+      for (ValueId earlier : writers[static_cast<std::size_t>(target)]) {
+        if (earlier == output) continue;
+        at = std::max({at, root_position(earlier), last_reader(last_reader, earlier, id)});
+      }
     }
     position[static_cast<std::size_t>(id)] = at;
     placed.emplace_back(at, id);

@@ -113,11 +113,6 @@ class Backend {
   virtual std::uintptr_t stream() const { return 0; }
   virtual void order_before(std::uintptr_t) const {}
   virtual void order_after(std::uintptr_t) const {}
-  // The position of the first of these integers that is not from `lowest` to `end` - 1, or -1.
-  virtual std::int64_t first_outside(DataType, const std::byte*, std::int64_t, std::int64_t,
-                                     std::int64_t) const {
-    return -1;
-  }
   // What the device's context and libraries hold in its memory so far, measured.
   virtual std::size_t context_bytes() const { return 0; }
   // Returns when everything before is done. Raises DeviceError where some of it has failed.

@@ -68,9 +68,10 @@ class Drawing:
     def node(self, kind: str, source: str) -> dict[str, Any]:
         """Maybe of a layer that is run again, or frozen."""
         has_parameters = self.layers[kind].has_parameters
+        is_shared = has_parameters and self.layers[kind].reads_flow
         earlier = [n for n, one in self.nodes.items() if one["layer"] == kind]
         earlier = [n for n in earlier if not {"again", "frozen"} & set(self.nodes[n])]
-        if has_parameters and earlier and self.chance(0.25):
+        if is_shared and earlier and self.chance(0.25):
             again = self.choice(earlier)
             options = self.nodes[again]["options"]
             self.layers[kind].draw(

@@ -37,6 +37,8 @@ class Layer:
     running: tuple[str, ...] = ()
     """Roles that no optimizer updates."""
     often: int = 1
+    reads_flow: bool = True
+    """Whether floats that flow may be its sources; else each use is drawn, with sources."""
 
     @property
     def has_parameters(self) -> bool:

@@ -16,6 +16,7 @@ const std::vector<KernelEntry>& elementwise_entries();
 const std::vector<KernelEntry>& reduce_entries();
 const std::vector<KernelEntry>& small_matmul_entries();
 const std::vector<KernelEntry>& batch_norm_entries();
+const std::vector<KernelEntry>& embedding_entries();
 const std::vector<KernelEntry>& row_norm_entries();
 const std::vector<KernelEntry>& pooling_entries();
 const std::vector<KernelEntry>& softmax_entries();

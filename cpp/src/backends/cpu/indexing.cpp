@@ -52,6 +52,9 @@ class SliceKernel : public Kernel {
     }
   }
 
+  // One outside picks zeros, and nothing is added for it.
+  bool is_slice(std::int64_t index) const { return index >= 0 && index < slices_.depth; }
+
   Slices slices_;
   ir::ValueId x_, indices_, result_;
   bool wide_;
@@ -94,7 +97,11 @@ class Gather final : public SliceKernel {
   void copy_slices(const Index* indices, const std::byte* from, std::byte* to) const {
     const auto run = static_cast<std::size_t>(offset(1));
     for (std::int64_t k = 0; k < slices_.picks; ++k) {
-      std::memcpy(to + offset(k), from + offset(static_cast<std::int64_t>(indices[k])), run);
+      if (is_slice(indices[k])) {
+        std::memcpy(to + offset(k), from + offset(static_cast<std::int64_t>(indices[k])), run);
+      } else {
+        std::memset(to + offset(k), 0, run);
+      }
     }
   }
 
@@ -102,7 +109,9 @@ class Gather final : public SliceKernel {
   void pick(const Index* indices, const std::byte* from, std::byte* to) const {
     const T* const x = reinterpret_cast<const T*>(from);
     T* const y = reinterpret_cast<T*>(to);
-    for (std::int64_t k = 0; k < slices_.picks; ++k) y[k] = x[indices[k]];
+    for (std::int64_t k = 0; k < slices_.picks; ++k) {
+      y[k] = is_slice(indices[k]) ? x[indices[k]] : T(0);
+    }
   }
 };
 
@@ -127,6 +136,7 @@ class ScatterAdd final : public SliceKernel {
           std::copy_n(reinterpret_cast<const float*>(pointers[onto_]) + o * count, count, y);
         }
         for (std::int64_t k = 0; k < slices_.picks; ++k, values += slices_.inner) {
+          if (!is_slice(indices[k])) continue;
           float* const to = y + static_cast<std::int64_t>(indices[k]) * slices_.inner;
           for (std::int64_t i = 0; i < slices_.inner; ++i) to[i] += values[i];
         }

@@ -59,10 +59,6 @@ class CudaBackend final : public TableBackend<KernelEntry> {
   std::uintptr_t stream() const override { return gpu_.stream_number(); }
   void order_before(std::uintptr_t stream) const override { gpu_.order_before(stream); }
   void order_after(std::uintptr_t stream) const override { gpu_.order_after(stream); }
-  std::int64_t first_outside(DataType type, const std::byte* values, std::int64_t count,
-                             std::int64_t lowest, std::int64_t end) const override {
-    return gpu_.first_outside(type, values, count, lowest, end);
-  }
   std::size_t context_bytes() const override { return gpu_.context_bytes(); }
   void finish() const override { gpu_.finish(); }
   DeviceCounters counters() const override { return gpu_.counters(); }

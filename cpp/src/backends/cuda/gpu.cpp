@@ -330,13 +330,6 @@ bool Gpu::all_finite(DataType type, const std::byte* values, std::size_t bytes) 
          }) == 0;
 }
 
-std::int64_t Gpu::first_outside(DataType type, const std::byte* values, std::int64_t count,
-                                std::int64_t lowest, std::int64_t end) {
-  return static_cast<std::int64_t>(scan(~0ull, [&](unsigned long long* first) {
-    scan_outside(type, values, count, lowest, end, first, stream_);
-  }));
-}
-
 std::size_t Gpu::context_bytes() const {
   const std::lock_guard lock(mutex_);
   return context_bytes_;

@@ -66,9 +66,6 @@ class Gpu {
 
   // Whether these floats are free of NaN and infinity.
   bool all_finite(DataType type, const std::byte* values, std::size_t bytes);
-  // The position of the first integer that is not from `lowest` to `end` - 1; -1 without one.
-  std::int64_t first_outside(DataType type, const std::byte* values, std::int64_t count,
-                             std::int64_t lowest, std::int64_t end);
 
   // What the context, the stream and the library handles hold, measured when they were made, and
   // what recorded runs keep.

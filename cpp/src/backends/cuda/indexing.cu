@@ -1,21 +1,11 @@
 // Ops that pick elements by index or by condition. Several values for one element meet in row-major
 // order, as in a loop: one thread owns what they meet at, and nothing is added atomically.
 #include "backends/cuda/broadcast.h"
+#include "backends/cuda/indices.h"
 #include "backends/cuda/node_kernel.h"
 
 namespace traingraph::cuda {
 namespace {
-
-// Indices of either integer type.
-struct Indices {
-  const std::byte* data;
-  bool wide;
-
-  __device__ std::int64_t operator[](std::int64_t at) const {
-    return wide ? reinterpret_cast<const std::int64_t*>(data)[at]
-                : reinterpret_cast<const std::int32_t*>(data)[at];
-  }
-};
 
 // A tensor `whole` (O, D, I) around one axis, and what indices pick from it: (o, k, i) with k below
 // `picks`, of which (o, i) may cover less than the tensor's.
@@ -52,14 +42,15 @@ struct Plan {
     }
   }
 
-  // Where the tensor's element is that indices pick at a picked element.
+  // Where the tensor's element is that indices pick at a picked element; -1 for an index outside.
   __device__ std::int64_t source_of(std::int64_t element, const Indices& indices) const {
     std::int64_t at = element;
     if (slices) {
       std::int64_t above = by_step.divide(element);
       at = by_picks.split(above);
     }
-    return element_column.offset(element) + indices[at] * whole_step;
+    const std::int64_t place = indices[at];
+    return place < 0 || place >= depth ? -1 : element_column.offset(element) + place * whole_step;
   }
 };
 
@@ -67,7 +58,9 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     pick(const __grid_constant__ Plan plan, Indices indices, const T* tensor, T* y) {
   const std::int64_t element = thread_number();
-  if (element < plan.picked_count) y[element] = tensor[plan.source_of(element, indices)];
+  if (element >= plan.picked_count) return;
+  const std::int64_t source = plan.source_of(element, indices);
+  y[element] = source < 0 ? T(0) : tensor[source];
 }
 
 // Without a source: zeros.
@@ -87,7 +80,8 @@ __device__ void along_column(const Plan& plan, const Indices& indices, F&& f) {
   const std::int64_t from = plan.picked_column.offset(column);
   for (std::int64_t k = 0; k < plan.picks; ++k) {
     const std::int64_t element = from + k * plan.picked_step;
-    f(start + indices[element] * plan.whole_step, element);
+    const std::int64_t place = indices[element];
+    if (place >= 0 && place < plan.depth) f(start + place * plan.whole_step, element);
   }
 }
 
@@ -194,7 +188,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t element = thread_number();
   if (element >= plan.picked_count) return;
   const std::int64_t offset = plan.source_of(element, indices);
-  dvalues[element] = writers[offset] == element ? dy[offset] : T(0);
+  dvalues[element] = offset >= 0 && writers[offset] == element ? dy[offset] : T(0);
 }
 
 template <class T>
@@ -342,6 +336,61 @@ Support supports_select(const ir::Graph& graph, const ir::Node& node) {
   return supports_any_type(graph, node, node.outputs[0]);
 }
 
+// The first of the indices outside, by one block: nobody waits for it.
+__global__ void __launch_bounds__(kThreads)
+    find_outside(std::int64_t count, ir::IndexCheckAttributes check, Indices indices,
+                 const std::int64_t* before, std::int64_t* found) {
+  __shared__ std::int64_t firsts[kThreads];
+  std::int64_t first = count;
+  for (std::int64_t k = threadIdx.x; k < count && first == count; k += kThreads) {
+    const std::int64_t index = indices[k];
+    if (index < check.lowest || index >= check.end) first = k;
+  }
+  firsts[threadIdx.x] = first;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) {
+      firsts[threadIdx.x] = min(firsts[threadIdx.x], firsts[threadIdx.x + half]);
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x != 0) return;
+  const bool was_found = before != nullptr && before[0] >= 0;
+  const bool is_found = firsts[0] < count;
+  const std::int64_t mine[3] = {is_found ? check.number : -1, is_found ? firsts[0] : -1,
+                                is_found ? indices[firsts[0]] : -1};
+  for (int k = 0; k < 3; ++k) found[k] = was_found ? before[k] : mine[k];
+}
+
+class CheckIndices final : public NodeKernel {
+ public:
+  CheckIndices(const ir::Graph& graph, const ir::Node& node)
+      : NodeKernel(graph, node),
+        check_(std::get<ir::IndexCheckAttributes>(node.attributes)),
+        count_(graph.type(node.inputs[0]).elements()),
+        wide_(graph.type(node.inputs[0]).data_type == DataType::kInt64) {}
+
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    const std::int64_t* const before =
+        inputs_.size() == 2 ? in<std::int64_t>(pointers, 1) : nullptr;
+    find_outside<<<1, kThreads, 0, stream>>>(count_, check_,
+                                             Indices{in<std::byte>(pointers, 0), wide_}, before,
+                                             out<std::int64_t>(pointers, 0));
+    check_launch("check of indices");
+  }
+
+ private:
+  ir::IndexCheckAttributes check_;
+  std::int64_t count_;
+  bool wide_;
+};
+
+Support supports_check(const ir::Graph&, const ir::Node&) { return {}; }
+
+std::unique_ptr<Kernel> make_check(const ir::Graph& graph, const ir::Node& node, const Context&) {
+  return std::make_unique<CheckIndices>(graph, node);
+}
+
 template <template <class> class K>
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
   return make_of_type<K>(graph, node, context, node.outputs[0]);
@@ -353,6 +402,7 @@ std::vector<KernelEntry> indexing_entries() {
   return {{ir::Op::gather, supports, make<Indexing>, nullptr, nullptr},
           {ir::Op::scatter, supports, make<Indexing>, nullptr, nullptr},
           {ir::Op::scatter_gradient, supports, make<Indexing>, nullptr, nullptr},
+          {ir::Op::check_indices, supports_check, make_check, nullptr, nullptr},
           {ir::Op::select, supports_select, make<Select>, nullptr, nullptr}};
 }
 

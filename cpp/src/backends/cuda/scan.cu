@@ -36,17 +36,6 @@ __global__ void not_finite(const Word* words, std::int64_t count, Word exponent,
   if (__syncthreads_or(any) && threadIdx.x == 0) *found = 1;
 }
 
-template <class T>
-__global__ void outside(const T* values, std::int64_t count, std::int64_t lowest, std::int64_t end,
-                        unsigned long long* first) {
-  unsigned long long mine = ~0ull;
-  for_each_of_mine(count, [&](std::int64_t k) {
-    const auto value = static_cast<std::int64_t>(values[k]);
-    if (value < lowest || value >= end) mine = min(mine, static_cast<unsigned long long>(k));
-  });
-  if (mine != ~0ull) atomicMin(first, mine);  // the least one, in any order
-}
-
 template <class Word>
 void launch_not_finite(const std::byte* values, std::size_t bytes, Word exponent,
                        unsigned long long* found, cudaStream_t stream) {
@@ -54,14 +43,6 @@ void launch_not_finite(const std::byte* values, std::size_t bytes, Word exponent
   not_finite<<<grid_for(count), kBlockThreads, 0, stream>>>(reinterpret_cast<const Word*>(values),
                                                             count, exponent, found);
   check_launch("not_finite");
-}
-
-template <class T>
-void launch_outside(const std::byte* values, std::int64_t count, std::int64_t lowest,
-                    std::int64_t end, unsigned long long* first, cudaStream_t stream) {
-  outside<<<grid_for(count), kBlockThreads, 0, stream>>>(reinterpret_cast<const T*>(values), count,
-                                                         lowest, end, first);
-  check_launch("outside");
 }
 
 }  // namespace
@@ -80,17 +61,6 @@ void scan_not_finite(DataType type, const std::byte* values, std::size_t bytes,
     default:
       throw InternalError(std::string("[scan] expected floats but got ") + name(type));
   }
-}
-
-void scan_outside(DataType type, const std::byte* values, std::int64_t count, std::int64_t lowest,
-                  std::int64_t end, unsigned long long* first, cudaStream_t stream) {
-  if (type == DataType::kInt32) {
-    return launch_outside<std::int32_t>(values, count, lowest, end, first, stream);
-  }
-  if (type == DataType::kInt64) {
-    return launch_outside<std::int64_t>(values, count, lowest, end, first, stream);
-  }
-  throw InternalError(std::string("[scan] expected int32 or int64 but got ") + name(type));
 }
 
 }  // namespace traingraph::cuda

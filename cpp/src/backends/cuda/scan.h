@@ -13,9 +13,5 @@ namespace traingraph::cuda {
 // Enqueues: *found becomes 1 if one of these float values is NaN or infinity; it was 0.
 void scan_not_finite(DataType type, const std::byte* values, std::size_t bytes,
                      unsigned long long* found, cudaStream_t stream);
-// Enqueues: *first becomes the position of the first integer that is not from `lowest` to `end` -
-// 1, where it is below what is there.
-void scan_outside(DataType type, const std::byte* values, std::int64_t count, std::int64_t lowest,
-                  std::int64_t end, unsigned long long* first, cudaStream_t stream);
 
 }  // namespace traingraph::cuda

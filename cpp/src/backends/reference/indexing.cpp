@@ -6,7 +6,8 @@ namespace traingraph::reference {
 namespace {
 
 // Visits what `indices` pick from a tensor of shape `whole`, in row-major order: the position among
-// the picked elements (shape `picked`), and the offset of the element in the tensor.
+// the picked elements (shape `picked`), and the offset of the element in the tensor; -1 for an
+// index outside.
 template <class Index, class Visit>
 void visit_picked(const Shape& whole, const Shape& picked, const Index* indices, bool slices,
                   int axis, Visit visit) {
@@ -17,11 +18,15 @@ void visit_picked(const Shape& whole, const Shape& picked, const Index* indices,
   const std::int64_t count = element_count(picked);
   for (std::int64_t element = 0; element < count; ++element) {
     const std::int64_t place = static_cast<std::int64_t>(indices[slices ? index[at] : element]);
-    std::int64_t offset = place * strides[at];
-    for (std::size_t k = 0; k < rank; ++k) {
-      if (k != at) offset += index[k] * strides[k];
+    if (place < 0 || place >= whole[at]) {
+      visit(element, std::int64_t{-1});
+    } else {
+      std::int64_t offset = place * strides[at];
+      for (std::size_t k = 0; k < rank; ++k) {
+        if (k != at) offset += index[k] * strides[k];
+      }
+      visit(element, offset);
     }
-    visit(element, offset);
     for (std::size_t k = rank; k-- > 0;) {
       if (++index[k] < picked[k]) break;
       index[k] = 0;
@@ -49,7 +54,9 @@ void gather(const Call& call) {
   const T* const tensor = call.in<T>(0);
   T* const y = call.out<T>(0);
   visit_picked(call, 1, call.in_shape(0), call.out_shape(0), call.get<ir::AxisAttributes>().axis,
-               [&](std::int64_t element, std::int64_t offset) { y[element] = tensor[offset]; });
+               [&](std::int64_t element, std::int64_t offset) {
+                 y[element] = offset < 0 ? T(0) : tensor[offset];
+               });
 }
 
 // values, indices [, tensor, else zeros] → y, of the tensor's shape.
@@ -66,6 +73,7 @@ void scatter(const Call& call) {
   }
   visit_picked(call, 1, call.out_shape(0), call.in_shape(0), attributes.axis,
                [&](std::int64_t element, std::int64_t offset) {
+                 if (offset < 0) return;
                  y[offset] = attributes.adds ? static_cast<T>(y[offset] + values[element])
                                              : values[element];
                });
@@ -82,12 +90,39 @@ void scatter_gradient(const Call& call) {
   const std::int64_t count = element_count(call.in_shape(0));
   std::fill_n(writers, count, std::int64_t{-1});
   visit_picked(call, 1, call.in_shape(0), call.out_shape(0), axis,
-               [&](std::int64_t element, std::int64_t offset) { writers[offset] = element; });
+               [&](std::int64_t element, std::int64_t offset) {
+                 if (offset >= 0) writers[offset] = element;
+               });
   for (std::int64_t k = 0; k < count; ++k) dtensor[k] = writers[k] < 0 ? dy[k] : T(0);
   visit_picked(call, 1, call.in_shape(0), call.out_shape(0), axis,
                [&](std::int64_t element, std::int64_t offset) {
-                 dvalues[element] = writers[offset] == element ? dy[offset] : T(0);
+                 const bool stayed = offset >= 0 && writers[offset] == element;
+                 dvalues[element] = stayed ? dy[offset] : T(0);
                });
+}
+
+// indices [, found] → found: see ops/indexing.cpp.
+template <class T>
+void check_indices(const Call& call) {
+  const auto& a = call.get<ir::IndexCheckAttributes>();
+  auto* const found = call.out<std::int64_t>(0);
+  std::fill_n(found, 3, std::int64_t{-1});
+  if (call.inputs.size() == 2 && call.in<std::int64_t>(1)[0] >= 0) {
+    std::copy_n(call.in<std::int64_t>(1), 3, found);
+    return;
+  }
+  const auto look = [&](const auto* indices) {
+    for (std::int64_t k = 0; k < element_count(call.in_shape(0)); ++k) {
+      const auto index = static_cast<std::int64_t>(indices[k]);
+      if (index >= a.lowest && index < a.end) continue;
+      found[0] = a.number;
+      found[1] = k;
+      found[2] = index;
+      return;
+    }
+  };
+  if (call.inputs[0].data_type == DataType::kInt32) return look(call.in<std::int32_t>(0));
+  look(call.in<std::int64_t>(0));
 }
 
 // condition (one byte per element), x [, y, else zero] → y, each read through strides that are 0
@@ -107,6 +142,7 @@ void select(const Call& call) {
 TRAINGRAPH_FOR_ANY_TYPE(gather)
 TRAINGRAPH_FOR_ANY_TYPE(scatter)
 TRAINGRAPH_FOR_ANY_TYPE(scatter_gradient)
+TRAINGRAPH_FOR_ANY_TYPE(check_indices)
 TRAINGRAPH_FOR_ANY_TYPE(select)
 
 }  // namespace traingraph::reference

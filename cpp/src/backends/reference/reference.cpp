@@ -110,6 +110,7 @@ Compute any_type_loops(ir::Op op, DataType type) {
     TRAINGRAPH_LOOPS(gather)
     TRAINGRAPH_LOOPS(scatter)
     TRAINGRAPH_LOOPS(scatter_gradient)
+    TRAINGRAPH_LOOPS(check_indices)
     TRAINGRAPH_LOOPS(select)
     TRAINGRAPH_LOOPS(compare)
     TRAINGRAPH_LOOPS(extremum)
