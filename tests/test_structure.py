@@ -40,6 +40,7 @@ EDGES = {
 # Foreign headers and the only folders that may include them.
 FOREIGN = {
     "dnnl.hpp": ["backends/cpu"],
+    "cub/": ["backends/cuda"],
     # The platform asks for the number of threads.
     "omp.h": ["backends/cpu", "runtime/platform.cpp"],
     # The name of a Mac's processor.

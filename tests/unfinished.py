@@ -31,8 +31,8 @@ WITHOUT_KERNELS = (
     (OPS + r"choosing_ops\.py::.*\bmetal\b.*", "compare, extremum, one_hot, constant"),
     (OPS + r"lstm_op\.py::.*\bmetal\b.*", "lstm"),
     (
-        LAYERS
-        + r"lstm(_training|_against_torch)?\.py::(?!test_wrong_lengths\[.*-False-metal\]).*\bmetal\b.*",
+        LAYERS + r"lstm(_training|_against_torch)?\.py::"
+        r"(?!test_wrong_lengths\[.*-False-metal\]).*\bmetal\b.*",
         "lstm",
     ),
     (LAYERS + r"losses\.py::test_backends\[metal-.*shares by class.*", "one_hot"),
@@ -57,6 +57,8 @@ WITHOUT_KERNELS = (
         "row_norm",
     ),
     (OPS + r"row_norm\.py::.*\bmetal\b.*", "row_norm"),
+    (LAYERS + r"embedding\.py::.*\bmetal\b.*", "embedding, limit_rows, check_indices"),
+    (OPS + r"embedding_op\.py::.*\bmetal\b.*", "embedding, limit_rows, check_indices"),
     (LAYERS + r"multihead_attention\.py::.*\bmetal\b.*", "attention"),
     (OPS + r"attention\.py::.*\bmetal\b.*", "attention"),
     (LAYERS + r"mixed_families\.py::.*\[metal-multi-head attention.*", "attention"),

@@ -344,7 +344,8 @@ def test_the_layer_clears_the_padding_row():
     data.flags.writeable = False
     weights = tg.MLCTensor(data=data)
     layer(weights, padding_index=0)
-    assert not np.asarray(weights.data)[0].any() and data[0].all()
+    assert not np.asarray(weights.data)[0].any()
+    assert data[0].all()
     layer(empty((COUNT, DIMENSION), "float32"), padding_index=0)  # without data
 
 
@@ -354,7 +355,8 @@ def test_a_row_that_a_graph_has_moved_is_cleared():
     net.step([[0, 1, 2], [3, 4, 5]])
     layer(net.weights, padding_index=1)
     after = np.array(net.weights.data)
-    assert not after[1].any() and after[0].any()
+    assert not after[1].any()
+    assert after[0].any()
     net.step([[0, 0, 0], [0, 0, 0]])
     assert not net.table()[1].any()
 
@@ -411,6 +413,37 @@ def test_computed_indices_outside(device, wrong):
 
 
 @everywhere
+@pytest.mark.parametrize("wrong", [-1, COUNT])
+def test_indices_in_the_devices_memory(device, wrong):
+    """On a GPU the step itself looks at them, and its result says so."""
+    both, ids = empty((4,), "int32"), empty((2,), "int32")
+    graph = tg.MLCGraph()
+    first, _ = graph.split(both, split_count=2, dimension=0)
+    halves = tg.MLCInferenceGraph(graph_objects=[graph])
+    halves.add_inputs({"both": both})
+    halves.add_outputs({"first": first})
+    halves.compile(device=device)
+    weights = tensor(start(), "float32")
+    graph = tg.MLCGraph()
+    graph.node(layer(weights), source=ids)
+    inference = tg.MLCInferenceGraph(graph_objects=[graph])
+    inference.add_inputs({"ids": ids})
+    inference.compile(device=device)
+
+    def run(picks, options):
+        halves.execute(inputs_data={"both": np.int32([*picks, 0, 0])}, options="synchronous")
+        data = {"ids": first.device_data()}
+        return inference.execute(inputs_data=data, options=options)
+
+    for options in ("synchronous", "none", "none"):
+        found = run([2, 6], options).result
+        np.testing.assert_array_equal(found, np.asarray(weights.data)[[2, 6]])
+        message = rf"'ids'\] .* 0 to 6 but got {wrong} at \(1,?\) at layer \d+ 'Embedding'"
+        with pytest.raises(ValueError, match=message):
+            assert run([2, wrong], options).result
+
+
+@everywhere
 def test_indices_by_a_table_of_indices(device):
     """A gather of integers picks what an embedding looks up."""
     which, weights = empty((3,), "int64"), tensor(start(), "float32")
@@ -436,19 +469,23 @@ def test_indices_by_a_table_of_indices(device):
 def test_members():
     weights = tensor(start(), "float32")
     made = layer(weights, padding_index=1, maximum_norm=2.0, p_norm=3.0)
-    assert made.weights is weights and made.weights_parameter.tensor is weights
+    assert made.weights is weights
+    assert made.weights_parameter.tensor is weights
     d = made.descriptor
     assert (d.embedding_count, d.embedding_dimension) == (COUNT, DIMENSION)
     assert (d.padding_index, d.maximum_norm, d.p_norm) == (1, 2.0, 3.0)
     assert d.scales_gradient_by_frequency is False
     plain = tg.MLCEmbeddingDescriptor(embedding_count=2, embedding_dimension=5)
-    assert plain.padding_index is None and plain.maximum_norm is None and plain.p_norm == 2
+    assert plain.padding_index is None
+    assert plain.maximum_norm is None
+    assert plain.p_norm == 2
     assert plain.copy().embedding_dimension == 5
     none = tg.MLCEmbeddingDescriptor(
         embedding_count=2, embedding_dimension=5, padding_index=None, maximum_norm=None,
         p_norm=None, scales_gradient_by_frequency=True,
     )  # fmt: skip
-    assert none.p_norm == 2 and none.scales_gradient_by_frequency
+    assert none.p_norm == 2
+    assert none.scales_gradient_by_frequency
     assert made.label == "Embedding"
 
 
@@ -483,15 +520,15 @@ def test_wrong_numbers(numbers, message):
 def test_wrong_tensors():
     with pytest.raises(ValueError, match=r"weights of 21 elements, \(7, 3\), but got \(7, 4\)"):
         layer(empty((7, 4), "float32"))
-    with pytest.raises(TypeError, match="weights of floating-point numbers but got int32"):
-        layer(empty((7, 3), "int32"))
     graph = tg.MLCGraph()
+    with pytest.raises(TypeError, match="weights of floating-point numbers but got int32 at layer"):
+        graph.node(layer(empty((7, 3), "int32")), source=empty((2,), "int32"))
     with pytest.raises(TypeError, match=r"indices of int32 or int64 but got float32 at layer \d+"):
         graph.node(layer(tensor(start(), "float32")), source=empty((2,), "float32"))
     with pytest.raises(ValueError, match=r"at most 3 axes but got \(1, 2, 1, 2\) at layer \d+"):
         graph.node(layer(tensor(start(), "float32")), source=empty((1, 2, 1, 2), "int32"))
+    ids = empty((2,), "int32")
     with pytest.raises(ValueError, match="expected 1 source but got 2"):
-        ids = empty((2,), "int32")
         graph.node(layer(tensor(start(), "float32")), sources=[ids, ids])
 
 

@@ -27,6 +27,7 @@ from traingraph import (
 
 # Argument names whose first value depends on the class; the others follow from the name alone.
 NUMBERS = {
+    "embedding_count", "embedding_dimension", "maximum_norm", "p_norm",
     "width", "height", "kernel_width", "kernel_height", "batch_size", "group_count", "seed",
     "sequence_length", "feature_channel_count", "input_feature_channel_count",
     "output_feature_channel_count", "channel_multiplier", "class_count", "dimension",
@@ -41,6 +42,7 @@ NUMBERS = {
 }  # fmt: skip
 FRACTIONS = {"rate", "dropout", "momentum", "momentum_scale", "beta1", "beta2", "label_smoothing"}
 SWITCHES = {
+    "scales_gradient_by_frequency",
     "transposes_x", "transposes_y", "applies_gradient_clipping", "uses_amsgrad",
     "uses_nesterov_momentum", "is_centered", "selects_multiple_compute_devices", "aligns_corners",
     "uses_biases", "batch_first", "is_bidirectional", "returns_sequences",
@@ -81,6 +83,7 @@ def sample(cls: str, keyword: str) -> Any:
     values: dict[str, Any] = {
         "shape": {"MLCUpsampleLayer": [2, 2]}.get(cls, [1, 1, 1, 1]),
         "dimensions": [0, 1],
+        "padding_index": 0,
         "normalized_shape": [1],
         "data_type": "float32",
         "data": np.ones((1, 1, 1, 1), np.float32),
@@ -151,6 +154,9 @@ def sample(cls: str, keyword: str) -> Any:
             "MLCMatMulLayer": MLCMatMulDescriptor,
             "MLCLSTMLayer": lambda: traingraph.MLCLSTMDescriptor(
                 input_size=1, hidden_size=1, layer_count=1
+            ),
+            "MLCEmbeddingLayer": lambda: traingraph.MLCEmbeddingDescriptor(
+                embedding_count=1, embedding_dimension=1
             ),
             "MLCPoolingLayer": lambda: MLCPoolingDescriptor(
                 type="max", kernel_sizes=(2, 2), strides=(2, 2)

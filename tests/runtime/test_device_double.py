@@ -47,7 +47,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "suites",
     [
-        ["tests/graph"],
+        ["tests/graph", "tests/layers/test_embedding.py"],
         ["tests/mps"],
         ["tests/train", "tests/checkpoint"],
         ["tests/runtime/test_cuda.py", "tests/passes/test_memory_plan.py", "-k", OF_A_GPU],

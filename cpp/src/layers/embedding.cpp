@@ -83,12 +83,6 @@ Embedding::Embedding(EmbeddingDescriptor descriptor, TensorPtr weights)
   if (weights == nullptr) throw InvalidArgument("[Embedding] expected weights but got none");
   expect_elements(*this, "weights", weights,
                   {descriptor_.embedding_count, descriptor_.embedding_dimension});
-  const DataType type = weights->descriptor().data_type;
-  if (!is_floating_point(type)) {
-    throw DataTypeError(
-        std::string("[Embedding] expected weights of floating-point numbers but got ") +
-        name(type) + " at layer " + std::to_string(id()) + " '" + label() + "'");
-  }
   weights_.tensor = std::move(weights);
   if (descriptor_.padding_index) {
     clear_row(*weights_.tensor, *descriptor_.padding_index, descriptor_.embedding_dimension);
@@ -109,6 +103,11 @@ void Embedding::emit(Emitter& e) const {
                  " axes but got " + to_string(e.type(0).shape));
   }
   const EmbeddingDescriptor& d = descriptor_;
+  const DataType type = weights_.tensor->descriptor().data_type;
+  if (!is_floating_point(type)) {
+    throw DataTypeError(layer_message(
+        e, std::string("expected weights of floating-point numbers but got ") + name(type)));
+  }
   ValueId table = e.parameter(weights_.tensor, {d.embedding_count, d.embedding_dimension});
   if (d.maximum_norm) table = limited(e, d, weights_.tensor, table);
   const ir::EmbeddingAttributes attributes{d.embedding_count, d.padding_index.value_or(-1),

@@ -108,6 +108,7 @@ std::vector<KernelEntry> softmax_entries();
 std::vector<KernelEntry> cross_entropy_entries();
 std::vector<KernelEntry> data_movement_entries();
 std::vector<KernelEntry> indexing_entries();
+std::vector<KernelEntry> check_indices_entries();
 std::vector<KernelEntry> embedding_entries();
 std::vector<KernelEntry> compare_entries();
 std::vector<KernelEntry> extremum_entries();

@@ -106,6 +106,7 @@ const std::vector<KernelEntry>& table() {
                         cross_entropy_entries,
                         data_movement_entries,
                         indexing_entries,
+                        check_indices_entries,
                         embedding_entries,
                         compare_entries,
                         extremum_entries,
