@@ -82,8 +82,10 @@ void restrict_to(LoweredGraph& lowered, IntegerRange range, ValueId integers) {
   known = range;
 }
 
-// The label of the tensor that has this value.
+// As it was declared, else the label of the tensor that has this value.
 std::string name_of(const LoweredGraph& lowered, ValueId value) {
+  const ir::Value& of = lowered.lowering.graph.value(value);
+  if (of.source == ir::Source::bound) return lowered.bound[static_cast<std::size_t>(of.slot)].name;
   for (const auto& [tensor, known] : lowered.tensors) {
     if (known == value) return tensor->label();
   }
