@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from test_convolution_transpose import case
+from test_transposed_convolution import case
 
 import traingraph as tg
 from harness import Inference, empty, rate_for, tensor, train

@@ -329,7 +329,7 @@ def test_all_passes_are_near_float64(one, device):
 
 TRAIN = """
 import numpy as np
-import test_convolution_transpose as t
+import test_transposed_convolution as t
 from harness import train
 for one in t.CASES + t.LARGE:
     train(one, one.target, "cpu", "float32")
