@@ -48,6 +48,7 @@ WITHOUT_KERNELS = (
     ),
     (LAYERS + r"yolo_loss\.py::.*\bmetal\b.*", "compare, extremum, constant"),
     (r"tests/train/test_yolo_network\.py::.*\bmetal\b.*", "compare, extremum, constant"),
+    (LAYERS + r"transposed_convolution\.py::test_float64\[metal-.*", "other types"),
     (LAYERS + rf"moved_types\.py::test_margins.*-{OTHER_TYPES}-metal\]", "other types"),
     (LAYERS + rf"moved_types\.py::test_scatter.*\[{OTHER_TYPES}-metal\]", "other types"),
     (LAYERS + r"moved_types\.py::test_what_says_so_is_what_runs\[metal\]", "other types"),

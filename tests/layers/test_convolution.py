@@ -162,8 +162,6 @@ def test_wrong_descriptors():
     ]:
         with pytest.raises(ValueError, match=r"\[Convolution\] expected .*" + text):
             layer(**fields)
-    with pytest.raises(NotImplementedError, match="transposed convolution"):
-        layer(type="transposed")
 
 
 def test_wrong_shapes():

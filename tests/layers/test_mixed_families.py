@@ -114,6 +114,11 @@ FAMILIES = [
         layers(lambda: convolution(4, 4, strides=(2, 2), group_count=2)),
         images=True,
     ),
+    Family(
+        "transposed",
+        layers(lambda: convolution(4, 4, type="transposed", strides=(2, 2), group_count=2)),
+        images=True,
+    ),
     Family("dilated", layers(lambda: convolution(4, 4, dilation_rates=(2, 2))), images=True),
     Family(
         "a first layer's size and stride",

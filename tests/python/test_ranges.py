@@ -129,7 +129,7 @@ class Maker:
 
 
 def numbers() -> Iterator[Maker]:
-    """Of gradient nodes they are the forward node's; a transposed convolution is refused."""
+    """Of gradient nodes they are the forward node's."""
     for owner in sorted({*DESCRIBED, *TAKEN}):
         if owner.endswith("GradientNode"):
             continue
@@ -137,7 +137,7 @@ def numbers() -> Iterator[Maker]:
             texts = dict(re.findall(r"^\* (\w+): (.*)$", document, re.MULTILINE))
             for form in FORM.findall(document):
                 for argument, kind, _ in ARGUMENT.findall(form):
-                    if NUMBER.fullmatch(kind) and "transpose_with" not in form:
+                    if NUMBER.fullmatch(kind):
                         yield Maker(owner, name, form, argument, texts[argument])
 
 

@@ -23,6 +23,10 @@ def test_uneven_padding():
     check_gradients(
         "convolution", {**WINDOW, "groups": 2}, [rand(2, 4, 6, 5), rand(6, 2, 3, 2)], [0, 1]
     )
+    adjoint = {**WINDOW, "groups": 2, "result_shape": [2, 4, 6, 5]}
+    check_gradients(
+        "convolution_gradient_data", adjoint, [rand(2, 6, 3, 5), rand(6, 2, 3, 2)], [0, 1]
+    )
     for kind in (MAX, AVERAGE, L2):
         attributes = {**WINDOW, "kind": kind, "with_index": kind == MAX}
         check_gradients("pooling", attributes, [rand(2, 3, 6, 5)], [0])
@@ -31,8 +35,11 @@ def test_uneven_padding():
 
 def test_one_operand_of_a_convolution():
     arrays = [rand(1, 2, 4, 4), rand(3, 2, 2, 2)]
+    adjoint = {"kernel": (2, 2), "result_shape": [1, 2, 4, 4]}
     for wanted in ([0], [1]):
         check_gradients("convolution", {"kernel": (2, 2)}, arrays, wanted)
+        data = [rand(1, 3, 3, 3), arrays[1]]
+        check_gradients("convolution_gradient_data", adjoint, data, wanted)
 
 
 def test_a_maximum_without_index_finds_it_again():

@@ -46,8 +46,9 @@ class TRAINGRAPH_API WeightedLayer : public Layer {
   TensorParameter biases_;
 };
 
-// Shapes: x (N, C, H, W) → (N, O, P, Q); weights (O, C / groups, kh, kw) in that element order,
-// held by a tensor of any shape with as many elements; biases O elements.
+// Shapes: x (N, C, H, W) → (N, O, P, Q); weights (O, C / groups, kh, kw), or of a transposed one
+// (C, O / groups, kh, kw), in that element order, held by a tensor of any shape with as many
+// elements; biases O elements.
 class TRAINGRAPH_API Convolution final : public WeightedLayer {
  public:
   static const ClassDescription& class_description();

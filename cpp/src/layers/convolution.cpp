@@ -16,10 +16,16 @@ std::int64_t groups_of(const ConvolutionDescriptor& d) {
   return d.type == ConvolutionType::kDepthwise ? d.input_feature_channel_count : d.group_count;
 }
 
-// (O, C / groups, kh, kw)
+bool is_transposed(const ConvolutionDescriptor& d) {
+  return d.type == ConvolutionType::kTransposed;
+}
+
+// (O, C / groups, kh, kw); of a transposed convolution (C, O / groups, kh, kw), the weights of the
+// convolution that it is the adjoint of.
 Shape weights_shape(const ConvolutionDescriptor& d) {
-  return {d.output_feature_channel_count, d.input_feature_channel_count / groups_of(d),
-          d.kernel_height, d.kernel_width};
+  std::int64_t from = d.input_feature_channel_count, to = d.output_feature_channel_count;
+  if (is_transposed(d)) std::swap(from, to);
+  return {to, from / groups_of(d), d.kernel_height, d.kernel_width};
 }
 
 [[noreturn]] void refuse_convolution(const std::string& text) {
@@ -27,9 +33,6 @@ Shape weights_shape(const ConvolutionDescriptor& d) {
 }
 
 ConvolutionDescriptor checked(const ConvolutionDescriptor& d) {
-  if (d.type == ConvolutionType::kTransposed) {
-    throw Unsupported("[Convolution] transposed convolution: this version has none");
-  }
   check_window(window_of(d), "Convolution");
   const std::int64_t in = d.input_feature_channel_count, out = d.output_feature_channel_count;
   if (in < 1 || out < 1 || d.group_count < 1) {
@@ -82,26 +85,50 @@ std::string Convolution::description() const {
   std::string text = "Convolution " + std::to_string(d.input_feature_channel_count) + " → " +
                      std::to_string(d.output_feature_channel_count) + " " + to_string(window_of(d));
   if (d.type == ConvolutionType::kDepthwise) return text + " depthwise";
+  if (is_transposed(d)) text += " transposed";
   if (d.group_count > 1) text += " groups " + std::to_string(d.group_count);
   return text;
 }
 
-// x (N, C, H, W) → y (N, O, P, Q) with weights (O, C / groups, kh, kw), bias (1, O, 1, 1).
+namespace {
+
+// (N, O, P, Q) of a transposed convolution of x: the source of a convolution whose result is x.
+Shape transposed_shape(const Emitter& e, const ConvolutionDescriptor& d, const Shape& x) {
+  const WindowDescription window = window_of(d);
+  const Shape y = {x[0], d.output_feature_channel_count, transposed_extent(window, 0, x[2]),
+                   transposed_extent(window, 1, x[3])};
+  if (y[2] < 1 || y[3] < 1) {
+    e.fail_shape("expected a result of 1 or more rows and columns but got " + to_string(y) +
+                 " of a source " + to_string(x));
+  }
+  if (!ir::can_be(y, e.type(0).data_type)) {
+    e.fail_shape("expected a result of at most " + std::to_string(ir::kMostBytes) +
+                 " bytes but got " + to_string(y) + " of a source " + to_string(x));
+  }
+  return y;
+}
+
+}  // namespace
+
+// x (N, C, H, W) → y (N, O, P, Q) with bias (1, O, 1, 1). A transposed convolution is the gradient
+// of the data of a convolution from (P, Q) to (H, W).
 void Convolution::emit(Emitter& e) const {
   e.expect_sources(1);
   const ConvolutionDescriptor& d = descriptor();
   const std::int64_t in = d.input_feature_channel_count, out = d.output_feature_channel_count;
-  const Shape& shape = e.type(0).shape;
+  const Shape shape = e.type(0).shape;
   if (shape.size() != 4 || shape[1] != in) {
     e.fail_shape("expected a source (N, " + std::to_string(in) + ", H, W) but got " +
                  to_string(shape));
   }
   ir::ConvolutionAttributes attributes;
-  attributes.window = resolve_window(window_of(d), shape[2], shape[3]);
   attributes.groups = groups_of(d);
+  if (is_transposed(d)) attributes.result_shape = transposed_shape(e, d, shape);
+  const Shape& windowed = is_transposed(d) ? attributes.result_shape : shape;
+  attributes.window = resolve_window(window_of(d), windowed[2], windowed[3]);
+  const ir::Op op = is_transposed(d) ? ir::Op::convolution_gradient_data : ir::Op::convolution;
   const ir::ValueId weights = e.parameter(weights_tensor(), weights_shape(d));
-  ir::ValueId y =
-      ops::apply1(e.graph, ir::Op::convolution, std::move(attributes), {e.sources[0], weights});
+  ir::ValueId y = ops::apply1(e.graph, op, std::move(attributes), {e.sources[0], weights});
   // The sum is an op of its own, so that fusion joins it with whatever follows.
   if (biases_tensor() != nullptr) {
     y = ops::binary(e.graph, ir::Scalar::add, y, e.parameter(biases_tensor(), {1, out, 1, 1}));
@@ -192,13 +219,17 @@ const ClassDescription& ConvolutionDescriptor::class_description() {
 const ClassDescription& Convolution::class_description() {
   static const ClassDescription description = [] {
     Describing<Convolution, Layer> described(
-        "MLCConvolutionLayer", "Cross-correlation over images, plus a bias per channel.");
+        "MLCConvolutionLayer",
+        "Cross-correlation over images or its adjoint, plus a bias per channel.");
     describe_weighted_layer(described);
     described
         .text(
             "Without weights the layer makes its own: Glorot-uniform with real fans, biases zero. "
             "Shapes: x (N, C, H, W) to (N, O, P, Q); weights O * C / groups * kh * kw elements in "
-            "that order, biases O. Gradient: reads the source and the weights. Errors: ValueError.")
+            "that order, biases O. TRANSPOSED is the adjoint of the convolution of that padding "
+            "from O to C channels and has its weights, C * O / groups * kh * kw elements; P is H * "
+            "stride of SAME, else (H - 1) * stride + (kh - 1) * dilation + 1 less the padding of "
+            "both sides. Gradient: reads the source and the weights. Errors: ValueError.")
         .sample(
             [](DataType t) { return weighted_sample<Convolution>({1, 1, 1, 1}, {1, 1, 2, 2}, t); });
     return ClassDescription(described);

@@ -52,6 +52,13 @@ ir::Window resolve_window(const WindowDescription& d, std::int64_t height, std::
   return window;
 }
 
+std::int64_t transposed_extent(const WindowDescription& d, int axis, std::int64_t positions) {
+  if (d.policy == PaddingPolicy::kSame) return ir::product(positions, d.stride[axis]);
+  const std::int64_t reach = (d.kernel[axis] - 1) * d.dilation[axis] + 1;
+  const std::int64_t whole = ir::sum(ir::product(positions - 1, d.stride[axis]), reach);
+  return d.policy == PaddingPolicy::kValid ? whole : whole - 2 * d.padding[axis];
+}
+
 std::string to_string(const WindowDescription& d) {
   std::string text = by(d.kernel);
   if (d.stride[0] != 1 || d.stride[1] != 1) text += " stride " + by(d.stride);

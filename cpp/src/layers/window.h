@@ -36,6 +36,11 @@ void check_window(const WindowDescription& description, const std::string& layer
 ir::Window resolve_window(const WindowDescription& description, std::int64_t height,
                           std::int64_t width);
 
+// The extent along an axis of the result of a transposed window: of the source that the window has
+// this many positions over. same: a stride for each. 0 or less where padding leaves nothing.
+std::int64_t transposed_extent(const WindowDescription& description, int axis,
+                               std::int64_t positions);
+
 // "3x3", then what is not the default: " stride 2x2 dilation 2x2 padding same".
 std::string to_string(const WindowDescription& description);
 

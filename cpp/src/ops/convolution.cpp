@@ -70,6 +70,7 @@ void expect_ranks(const Inference& in, const char* second) {
 // dy (N, O, P, Q), weights (O, C / groups, kh, kw) → dx = result_shape (N, C, H, W), overwritten.
 std::vector<Type> infer_data(const Inference& in) {
   expect_ranks(in, "weights");
+  if (in.type(1).batched) in.fix_batch();
   const Shape& x = in.get<ConvolutionAttributes>().result_shape;
   expect_gradient(in, in.type(0).shape, x, in.type(1).shape);
   return {Type{in.type(0).data_type, x, in.type(0).batched}};
@@ -83,13 +84,19 @@ std::vector<Type> infer_weights(const Inference& in) {
   return {Type{in.type(1).data_type, weights, false}};
 }
 
-// y is linear in x and in weights; each gradient reads the other operand. Rules see the graph
-// before fusion, so there is no epilogue to differentiate.
-void gradient(Gradient& g) {
+// Rules see the graph before fusion, so there is no epilogue to differentiate.
+ConvolutionAttributes without_epilogue(const Gradient& g) {
   auto attributes = g.get<ConvolutionAttributes>();
   if (!attributes.epilogue.empty()) {
-    throw InternalError("[convolution] an epilogue before differentiation");
+    throw InternalError("[" + std::string(ir::name(g.node.op)) +
+                        "] an epilogue before differentiation");
   }
+  return attributes;
+}
+
+// y is linear in x and in weights; each gradient reads the other operand.
+void gradient(Gradient& g) {
+  ConvolutionAttributes attributes = without_epilogue(g);
   const ValueId dy = g.result_gradient();
   const ValueId x = g.input(0), weights = g.input(1);
   if (g.wants(0)) {
@@ -102,10 +109,26 @@ void gradient(Gradient& g) {
   }
 }
 
+// dx is linear in dy and in weights, and is the adjoint of the convolution: the gradient of dy is
+// that convolution of dx's, and the gradient of the weights is theirs where dx's gradient is x.
+void gradient_of_data(Gradient& g) {
+  ConvolutionAttributes attributes = without_epilogue(g);
+  const ValueId ddx = g.result_gradient();
+  const ValueId dy = g.input(0), weights = g.input(1);
+  if (g.wants(0)) {
+    attributes.result_shape = {};
+    g.set(0, apply1(g.graph, ir::Op::convolution, attributes, {ddx, weights}));
+  }
+  if (g.wants(1)) {
+    attributes.result_shape = g.graph.type(weights).shape;
+    g.set(1, apply1(g.graph, ir::Op::convolution_gradient_weights, attributes, {dy, ddx}));
+  }
+}
+
 }  // namespace
 
 const Definition convolution_definition{infer, gradient};
-const Definition convolution_gradient_data_definition{infer_data, nullptr};
+const Definition convolution_gradient_data_definition{infer_data, gradient_of_data};
 const Definition convolution_gradient_weights_definition{infer_weights, nullptr};
 
 }  // namespace traingraph::ops

@@ -15,10 +15,23 @@ class LayoutCopy {
   LayoutCopy(const ir::Type& type, const ir::Layout& from, const ir::Layout& to);
   void run(const std::byte* source, std::byte* target) const;
 
+  // Where the elements along one axis lie, in elements; places of all axes add up.
+  struct Places {
+    std::int64_t stride;
+    std::vector<std::int64_t> offsets;  // where the axis has blocks
+
+    std::int64_t offset(std::int64_t index) const {
+      return offsets.empty() ? index * stride : offsets[static_cast<std::size_t>(index)];
+    }
+  };
+
  private:
+  template <std::size_t bytes>
+  void copy(std::size_t axis, const std::byte* source, std::byte* target) const;
+
   Shape shape_;
-  std::vector<ir::PhysicalDimension> from_;
-  std::vector<ir::PhysicalDimension> to_;
+  std::vector<Places> from_;
+  std::vector<Places> to_;
   std::size_t element_bytes_;
   std::size_t target_bytes_;
   bool same_;

@@ -5,7 +5,7 @@ from typing import Any
 
 from .layer import Layer, Options, Shape, Text, joined, need, same, single, written
 from .normalizing import normalized
-from .windows import arguments, draw_window, padded, sides
+from .windows import arguments, draw_window, padded, sides, transposed_sides
 
 Parameters = dict[str, tuple[Shape, str, float]]
 EXTENTS = [1, 2, 3, 4, 5, 7, 8, 16, 17, 33]
@@ -84,6 +84,7 @@ def draw_convolution(drawing: Any, shape: Shape) -> dict[str, Any]:
     options["groups"] = drawing.choice(divisors) if drawing.chance(0.4) else 1
     options["each"] = drawing.choice([1, 2, 3, 4, 8] if options["groups"] == 1 else [1, 2, 3])
     options["depthwise"] = drawing.chance(0.2)
+    options["transposed"] = not options["depthwise"] and drawing.chance(0.3)
     options["weights"] = drawing.choice(["image", "row"])
     options["biases"] = drawing.choice(["", "plain", "row", "image"])
     return {"options": options}
@@ -96,18 +97,29 @@ def channels(options: Options, shape: Shape) -> tuple[int, int, int]:
     return groups, shape[1] // groups, groups * options["each"]
 
 
+def is_transposed(options: Options) -> bool:
+    return bool(options.get("transposed"))  # programs of old have no word of it
+
+
 def convolution_shape(options: Options, shapes: list[Shape]) -> list[Shape]:
-    extents = [count for _, _, count in sides(options, shapes[0])]
-    found = [shapes[0][0], channels(options, shapes[0])[2], *extents]
-    work = math.prod(found) * math.prod(options["kernel"]) * channels(options, shapes[0])[1]
+    _, read, count = channels(options, shapes[0])
+    if is_transposed(options):
+        extents = [left for _, left in transposed_sides(options, shapes[0])]
+        work = math.prod(shapes[0]) * math.prod(options["kernel"]) * options["each"]
+        need(math.prod(extents) < 2500, "a large image")
+    else:
+        extents = [count for _, _, count in sides(options, shapes[0])]
+        work = shapes[0][0] * count * math.prod(extents) * math.prod(options["kernel"]) * read
     need(work < 3e6, "much work")
-    return [found]
+    return [[shapes[0][0], count, *extents]]
 
 
 def convolution_parameters(options: Options, shapes: list[Shape]) -> Parameters:
     _, read, count = channels(options, shapes[0])
     kernel = options["kernel"]
     lead = [count, read] if options["weights"] == "image" else [1, count * read]
+    if is_transposed(options) and options["weights"] == "image":
+        lead = [shapes[0][1], options["each"]]
     scale = 1 / math.sqrt(read * math.prod(kernel))
     found: Parameters = {"weights": ([*lead, *kernel], "normal", scale)}
     if options["biases"]:
@@ -118,6 +130,7 @@ def convolution_parameters(options: Options, shapes: list[Shape]) -> Parameters:
 def convolution_expression(options: Options, shapes: list[Shape], names: dict[str, str]) -> str:
     groups, _, count = channels(options, shapes[0])
     kind = {"type": "depthwise"} if options["depthwise"] else {"group_count": groups}
+    kind |= {"type": "transposed"} if is_transposed(options) else {}
     descriptor = written(
         "MLCConvolutionDescriptor",
         input_feature_channel_count=shapes[0][1],
@@ -130,9 +143,19 @@ def convolution_expression(options: Options, shapes: list[Shape], names: dict[st
 
 def compute_convolution(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
     groups, read, count = channels(options, list(sources[0].shape))
-    weights = at["weights"].reshape(count, read, *options["kernel"])
     biases = at["biases"].reshape(-1) if options["biases"] else None
     strides, dilation = tuple(options["strides"]), tuple(options["dilation"])
+    if is_transposed(options):
+        weights = at["weights"].reshape(-1, options["each"], *options["kernel"])
+        x = sources[0].contiguous()
+        whole = t.nn.functional.conv_transpose2d(x, weights, None, strides, 0, 0, groups, dilation)
+        (top, rows), (left, columns) = transposed_sides(options, list(x.shape))
+        short = [max(0, cut + size - have) for (cut, size), have in
+                 (((left, columns), whole.shape[3]), ((top, rows), whole.shape[2]))]  # fmt: skip
+        whole = t.nn.functional.pad(whole, (0, short[0], 0, short[1]))
+        y = whole[..., top : top + rows, left : left + columns]
+        return y if biases is None else y + biases.reshape(1, -1, 1, 1)
+    weights = at["weights"].reshape(count, read, *options["kernel"])
     x = padded(t, sources[0], options)
     # PyTorch 2.13 gives wrong gradients of grouped weights where channels lie last.
     x = x.contiguous()

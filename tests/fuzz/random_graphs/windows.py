@@ -65,6 +65,23 @@ def sides(options: Options, shape: Shape) -> list[Side]:
     return found
 
 
+def transposed_sides(options: Options, shape: Shape) -> list[tuple[int, int]]:
+    """Of a transposed window, rows and columns: what is cut off first, and what is left."""
+    need(len(shape) == 4)
+    found = []
+    for k, extent in enumerate(shape[2:]):
+        stride = options["strides"][k]
+        reach = (options["kernel"][k] - 1) * options["dilation"][k] + 1
+        whole = (extent - 1) * stride + reach
+        if options["policy"] == "same":
+            found.append((max(reach - stride, 0) // 2, extent * stride))
+            continue
+        pad = options["padding"][k] if options["policy"] == "sized" else 0
+        need(whole > 2 * pad, "nothing is left")
+        found.append((pad, whole - 2 * pad))
+    return found
+
+
 def arguments(options: Options) -> dict[str, Any]:
     """Of a descriptor."""
     policy: Any = options["policy"]

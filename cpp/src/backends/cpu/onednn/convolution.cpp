@@ -341,6 +341,8 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
 const std::vector<KernelEntry>& convolution_entries() {
   static const std::vector<KernelEntry> entries = {
       {Op::convolution, supports, make, layouts, fuses},
+      // No epilogue, also where it is a layer's forward pass: oneDNN's deconvolution has one for
+      // channels innermost alone, and elsewhere goes over the result by plain loops.
       {Op::convolution_gradient_data, supports, make, layouts, nullptr},
       {Op::convolution_gradient_weights, supports, make, layouts, nullptr},
   };
