@@ -23,44 +23,34 @@ ValueId behind_reshapes(const ir::Graph& graph, ValueId value) {
 // f(integers, what they may be) for each use of them by an op.
 template <class F>
 void for_each_range(const ir::Graph& graph, const F& f) {
-  // What is added meanwhile uses none.
+  // Those that f adds use none.
   const std::size_t count = graph.nodes.size();
   for (std::size_t n = 0; n < count; ++n) {
-    const ir::Node node = graph.nodes[n];
-    const std::string layer = ir::where(graph, node);
+    const ir::Node& node = graph.nodes[n];
     const auto extent = [&](ValueId value, int axis) {
       return graph.type(value).shape[static_cast<std::size_t>(axis)];
     };
-    switch (node.op) {
-      case ir::Op::softmax_cross_entropy:
-        f(node.inputs[1], IntegerRange{-1, extent(node.inputs[0], 1), false, layer});
-        break;
-      case ir::Op::one_hot:
-        f(node.inputs[0], IntegerRange{-1, extent(node.outputs[0], 1), false, layer});
-        break;
-      case ir::Op::gather: {
-        const int axis = std::get<ir::AxisAttributes>(node.attributes).axis;
-        f(node.inputs[1], IntegerRange{0, extent(node.inputs[0], axis), false, layer});
-        break;
-      }
-      case ir::Op::scatter: {
-        const int axis = std::get<ir::ScatterAttributes>(node.attributes).axis;
-        f(node.inputs[1], IntegerRange{0, extent(node.outputs[0], axis), false, layer});
-        break;
-      }
-      case ir::Op::embedding:
-        f(node.inputs[1], IntegerRange{0, extent(node.inputs[0], 0), false, layer});
-        break;
-      case ir::Op::lstm: {
-        const auto& a = std::get<ir::LstmAttributes>(node.attributes);
-        if (!a.has_lengths) break;
-        const auto lengths = static_cast<std::size_t>(ir::LstmOperands::of_forward(a).lengths);
-        f(node.inputs[lengths],
-          IntegerRange{0, extent(node.inputs[0], a.time_first ? 0 : 1) + 1, true, layer});
-        break;
-      }
-      default:
-        break;
+    const auto use = [&](ValueId integers, std::int64_t lowest, std::int64_t end,
+                         bool descends = false) {
+      f(integers, IntegerRange{lowest, end, descends, ir::where(graph, node)});
+    };
+    if (node.op == ir::Op::softmax_cross_entropy) {
+      use(node.inputs[1], -1, extent(node.inputs[0], 1));
+    } else if (node.op == ir::Op::one_hot) {
+      use(node.inputs[0], -1, extent(node.outputs[0], 1));
+    } else if (node.op == ir::Op::gather) {
+      const int axis = std::get<ir::AxisAttributes>(node.attributes).axis;
+      use(node.inputs[1], 0, extent(node.inputs[0], axis));
+    } else if (node.op == ir::Op::scatter) {
+      const int axis = std::get<ir::ScatterAttributes>(node.attributes).axis;
+      use(node.inputs[1], 0, extent(node.outputs[0], axis));
+    } else if (node.op == ir::Op::embedding) {
+      use(node.inputs[1], 0, extent(node.inputs[0], 0));
+    } else if (node.op == ir::Op::lstm) {
+      const auto& a = std::get<ir::LstmAttributes>(node.attributes);
+      if (!a.has_lengths) continue;
+      const auto lengths = static_cast<std::size_t>(ir::LstmOperands::of_forward(a).lengths);
+      use(node.inputs[lengths], 0, extent(node.inputs[0], a.time_first ? 0 : 1) + 1, true);
     }
   }
 }
@@ -102,6 +92,7 @@ void find_integer_ranges(LoweredGraph& lowered) {
 
 void add_index_checks(LoweredGraph& lowered, bool on_gpu) {
   ir::Graph& graph = lowered.lowering.graph;
+  graph.layer = kNone;
   for_each_range(graph, [&](ValueId integers, const IntegerRange& range) {
     // Kernels read no memory by a label or a length.
     if (range.lowest < 0 || range.descends) return;
