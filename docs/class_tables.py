@@ -1,23 +1,26 @@
-"""Writes the tables in docs/classes, from the documents of the installed package.
+"""Writes the tables in docs/classes and docs/support.md, from the installed package.
 
 python docs/class_tables.py
 
 Between `<!-- arguments: NAME -->` and `<!-- end -->` stands what the constructor of a class takes;
-between `<!-- support -->` and `<!-- end -->` in which types each device computes each layer. Of
-devices that are not there the table keeps what it says.
+between `<!-- support -->` and `<!-- end -->` in which types each device computes each layer, or why
+it does not. Of devices that are not there the table keeps what it says.
 """
 
 import re
 from pathlib import Path
 
+from traingraph._core import why_unsupported
+
 import traingraph
 
-PAGES = Path(__file__).resolve().parent / "classes"
+DOCS = Path(__file__).resolve().parent
+PAGES = [*sorted((DOCS / "classes").glob("*.md")), DOCS / "support.md"]
 TABLE = re.compile(r"(<!-- (arguments: (\w+)|support) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
 FORM = re.compile(r"^(?:\d+\. )?__init__\(self, \*, (.*)\) -> None$", re.MULTILINE)
 ARGUMENT = re.compile(r"(\w+): (.*?)(?: = (.*?))?(?=, \w+: |$)")
 TEXT = re.compile(r"^\* (\w+): (.*)$", re.MULTILINE)
-TYPES = ("float32", "float64", "float16", "bfloat16")
+TYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "boolean")
 DEVICES = ("reference", "cpu", "cuda", "metal", "bnns")
 
 
@@ -43,24 +46,49 @@ def layers() -> list[type]:
     return [cls for cls in classes if isinstance(cls, type) and issubclass(cls, base)][1:]
 
 
-def cell(layer: type, device: str) -> str | None:
-    """Types as a text; None where the device is not there."""
+def shortened(why: str) -> str:
+    """Without what differs between types and runs: types can share a row then."""
+    if why.startswith("["):  # refused by the layer, or by an op that it emits
+        return re.sub(r"^\[.*?\] | at layer \d+ '.*'| but got \w+", "", why)
+    ops = re.findall(r"(?:^|; )(\w+): ", why)
+    return f"no kernel of {', '.join(ops)}"
+
+
+def cell(layer: str, data_type: str, device: str) -> str | None:
+    """None where the device is not there."""
+    refused = why_unsupported(layer, data_type, on="reference") or ""
+    if refused.startswith("["):  # by the layer, whatever the device
+        return shortened(refused)
     try:
-        there = [kind for kind in TYPES if layer.supports_data_type(kind, on=device)]
+        why = why_unsupported(layer, data_type, on=device)
     except (traingraph.DeviceError, traingraph.InvalidArgument):  # of another build
         return None
-    return "all" if len(there) == len(TYPES) else ", ".join(there)
+    return "runs" if why is None else shortened(why)
+
+
+Cells = dict[tuple[str, str], list[str]]
+
+
+def cells(table: str) -> Cells:
+    """What a table says, by layer and type."""
+    rows = [line[2:-2].split(" | ") for line in table.splitlines()[2:]]
+    return {(r[0], one): r[2:] for r in rows for one in r[1].split(", ")}
 
 
 def support(before: str) -> str:
-    """One row per layer, one column per device."""
-    known = {line.split(" | ")[0][2:]: line[2:-2].split(" | ")[1:] for line in before.splitlines()}
-    text = row("layer", *DEVICES) + "|---" * (len(DEVICES) + 1) + "|\n"
+    """A row per layer and types that have one answer, a column per device."""
+    known, text = cells(before), row("layer", "types", *DEVICES)
+    text += "|---" * (len(DEVICES) + 2) + "|\n"
     for layer in layers():
-        cells = [cell(layer, device) for device in DEVICES]
-        kept = known.get(layer.__name__, ["not run"] * len(DEVICES))
-        pairs = zip(cells, kept, strict=True)
-        text += row(layer.__name__, *(new if new is not None else old for new, old in pairs))
+        same: dict[tuple[str, ...], list[str]] = {}
+        for data_type in TYPES:
+            old = known.get((layer.__name__, data_type), ["not run"] * len(DEVICES))
+            found = [cell(layer.__name__, data_type, device) for device in DEVICES]
+            pairs = zip(found, old, strict=True)
+            answers = tuple(new if new is not None else kept for new, kept in pairs)
+            same.setdefault(answers, []).append(data_type)
+        for answers, data_types in same.items():
+            text += row(layer.__name__, ", ".join(data_types), *answers)
     return text
 
 
@@ -75,5 +103,5 @@ def updated(page: str) -> str:
 
 
 if __name__ == "__main__":
-    for path in sorted(PAGES.glob("*.md")):
+    for path in PAGES:
         path.write_text(updated(path.read_text()))

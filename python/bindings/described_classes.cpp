@@ -1,5 +1,10 @@
 // ML Compute's classes that are described in the core.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+
 #include "bindings.h"
+#include "convert.h"
 #include "described_class.h"
 #include "python_types.h"
 #include "signature.h"
@@ -28,6 +33,21 @@ void add_support(py::handle cls, LayerSample (*sample)(DataType)) {
               });
 }
 
+// None where the device computes layers of this class in this type.
+std::optional<std::string> why_unsupported(const std::string& layer, py::handle data_type,
+                                           py::handle on) {
+  const auto& classes = layer_classes();
+  const auto found = std::ranges::find_if(
+      classes, [&layer](DescribedClass described) { return described().name == layer; });
+  if (found == classes.end() || (*found)().sample == nullptr) {
+    throw InvalidArgument("[why_unsupported] expected the name of a class of layers but got '" +
+                          layer + "'");
+  }
+  const LayerSample made = (*found)().sample(to_data_type(data_type));
+  std::string why = why_without_kernels(*made.layer, made.sources, to_device(on));
+  return why.empty() ? std::nullopt : std::optional(std::move(why));
+}
+
 }  // namespace
 
 void bind_layers(py::module_& module) {
@@ -49,6 +69,9 @@ void bind_layers(py::module_& module) {
     add_support(module.attr(description.name.c_str()), description.sample);
   }
   add_support(module.attr("MLCLayer"), Activation::class_description().sample);
+  module.def("why_unsupported", &why_unsupported, py::arg("layer"), py::arg("data_type"),
+             py::arg("on"),
+             "Why a device does not compute layers of a class in a type; None where it does.");
 }
 
 void bind_optimizers(py::module_& module) {

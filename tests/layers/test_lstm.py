@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from random_graphs import activations
 from random_graphs.layer import Layer, Text, need, written
 
 import traingraph as tg
@@ -382,63 +383,98 @@ def draw(drawing, shape):
 
 def drawn_counts(options, shape):
     return {"inputs": shape[2], "hidden": options["hidden"], "layers": options["layers"],
-            "directions": 1 + options["is_bidirectional"], "biases": options["biases"]}  # fmt: skip
+            "directions": 1 + options["is_bidirectional"], "biases": options["biases"],
+            "peepholes": options.get("peepholes", 0)}  # fmt: skip
 
 
 def roles(options, shapes):
     need(len(shapes[0]) == 3)
     found = {}
     for name, each in zip("wupb", extents(**drawn_counts(options, shapes[0])), strict=True):
-        scale = 0.5 if name == "b" else 1 / math.sqrt(shapes[0][2] if name == "w" else 4)
+        scale = 1 / math.sqrt(shapes[0][2] if name == "w" else 4) if name in "wu" else 0.5
         found |= {f"{name}{k}": (shape, "normal", scale) for k, shape in enumerate(each)}
     return found
 
 
 def results(options, shapes):
     need(len(shapes[0]) == 3)
-    count, steps, _ = shapes[0]
-    features = options["hidden"] * (1 + options["is_bidirectional"])
-    return [[count, steps if options["returns_sequences"] else 1, features]]
+    steps, count = sorted_extents(options, shapes[0])
+    directions = 1 + options["is_bidirectional"]
+    steps = steps if options["returns_sequences"] else 1
+    found = [count, steps] if options.get("batch_first", True) else [steps, count]
+    states = [options["layers"], directions, count, options["hidden"]]
+    more = [states] * 2 if options.get("result_mode") == "output_and_states" else []
+    return [[*found, options["hidden"] * directions], *more]
+
+
+def sorted_extents(options, shape):
+    """Steps and sequences."""
+    return shape[1::-1] if options.get("batch_first", True) else shape[:2]
 
 
 def expression(options, shapes, names):
-    lists = {"w": "input_weights", "u": "hidden_weights", "b": "biases"}
+    lists = {"w": "input_weights", "u": "hidden_weights", "p": "peephole_weights", "b": "biases"}
     given_names = {
         lists[letter]: [Text(name) for role, name in names.items() if role[0] == letter]
         for letter in dict.fromkeys(role[0] for role in names)
     }
+    kept = ("is_bidirectional", "returns_sequences", "batch_first", "result_mode", "dropout",
+            "uses_biases")  # fmt: skip
     made_descriptor = written(
         "MLCLSTMDescriptor", input_size=shapes[0][2], hidden_size=options["hidden"],
-        layer_count=options["layers"], is_bidirectional=options["is_bidirectional"],
-        returns_sequences=options["returns_sequences"],
+        layer_count=options["layers"], **{k: options[k] for k in kept if k in options},
     )  # fmt: skip
+    if "functions" in options:
+        *gates, last = (Text(written("MLCActivationDescriptor", **f)) for f in options["functions"])
+        given_names |= {"gate_activations": gates, "output_result_activation": last}
     return written("MLCLSTMLayer", descriptor=Text(made_descriptor), **given_names)
 
 
+# Of the gates input, forget, cell and output, and of the result.
+TYPES = [{"type": name} for name in ("sigmoid", "sigmoid", "tanh", "sigmoid", "tanh")]
+
+
 def compute(t, options, sources, at):
-    x, hidden = sources[0], options["hidden"]
+    x, hidden, layers = sources[0], options["hidden"], options["layers"]
     counts = drawn_counts(options, list(x.shape))
-    w, u, _, b = ([at[f"{name}{k}"] for k in range(len(each))]
+    w, u, p, b = ([at[f"{name}{k}"] for k in range(len(each))]
                   for name, each in zip("wupb", extents(**counts), strict=True))  # fmt: skip
-    for layer in range(options["layers"]):
+    act = [lambda y, f=f: activations.compute(t, f, [y], None)
+           for f in options.get("functions", TYPES)]  # fmt: skip
+    x = x if options.get("batch_first", True) else x.transpose(0, 1)
+    lengths = sources[-1] if options.get("lengths") else t.full((x.shape[0],), x.shape[1])
+    last_states = []
+    for layer in range(layers):
         found = []
         for direction in range(counts["directions"]):
-            first = 4 * (direction * options["layers"] + layer)
-            four = range(first, first + 4)
+            place = direction * layers + layer
+            four = range(4 * place, 4 * place + 4)
             h = c = t.zeros(x.shape[0], hidden, dtype=x.dtype)
-            steps = list(range(x.shape[1]))[:: -1 if direction else 1]
+            if options.get("states"):
+                h, c = (s[layer, direction] for s in sources[1:3])
+            pi, pf, po = (q.reshape(-1) for q in p[3 * place : 3 * place + 3]) if p else (0, 0, 0)
             ys = {}
-            for step in steps:
-                sums = [x[:, step] @ w[k].reshape(hidden, -1).T + h @ u[k].reshape(hidden, -1).T
-                        for k in four]  # fmt: skip
+            for step in range(x.shape[1])[:: -1 if direction else 1]:
+                inside = (step < lengths)[:, None]
+                sums = [t.where(inside, x[:, step], 0) @ w[k].reshape(hidden, -1).T
+                        + h @ u[k].reshape(hidden, -1).T for k in four]  # fmt: skip
                 if b:
                     sums = [s + b[k].reshape(-1) for s, k in zip(sums, four, strict=True)]
-                i, f, o = (t.sigmoid(sums[k]) for k in (0, 1, 3))
-                c = f * c + i * t.tanh(sums[2])
-                h = ys[step] = o * t.tanh(c)
+                moved = act[1](sums[1] + pf * c) * c + act[0](sums[0] + pi * c) * act[2](sums[2])
+                y = act[3](sums[3] + po * moved) * act[4](moved)
+                c, h = t.where(inside, moved, c), t.where(inside, y, h)
+                ys[step] = t.where(inside, h, 0)
             found.append(t.stack([ys[k] for k in range(x.shape[1])], 1))
+            last_states.append((h, c))
         x = t.cat(found, 2)
-    return x if options["returns_sequences"] else x[:, -1:]
+    if not options["returns_sequences"]:
+        last = x[t.arange(x.shape[0]), (lengths - 1).clamp(min=0).long()]
+        x = t.where((lengths > 0)[:, None], last, 0)[:, None]
+    x = x if options.get("batch_first", True) else x.transpose(0, 1)
+    if options.get("result_mode") != "output_and_states":
+        return x
+    shape = (layers, counts["directions"], -1, hidden)
+    return [x, *(t.stack(list(s)).reshape(shape) for s in zip(*last_states, strict=True))]
 
 
 DRAWN = {"MLCLSTMLayer": Layer(draw, results, expression, compute, roles)}

@@ -631,8 +631,9 @@ def results(options, shapes):
     need(len(query) == len(key) == len(value) == 3 and query[2] % options["heads"] == 0)
     need(query[0] == key[0] == value[0] and key[1] == value[1])
     for mask in masks:
-        need(mask in ([query[0], key[1]], [1, query[1], key[1]]))
-    need(query[0] * query[1] * key[1] * query[2] < 3e5, "much work")
+        each = query[0] * options["heads"]
+        need(mask in ([query[0], key[1]], [1, query[1], key[1]], [each, query[1], key[1]]))
+    need("dropout" in options or query[0] * query[1] * key[1] * query[2] < 3e5, "much work")
     return [list(query)]
 
 
@@ -654,8 +655,9 @@ def expression(options, shapes, names):
     descriptor = written(
         "MLCMultiheadAttentionDescriptor",
         model_dimension=model, key_dimension=key, value_dimension=value,
-        head_count=options["heads"], dropout=0.0, has_biases=options["biases"],
-        has_attention_biases=options["rows"], adds_zero_attention=options["zero"],
+        head_count=options["heads"], dropout=options.get("dropout", 0.0),
+        has_biases=options["biases"], has_attention_biases=options["rows"],
+        adds_zero_attention=options["zero"],
     )  # fmt: skip
     lists = {
         what: [Text(name) for role, name in names.items() if role.startswith(prefix)] or None
@@ -685,7 +687,10 @@ def compute(t, options, sources, at):
     scores = q @ k.transpose(-1, -2) / (model // heads) ** 0.5
     first, rest = scores[..., :known], scores[..., known:]
     for mask in masks:
-        mask = mask[:, None, None] if mask.dim() == 2 else mask[None]
+        if mask.dim() == 2:
+            mask = mask[:, None, None]
+        else:
+            mask = mask.reshape(-1, heads if len(mask) > 1 else 1, *mask.shape[1:])
         first = first.masked_fill(mask, -INF) if mask.dtype == t.bool else first + mask
     y = t.softmax(t.cat([first, rest], -1), -1) @ v
     return projected(y.transpose(1, 2).reshape(query.shape), "o")

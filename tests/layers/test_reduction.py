@@ -204,3 +204,24 @@ def test_a_dimension_beyond_the_rank_is_refused(dimension):
             tg.MLCReductionLayer(reduction_type="any", dimension=dimension),
             source=empty((2, 3), "float32"),
         )
+
+
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("kind", ["any", "all"])
+@everywhere
+def test_any_and_all_between_products_of_16_bits(device, kind, precision):
+    """The numbers 0 and 1 that they choose from are of 16 bits there."""
+    x = np.float32([[0, 2, 0], [1, 3, 0]])
+    eye = tg.MLCTensor(data=np.eye(3, dtype=np.float32))
+
+    def product(graph, source):
+        layer = tg.MLCMatMulLayer(descriptor=tg.MLCMatMulDescriptor())
+        return graph.node(layer, sources=[source, eye])
+
+    graph, source = tg.MLCGraph(), empty(x.shape, "float32")
+    product(graph, graph.node(R(reduction_type=kind, dimension=0), source=product(graph, source)))
+    inference = tg.MLCInferenceGraph(graph_objects=[graph])
+    inference.add_inputs({"x": source})
+    inference.compile(device=device, precision=precision)
+    found = inference.execute(inputs_data={"x": x}, options="synchronous").result
+    np.testing.assert_array_equal(found, [getattr(np, kind)(x, axis=0)])

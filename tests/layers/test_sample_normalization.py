@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from random_graphs.layer import Layer, Text, need, same, single, written
 from random_graphs.normalizing import normalized as with_rounding
+from random_graphs.normalizing import scaled
 
 import traingraph as tg
 from harness import Case, Inference, checks, empty, everywhere, node, tensor
@@ -430,24 +431,28 @@ def last_axes_fit(options, shapes):
     return same(options, shapes)
 
 
+def beta_and_gamma(options, shape):
+    roles = {"beta": (shape, "normal", 0.5), "gamma": (shape, "near 1", 0.5)}
+    return {role: what for role, what in roles.items() if role not in options.get("left_out", ())}
+
+
 def channel_parameters(options, shapes):
     shape = [1, shapes[0][1], 1, 1]
-    roles = {"beta": (shape, "normal", 0.5), "gamma": (shape, "near 1", 0.5)}
+    roles = beta_and_gamma(options, shape)
     if options.get("running"):
         roles |= {"mean": (shape, "zeros", 0.5), "variance": (shape, "ones", 0.5)}
     return roles
 
 
 def last_axes_parameters(options, shapes):
-    shape = shapes[0][-options["axes"] :]
-    return {"beta": (shape, "normal", 0.5), "gamma": (shape, "near 1", 0.5)}
+    return beta_and_gamma(options, shapes[0][-options["axes"] :])
 
 
 def text_of(name, **more):
     """The call, with what `more` computes of options and shapes."""
 
     def expression(options, shapes, names):
-        kept = {k: v for k, v in options.items() if k not in ("running", "axes")}
+        kept = {k: v for k, v in options.items() if k not in ("running", "axes", "left_out")}
         computed = {key: of(options, shapes) for key, of in more.items()}
         tensors = {role: Text(variable) for role, variable in names.items()}
         return written(name, **computed, **tensors, **kept)
@@ -457,8 +462,7 @@ def text_of(name, **more):
 
 def computed(t, x, rows, options, at, shape):
     unit, mean, variance = with_rounding(t, rows, (-1,), single(options["variance_epsilon"]), at)
-    result = unit.reshape(x.shape) * at["gamma"].reshape(shape) + at["beta"].reshape(shape)
-    return result, mean, variance
+    return scaled(unit.reshape(x.shape), at, shape), mean, variance
 
 
 def compute_groups(t, options, sources, at):
@@ -474,7 +478,7 @@ def compute_instances(t, options, sources, at):
     if options["running"] and at.frozen:
         mean, variance = at["mean"].reshape(shape), at["variance"].reshape(shape)
         unit = (x - mean) / t.sqrt(variance + single(options["variance_epsilon"]))
-        return unit * at["gamma"].reshape(shape) + at["beta"].reshape(shape)
+        return scaled(unit, at, shape)
     rows = x.reshape(x.shape[0], x.shape[1], -1)
     result, mean, variance = computed(t, x, rows, options, at, shape)
     if options["running"]:

@@ -202,26 +202,27 @@ def test_without_classes_and_with_one_anchor(device):
     assert_near(loss.astype(np.float64), Formula(d, t, y)(y), BOUNDS["float32"])
 
 
-def test_pytorch():
-    """Its autograd, over all boxes at once."""
-    torch = pytest.importorskip("torch")
+def in_torch(torch, d, prediction, labels):
+    """One value per image, over all boxes at once. Overlaps are constants."""
     functional = torch.nn.functional
-    y, t = drawn(2)
-    d = descriptor()
-    x = torch.tensor(y, requires_grad=True)
-    rows, truth = (a.reshape(3, 2, 5 + CLASSES, 20).movedim(2, -1) for a in (x, torch.tensor(t)))
-    rows, truth = rows.reshape(3, 40, -1), truth.reshape(3, 40, -1)
+    images, _, height, width = prediction.shape
+    count, cells = len(d.anchor_boxes), height * width
+    rows, truth = (
+        a.reshape(images, count, -1, cells).movedim(2, -1).reshape(images, count * cells, -1)
+        for a in (prediction, labels)
+    )
     has = truth[..., 4] == 1
-    anchors = torch.tensor(ANCHORS, dtype=torch.float64).repeat_interleave(20, 0)
-    cells = torch.tensor([(k % 5, k // 5) for k in range(20)], dtype=torch.float64).repeat(2, 1)
+    anchors = torch.tensor(np.array(d.anchor_boxes, np.float64)).repeat_interleave(cells, 0)
+    at = [(k % width, k // width) for k in range(cells)]
+    at = torch.tensor(at, dtype=torch.float64).repeat(count, 1)
     middle, size = rows[..., :2].sigmoid(), anchors * rows[..., 2:4].exp()
 
     def corners(at, extent):
         return at - extent / 2, at + extent / 2
 
     (low, high), (truth_low, truth_high) = (
-        corners(middle.detach() + cells, size.detach()),
-        corners(truth[..., :2] + cells, truth[..., 2:4]),
+        corners(middle.detach() + at, size.detach()),
+        corners(truth[..., :2] + at, truth[..., 2:4]),
     )
     sides = torch.minimum(high[:, :, None], truth_high[:, None]) - torch.maximum(
         low[:, :, None], truth_low[:, None]
@@ -229,16 +230,29 @@ def test_pytorch():
     common = sides.clamp(min=0).prod(-1)
     areas = size.detach().prod(-1)[:, :, None] + truth[..., 2:4].prod(-1)[:, None]
     iou = common / (areas - common) * has[:, None]
-    target = torch.where(has, iou.diagonal(dim1=1, dim2=2), torch.zeros((), dtype=torch.float64))
-    absent = ~has & (iou.amax(-1) < 0.3)
+    mine = iou.diagonal(dim1=1, dim2=2) if d.should_rescore else torch.ones_like(rows[..., 4])
+    target = torch.where(has, mine, torch.zeros((), dtype=torch.float64))
+    absent = ~has & (iou.amax(-1) < float(np.float32(d.maximum_iou_for_object_absence)))
     entropy = functional.binary_cross_entropy_with_logits(rows[..., 4], target, reduction="none")
     wanted = torch.where(has[..., None], truth[..., 2:4], anchors) / anchors
+    sizes = functional.huber_loss(rows[..., 2:4], wanted.log(), reduction="none").sum(-1)
     terms = (
-        10 * (middle - truth[..., :2]).square().sum(-1)
-        + 10 * functional.huber_loss(rows[..., 2:4], wanted.log(), reduction="none").sum(-1)
-        - 2 * (truth[..., 5:] * rows[..., 5:].log_softmax(-1)).sum(-1)
+        d.scale_spatial_position_loss * (middle - truth[..., :2]).square().sum(-1)
+        + d.scale_spatial_size_loss * sizes
+        - d.scale_class_loss * (truth[..., 5:] * rows[..., 5:].log_softmax(-1)).sum(-1)
     )
-    losses = (terms * has + entropy * (100 * has + 5 * absent)).sum(-1)
+    presence = d.scale_object_confidence_loss * has + d.scale_no_object_confidence_loss * absent
+    return (terms * has + entropy * presence).sum(-1)
+
+
+@pytest.mark.parametrize("members", VARIANTS, ids=["defaults", "not rescored", "others"])
+def test_pytorch(members):
+    """Its autograd."""
+    torch = pytest.importorskip("torch")
+    y, t = drawn(2)
+    d = descriptor(**members)
+    x = torch.tensor(y, requires_grad=True)
+    losses = in_torch(torch, d, x, torch.tensor(t))
     losses.sum().backward()
     loss, gradient = run(d, y, t)
     assert_near(loss, losses.detach().numpy(), 1e-12)

@@ -1,9 +1,11 @@
 """MLCLayer.supports_data_type says what the device's kernels can run."""
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
+from traingraph._core import why_unsupported
 
 import traingraph
 from traingraph import (
@@ -61,6 +63,23 @@ def test_the_answer_is_what_compile_says(device: str) -> None:
         except (TypeError, NotImplementedError):
             compiles = False
         assert MLCActivationLayer.supports_data_type(data_type, on=device) is compiles
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_a_no_has_a_reason(device: str) -> None:
+    """What docs/support.md says."""
+    for cls in (cls for cls in LAYERS if cls is not MLCLayer):
+        for data_type in MLCDataType:
+            why = why_unsupported(cls.__name__, data_type, on=device)
+            assert (why is None) is cls.supports_data_type(data_type, on=device)
+            assert why is None or re.search("floating-point|data type (bool|u?int)", why)
+    text = r"\[Softmax .*\] expected a source of floating-point numbers but got int8 at layer"
+    assert re.match(text, str(why_unsupported("MLCSoftmaxLayer", "int8", on=device)))
+    pooling = why_unsupported("MLCPoolingLayer", np.int32, MLCDevice.cpu())
+    assert pooling is not None
+    assert re.match(r"pooling: .*int32.*; pooling_gradient: .*int32", pooling)
+    with pytest.raises(ValueError, match="the name of a class of layers but got 'MLCLayers'"):
+        why_unsupported("MLCLayers", "float32", on=device)
 
 
 def test_known_answers() -> None:

@@ -233,6 +233,15 @@ def test_numerics() -> None:
         assert MLCTensor(data=raw, **bfloat16).has_valid_numerics is valid
 
 
+def test_16_bits_are_filled() -> None:
+    half = MLCTensor(shape=[3], fill_with_data=-1.5, data_type="float16")
+    assert half.data.tolist() == [-1.5] * 3
+    tensor = MLCTensor(shape=[3], fill_with_data=-1.5, data_type="bfloat16")
+    bits = np.zeros(3, np.uint16)
+    tensor.copy_data_from_device_memory(bits, synchronize_with_device=False)
+    assert bits.tolist() == [0xBFC0] * 3
+
+
 def test_copy_from_device_memory() -> None:
     tensor = MLCTensor(data=np.arange(4, dtype=np.float32))
     assert tensor.synchronize_data()

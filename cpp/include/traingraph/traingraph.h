@@ -28,5 +28,6 @@
 #include <traingraph/reduction.h>
 #include <traingraph/resizing.h>
 #include <traingraph/softmax.h>
+#include <traingraph/support.h>
 #include <traingraph/tensor.h>
 #include <traingraph/types.h>

@@ -1,5 +1,8 @@
 // Whether a device has the kernels that a layer needs, asked without compiling a graph.
-#include <traingraph/device.h>
+#include <traingraph/support.h>
+
+#include <set>
+
 #include <traingraph/errors.h>
 
 #include "layers/emitter.h"
@@ -36,23 +39,33 @@ ir::Graph with_gradients(const Layer& layer, const std::vector<TensorDescriptor>
 
 }  // namespace
 
-bool has_kernels(const Layer& layer, const std::vector<TensorDescriptor>& sources,
-                 const Device& device) {
+std::string why_without_kernels(const Layer& layer, const std::vector<TensorDescriptor>& sources,
+                                const Device& device) {
   const Backend& backend = backend_named(device.backend(), device.index());
   ir::Graph graph;
   try {
     graph = with_gradients(layer, sources);
-  } catch (const DataTypeError&) {
-    return false;
-  } catch (const Unsupported&) {
-    return false;
+  } catch (const DataTypeError& error) {
+    return error.what();
+  } catch (const Unsupported& error) {
+    return error.what();
   }
   passes::take_constants(graph);  // no kernels run
+  std::set<std::string> reasons;
   for (const ir::Node& node : graph.nodes) {
     // A reshape is a view: no kernel runs.
-    if (node.op != ir::Op::reshape && !backend.supports(graph, node).yes) return false;
+    if (node.op == ir::Op::reshape) continue;
+    const Support support = backend.supports(graph, node);
+    if (!support.yes) reasons.insert(std::string(ir::name(node.op)) + ": " + support.reason);
   }
-  return true;
+  std::string joined;
+  for (const std::string& reason : reasons) joined += (joined.empty() ? "" : "; ") + reason;
+  return joined;
+}
+
+bool has_kernels(const Layer& layer, const std::vector<TensorDescriptor>& sources,
+                 const Device& device) {
+  return why_without_kernels(layer, sources, device).empty();
 }
 
 }  // namespace traingraph

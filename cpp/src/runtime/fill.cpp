@@ -6,6 +6,8 @@
 
 #include <traingraph/errors.h>
 
+#include "runtime/half.h"
+
 namespace traingraph {
 namespace {
 
@@ -32,6 +34,10 @@ void fill(void* memory, std::size_t bytes, DataType type, double number) {
       return fill_with<std::uint8_t>(memory, bytes, number);
     case DataType::kBoolean:
       return fill_with<std::uint8_t>(memory, bytes, number != 0 ? 1 : 0);
+    case DataType::kFloat16:
+      return fill_with<std::uint16_t>(memory, bytes, narrowed_float16(static_cast<float>(number)));
+    case DataType::kBFloat16:
+      return fill_with<std::uint16_t>(memory, bytes, narrowed_bfloat16(static_cast<float>(number)));
     default:
       throw Unsupported(std::string("[tensor] cannot fill data of type ") + name(type));
   }

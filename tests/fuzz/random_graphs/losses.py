@@ -8,7 +8,7 @@ KINDS = [
     "mean_absolute_error", "mean_squared_error", "huber", "sigmoid_cross_entropy",
     "hinge", "cosine_distance", "softmax_cross_entropy",
 ]  # fmt: skip
-OVER_CLASSES = ("softmax_cross_entropy", "cosine_distance")
+OVER_CLASSES = ("softmax_cross_entropy", "categorical_cross_entropy", "cosine_distance")
 
 
 def draw(drawing: Any, source: str, shape: Shape) -> Options:
@@ -27,7 +27,8 @@ def draw(drawing: Any, source: str, shape: Shape) -> Options:
 
 
 def expression(loss: Options, weights: str) -> str:
-    keys = ("type", "reduction_type", "weight", "delta", "label_smoothing")
+    keys = ("type", "reduction_type", "weight", "delta", "label_smoothing", "epsilon",
+            "class_count")  # fmt: skip
     given = {key: loss[key] for key in keys if key in loss}
     descriptor = Text(written("MLCLossDescriptor", **given))
     tensors = {"weights": Text(weights)} if loss["weighted"] else {}
@@ -46,19 +47,32 @@ def weight_shape(loss: Options, shape: Shape) -> Shape:
     return [shape[0], *shape[2:]] if loss["type"] in OVER_CLASSES else list(shape)
 
 
+def one_hot(t: Any, classes: Any, y: Any) -> Any:
+    found = t.nn.functional.one_hot(classes.long().clamp(min=0), y.shape[1])
+    return found.movedim(-1, 1).to(y.dtype)
+
+
 def compute(t: Any, loss: Options, y: Any, labels: Any, weights: Any) -> Any:
     """Reduced; of reduction none, all values."""
     F = t.nn.functional  # noqa: N806
     smoothing = single(loss.get("label_smoothing", 0))
     kind = loss["type"]
     if kind == "softmax_cross_entropy":
+        count = loss.get("class_count") or y.shape[1]
         if loss["classes"]:
-            hot = F.one_hot(labels.clamp(min=0), y.shape[1]).movedim(-1, 1).to(y.dtype)
-            smooth = hot * (1 - smoothing) + smoothing / y.shape[1]
+            hot = one_hot(t, labels, y)
+            smooth = hot * (1 - smoothing) + smoothing / count
             labels = smooth * (labels >= 0).unsqueeze(1)
         else:
-            labels = labels * (1 - smoothing) + smoothing / y.shape[1]
+            labels = labels * (1 - smoothing) + smoothing / count
         values = -(labels * t.log_softmax(y, 1)).sum(1)
+    elif kind == "categorical_cross_entropy":
+        if loss["classes"]:
+            labels = one_hot(t, labels, y) * (labels >= 0).unsqueeze(1)
+        values = -(labels * y.log()).sum(1)
+    elif kind == "log":
+        epsilon = single(loss.get("epsilon", 1e-7))
+        values = -labels * (y + epsilon).log() - (1 - labels) * (1 - y + epsilon).log()
     elif kind == "sigmoid_cross_entropy":
         labels = labels * (1 - smoothing) + smoothing / 2
         values = F.binary_cross_entropy_with_logits(y, labels, reduction="none")

@@ -18,3 +18,9 @@ def normalized(t: Any, x: Any, axes: tuple[int, ...], epsilon: float, at: Any) -
     along = (x * unit).mean(axes, keepdim=True)
     moved = inverse * (x - x.mean(axes, keepdim=True) - unit * along)
     return unit + moved - moved.detach(), mean, variance
+
+
+def scaled(unit: Any, at: Any, shape: Any) -> Any:
+    """By gamma and beta, which a layer may be without."""
+    found = unit * at["gamma"].reshape(shape) if "gamma" in at else unit
+    return found + at["beta"].reshape(shape) if "beta" in at else found

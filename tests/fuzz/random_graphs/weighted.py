@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from .layer import Layer, Options, Shape, Text, joined, need, same, single, written
-from .normalizing import normalized
+from .normalizing import normalized, scaled
 from .windows import arguments, draw_window, padded, sides, transposed_sides
 
 Parameters = dict[str, tuple[Shape, str, float]]
@@ -224,7 +224,8 @@ def normalization_shape(options: Options, shapes: list[Shape]) -> list[Shape]:
 def normalization_parameters(options: Options, shapes: list[Shape]) -> Parameters:
     shape = bias_shape({"biases": options["parameters"]}, shapes[0][1])
     kinds = {"mean": "zeros", "variance": "ones", "beta": "normal", "gamma": "near 1"}
-    return {role: (shape, kind, 0.5) for role, kind in kinds.items()}
+    left_out = options.get("left_out", ())
+    return {role: (shape, kind, 0.5) for role, kind in kinds.items() if role not in left_out}
 
 
 def normalization_expression(options: Options, shapes: list[Shape], names: dict[str, str]) -> str:
@@ -247,7 +248,7 @@ def compute_normalization(t: Any, options: Options, sources: list[Any], at: Any)
         for role, new in (("mean", mean), ("variance", variance)):
             moved = kept * at[role].reshape(-1) + (1 - kept) * new.detach().reshape(-1)
             at[role] = moved.reshape(at[role].shape)
-    return unit * at["gamma"].reshape(shape) + at["beta"].reshape(shape)
+    return scaled(unit, at, shape)
 
 
 LAYERS = {

@@ -1,0 +1,207 @@
+"""Rows of layers over elements that stay in their places, of softmax and of dropout."""
+
+from typing import Any
+
+from random_graphs.activations import NUMBERS
+from random_graphs.elementwise import ARITHMETIC
+from random_graphs.layer import Layer, Shape, joined, need, written
+from random_graphs.table import LAYERS
+
+from .sample import Row, Sample, Values
+
+Choice = dict[str, Any]
+# Odd, with extents of 1, across the width of vectors, with many equal numbers, and large.
+SHAPES: dict[str, Shape] = {
+    "odd": [3, 5, 7], "ones": [1, 6, 1, 1], "vector": [2, 33], "ties": [4, 9],
+    "large": [64, 4, 16, 16],
+}  # fmt: skip
+SIZES = ["odd", "ones", "vector", "large"]
+TIES = [*SIZES[:3], "ties", "large"]
+COARSE = 0.5
+
+
+def coarse(choice: Choice) -> float:
+    return COARSE if choice["size"] == "ties" else 0.0
+
+
+# --- activations
+
+
+def activation(kind: str) -> Row:
+    ranges, defaults = NUMBERS[kind]
+    if kind == "hard_sigmoid":  # not so flat that a rounding of the result is many of the source
+        ranges = ((0.25, 1.5), ranges[1])
+    factors: Choice = {"size": TIES}
+    for name, (low, high) in zip("ab", ranges, strict=False):
+        factors[name] = [low, high] if kind == "clamp" else [None, low, high]
+
+    def make(choice: Choice) -> Sample:
+        options: Choice = {"type": kind}
+        given = [choice.get(name) for name in "ab"[: len(ranges)]]
+        if any(value is not None for value in given):
+            pairs = zip("ab", given, defaults, strict=False)
+            options |= {name: usual if value is None else value for name, value, usual in pairs}
+        # Wide enough for the ends of hard swish at 3.
+        source = Values(SHAPES[choice["size"]], -4, 4)
+        return Sample(LAYERS["MLCActivationLayer"], options, [source], coarse=coarse(choice))
+
+    return Row("MLCActivationLayer", kind, factors, make)
+
+
+# --- arithmetic
+
+# Of one source: where each may be, away from its poles.
+DOMAINS: dict[str, tuple[float, float]] = {
+    "sqrt": (0.25, 4), "rsqrt": (0.25, 4), "sin": (-4, 4), "cos": (-4, 4), "tan": (-1.25, 1.25),
+    "asin": (-0.875, 0.875), "acos": (-0.875, 0.875), "atan": (-4, 4), "sinh": (-2, 2),
+    "cosh": (-2, 2), "tanh": (-2, 2), "asinh": (-4, 4), "acosh": (1.25, 5),
+    "atanh": (-0.875, 0.875), "exp": (-2, 2), "exp2": (-2, 2), "log": (0.25, 4), "log2": (0.25, 4),
+    "floor": (-4, 4), "round": (-4, 4), "ceil": (-4, 4),
+}  # fmt: skip
+OF_TWO = [*ARITHMETIC, "divide_no_nan", "pow"]
+STEPS = ("floor", "round", "ceil")
+
+
+def compute(t: Any, options: Choice, sources: list[Any], at: Any) -> Any:
+    operation = options["operation"]
+    if operation == "divide_no_nan":
+        return sources[0] / sources[1]
+    if operation in ARITHMETIC:
+        return ARITHMETIC[operation](*sources)
+    return getattr(t, operation)(*sources)
+
+
+ARITHMETIC_LAYER = Layer(
+    LAYERS["MLCArithmeticLayer"].draw,
+    lambda options, shapes: [joined(*shapes)],
+    LAYERS["MLCArithmeticLayer"].expression,
+    compute,
+)
+OTHER = {
+    "same": lambda shape: shape,
+    "column": lambda shape: [*shape[:-1], 1],
+    "row": lambda shape: shape[-1:],
+    "leading": lambda shape: [1, *shape[1:]],
+}
+
+
+def arithmetic(operation: str) -> Row:
+    if operation in DOMAINS:
+        low, high = DOMAINS[operation]
+
+        def of_one(choice: Choice) -> Sample:
+            source = Values(SHAPES[choice["size"]], low, high)
+            at_ends = coarse(choice) if operation in STEPS else 0.0
+            return Sample(ARITHMETIC_LAYER, {"operation": operation}, [source], coarse=at_ends)
+
+        sizes = TIES if operation in STEPS else SIZES
+        return Row("MLCArithmeticLayer", operation, {"size": sizes}, of_one)
+
+    def of_two(choice: Choice) -> Sample:
+        shape = SHAPES[choice["size"]]
+        sources = [Values(shape), Values(OTHER[choice["other"]](shape))]
+        if operation in ("divide", "divide_no_nan"):
+            sources[1] = Values(sources[1].shape, 0.5, 2, "signed")
+        if operation == "pow":
+            sources[0] = Values(shape, 0.5, 2.5)
+        if choice["turned"]:
+            need(operation not in ("divide", "divide_no_nan", "pow"))
+            sources.reverse()
+        return Sample(ARITHMETIC_LAYER, {"operation": operation}, sources, coarse=coarse(choice))
+
+    turned = [False] if operation in ("divide", "divide_no_nan", "pow") else [False, True]
+    sizes = TIES if operation in ("min", "max") else SIZES
+    factors = {"size": sizes, "other": list(OTHER), "turned": turned}
+    return Row("MLCArithmeticLayer", operation, factors, of_two)
+
+
+# --- comparison and selection
+
+RELATIONS = {
+    "equal": "eq", "not_equal": "ne", "less": "lt", "greater": "gt", "less_or_equal": "le",
+    "greater_or_equal": "ge",
+}  # fmt: skip
+LOGICAL = {
+    "logical_and": lambda t, x, y: x & y, "logical_or": lambda t, x, y: x | y,
+    "logical_not": lambda t, x: ~x, "logical_nand": lambda t, x, y: ~(x & y),
+    "logical_nor": lambda t, x, y: ~(x | y), "logical_xor": lambda t, x, y: x ^ y,
+}  # fmt: skip
+
+
+def compared(t: Any, options: Choice, sources: list[Any], at: Any) -> Any:
+    operation = options["operation"]
+    if operation in LOGICAL:
+        return LOGICAL[operation](t, *sources)
+    return getattr(t, RELATIONS[operation])(*sources)
+
+
+COMPARISON = Layer(
+    lambda drawing, shape: {},
+    lambda options, shapes: [joined(*shapes)],
+    lambda options, shapes, names: written("MLCComparisonLayer", **options),
+    compared,
+)
+
+
+def comparison(operation: str) -> Row:
+    logical = operation in LOGICAL
+
+    def make(choice: Choice) -> Sample:
+        shape = SHAPES[choice["size"]]
+        kind = "boolean" if logical else "float"
+        sources = [Values(shape, kind=kind)]
+        if operation != "logical_not":
+            sources.append(Values(OTHER[choice["other"]](shape), kind=kind))
+        return Sample(COMPARISON, {"operation": operation}, sources, coarse=coarse(choice))
+
+    factors = {"size": SIZES if logical else TIES, "other": list(OTHER)}
+    if operation == "logical_not":
+        del factors["other"]
+    return Row("MLCComparisonLayer", operation, factors, make, moves=not logical,
+               has_gradient=False)  # fmt: skip
+
+
+def selection(choice: Choice) -> Sample:
+    shape = SHAPES[choice["size"]]
+    shapes = [OTHER[choice[name]](shape) for name in ("condition", "first", "second")]
+    need(joined(*shapes) == shape)
+    sources = [Values(shapes[0], kind="boolean"), Values(shapes[1]), Values(shapes[2])]
+    return Sample(LAYERS["MLCSelectionLayer"], {}, sources)
+
+
+# --- softmax and dropout
+
+
+def softmax(choice: Choice) -> Sample:
+    shape = SHAPES[choice["size"]]
+    need(choice["dimension"] < len(shape))
+    options = {"operation": choice["operation"], "dimension": choice["dimension"]}
+    return Sample(LAYERS["MLCSoftmaxLayer"], options, [Values(shape, -3, 3)])
+
+
+def dropout(choice: Choice) -> Sample:
+    options = {"rate": choice["rate"], "seed": choice["seed"]}
+    layer = LAYERS["MLCDropoutLayer"]
+    source = Values(SHAPES[choice["size"]])
+    return Sample(layer, options, [source], is_random=choice["rate"] > 0)
+
+
+ROWS = [
+    *(activation(kind) for kind in NUMBERS),
+    *(arithmetic(operation) for operation in [*OF_TWO, *DOMAINS]),
+    *(comparison(operation) for operation in [*RELATIONS, *LOGICAL]),
+    Row(
+        "MLCSelectionLayer",
+        "",
+        {"size": SIZES, "condition": list(OTHER), "first": list(OTHER), "second": list(OTHER)},
+        selection,
+        moves=True,
+    ),
+    Row(
+        "MLCSoftmaxLayer",
+        "",
+        {"size": SIZES, "operation": ["softmax", "log_softmax"], "dimension": [0, 1, 2, 3]},
+        softmax,
+    ),
+    Row("MLCDropoutLayer", "", {"size": SIZES, "rate": [0.0, 0.25, 0.5], "seed": [0, 5]}, dropout),
+]
