@@ -566,7 +566,7 @@ def expression(options, shapes, names):
         embedding_dimension=options["dimension"],
         padding_index=options.get("padding"),
         maximum_norm=options.get("maximum"),
-        p_norm=options.get("order", 2.0),
+        p_norm=Text(f"float('{options.get('order', 2.0)}')"),
         scales_gradient_by_frequency=options["by_frequency"],
     )
     return written("MLCEmbeddingLayer", descriptor=Text(descriptor), weights=Text(names["weights"]))

@@ -69,7 +69,8 @@ def choices_of(row: Row, quick: bool) -> tuple[list[dict[str, Any]], int]:
 
     def fits(choice: dict[str, Any]) -> bool:
         try:
-            shapes = row.make(choice).shapes
+            made = row.make(choice)
+            shapes = [*made.shapes, *(shape for shape, _, _ in made.parameters().values())]
         except Invalid:
             return False
         return choice.get("size") != "large" or max(map(math.prod, shapes)) >= LARGE

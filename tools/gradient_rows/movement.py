@@ -90,9 +90,12 @@ def embedding(choice: Choice) -> Sample:
         "large": (1024, 64, [3, 2, 50]),
     }[choice["size"]]  # fmt: skip
     options = {"count": count, "dimension": dimension, "by_frequency": choice["by_frequency"]}
+    why = ""
     if choice["padding"]:
         options["padding"] = count // 2
-    why = "a mean over picks is no derivative" if choice["by_frequency"] else ""
+        why = "the row is looked up, and has no gradient"
+    if choice["by_frequency"]:
+        why = "a mean over picks is no derivative"
     if choice["maximum"]:
         options |= {"maximum": choice["maximum"], "order": choice["order"]}
         why = "rows that the layer scales stand for themselves"
