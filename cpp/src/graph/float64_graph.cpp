@@ -1,0 +1,147 @@
+// A lowered graph's forward ops once more, in float64.
+#include "graph/float64_loss.h"
+#include "ops/emit.h"
+
+namespace traingraph {
+namespace {
+
+using ir::kNone;
+using ir::NodeId;
+using ir::ValueId;
+
+DataType in_float64(DataType type) { return is_floating_point(type) ? DataType::kFloat64 : type; }
+
+// Types that ops state.
+void widen_stated(ir::Attributes& attributes) {
+  if (auto* a = std::get_if<ir::ElementwiseAttributes>(&attributes)) {
+    for (DataType& type : a->result_types) type = in_float64(type);
+  }
+  if (auto* a = std::get_if<ir::MatmulAttributes>(&attributes)) {
+    a->result_type = DataType::kInvalid;
+  }
+  if (auto* a = std::get_if<ir::OneHotAttributes>(&attributes)) a->type = in_float64(a->type);
+  if (auto* a = std::get_if<ir::ConstantAttributes>(&attributes)) {
+    a->type.data_type = in_float64(a->type.data_type);
+  }
+}
+
+// The first `difference` of a list, through which no gradient flows though it has a slope.
+int stop_in(const ir::ScalarList& list) {
+  for (std::size_t k = 0; k < list.code.size(); ++k) {
+    if (list.code[k].function == ir::Scalar::difference) return static_cast<int>(k);
+  }
+  return kNone;
+}
+
+// The list up to its k-th instruction, which is its result.
+ir::ScalarList up_to(const ir::ScalarList& list, int k) {
+  ir::ScalarList part = list;
+  part.code.resize(static_cast<std::size_t>(k) + 1);
+  part.results = {list.inputs + k};
+  return part;
+}
+
+// The list with one input more, which the k-th instruction gives.
+ir::ScalarList with_given(const ir::ScalarList& list, int k) {
+  ir::ScalarList part = list;
+  ++part.inputs;
+  const auto renumber = [&](int& number) {
+    if (number >= list.inputs) ++number;
+  };
+  for (ir::Instruction& instruction : part.code) {
+    renumber(instruction.x);
+    renumber(instruction.y);
+  }
+  for (int& result : part.results) renumber(result);
+  part.code[static_cast<std::size_t>(k)] = {ir::Scalar::identity, list.inputs, -1, 0, 0};
+  return part;
+}
+
+class Widening {
+ public:
+  Widening(const LoweredGraph& lowered, const std::set<TensorPtr>& stopped)
+      : from_(lowered.lowering.graph) {
+    out_.values.assign(from_.values.size(), kNone);
+    out_.graph.layers = from_.layers;
+    for (const ir::Node& node : from_.nodes) {
+      if (node.phase == ir::Phase::forward) add(node);
+    }
+    for (const TensorPtr& tensor : stopped) stop(now(lowered.tensors.at(tensor.get())));
+    out_.stopped.resize(out_.graph.values.size(), false);
+  }
+
+  Float64Graph take() { return std::move(out_); }
+
+ private:
+  // Sources are added where they are read first.
+  ValueId now(ValueId value) {
+    ValueId& known = out_.values[static_cast<std::size_t>(value)];
+    if (known != kNone) return known;
+    const ir::Value& source = from_.value(value);
+    ir::Type type = source.type;
+    type.data_type = in_float64(type.data_type);
+    known = out_.graph.add_source(ir::Source::bound, static_cast<int>(value), type, source.name);
+    return known;
+  }
+
+  void stop(ValueId value) {
+    if (out_.stopped.size() < out_.graph.values.size()) {
+      out_.stopped.resize(out_.graph.values.size(), false);
+    }
+    out_.stopped[static_cast<std::size_t>(value)] = true;
+  }
+
+  void add(const ir::Node& node) {
+    out_.graph.layer = node.layer;
+    ir::Attributes attributes = node.attributes;
+    widen_stated(attributes);
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) inputs.push_back(now(input));
+    if (auto* a = std::get_if<ir::ElementwiseAttributes>(&attributes)) split_stops(*a, inputs);
+    const std::vector<ValueId> results = apply(node.op, std::move(attributes), std::move(inputs));
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      out_.values[static_cast<std::size_t>(node.outputs[k])] = results[k];
+    }
+  }
+
+  // Stops within a list become values, which can be held.
+  void split_stops(ir::ElementwiseAttributes& a, std::vector<ValueId>& inputs) {
+    for (int k = stop_in(a.list); k != kNone; k = stop_in(a.list)) {
+      ir::ElementwiseAttributes before = a;
+      before.list = up_to(a.list, k);
+      before.result_types.clear();
+      const ValueId held = apply(ir::Op::elementwise, before, inputs)[0];
+      stop(held);
+      a.list = with_given(a.list, k);
+      inputs.push_back(held);
+    }
+  }
+
+  std::vector<ValueId> apply(ir::Op op, ir::Attributes attributes, std::vector<ValueId> inputs) {
+    ir::Graph& graph = out_.graph;
+    const bool has_inputs = !inputs.empty();
+    const NodeId node = ops::apply(graph, op, std::move(attributes), std::move(inputs));
+    std::vector<ValueId> results = graph.node(node).outputs;
+    for (ValueId& result : results) {
+      DataType& type = graph.value(result).type.data_type;
+      if (type == in_float64(type)) continue;
+      if (has_inputs) {
+        result = ops::cast(graph, result, DataType::kFloat64);
+      } else {
+        type = DataType::kFloat64;  // of a filled value
+      }
+    }
+    return results;
+  }
+
+  const ir::Graph& from_;
+  Float64Graph out_;
+};
+
+}  // namespace
+
+Float64Graph float64_graph(const LoweredGraph& lowered, const std::set<TensorPtr>& stopped) {
+  return Widening(lowered, stopped).take();
+}
+
+}  // namespace traingraph
