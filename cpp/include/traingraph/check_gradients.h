@@ -45,10 +45,11 @@ struct TRAINGRAPH_API GradientCheck {
 // tell that from 0: of the graph's gradients): float64 1e-7, float32 1e-4, TF32 5e-3, float16 1e-2,
 // bfloat16 5e-2. Where rounding of the loss hides so much, they are what differences can show.
 //
-// An element whose gradient deviates is excluded as a kink where the loss itself says so: quotients
-// of two steps, or those to both sides, disagree at all of five steps from 6.4e-3 to 1.6e-6 by more
-// than a quarter of the bound and a 64th of the deviation; or, except in float64, changes of all
-// numbers by four roundings of the type change the quotient by a quarter of the deviation.
+// An element whose gradient deviates is excluded as a kink where the loss itself says so: at each
+// of five steps from 6.4e-3 to 1.6e-6 the quotients of two neighbouring steps, or those to both
+// sides, disagree by more than a quarter of the bound and a 64th of the deviation; or, except in
+// float64, one rounding of every number changes the quotient by half of the deviation or more. A
+// parameter of which every element is excluded is not ok.
 TRAINGRAPH_API GradientCheck check_gradients(TrainingGraph& graph, const NamedData& inputs,
                                              const NamedData& loss_labels = {},
                                              const NamedData& loss_label_weights = {});

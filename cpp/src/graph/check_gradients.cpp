@@ -13,6 +13,11 @@
 namespace traingraph {
 namespace {
 
+struct Tolerance {
+  double bound;
+  double rounding;  // one of the type; 0 where differences are rounded alike
+};
+
 Tolerance tolerance_of(const GradientPoint& point) {
   if (point.lowered.lowering.data_type == DataType::kFloat64) return {1e-7, 0};
   switch (point.graph->precision) {
@@ -82,21 +87,22 @@ GradientCheck check_gradients(TrainingGraph& graph, const NamedData& inputs,
   arguments.loss_labels = loss_labels;
   arguments.loss_label_weights = loss_label_weights;
   const GradientPoint point = gradients_at(graph.state(), arguments);
-  Float64Loss loss(point);
-  for (double element : loss.at_point()) {
+  const Tolerance tolerance = tolerance_of(point);
+  RoundedLosses losses(point, tolerance.rounding);
+  const LossElements& loss = losses.exact.at_point();
+  for (double element : loss) {
     if (std::isfinite(element)) continue;
     throw NumericError("[check_gradients] expected a finite loss but got " +
                        std::to_string(element) + ", in float64");
   }
-  const Tolerance tolerance = tolerance_of(point);
   std::vector<std::unique_ptr<ParameterCheck>> checks;
   double beside = 0;
   for (std::size_t k = 0; k < point.gradients.size(); ++k) {
-    checks.push_back(std::make_unique<ParameterCheck>(loss, *point.lowered.trained[k],
-                                                      point.gradients[k], tolerance));
+    checks.push_back(std::make_unique<ParameterCheck>(losses, point.lowered.trained[k],
+                                                      point.gradients[k], tolerance.bound));
     beside = std::max(beside, checks.back()->scale());
   }
-  if (beside == 0) beside = size_of(loss.at_point());
+  if (beside == 0) beside = size_of(loss);
   GradientCheck result;
   for (std::size_t k = 0; k < checks.size(); ++k) {
     result.rows.push_back(checks[k]->row(beside));

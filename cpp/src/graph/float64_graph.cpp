@@ -1,5 +1,6 @@
 // A lowered graph's forward ops once more, in float64.
 #include "graph/float64_loss.h"
+#include "graph/slopes.h"
 #include "ops/emit.h"
 
 namespace traingraph {
@@ -57,10 +58,28 @@ ir::ScalarList with_given(const ir::ScalarList& list, int k) {
   return part;
 }
 
+// Whether it gives numbers that it was given.
+bool only_moves(ir::Op op) {
+  switch (op) {
+    case ir::Op::reshape:
+    case ir::Op::transpose:
+    case ir::Op::slice:
+    case ir::Op::concatenate:
+    case ir::Op::pad:
+    case ir::Op::gather:
+    case ir::Op::select:
+    case ir::Op::extremum:
+    case ir::Op::one_hot:
+      return true;
+    default:
+      return false;
+  }
+}
+
 class Widening {
  public:
-  Widening(const LoweredGraph& lowered, const std::set<TensorPtr>& stopped)
-      : from_(lowered.lowering.graph) {
+  Widening(const LoweredGraph& lowered, const std::set<TensorPtr>& stopped, const Shaking& shaking)
+      : from_(lowered.lowering.graph), shaking_(shaking) {
     out_.values.assign(from_.values.size(), kNone);
     out_.graph.layers = from_.layers;
     for (const ir::Node& node : from_.nodes) {
@@ -124,24 +143,43 @@ class Widening {
     std::vector<ValueId> results = graph.node(node).outputs;
     for (ValueId& result : results) {
       DataType& type = graph.value(result).type.data_type;
-      if (type == in_float64(type)) continue;
-      if (has_inputs) {
-        result = ops::cast(graph, result, DataType::kFloat64);
-      } else {
+      if (!is_floating_point(type)) continue;
+      if (!has_inputs) {
         type = DataType::kFloat64;  // of a filled value
+        continue;
       }
+      result = ops::cast(graph, result, DataType::kFloat64);
+      if (shaking_.size != 0 && !only_moves(op)) result = shaken(result);
     }
     return results;
   }
 
+  ValueId shaken(ValueId value) {
+    const ir::Type type = out_.graph.type(value);
+    std::vector<double> factors;
+    std::uint64_t number = static_cast<std::uint64_t>(value) << 40 | 1ull << 39;
+    for (std::int64_t k = 0; k < type.elements(); ++k) {
+      factors.push_back(shaking_.factor(number++));
+    }
+    const ValueId by = ops::constant(out_.graph, type, std::move(factors));
+    return ops::binary(out_.graph, ir::Scalar::multiply, value, by);
+  }
+
   const ir::Graph& from_;
+  const Shaking shaking_;
   Float64Graph out_;
 };
 
 }  // namespace
 
-Float64Graph float64_graph(const LoweredGraph& lowered, const std::set<TensorPtr>& stopped) {
-  return Widening(lowered, stopped).take();
+double Shaking::factor(std::uint64_t number) const {
+  if (size == 0) return 1;
+  return (drawn_word(draw, number) & 1) != 0 ? 1 + size : 1 - size;
+}
+
+Float64Graph float64_graph(const LoweredGraph& lowered, const std::set<TensorPtr>& stopped,
+                           const Shaking& shaking) {
+  return Widening(lowered, stopped, shaking).take();
 }
 
 }  // namespace traingraph

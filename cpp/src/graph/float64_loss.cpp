@@ -5,8 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "graph/slopes.h"
-
 namespace traingraph {
 namespace {
 
@@ -19,12 +17,6 @@ std::unique_ptr<Program> forward_program(const ir::Graph& graph, const Backend& 
   request.backend = &backend;
   request.fuse = false;
   return passes::compile(graph, request, values);
-}
-
-std::vector<std::byte> copied_bytes(const std::vector<double>& numbers) {
-  std::vector<std::byte> bytes(numbers.size() * sizeof(double));
-  std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  return bytes;
 }
 
 }  // namespace
@@ -44,27 +36,32 @@ const std::byte* Float64Program::address(ValueId value) const {
   return program_->address(Run::forward, values_[static_cast<std::size_t>(value)]);
 }
 
-Float64Loss::Float64Loss(const GradientPoint& point)
+Float64Loss::Float64Loss(const GradientPoint& point, const Shaking& shaking)
     : point_(point),
       backend_(backend_named("reference")),
-      ops_(float64_graph(point.lowered, point.graph->stopped)) {
-  const ir::Graph& lowered = point.lowered.lowering.graph;
+      ops_(float64_graph(point.lowered, point.graph->stopped, shaking)) {
   for (ir::Value& value : ops_.graph.values) value.keep = value.source == ir::Source::node;
   for (LoweredGraph::End end : point.lowered.ends) {
     end.value = ops_.values[static_cast<std::size_t>(end.value)];
     ends_.push_back(end);
   }
   program_ = std::make_unique<Float64Program>(ops_.graph, backend_);
-  for (std::size_t v = 0; v < lowered.values.size(); ++v) {
-    if (lowered.values[v].source == ir::Source::node || ops_.values[v] == kNone) continue;
-    sources_.push_back(bytes_of(static_cast<ValueId>(v), ops_.values[v]));
+  const std::vector<ir::Value>& lowered = point.lowered.lowering.graph.values;
+  for (std::size_t v = 0; v < lowered.size(); ++v) {
+    if (lowered[v].source == ir::Source::node || ops_.values[v] == kNone) continue;
+    sources_.push_back(source_of(static_cast<ValueId>(v), ops_.values[v], shaking));
   }
-  for (const SourceBytes& source : sources_) program_->bind(source.value, source.bytes.data());
-  shake(0, 0);
+  for (const SourceBytes& source : sources_) program_->bind(source.value, source.bytes());
+  program_->run();
   at_point_ = elements(*program_, {});
 }
 
-Float64Loss::SourceBytes Float64Loss::bytes_of(ValueId lowered_value, ValueId value) const {
+const std::byte* Float64Loss::SourceBytes::bytes() const {
+  return numbers.empty() ? others.data() : reinterpret_cast<const std::byte*>(numbers.data());
+}
+
+Float64Loss::SourceBytes Float64Loss::source_of(ValueId lowered_value, ValueId value,
+                                                const Shaking& shaking) const {
   SourceBytes result{value, {}, {}};
   const ir::Value& source = point_.lowered.lowering.graph.value(lowered_value);
   const auto slot = static_cast<std::size_t>(source.slot);
@@ -72,33 +69,22 @@ Float64Loss::SourceBytes Float64Loss::bytes_of(ValueId lowered_value, ValueId va
     // Of the two that a forward pass reads: a step begins at its first row.
     const bool counts = static_cast<ir::StepInput>(source.slot) == ir::StepInput::counter;
     const std::int64_t number = counts ? point_.forward_passes : 0;
-    result.bytes.resize(sizeof number);
-    std::memcpy(result.bytes.data(), &number, sizeof number);
+    result.others.resize(sizeof number);
+    std::memcpy(result.others.data(), &number, sizeof number);
     return result;
   }
   const TensorPtr& tensor = source.source == ir::Source::bound ? point_.lowered.bound[slot].tensor
                                                                : point_.lowered.slots[slot].tensor;
   const TensorData& data = point_.values.at(tensor.get());
-  if (is_floating_point(data.data_type)) {
-    result.numbers = float64_numbers(data);
-    result.bytes = copied_bytes(result.numbers);
-  } else {
+  if (!is_floating_point(data.data_type)) {
     const auto* first = static_cast<const std::byte*>(data.bytes);
-    result.bytes.assign(first, first + data.length);
+    result.others.assign(first, first + data.length);
+    return result;
   }
+  result.numbers = float64_numbers(data);
+  std::uint64_t number = static_cast<std::uint64_t>(lowered_value) << 40;
+  for (double& one : result.numbers) one *= shaking.factor(number++);
   return result;
-}
-
-void Float64Loss::shake(double size, std::uint64_t draw) {
-  std::uint64_t number = 0;
-  for (SourceBytes& source : sources_) {
-    for (std::size_t k = 0; k < source.numbers.size(); ++k) {
-      const bool up = (drawn_word(draw, number++) & 1) != 0;
-      const double shaken = source.numbers[k] * (up ? 1 + size : 1 - size);
-      std::memcpy(source.bytes.data() + k * sizeof(double), &shaken, sizeof shaken);
-    }
-  }
-  program_->run();
 }
 
 LossElements Float64Loss::elements(const Float64Program& program,
@@ -124,9 +110,8 @@ LossOfParameter::LossOfParameter(Float64Loss& loss, const Tensor& parameter) : l
   const ValueId source = loss.ops_.values[static_cast<std::size_t>(lowered)];
   if (source == kNone) return;
   for (const Float64Loss::SourceBytes& known : loss.sources_) {
-    if (known.value == source) source_ = &known;
+    if (known.value == source) moved_ = known.numbers;
   }
-  start();
 
   const ir::Graph& whole = loss.ops_.graph;
   const std::vector<bool>& stopped = loss.ops_.stopped;
@@ -178,11 +163,6 @@ LossOfParameter::LossOfParameter(Float64Loss& loss, const Tensor& parameter) : l
 ValueId LossOfParameter::add(ir::Graph& graph, ValueId value) {
   const ir::Value& known = loss_.ops_.graph.value(value);
   return graph.add_source(ir::Source::bound, static_cast<int>(value), known.type, known.name);
-}
-
-void LossOfParameter::start() {
-  moved_.resize(source_->numbers.size());
-  std::memcpy(moved_.data(), source_->bytes.data(), source_->bytes.size());
 }
 
 LossElements LossOfParameter::elements() {

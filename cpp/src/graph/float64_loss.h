@@ -18,7 +18,17 @@ struct Float64Graph {
   std::vector<ir::ValueId> values;  // by value of the lowered graph; kNone: none of the forward's
   std::vector<bool> stopped;        // by own value
 };
-Float64Graph float64_graph(const LoweredGraph& lowered, const std::set<TensorPtr>& stopped);
+// Changes of the size of rounding: every number larger or smaller by this share of it, as drawn.
+struct Shaking {
+  double size = 0;
+  std::uint64_t draw = 0;
+
+  double factor(std::uint64_t number) const;
+};
+
+// Shaken are results of ops that compute.
+Float64Graph float64_graph(const LoweredGraph& lowered, const std::set<TensorPtr>& stopped,
+                           const Shaking& shaking);
 
 // The numbers behind the loss: elements whose sum is what gradients are gradients of.
 using LossElements = std::vector<double>;
@@ -45,22 +55,21 @@ class LossOfParameter;
 // The loss at one point, with every value on its way, on the reference backend.
 class Float64Loss {
  public:
-  explicit Float64Loss(const GradientPoint& point);
+  // Shaken are sources, too.
+  explicit Float64Loss(const GradientPoint& point, const Shaking& shaking = {});
 
   const LossElements& at_point() const { return at_point_; }
-  // From now on all floating-point sources are larger or smaller by this share of them, as `draw`
-  // says. What is a function of one of them begins there again (LossOfParameter::start).
-  void shake(double size, std::uint64_t draw);
 
  private:
   friend class LossOfParameter;
   struct SourceBytes {
     ir::ValueId value;
-    std::vector<std::byte> bytes;  // what the program reads
-    std::vector<double> numbers;   // at the point, of a floating-point type
+    std::vector<double> numbers;  // of a floating-point type, else
+    std::vector<std::byte> others;
+    const std::byte* bytes() const;
   };
 
-  SourceBytes bytes_of(ir::ValueId lowered_value, ir::ValueId value) const;
+  SourceBytes source_of(ir::ValueId lowered_value, ir::ValueId value, const Shaking& shaking) const;
   // Of the program; `values` says what it has of the ends, empty: all of them.
   LossElements elements(const Float64Program& program,
                         const std::vector<ir::ValueId>& values) const;
@@ -81,9 +90,7 @@ class LossOfParameter {
 
   // Whether it reaches the loss at all.
   bool matters() const { return program_ != nullptr; }
-  // Puts it where the whole loss has it.
-  void start();
-  // Its numbers, to be moved.
+  // Its numbers, to be moved where they lie.
   std::vector<double>& parameter() { return moved_; }
   // The part of the loss that depends on it.
   LossElements elements();
@@ -92,7 +99,6 @@ class LossOfParameter {
   ir::ValueId add(ir::Graph& graph, ir::ValueId value);
 
   Float64Loss& loss_;
-  const Float64Loss::SourceBytes* source_ = nullptr;
   std::vector<double> moved_;
   std::vector<ir::ValueId> values_;  // by value of the whole graph: own ones that depend on it
   std::unique_ptr<Float64Program> program_;

@@ -13,9 +13,9 @@ constexpr std::size_t kDrawnElements = 64;
 constexpr std::uint64_t kDirections = 4;
 // Of a sum whose parts were rounded themselves, relative to it.
 constexpr double kLossRounding = 8 * 0x1p-53;
-constexpr std::uint64_t kShakes = 3;
-// Of the type, in one of these.
-constexpr double kShakenRoundings = 4;
+constexpr std::uint64_t kFirstRounded = 100;  // of what is drawn
+// What rounding changes a slope by explains so many times as much.
+constexpr double kExplained = 2;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Shape indices_of(const Shape& shape, std::int64_t element) {
@@ -32,24 +32,29 @@ bool is_worse(double a, double b) { return !(a <= b); }
 
 }  // namespace
 
+Float64Loss& RoundedLosses::rounded(std::size_t k) {
+  while (rounded_.size() <= k) {
+    const Shaking shaking{rounding_, kFirstRounded + rounded_.size()};
+    rounded_.push_back(std::make_unique<Float64Loss>(point_, shaking));
+  }
+  return *rounded_[k];
+}
+
 double ParameterCheck::Compared::deviation() const { return std::abs(slope - gradient); }
 
-ParameterCheck::ParameterCheck(Float64Loss& whole, const Tensor& tensor,
-                               std::vector<double> gradient, Tolerance tolerance)
-    : whole_(whole),
-      tolerance_(tolerance),
-      shape_(tensor.descriptor().shape),
-      gradient_(std::move(gradient)),
-      loss_(std::make_unique<LossOfParameter>(whole, tensor)) {
-  gradient_.resize(static_cast<std::size_t>(element_count(shape_)), 0);
+ParameterCheck::ParameterCheck(RoundedLosses& losses, const TensorPtr& tensor,
+                               std::vector<double> gradient, double bound)
+    : losses_(losses), tensor_(tensor), bound_(bound), gradient_(std::move(gradient)) {
+  gradient_.resize(static_cast<std::size_t>(element_count(tensor->descriptor().shape)), 0);
   list();
+  begin(losses.exact);
   if (!loss_->matters()) return;
-  start();
   for (double element : middle_) noise_ += kLossRounding * std::abs(element);
   resolution_ = noise_ / kDifferenceSteps[1];
   for (Compared& one : compared_) one.slope = one.usual = quotients(one, kUsualStep).central;
-  vanishes_ = largest_slope() <= 64 * resolution_ && is_flat();
-  while (!vanishes_ && (refine() || excuse_rounding())) {
+  vanishes_ =
+      largest_slope() <= 8 * resolution_ || (largest_slope() <= 64 * resolution_ && is_flat());
+  while (!vanishes_ && (refine() || explain())) {
   }
   loss_ = nullptr;
 }
@@ -102,11 +107,12 @@ double ParameterCheck::largest_slope() const {
 }
 
 double ParameterCheck::allowed(double scale) const {
-  return std::max(tolerance_.bound * scale, 8 * resolution_);
+  return std::max(bound_ * scale, 8 * resolution_);
 }
 
-void ParameterCheck::start() {
-  loss_->start();
+void ParameterCheck::begin(Float64Loss& loss) {
+  loss_ = std::make_unique<LossOfParameter>(loss, *tensor_);
+  if (!loss_->matters()) return;
   home_ = loss_->parameter();
   middle_ = loss_->elements();
 }
@@ -175,56 +181,60 @@ bool ParameterCheck::refine() {
   return changed;
 }
 
-bool ParameterCheck::excuse_rounding() {
-  if (tolerance_.rounding == 0 || is_shaken_) return false;
-  is_shaken_ = true;
+bool ParameterCheck::explain() {
   const double limit = allowed(largest_slope());
   std::vector<Compared*> off;
   for (Compared& one : compared_) {
     const double deviation = one.deviation();
-    if (!one.excluded && std::isfinite(deviation) && deviation > limit) off.push_back(&one);
+    if (one.excluded || one.explained || !std::isfinite(deviation) || deviation <= limit) continue;
+    one.explained = true;
+    off.push_back(&one);
   }
-  if (off.empty()) return false;
-  std::vector<double> changes(off.size(), 0);
-  for (std::uint64_t draw = 1; draw <= kShakes; ++draw) {
-    whole_.shake(kShakenRoundings * tolerance_.rounding, draw);
-    start();
-    for (std::size_t k = 0; k < off.size(); ++k) {
-      const double change = std::abs(quotients(*off[k], kUsualStep).central - off[k]->usual);
-      if (std::isfinite(change)) changes[k] = std::max(changes[k], change);
+  bool changed = false;
+  for (std::size_t k = 0; k < losses_.count() && !off.empty(); ++k) {
+    begin(losses_.rounded(k));
+    for (Compared* one : off) {
+      const double change = std::abs(quotients(*one, kUsualStep).central - one->usual);
+      if (!(kExplained * change >= one->deviation())) continue;
+      one->excluded = changed = true;
     }
   }
-  whole_.shake(0, 0);
-  start();
-  bool changed = false;
-  for (std::size_t k = 0; k < off.size(); ++k) {
-    if (off[k]->deviation() > 4 * changes[k]) continue;
-    off[k]->excluded = changed = true;
-  }
+  if (!off.empty()) begin(losses_.exact);
   return changed;
+}
+
+// No element can be told from 0, and what differences are in doubt about is little in the graph.
+bool ParameterCheck::is_nothing_beside(double beside) const {
+  if (vanishes_) return true;
+  return std::all_of(compared_.begin(), compared_.end(), [&](const Compared& one) {
+    return one.refined && std::abs(one.slope) <= 4 * one.doubt && one.doubt <= bound_ * beside / 4;
+  });
 }
 
 GradientRow ParameterCheck::row(double beside) const {
   GradientRow row;
-  const double scale = vanishes_ ? beside : largest_slope();
+  const bool is_nothing = is_nothing_beside(beside);
+  const double scale = is_nothing ? beside : largest_slope();
   const Compared* worst = nullptr;
   for (const Compared& one : compared_) {
-    if (one.excluded) {
+    if (one.excluded && !is_nothing) {
       ++row.excluded;
       continue;
     }
     ++row.compared;
     if (worst == nullptr || is_worse(one.deviation(), worst->deviation())) worst = &one;
   }
-  row.bound = tolerance_.bound;
+  row.bound = bound_;
   row.error = kInfinity;
   // Elements are excluded one and all.
   if (worst == nullptr || scale == 0) return row;
-  row.bound = allowed(scale) / scale;
   row.gradient = worst->gradient;
   row.difference = worst->slope;
-  if (worst->element >= 0) row.worst_element = indices_of(shape_, worst->element);
+  if (worst->element >= 0) {
+    row.worst_element = indices_of(tensor_->descriptor().shape, worst->element);
+  }
   if (std::isfinite(worst->deviation())) row.error = worst->deviation() / scale;
+  if (row.error > row.bound) row.bound = std::max(bound_, 8 * resolution_ / scale);
   row.ok = row.error <= row.bound;
   return row;
 }

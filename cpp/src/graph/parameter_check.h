@@ -13,21 +13,33 @@
 
 namespace traingraph {
 
-struct Tolerance {
-  double bound;
-  double rounding;  // one of the type; 0 where differences are rounded alike
+// The loss at a point, and where all numbers are off by a rounding of the device's type: made when
+// they are asked for, none where the device rounds as differences do.
+class RoundedLosses {
+ public:
+  RoundedLosses(const GradientPoint& point, double rounding)
+      : exact(point), point_(point), rounding_(rounding) {}
+
+  Float64Loss exact;
+  std::size_t count() const { return rounding_ == 0 ? 0 : 3; }
+  Float64Loss& rounded(std::size_t k);
+
+ private:
+  const GradientPoint& point_;
+  const double rounding_;
+  std::vector<std::unique_ptr<Float64Loss>> rounded_;
 };
 
 // The gradient of one parameter beside differences of the loss, which are made at once.
 class ParameterCheck {
  public:
-  // An empty gradient is 0.
-  ParameterCheck(Float64Loss& whole, const Tensor& tensor, std::vector<double> gradient,
-                 Tolerance tolerance);
+  // An empty gradient is 0. `bound` is relative to its largest element.
+  ParameterCheck(RoundedLosses& losses, const TensorPtr& tensor, std::vector<double> gradient,
+                 double bound);
 
   // The largest element of the gradient, by differences; 0 where they cannot tell it from 0.
   double scale() const { return vanishes_ ? 0 : largest_slope(); }
-  // Without names. `beside`, above 0: the scale of one that vanishes.
+  // Without names. `beside`, above 0: the scale of the graph's gradients.
   GradientRow row(double beside) const;
 
  private:
@@ -40,6 +52,7 @@ class ParameterCheck {
     double slope = 0;  // that, or a better one
     double doubt = 0;
     bool refined = false;
+    bool explained = false;  // by rounding, or not
     bool excluded = false;
 
     double deviation() const;
@@ -52,9 +65,10 @@ class ParameterCheck {
   double largest_slope() const;
   // Above this a slope deviates: the bound at this scale, or what differences can show.
   double allowed(double scale) const;
+  bool is_nothing_beside(double beside) const;
 
-  // Begins where the whole loss is now.
-  void start();
+  // Quotients are those of this loss from now on.
+  void begin(Float64Loss& loss);
   // The loss after a move, which is undone. `distance`: how far it was, as rounded.
   LossElements moved(const Compared& one, double by, double& distance);
   Quotients quotients(const Compared& one, double step);
@@ -63,11 +77,11 @@ class ParameterCheck {
   // Looks closer at what deviates, and excludes kinks. Whether that changed anything.
   bool refine();
   // Excludes what rounding explains: slopes that change as much where all numbers do by as little.
-  bool excuse_rounding();
+  bool explain();
 
-  Float64Loss& whole_;
-  const Tolerance tolerance_;
-  const Shape shape_;
+  RoundedLosses& losses_;
+  const TensorPtr tensor_;
+  const double bound_;
   std::vector<double> gradient_;
   std::vector<Compared> compared_;
   std::unique_ptr<LossOfParameter> loss_;
@@ -76,7 +90,6 @@ class ParameterCheck {
   double noise_ = 0;       // what rounding may change a difference by
   double resolution_ = 0;  // and a slope
   bool vanishes_ = true;   // differences cannot tell the gradient from 0
-  bool is_shaken_ = false;
   Interruptible interruption_;
 };
 
