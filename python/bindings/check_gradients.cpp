@@ -27,7 +27,7 @@ constexpr const char* kDocument =
     "cannot tell it from 0. Where rounding of the loss hides so much, the bound is what "
     "differences can show.\n\n"
     "Kinks: an element that deviates is excluded, and counted, where the loss itself says that it "
-    "has no slope there: at each of five steps from 6.4e-3 to 1.6e-6 the quotients of two "
+    "has no slope there: at each of seven steps from 6.4e-3 to 2.4e-8 the quotients of two "
     "neighbouring steps, or those to both sides, disagree by more than a quarter of the bound and "
     "a "
     "64th of the deviation (ReLU at 0, ties of a maximum); or, except in float64, one rounding of "

@@ -4,6 +4,7 @@ import copy
 import inspect
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -206,6 +207,34 @@ def test_it_waits_for_what_is_in_flight(device: str, tmp_path: Path) -> None:
     check = together.check()
     assert str(check) == str(apart.check())
     assert bytes_of(together, tmp_path / "a") == bytes_of(apart, tmp_path / "b")
+
+
+def test_another_thread_may_train_meanwhile() -> None:
+    net, steps = large(device="cpu"), []
+
+    def train() -> None:
+        for _ in range(20):
+            steps.append(float(net.step().result))
+
+    with ThreadPoolExecutor() as pool:
+        training = pool.submit(train)
+        checks = [net.check() for _ in range(5)]
+        training.result()
+    assert all(check.ok for check in checks), str(checks[0])
+    assert len(steps) == 20
+    assert steps[-1] < steps[0]
+
+
+def test_threads_change_nothing() -> None:
+    before = tg.get_num_threads()
+    try:
+        tables = []
+        for threads in (1, 2):
+            tg.set_num_threads(threads)
+            tables.append(str(large(device="reference", dtype="float64").check()))
+    finally:
+        tg.set_num_threads(before)
+    assert tables[0] == tables[1]
 
 
 def test_what_was_bound_is_used() -> None:

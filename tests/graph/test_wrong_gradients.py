@@ -113,7 +113,7 @@ def test_slopes(function: Any, slope: float) -> None:
         abs,
         lambda t: max(0.0, t),
         lambda t: float(t > 0),
-        lambda t: abs(t - 1e-7),
+        lambda t: abs(t - 1e-8),
         lambda t: math.sqrt(abs(t)),
         lambda t: math.nan,
     ],

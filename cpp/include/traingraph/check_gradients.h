@@ -46,7 +46,7 @@ struct TRAINGRAPH_API GradientCheck {
 // bfloat16 5e-2. Where rounding of the loss hides so much, they are what differences can show.
 //
 // An element whose gradient deviates is excluded as a kink where the loss itself says so: at each
-// of five steps from 6.4e-3 to 1.6e-6 the quotients of two neighbouring steps, or those to both
+// of seven steps from 6.4e-3 to 2.4e-8 the quotients of two neighbouring steps, or those to both
 // sides, disagree by more than a quarter of the bound and a 64th of the deviation; or, except in
 // float64, one rounding of every number changes the quotient by half of the deviation or more. A
 // parameter of which every element is excluded is not ok.

@@ -1,9 +1,14 @@
 #include "graph/parameter_check.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <set>
+
+#include <traingraph/device.h>
+
+#include "graph/in_parallel.h"
 
 namespace traingraph {
 namespace {
@@ -16,6 +21,8 @@ constexpr double kLossRounding = 8 * 0x1p-53;
 constexpr std::uint64_t kFirstRounded = 100;  // of what is drawn
 // What rounding changes a slope by explains so many times as much.
 constexpr double kExplained = 2;
+// Seconds of runs: more than making a program and a thread takes.
+constexpr double kWorthAWorker = 0.02;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Shape indices_of(const Shape& shape, std::int64_t element) {
@@ -47,16 +54,20 @@ ParameterCheck::ParameterCheck(RoundedLosses& losses, const TensorPtr& tensor,
     : losses_(losses), tensor_(tensor), bound_(bound), gradient_(std::move(gradient)) {
   gradient_.resize(static_cast<std::size_t>(element_count(tensor->descriptor().shape)), 0);
   list();
-  begin(losses.exact);
-  if (!loss_->matters()) return;
+  begin(losses.exact, compared_.size());
+  if (!workers_[0]->matters()) return;
   for (double element : middle_) noise_ += kLossRounding * std::abs(element);
   resolution_ = noise_ / kDifferenceSteps[1];
-  for (Compared& one : compared_) one.slope = one.usual = quotients(one, kUsualStep).central;
+  std::vector<Compared*> all;
+  for (Compared& one : compared_) all.push_back(&one);
+  for_each(all, [&](std::size_t worker, Compared& one) {
+    one.slope = one.usual = quotients(worker, one, kUsualStep).central;
+  });
   vanishes_ =
       largest_slope() <= 8 * resolution_ || (largest_slope() <= 64 * resolution_ && is_flat());
   while (!vanishes_ && (refine() || explain())) {
   }
-  loss_ = nullptr;
+  workers_.clear();
 }
 
 void ParameterCheck::list() {
@@ -67,8 +78,8 @@ void ParameterCheck::list() {
   } else {
     std::size_t largest = 0;
     for (std::size_t k = 1; k < count; ++k) {
-      if (is_worse(std::abs(gradient_[k]), std::abs(gradient_[largest]))) largest = k;
       if (std::isnan(gradient_[largest])) break;
+      if (is_worse(std::abs(gradient_[k]), std::abs(gradient_[largest]))) largest = k;
     }
     elements.insert(largest);
     for (std::uint64_t k = 0; elements.size() < kDrawnElements; k += 2) {
@@ -110,38 +121,58 @@ double ParameterCheck::allowed(double scale) const {
   return std::max(bound_ * scale, 8 * resolution_);
 }
 
-void ParameterCheck::begin(Float64Loss& loss) {
-  loss_ = std::make_unique<LossOfParameter>(loss, *tensor_);
-  if (!loss_->matters()) return;
-  home_ = loss_->parameter();
-  middle_ = loss_->elements();
+void ParameterCheck::begin(Float64Loss& loss, std::size_t quotients) {
+  using Clock = std::chrono::steady_clock;
+  workers_.clear();
+  const auto add = [&] { workers_.push_back(std::make_unique<LossOfParameter>(loss, *tensor_)); };
+  add();
+  if (!workers_[0]->matters()) return;
+  home_ = workers_[0]->parameter();
+  const Clock::time_point start = Clock::now();
+  middle_ = workers_[0]->elements();
+  const double all = std::chrono::duration<double>(Clock::now() - start).count() *
+                     static_cast<double>(2 * quotients);
+  const auto most = static_cast<std::size_t>(Platform::thread_count());
+  while (workers_.size() < std::min(most, quotients) &&
+         static_cast<double>(workers_.size()) * kWorthAWorker < all) {
+    add();
+  }
 }
 
-LossElements ParameterCheck::moved(const Compared& one, double by, double& distance) {
-  interruption_.check();
-  std::vector<double>& at = loss_->parameter();
+void ParameterCheck::for_each(const std::vector<Compared*>& some,
+                              const std::function<void(std::size_t worker, Compared& one)>& work) {
+  in_parallel(some.size(), workers_.size(),
+              [&](std::size_t worker, std::size_t k) { work(worker, *some[k]); });
+}
+
+LossElements ParameterCheck::moved(std::size_t worker, const Compared& one, double by,
+                                   double& distance) {
+  std::vector<double>& at = workers_[worker]->parameter();
   distance = by;
   if (one.element >= 0) {
     const auto e = static_cast<std::size_t>(one.element);
     at[e] += by;
     distance = at[e] - home_[e];
-  } else {
-    for (std::size_t e = 0; e < at.size(); ++e)
-      at[e] += by * sign_at(one.direction, e) * entry_size();
+    LossElements result = workers_[worker]->elements();
+    at[e] = home_[e];
+    return result;
   }
-  LossElements result = loss_->elements();
+  for (std::size_t e = 0; e < at.size(); ++e)
+    at[e] += by * sign_at(one.direction, e) * entry_size();
+  LossElements result = workers_[worker]->elements();
   std::copy(home_.begin(), home_.end(), at.begin());  // the program reads it where it lies
   return result;
 }
 
 // A large element moves farther.
-Quotients ParameterCheck::quotients(const Compared& one, double step) {
+Quotients ParameterCheck::quotients(std::size_t worker, const Compared& one, double step) {
   double size = 1;
-  if (one.element >= 0)
+  if (one.element >= 0) {
     size = std::max(1.0, std::abs(home_[static_cast<std::size_t>(one.element)]));
+  }
   double right = 0, left = 0, rise = 0, turn = 0;
-  const LossElements high = moved(one, step * size, right);
-  const LossElements low = moved(one, -step * size, left);
+  const LossElements high = moved(worker, one, step * size, right);
+  const LossElements low = moved(worker, one, -step * size, left);
   for (std::size_t k = 0; k < middle_.size(); ++k) {
     rise += high[k] - low[k];
     turn += (high[k] - middle_[k]) - (middle_[k] - low[k]);
@@ -153,7 +184,7 @@ bool ParameterCheck::is_flat() {
   std::vector<double> slopes;
   double largest = 0;
   for (const Compared& one : compared_) {
-    slopes.push_back(quotients(one, kLargestStep).central);
+    slopes.push_back(quotients(0, one, kLargestStep).central);
     if (is_worse(std::abs(slopes.back()), largest)) largest = std::abs(slopes.back());
   }
   if (is_worse(largest, 4 * resolution_)) return false;
@@ -163,14 +194,18 @@ bool ParameterCheck::is_flat() {
 
 bool ParameterCheck::refine() {
   double limit = allowed(largest_slope());
-  bool changed = false;
+  std::vector<Compared*> off;
   for (Compared& one : compared_) {
-    if (one.refined || !is_worse(one.deviation(), limit)) continue;
-    const Slope slope = best_slope([&](double step) { return quotients(one, step); }, noise_);
-    one.refined = changed = true;
+    if (!one.refined && is_worse(one.deviation(), limit / 4)) off.push_back(&one);
+  }
+  for_each(off, [&](std::size_t worker, Compared& one) {
+    const Slope slope =
+        best_slope([&](double step) { return quotients(worker, one, step); }, noise_, limit / 64);
+    one.refined = true;
     one.doubt = slope.doubt;
     if (std::isfinite(slope.doubt)) one.slope = slope.value;
-  }
+  });
+  bool changed = !off.empty();
   limit = allowed(largest_slope());
   for (Compared& one : compared_) {
     const double deviation = one.deviation();
@@ -192,14 +227,14 @@ bool ParameterCheck::explain() {
   }
   bool changed = false;
   for (std::size_t k = 0; k < losses_.count() && !off.empty(); ++k) {
-    begin(losses_.rounded(k));
-    for (Compared* one : off) {
-      const double change = std::abs(quotients(*one, kUsualStep).central - one->usual);
-      if (!(kExplained * change >= one->deviation())) continue;
-      one->excluded = changed = true;
-    }
+    begin(losses_.rounded(k), off.size());
+    for_each(off, [&](std::size_t worker, Compared& one) {
+      const double change = std::abs(quotients(worker, one, kUsualStep).central - one.usual);
+      one.excluded = one.excluded || kExplained * change >= one.deviation();
+    });
   }
-  if (!off.empty()) begin(losses_.exact);
+  if (!off.empty()) begin(losses_.exact, off.size());
+  for (const Compared* one : off) changed = changed || one->excluded;
   return changed;
 }
 

@@ -9,7 +9,6 @@
 
 #include "graph/float64_loss.h"
 #include "graph/slopes.h"
-#include "runtime/interruption.h"
 
 namespace traingraph {
 
@@ -67,11 +66,13 @@ class ParameterCheck {
   double allowed(double scale) const;
   bool is_nothing_beside(double beside) const;
 
-  // Quotients are those of this loss from now on.
-  void begin(Float64Loss& loss);
+  // Quotients are those of this loss from now on, by as many workers as so many of them are worth.
+  void begin(Float64Loss& loss, std::size_t quotients);
+  void for_each(const std::vector<Compared*>& some,
+                const std::function<void(std::size_t worker, Compared& one)>& work);
   // The loss after a move, which is undone. `distance`: how far it was, as rounded.
-  LossElements moved(const Compared& one, double by, double& distance);
-  Quotients quotients(const Compared& one, double step);
+  LossElements moved(std::size_t worker, const Compared& one, double by, double& distance);
+  Quotients quotients(std::size_t worker, const Compared& one, double step);
   // Whether the loss stays what it is even over the largest step.
   bool is_flat();
   // Looks closer at what deviates, and excludes kinks. Whether that changed anything.
@@ -84,13 +85,12 @@ class ParameterCheck {
   const double bound_;
   std::vector<double> gradient_;
   std::vector<Compared> compared_;
-  std::unique_ptr<LossOfParameter> loss_;
+  std::vector<std::unique_ptr<LossOfParameter>> workers_;
   std::vector<double> home_;
   LossElements middle_;
   double noise_ = 0;       // what rounding may change a difference by
   double resolution_ = 0;  // and a slope
   bool vanishes_ = true;   // differences cannot tell the gradient from 0
-  Interruptible interruption_;
 };
 
 }  // namespace traingraph

@@ -20,7 +20,8 @@ struct Quotients {
 };
 
 // Steps of differences: each an eighth of the one before. The usual one is tried first.
-inline constexpr std::array kDifferenceSteps = {6.4e-3, 8e-4, 1e-4, 1.25e-5, 1.5625e-6};
+inline constexpr std::array kDifferenceSteps = {6.4e-3,    8e-4,        1e-4,         1.25e-5,
+                                                1.5625e-6, 1.953125e-7, 2.44140625e-8};
 inline constexpr double kLargestStep = kDifferenceSteps[0];
 inline constexpr double kUsualStep = kDifferenceSteps[2];
 
@@ -31,7 +32,9 @@ struct Slope {
 
 // The slope at 0, from the two neighbouring steps that agree best. Of a smooth function central
 // quotients err by a multiple of the square of the step, and the jump is a multiple of the step: at
-// a kink within the steps neither holds. `noise`: what rounding may have changed a difference by.
-Slope best_slope(const std::function<Quotients(double)>& quotients_at, double noise);
+// a kink within the steps neither holds. `noise`: what rounding may have changed a difference by;
+// `enough`: a doubt that does, so that smaller steps are not tried.
+Slope best_slope(const std::function<Quotients(double)>& quotients_at, double noise,
+                 double enough = 0);
 
 }  // namespace traingraph
