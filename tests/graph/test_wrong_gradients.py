@@ -62,6 +62,15 @@ def test_a_wrong_element_of_many_is_found(device: str) -> None:
     assert error > bound
 
 
+@everywhere
+def test_what_a_forward_pass_writes_is_what_is_checked(device: str) -> None:
+    """A row cut to a limit, as tables of embeddings are: its gradient is that of the cut row."""
+    ok, rows = testing.wrong_scale(device, "float32", [0.5, 0.25, 0.75, 0.5], 2, 1.0, limit=0.5)
+    assert (ok, rows[0][5:7]) == (True, (4, 0))
+    ok, rows = testing.wrong_scale(device, "float32", [0.5, 0.25, 0.75, 0.5], 2, 1.5, limit=0.5)
+    assert (ok, rows[0][2]) == (False, [2])
+
+
 # --- kinks ---------------------------------------------------------------------------------------
 
 

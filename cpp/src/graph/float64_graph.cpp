@@ -1,4 +1,6 @@
 // A lowered graph's forward ops once more, in float64.
+#include <algorithm>
+
 #include "graph/float64_loss.h"
 #include "graph/slopes.h"
 #include "ops/emit.h"
@@ -79,7 +81,7 @@ bool only_moves(ir::Op op) {
 class Widening {
  public:
   Widening(const LoweredGraph& lowered, const std::set<TensorPtr>& stopped, const Shaking& shaking)
-      : from_(lowered.lowering.graph), shaking_(shaking) {
+      : lowered_(lowered), from_(lowered.lowering.graph), shaking_(shaking) {
     out_.values.assign(from_.values.size(), kNone);
     out_.graph.layers = from_.layers;
     for (const ir::Node& node : from_.nodes) {
@@ -119,8 +121,19 @@ class Widening {
     if (auto* a = std::get_if<ir::ElementwiseAttributes>(&attributes)) split_stops(*a, inputs);
     const std::vector<ValueId> results = apply(node.op, std::move(attributes), std::move(inputs));
     for (std::size_t k = 0; k < results.size(); ++k) {
-      out_.values[static_cast<std::size_t>(node.outputs[k])] = results[k];
+      const ValueId written = trained_by(node.outputs[k]);
+      out_.values[static_cast<std::size_t>(node.outputs[k])] =
+          written != kNone ? now(written) : results[k];
     }
+  }
+
+  // The trained parameter that this result replaces, whose gradient is that of the result.
+  ValueId trained_by(ValueId value) const {
+    const ValueId target = from_.value(value).writes;
+    if (target == kNone) return kNone;
+    const auto slot = static_cast<std::size_t>(from_.value(target).slot);
+    const bool trains = std::ranges::count(lowered_.trained, lowered_.slots[slot].tensor) > 0;
+    return trains ? target : kNone;
   }
 
   // Stops within a list become values, which can be held.
@@ -165,6 +178,7 @@ class Widening {
     return ops::binary(out_.graph, ir::Scalar::multiply, value, by);
   }
 
+  const LoweredGraph& lowered_;
   const ir::Graph& from_;
   const Shaking shaking_;
   Float64Graph out_;

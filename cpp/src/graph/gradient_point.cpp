@@ -179,13 +179,15 @@ GradientPoint gradients_at(GraphState& state, const ExecutionArguments& given) {
       const KeptBytes kept(out.lowered, backend);
       run_passes(*graph, *executor, arguments, *state.forward_count, static_cast<double>(scale),
                  out);
+      // What the forward pass has made of a parameter is what its gradient is for.
+      for (const LoweredGraph::Slot& slot : out.lowered.slots) {
+        if (slot.buffer.empty())
+          out.values[slot.tensor.get()] = newest_value(*slot.tensor, nullptr);
+      }
     }
     out.forward_passes = *graph->forward_count;
     for (const BoundSlot& slot : out.lowered.bound) {
       out.values[slot.tensor.get()] = newest_value(*slot.tensor, executor.get());
-    }
-    for (const LoweredGraph::Slot& slot : out.lowered.slots) {
-      if (slot.buffer.empty()) out.values[slot.tensor.get()] = newest_value(*slot.tensor, nullptr);
     }
   });
   return out;
