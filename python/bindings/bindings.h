@@ -26,6 +26,7 @@ void bind_memory_plan(py::module_& module);
 void bind_fit(py::module_& module);
 void bind_profile(py::module_& module);
 void bind_executable_graphs(py::module_& module);
+void bind_check_gradients(py::module_& module);
 void bind_mps(py::module_& module);
 void list_exports(py::module_& module);
 

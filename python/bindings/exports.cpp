@@ -9,7 +9,7 @@ namespace {
 
 using Names = std::set<std::string>;
 
-const Names kFunctions = {"get_num_threads", "sequential", "set_num_threads"};
+const Names kFunctions = {"check_gradients", "get_num_threads", "sequential", "set_num_threads"};
 const Names kMpsFunctions = {"create_system_default_device", "image_batch_increment_read_count",
                              "state_batch_increment_read_count"};
 // Classes that are only returned, and kernels that Apple's graphs have and its headers do not.

@@ -21,6 +21,7 @@ PYBIND11_MODULE(_core, module) {
   bind_graph(module);
   bind_memory_plan(module);
   bind_executable_graphs(module);
+  bind_check_gradients(module);
   bind_mps(module);
   list_exports(module);
   refuse_unmade_objects();

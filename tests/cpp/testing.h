@@ -25,6 +25,7 @@ void bind_units(py::module_& module);
 void bind_streams(py::module_& module);
 void bind_coding(py::module_& module);
 void bind_nodes(py::module_& module);
+void bind_check_gradients(py::module_& module);
 
 // An op's attributes from a dictionary of their fields; what is not named keeps its default.
 ir::Attributes attributes_from(ir::Op op, const py::dict& fields);

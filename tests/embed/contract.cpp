@@ -175,6 +175,21 @@ void constants() {
   check(near(static_cast<const float*>(result.bytes)[2], 1.0), "constants");
 }
 
+void checked_gradients() {
+  Line line;
+  const auto training = line.training(true);
+  training->compile(tg::CompilationOptions::kNone, tg::Device::cpu());
+  const tg::GradientCheck found =
+      tg::check_gradients(*training, {{"x", line.x_data()}}, {{"y", line.y_data()}});
+  check(found.ok && found.rows.size() == 2, "gradients agree with differences");
+  const tg::GradientRow& row = found.rows.front();
+  const double slope = 0.5 * (0 * -5.0 + 1 * -6.5 + 2 * -8.0 + 3 * -9.5);
+  check(row.parameter == "weights" && near(row.gradient, slope) && near(row.difference, slope),
+        "a gradient and its difference");
+  check(found.to_string().find("worst element") != std::string::npos, "a table of gradients");
+  check(near(first(line.w), 0.5), "a check changes nothing");
+}
+
 void guard_and_profile() {
   Line line;
   const auto training = line.training(true);
@@ -427,6 +442,7 @@ int main(int argc, char** argv) {
   linked();
   sequences();
   constants();
+  checked_gradients();
   guard_and_profile();
   micro_batches_and_fit(argv[1]);
   encoded_kernels();

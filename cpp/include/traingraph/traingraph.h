@@ -5,6 +5,7 @@
 #include <traingraph/arithmetic.h>
 #include <traingraph/attention.h>
 #include <traingraph/batch_normalization.h>
+#include <traingraph/check_gradients.h>
 #include <traingraph/comparison.h>
 #include <traingraph/convolution.h>
 #include <traingraph/data_movement.h>

@@ -23,19 +23,25 @@ namespace traingraph {
 // handle. What the parts below may do when is in their headers.
 class Executor final : public ValueReader, public std::enable_shared_from_this<Executor> {
  public:
-  Executor(std::shared_ptr<const GraphState> graph, const Backend& backend);
+  // Without `serves_reads` tensors are not read through it: what they show stays what it was.
+  Executor(std::shared_ptr<const GraphState> graph, const Backend& backend,
+           bool serves_reads = true);
   ~Executor() override;
 
   // Compiles for the tensors' own batch size, so that mistakes show at compile.
   void prepare();
   // Goes on from what an executor of the same graph was given and has counted.
   void take_over(Executor& before);
+  // Goes on from what another one of the same graph and device was given, which goes on as well.
+  void take_given(Executor& other);
   void bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch);
   // Inference graphs and FORWARD_FOR_INFERENCE run a forward in inference mode, whatever `run` is.
   Execution submit(Run run, const ExecutionArguments& arguments);
 
-  // Raises unless a training step can run with this batch size.
-  void check_batch(std::int64_t batch) { compiled(batch, Mode::training, false); }
+  // Raises unless a training step, or `apart` its phases, can run with this batch size.
+  void check_batch(std::int64_t batch, bool apart = false) {
+    compiled(batch, Mode::training, apart);
+  }
   // The last result of an inference forward without losses.
   TensorData predict(const ExecutionArguments& arguments);
   // What the loss of the last forward compared: prediction and label.
@@ -77,6 +83,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void attach(CompiledGraph& graph, bool apart);
   // Points it to what lies outside the arena.
   void point(CompiledGraph& graph);
+  // Lets reads of the graph's tensors and gradients come here.
+  void serve_reads(const CompiledGraph& graph);
   // Where a memory limit asks for it, makes the program anew; whether it did. Raises OutOfMemory.
   bool keep_within_limit(CompiledGraph& graph, bool apart);
   Run usual_run(const CompiledGraph& graph) const;
@@ -116,6 +124,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   const std::shared_ptr<const GraphState> held_graph_;
   const GraphState& graph_;
   const Backend& backend_;
+  const bool serves_reads_;
   const std::uint64_t built_for_;  // GraphState::changes of the snapshot
   const std::vector<const TensorParameter*> updatable_;
   // What follows from the graph as it was then: another one gets another executor.

@@ -8,10 +8,12 @@
 #include "runtime/allocator.h"
 
 namespace traingraph {
-Executor::Executor(std::shared_ptr<const GraphState> graph, const Backend& backend)
+Executor::Executor(std::shared_ptr<const GraphState> graph, const Backend& backend,
+                   bool serves_reads)
     : held_graph_(std::move(graph)),
       graph_(*held_graph_),
       backend_(backend),
+      serves_reads_(serves_reads),
       built_for_(graph_.changes),
       updatable_(updatable_parameters(graph_)),
       declared_batch_(declared_batch(graph_)),
@@ -44,6 +46,13 @@ void Executor::take_over(Executor& before) {
   before.stream_->run([&] {
     const std::lock_guard lock(before.mutex_);
     given_.take_over(before.given_);
+  });
+}
+
+void Executor::take_given(Executor& other) {
+  other.stream_->run([&] {
+    const std::lock_guard lock(other.mutex_);
+    given_.take_arrays(other.given_);
   });
 }
 
@@ -85,13 +94,7 @@ void Executor::point(CompiledGraph& graph) {
 void Executor::attach(CompiledGraph& graph, bool apart) {
   point(graph);
   given_.place(graph);
-  for (const GradientHandle& handle : graph_.gradient_handles) read_through(handle);
-  for (const auto& [tensor, value] : graph.tensors) {
-    auto* shared = const_cast<Tensor*>(tensor);
-    if (shared->state().parameter != nullptr) continue;
-    const std::lock_guard host(shared->state().host);
-    shared->state().reader = weak_from_this();
-  }
+  if (serves_reads_) serve_reads(graph);
   exchanges_.place(graph);
   const Run run = usual_run(graph);
   if (keep_within_limit(graph, apart || run != Run::step)) point(graph);
@@ -100,6 +103,16 @@ void Executor::attach(CompiledGraph& graph, bool apart) {
     submitted_.drop_passes();
   }
   programs_.make_room(graph, run);
+}
+
+void Executor::serve_reads(const CompiledGraph& graph) {
+  for (const GradientHandle& handle : graph_.gradient_handles) read_through(handle);
+  for (const auto& [tensor, value] : graph.tensors) {
+    auto* shared = const_cast<Tensor*>(tensor);
+    if (shared->state().parameter != nullptr) continue;
+    const std::lock_guard host(shared->state().host);
+    shared->state().reader = weak_from_this();
+  }
 }
 
 bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {

@@ -23,6 +23,8 @@ class GivenArrays {
   void place(const CompiledGraph& graph);
   // Goes on from what an executor of the same graph was given.
   void take_over(GivenArrays& before);
+  // The arrays alone, which both have then.
+  void take_arrays(const GivenArrays& other);
 
   // Copies what the caller binds between executions, for this batch size; 0: none in common.
   void write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,

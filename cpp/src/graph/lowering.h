@@ -58,6 +58,7 @@ struct LoweredGraph {
   TensorPtr label;
   // Of updatable parameters and of every other tensor whose gradient is to be read.
   std::map<const Tensor*, ir::ValueId> gradients;
+  std::vector<TensorPtr> trained;  // what updates change, in the order of first use
   // By parameter slot: the tensor, and for buffers beside it the name and the parameter's slot.
   struct Slot {
     TensorPtr tensor;

@@ -99,6 +99,7 @@ class TrainingWriter {
       Wanted& wanted = *want(tensor);
       wanted.updated = true;
       wanted.readable = state_.optimizer == nullptr;
+      out_.trained.push_back(tensor);
     }
   }
 
