@@ -91,15 +91,16 @@ def embedding(choice: Choice) -> Sample:
     }[choice["size"]]  # fmt: skip
     options = {"count": count, "dimension": dimension, "by_frequency": choice["by_frequency"]}
     why = ""
-    if choice["padding"]:
+    if choice["table"] in ("padded", "both"):
         options["padding"] = count // 2
         why = "the row is looked up, and has no gradient"
     if choice["by_frequency"]:
         why = "a mean over picks is no derivative"
-    if choice["maximum"]:
+    if choice["table"] in ("limited", "both"):
         options |= {"maximum": choice["maximum"], "order": choice["order"]}
         why = "rows that the layer scales stand for themselves"
-    need(choice["maximum"] or choice["order"] == 2.0)
+    else:
+        need(choice["maximum"] == 1.0 and choice["order"] == 2.0)
     ids = Values(picks, kind="index", below=count, dtype=choice["type"])
     return sample("MLCEmbeddingLayer", options, [ids], no_differences=why)
 
@@ -211,8 +212,9 @@ ROWS = [
     Row("MLCScatterLayer", "", {"size": SIZES, "dimension": DIMENSIONS, "count": [1, 3, 18],
         "indices": ["slices", "elements"], "type": TYPES, "reduction": ["none", "sum"]}, scatter,
         moves=True),
-    Row("MLCEmbeddingLayer", "", {"size": SIZES, "type": TYPES, "padding": [False, True],
-        "maximum": [0.0, 0.5, 1.0], "order": [1.0, 2.0, 3.0, math.inf],
+    Row("MLCEmbeddingLayer", "", {"size": SIZES, "type": TYPES,
+        "table": ["plain", "padded", "limited", "both"], "maximum": [0.5, 1.0],
+        "order": [1.0, 2.0, 3.0, math.inf],
         "by_frequency": [False, True]}, embedding),
     Row("MLCSliceLayer", "", {"size": SIZES, "start": [0, 1, 2], "left": [0, 1],
         "stride": [1, 2, 3]}, slices, moves=True),
