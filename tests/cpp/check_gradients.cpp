@@ -59,7 +59,7 @@ class WrongScale final : public Layer {
     const int change = list.add(ir::Scalar::subtract, cut, held(list, 0));
     list.results = {list.add(ir::Scalar::add, 0, change)};
     const ir::ValueId result = ops::elementwise(e.graph, std::move(list), {w})[0];
-    e.write(w, result);
+    e.write(weights_.tensor, result);
     return result;
   }
 

@@ -233,6 +233,23 @@ def rescored(**options: Any) -> Checked:
     return net.compiled()
 
 
+def looked_up(scales: bool = False, **options: Any) -> Checked:
+    """Rows of a table, of which one has no gradient and others are first made shorter."""
+    net = Checked(**options)
+    layer = tg.MLCEmbeddingLayer(
+        descriptor=tg.MLCEmbeddingDescriptor(
+            embedding_count=5, embedding_dimension=3, padding_index=1, maximum_norm=0.9,
+            scales_gradient_by_frequency=scales,
+        ),
+        weights=net.parameter(5, 3, seed=4),
+    )  # fmt: skip
+    net.inputs["ids"] = tg.MLCTensor(shape=[4, 2], data_type="int32")
+    net.data["ids"] = np.int32([[0, 1], [2, 0], [4, 1], [1, 0]])
+    net.add(layer, tg.MLCActivationLayer.tanh(), net.dense(3, 2), to=net.inputs["ids"])
+    net.label(4, 2, 2)
+    return net.compiled()
+
+
 def parts(**options: Any) -> Checked:
     """A step of three micro-batches, with dropout."""
     net = Checked(micro_batches=3, **options)
@@ -250,5 +267,6 @@ def large(**options: Any) -> Checked:
 
 
 NETWORKS: list[Callable[..., Checked]] = [
-    convnet, lstm, attention, weighted, shared, residual, tensors, stopped, rescored, parts, large,
+    convnet, lstm, attention, weighted, shared, residual, tensors, stopped, rescored, looked_up,
+    parts, large,
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from checked_networks import (
     channels,
     convnet,
     large,
+    looked_up,
     parts,
     shared,
 )
@@ -312,6 +313,12 @@ def test_wrong_arguments() -> None:
         names = ("check_gradients", "MLCTrainingGraph.execute")
         assert str(checked.value).replace(*names) == str(executed.value)
     assert net.check().ok
+
+
+def test_means_over_picks_are_no_derivatives() -> None:
+    net = looked_up(scales=True, device="cpu")
+    with pytest.raises(NotImplementedError, match=r"means over the picks .* at layer \d+ 'Emb"):
+        net.check()
 
 
 def test_graphs_without_a_loss_of_their_own() -> None:

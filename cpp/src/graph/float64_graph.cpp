@@ -69,6 +69,7 @@ bool only_moves(ir::Op op) {
     case ir::Op::concatenate:
     case ir::Op::pad:
     case ir::Op::gather:
+    case ir::Op::embedding:
     case ir::Op::select:
     case ir::Op::extremum:
     case ir::Op::one_hot:
@@ -119,6 +120,9 @@ class Widening {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(now(input));
     if (auto* a = std::get_if<ir::ElementwiseAttributes>(&attributes)) split_stops(*a, inputs);
+    if (node.op == ir::Op::embedding) {
+      hold_padding(std::get<ir::EmbeddingAttributes>(attributes), inputs[0]);
+    }
     const std::vector<ValueId> results = apply(node.op, std::move(attributes), std::move(inputs));
     for (std::size_t k = 0; k < results.size(); ++k) {
       const ValueId written = trained_by(node.outputs[k]);
@@ -134,6 +138,21 @@ class Widening {
     const auto slot = static_cast<std::size_t>(from_.value(target).slot);
     const bool trains = std::ranges::count(lowered_.trained, lowered_.slots[slot].tensor) > 0;
     return trains ? target : kNone;
+  }
+
+  // The padding row of a table that is looked up has a slope, and no gradient.
+  void hold_padding(const ir::EmbeddingAttributes& a, ValueId& table) {
+    if (a.padding < 0) return;
+    ir::Graph& graph = out_.graph;
+    std::vector<double> moves(static_cast<std::size_t>(a.count), 1);
+    moves[static_cast<std::size_t>(a.padding)] = 0;
+    const ir::Type column{DataType::kFloat64, {a.count, 1}, false};
+    const ValueId mask = ops::constant(graph, column, std::move(moves));
+    const ValueId held = ops::unary(graph, ir::Scalar::identity, table);
+    stop(held);
+    const ValueId moved = ops::binary(graph, ir::Scalar::subtract, table, held);
+    table = ops::binary(graph, ir::Scalar::add, held,
+                        ops::binary(graph, ir::Scalar::multiply, moved, mask));
   }
 
   // Stops within a list become values, which can be held.

@@ -30,6 +30,18 @@ void refuse_other_losses(const GraphState& state) {
   }
 }
 
+// Differences know no gradient but the derivative.
+void refuse_means(const ir::Graph& graph) {
+  for (const ir::Node& node : graph.nodes) {
+    const auto* a = std::get_if<ir::EmbeddingAttributes>(&node.attributes);
+    if (a == nullptr || !a->by_frequency) continue;
+    throw Unsupported(
+        "[check_gradients] expected gradients that are derivatives but got means over the picks of "
+        "rows, of an embedding that scales by frequency," +
+        ir::where(graph, node));
+  }
+}
+
 // The graph as it is, with what its executions count on their own, and a loss scale to lower.
 std::shared_ptr<GraphState> counted_apart(const GraphState& state) {
   const std::lock_guard lock(structure());
@@ -166,6 +178,7 @@ GradientPoint gradients_at(GraphState& state, const ExecutionArguments& given) {
     const CompilationTurn turn;
     out.lowered = lower(*graph, 0, Mode::training);
   }
+  refuse_means(out.lowered.lowering.graph);
   if (out.lowered.ends.empty()) {
     throw InvalidArgument("[check_gradients] expected a graph with a loss but got none");
   }
