@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -389,7 +390,7 @@ def test_records_can_be_copied() -> None:
 
 
 def checked(seed: int) -> Any:
-    """Of a graph that the fuzz draws; None for one that trains nothing."""
+    """Of a graph that the fuzz draws; None for one that trains nothing, or by no derivatives."""
     program = draw(Random(seed), ["reference"], True)
     program |= {"phases": False, "limit": False, "user": None, "inference": False}
     rows = next(v["shape"][0] for v in program["values"].values() if v["role"] == "input")
@@ -403,8 +404,8 @@ def checked(seed: int) -> Any:
         return tg.check_gradients(
             names["training"], names["inputs"], names["labels"], names["weights"]
         )
-    except tg.InvalidArgument as error:
-        assert "a parameter that is trained" in str(error)  # noqa: PT017
+    except (tg.InvalidArgument, NotImplementedError) as error:
+        assert re.search("a parameter that is trained|means over the picks", str(error))  # noqa: PT017
         return None
 
 
