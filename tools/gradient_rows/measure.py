@@ -80,8 +80,8 @@ def choices_of(row: Row, quick: bool) -> tuple[list[dict[str, Any]], int]:
         for name, values in row.factors.items()
     }
     found, impossible = every_pair(small, fits)
-    if quick:
-        return found[:2], 0
+    if quick:  # those first that differences can judge
+        return sorted(found, key=lambda choice: bool(row.make(choice).no_differences))[:2], 0
     if "large" in row.factors.get("size", ()):
         random = Random(row.label)
         for _ in range(1000):
