@@ -60,6 +60,17 @@ WITHOUT_KERNELS = (
     (OPS + r"row_norm\.py::.*\bmetal\b.*", "row_norm"),
     (LAYERS + r"embedding\.py::.*\bmetal\b.*", "embedding, limit_rows, check_indices"),
     (OPS + r"embedding_op\.py::.*\bmetal\b.*", "embedding, limit_rows, check_indices"),
+    (LAYERS + r"reduction\.py::test_any_and_all.*\[metal-.*", "extremum"),
+    (
+        r"tests/train/test_calculators\.py::.*\[MLC(Comparison|Embedding|(Group|Instance|Layer)"
+        r"Normalization|LSTM|MultiheadAttention)Layer.*-metal\]",
+        "compare, embedding, row_norm, lstm, attention",
+    ),
+    (
+        r"tests/train/test_calculators\.py::.*\[MLCReductionLayer ((arg_)?(max|min)|any|all)-metal\]",
+        "extremum",
+    ),
+    (r"tests/graph/test_check_gradients\.py::.*\[metal-looked_up\]", "embedding, limit_rows"),
     (LAYERS + r"multihead_attention\.py::.*\bmetal\b.*", "attention"),
     (OPS + r"attention\.py::.*\bmetal\b.*", "attention"),
     (

@@ -96,8 +96,10 @@ void add_index_checks(LoweredGraph& lowered, bool on_gpu) {
   for_each_range(graph, [&](ValueId integers, const IntegerRange& range) {
     // Kernels read no memory by a label or a length.
     if (range.lowest < 0 || range.descends) return;
-    const ir::Source source = graph.value(behind_reshapes(graph, integers)).source;
-    if (source != ir::Source::node && !(on_gpu && source == ir::Source::bound)) return;
+    const ir::Value& value = graph.value(behind_reshapes(graph, integers));
+    const bool is_computed =
+        value.source == ir::Source::node && graph.node(value.producer).op != ir::Op::constant;
+    if (!is_computed && !(on_gpu && value.source == ir::Source::bound)) return;
     const auto number = static_cast<std::int64_t>(lowered.index_checks.size());
     std::vector<ValueId> inputs{integers};
     if (number > 0) inputs.push_back(lowered.outside);
