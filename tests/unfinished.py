@@ -67,15 +67,15 @@ WITHOUT_KERNELS = (
         "compare, embedding, row_norm, lstm, attention",
     ),
     (
-        r"tests/train/test_calculators\.py::.*\[MLCReductionLayer ((arg_)?(max|min)|any|all)-metal\]",
+        r"tests/train/test_calculators\.py::.*"
+        r"\[MLCReductionLayer ((arg_)?(max|min)|any|all)-metal\]",
         "extremum",
     ),
-    (r"tests/graph/test_check_gradients\.py::.*\[metal-looked_up\]", "embedding, limit_rows"),
     (LAYERS + r"multihead_attention\.py::.*\bmetal\b.*", "attention"),
     (OPS + r"attention\.py::.*\bmetal\b.*", "attention"),
     (
-        r"tests/graph/test_check_gradients\.py::.*\[metal-(lstm|attention|rescored)\]",
-        "lstm, attention; compare, extremum, constant",
+        r"tests/graph/test_check_gradients\.py::.*\[metal-(lstm|attention|rescored|looked_up)\]",
+        "lstm, attention, embedding; compare, extremum, constant",
     ),
     (LAYERS + r"mixed_families\.py::.*\[metal-multi-head attention.*", "attention"),
 )
