@@ -62,18 +62,27 @@ class SliceKernel : public Kernel {
   int threads_ = 1;
 };
 
+// Neighbours that are picked one after another, as margins and parts are, move together.
 class Gather final : public SliceKernel {
  public:
   Gather(const ir::Graph& graph, const ir::Node& node)
       : SliceKernel(graph, node, node.inputs[0],
-                    std::get<ir::AxisAttributes>(node.attributes).axis) {}
+                    std::get<ir::AxisAttributes>(node.attributes).axis),
+        workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())) {}
+
+  std::size_t workspace_bytes() const override {
+    return sizeof(Stretch) * static_cast<std::size_t>(slices_.picks);
+  }
 
   void run(Pointers pointers) override {
+    auto* const stretches = reinterpret_cast<Stretch*>(pointers[workspace_]);
     with_indices(pointers, [&](const auto* indices) {
+      const std::int64_t count = find_stretches(indices, stretches);
+      const bool is_long = slices_.inner > 1 || slices_.picks >= 8 * count;
       parallel_for(slices_.outer, threads_, [&](std::int64_t o) {
         const std::byte* const from = pointers[x_] + offset(o * slices_.depth);
         std::byte* const to = pointers[result_] + offset(o * slices_.picks);
-        if (slices_.inner > 1) return copy_slices(indices, from, to);
+        if (is_long) return copy(stretches, count, from, to);
         switch (bytes_) {
           case 1:
             return pick<std::uint8_t>(indices, from, to);
@@ -89,22 +98,45 @@ class Gather final : public SliceKernel {
   }
 
  private:
+  // So many slices from `from` on are picked from pick `to` on; -1: zeros.
+  struct Stretch {
+    std::int64_t from, to, count;
+  };
+
   std::int64_t offset(std::int64_t slice) const {
     return slice * slices_.inner * static_cast<std::int64_t>(bytes_);
   }
 
   template <class Index>
-  void copy_slices(const Index* indices, const std::byte* from, std::byte* to) const {
-    const auto run = static_cast<std::size_t>(offset(1));
+  std::int64_t find_stretches(const Index* indices, Stretch* stretches) const {
+    std::int64_t count = 0;
     for (std::int64_t k = 0; k < slices_.picks; ++k) {
-      if (is_slice(indices[k])) {
-        std::memcpy(to + offset(k), from + offset(static_cast<std::int64_t>(indices[k])), run);
+      const auto index = static_cast<std::int64_t>(indices[k]);
+      const std::int64_t from = is_slice(index) ? index : -1;
+      Stretch* const last = count > 0 ? stretches + count - 1 : nullptr;
+      if (last != nullptr && from >= 0 && last->from >= 0 && from == last->from + last->count) {
+        ++last->count;
       } else {
-        std::memset(to + offset(k), 0, run);
+        stretches[count++] = {from, k, 1};
+      }
+    }
+    return count;
+  }
+
+  void copy(const Stretch* stretches, std::int64_t count, const std::byte* from,
+            std::byte* to) const {
+    for (std::int64_t k = 0; k < count; ++k) {
+      const Stretch& s = stretches[k];
+      const auto bytes = static_cast<std::size_t>(offset(s.count));
+      if (s.from >= 0) {
+        std::memcpy(to + offset(s.to), from + offset(s.from), bytes);
+      } else {
+        std::memset(to + offset(s.to), 0, bytes);
       }
     }
   }
 
+  // Slices of one element.
   template <class T, class Index>
   void pick(const Index* indices, const std::byte* from, std::byte* to) const {
     const T* const x = reinterpret_cast<const T*>(from);
@@ -113,6 +145,8 @@ class Gather final : public SliceKernel {
       y[k] = is_slice(indices[k]) ? x[indices[k]] : T(0);
     }
   }
+
+  std::size_t workspace_;
 };
 
 // Values added to a tensor, or to zeros, in the order of their indices.
