@@ -574,13 +574,16 @@ def expression(options, shapes, names):
 
 def compute(t, options, sources, at):
     weights, padding = at["weights"], options.get("padding")
-    if padding is not None:
+    if padding is not None and not at.has_run:
         with t.no_grad():
             weights[padding] = 0
-    return t.nn.functional.embedding(
+    at.has_run = True
+    found = t.nn.functional.embedding(
         sources[0].long(), weights, padding, options.get("maximum"), options.get("order", 2.0),
         options["by_frequency"],
     )  # fmt: skip
+    # Gradients of a frozen table's rows may be read all the same.
+    return found if found.requires_grad else found.requires_grad_(True)
 
 
 DRAWN = {"MLCEmbeddingLayer": Layer(draw, results, expression, compute, roles, reads_flow=False)}

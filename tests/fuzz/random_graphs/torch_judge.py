@@ -35,9 +35,10 @@ class Rounding:
 
 class Parameters(dict):  # type: ignore[type-arg]
     """By role; and what a run says of the layer: whether it is frozen, or no longer trained, the
-    mask that it had, and what disturbs numbers like rounding, if anything does."""
+    mask that it had, and what disturbs numbers like rounding, if anything does; `has_run`: what
+    the layer does to its parameters when it is made is done."""
 
-    frozen = inference = False
+    frozen = inference = has_run = False
     mask: Any = None
     disturbed: Any = None
 
@@ -172,7 +173,7 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             with t.no_grad():
                 count = (step + 1) // program["micro"]
                 optimizers.update(t, program["optimizer"], kept, gradients, buffers, count, rounded)
-            if program.get("waits", True) or step + 1 == len(rows_of):
+            if program.get("waits", True):
                 out |= {f"trained {name} {step}": kept[name].detach().clone() for name in names}
         if step == 0 and program.get("rebound"):
             bind(1)
@@ -185,6 +186,9 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             at.frozen = True
         compute_nodes(t, program, values, layers, rounding, noise)
         out["inference"] = values[program["losses"][0]["source"]]
+    if not program.get("waits", True):  # an inference graph may have changed a table
+        last = len(rows_of) - 1
+        out |= {f"trained {name} {last}": kept[name].detach().clone() for name in names}
     for name in running(program):
         node, role = name.split("_")
         out[f"running {name}"] = layers[node][role]
