@@ -1,5 +1,6 @@
 // Rows of a table by index, their gradient, and the limit of their norms.
 #include "ops/emit.h"
+#include "ops/indices.h"
 
 namespace traingraph::ops {
 namespace {
@@ -15,18 +16,12 @@ void expect_table(const Inference& in, const Type& table) {
   if (table.batched) in.fix_batch();
 }
 
-void expect_indices(const Inference& in) {
-  const DataType type = in.type(1).data_type;
-  if (type == DataType::kInt32 || type == DataType::kInt64) return;
-  in.fail(std::string("expected int32 or int64 indices but got ") + name(type));
-}
-
 // table (count, dimension), indices (…) → rows (…, dimension); zeros for an index outside
 std::vector<Type> infer(const Inference& in) {
   in.expect_inputs(2, 2);
   const Type& table = in.type(0);
   expect_table(in, table);
-  expect_indices(in);
+  expect_indices(in, 1);
   Type rows{table.data_type, in.type(1).shape, in.type(1).batched};
   rows.shape.push_back(table.shape[1]);
   return {rows};
@@ -43,7 +38,7 @@ void gradient(Gradient& g) {
 // of what its picks get, in their order, or their mean
 std::vector<Type> infer_gradient(const Inference& in) {
   in.expect_inputs(2, 2);
-  expect_indices(in);
+  expect_indices(in, 1);
   Shape expected = in.type(1).shape;
   const Shape& rows = in.type(0).shape;
   if (!rows.empty()) expected.push_back(rows.back());
@@ -60,7 +55,7 @@ std::vector<Type> infer_gradient(const Inference& in) {
 std::vector<Type> infer_limit(const Inference& in) {
   in.expect_inputs(2, 2);
   expect_table(in, in.type(0));
-  expect_indices(in);
+  expect_indices(in, 1);
   return {in.type(0)};
 }
 

@@ -2,6 +2,7 @@
 // indices.
 #include "ops/batch_axis.h"
 #include "ops/emit.h"
+#include "ops/indices.h"
 
 namespace traingraph::ops {
 namespace {
@@ -12,18 +13,13 @@ using ir::SelectAttributes;
 using ir::Type;
 using ir::ValueId;
 
-void expect_indices(const Inference& in, const Type& indices) {
-  if (indices.data_type == DataType::kInt32 || indices.data_type == DataType::kInt64) return;
-  in.fail(std::string("expected int32 or int64 indices but got ") + name(indices.data_type));
-}
-
 // The type of what `indices` pick from `tensor` along `axis`.
 Type picked(const Inference& in, const Type& tensor, const Type& indices, int axis) {
   if (axis < 0 || axis >= tensor.rank()) {
     in.fail("expected an axis below " + std::to_string(tensor.rank()) + " for shape " +
             to_string(tensor.shape) + " but got " + std::to_string(axis));
   }
-  expect_indices(in, indices);
+  expect_indices(in, 1);
   Type result = tensor;
   const bool any_row = axis == 0 && tensor.batched;
   if (indices.rank() == 1 && tensor.rank() != 1) {
@@ -107,7 +103,7 @@ std::vector<Type> infer_scatter_gradient(const Inference& in) {
 // the first index outside and its value. What was found before stays.
 std::vector<Type> infer_check_indices(const Inference& in) {
   in.expect_inputs(1, 2);
-  expect_indices(in, in.type(0));
+  expect_indices(in, 0);
   const Type found{DataType::kInt64, {3}, false};
   if (in.inputs.size() == 2 &&
       (in.type(1).data_type != found.data_type || in.type(1).shape != found.shape)) {
