@@ -37,9 +37,10 @@ __global__ void __launch_bounds__(kThreads)
   picks[k] = static_cast<int>(k);
 }
 
-__global__ void __launch_bounds__(kThreads) clear(std::int64_t count, int2* runs) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) clear(std::int64_t count, T* of_rows) {
   const std::int64_t row = thread_number();
-  if (row < count) runs[row] = {0, 0};
+  if (row < count) of_rows[row] = T{};
 }
 
 // Where the picks of each row begin and end among sorted ones.
@@ -66,11 +67,6 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = run.x; k < run.y; ++k) sum += dy[picks[k] * table.dimension + column];
   if (by_frequency && run.y > run.x) sum /= static_cast<T>(run.y - run.x);
   result[element] = sum;
-}
-
-__global__ void __launch_bounds__(kThreads) no_picks(std::int64_t count, std::uint8_t* is_picked) {
-  const std::int64_t row = thread_number();
-  if (row < count) is_picked[row] = 0;
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -231,7 +227,7 @@ class RowLimit final : public TableKernel {
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     auto* const is_picked = workspace<std::uint8_t>(pointers);
-    no_picks<<<blocks_for(table_.count), kThreads, 0, stream>>>(table_.count, is_picked);
+    clear<<<blocks_for(table_.count), kThreads, 0, stream>>>(table_.count, is_picked);
     mark_picks<<<blocks_for(table_.picks), kThreads, 0, stream>>>(table_, indices(pointers),
                                                                   is_picked);
     limit<T><<<blocks_for(table_.count * 32), kThreads, 0, stream>>>(

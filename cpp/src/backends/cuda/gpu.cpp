@@ -307,27 +307,20 @@ void Gpu::order(cudaStream_t first, cudaStream_t second) {
   check(cudaStreamWaitEvent(second, reached_, 0), "cudaStreamWaitEvent");
 }
 
-template <class Enqueue>
-unsigned long long Gpu::scan(unsigned long long before, const Enqueue& enqueue) {
+bool Gpu::all_finite(DataType type, const std::byte* values, std::size_t bytes) {
   start();
   const Selected selected(index_);
   const std::lock_guard lock(out_mutex_);
-  std::memcpy(out_, &before, sizeof before);
-  check(cudaMemcpyAsync(scanned_, out_, sizeof before, cudaMemcpyHostToDevice, stream_),
+  unsigned long long found = 0;
+  std::memcpy(out_, &found, sizeof found);
+  check(cudaMemcpyAsync(scanned_, out_, sizeof found, cudaMemcpyHostToDevice, stream_),
         "cudaMemcpyAsync");
-  enqueue(scanned_);
-  check(cudaMemcpyAsync(out_, scanned_, sizeof before, cudaMemcpyDeviceToHost, stream_),
+  scan_not_finite(type, values, bytes, scanned_, stream_);
+  check(cudaMemcpyAsync(out_, scanned_, sizeof found, cudaMemcpyDeviceToHost, stream_),
         "cudaMemcpyAsync");
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-  unsigned long long answer = 0;
-  std::memcpy(&answer, out_, sizeof answer);
-  return answer;
-}
-
-bool Gpu::all_finite(DataType type, const std::byte* values, std::size_t bytes) {
-  return scan(0, [&](unsigned long long* found) {
-           scan_not_finite(type, values, bytes, found, stream_);
-         }) == 0;
+  std::memcpy(&found, out_, sizeof found);
+  return found == 0;
 }
 
 std::size_t Gpu::context_bytes() const {

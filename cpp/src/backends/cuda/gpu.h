@@ -105,9 +105,6 @@ class Gpu {
   void start();
   void make_stream();
   void write_through_ring(std::byte* to, const std::byte* from, std::size_t bytes);
-  // What a scan, enqueued by the function, leaves in the word that it is given, where `before` was.
-  template <class Enqueue>
-  unsigned long long scan(unsigned long long before, const Enqueue& enqueue);
   void* take_block(std::size_t bytes, std::size_t asked);
   void give_back(void* memory, std::size_t bytes, std::size_t asked);
   void free_unused_blocks();
