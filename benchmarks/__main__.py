@@ -1,4 +1,4 @@
-"""python -m benchmarks: each workload beside the peers that are installed."""
+"""Each workload beside the peers that are installed: python -m benchmarks."""
 
 import argparse
 import datetime

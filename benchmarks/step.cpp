@@ -1,5 +1,5 @@
-// The step of linreg and mlp_small from C++, with arguments made once: what a call costs without
-// Python. Prints workload, threads and microseconds per step (the tenth percentile).
+// The step of linreg, policy and mlp_small from C++, with arguments made once: what a call costs
+// without Python. Prints workload, threads and microseconds per step (the tenth percentile).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -75,6 +75,9 @@ int main(int count, char** words) {
   const Network linreg =
       perceptron(4, {1, 1}, LossType::kMeanSquaredError, std::make_shared<Adam>(rate));
   std::printf("linreg %d %.3f\n", threads, microseconds(linreg));
+  const Network policy =
+      perceptron(1, {2, 100, 4}, LossType::kSoftmaxCrossEntropy, std::make_shared<Adam>(rate));
+  std::printf("policy %d %.3f\n", threads, microseconds(policy));
   rate.learning_rate = 0.01f;
   const Network small = perceptron(32, {64, 128, 64, 10}, LossType::kSoftmaxCrossEntropy,
                                    std::make_shared<SGD>(rate, 0.9f));

@@ -3,19 +3,23 @@
 python docs/class_tables.py
 
 Between `<!-- arguments: NAME -->` and `<!-- end -->` stands what the constructor of a class takes;
-between `<!-- support -->` and `<!-- end -->` in which types each device computes each layer, or why
-it does not. Of devices that are not there the table keeps what it says.
+between `<!-- support -->` and `<!-- end -->` in which types each device computes each layer, and
+how, or why it does not. Of devices that are not there the table keeps what it says.
 """
 
 import re
 from pathlib import Path
 
-from traingraph._core import why_unsupported
+from traingraph._core import stand_ins, why_unsupported
 
 import traingraph
 
 DOCS = Path(__file__).resolve().parent
 PAGES = [*sorted((DOCS / "classes").glob("*.md")), DOCS / "support.md"]
+README = DOCS.parent / "README.md"
+LAYERS = "<!-- layers: docs/class_tables.py -->\n"
+# What a cell of that table may be beside a reason.
+WORDS = ("runs", "composed", "runs by loops", "runs, in part by loops", "not run")
 TABLE = re.compile(r"(<!-- (arguments: (\w+)|support) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
 FORM = re.compile(r"^(?:\d+\. )?__init__\(self, \*, (.*)\) -> None$", re.MULTILINE)
 ARGUMENT = re.compile(r"(\w+): (.*?)(?: = (.*?))?(?=, \w+: |$)")
@@ -63,7 +67,14 @@ def cell(layer: str, data_type: str, device: str) -> str | None:
         why = why_unsupported(layer, data_type, on=device)
     except (traingraph.DeviceError, traingraph.InvalidArgument):  # of another build
         return None
-    return "runs" if why is None else shortened(why)
+    if why is not None:
+        return shortened(why)
+    ways = stand_ins(layer, data_type, on=device)
+    if ways["composed"]:
+        return "composed"
+    if ways["looped"]:
+        return "runs, in part by loops" if ways["own"] else "runs by loops"
+    return "runs"
 
 
 Cells = dict[tuple[str, str], list[str]]
@@ -102,6 +113,20 @@ def updated(page: str) -> str:
     return TABLE.sub(table, page)
 
 
+def with_layers(readme: str, support_page: str) -> str:
+    """The text of the README with a row for each layer: what the page says of float32."""
+    lines = [line.strip("| ").split(" | ") for line in support_page.splitlines()]
+    rows = [(cells[0], *cells[2:]) for cells in lines if cells[1:] and "float32" in cells[1]]
+    table = row("layer", *DEVICES) + "|---" * (len(DEVICES) + 1) + "|\n"
+    for name, *cells in rows:
+        # A reason is longer than a cell; the page has it.
+        short = [cell if cell in WORDS else "no" for cell in cells]
+        table += row(name.removeprefix("MLC").removesuffix("Layer"), *short)
+    before, rest = readme.split(LAYERS)
+    return before + LAYERS + table + "<!-- end -->\n" + rest.split("<!-- end -->\n", 1)[1]
+
+
 if __name__ == "__main__":
     for path in PAGES:
         path.write_text(updated(path.read_text()))
+    README.write_text(with_layers(README.read_text(), PAGES[-1].read_text()))

@@ -17,7 +17,8 @@ import sys
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -25,11 +26,9 @@ import numpy as np
 from tqdm import tqdm
 
 import traingraph as tg
+from traingraph import nn
 
 CLASSES = 10
-
-
-# --- data ----------------------------------------------------------------------------------------
 
 
 class Split(NamedTuple):
@@ -37,33 +36,29 @@ class Split(NamedTuple):
     labels: np.ndarray  # (N,) int32
 
 
+def expect(holds: bool, name: str, expected: str, got: object) -> None:
+    if not holds:
+        raise ValueError(f"{name}: expected {expected} but got {got}")
+
+
 def check(name: str, images: np.ndarray, labels: np.ndarray) -> Split:
     """Raises ValueError that says what to change; names are x_<name> and y_<name>."""
     x, y = f"x_{name}", f"y_{name}"
     if images.ndim == 3:
         images = images[:, None]
-    if images.ndim != 4 or images.shape[1] != 1:
-        raise ValueError(f"{x}: expected (N, H, W) or (N, 1, H, W) but got {images.shape}")
-    if any(extent < 4 or extent % 2 for extent in images.shape[2:]):
-        raise ValueError(
-            f"{x}: expected an even height and width of at least 4 but got "
-            f"{images.shape[2]}x{images.shape[3]}; pad or crop the images"
-        )
-    if images.dtype.kind not in "buif" or not np.isfinite(images).all():
-        raise ValueError(f"{x}: expected finite numbers; remove NaN, infinity and other values")
-    if labels.dtype.kind not in "iu":
-        raise ValueError(f"{y}: expected integers but got {labels.dtype}; convert with astype(int)")
-    if labels.shape != images.shape[:1] or not labels.size:
-        raise ValueError(
-            f"{y}: expected one label for each of the {len(images)} images in {x} "
-            f"but got shape {labels.shape}"
-        )
+    shape = images.shape
+    expect(len(shape) == 4 and shape[1] == 1, x, "(N, H, W) or (N, 1, H, W)", shape)
+    even = all(extent >= 4 and extent % 2 == 0 for extent in shape[2:])
+    got = f"{shape[2]}x{shape[3]}; pad or crop the images"
+    expect(even, x, "an even height and width of at least 4", got)
+    finite = images.dtype.kind in "buif" and np.isfinite(images).all()
+    expect(finite, x, "finite numbers", "NaN, infinity or other values; remove them")
+    expect(labels.dtype.kind in "iu", y, "integers", f"{labels.dtype}; convert with astype(int)")
+    one_each = labels.shape == shape[:1] and labels.size > 0
+    expect(one_each, y, f"one label for each of the {len(images)} images in {x}", labels.shape)
     wrong = np.flatnonzero((labels < 0) | (labels >= CLASSES))
     if wrong.size:
-        raise ValueError(
-            f"{y}: expected labels from 0 to {CLASSES - 1} but got "
-            f"{labels[wrong[0]]} in row {wrong[0]}"
-        )
+        expect(False, y, f"labels from 0 to {CLASSES - 1}", f"{labels[wrong[0]]} in row {wrong[0]}")
     return Split(images.astype(np.float32), labels.astype(np.int32))
 
 
@@ -89,118 +84,32 @@ def load(path: str | None, seed: int) -> tuple[Split, Split]:
         except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"{path}: expected an archive of numpy.savez: {error}") from error
     train, test = check("train", x_train, y_train), check("test", x_test, y_test)
-    if test.images.shape[2:] != train.images.shape[2:]:
-        raise ValueError(
-            f"x_test: expected images of {train.images.shape[2:]} as in x_train but "
-            f"got {test.images.shape[2:]}"
-        )
+    size, other = train.images.shape[2:], test.images.shape[2:]
+    expect(size == other, "x_test", f"images of {size} as in x_train", other)
     largest = np.abs(train.images).max()
-    if largest == 0:
-        raise ValueError("x_train: expected images but all pixels are 0")
+    expect(largest > 0, "x_train", "images", "pixels that are all 0")
     train, test = (split._replace(images=split.images / largest) for split in (train, test))
     return train, test
 
 
-def batches(split: Split, size: int, order: np.ndarray | None = None) -> Iterator[Split]:
-    """Consecutive rows, in the given order; the last batch may be smaller."""
-    rows = np.arange(len(split.labels)) if order is None else order
-    for start in range(0, len(rows), size):
-        some = rows[start : start + size]
-        yield Split(split.images[some], split.labels[some])
-
-
-# --- network -------------------------------------------------------------------------------------
-
-
-def descriptor(size: int, inputs: int, outputs: int) -> tg.MLCConvolutionDescriptor:
-    return tg.MLCConvolutionDescriptor(
-        kernel_sizes=(size, size),
-        input_feature_channel_count=inputs,
-        output_feature_channel_count=outputs,
-    )
-
-
-def convolution(inputs: int, outputs: int) -> tg.MLCConvolutionLayer:
-    return tg.MLCConvolutionLayer(descriptor=descriptor(3, inputs, outputs))
-
-
-def fully_connected(inputs: int, outputs: int) -> tg.MLCFullyConnectedLayer:
-    return tg.MLCFullyConnectedLayer(descriptor=descriptor(1, inputs, outputs))
-
-
-def normalization(channels: int) -> tg.MLCBatchNormalizationLayer:
-    # A short training: with the default momentum of 0.99 the running statistics would lag behind.
-    return tg.MLCBatchNormalizationLayer(feature_channel_count=channels, momentum=0.9)
-
-
-class Network:
-    """One graph of layers in a training and an inference graph, which share the weights."""
-
-    def __init__(self, height: int, width: int, batch_size: int, device: str) -> None:
-        self.batch_size = batch_size
-        features = 64 * (height // 2) * (width // 2)
-        halved = tg.MLCPoolingDescriptor(
-            type=tg.MLCPoolingType.MAX, kernel_sizes=(2, 2), strides=(2, 2)
-        )
-        x = tg.MLCTensor(shape=[batch_size, 1, height, width])
-        label = tg.MLCTensor(shape=[batch_size], data_type=tg.MLCDataType.INT32)
-        graph = tg.MLCGraph()
-        layers = [
-            convolution(1, 32),
-            normalization(32),
-            tg.MLCActivationLayer.relu(),
-            convolution(32, 64),
-            normalization(64),
-            tg.MLCActivationLayer.relu(),
-            tg.MLCPoolingLayer(descriptor=halved),
-            tg.MLCReshapeLayer(shape=[batch_size, features]),
-            fully_connected(features, 128),
-            tg.MLCActivationLayer.relu(),
-            fully_connected(128, CLASSES),
-        ]
-        tg.sequential(graph, x, layers)
+def network(
+    height: int, width: int, batch_size: int, optimizer: tg.MLCOptimizer, device: str
+) -> tg.MLCTrainingGraph:
+    return nn.model(
+        [
+            nn.sequential([nn.conv2d(32, 3), nn.batch_norm(), "relu"]),
+            nn.sequential([nn.conv2d(64, 3), nn.batch_norm(), "relu", nn.max_pool(2)]),
+            nn.flatten(),
+            nn.dense(128, activation="relu"),
+            nn.dense(CLASSES),
+        ],
+        input=(1, height, width),
         # Smoothed labels keep so small a data set from being learned by heart.
-        loss = tg.MLCLossLayer.softmax_cross_entropy(
-            reduction_type=tg.MLCReductionType.MEAN, label_smoothing=0.1
-        )
-        self.optimizer = tg.MLCAdamOptimizer(learning_rate=1e-3)
-        self.training = tg.MLCTrainingGraph(
-            graph_objects=[graph], loss_layer=loss, optimizer=self.optimizer
-        )
-        self.training.add_inputs({"x": x}, loss_labels={"label": label})
-        self.training.compile(options=tg.MLCGraphCompilationOptions.NONE, device=device)
-        self.inference = tg.MLCInferenceGraph(graph_objects=[graph])
-        self.inference.add_inputs({"x": x})
-        self.inference.compile(options=tg.MLCGraphCompilationOptions.NONE, device=device)
-
-    def train(self, batch: Split) -> float:
-        """One step; returns the mean loss of the batch before it."""
-        step = self.training.execute(
-            inputs_data={"x": batch.images},
-            loss_labels_data={"label": batch.labels},
-            batch_size=len(batch.labels),
-            options=tg.MLCExecutionOptions.SYNCHRONOUS,
-        )
-        return float(step.result)
-
-    def predict(self, split: Split) -> np.ndarray:
-        """Unnormalised log probabilities (N, CLASSES)."""
-        results = [
-            self.inference.execute(
-                inputs_data={"x": batch.images},
-                batch_size=len(batch.labels),
-                options=tg.MLCExecutionOptions.SYNCHRONOUS,
-            ).result
-            for batch in batches(split, self.batch_size)
-        ]
-        return np.concatenate(results)
-
-
-def accuracy(logits: np.ndarray, labels: np.ndarray) -> float:
-    return float((logits.argmax(axis=1) == labels).mean())
-
-
-# --- picture -------------------------------------------------------------------------------------
+        loss=tg.MLCLossLayer.softmax_cross_entropy(label_smoothing=0.1),
+        optimizer=optimizer,
+        batch_size=batch_size,
+        device=device,
+    )
 
 
 def plot(
@@ -218,9 +127,8 @@ def plot(
     lower.plot(epochs, [100 * value for value in accuracies], "o-", color="tab:green", markersize=4)
     lower.set(xlabel="epoch", ylabel="test accuracy (%)")
     lower.locator_params(axis="x", integer=True)
-    for axes in (upper, lower):
-        axes.grid(alpha=0.3)
-
+    upper.grid(alpha=0.3)
+    lower.grid(alpha=0.3)
     scores = np.exp(logits - logits.max(axis=1, keepdims=True))
     scores /= scores.sum(axis=1, keepdims=True)
     sureness = scores[np.arange(len(test.labels)), test.labels]
@@ -229,18 +137,11 @@ def plot(
     for axes in grid:
         axes.set_axis_off()
     for axes, row in zip(grid, np.argsort(sureness), strict=False):
-        guess = int(scores[row].argmax())
-        right = guess == test.labels[row]
+        guess, label = int(scores[row].argmax()), test.labels[row]
         axes.imshow(test.images[row, 0], cmap="gray_r")
-        axes.set_title(
-            f"{guess} ({scores[row, guess]:.0%})" if right else f"{guess}, is {test.labels[row]}",
-            fontsize=10,
-            color="black" if right else "tab:red",
-        )
+        text = f"{guess} ({scores[row, guess]:.0%})" if guess == label else f"{guess}, is {label}"
+        axes.set_title(text, fontsize=10, color="black" if guess == label else "tab:red")
     figure.savefig(path, dpi=120)
-
-
-# --- command -------------------------------------------------------------------------------------
 
 
 class Parser(argparse.ArgumentParser):
@@ -249,22 +150,10 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
 
-def at_least(least: int, text: str) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"expected a number of at least {least}, not {text!r}")
+def number(least: int, most: int, text: str) -> int:
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"expected a number from {least} to {most}, not {text!r}")
     return int(text)
-
-
-def count(text: str) -> int:
-    return at_least(1, text)
-
-
-def seed(text: str) -> int:
-    # The range that scikit-learn and NumPy accept.
-    value = at_least(0, text)
-    if value >= 2**32:
-        raise argparse.ArgumentTypeError(f"expected a number below 2**32, not {text}")
-    return value
 
 
 def picture(text: str) -> Path:
@@ -276,6 +165,7 @@ def picture(text: str) -> Path:
 
 def options_of(parser: Parser, arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", metavar="FILE.npz", help="your own images instead of the digits")
+    count, seed = partial(number, 1, 2**31 - 1), partial(number, 0, 2**32 - 1)
     parser.add_argument("--epochs", type=count, default=10)
     parser.add_argument("--batch-size", type=count, default=32)
     parser.add_argument("--seed", type=seed, default=0, help="of the split, weights and order")
@@ -296,36 +186,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         train, test = load(options.data, options.seed)
         batch_size = min(options.batch_size, len(train.labels))
         height, width = train.images.shape[2:]
-        network = Network(height, width, batch_size, options.device)
+        optimizer = nn.adam(1e-3)
+        model = network(height, width, batch_size, optimizer, options.device)
     except (ValueError, tg.Error) as error:
         parser.error(str(error))
 
-    order = np.random.default_rng(options.seed)
-    losses, accuracies, steps = [], [], 0
-    logits = np.empty((0, CLASSES))
-    for epoch in range(options.epochs):
-        # Small steps at the end settle the weights. A new rate compiles nothing.
-        if epoch == options.epochs * 2 // 3:
-            network.optimizer.learning_rate /= 10
-        total = 0.0
-        rows = order.permutation(len(train.labels))
-        with tqdm(
-            desc=f"epoch {epoch + 1}/{options.epochs}",
-            total=-(-len(rows) // batch_size),
-            unit="step",
-        ) as bar:
-            for batch in batches(train, batch_size, rows):
-                total += network.train(batch) * len(batch.labels)
-                steps += 1
-                bar.update()
-            losses.append(total / len(rows))
-            logits = network.predict(test)
-            accuracies.append(accuracy(logits, test.labels))
+    losses, accuracies = [], []
+    with tqdm(total=options.epochs, unit="epoch") as bar:
+
+        def after(epoch: tg.Epoch) -> None:
+            losses.append(epoch.loss)
+            accuracies.append(model.evaluate(test.images, test.labels).accuracy)
+            # Small steps at the end settle the weights. A new rate compiles nothing.
+            if epoch.number == options.epochs * 2 // 3:
+                optimizer.learning_rate /= 10
             bar.set_postfix(loss=f"{losses[-1]:.4f}", test_accuracy=f"{accuracies[-1]:.2%}")
+            bar.update()
+
+        epochs = model.fit(train.images, train.labels, epochs=options.epochs, on_epoch=after)
     seconds = time.perf_counter() - start
+    steps = sum(epoch.steps for epoch in epochs)
 
     if options.plot:
-        plot(options.plot, losses, accuracies, test, logits)
+        plot(options.plot, losses, accuracies, test, model.predict(test.images))
     print(f"test accuracy {accuracies[-1]:.2%} after {steps} steps in {seconds:.1f} s")
     if options.json:
         summary = {"test_accuracy": accuracies[-1], "seconds": round(seconds, 3), "steps": steps}

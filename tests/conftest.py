@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import tempfile
 
 import pytest
 
@@ -27,8 +28,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     differences.every_element = config.getoption("--jacobians")
     config.addinivalue_line("markers", "row_of(device): a row that --device has added")
+    keep_portable(config)
     for device in asked_for(config):
         require(device)
+
+
+def keep_portable(config: pytest.Config) -> None:
+    """Rows of "cpu" are about the portable backend on a Mac where BNNS is verified too."""
+    from traingraph import _core
+
+    if "bnns" in _core.backends() and _core.is_verified("bnns"):
+        folder = tempfile.TemporaryDirectory()
+        config.add_cleanup(folder.cleanup)
+        os.environ["XDG_CACHE_HOME"] = folder.name  # which has no note
 
 
 def require(device: str) -> None:

@@ -12,7 +12,12 @@ import traingraph
 
 ROOT = Path(__file__).resolve().parents[1]
 CLASSES = sorted(path for path in (ROOT / "docs/classes").glob("*.md") if path.stem != "README")
-OTHERS = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.stem != "checkpoints"]
+OTHERS = [
+    path
+    for folder in ("docs", "docs/backends")
+    for path in sorted((ROOT / folder).glob("*.md"))
+    if path.stem != "checkpoints"
+]
 PAGES = [*CLASSES, *OTHERS]  # tests/checkpoint runs that page, in a folder of its own
 HEADERS = "\n".join(path.read_text() for path in (ROOT / "cpp/include").rglob("*.h"))
 
@@ -70,6 +75,12 @@ def test_every_public_name_has_a_page_with_an_example(name: str) -> None:
     assert pages, f"no page of docs/classes is about {name}"
     examples = [python(page.read_text()) for page in CLASSES]
     assert any(re.search(rf"\b{name}\b", example) for example in examples), name
+
+
+@pytest.mark.parametrize("name", sorted(traingraph.nn.__all__))
+def test_every_short_form_is_shown_on_a_page(name: str) -> None:
+    examples = [python(page.read_text()) for page in CLASSES]
+    assert any(re.search(rf"\bnn\.{name}\b", example) for example in examples), name
 
 
 def test_every_class_page_has_an_example_and_a_name_in_cpp() -> None:

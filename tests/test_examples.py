@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -62,8 +63,9 @@ def test_digits_are_learned(tmp_path: Path) -> None:
     assert picture.stat().st_size > 10_000
     # Each epoch ends with its loss and accuracy.
     ends = [line for line in done.stderr.splitlines() if "loss=" in line]
-    assert {line.split(":")[0] for line in ends} == {f"epoch {k}/10" for k in range(1, 11)}
-    assert all("45/45" in line and "test_accuracy=" in line for line in ends)
+    counts = {int(re.search(r"(\d+)/10 ", line)[1]) for line in ends}  # type: ignore[index]
+    assert counts >= set(range(1, 11))
+    assert all("test_accuracy=" in line for line in ends)
 
 
 @pytest.mark.programs
@@ -106,7 +108,7 @@ def nan(x: np.ndarray) -> np.ndarray:
     [
         ({"y_test": None}, "y_test is not a file in the archive; save x_train, x_test"),
         ({"x_train": nan}, "x_train: expected finite numbers"),
-        ({"x_train": lambda x: x * 0}, "x_train: expected images but all pixels are 0"),
+        ({"x_train": lambda x: x * 0}, "x_train: expected images but got pixels that are all 0"),
         ({"x_test": lambda x: x[:, :, :3]}, "x_test: expected an even height and width"),
         ({"x_train": lambda x: x[:, :2]}, "at least 4 but got 2x4"),
         ({"x_test": lambda x: np.tile(x, (1, 1, 2))}, "x_test: expected images of (6, 4)"),
@@ -158,8 +160,8 @@ def test_a_file_with_one_array(tmp_path: Path) -> None:
     [
         (["--device", "abacus"], "cpu, reference"),
         (["--device", "gpu"], "GPU"),
-        (["--epochs", "0"], "--epochs: expected a number of at least 1, not '0'"),
-        (["--batch-size", "many"], "--batch-size: expected a number of at least 1, not 'many'"),
+        (["--epochs", "0"], "--epochs: expected a number from 1 to"),
+        (["--batch-size", "many"], "--batch-size: expected a number from 1 to"),
         (["--seed", "-1"], "--seed"),
         (["--plot", "picture.jpg"], "--plot: expected a .png"),
         (["--plot", "no/such/folder/picture.png"], "existing folder"),

@@ -1,4 +1,4 @@
-"""examples/foreign_autograd.py: the three phases under somebody else's differentiation."""
+"""The three phases under another library's differentiation: examples/foreign_autograd.py."""
 
 import json
 import runpy

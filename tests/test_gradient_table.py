@@ -9,23 +9,20 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import gradient_table
 import numpy as np
 import pytest
+from gradient_rows.graphs import Graph
+from gradient_rows.measure import Case, Cell, choices_of
+from gradient_rows.page import BEGIN, END, updated
+from gradient_rows.pairs import every_pair
+from gradient_rows.quotients import Quotients
+from gradient_rows.rows import ROWS
+from gradient_rows.text import failures, table
 
 import traingraph as tg
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "tools"))
-
-import gradient_table  # noqa: E402
-from gradient_rows.graphs import Graph  # noqa: E402
-from gradient_rows.measure import Case, Cell, choices_of  # noqa: E402
-from gradient_rows.page import BEGIN, END, updated  # noqa: E402
-from gradient_rows.pairs import every_pair  # noqa: E402
-from gradient_rows.quotients import Quotients  # noqa: E402
-from gradient_rows.rows import ROWS  # noqa: E402
-from gradient_rows.text import failures, table  # noqa: E402
-
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 LAYERS = runpy.run_path(str(ROOT / "docs/class_tables.py"))["layers"]()
 

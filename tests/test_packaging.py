@@ -99,6 +99,15 @@ def test_public_headers_compile_alone_and_their_contract_holds(
     of_bytes = run(tmp_path / "kernel_bytes").splitlines()
     assert len(of_bytes) >= 23
     assert all(line.endswith(": ok") for line in lines + of_bytes)
+    loss, accuracy = (float(line.split()[1]) for line in run(tmp_path / "mlp").splitlines())
+    assert loss < 0.3
+    assert accuracy > 0.95
+
+
+def test_an_mlp_in_cpp_is_short() -> None:
+    """Lines with code; cmake compiles it above."""
+    lines = [line.strip() for line in (HEADERS / "mlp.cpp").read_text().splitlines()]
+    assert len([line for line in lines if line and not line.startswith("//")]) <= 20
 
 
 def test_cmake_dir_is_in_the_installed_package() -> None:

@@ -1,12 +1,13 @@
-"""The rules of docs/architecture.md about files: who includes whom, and how long they are."""
+"""The rules of docs/rooms.md about includes, and about who may name a backend."""
 
+import collections
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tracked_files import ROOT, SOURCE_FILES, relative, tracked
+
 SOURCES = ("cpp", "python/bindings")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -20,11 +21,13 @@ EDGES = {
     "layers": ["ops", "runtime"],
     "optimizers": ["ops", "runtime"],
     "passes": ["ops", "runtime"],
-    "graph": ["layers", "optimizers", "passes"],
-    "mps": ["layers", "optimizers", "passes"],
+    "engine": ["runtime"],
+    "graph": ["engine", "layers", "optimizers", "passes"],
+    "mps": ["engine", "layers", "optimizers", "passes"],
+    "nn": [],
     "backends/reference": ["runtime"],
     "backends/cpu": ["runtime", "backends/reference"],
-    "backends/bnns": ["runtime", "backends/reference"],
+    "backends/bnns": ["runtime", "backends/reference", "backends/cpu"],
     "backends/null": ["runtime", "backends/reference", "backends/cpu"],
     "backends/cuda": ["runtime"],
     "backends/metal": ["runtime"],
@@ -37,14 +40,84 @@ EDGES = {
         "backends/reference",
     ],
 }
+# The same between the rooms of one folder; "." is the folder's own files.
+ROOMS = {
+    "graph": {
+        "state": [],
+        "lowering": ["state"],
+        "data": ["lowering"],
+        "program": ["data"],
+        "run": ["program"],
+        "api": ["run"],
+        "checkpoint": ["run"],
+        "fit": ["run"],
+        "gradients": ["run"],
+    },
+    "mps": {
+        "description": [],
+        "recording": [],
+        "images": ["recording"],
+        "kernels": ["images"],
+        "nodes": ["images"],
+        "graph": ["nodes"],
+        "kernels/convolution": ["kernels"],
+        "kernels/loss": ["kernels"],
+        "kernels/normalization": ["kernels"],
+        "coding": ["description", "kernels/convolution"],
+    },
+    "runtime": {
+        ".": [],
+        "numbers": [],
+        "threads": [".", "numbers"],
+        "files": ["threads"],
+        "memory": ["threads"],
+        "tensors": ["memory"],
+    },
+    "layers": {
+        "description": [],
+        ".": ["description"],
+    },
+    "backends/cuda": {
+        "kernel": [],
+        "device": ["kernel"],
+        "convolution": ["device"],
+        "memory": ["device"],
+        "tasks": ["device"],
+        "loss": ["tasks"],
+        "pooling": ["convolution"],
+        "products": ["tasks"],
+        "tensor": ["tasks"],
+        "elementwise": ["convolution", "tasks"],
+        "normalization": ["convolution", "tasks"],
+        "fused": ["elementwise", "products"],
+        "launch": ["fused", "memory"],
+        ".": ["launch", "normalization"],
+    },
+    "backends/metal": {
+        "device": [],
+        "shaders": ["device"],
+        "images": ["shaders"],
+        "kernels": ["images"],
+        ".": ["kernels"],
+    },
+    "python/bindings": {
+        "convert": [],
+        "classes": ["convert"],
+        ".": ["classes"],
+        "mlcompute": ["."],
+        "mps": ["."],
+    },
+}
 # Foreign headers and the only folders that may include them.
 FOREIGN = {
     "dnnl.hpp": ["backends/cpu"],
     "cub/": ["backends/cuda"],
     # The platform asks for the number of threads.
-    "omp.h": ["backends/cpu", "runtime/platform.cpp"],
+    "omp.h": ["backends/cpu", "runtime/threads/platform.cpp"],
     # The name of a Mac's processor.
     "sys/sysctl.h": ["backends/cpu"],
+    # The release of a Mac's system, which Accelerate is a part of.
+    "sys/utsname.h": ["backends/bnns"],
     "immintrin.h": ["backends/cpu"],
     "pthread.h": ["runtime"],
     "dlfcn.h": ["runtime", "backends/cuda"],
@@ -67,20 +140,29 @@ FOREIGN = {
     "Foundation/": ["backends/metal", "backends/bnns"],
 }
 STANDARD = re.compile(r"[a-z_]+")
-# The folders that a person reads; generated text and licences may be longer.
-CODE = (".cpp", ".h", ".def", ".py", ".cu", ".mm", ".metal", ".cmake")
-LONG_REASON = re.compile(r"^\W*Over 400 lines: \w+", re.MULTILINE)
 
 
-def closure(folder: str) -> set[str]:
+def closure(folder: str, edges: dict[str, list[str]]) -> set[str]:
     """The folder and all that it may include."""
     found, waiting = set(), [folder]
     while waiting:
         current = waiting.pop()
         if current not in found:
             found.add(current)
-            waiting.extend(EDGES[current])
+            waiting.extend(edges.get(current, []))
     return found
+
+
+def forbidden_room(house: str, source: str, target: str) -> str:
+    """Why a file of a folder may not include another of it, by their paths there, or nothing."""
+    if house not in ROOMS:
+        return ""
+    rooms = [Path(path).parent.as_posix() for path in (source, target)]
+    unknown = [room for room in rooms if room not in ROOMS[house]]
+    if unknown:
+        return f"{unknown[0]} is no room of {house}"
+    allowed = closure(rooms[0], ROOMS[house])
+    return "" if rooms[1] in allowed else f"in {house}, {rooms[0]} must not know {rooms[1]}"
 
 
 def folder_of(path: str) -> str:
@@ -108,37 +190,27 @@ def forbidden(path: str, bracket: str, included: str) -> str:
             return ""
         return "a foreign header outside its folder"
     if path.startswith("python/bindings/"):
-        inside = "/" not in included and (ROOT / "python/bindings" / included).is_file()
-        return "" if inside else "the bindings see the public headers only"
+        if not (ROOT / "python/bindings" / included).is_file():
+            return "the bindings see the public headers only"
+        house = "python/bindings"
+        return forbidden_room(house, path.removeprefix(f"{house}/"), included)
     if included == "ops.def":
         return ""
-    source, target = folder_of(path.removeprefix("cpp/src/")), folder_of(included)
+    own = path.removeprefix("cpp/src/")
+    source, target = folder_of(own), folder_of(included)
     if source not in EDGES:
         return f"{source} is no folder of the layout"
-    return "" if target in closure(source) else f"{source} must not know {target}"
+    if target not in closure(source, EDGES):
+        return f"{source} must not know {target}"
+    if source != target:
+        return ""
+    return forbidden_room(
+        source, own.removeprefix(f"{source}/"), included.removeprefix(f"{source}/")
+    )
 
 
 def includes(path: Path) -> list[tuple[str, str]]:
     return INCLUDE.findall(path.read_text())
-
-
-def tracked() -> list[Path]:
-    """Every file of the repository; of an unpacked archive, what lies in its folders."""
-    listing = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"],
-        capture_output=True,
-        text=True,
-    )
-    if listing.returncode == 0:
-        found = [ROOT / line for line in listing.stdout.splitlines()]
-    else:
-        names = ["cpp", "docs", "examples", "benchmarks", "python", "tests", "third_party"]
-        found = [path for name in names for path in (ROOT / name).rglob("*")]
-    return [path for path in found if path.is_file() and "__pycache__" not in path.parts]
-
-
-def relative(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
 
 
 # --- dependencies --------------------------------------------------------------------------------
@@ -168,25 +240,31 @@ def test_dependencies_point_one_way() -> None:
         ("cpp/src/ir/graph.h", '#  include "runtime/backend.h"'),
         ("cpp/src/ops/matmul.cpp", '#include "runtime/kernel.h"'),
         ("cpp/src/ops/matmul.cpp", '#include "passes/passes.h"'),
-        ("cpp/src/runtime/program.cpp", '#include "graph/executor.h"'),
-        ("cpp/src/layers/softmax.cpp", '#include "graph/graph_state.h"'),
+        ("cpp/src/runtime/program.cpp", '#include "graph/run/executor.h"'),
+        ("cpp/src/layers/softmax.cpp", '#include "graph/state/graph_state.h"'),
         ("cpp/src/layers/softmax.cpp", '#include "passes/passes.h"'),
         ("cpp/src/passes/fuse.cpp", '#include "backends/cpu/cpu.h"'),
-        ("cpp/src/graph/executor.cpp", '#include "backends/cpu/cpu.h"'),
+        ("cpp/src/graph/run/executor.cpp", '#include "backends/cpu/cpu.h"'),
         ("cpp/src/backends/reference/softmax.cpp", '#include "backends/cpu/cpu.h"'),
         ("cpp/src/backends/cpu/softmax.cpp", '#include "backends/null/null.h"'),
         ("cpp/src/backends/cpu/softmax.cpp", '#include "ops/op.h"'),
         ("cpp/src/backends/cuda/softmax.cpp", '#include "backends/reference/reference.h"'),
         ("cpp/src/backends/reference/softmax.cpp", "#include <dnnl.hpp>"),
-        ("cpp/src/backends/registry.cpp", '#include "backends/cuda/gpu.h"'),
-        ("cpp/src/graph/executor.cpp", "#include <cuda_runtime_api.h>"),
-        ("cpp/src/graph/executor.cpp", "#include <omp.h>"),
+        ("cpp/src/backends/registry.cpp", '#include "backends/cuda/launch/gpu.h"'),
+        ("cpp/src/graph/run/executor.cpp", "#include <cuda_runtime_api.h>"),
+        ("cpp/src/graph/run/executor.cpp", "#include <omp.h>"),
         ("cpp/src/helpers/text.cpp", '#include "ir/graph.h"'),
-        ("cpp/src/graph/executor.cpp", '#include "helpers/text.h"'),
+        ("cpp/src/graph/run/executor.cpp", '#include "helpers/text.h"'),
         ("cpp/include/traingraph/graph.h", "#include <dnnl.hpp>"),
         ("cpp/include/traingraph/graph.h", '#include "ir/graph.h"'),
-        ("python/bindings/graph.cpp", '#include "graph/executor.h"'),
-        ("python/bindings/graph.cpp", "#include <dnnl.hpp>"),
+        ("python/bindings/mlcompute/graph.cpp", '#include "graph/run/executor.h"'),
+        ("python/bindings/mlcompute/graph.cpp", "#include <dnnl.hpp>"),
+        ("python/bindings/convert/data.cpp", '#include "classes/signature.h"'),
+        ("python/bindings/mps/image.cpp", '#include "mlcompute/handle.h"'),
+        ("cpp/src/mps/recording/emission.cpp", '#include "mps/kernels/forms.h"'),
+        ("cpp/src/graph/lowering/lowering.cpp", '#include "graph/data/data_binding.h"'),
+        ("cpp/src/backends/cuda/device/transpose.cu", '#include "backends/cuda/launch/gpu.h"'),
+        ("cpp/src/backends/metal/text/names.h", '#include "backends/metal/device/ref.h"'),
     ],
 )
 def test_a_forbidden_include_is_found(path: str, line: str) -> None:
@@ -197,12 +275,12 @@ def test_a_forbidden_include_is_found(path: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("cpp/src/graph/executor.cpp", '#include "ir/graph.h"'),
+        ("cpp/src/graph/run/executor.cpp", '#include "ir/graph.h"'),
         ("cpp/src/backends/cpu/softmax.cpp", '#include "backends/reference/reference.h"'),
         ("cpp/src/backends/cpu/onednn.h", "#include <dnnl.hpp>"),
         ("cpp/src/ops/op.h", '#include "ops.def"'),
-        ("python/bindings/graph.cpp", '#include "bindings.h"'),
-        ("python/bindings/graph.cpp", "#include <pybind11/stl.h>"),
+        ("python/bindings/mlcompute/graph.cpp", '#include "bindings.h"'),
+        ("python/bindings/mlcompute/graph.cpp", "#include <pybind11/stl.h>"),
     ],
 )
 def test_an_allowed_include_is_not_reported(path: str, line: str) -> None:
@@ -211,138 +289,58 @@ def test_an_allowed_include_is_not_reported(path: str, line: str) -> None:
 
 
 def test_edges_have_no_cycle() -> None:
-    for folder, targets in EDGES.items():
-        assert all(folder not in closure(target) for target in targets)
+    for edges in (EDGES, *ROOMS.values()):
+        for folder, targets in edges.items():
+            assert all(folder not in closure(target, edges) for target in targets)
 
 
-def test_architecture_document_states_the_same_edges() -> None:
-    text = (ROOT / "docs/architecture.md").read_text()
-    table = dict(re.findall(r"^\| `([a-z_./]+)` \| (.*) \|$", text, re.MULTILINE))
-    for folder, targets in EDGES.items():
-        if (ROOT / "cpp/src" / folder).exists():
+def test_the_page_of_rooms_states_the_same_edges() -> None:
+    text = (ROOT / "docs/rooms.md").read_text()
+    table = dict(re.findall(r"^\| `([a-z_./]+)` \| ([^|]*) \|", text, re.MULTILINE))
+    rooms = {f"{house}/{room}": to for house, edges in ROOMS.items() for room, to in edges.items()}
+    for folder, targets in (EDGES | rooms).items():
+        if folder in rooms or (ROOT / "cpp/src" / folder).exists():
             stated = sorted(re.findall(r"`([a-z_./]+)`", table[folder]))
             assert stated == sorted(targets), folder
 
 
-# --- files ---------------------------------------------------------------------------------------
-
-
-def too_long(text: str, tests: bool = False) -> str:
-    lines = text.splitlines()
-    if len(lines) > 800:
-        return f"{len(lines)} lines, at most 800"
-    if len(lines) > 400 and not tests and not LONG_REASON.search("\n".join(lines[:10])):
-        return f"{len(lines)} lines without 'Over 400 lines: <reason>' at the top"
-    return ""
-
-
-def test_files_are_short() -> None:
-    """A list of tests may be long without a reason."""
-    found = {
-        relative(path): too_long(path.read_text(), path.name.startswith("test_"))
-        for path in tracked()
-        if path.suffix in CODE
+def test_folders_of_sources_hold_few_files() -> None:
+    count = collections.Counter(path.parent for path in tracked() if path.suffix in SOURCE_FILES)
+    crowded = {
+        relative(folder): files
+        for folder, files in count.items()
+        if files > 40 and relative(folder).startswith(SOURCES)
     }
-    assert {path: reason for path, reason in found.items() if reason} == {}
+    assert not crowded
 
 
-def test_a_long_file_is_found() -> None:
-    assert not too_long("x\n" * 400)
-    assert too_long("x\n" * 401)
-    assert not too_long("// Over 400 lines: one table.\n" + "x\n" * 600)
-    assert too_long("// Over 400 lines: one table.\n" + "x\n" * 800)
-    assert not too_long("x\n" * 800, tests=True)
-    assert too_long("x\n" * 801, tests=True)
+# --- names of backends ---------------------------------------------------------------------------
+
+# The table of device names, and the list of backends that are built in.
+NAMES_BACKENDS = ("cpp/src/runtime/device.cpp", "cpp/src/backends/registry.cpp")
+BACKENDS = ("reference", "cpu", "cuda", "metal", "bnns")
+NAMED = re.compile(rf'"({"|".join(BACKENDS)})"')
 
 
-# Put together here, so that this file does not contain what it looks for.
-FOLDERS = "|".join(("work", "tmp", "root", "Users", "home", "build", "mnt"))
-MACHINE_PATH = re.compile(rf"(?<![\w.$)}}\]>*:/-])/({FOLDERS})/\w")
-REGISTRY = re.compile("pypi" + r"\.(org|python\.org)|" + "files.python" + "hosted")
+def backends_named(path: str, text: str) -> list[str]:
+    """Other backends that a file's string literals name."""
+    code = re.sub(r"//.*", "", text)
+    return [
+        name
+        for name in NAMED.findall(code)
+        if path not in NAMES_BACKENDS and not path.startswith(f"cpp/src/backends/{name}/")
+    ]
 
 
-def local_names(text: str) -> list[str]:
-    return [match.group() for rule in (MACHINE_PATH, REGISTRY) for match in rule.finditer(text)]
+def test_the_core_names_no_backend() -> None:
+    files = [path for path in tracked() if path.suffix in SOURCE_FILES]
+    core = {relative(path): path.read_text() for path in files if "cpp/src" in relative(path)}
+    assert {
+        path: found for path, text in core.items() if (found := backends_named(path, text))
+    } == {}
 
 
-def test_nothing_names_a_machine() -> None:
-    wrong = {}
-    for path in tracked():
-        if "licenses" in path.parts or path.suffix in (".png", ".npz", ".so"):
-            continue
-        # Anchored patterns: folders inside the repository.
-        found = [] if path.name == ".gitignore" else local_names(path.read_text(errors="replace"))
-        if found:
-            wrong[relative(path)] = found
-    assert wrong == {}
-
-
-def test_a_machine_path_is_found() -> None:
-    assert local_names('open("' + "/".join(("", "tmp", "x")) + '")')
-    assert local_names("see " + "/".join(("", "home", "somebody")))
-    assert local_names("https://" + "pypi" + ".org/simple")
-    assert not local_names("cpp/build/x and ${DIR}/tmp/x and tests/work/x")
-
-
-# --- the table of ops ----------------------------------------------------------------------------
-
-
-def ops() -> list[tuple[str, str]]:
-    text = (ROOT / "cpp/src/ops.def").read_text()
-    return re.findall(r"^TRAINGRAPH_OP\((\w+), \w+, (true|false)\)", text, re.MULTILINE)
-
-
-def test_every_op_has_a_definition_and_a_loop() -> None:
-    """A change of an op touches its family's file in ops/ and in backends/reference/."""
-    assert len(ops()) > 10
-    rules = "".join(path.read_text() for path in (ROOT / "cpp/src/ops").glob("*.cpp"))
-    loops = "".join(
-        path.read_text() for path in (ROOT / "cpp/src/backends/reference").glob("*.cpp")
-    )
-    for name, _ in ops():
-        assert f"Definition {name}_definition" in rules, name
-        instantiations = (
-            f"template void {name}<double>(const Call&)", f"TRAINGRAPH_FOR_ANY_TYPE({name})",
-        )  # fmt: skip
-        assert any(text in loops for text in instantiations), name
-
-
-# --- the table of client behaviours --------------------------------------------------------------
-
-BEHAVIOUR = re.compile(r"^\| (\d+) \| .+ \| (.+) \|$", re.MULTILINE)
-MPS = "MPS interface: not there yet"
-
-
-def untested(table: str, kind: str, tests: dict[str, str]) -> list[str]:
-    """Rows whose file has no test of their number, by the text of each file of tests."""
-    wrong = []
-    for number, place in BEHAVIOUR.findall(table):
-        name = f"test_{kind}_{int(number):02}_" if kind == "row" else f"test_{kind}_{number}_"
-        if place != MPS and f"def {name}" not in tests.get(place.strip("`"), ""):
-            wrong.append(f"{name} in {place}")
-    return wrong
-
-
-def test_every_client_behaviour_has_a_test() -> None:
-    rows, programs = (ROOT / "docs/client_behaviours.md").read_text().split("Programs whose")
-    tests = {relative(path): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
-    assert [int(number) for number, _ in BEHAVIOUR.findall(rows)] == list(range(1, 25))
-    assert [int(number) for number, _ in BEHAVIOUR.findall(programs)] == [1, 2, 3, 4]
-    assert untested(rows, "row", tests) == []
-    assert untested(programs, "program", tests) == []
-    # And no test claims a row that the page does not place in its file.
-    stated = {(f"{int(number):02}", place.strip("`")) for number, place in BEHAVIOUR.findall(rows)}
-    claimed = {
-        (number, name)
-        for name, text in tests.items()
-        for number in re.findall(r"^def test_row_(\d\d)_", text, re.MULTILINE)
-    }
-    assert claimed - stated == set()
-
-
-def test_an_untested_behaviour_is_found() -> None:
-    table = "| 7 | order | `tests/a.py` |\n| 16 | nil | " + MPS + " |\n"
-    test = "def test_row_" + "07_order() -> None:"
-    assert untested(table, "row", {"tests/a.py": test}) == []
-    assert untested(table, "row", {"tests/a.py": test.replace("07", "08")})
-    assert untested(table, "row", {"tests/b.py": test})
+def test_a_named_backend_is_found() -> None:
+    text = 'backend_named("cuda");  // as "metal" is\n'
+    assert backends_named("cpp/src/graph/api/graph.cpp", text) == ["cuda"]
+    assert backends_named("cpp/src/backends/cuda/cuda.cpp", text) == []

@@ -4,7 +4,7 @@
 file(GLOB shared CONFIGURE_DEPENDS
   "${CMAKE_CURRENT_SOURCE_DIR}/include/traingraph/*.h" "${CMAKE_CURRENT_SOURCE_DIR}/src/ops.def"
   "${CMAKE_CURRENT_SOURCE_DIR}/src/ir/*.h" "${CMAKE_CURRENT_SOURCE_DIR}/src/ir/*.def"
-  "${CMAKE_CURRENT_SOURCE_DIR}/src/runtime/*.h")
+  "${CMAKE_CURRENT_SOURCE_DIR}/src/runtime/*.h" "${CMAKE_CURRENT_SOURCE_DIR}/src/runtime/*/*.h")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shared})
 set(text "${PROJECT_VERSION} ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
 foreach(file IN LISTS shared)

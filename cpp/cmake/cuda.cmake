@@ -1,13 +1,13 @@
 # The CUDA backend as a plugin of its own, which the core loads on demand and never links. It holds
 # copies of the few core sources it needs, because the core hides its internals.
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS
   "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/cuda/*.cpp"
   "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/cuda/*.cu"
   "${CMAKE_CURRENT_SOURCE_DIR}/src/ir/*.cpp")
 list(APPEND cuda_sources
-  src/runtime/backend.cpp src/runtime/errors.cpp src/runtime/finite.cpp src/runtime/types.cpp
-  src/runtime/verbose.cpp)
+  src/runtime/backend.cpp src/runtime/errors.cpp src/runtime/types.cpp src/runtime/verbose.cpp
+  src/runtime/numbers/finite.cpp)
 
 add_library(traingraph_cuda MODULE ${cuda_sources})
 target_compile_features(traingraph_cuda PRIVATE cxx_std_20)

@@ -23,7 +23,7 @@ set(shader_file "${CMAKE_CURRENT_BINARY_DIR}/shaders.metal")
 file(CONFIGURE OUTPUT "${shader_file}" CONTENT "${shader_text}" @ONLY)
 set(shader_source "${CMAKE_CURRENT_BINARY_DIR}/shader_text.cpp")
 file(CONFIGURE OUTPUT "${shader_source}" @ONLY CONTENT
-"#include \"backends/metal/shader_text.h\"
+"#include \"backends/metal/device/shader_text.h\"
 
 namespace traingraph::metal {
 
@@ -34,7 +34,7 @@ const char* const kShaderText = R\"msl(@shader_text@)msl\";
 
 # --- sources -----------------------------------------------------------------------------------
 
-file(GLOB metal_sources CONFIGURE_DEPENDS
+file(GLOB_RECURSE metal_sources CONFIGURE_DEPENDS
   "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/metal/*.cpp"
   "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/metal/*.mm")
 target_sources(traingraph_objects PRIVATE ${metal_sources} "${shader_source}")

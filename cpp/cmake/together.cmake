@@ -1,13 +1,22 @@
-# Compiles some of a target's sources together, so many at a time: what their headers cost is paid
-# once for all of them. Such files share their anonymous namespaces, so names there differ.
+# Compiles sources of a target together that lie in one folder, so many at a time: what their
+# headers cost is paid once for all of them. Such files share their anonymous namespaces, so names
+# there differ.
 
-# compile_together(<target> <name> <count> <source>...)
-function(compile_together target name count)
+# compile_together(<target> <count> <source>...)
+function(compile_together target count)
   if(NOT TRAINGRAPH_TOGETHER)
     return()
   endif()
-  set(index 0)
+  set(last "")
+  list(SORT ARGN)
   foreach(source IN LISTS ARGN)
+    get_filename_component(folder "${source}" DIRECTORY)
+    if(NOT folder STREQUAL last)
+      set(last "${folder}")
+      set(index 0)
+      string(REGEX REPLACE ".*/(src|bindings)(/|$)" "" name "${folder}")
+      string(REPLACE "/" "_" name "${name}")
+    endif()
     math(EXPR group "${index} / ${count}")
     math(EXPR index "${index} + 1")
     set_property(SOURCE "${source}" PROPERTY UNITY_GROUP "${name}_${group}")

@@ -1,19 +1,11 @@
 #pragma once
 
-#include <pybind11/pybind11.h>
-
-#include <traingraph/traingraph.h>
-
-#include "bound_class.h"
-#include "gil.h"
-
-namespace py = pybind11;
+#include "classes/bound_class.h"
+#include "convert/python.h"
 
 // One function per family; module.cpp calls them in the order that base classes need.
 namespace traingraph::python {
 
-void bind_errors(py::module_& module);
-void bind_enums(py::module_& module);
 void bind_device(py::module_& module);
 void bind_tensor_data(py::module_& module);
 void bind_tensor_descriptor(py::module_& module);
@@ -27,6 +19,7 @@ void bind_fit(py::module_& module);
 void bind_profile(py::module_& module);
 void bind_executable_graphs(py::module_& module);
 void bind_check_gradients(py::module_& module);
+void bind_nn(py::module_& module);
 void bind_mps(py::module_& module);
 void list_exports(py::module_& module);
 

@@ -1,4 +1,5 @@
-// What `from traingraph import *` gives, and what traingraph.mps has of the extension.
+// What `from traingraph import *` gives, and what traingraph.mps and traingraph.nn have of the
+// extension.
 #include <set>
 #include <string>
 
@@ -11,18 +12,28 @@ using Names = std::set<std::string>;
 
 const Names kFunctions = {"check_gradients", "get_num_threads", "sequential", "set_num_threads"};
 const Names kMpsFunctions = {"create_system_default_device", "image_batch_increment_read_count",
-                             "state_batch_increment_read_count"};
+                             "image_batch_synchronize", "state_batch_increment_read_count",
+                             "state_batch_synchronize"};
+const Names kNnNames = {"Block",        "activation", "adam",       "adamw",      "attention",
+                        "average_pool", "batch_norm", "conv2d",     "dense",      "dropout",
+                        "embedding",    "flatten",    "layer_norm", "lstm",       "max_pool",
+                        "model",        "reshape",    "rmsprop",    "sequential", "sgd"};
 // Classes that are only returned, and kernels that Apple's graphs have and its headers do not.
-const Names kUnlisted = {"ExecutableGraph", "MemoryPlan", "MPSNNConcatenation",
-                         "MPSNNReductionSpatialMean", "MPSNNReductionSpatialMeanGradient"};
+const Names kUnlisted = {"Block",
+                         "ExecutableGraph",
+                         "MemoryPlan",
+                         "MPSNNConcatenation",
+                         "MPSNNReductionSpatialMean",
+                         "MPSNNReductionSpatialMeanGradient"};
 
 }  // namespace
 
 void list_exports(py::module_& module) {
-  py::list mlcompute, mps;
+  py::list mlcompute, mps, nn;
   for (const auto& [key, value] : py::dict(module.attr("__dict__"))) {
     const auto name = py::cast<std::string>(key);
     const bool is_class = PyType_Check(value.ptr()) && name[0] != '_' && !kUnlisted.contains(name);
+    if (kNnNames.contains(name)) nn.append(key);
     const bool is_mps = name.starts_with("MPS") || name.starts_with("MTL");
     if (kMpsFunctions.contains(name) || (is_class && is_mps)) {
       mps.append(key);
@@ -31,7 +42,8 @@ void list_exports(py::module_& module) {
     }
   }
   module.attr("__all__") = mlcompute;
-  module.attr("_mps_names") = mps;
+  if (mps.contains("MPSKernel")) module.attr("_mps_names") = mps;
+  module.attr("_nn_names") = nn;
 }
 
 }  // namespace traingraph::python

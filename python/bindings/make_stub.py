@@ -1,8 +1,8 @@
 """Writes the stubs of the extension, and of the packages that hand its names on.
 
-make_stub.py MODULE FOLDER writes FOLDER/_core.pyi, __init__.pyi and mps/__init__.pyi. The build of
-a wheel runs it. It needs pybind11-stubgen and the packages whose types the stub names, and of the
-package the module and the sources beside this folder.
+make_stub.py MODULE FOLDER writes FOLDER/_core.pyi, __init__.pyi, nn.pyi and mps/__init__.pyi. The
+build of a wheel runs it. It needs pybind11-stubgen and the packages whose types the stub names, and
+of the package the module and the sources beside this folder.
 """
 
 import ast
@@ -17,6 +17,19 @@ from typing import Any
 PACKAGE = Path(__file__).parents[1] / "traingraph"
 # Apple's subclasses refuse forms of their base classes.
 HEADER = '# mypy: disable-error-code="override"\n"""Made from the docstrings of the extension."""\n'
+
+
+# Types are in docstrings; signatures for `inspect` have none.
+STUBGEN = """
+import inspect
+from traingraph import _core
+assert _core.MPSKernel  # with it all of MPS's classes are made
+def unknown(*_):
+    raise TypeError
+inspect.getfullargspec = unknown
+from pybind11_stubgen import main
+main()
+"""
 
 
 def is_private(node: ast.stmt) -> bool:
@@ -65,16 +78,19 @@ class Cleaner(ast.NodeTransformer):
 
 def cleaned(tree: ast.Module, core: Any) -> str:
     imports = [node for node in tree.body if isinstance(node, ast.Import)]
+    imports = [node for node in imports if node.names[0].asname != "__builtins__"]
     raised = [node for node in tree.body if getattr(node, "module", "") == "traingraph"]
     rest = tree.body[1:]  # after the module's docstring
-    rest = [node for node in rest if node not in [*imports, *raised] and not is_private(node)]
+    rest = [node for node in rest if not isinstance(node, ast.Import) and node not in raised]
+    rest = [node for node in rest if not is_private(node)]
+    rest = [node for node in rest if getattr(node, "name", "") != "__getattr__"]
     split = next(i for i, node in enumerate(rest) if not isinstance(node, ast.ImportFrom))
     tree.body = [*rest[:split], *imports, *exceptions(raised, core), *rest[split:]]
     tree.body = [node for node in tree.body if "__all__" not in ast.unparse(node)[:8]]
     return HEADER + ast.unparse(Cleaner(core).visit(tree)) + "\n"
 
 
-def package_stub(source: Path, names: list[str]) -> str:
+def package_stub(source: Path, names: list[str], rest: str = "") -> str:
     """The names of the extension that a package hands on, and what it has of its own modules."""
     own = {}
     for node in ast.parse(source.read_text()).body:
@@ -82,7 +98,7 @@ def package_stub(source: Path, names: list[str]) -> str:
             own |= {alias.name: str(node.module) for alias in node.names}
     modules = dict.fromkeys(names, "traingraph._core") | own
     lines = [f"from {module} import {name} as {name}" for name, module in sorted(modules.items())]
-    return "\n".join([*lines, f"__all__ = {sorted(modules)}", "__version__: str", ""])
+    return "\n".join([*lines, f"__all__ = {sorted(modules)}", rest])
 
 
 def make(module: Path) -> dict[str, str]:
@@ -91,7 +107,7 @@ def make(module: Path) -> dict[str, str]:
         package = Path(folder, "traingraph")
         package.mkdir()
         (package / "__init__.py").write_text(f"__path__.append({str(module.parent.resolve())!r})\n")
-        command = [sys.executable, "-m", "pybind11_stubgen", "traingraph._core", "--exit-code"]
+        command = [sys.executable, "-c", STUBGEN, "traingraph._core", "--exit-code"]
         # pip's isolated build has its packages there.
         path = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
@@ -100,11 +116,13 @@ def make(module: Path) -> dict[str, str]:
         sys.path.insert(0, folder)
         from traingraph import _core
 
+        rest = "from traingraph import nn as nn\n__version__: str\n"
         mps = PACKAGE / "mps/__init__.py"
         return {
             "_core.pyi": cleaned(tree, _core),
-            "__init__.pyi": package_stub(PACKAGE / "__init__.py", _core.__all__),
+            "__init__.pyi": package_stub(PACKAGE / "__init__.py", _core.__all__, rest),
             "mps/__init__.pyi": package_stub(mps, _core._mps_names),
+            "nn.pyi": package_stub(PACKAGE / "nn.py", _core._nn_names),
         }
 
 

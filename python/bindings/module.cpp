@@ -1,10 +1,67 @@
+// The extension module traingraph._core: ML Compute's classes are bound at import, those of MPS
+// when the first of them is used.
+#include <pybind11/gil_safe_call_once.h>
+
+#include <thread>
+
 #include "bindings.h"
-#include "collector.h"
-#include "unmade_objects.h"
+#include "classes/collector.h"
+#include "convert/enums.h"
+#include "convert/errors.h"
+#include "convert/unmade_objects.h"
+
+namespace {
+
+// Thousands of objects are made here and all are kept: looking for garbage among them would be a
+// tenth of the import.
+class CollectorPause {
+ public:
+  CollectorPause() : was_on_(PyGC_Disable() != 0) {}
+  ~CollectorPause() {
+    if (was_on_) PyGC_Enable();
+  }
+  CollectorPause(const CollectorPause&) = delete;
+  CollectorPause& operator=(const CollectorPause&) = delete;
+
+ private:
+  bool was_on_;
+};
+
+using namespace traingraph::python;
+
+// Two thirds of the classes are MPS's. They are made when the first name of theirs is asked for,
+// by traingraph.mps or by a pickle: who uses ML Compute alone waits for none of them.
+void make_mps_on_demand(py::module_& module) {
+  module.def("__getattr__", [module](const py::str& name) -> py::object {
+    PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<bool> made;
+    static std::thread::id maker;  // pybind11 asks for a function's name before it adds it
+    const bool is_special = py::cast<bool>(name.attr("startswith")("__"));
+    if (!is_special && maker != std::this_thread::get_id()) {
+      made.call_once_and_store_result([&] {
+        maker = std::this_thread::get_id();
+        const CollectorPause paused;
+        py::module_ whole = module;
+        bind_mps(whole);
+        list_exports(whole);
+        refuse_unmade_objects();
+        maker = {};
+        return true;
+      });
+    }
+    const py::dict names = module.attr("__dict__");
+    if (names.contains(name)) return names[name];
+    PyErr_Format(PyExc_AttributeError, "module 'traingraph._core' has no attribute %R", name.ptr());
+    throw py::error_already_set();
+  });
+}
+
+}  // namespace
 
 PYBIND11_MODULE(_core, module) {
-  using namespace traingraph::python;
+  const CollectorPause paused;
   module.doc() = "ML Compute's classes over the C++ core. Import traingraph instead.";
+  // Defaults in signatures are evaluated with the module's names, and Python adds this then.
+  module.attr("__builtins__") = pybind11::module_::import("builtins");
   bind_collector();
   bind_signals();
   bind_errors(module);
@@ -22,7 +79,8 @@ PYBIND11_MODULE(_core, module) {
   bind_memory_plan(module);
   bind_executable_graphs(module);
   bind_check_gradients(module);
-  bind_mps(module);
+  bind_nn(module);
   list_exports(module);
   refuse_unmade_objects();
+  make_mps_on_demand(module);
 }

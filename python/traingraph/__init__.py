@@ -8,6 +8,7 @@ from traingraph import _openmp  # noqa: F401  (first: it decides how the core is
 
 # isort: split
 from traingraph import _core
+from traingraph import nn as nn
 from traingraph._core import *  # noqa: F403
 
 __all__ = list(_core.__all__)

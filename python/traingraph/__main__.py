@@ -34,6 +34,9 @@ def information() -> dict[str, object]:
         "onednn": _core.onednn_version(),
         "instruction_set": _core.instruction_set(),
         "backends": _core.backends(),
+        "reference_loops": {
+            name: ops for name in _core.backends() if (ops := _core.looped_ops(name))
+        },
         "devices": [
             repr(device).removeprefix("<MLCDevice ").removesuffix(">")
             for device in (traingraph.MLCDevice.cpu(), traingraph.MLCDevice.reference())
@@ -44,6 +47,13 @@ def information() -> dict[str, object]:
         "threads": traingraph.get_num_threads(),
         "python": sys.version.split()[0],
     }
+
+
+def as_text(value: object) -> str:
+    """A value of `information` in one line."""
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {as_text(part)}" for name, part in value.items())
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def cmake_directory() -> pathlib.Path:
@@ -76,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps(information(), indent=2))
     elif options.command == "info":
         for name, value in information().items():
-            print(f"{name:17} {', '.join(value) if isinstance(value, list) else value}")
+            print(f"{name:17} {as_text(value)}")
     elif options.command == "verify":
         try:
             return _verify.verify(options.device, options.tests, options.report)

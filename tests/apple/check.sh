@@ -15,8 +15,9 @@ command -v clang++-19 >/dev/null || { echo "clang++-19 is not installed" >&2 && 
 
 # What is about the backends needs the package that backends() builds.
 of_backends=(tests/apple/test_metal.py tests/apple/test_images_between_ops.py
-  tests/apple/test_named_*.py tests/apple/test_steps_in_flight.py
-  tests/apple/test_bnns_backend.py)
+  tests/apple/test_named_*.py tests/apple/test_verified_kernels.py
+  tests/apple/test_steps_in_flight.py tests/apple/test_bnns_backend.py
+  tests/apple/test_bnns_verification.py tests/apple/test_stand_ins.py)
 without_package=(tests/apple "${of_backends[@]/#/--ignore=}")
 
 doubles() {
@@ -57,8 +58,12 @@ backends() {
   cp -r python/traingraph/. build/apple-package/traingraph
   export PYTHONPATH=$PWD/build/apple-package TRAINGRAPH_APPLE_BUILD=$PWD/build/apple
   "$python" -m pytest -q -m apple -n auto --dist worksteal "${of_backends[@]}"
-  # Rows about the backends that the core was built with, in one run.
+  # Rows about the backends that the core was built with, in one run; kernels that the doubles
+  # compute as their ops do are noted as `traingraph verify` does it.
   local devices
+  export XDG_CACHE_HOME=$PWD/build/apple-cache TRAINGRAPH_APPLE_NOTED=1
+  (cd tests/apple && "$python" -c 'import os, pathlib, metal_package
+metal_package.note_what_is_right(pathlib.Path(os.environ["XDG_CACHE_HOME"]))')
   read -ra devices < <("$python" -c 'from traingraph import _core
 print(*(f"--only-device={name}" for name in ("metal", "bnns") if name in _core.backends()))')
   "$python" -m pytest -q -n auto --dist worksteal "${devices[@]}" tests/reference tests/layers \

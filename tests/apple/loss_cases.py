@@ -49,7 +49,7 @@ LOSSES: dict[str, tuple[int, Callable[[np.ndarray, np.ndarray], np.ndarray], boo
     "softmax cross entropy": (2, softmax_cross_entropy, False),
     "sigmoid cross entropy": (3, sigmoid_cross_entropy, False),
     "categorical cross entropy": (4, lambda y, t: -t * np.log(y), True),
-    "hinge": (5, lambda y, t: np.maximum(1 - (2 * t - 1) * y, 0), False),
+    "hinge": (5, lambda y, t: np.maximum(1 - t * y, 0), False),
     "huber": (6, huber, False),
     "cosine distance": (7, cosine_distance, False),
     "log": (8, log_loss, True),

@@ -110,7 +110,7 @@ def copies(work) -> tuple[int, int]:
     return int(to_images), int(to_buffers)
 
 
-# The table of docs/apple.md.
+# The table of docs/backends/metal.md.
 @pytest.mark.parametrize(
     ("with_biases", "alone", "phases", "step"),
     [(False, (12, 7), (6, 5), (3, 3)), (True, (12, 7), (6, 6), (3, 4))],

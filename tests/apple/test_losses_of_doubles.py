@@ -65,7 +65,7 @@ def with_other_labels(s: Session) -> None:
 
 
 def with_other_weights(s: Session) -> None:
-    labels = labels_of(s, values(5, 3, 4), values(5, 3, 4), (1, 1, 1))
+    labels = labels_of(s, values(5, 3, 4), values(4, 3, 4), (1, 1, 1))
     encode(s, "softmax cross entropy", MEAN, values(1, 5, 3, 4), labels)
 
 

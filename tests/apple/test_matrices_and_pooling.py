@@ -54,24 +54,6 @@ def test_softmax_of_rows(runtime: Runtime, logarithm: bool) -> None:
         np.testing.assert_allclose(s.read_matrix(gradient), expected, rtol=1e-4, atol=1e-6)
 
 
-def test_sum_of_matrices(runtime: Runtime) -> None:
-    parts = [values(3, 4) for _ in range(3)]
-    with session(runtime) as s:
-        kernel = s.kernel(
-            "MPSMatrixSum", "initWithDevice:count:rows:columns:transpose:", 3, 3, 4, False
-        )
-        result = s.matrix(np.zeros((3, 4), np.float32))
-        kernel.send(
-            "encodeToCommandBuffer:sourceMatrices:resultMatrix:scaleVector:offsetVector:"
-            "biasVector:startIndex:",
-            s.commands, s.runtime.array([s.matrix(part) for part in parts]), result,
-            None, None, None, 0,
-        )  # fmt: skip
-        s.run()
-        expected = np.sum(parts, axis=0, dtype=np.float64)
-        np.testing.assert_allclose(s.read_matrix(result), expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize("layout", [0, CHANNELS_FIRST])
 def test_copies_between_images_and_matrices(runtime: Runtime, layout: int) -> None:
     x = values(2, 5, 3, 4)

@@ -103,7 +103,7 @@ def test_a_graph_gives_its_objects_back():
 
 
 def test_which_kernels_are_apples():
-    """What the table of docs/apple.md says."""
+    """What the table of docs/backends/metal.md says."""
     script = "import test_metal; test_metal.step(test_metal.network())"
     done = metal_package.run_script(script, TRAINGRAPH_VERBOSE="dispatch")
     assert done.returncode == 0, done.stderr
@@ -118,19 +118,19 @@ def test_which_kernels_are_apples():
 # The source, what is changed in it, and what the double then says.
 BROKEN = {
     "sums of the gradient left out": (
-        "mps_batch_norm.mm",
-        "[sums_.get() encodeBatchToCommandBuffer",
-        "if (false) [sums_.get() encodeBatchToCommandBuffer",
+        "normalization.mm",
+        "[sums.get() encodeBatchToCommandBuffer",
+        "if (false) [sums.get() encodeBatchToCommandBuffer",
         "the gradient before its statistics have seen all images",
     ),
     "statistics left out": (
-        "mps_batch_norm.mm",
-        "[of_batch_.get() encodeBatchToCommandBuffer",
-        "if (false) [of_batch_.get() encodeBatchToCommandBuffer",
+        "normalization.mm",
+        "[of_batch.get() encodeBatchToCommandBuffer",
+        "if (false) [of_batch.get() encodeBatchToCommandBuffer",
         "normalization before the statistics of its state",
     ),
     "images read more often than said": (
-        "mps_batch_norm.mm",
+        "normalization.mm",
         "{node.inputs[1], 3}",
         "{node.inputs[1], 2}",
         "read more often than its readCount says",
@@ -142,8 +142,8 @@ BROKEN = {
         "released with reads left in its readCount",
     ),
     "a state that is read after its last read": (
-        "mps_convolution.mm",
-        "MPSStateBatchIncrementReadCount(both, 1);",
+        "convolution.mm",
+        "if (has_sums) MPSStateBatchIncrementReadCount(states, 1);",
         "",
         "raised from 0, when its storage is gone",
     ),
@@ -160,9 +160,11 @@ BROKEN = {
         "committed before its encoder was ended",
     ),
     "a result that nobody wrote": (
-        "mps_convolution.mm",
-        "[forward_.get() encodeBatchToCommandBuffer",
-        "if (false) [forward_.get() encodeBatchToCommandBuffer",
+        "convolution.mm",
+        "[kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)\n"
+        "                                    sourceImages:",
+        "if (false) [kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)\n"
+        "                                    sourceImages:",
         "released with reads left in its readCount",
     ),
 }
@@ -180,18 +182,19 @@ def test_a_broken_encoder_ends_the_program(metal_build, tmp_path, name):
 @pytest.mark.parametrize(
     ("source", "old", "new", "said"),
     [
-        ("mps_pooling.mm", "setSourceSize:", "setSourceSizes:", "setSourceSizes:"),
+        ("pooling.mm", "setSourceSize:", "setSourceSizes:", "setSourceSizes:"),
         (
-            "mps_batch_norm.mm",
-            "destinationImages:images.result(0)];",
-            "destinationImage:images.result(0)];",
+            "normalization.mm",
+            "batchNormalizationState:state\n"
+            "                                 destinationImages:images.result(0)];",
+            "batchNormalizationState:state\n"
+            "                                 destinationImage:images.result(0)];",
             "destinationImage:",
         ),
         (
-            "mps_convolution.mm",
-            "weights_.kernel<MPSCNNConvolution>(device);",
-            "Ref<MPSCNNConvolution*>::own(\n"
-            "        [[MPSCNNConvolution alloc] initWithDevice:device.objects().device.get()]);",
+            "convolution.mm",
+            "weights.kernel<K>(device);",
+            "Ref<K*>::own([[K alloc] initWithDevice:device.objects().device.get()]);",
             "unavailable",
         ),
     ],

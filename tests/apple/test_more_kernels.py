@@ -121,7 +121,7 @@ def interpolation(size: int, factor: int, corners: bool) -> np.ndarray:
     """The matrix (result, source) of one axis."""
     result = np.zeros((size * factor, size))
     for index in range(size * factor):
-        place = (index + 0.5) / factor - 0.5
+        place = index / factor
         if corners:
             place = index * (size - 1) / (size * factor - 1)
         place = min(max(place, 0), size - 1)

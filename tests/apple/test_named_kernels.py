@@ -1,4 +1,4 @@
-"""traingraph.mps over the Metal backend encodes Apple's kernels of the same names.
+"""Over the Metal backend traingraph.mps encodes Apple's kernels of the same names.
 
 What the doubles compute of them is compared with the reference loops.
 """
@@ -6,8 +6,11 @@ What the doubles compute of them is compared with the reference loops.
 import metal_package
 import numpy as np
 import pytest
+from mps_kernels import array_of as arrays
+from mps_kernels import images, object_of
+from mps_kernels import kernel as kernel_of
 
-from traingraph import _core, mps
+from traingraph import mps
 
 pytestmark = metal_package.needs_doubles
 
@@ -77,8 +80,6 @@ FORWARD = [
     *[(name, {}, {"clip_rect_source": PART}) for name in REDUCTIONS],
     ("MPSNNReduceFeatureChannelsSum", {}, {"weight": 0.5}),
 ]
-# Their gradient kernels are on trial: Apple's pages print other gradients than the derivatives.
-TRIED = [pair for pair in PAIRS if "Local" in pair[0] or pair[2] == LOCAL]
 # Made without arguments, as the state has all.
 STATED = ("MPSCNNInstanceNormalization", "MPSCNNGroupNormalization")
 
@@ -89,39 +90,6 @@ def named(case):
 
 def values(shape=SHAPE, seed=0):
     return np.random.default_rng(seed).uniform(0.5, 2, shape).astype(np.float32)
-
-
-def object_of(device, array):
-    """All of them as one image object."""
-    n, c, h, w = array.shape
-    descriptor = mps.MPSImageDescriptor.image_descriptor(
-        with_channel_format="float32", width=w, height=h, feature_channels=c, number_of_images=n
-    )
-    made = mps.MPSImage(device=device, image_descriptor=descriptor)
-    for k in range(n):
-        made.write_bytes(np.ascontiguousarray(array[k]), image_index=k)
-    return made
-
-
-def images(device, array):
-    return object_of(device, array).batch_representation()
-
-
-def arrays(batch):
-    first = batch[0]
-    rows = np.empty((len(batch), first.feature_channels, first.height, first.width), np.float32)
-    for row, one in zip(rows, batch, strict=True):
-        one.read_bytes(row)
-    return rows
-
-
-def kernel_of(name, device, arguments, properties):
-    kernel = getattr(_core, name)(device=device, **arguments)
-    for key, value in properties.items():
-        setattr(kernel, key, value)
-    if hasattr(kernel, "makes_temporary_images"):
-        kernel.makes_temporary_images = False
-    return kernel
 
 
 def works(name):
@@ -139,7 +107,6 @@ def compare(name, expected, run):
         buffer.wait_until_completed()
         return [np.array(one.data) if hasattr(one, "data") else arrays(one) for one in kept]
 
-    executed("metal")  # with trials, if there are
     results = {}
     for device in ("reference", "metal"):
         before = works(name)
@@ -252,59 +219,6 @@ def test_images_that_an_offset_leaves_out():
 
     compare(name, 2, run)
     compare(f"{name}Gradient", 2, run)
-
-
-SCRIPT = """
-import numpy as np
-import test_named_kernels as t
-from traingraph import mps
-
-case = t.TRIED[{index}]
-name, arguments, properties = case
-found = []
-for device, text in (("reference", {text}), ("metal", {text}), ("metal", {text})):
-    before = t.works(name + "Gradient")
-    on = mps.MTLDevice(device=device)
-    buffer = on.make_command_queue().make_command_buffer()
-    forward = t.kernel_of(name, on, arguments, properties)
-    x = t.images(on, t.values())
-    y, states = forward.encode_batch(
-        buffer, source_images=x, destination_state_is_temporary=False
-    )
-    gradient = t.kernel_of(name + "Gradient", on, arguments, properties)
-    gradient.header_formula = text
-    result = gradient.encode_batch(
-        buffer, source_gradients=t.images(on, t.values(seed=1) - 1), source_images=x,
-        gradient_states=states,
-    )
-    buffer.commit()
-    buffer.wait_until_completed()
-    found.append(t.arrays(result))
-    print(t.works(name + "Gradient") - before)
-np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-5)
-np.testing.assert_array_equal(found[1], found[2])
-"""
-
-
-def tried(index, text, **environment):
-    """Works of Apple's class: on reference, on Metal with the trial, and once more."""
-    script = SCRIPT.replace("{index}", str(index)).replace("{text}", str(text))
-    done = metal_package.run_script(script, **environment)
-    assert done.returncode == 0, done.stderr
-    return [int(word) for word in done.stdout.split()]
-
-
-@pytest.mark.parametrize("index", range(3))
-def test_kernels_on_trial(index):
-    """Three rounds of numbers; who does not come out right in the first is not asked again."""
-    assert tried(index, text=False) == [0, 4 * N, N]
-    assert tried(index, text=True) == [0, N, 0]
-    assert tried(index, text=False, APPLE_DOUBLE_FOLLOWS_TEXT="1") == [0, N, 0]
-
-
-def test_a_kernel_that_follows_the_text_is_encoded_for_it():
-    (index,) = (k for k, one in enumerate(TRIED) if "CrossChannel" in one[0])
-    assert tried(index, text=True, APPLE_DOUBLE_FOLLOWS_TEXT="1") == [0, 4 * N, N]
 
 
 class Numbers:

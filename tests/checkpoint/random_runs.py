@@ -185,7 +185,9 @@ class Run:
         return loss
 
     def fit(self, arrays: dict[str, np.ndarray], rows: int) -> float:
-        (epoch,) = self.training.fit({"x": arrays["x"]}, labels={"y": arrays["y"]}, batch_size=rows)
+        (epoch,) = self.training.fit(
+            {"x": arrays["x"]}, labels={"y": arrays["y"]}, batch_size=rows, shuffle=False
+        )
         return epoch.loss
 
     def fit_by_hand(self, arrays: dict[str, np.ndarray], rows: int) -> float:

@@ -1,4 +1,4 @@
-"""save, load, state, load_state, named_parameters."""
+"""Checkpoints: save, load, state, load_state and named_parameters."""
 
 import inspect
 import os

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "runtime/allocator.h"
+#include "runtime/memory/allocator.h"
 #include "testing.h"
 
 namespace {

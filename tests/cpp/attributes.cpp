@@ -1,3 +1,4 @@
+// Attributes of every op from Python dictionaries, for the private test module.
 #include <pybind11/stl.h>
 
 #include <utility>

@@ -4,7 +4,7 @@
 
 #include <traingraph/traingraph.h>
 
-#include "graph/slopes.h"
+#include "graph/gradients/slopes.h"
 #include "layers/emitter.h"
 #include "testing.h"
 

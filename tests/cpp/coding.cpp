@@ -5,7 +5,7 @@
 
 #include <traingraph/mps/mps.h>
 
-#include "mps/archive_text.h"
+#include "mps/coding/archive_text.h"
 #include "testing.h"
 
 namespace traingraph::testing {

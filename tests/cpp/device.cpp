@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "runtime/backend.h"
+#include "runtime/diagnostics.h"
 #include "runtime/plugin.h"
 #include "testing.h"
 
@@ -11,7 +11,8 @@ namespace {
 
 // A plugin is one in the process, so these count what either copy of the core asked for.
 std::map<std::string, std::int64_t> device_counters(const std::string& name, int index) {
-  const DeviceCounters now = backend_named(name, index).counters();
+  const Diagnostics* const device = backend_named(name, index).diagnostics();
+  const DeviceCounters now = device != nullptr ? device->counters() : DeviceCounters{};
   return {{"launches", now.launches},
           {"captured", now.captured},
           {"warpgroups", now.warpgroups},
@@ -30,7 +31,8 @@ void bind_device(py::module_& module) {
   module.def(
       "repeat_last_run",
       [](const std::string& name, int times, int index) {
-        return backend_named(name, index).repeat_last_run(times);
+        const Diagnostics* const device = backend_named(name, index).diagnostics();
+        return device != nullptr ? device->repeat_last_run(times) : 0;
       },
       py::arg("name"), py::arg("times"), py::arg("index") = 0,
       "Seconds on the device of each of so many launches of the captured run launched last.");

@@ -1,5 +1,11 @@
+// The graph IR for tests in Python: build graphs op by op, differentiate and rewrite them, and run
+// them on a backend.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
 
 #include <traingraph/errors.h>
 
@@ -7,6 +13,7 @@
 #include "interpreter.h"
 #include "ops/op.h"
 #include "passes/passes.h"
+#include "runtime/memory/fill.h"
 #include "testing.h"
 
 namespace traingraph::testing {
@@ -56,11 +63,70 @@ py::array array_of(const ir::Graph& graph, ValueId value, const std::byte* bytes
   return py::array(dtype, std::vector<py::ssize_t>(type.shape.begin(), type.shape.end()), bytes);
 }
 
-// Copies the given arrays in, runs every node, copies the wanted values out.
-std::vector<py::array> run(const ir::Graph& graph, const std::string& backend,
+// The reference backend without the kernels of some ops, or of lists of more results.
+class Lacking final : public Backend {
+ public:
+  Lacking(const std::vector<std::string>& ops, std::size_t most_results)
+      : most_results_(most_results) {
+    for (const std::string& op : ops) lacks_.insert(op_named(op));
+  }
+  std::string name() const override { return whole_.name(); }
+  std::vector<std::string> devices() const override { return whole_.devices(); }
+  Support supports(const ir::Graph& graph, const ir::Node& node) const override {
+    const bool lacks = lacks_.contains(node.op) ||
+                       (node.op == ir::Op::elementwise && node.outputs.size() > most_results_);
+    return lacks ? Support::no("taken away") : whole_.supports(graph, node);
+  }
+  bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
+             const std::vector<ValueId>& extra) const override {
+    return whole_.fuses(graph, producer, list, extra);
+  }
+  LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) const override {
+    return whole_.layouts(graph, node);
+  }
+  std::unique_ptr<Executable> compile(const ir::Graph& graph,
+                                      const std::vector<ir::NodeId>& nodes) const override {
+    return whole_.compile(graph, nodes);
+  }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) const override {
+    return whole_.allocate(bytes);
+  }
+
+ private:
+  const Backend& whole_ = backend_named("reference");
+  std::set<ir::Op> lacks_;
+  std::size_t most_results_;
+};
+
+// Numbers without a kernel are written into the values.
+std::vector<passes::Constant> constants_of(ir::Graph& graph, const Backend& backend) {
+  const auto lacks = [&](const ir::Node& node) {
+    return node.op == ir::Op::constant && !backend.supports(graph, node).yes;
+  };
+  if (std::ranges::none_of(graph.nodes, lacks)) return {};
+  return passes::take_constants(graph);
+}
+
+void set(Interpreter& interpreter, const ir::Graph& graph, const passes::Constant& constant) {
+  const ir::Type& type = graph.type(constant.value);
+  std::vector<std::byte> bytes(ir::storage_bytes(type, {}));
+  const std::size_t step = bytes.size() / constant.numbers.size();
+  for (std::size_t k = 0; k < constant.numbers.size(); ++k) {
+    fill(bytes.data() + k * step, step, type.data_type, constant.numbers[k]);
+  }
+  interpreter.set(constant.value, bytes.data());
+}
+
+// Copies the given arrays in, runs every node, or what it is composed of, and copies the wanted
+// values out.
+std::vector<py::array> run(const ir::Graph& whole, const std::string& device,
                            const std::map<ValueId, py::array>& arrays,
                            const std::vector<ValueId>& wanted) {
-  Interpreter interpreter(graph, backend_named(backend));
+  const Backend& backend = backend_named(device);
+  ir::Graph graph = passes::with_compositions(whole, backend);
+  const std::vector<passes::Constant> constants = constants_of(graph, backend);
+  Interpreter interpreter(graph, backend);
+  for (const passes::Constant& constant : constants) set(interpreter, graph, constant);
   for (const auto& [value, given] : arrays) {
     const ir::Type& type = graph.type(value);
     const py::array dense = py::array::ensure(given, py::array::c_style);
@@ -80,7 +146,7 @@ std::vector<py::array> run(const ir::Graph& graph, const std::string& backend,
 std::vector<std::string> backend_names() {
   std::vector<std::string> names;
   for (const Backend* backend : backends()) {
-    if (backend->available().yes && backend->computes()) names.push_back(backend->name());
+    if (backend->available().yes && backend->traits().computes) names.push_back(backend->name());
   }
   return names;
 }
@@ -146,6 +212,19 @@ void bind_graph(py::module_& module) {
                                    type.batched);
            })
       .def_readonly("fixed_batch", &ir::Graph::fixed_batch)
+      .def("ops",
+           [](const ir::Graph& graph) {
+             std::vector<std::string> names;
+             for (const ir::Node& node : graph.nodes) names.emplace_back(ir::name(node.op));
+             return names;
+           })
+      .def(
+          "compose",
+          [](ir::Graph& graph, const std::vector<std::string>& ops, std::size_t most_results) {
+            graph = passes::with_compositions(graph, Lacking(ops, most_results));
+          },
+          py::arg("ops"), py::arg("most_results") = std::numeric_limits<std::size_t>::max(),
+          "The pass, for the reference backend without kernels of these, and of longer lists.")
       .def("verify", [](const ir::Graph& graph) { ir::verify(graph); })
       .def("run", run, py::arg("backend"), py::arg("arrays"), py::arg("wanted"))
       .def("__str__", [](const ir::Graph& graph) { return ir::to_string(graph); });

@@ -1,4 +1,6 @@
+// Runs a graph node by node with guard bytes around every value, checked after each node.
 #include "interpreter.h"
+#include "runtime/device_memory.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -44,7 +46,7 @@ std::byte* Interpreter::allocate(std::size_t bytes) {
   buffer.bytes = bytes;
   buffer.address = buffer.begin;
   std::memset(buffer.begin, 0xFF, bytes);
-  if (!backend_.uses_host_memory()) {
+  if (!uses_host_memory(backend_)) {
     buffer.mirror = backend_.allocate(buffer.storage.size());
     buffer.address = buffer.mirror.get() + kGuard;
     send(buffer);
@@ -55,12 +57,12 @@ std::byte* Interpreter::allocate(std::size_t bytes) {
 
 void Interpreter::send(const Guarded& buffer) const {
   if (buffer.mirror == nullptr) return;
-  backend_.write(buffer.mirror.get(), buffer.begin - kGuard, buffer.bytes + 2 * kGuard);
+  write_memory(backend_, buffer.mirror.get(), buffer.begin - kGuard, buffer.bytes + 2 * kGuard);
 }
 
 void Interpreter::fetch(Guarded& buffer) const {
   if (buffer.mirror == nullptr) return;
-  backend_.read(buffer.begin - kGuard, buffer.mirror.get(), buffer.bytes + 2 * kGuard);
+  read_memory(backend_, buffer.begin - kGuard, buffer.mirror.get(), buffer.bytes + 2 * kGuard);
 }
 
 void Interpreter::check_guards(const ir::Node& node) const {

@@ -6,10 +6,12 @@
 #include <traingraph/traingraph.h>
 
 #include "allocations.h"
-#include "graph/lowering.h"
+#include "graph/lowering/lowering.h"
 #include "passes/passes.h"
-#include "runtime/allocator.h"
-#include "runtime/parameter_store.h"
+#include "runtime/device_memory.h"
+#include "runtime/diagnostics.h"
+#include "runtime/memory/allocator.h"
+#include "runtime/memory/parameter_store.h"
 #include "testing.h"
 
 namespace traingraph::testing {
@@ -95,9 +97,9 @@ std::map<std::string, std::int64_t> allocations_per_run(const std::string& devic
   program->bind_arena(arena.get());
   std::vector<std::shared_ptr<std::byte>> placed;
   auto place = [&](void* bytes, std::size_t length) {
-    if (backend.uses_host_memory()) return static_cast<std::byte*>(bytes);
+    if (uses_host_memory(backend)) return static_cast<std::byte*>(bytes);
     placed.push_back(backend.allocate(length));
-    backend.write(placed.back().get(), bytes, length);
+    write_memory(backend, placed.back().get(), bytes, length);
     return placed.back().get();
   };
   alignas(8) std::byte host_numbers[8 * ir::kStepInputCount] = {};
@@ -138,8 +140,9 @@ std::map<std::string, std::int64_t> allocations_per_run(const std::string& devic
 }
 
 std::size_t allocated_on(const Backend& backend) {
-  return backend.uses_host_memory() ? allocated_bytes()
-                                    : static_cast<std::size_t>(backend.counters().allocated_bytes);
+  return uses_host_memory(backend)
+             ? allocated_bytes()
+             : static_cast<std::size_t>(backend.diagnostics()->counters().allocated_bytes);
 }
 
 // (what the plan says, what the backend's allocator holds) after a step and the separate phases.

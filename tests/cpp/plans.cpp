@@ -1,3 +1,5 @@
+// The memory planner and rematerialization for tests in Python: plans, their verification, and
+// places of values.
 #include <pybind11/stl.h>
 
 #include "passes/passes.h"

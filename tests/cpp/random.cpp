@@ -4,8 +4,8 @@
 
 #include <traingraph/tensor.h>
 
-#include "runtime/fans.h"
-#include "runtime/philox.h"
+#include "runtime/numbers/fans.h"
+#include "runtime/numbers/philox.h"
 #include "testing.h"
 
 namespace traingraph::testing {

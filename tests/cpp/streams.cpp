@@ -1,4 +1,6 @@
-#include "runtime/stream.h"
+// Scenes of threads on streams for tests in Python: order of tasks, who runs them, and merging amid
+// work.
+#include "runtime/threads/stream.h"
 
 #include <pybind11/stl.h>
 

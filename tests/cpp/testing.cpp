@@ -37,9 +37,10 @@ PYBIND11_MODULE(_testing, module) {
   traingraph::testing::bind_layouts(module);
   traingraph::testing::bind_plans(module);
   traingraph::testing::bind_networks(module);
-  traingraph::testing::bind_units(module);
+  traingraph::testing::bind_launch_groups(module);
   traingraph::testing::bind_streams(module);
   traingraph::testing::bind_coding(module);
   traingraph::testing::bind_nodes(module);
   traingraph::testing::bind_check_gradients(module);
+  traingraph::testing::bind_locales(module);
 }

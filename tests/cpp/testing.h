@@ -21,11 +21,12 @@ void bind_device(py::module_& module);
 void bind_layouts(py::module_& module);
 void bind_plans(py::module_& module);
 void bind_networks(py::module_& module);
-void bind_units(py::module_& module);
+void bind_launch_groups(py::module_& module);
 void bind_streams(py::module_& module);
 void bind_coding(py::module_& module);
 void bind_nodes(py::module_& module);
 void bind_check_gradients(py::module_& module);
+void bind_locales(py::module_& module);
 
 // An op's attributes from a dictionary of their fields; what is not named keeps its default.
 ir::Attributes attributes_from(ir::Op op, const py::dict& fields);

@@ -12,6 +12,9 @@
 #include <traingraph/errors.h>
 
 #include "backends/reference/reference.h"
+#include "runtime/device_memory.h"
+#include "runtime/diagnostics.h"
+#include "runtime/foreign_streams.h"
 #include "runtime/plugin.h"
 
 namespace traingraph {
@@ -65,6 +68,7 @@ class DoubleExecutable final : public Executable {
     return inner_->workspace_bytes(node);
   }
   bool carry_in(std::byte* to, const void* bytes, std::size_t count) override {
+    if (count > kMostLateBytes) return false;
     ++counters_.in;
     const auto* const first = static_cast<const std::byte*>(bytes);
     brought_ = {to, Bytes(first, first + count)};
@@ -104,7 +108,7 @@ class DoubleExecutable final : public Executable {
   std::pair<const std::byte*, std::shared_ptr<Bytes>> fetched_{};
 };
 
-class DoubleBackend final : public Backend {
+class DoubleBackend final : public Backend, DeviceMemory, ForeignStreams, Diagnostics {
  public:
   std::string name() const override { return "cuda"; }
   std::vector<std::string> devices() const override { return {"a double over host memory"}; }
@@ -132,8 +136,14 @@ class DoubleBackend final : public Backend {
             }};
   }
 
-  std::size_t alignment() const override { return kAlignment; }
-  bool uses_host_memory() const override { return false; }
+  const Traits& traits() const override {
+    static constexpr Traits kTraits{.alignment = kAlignment};
+    return kTraits;
+  }
+  const DeviceMemory* memory() const override { return this; }
+  const ForeignStreams* streams() const override { return this; }
+  const Diagnostics* diagnostics() const override { return this; }
+
   void write(std::byte* to, const void* from, std::size_t bytes) const override {
     ++counters_.in;
     std::memcpy(here(to), from, bytes);
@@ -151,9 +161,21 @@ class DoubleBackend final : public Backend {
     ++counters_.within;
     std::memcpy(here(to), here(from), bytes);
   }
+  void gather_rows(std::byte* to, const RowTable& rows, const std::int64_t* places,
+                   std::size_t count) const override {
+    ++counters_.within;
+    gather_on_host(
+        here(to), {here(rows.first), rows.row_bytes},
+        reinterpret_cast<const std::int64_t*>(here(reinterpret_cast<const std::byte*>(places))),
+        count);
+  }
   void clear(std::byte* at, std::size_t bytes) const override { std::memset(here(at), 0, bytes); }
   int gpu() const override { return 0; }
   std::string uuid() const override { return "GPU-double"; }
+  std::uintptr_t stream() const override { return 0; }
+  void order_before(std::uintptr_t) const override {}
+  void order_after(std::uintptr_t) const override {}
+  void finish() const override {}
   DeviceCounters counters() const override {
     return {.launches = counters_.launches,
             .allocations = counters_.allocations,

@@ -403,6 +403,7 @@ void nodes_without_weights() {
   const auto square = std::make_shared<mps::NNMultiplicationNode>(x, x);
   const auto both = std::make_shared<mps::NNConcatenationNode>(
       std::vector<mps::NNImageNodePtr>{square->result_image(), x});
+  both->packs_channels = true;  // two channels; else zeros stand between them
   mps::Upsampling twice;
   twice.scale_x = twice.scale_y = 2;
   const auto large = std::make_shared<mps::CNNUpsamplingNearestNode>(both->result_image(), twice);
@@ -415,7 +416,7 @@ void nodes_without_weights() {
   const std::vector<mps::NNFilterNodePtr> last = ones->training_graph();
   check(last.size() == 1, "one image is differentiated");
   mps::NNGraph graph(device, {last[0]->result_image()}, {true});
-  graph.makes_temporary_images = false;
+  graph.set_makes_temporary_images(false);
   mps::ImageDescriptor size;
   size.feature_channels = 2;
   size.number_of_images = 4;

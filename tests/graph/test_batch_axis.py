@@ -239,3 +239,55 @@ def test_predict_needs_the_samples_in_the_result(name: str) -> None:
     compiled.compile(device="cpu")
     with pytest.raises(tg.ShapeError, match=r"\[predict\] .*samples on axis 0 but got \(2, 2\)"):
         compiled.predict(np.ones((4, 2), np.float32))
+
+
+def squares(device: str) -> tuple[tg.MLCTrainingGraph, dict[str, tg.MLCTensor]]:
+    x, y = tg.MLCTensor(shape=[4, 3]), tg.MLCTensor(shape=[4, 3, 1])
+    weights = tg.MLCTensor(shape=[4, 3])
+    graph = tg.MLCGraph()
+    graph.node(tg.MLCActivationLayer.absolute(), source=graph.reshape(shape=[4, 3, 1], source=x))
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph],
+        loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="sum"),
+    )
+    training.add_inputs({"x": x}, loss_labels={"y": y}, loss_label_weights={"w": weights})
+    training.compile(device=device)
+    return training, {"x": x, "y": y, "w": weights}
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("rows", [1, 3, 4, 9])
+def test_a_call_without_batch_size_has_the_rows_of_its_arrays(device: str, rows: int) -> None:
+    data = np.arange(3.0 * rows, dtype=np.float32).reshape(rows, 3)
+    given = {
+        "inputs_data": {"x": data},
+        "loss_labels_data": {"y": np.zeros((rows, 3), np.float32)},  # without the axis of extent 1
+        "loss_label_weights_data": {"w": np.ones((rows, 3), np.float32)},
+    }
+    training, tensors = squares(device)
+    loss = training.execute(**given, options="synchronous").result
+    assert float(loss) == (data**2).sum()
+    # So have forward passes after a binding, and gradients after these.
+    arrays = {name: data for group in given.values() for name, data in group.items()}
+    training.bind_and_write_data(arrays, for_inputs=tensors)
+    loss = training.execute_forward(options="synchronous").result
+    assert float(loss) == (data**2).sum()
+    training.execute_gradient(options="synchronous")
+
+
+@pytest.mark.parametrize("rows", [3, 5])
+def test_arrays_that_do_not_agree_have_the_declared_rows(rows: int) -> None:
+    training, _ = squares("cpu")
+    x, y = np.ones((rows, 3), np.float32), np.zeros((4, 3), np.float32)
+    weights = np.ones((4, 3), np.float32)
+    for inputs in (x, x.tobytes() if rows == 3 else x[:, :2]):
+        with pytest.raises(tg.ShapeError, match=r"\[tensor 'x'\] expected .*\(4, 3\)"):
+            training.execute(
+                inputs_data={"x": inputs}, loss_labels_data={"y": y},
+                loss_label_weights_data={"w": weights},
+            )  # fmt: skip
+    raw = training.execute(
+        inputs_data={"x": bytes(48)}, loss_labels_data={"y": y},
+        loss_label_weights_data={"w": weights}, options="synchronous",
+    )  # fmt: skip
+    assert float(raw.result) == 0

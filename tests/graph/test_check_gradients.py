@@ -1,4 +1,4 @@
-"""check_gradients: right gradients pass, and nothing changes."""
+"""Right gradients pass check_gradients, and nothing changes."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""compile with constants: folded, frozen, readable."""
+"""Compiling with constants: they are folded, frozen and readable."""
 
 import numpy as np
 import pytest

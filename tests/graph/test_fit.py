@@ -1,4 +1,4 @@
-"""fit, evaluate and predict: the batch loop in one call."""
+"""The batch loop in one call: fit, evaluate and predict."""
 
 from typing import Any
 
@@ -27,6 +27,7 @@ class Classes:
             loss_layer=getattr(tg.MLCLossLayer, loss)(reduction_type="mean"),
             optimizer=tg.MLCAdamOptimizer(learning_rate=0.05),
         )
+        self.source = x
         self.training.add_inputs({"x": x}, loss_labels={"y": y})
         self.training.compile(device=device)
 
@@ -55,7 +56,7 @@ def by_hand(classes: Classes, order: Any, epochs: int) -> list[float]:
 
 def test_fit_is_the_loop_one_would_write() -> None:
     one, other = Classes(), Classes()
-    epochs = one.training.fit({"x": one.x}, {"y": one.y}, epochs=3)
+    epochs = one.training.fit({"x": one.x}, {"y": one.y}, epochs=3, shuffle=False)
     expected = by_hand(other, lambda epoch: np.arange(SAMPLES), 3)
     assert [epoch.loss for epoch in epochs] == pytest.approx(expected, rel=1e-12)
     assert [epoch.number for epoch in epochs] == [1, 2, 3]
@@ -72,6 +73,7 @@ def test_arrays_stand_for_the_only_tensor() -> None:
 
 def test_a_seed_shuffles_and_repeats() -> None:
     def losses(seed: int | None) -> list[float]:
+        tg.MLCPlatform.set_rng_seed_to(9)  # what None takes
         classes = Classes()
         return [
             e.loss for e in classes.training.fit(classes.x, classes.y, epochs=4, shuffle_seed=seed)
@@ -80,6 +82,44 @@ def test_a_seed_shuffles_and_repeats() -> None:
     assert losses(3) == losses(3)
     assert losses(3) != losses(4)
     assert losses(3) != losses(None)
+
+
+def test_without_a_seed_the_graph_has_one() -> None:
+    def fitted(platform: int, **arguments: Any) -> list[Any]:
+        tg.MLCPlatform.set_rng_seed_to(platform)
+        classes = Classes()
+        return classes.training.fit(classes.x, classes.y, epochs=3, **arguments)
+
+    epochs = fitted(7)
+    losses = [epoch.loss for epoch in epochs]
+    assert [epoch.shuffle_seed for epoch in epochs] == [7, 7, 7]
+    assert [epoch.loss for epoch in fitted(7)] == losses
+    assert [epoch.loss for epoch in fitted(8, shuffle_seed=7)] == losses
+    assert [epoch.loss for epoch in fitted(8)] != losses
+    in_order = fitted(7, shuffle=False)
+    assert [epoch.shuffle_seed for epoch in in_order] == [None, None, None]
+    assert [epoch.loss for epoch in in_order] != losses
+
+
+@pytest.mark.parametrize("micro", [1, 2])
+def test_a_resumed_training_goes_on_with_its_order(micro: int) -> None:
+    whole, half, rest = Classes(), Classes(), Classes()
+    for one in (whole, half, rest):
+        one.training.micro_batches = micro
+    losses = [epoch.loss for epoch in whole.training.fit(whole.x, whole.y, epochs=5)]
+    half.training.fit(half.x, half.y, epochs=2)
+    rest.training.load_state(half.training.state())
+    resumed = rest.training.fit(rest.x, rest.y, epochs=3)
+    assert [epoch.loss for epoch in resumed] == losses[2:]
+    np.testing.assert_array_equal(rest.logits_by_numpy(), whole.logits_by_numpy())
+
+
+def test_no_order_has_no_seed() -> None:
+    classes = Classes()
+    with pytest.raises(tg.InvalidArgument, match=r"\[fit\] expected no shuffle_seed .* but got 3"):
+        classes.training.fit(classes.x, classes.y, shuffle=False, shuffle_seed=3)
+    with pytest.raises(TypeError, match="expected shuffle: bool"):
+        classes.training.fit(classes.x, classes.y, shuffle=1)
 
 
 def test_every_sample_is_seen_once() -> None:
@@ -96,7 +136,8 @@ def test_every_sample_is_seen_once() -> None:
     samples = np.zeros((11, 1), np.float32)
     labels = 2.0 ** np.arange(11, dtype=np.float32).reshape(11, 1)
     epochs = training.fit(samples, labels, epochs=5, shuffle_seed=9)
-    assert [epoch.loss for epoch in epochs] == [2047.0] * 5
+    epochs += training.fit(samples, labels, epochs=5)
+    assert [epoch.loss for epoch in epochs] == [2047.0] * 10
 
 
 def test_on_epoch_sees_and_stops() -> None:
@@ -232,3 +273,93 @@ def test_integers_out_of_range_name_the_row() -> None:
     labels[6] = 3
     with pytest.raises(ValueError, match="expected a class from 0 to 2 or -1 but got 3"):
         classes.training.fit(classes.x, labels)
+
+
+def test_options_that_say_something_of_one_execution_are_refused() -> None:
+    classes = Classes()
+    for option in ("profiling", "per_layer_profiling", "forward_for_inference"):
+        with pytest.raises(tg.InvalidArgument, match=rf"\[fit\] .* but got {option.upper()}"):
+            classes.training.fit(classes.x, classes.y, options=option)
+    classes.training.fit(classes.x, classes.y, options="synchronous")
+
+
+def weights_after(steps: int, device: str) -> np.ndarray:
+    """Logits of a network that was trained by so many steps in order, three an epoch."""
+    other = Classes(device)
+    for step in range(steps):
+        some = slice(4 * (step % 3), 4 * (step % 3) + 4)
+        other.training.execute(
+            inputs_data={"x": other.x[some]}, loss_labels_data={"y": other.y[some]}
+        )
+    return other.logits_by_numpy()
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_a_step_that_fails_is_named_and_the_weights_are_those_before(device: str) -> None:
+    classes = Classes(device)
+    bad = classes.x.copy()
+
+    def spoil(epoch: tg.Epoch) -> None:
+        bad[5, 1] = np.nan  # in the second step
+
+    with pytest.raises(tg.NumericError, match=r"in step 2 of epoch 2$") as raised:
+        classes.training.fit(
+            bad, classes.y, epochs=4, shuffle=False, options="check_numerics", on_epoch=spoil
+        )
+    assert [epoch.number for epoch in raised.value.epochs] == [1]
+    np.testing.assert_array_equal(classes.logits_by_numpy(), weights_after(4, device))
+
+
+@pytest.mark.parametrize("device", ["cpu"])
+def test_what_is_refused_amid_an_epoch(device: str) -> None:
+    classes = Classes(device)
+    wrong = classes.y.copy()
+    wrong[9] = 7  # in the third step
+    with pytest.raises(tg.InvalidArgument, match=r"got 7 .*in step 3 of epoch 1$") as raised:
+        classes.training.fit(classes.x, wrong, shuffle=False)
+    assert raised.value.epochs == []
+    np.testing.assert_array_equal(classes.logits_by_numpy(), weights_after(2, device))
+
+
+@pytest.mark.parametrize("device", ["cpu"])
+def test_ctrl_c_tells_where_it_was(device: str) -> None:
+    import re
+    import signal
+
+    classes = Classes(device)
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt) as raised:
+            classes.training.fit(classes.x, classes.y, epochs=10_000_000, shuffle=False)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    place = re.fullmatch(r"after step (\d) of epoch (\d+)", str(raised.value))
+    assert place
+    assert len(raised.value.epochs) == int(place[2]) - 1
+    done = 3 * (int(place[2]) - 1) + int(place[1])
+    np.testing.assert_array_equal(classes.logits_by_numpy(), weights_after(done, device))
+
+
+def test_what_on_epoch_raises_has_the_epochs() -> None:
+    classes = Classes()
+
+    def on_epoch(epoch: Any) -> None:
+        if epoch.number == 2:
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine") as raised:
+        classes.training.fit(classes.x, classes.y, epochs=5, on_epoch=on_epoch)
+    assert [epoch.number for epoch in raised.value.epochs] == [1, 2]
+    assert raised.value.__notes__ == ["fit ended after step 3 of epoch 2"]
+
+
+@pytest.mark.parametrize("device", ["cpu"])
+def test_a_shuffled_batch_stays_readable_after_fit(device: str) -> None:
+    """Its rows lie in a buffer of the fit's."""
+    classes = Classes(device)
+    classes.training.fit(classes.x, classes.y, epochs=2, batch_size=4, shuffle_seed=3)
+    rows = np.zeros((4, 5), np.float32)  # the last batch fills two
+    classes.source.copy_data_from_device_memory(rows)
+    assert all((row == classes.x).all(1).any() for row in rows[:2])

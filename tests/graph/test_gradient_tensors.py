@@ -1,4 +1,5 @@
-"""gradient_tensor, source_gradient_tensors, result_gradient_tensors, COMPUTE_ALL_GRADIENTS."""
+"""Handles of gradients: gradient_tensor, source_gradient_tensors, result_gradient_tensors,
+and COMPUTE_ALL_GRADIENTS."""
 
 import networks
 import numpy as np

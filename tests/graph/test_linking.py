@@ -22,7 +22,7 @@ class Linked:
         self.x = tg.MLCTensor(shape=[6, 5], data_type=dtype)
         self.y = tg.MLCTensor(shape=[6, 3], data_type=dtype)
         self.fc1, self.fc2 = dense(4, 5, 1, dtype), dense(3, 4, 3, dtype)
-        first, second = tg.MLCGraph(), tg.MLCGraph()
+        first, second = self.first_nodes, self.second_nodes = tg.MLCGraph(), tg.MLCGraph()
         self.h2 = tg.sequential(first, self.x, [self.fc1, tg.MLCActivationLayer.tanh()])
         self.result = second.node(self.fc2, source=self.h2)
         sgd = tg.MLCSGDOptimizer
@@ -282,3 +282,65 @@ def test_a_graph_without_a_batch_hands_over_what_has_the_shape() -> None:
     np.testing.assert_allclose(found, data[:2] + data[:2] * kept, rtol=1e-6)
     with pytest.raises(tg.ShapeError, match=r"graph of shape \(4, 3\) but got \(2, 3\)"):
         second.execute(inputs_data={"z": data}, batch_size=4, options="synchronous")
+
+
+@pytest.mark.parametrize("device", ["cpu"])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_declared_tensor_is_given_or_linked(device: str, training: bool) -> None:
+    """What a linked graph computes, declared as an input of its reader: the later one is read."""
+    linked = Linked("float32", device)
+    front, back = linked.first, linked.second
+    if not training:
+        front, back = (
+            tg.MLCInferenceGraph(graph_objects=[nodes])
+            for nodes in (linked.first_nodes, linked.second_nodes)
+        )
+        front.add_inputs({"x": linked.x})
+        front.link([back])
+    back.add_inputs({"h2": linked.h2})
+    for graph in (front, back):
+        graph.compile(options="link_graphs", device=device)
+    x, given = array((6, 5), 4, "float32"), array((6, 4), 5, "float32")
+    front.bind_and_write_data({"x": x}, for_inputs={"x": linked.x})
+    if training:
+        labels = {"y": array((6, 3), 6, "float32")}
+        back.bind_and_write_data(labels, for_inputs={"y": linked.y})
+
+    def forward(graph: Any, data: Any = None) -> None:
+        if training:
+            graph.execute_forward(options="synchronous")
+        else:
+            graph.execute(inputs_data=data or {}, options="synchronous")
+
+    def check(hidden: np.ndarray, data: Any = None) -> None:
+        forward(back, data)
+        result = np.empty((6, 3), np.float32)
+        linked.result.copy_data_from_device_memory(result)
+        expected = hidden @ linked.fc2.weights.data.T + linked.fc2.biases.data
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+    def bind(data: np.ndarray) -> None:
+        back.bind_and_write_data({"h2": data}, for_inputs={"h2": linked.h2})
+
+    with pytest.raises(tg.InvalidArgument, match="has not been executed"):
+        forward(back)
+    bind(given)
+    check(given)
+    computed = np.tanh(x @ linked.fc1.weights.data.T + linked.fc1.biases.data)
+    forward(front, {"x": x})
+    check(computed)
+    if not training:
+        check(given, {"h2": given})
+        check(computed)
+        return
+    bind(given[::-1].copy())
+    check(given[::-1])
+    forward(front)
+    check(computed)
+    before = np.array(linked.fc1.weights.data)
+    for graph in (back, front):
+        graph.execute_gradient()
+    for graph in (back, front):
+        graph.execute_optimizer_update()
+    linked.parameters()
+    assert not np.array_equal(before, linked.fc1.weights.data)

@@ -1,4 +1,4 @@
-"""allocate_user_gradient: results consumed outside the graph, gradients made by the caller."""
+"""User gradients: results consumed outside the graph, gradients made by the caller."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ def test_it_must_be_written_since_the_last_forward() -> None:
     network, training, gradient = split_network("float64", "reference", None)
     training.bind_and_write_data(network.data, for_inputs={"x": network.x})
     training.execute_forward(options="synchronous")
-    missing = r"expected user gradient of 'data.*' to be written since the last execute_forward"
+    missing = r"expected user gradient of '.*result' to be written since the last execute_forward"
     with pytest.raises(ValueError, match=missing):
         training.execute_gradient(options="synchronous")
     training.bind_and_write_data({"g": np.ones((6, 3))}, for_inputs={"g": gradient})

@@ -1,4 +1,4 @@
-"""check_gradients finds wrong gradients, beside kinks too: in networks of the private module."""
+"""Wrong gradients that check_gradients finds, beside kinks too: networks of the private module."""
 
 import math
 from typing import Any

@@ -1,3 +1,5 @@
+"""Activations: values, gradients and kinks of every type, defaults of a and b, and factories."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""Arithmetic of one and two sources: each operation, broadcasting, zeros, ties and large angles."""
+
 import numpy as np
 import pytest
 from test_limits import differentiate

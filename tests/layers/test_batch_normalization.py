@@ -1,3 +1,5 @@
+"""Batch normalization: training, inference, running statistics and own parameters."""
+
 import numpy as np
 import pytest
 

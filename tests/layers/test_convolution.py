@@ -1,3 +1,5 @@
+"""Convolutions, grouped and depthwise too: windows, paddings, own parameters and refusals."""
+
 import numpy as np
 import pytest
 

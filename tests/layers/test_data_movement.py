@@ -1,3 +1,5 @@
+"""Concatenation, reshape and transposition, and batch sizes that they fix."""
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,12 @@ CASES = [
     ),
     Case("reshape", reshape(2, 12), lambda x: x.reshape(len(x), 12), [(2, 3, 4)], rows=True),
     Case("reshape up", reshape(2, 3, 2, 2), lambda x: x.reshape(-1, 3, 2, 2), [(2, 12)], rows=True),
+    Case(
+        "reshape the rest", reshape(2, -1), lambda x: x.reshape(len(x), 12), [(2, 3, 4)], rows=True
+    ),
+    Case("reshape rows", reshape(-1, 12), lambda x: x.reshape(-1, 12), [(2, 3, 4)], rows=True),
+    Case("reshape to one", reshape(2, 12, -1), lambda x: x[:, :, None], [(2, 12)], rows=True),
+    Case("reshape all", reshape(-1), lambda x: x.reshape(-1), [(2, 3, 4)]),
     Case("reshape the batch", reshape(12, 2), lambda x: x.reshape(12, 2), [(2, 3, 4)]),
     Case("reshape to the same", reshape(2, 3), lambda x: x, [(2, 3)], rows=True),
     Case("transpose", transpose(0, 2, 1), lambda x: x.transpose(0, 2, 1), [(2, 3, 4)], rows=True),
@@ -61,7 +69,9 @@ CASES = [
 test_forward, test_gradient, test_backends, test_same_bits, test_batch = checks(CASES)
 
 
-@pytest.mark.parametrize("name", ["concat 0", "reshape the batch", "transpose the batch"])
+@pytest.mark.parametrize(
+    "name", ["concat 0", "reshape the batch", "reshape all", "transpose the batch"]
+)
 def test_other_batch_is_refused(name):
     case = next(c for c in CASES if c.name == name)
     if name == "concat 0":
@@ -85,7 +95,11 @@ def test_wrong_shapes():
         ValueError, match=r"expected 6 elements as in \(2, 3\) but got 7 in \(7,?\)"
     ):
         node(reshape(7)(), (2, 3))
-    for shape in ([], [0, 6], [-1, 6]):
+    with pytest.raises(
+        tg.ShapeError, match=r"multiple of 4 elements for \(2, 2, -1\) but got \(2, 3\)"
+    ):
+        node(reshape(2, 2, -1)(), (2, 3))
+    for shape in ([], [0, 6], [-2, 6], [-1, -1]):
         with pytest.raises(ValueError, match="extents of at least 1"):
             reshape(*shape)()
     with pytest.raises(ValueError, match=r"one entry per axis of \(2, 3, 4\) but got \(1, 0\)"):

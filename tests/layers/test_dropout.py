@@ -1,3 +1,5 @@
+"""Dropout: masks by seed, step and position, the same on every backend, and their gradient."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""Fully connected layers: results, own parameters and wrong shapes."""
+
 import numpy as np
 import pytest
 

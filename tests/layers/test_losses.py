@@ -1,3 +1,5 @@
+"""Losses: every type with reductions, weights, integer labels, large logits and wrong sources."""
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -511,3 +513,12 @@ def test_wrong_weights():
     both = L.mean_squared_error(reduction_type="sum", weights=tensor(np.ones((4, 3)), "float32"))
     with pytest.raises(ValueError, match="as a source or as the layer's tensor but got both"):
         node(both, (4, 3), (4, 3), (4, 3))
+
+
+def test_the_default_reduction_is_mean():
+    for case in CASES:
+        assert case.layer().descriptor.reduction_type == tg.MLCReductionType.MEAN
+    assert tg.MLCLossDescriptor(type="huber").reduction_type == tg.MLCReductionType.MEAN
+    default, _ = run(CASES[1], L.mean_squared_error())
+    mean, _ = run(CASES[1], L.mean_squared_error(reduction_type="mean"))
+    assert default == mean

@@ -1,3 +1,5 @@
+"""Matrix products: transposed and broadcast operands, and wrong shapes."""
+
 import numpy as np
 import pytest
 

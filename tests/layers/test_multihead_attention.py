@@ -1,3 +1,5 @@
+"""Multi-head attention against PyTorch: masks, biases, dropout, micro-batches, memory of scores."""
+
 import itertools
 
 import numpy as np

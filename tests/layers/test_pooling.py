@@ -1,3 +1,5 @@
+"""Pooling: windows and paddings of each kind, ties, NaN, and wrong descriptors."""
+
 import numpy as np
 import pytest
 
@@ -155,3 +157,14 @@ def test_wrong_shapes():
     ]:
         with pytest.raises(ValueError, match=rf"cover an element .* {place} at layer"):
             node(layer(**{"kernel_sizes": (2, 3), **fields}), (1, 1, 2, 5))
+
+
+@pytest.mark.parametrize("given", [{}, {"strides": None}])
+def test_strides_default_to_the_kernel(given):
+    descriptor = tg.MLCPoolingDescriptor(type="max", kernel_sizes=(2, 3), **given)
+    assert descriptor.strides == (2, 3)
+    assert (descriptor.stride_in_y, descriptor.stride_in_x) == (2, 3)
+    result = node(tg.MLCPoolingLayer(descriptor=descriptor), (1, 1, 4, 9))
+    assert list(result.descriptor.shape) == [1, 1, 2, 3]
+    with pytest.raises(tg.InvalidArgument, match="strides of 1 or more but got 0x1"):
+        tg.MLCPoolingDescriptor(type="max", kernel_sizes=(2, 3), strides=(0, 1))

@@ -30,7 +30,7 @@ def values(name, y, t, smoothing=0.0, delta=0.4, epsilon=0.01):
         "mean_absolute_error": lambda: distance,
         "mean_squared_error": lambda: distance**2,
         "categorical_cross_entropy": lambda: -t * np.log(y),
-        "hinge": lambda: np.maximum(1 - (2 * t - 1) * y, 0),
+        "hinge": lambda: np.maximum(1 - t * y, 0),
         "huber": lambda: np.where(
             distance <= delta, distance**2 / 2, delta * (distance - delta / 2)
         ),
@@ -122,6 +122,43 @@ def test_values_and_both_gradients(name, kind, across):
     gradient.compute_label_gradients = True
     by_t = differences(lambda moved: np.sum(dloss * loss_of(forward_kernel, y, moved, w)[0]), t)
     near(gradient_of(gradient, dloss, y, t, states, w), by_t)
+
+
+@pytest.mark.parametrize(("kind", "across"), REDUCTIONS)
+def test_weights_of_classes(kind, across):
+    """-sum w t log p, and its derivatives by predictions and by labels, which are smoothed."""
+    y, t, smoothing = random(1, *SHAPE), between(2), 0.25
+    w = np.random.default_rng(3).uniform(-0.5, 2, SHAPE)
+    w[0, :, 0, 1] = w[1, 0] = 0
+    forward_kernel, gradient = kernels_of(
+        "soft_max_cross_entropy", kind, across, smoothing, weight=0.5
+    )
+    found, states = loss_of(forward_kernel, y, t, w)
+    truth = t * (1 - smoothing) + smoothing / 3
+    terms = -(w * truth * (y - np.log(np.exp(y).sum(axis=1, keepdims=True)))).sum(1, keepdims=True)
+    expected = 0.5 * reduced(terms, "sum" if kind.startswith("sum_by") else kind, across, 1)
+    if kind.startswith("sum_by"):
+        counts = (w != 0).sum(axis=(1, 2, 3), keepdims=True)
+        if across:
+            expected /= counts.sum()
+        else:
+            expected /= counts
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    dloss = random(4, *found.shape)
+    by_y = differences(lambda moved: np.sum(dloss * loss_of(forward_kernel, moved, t, w)[0]), y)
+    near(gradient_of(gradient, dloss, y, t, states, w), by_y)
+    gradient.compute_label_gradients = True
+    by_t = differences(lambda moved: np.sum(dloss * loss_of(forward_kernel, y, moved, w)[0]), t)
+    near(gradient_of(gradient, dloss, y, t, states, w), by_t)
+
+
+def test_what_programs_measured_on_hardware():
+    """The hinge loss of -0.2 where 0.9 is true."""
+    y, t = np.full((1, 1, 1, 1), -0.2), np.full((1, 1, 1, 1), 0.9)
+    forward_kernel, gradient = kernels_of("hinge", "none")
+    found, states = loss_of(forward_kernel, y, t)
+    np.testing.assert_allclose(found, 1.18)
+    np.testing.assert_allclose(gradient_of(gradient, np.ones_like(y), y, t, states), -0.9)
 
 
 @pytest.mark.parametrize("name", ["soft_max_cross_entropy", "sigmoid_cross_entropy"])

@@ -251,6 +251,20 @@ def test_damaged_bytes():
         )
 
 
+def test_archives_from_before_concatenations_left_zeros():
+    on = mps.MTLDevice(device="reference")
+    sources = [source("x"), source("y")]
+    node = mps.MPSNNConcatenationNode(sources=sources)
+    content = json.loads(archived(graph_of(on, node.result_image)))
+    assert content["values"]["nodes"][-1]["properties"].pop("packs_channels") is False
+    older = mps.MPSKeyedUnarchiver.unarchive_object(
+        with_data=json.dumps(content).encode(), device=on
+    )
+    given = {name: RANDOM.normal(size=(2, 3, 2, 2)) for name in ("x", "y")}
+    (packed,), _ = encode(older, given)
+    np.testing.assert_array_equal(packed, np.concatenate([given["x"], given["y"]], 1))
+
+
 # --- execute_async and read counts ---------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ def soft_max(y):
 DELTA = 0.5
 PRINTED = {
     "soft_max_cross_entropy": lambda y, t: soft_max(y) - t,
+    "hinge": lambda y, t: np.where(1 - (2 * t - 1) * y > 0, 1 - 2 * t, 0),
     "huber": lambda y, t: np.where(np.abs(y - t) > DELTA, DELTA, y - t),
     "kullback_leibler_divergence": lambda y, t: -t / y,
 }

@@ -7,7 +7,7 @@ from graphs import assert_same, differences, encode, evaluate, graph_of, source
 from kernels import array, batch, commands, empty, run
 from test_nodes import loss_descriptor
 
-from traingraph import InvalidArgument, ShapeError, Unsupported, mps
+from traingraph import InvalidArgument, ShapeError, Unsupported, _core, mps
 
 NAMES = {"Addition": "Add", "Subtraction": "Subtract", "Multiplication": "Multiply"}
 PLAIN = {}
@@ -227,35 +227,51 @@ def concatenation():
     ), {name: random(k, 2, k + 1, 2, 3) for k, name in enumerate("abc")}
 
 
-def test_concatenation_against_differences():
+FIRST = {False: (0, 4, 8, 12), True: (0, 1, 3, 6)}  # channel of each source, packed or not
+
+
+def beside_each_other(parts, packed):
+    """Each from a multiple of four channels on, zeros behind it; or without a gap."""
+    gaps = [(0, 0) if packed else (0, -part.shape[1] % 4) for part in parts]
+    apart = [np.pad(part, [(0, 0), gap, (0, 0), (0, 0)])
+             for part, gap in zip(parts, gaps, strict=True)]  # fmt: skip
+    return np.concatenate(apart, axis=1)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_concatenation_against_differences(packed):
     on = mps.MTLDevice(device="reference")
     node, given = concatenation()
+    assert node.packs_channels is False
+    node.packs_channels = packed
     assert len(node.result_states) == 4
     terminals = node.training_graph(with_source_gradient=source("dy"))
     # The image that is there twice has the sum of both slices.
     kinds = {one.result_image.handle: type(one).__name__ for one in terminals}
     assert kinds == {"a": "MPSNNAdditionNode", "b": "MPSCNNNeuronGradientNode",
                      "c": "MPSNNConcatenationGradientNode"}  # fmt: skip
-    given["dy"] = random(9, 2, 1 + 2 + 3 + 1, 2, 3)
+    given["dy"] = random(9, 2, 7 if packed else 16, 2, 3)
     y, *found = evaluate(on, given, node.result_image, *(one.result_image for one in terminals))
     parts = [given["a"], np.tanh(given["b"]), given["c"], given["a"]]
-    np.testing.assert_allclose(y, np.concatenate(parts, axis=1), rtol=1e-12)
+    np.testing.assert_allclose(y, beside_each_other(parts, packed), rtol=1e-12)
     for one, dx in zip(terminals, found, strict=True):
         name = one.result_image.handle
         expected = differences(on, node.result_image, given, name, given["dy"])
         near(dx, expected, 1e-7)
 
 
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("device", ["cpu", "reference"])
-def test_concatenation_slices_bit_for_bit(device):
+def test_concatenation_slices_bit_for_bit(device, packed):
     on = mps.MTLDevice(device=device)
     node, given = concatenation()
+    node.packs_channels = packed
     given = {name: x.astype(np.float32) for name, x in given.items()}
-    given["dy"] = random(9, 2, 7, 2, 3).astype(np.float32)
+    given["dy"] = random(9, 2, 7 if packed else 16, 2, 3).astype(np.float32)
     made = node.gradient_filters(with_sources=[source("dy")])
     found = evaluate(on, given, *(one.result_image for one in made))
-    for got, (first, end) in zip(found, [(0, 1), (1, 3), (3, 6), (6, 7)], strict=True):
-        np.testing.assert_array_equal(got, given["dy"][:, first:end])
+    for got, first, count in zip(found, FIRST[packed], (1, 2, 3, 1), strict=True):
+        np.testing.assert_array_equal(got, given["dy"][:, first : first + count])
     states = node.result_states
     for state in states:
         state.export_from_graph = True
@@ -293,7 +309,21 @@ def test_bad_concatenations_are_refused():
     with pytest.raises(ShapeError, match=r"MPSNNConcatenation.*sources of one size"):
         evaluate(on, given, node.result_image)
     # What was refused leaves the nodes as they were.
-    assert evaluate(on, concatenation()[1], concatenation()[0].result_image)[0].shape[1] == 7
+    assert evaluate(on, concatenation()[1], concatenation()[0].result_image)[0].shape[1] == 16
+
+
+def test_the_kernel_packs_unless_it_is_told():
+    on = mps.MTLDevice(device="cpu")
+    kernel = _core.MPSNNConcatenation(device=on)
+    kernel.makes_temporary_images = False
+    parts = [random(k, 2, k + 1, 2, 3).astype(np.float32) for k in range(4)]
+    for packed in (True, False):
+        assert kernel.packs_channels is packed
+        buffer = commands(on)
+        made = kernel.encode_batch(buffer, source_images=[batch(on, part) for part in parts])
+        run(buffer)
+        np.testing.assert_array_equal(array(made), beside_each_other(parts, packed))
+        kernel.packs_channels = not packed
 
 
 # --- losses --------------------------------------------------------------------------------------

@@ -152,8 +152,8 @@ LOSSES = {
         True,
     ),
     "hinge": (
-        lambda x, t: np.maximum(1 - (2 * t - 1) * x, 0),
-        lambda x, t: np.where(1 - (2 * t - 1) * x > 0, 1 - 2 * t, 0),
+        lambda x, t: np.maximum(1 - without(t, t * x), 0),
+        lambda x, t: np.where(1 - without(t, t * x) > 0, -t, 0),
         False,
     ),
     "huber": (

@@ -21,7 +21,7 @@ LOSSES = {
     "soft_max_cross_entropy": lambda y, t: -(t * log_softmax(y)).sum(axis=1, keepdims=True),
     "sigmoid_cross_entropy": lambda y, t: np.logaddexp(0, y) - y * t,
     "categorical_cross_entropy": lambda y, t: -t * np.log(y),
-    "hinge": lambda y, t: np.maximum(1 - (2 * t - 1) * y, 0),
+    "hinge": lambda y, t: np.maximum(1 - t * y, 0),
     "huber": lambda y, t: np.where(
         np.abs(y - t) <= 0.5, (y - t) ** 2 / 2, 0.5 * (np.abs(y - t) - 0.25)
     ),
@@ -119,6 +119,35 @@ def test_every_value_has_its_weight(name, reduction):
     loss, gradient = evaluate(name, y, t, reduction, weights=w)
     np.testing.assert_allclose(loss, reported(y), rtol=1e-6, atol=1e-9)
     near(gradient, differences(lambda v: reported(v).sum(), y))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean", "sum_by_non_zero_weights"])
+def test_weights_of_classes(reduction, smoothing):
+    """-sum w t log p: a weight for each label, of which a pixel has one value."""
+    y, t = prediction_and_labels()
+    w = RANDOM.uniform(-1, 2, size=y.shape)
+    w[:, 0, 0, 1] = w[1, :, 0, 0] = 0
+    share = {"mean": 2, "sum_by_non_zero_weights": np.count_nonzero(w, (1, 2, 3))}.get(reduction, 1)
+    part = np.float32(smoothing)
+    truth = t * (1 - part) + part / 4
+
+    def reported(v):
+        values = 3 * -(w * truth * log_softmax(v)).sum(axis=1, keepdims=True)
+        values = values / np.reshape(share, (-1, 1, 1, 1))
+        return values if reduction == "none" else values.sum(axis=(1, 2, 3), keepdims=True)
+
+    loss, gradient = evaluate(
+        "soft_max_cross_entropy", y, t, reduction, weights=w, label_smoothing=smoothing, weight=3.0
+    )
+    np.testing.assert_allclose(loss, reported(y), rtol=1e-6, atol=1e-9)
+    near(gradient, differences(lambda v: reported(v).sum(), y))
+    # Against PyTorch.
+    torch = pytest.importorskip("torch")
+    v = torch.tensor(y, requires_grad=True)
+    (torch.tensor(w * truth) * -v.log_softmax(1)).sum().backward()
+    _, slope = evaluate("soft_max_cross_entropy", y, t, "sum", weights=w, label_smoothing=smoothing)
+    np.testing.assert_allclose(slope, v.grad.numpy(), rtol=1e-6, atol=1e-9)
 
 
 def test_label_smoothing_and_the_exact_softmax_gradient():

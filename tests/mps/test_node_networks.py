@@ -47,6 +47,7 @@ class Network:
             convolution_gradient_state=self.down.convolution_gradient_state,
         )  # fmt: skip
         both = mps.MPSNNConcatenationNode(sources=[self.up.result_image, x])
+        both.packs_channels = True
         group = mps.MPSCNNGroupNormalizationNode(source=both.result_image, data_source=group)
         gate = mps.MPSCNNNeuronSigmoidNode(source=group.result_image)
         mean = mps.MPSNNReductionSpatialMeanNode(source=gate.result_image)

@@ -197,9 +197,10 @@ def test_a_states_next_encoding():
     state = kernel.result_state(for_source_image=source)
     given = {"source_image": source, "destination_image": out, "destination_state": state}
     kernel.clip_rect = region(0, 2)
-    execute(lambda b: kernel.encode(b, **given))
-    kernel = linear()
-    execute(lambda b: kernel.encode(b, **given))
+    buffer = commands(device())
+    for one in (kernel, linear()):
+        one.encode(buffer, **given)
+    run(buffer)
     gradient.makes_temporary_images = False
     dx = execute(
         lambda b: gradient.encode(b, source_gradient=source, source_image=source,

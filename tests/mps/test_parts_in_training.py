@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from gradients import device, differences, execute, near, number_type, random
-from kernels import array, batch
+from kernels import array, batch, commands, empty, run
 
 from traingraph import ShapeError, Unsupported, mps
 
@@ -104,10 +104,15 @@ def test_softmax_without_parts_again():
     kernel, gradient = softmaxes("MPSCNNSoftMax", on)
     x = random(1, 1, 4, 3, 3)
     states = kernel.result_state_batch(for_source_image=batch(on, x))
-    kernel.clip_rect = region(1, 1, 2, 2)
-    into(kernel, np.zeros((1, 4, 9, 9)), on, source_images=batch(on, x), destination_states=states)
-    kernel.clip_rect = mps.MPSCNNSoftMax(device=on).clip_rect
-    y = into(kernel, x, on, source_images=batch(on, x), destination_states=states)
+    y = batch(on, x)
+    given = {"source_images": batch(on, x), "destination_states": states}
+    buffer = commands(on)
+    for clip, out in ((region(1, 1, 2, 2), empty(on, (1, 4, 9, 9))),
+                      (mps.MPSCNNSoftMax(device=on).clip_rect, y)):  # fmt: skip
+        kernel.clip_rect = clip
+        kernel.encode_batch(buffer, **given, destination_images=out)
+    run(buffer)
+    y = array(y)
     dy = random(2, *x.shape)
     expected = y * (dy - (dy * y).sum(axis=1, keepdims=True))
     np.testing.assert_allclose(gradient_of(gradient, dy, y, states, on), expected, atol=1e-12)

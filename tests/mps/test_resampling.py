@@ -19,7 +19,7 @@ def interpolation(size, scale, align_corners):
     count = size * scale
     matrix = np.zeros((count, size))
     for i in range(count):
-        at = (i + 0.5) / scale - 0.5
+        at = i / scale
         if align_corners:
             at = i * (size - 1) / max(count - 1, 1)
         at = min(max(at, 0), size - 1)
@@ -52,6 +52,14 @@ def test_bilinear(scale, align_corners):
     gradient = mps.MPSCNNUpsamplingBilinearGradient(device=device(), **sizes)
     check(kernel, gradient, x, expected)
     assert gradient.align_corners is align_corners
+
+
+def test_what_a_program_measured_on_hardware():
+    """A row of red, green and blue, twice as large: half of both between them, exact on them."""
+    x = np.eye(3)[None, :, None, :]
+    sizes = {"integer_scale_factor_x": 2, "integer_scale_factor_y": 2}
+    y, _ = forward(mps.MPSCNNUpsamplingBilinear(device=device(), **sizes), x)
+    np.testing.assert_array_equal(y[0, :, 0, :3].T, [[1, 0, 0], [0.5, 0.5, 0], [0, 1, 0]])
 
 
 def test_the_destination_form_leaves_align_corners_as_it_is():

@@ -71,12 +71,16 @@ def test_images_of_other_formats(dtype, device):
     np.testing.assert_allclose(y, resized(x.astype(float), 3, 7), atol=near)
 
 
-def test_a_factor_is_what_upsampling_does():
+def test_between_corners_a_factor_is_what_upsampling_does():
+    """Without them resizing has centers on centers, and upsampling first pixels on first pixels."""
     x = random(5, 2, 3, 4, 5)
-    upsampling = mps.MPSCNNUpsamplingBilinear(
-        device=made(), integer_scale_factor_x=3, integer_scale_factor_y=2
-    )
-    np.testing.assert_array_equal(forward(kernel_of(15, 8), x)[0], forward(upsampling, x)[0])
+    for align_corners in (True, False):
+        upsampling = mps.MPSCNNUpsamplingBilinear(
+            device=made(), integer_scale_factor_x=3, integer_scale_factor_y=2,
+            align_corners=align_corners,
+        )  # fmt: skip
+        found = forward(kernel_of(15, 8, align_corners=align_corners), x)[0]
+        assert np.array_equal(found, forward(upsampling, x)[0]) is align_corners
 
 
 def test_a_part_of_the_destination():

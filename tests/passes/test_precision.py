@@ -270,14 +270,14 @@ def test_what_compiles_again_keeps_the_precision():
     training = trained([dense(6, 5)], (4, 6), "mixed_bfloat16")
     training.micro_batches = 2
     training.execute(
-        inputs_data={"x": np.ones((2, 6), np.float32)},
-        loss_labels_data={"y": np.ones((2, 5), np.float32)},
-        batch_size=2,
+        inputs_data={"x": np.ones((8, 6), np.float32)},
+        loss_labels_data={"y": np.ones((8, 5), np.float32)},
+        batch_size=8,
         options="synchronous",
     )
     text = training.compiled_description()
     assert "accumulates" in text
-    assert "(N=2, 6)" in text
+    assert "(N=8, 6)" in text
     assert "bfloat16" in text
 
 

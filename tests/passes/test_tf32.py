@@ -69,10 +69,10 @@ def test_another_batch_size_keeps_the_precision():
     inference = tg.MLCInferenceGraph(graph_objects=[graph])
     inference.add_inputs({"x": x})
     inference.compile(device="reference", precision="tf32")
-    data = {"x": np.ones((2, 3), np.float32)}
-    inference.execute(inputs_data=data, batch_size=2, options="synchronous")
+    data = {"x": np.ones((8, 3), np.float32)}
+    inference.execute(inputs_data=data, batch_size=8, options="synchronous")
     text = inference.compiled_description()
-    assert "(N=2, 3)" in text
+    assert "(N=8, 3)" in text
     assert "tf32=yes" in text
 
 

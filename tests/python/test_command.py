@@ -1,6 +1,7 @@
 """``python -m traingraph``."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -12,7 +13,9 @@ from traingraph.__main__ import main
 
 def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info"]) == 0
-    assert traingraph.__version__ in capsys.readouterr().out
+    found = capsys.readouterr().out
+    assert traingraph.__version__ in found
+    assert re.search(r"^reference_loops   cpu: (\w+, )*dropout\b", found, re.MULTILINE)
 
 
 def test_info_as_json() -> None:
@@ -21,6 +24,7 @@ def test_info_as_json() -> None:
     information = json.loads(output)
     assert information["traingraph"] == traingraph.__version__
     assert {"cpu", "reference"} <= set(information["backends"])
+    assert {"concatenate", "dropout"} <= set(information["reference_loops"]["cpu"])
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import traingraph as tg
 from traingraph import (
     Error,
     MLCActivationLayer,
@@ -106,7 +107,27 @@ def test_array_module_is_typed(through: Callable[..., np.ndarray]) -> None:
         through(array.array("f", range(6)))  # shape (6,) is not (2, 3)
 
 
-@pytest.mark.parametrize("data", [[0.0] * 6, None, 1.0, "text"], ids=["list", "none", "n", "text"])
+def test_lists_of_numbers_are_taken(through: Callable[..., np.ndarray]) -> None:
+    np.testing.assert_array_equal(through(VALUES.tolist()), VALUES)
+    np.testing.assert_array_equal(through(((1, 2, 3), (4, 5, True))), [[1, 2, 3], [4, 5, 1]])
+    with pytest.raises(ValueError, match=r"expected shape \(2, 3\) but got \(6,\)"):
+        through([0.0] * 6)
+    for wrong in ([[1, 2, 3], [4, 5]], [["a", "b", "c"]] * 2, [[1j, 2, 3]] * 2):
+        with pytest.raises(TypeError, match="for input 'x'"):
+            through(wrong)
+
+
+def test_tensors_of_lists() -> None:
+    assert tg.MLCTensor(data=[[1.5, 2.0]]).descriptor.data_type == tg.MLCDataType.FLOAT32
+    assert tg.MLCTensor(data=[1, 2]).descriptor.data_type == tg.MLCDataType.INT32
+    assert tg.MLCTensor(data=[1, 2**40]).descriptor.data_type == tg.MLCDataType.INT64
+    assert tg.MLCTensor(data=[True, False]).descriptor.data_type == tg.MLCDataType.BOOLEAN
+    np.testing.assert_array_equal(tg.MLCTensor(data=[1, 2], data_type="float64").data, [1.0, 2.0])
+    with pytest.raises(TypeError, match="int32"):
+        tg.MLCTensor(data=[1.5], data_type="int32")
+
+
+@pytest.mark.parametrize("data", [None, "text"], ids=["none", "text"])
 def test_other_objects_are_refused(through: Callable[..., np.ndarray], data: Any) -> None:
     with pytest.raises(TypeError, match=r"expected an array or bytes for input 'x' but got"):
         through(data)

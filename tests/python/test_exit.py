@@ -114,9 +114,9 @@ def test_leaving_while_threads_are_in_a_call(half: int, tmp_path: object) -> Non
 
 def test_every_binding_lets_the_lock_go_by_classes_that_may_stay() -> None:
     """gil.h says what pybind11's own do when the interpreter goes."""
-    files = sorted(BINDINGS.glob("*.cpp")) + sorted(BINDINGS.glob("*.h"))
+    files = sorted(BINDINGS.rglob("*.cpp")) + sorted(BINDINGS.rglob("*.h"))
     assert len(files) > 50
-    text = {file.name: file.read_text() for file in files}
+    text = {str(file.relative_to(BINDINGS)): file.read_text() for file in files}
     assert [name for name in text if "gil_scoped_" in text[name]] == []
     users = [name for name in text if "ReleasedGil" in text[name] or "HeldGil" in text[name]]
     assert len(users) > 15

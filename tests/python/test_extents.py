@@ -72,6 +72,44 @@ def test_batch_size(batch):
         run.execute(inputs_data={"x": b"\0" * 1024}, batch_size=batch, options="synchronous")
 
 
+BATCHES_OF_NO_MACHINE = """
+import resource, sys, traingraph as tg
+refusals = tg.OutOfMemory, tg.ShapeError
+if sys.argv[2] == "cuda":  # whose driver reserves more addresses, and whose products say no
+    refusals = *refusals, tg.Unsupported
+else:
+    resource.setrlimit(resource.RLIMIT_AS, (2**31,) * 2)
+kernel = tg.MLCConvolutionDescriptor(
+    kernel_sizes=(1, 1), input_feature_channel_count=4, output_feature_channel_count=4)
+layer = getattr(tg, sys.argv[1])(descriptor=kernel)
+graph = tg.MLCGraph()
+shape = [2, 4, 5, 5] if "Convolution" in sys.argv[1] else [2, 4]
+x, label = tg.MLCTensor(shape=shape), tg.MLCTensor(shape=shape)
+graph.node(layer, source=x)
+run = tg.MLCTrainingGraph(
+    graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
+    optimizer=tg.MLCSGDOptimizer(learning_rate=0.1))
+run.add_inputs({"x": x}, loss_labels={"label": label})
+run.compile(device=sys.argv[2])
+for batch in (2**31, 2**32, 2**33 + 1):
+    for call in (run.execute, run.execute_forward):
+        data = {} if call == run.execute_forward else {"inputs_data": {"x": b""}}
+        try: call(batch_size=batch, **data)
+        except refusals as error: print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("layer", ["MLCConvolutionLayer", "MLCFullyConnectedLayer"])
+def test_batches_that_no_library_counts(layer, device):
+    """An int of them wraps round, to 0 among others, and kernels divide by that."""
+    done = subprocess.run(
+        [sys.executable, "-c", BATCHES_OF_NO_MACHINE, layer, device], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done
+    assert len(done.stdout.splitlines()) == 6
+
+
 def test_memory_of_a_tensor():
     child = (
         "import resource, traingraph as tg\n"
@@ -132,6 +170,10 @@ def test_index_of_a_window(device):
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_taps_outside_are_not_visited(device):
+    if device == "cuda":
+        with pytest.raises(tg.Unsupported, match=r"an extent above 2\^29"):
+            pooled(device, (2**31 - 1, 2**31 - 1), "average")
+        return
     wide = pooled(device, (2**31 - 1, 2**31 - 1), "average")
     assert np.allclose(wide, pooled(device, (9, 9), "average"), rtol=1e-5)
 

@@ -212,10 +212,9 @@ def test_masked_memory_is_not_written() -> None:
     [
         (VALUES.astype(np.float64), r"astype\('float32'\)"),
         (VALUES[:, ::2], "ascontiguousarray"),
-        (VALUES.tolist(), "numpy.asarray"),
         (np.array([[1, "a"]], object), r"astype\('float32'\)"),
     ],
-    ids=["float64", "strided", "list", "objects"],
+    ids=["float64", "strided", "objects"],
 )
 def test_refusals_say_what_to_call(data: Any, advice: str) -> None:
     with pytest.raises((tg.InvalidArgument, TypeError), match=advice):
@@ -224,5 +223,5 @@ def test_refusals_say_what_to_call(data: Any, advice: str) -> None:
 
 def test_a_source_alone_is_told_where_to_go() -> None:
     x, graph = tg.MLCTensor(shape=[2, 3]), tg.MLCGraph()
-    with pytest.raises(TypeError, match=r"write sources=\[source\]: node\("):
+    with pytest.raises(TypeError, match=r"write sources=\[source\]: MLCGraph.node\("):
         graph.node(tg.MLCActivationLayer.relu(), source=x, disable_update=True)

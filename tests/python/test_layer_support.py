@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from traingraph._core import why_unsupported
+from traingraph._core import stand_ins, why_unsupported
 
 import traingraph
 from traingraph import (
@@ -80,6 +80,19 @@ def test_a_no_has_a_reason(device: str) -> None:
     assert re.match(r"pooling: .*int32.*; pooling_gradient: .*int32", pooling)
     with pytest.raises(ValueError, match="the name of a class of layers but got 'MLCLayers'"):
         why_unsupported("MLCLayers", "float32", on=device)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_a_whole_device_needs_no_stand_ins(device: str) -> None:
+    """tests/apple/test_stand_ins.py has devices that need some."""
+    for cls in (cls for cls in LAYERS if cls is not MLCLayer):
+        found = stand_ins(cls.__name__, "float32", on=device)
+        assert (found["composed"], found["looped"]) == ([], []), cls
+    assert stand_ins("MLCSoftmaxLayer", "float32", on=device)["own"] == [
+        "softmax", "softmax_gradient",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match=r"\[stand_ins\] expected the name of a class of layers"):
+        stand_ins("MLCLayers", "float32", on=device)
 
 
 def test_known_answers() -> None:

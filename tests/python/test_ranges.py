@@ -35,6 +35,7 @@ RANGES: dict[str, tuple[list[float], list[float]]] = {
     "0 or more, and a multiple of 4": ([-4, 2], [0, 4]),
     "0 or 1": ([-1, 2], [0, 1]),
     "1 or more": ([0], [1]),
+    "1 or more; one may be -1": ([0, -2], [1, -1]),
     "from 1 to 2**31 - 1": ([0, 2**31], [1]),
     "from 1 to 2**24": ([0, 2**24 + 1], [1, 2**24]),
     "from 1 to 2**53": ([0, 2**53 + 1], [1, 2**53]),

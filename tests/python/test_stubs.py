@@ -32,16 +32,24 @@ def test_installed_stubs_are_those_of_the_extension(stubs: dict[str, str]) -> No
             assert installed.read_text() == text
 
 
-@pytest.mark.parametrize("package", [traingraph, traingraph.mps])
+STUBS = {
+    traingraph: "__init__.pyi",
+    traingraph.mps: "mps/__init__.pyi",
+    traingraph.nn: "nn.pyi",
+}
+
+
+@pytest.mark.parametrize("package", STUBS)
 def test_a_package_has_the_names_of_its_stub(package: ModuleType, stubs: dict[str, str]) -> None:
-    folder = "mps/" if package is traingraph.mps else ""
-    tree = ast.parse(stubs[f"{folder}__init__.pyi"])
+    tree = ast.parse(stubs[STUBS[package]])
     imported = {
         alias.asname: getattr(importlib.import_module(str(node.module)), alias.name)
         for node in tree.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
+    if package is traingraph:
+        assert imported.pop("nn") is traingraph.nn
     assert imported == {name: getattr(package, name) for name in package.__all__}
     assert len(set(package.__all__)) == len(package.__all__) == len(imported)
 

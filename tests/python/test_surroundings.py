@@ -2,12 +2,14 @@
 
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 
 import pytest
 
 import traingraph
+import traingraph.mps
 
 STRANGE = [b"/nowhere/caf\xe9", b"\xff\xfe", "/nowhere/straße".encode()]
 SHOW = "import traingraph, traingraph.mps; print(traingraph.MLCDevice.cpu())"
@@ -48,3 +50,21 @@ def test_a_home_that_is_no_text() -> None:
     show = "from traingraph import _core; print(ascii(_core.verification_file('cuda')))"
     printed = run(show, HOME=home, XDG_CACHE_HOME=home, XDG_STATE_HOME=home)
     assert ascii(home).strip("'") in printed
+
+
+def test_classes_of_mps_are_made_when_they_are_asked_for() -> None:
+    made = "print(*(name in vars(traingraph._core) for name in ('MLCLayer', 'MPSKernel')));"
+    assert run(f"import traingraph; {made} import traingraph.mps; {made}").split() == [
+        "True",
+        "False",
+        "True",
+        "True",
+    ]
+    text = pickle.dumps(traingraph.mps.MTLDevice)
+    load = f"import pickle; print(pickle.loads({text!r}).__name__)"
+    assert run(f"import traingraph; {load}").strip() == "MTLDevice"
+    both = "import threading; ts = [threading.Thread(target=exec, args=(load,)) for _ in range(8)]"
+    start = "[t.start() for t in ts]; [t.join() for t in ts]"
+    assert run(f"load = {load!r}; {both}; {start}").count("MTLDevice") == 8
+    unknown = "import traingraph; print(hasattr(traingraph._core, 'MPSNothing'))"
+    assert run(unknown).strip() == "False"

@@ -72,6 +72,42 @@ def test_a_broken_test_file_is_no_pass(suite: Path) -> None:
     assert (status, report["verdict"], noted) == (1, "FAIL", False)
 
 
+KERNELS = """
+import os, sys
+if len(sys.argv) == 1:
+    print("Right", "Wrong one", "Ends", "Composed", sep="\\n")
+elif sys.argv[1] == "Composed":
+    print("0.0")
+    print("traingraph: dispatch: cpu refuses named_kernel: mps: Composed: no", file=sys.stderr)
+elif sys.argv[1] == "Ends":
+    os.abort()
+else:
+    print("1e-07" if sys.argv[1] == "Right" else "0.5")
+    sys.exit(sys.argv[1] != "Right")
+"""
+
+
+@pytest.mark.parametrize(("suites", "verdict"), [(PASSES, "PASS"), (FAILS, "FAIL")])
+def test_kernels_are_noted_one_by_one(
+    suite: Path, suites: str, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the suites say: a kernel is compared by itself, and may end its process."""
+    (suite / "verify").mkdir()
+    (suite / "verify" / "cpu.py").write_text(KERNELS)
+    _, report, noted = verify(suite, some=suites)
+    assert (report["verdict"], noted) == (verdict, verdict == "PASS")
+    found = [(row["verdict"], row["deviation"]) for row in report["kernels"]]  # type: ignore
+    assert found == [("PASS", "1e-07"), ("FAIL", "0.5"), ("FAIL", "ended with -6"), ("FAIL", "no")]
+    lines = Path(_core.verification_file("cpu")).read_text().splitlines()
+    assert lines[1:] == (["PASS", "Right"] if verdict == "PASS" else ["Right"])
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in table[:3]] == [
+        ["kernel", "result", "deviation"],
+        ["Right", "PASS", "1e-07"],
+        ["Wrong", "one", "FAIL", "0.5"],
+    ]
+
+
 def test_without_tests_it_says_where_they_should_be(
     suite: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

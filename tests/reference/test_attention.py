@@ -88,6 +88,8 @@ def test_values(sample, device):
     arrays = [a.astype(np.float32) if np.asarray(a).dtype.kind == "f" else a
               for a in sample.arrays]  # fmt: skip
     for dtype, given, bound in [("float64", sample.arrays, 1e-13), ("float32", arrays, 2e-6)]:
+        if device == "metal" and dtype == "float64":
+            continue  # Metal has none
         found = forward("attention", sample.attributes, given, device)
         for got, right in zip(found, expected(sample), strict=True):
             assert got.dtype == dtype

@@ -121,7 +121,7 @@ def test_a_step_is_one_launch(gpu: str) -> None:
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "RMSProp"])
 def test_a_small_step_is_one_kernel(gpu: str, optimizer: str) -> None:
-    """Its ops are a small program; dropout is one of them. Beside it the loss travels with the
+    """Its ops are a megakernel; dropout is one of them. Beside it the loss travels with the
     run, and numbers that change from step to step."""
     made = getattr(tg, f"MLC{optimizer}Optimizer")(learning_rate=0.01)
     network = Classifier(gpu, optimizer=made, dropout=0.5)

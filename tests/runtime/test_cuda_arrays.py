@@ -392,3 +392,26 @@ def test_lengths_on_the_device_show_in_the_results(gpu: str, torch: Any) -> None
         given.copy_(torch.tensor(wrong, dtype=torch.int32))
         result = inference.execute(inputs_data=data, options="synchronous").result
         assert np.isnan(result).all()
+
+
+# --- fit -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [3 * ROWS, 3 * ROWS + 5])
+def test_fit_gathers_rows_where_they_lie(gpu: str, torch: Any, rows: int) -> None:
+    """Shuffled rows of arrays on the GPU are gathered by it, to the same bits."""
+    rng = np.random.default_rng(2)
+    x = rng.uniform(-1, 1, (rows, INPUTS)).astype(np.float32)
+    labels = rng.integers(0, 5, rows)
+    resident, sent = Classifier(gpu), Classifier(gpu)
+    arrays = [torch.from_numpy(array).to("cuda") for array in (x, labels)]
+    resident.training.fit(*arrays, epochs=1, shuffle_seed=4)
+    with Counted(gpu) as device:
+        epochs = resident.training.fit(*arrays, epochs=2, shuffle_seed=5)
+    sent.training.fit(x, labels, epochs=1, shuffle_seed=4)
+    expected = sent.training.fit(x, labels, epochs=2, shuffle_seed=5)
+    assert [epoch.loss for epoch in epochs] == [epoch.loss for epoch in expected]
+    for mine, theirs in zip(resident.parameters(), sent.parameters(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    # The order of each epoch, and no rows.
+    assert device.counts["copies_in"] <= 2 + len(epochs)

@@ -1,4 +1,4 @@
-"""oneDNN's kernels against the reference loops: convolution with its gradients, matrix products,
+"""Kernels of oneDNN against the reference loops: convolution with its gradients, matrix products,
 reorders; in plain layouts and in those that the kernels ask for, with one thread and two."""
 
 import os

@@ -13,6 +13,7 @@ import pytest
 import traingraph
 
 PLUGIN = "libtraingraph_cuda.so"
+INSTALL = "install it with TRAINGRAPH_CUDA=1 pip install '.[cuda13]'"
 PACKAGE = Path(traingraph._core.__file__).parent
 ASK = """
 import numpy
@@ -70,9 +71,7 @@ def copy(tmp_path: Path) -> Path:
 
 def test_without_the_plugin(copy: Path) -> None:
     (message,) = answers(copy)
-    assert message == (
-        f"[device] expected a GPU but this build has no {PLUGIN}; install with TRAINGRAPH_CUDA=1"
-    )
+    assert message == f"[device] expected a GPU but this build has no {PLUGIN}; {INSTALL}"
 
 
 def test_without_the_plugin_there_is_code_for_no_gpu(copy: Path) -> None:
@@ -81,7 +80,7 @@ def test_without_the_plugin_there_is_code_for_no_gpu(copy: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     found = json.loads(done.stdout)
     assert found["gpu_architectures"] == []
-    assert found["gpu"].endswith(f"has no {PLUGIN}; install with TRAINGRAPH_CUDA=1")
+    assert found["gpu"].endswith(f"has no {PLUGIN}; {INSTALL}")
 
 
 def test_a_plugin_that_cannot_be_loaded(copy: Path) -> None:

@@ -1,20 +1,14 @@
 """Any layer alone in a training graph without loss and optimizer: programs calculate by it."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-import traingraph as tg
-from harness import everywhere
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
-
 from gradient_rows import losses
 from gradient_rows.measure import choices_of
 from gradient_rows.rows import ROWS
 from gradient_rows.sample import data_of
+
+import traingraph as tg
+from harness import everywhere
 
 ALONE = [row for row in ROWS if row not in losses.ROWS]
 

@@ -71,13 +71,13 @@ def peer() -> "torch.nn.Module":
     ).double()
 
 
-def take_parameters(theirs: "torch.nn.Module", ours: object) -> float:
+def take_parameters(theirs: "torch.nn.Module", ours: tg.MLCTrainingGraph) -> float:
     """Copies this network's parameters to the peer's; how far apart all were, in norm."""
     apart = 0.0
-    ours.training.synchronize_updates()
+    ours.synchronize_updates()
     layers = [
         layer
-        for layer in ours.training.layers
+        for layer in ours.layers
         if getattr(layer, "weights", None) or getattr(layer, "gamma", None)
     ]
     modules = [module for module in theirs if list(module.parameters())]
@@ -94,13 +94,10 @@ def take_parameters(theirs: "torch.nn.Module", ours: object) -> float:
     return apart**0.5
 
 
-def network(digits: ModuleType, rule: str, batch_size: int, device: str) -> object:
-    """The example's network; its optimizer is replaced before the first step."""
+def network(digits: ModuleType, rule: str, batch_size: int, device: str) -> tg.MLCTrainingGraph:
     tg.MLCPlatform.set_rng_seed_to(0)
-    result = digits.Network(8, 8, batch_size, device)
     optimizer = {"sgd": tg.MLCSGDOptimizer, "adam": tg.MLCAdamOptimizer}[rule]
-    result.training.compile_optimizer(optimizer(learning_rate=RATE[rule]))
-    return result
+    return digits.network(8, 8, batch_size, optimizer(learning_rate=RATE[rule]), device)
 
 
 @pytest.mark.parametrize("rule", ["sgd", "adam"])
@@ -112,13 +109,22 @@ def test_losses_are_those_of_pytorch(
     theirs = peer()
     optimizer = {"sgd": Descent, "adam": Adam}[rule](list(theirs.parameters()), RATE[rule])
     train, test = digits.load(None, 0)
-    batches = list(digits.batches(train, batch_size))[:STEPS]
+    batches = [
+        digits.Split(
+            train.images[first : first + batch_size], train.labels[first : first + batch_size]
+        )
+        for first in range(0, STEPS * batch_size, batch_size)
+    ]
 
     losses, expected, apart = [], [], []
     take_parameters(theirs, ours)
     theirs.train()
     for batch in batches:
-        losses.append(ours.train(batch))
+        step = ours.execute(
+            inputs_data={"x": batch.images}, loss_labels_data={"y": batch.labels},
+            options="synchronous",
+        )  # fmt: skip
+        losses.append(float(step.result))
         loss = torch.nn.functional.cross_entropy(
             theirs(torch.tensor(batch.images).double()),
             torch.tensor(batch.labels).long(),
@@ -155,7 +161,7 @@ def test_losses_are_those_of_pytorch(
     some = digits.Split(test.images[:20], test.labels[:20])
     with torch.no_grad():
         logits = theirs(torch.tensor(some.images).double()).numpy()
-    np.testing.assert_allclose(ours.predict(some), logits, atol=1e-5 * np.abs(logits).max())
+    np.testing.assert_allclose(ours.predict(some.images), logits, atol=1e-5 * np.abs(logits).max())
 
 
 def test_last_partial_batch_counts_by_its_own_rows(digits: ModuleType) -> None:
@@ -164,8 +170,7 @@ def test_last_partial_batch_counts_by_its_own_rows(digits: ModuleType) -> None:
     some = digits.Split(test.images[:37], test.labels[:37])
     results = []
     for batch_size in (16, 37):
-        tg.MLCPlatform.set_rng_seed_to(0)
-        results.append(digits.Network(8, 8, batch_size, "cpu").predict(some))
+        results.append(network(digits, "adam", batch_size, "cpu").predict(some.images))
     assert results[0].shape == (37, 10)
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
 
@@ -175,5 +180,6 @@ def test_same_seed_same_bits(digits: ModuleType) -> None:
     runs = []
     for _ in range(2):
         ours = network(digits, "adam", 32, "cpu")
-        runs.append([ours.train(batch) for batch in list(digits.batches(train, 32))[:4]])
+        epochs = ours.fit(train.images, train.labels, epochs=2)
+        runs.append([epoch.loss for epoch in epochs])
     assert runs[0] == runs[1]

@@ -1,27 +1,15 @@
-"""Rows of layers over elements that stay in their places, of softmax and of dropout."""
+"""Rows of layers over elements that stay in their places, and of dropout."""
 
 from typing import Any
 
 from random_graphs.activations import NUMBERS
 from random_graphs.elementwise import ARITHMETIC
-from random_graphs.layer import Layer, Shape, joined, need, written
+from random_graphs.layer import Layer, joined, need, written
 from random_graphs.table import LAYERS
 
-from .sample import Row, Sample, Values
+from .sample import SHAPES, SIZES, TIES, Row, Sample, Values, coarse
 
 Choice = dict[str, Any]
-# Odd, with extents of 1, across the width of vectors, with many equal numbers, and large.
-SHAPES: dict[str, Shape] = {
-    "odd": [3, 5, 7], "ones": [1, 6, 1, 1], "vector": [2, 33], "ties": [4, 9],
-    "large": [64, 4, 16, 16],
-}  # fmt: skip
-SIZES = ["odd", "ones", "vector", "large"]
-TIES = [*SIZES[:3], "ties", "large"]
-COARSE = 0.5
-
-
-def coarse(choice: Choice) -> float:
-    return COARSE if choice["size"] == "ties" else 0.0
 
 
 # --- activations
@@ -169,14 +157,7 @@ def selection(choice: Choice) -> Sample:
     return Sample(LAYERS["MLCSelectionLayer"], {}, sources)
 
 
-# --- softmax and dropout
-
-
-def softmax(choice: Choice) -> Sample:
-    shape = SHAPES[choice["size"]]
-    need(choice["dimension"] < len(shape))
-    options = {"operation": choice["operation"], "dimension": choice["dimension"]}
-    return Sample(LAYERS["MLCSoftmaxLayer"], options, [Values(shape, -3, 3)])
+# --- dropout
 
 
 def dropout(choice: Choice) -> Sample:
@@ -196,12 +177,6 @@ ROWS = [
         {"size": SIZES, "condition": list(OTHER), "first": list(OTHER), "second": list(OTHER)},
         selection,
         moves=True,
-    ),
-    Row(
-        "MLCSoftmaxLayer",
-        "",
-        {"size": SIZES, "operation": ["softmax", "log_softmax"], "dimension": [0, 1, 2, 3]},
-        softmax,
     ),
     Row("MLCDropoutLayer", "", {"size": SIZES, "rate": [0.0, 0.25, 0.5], "seed": [0, 5]}, dropout),
 ]

@@ -10,8 +10,7 @@ import numpy as np
 from random_graphs import losses
 from random_graphs.layer import Layer, Shape, Text, need, written
 
-from .elementwise import SHAPES, TIES, coarse
-from .sample import Row, Sample, Values
+from .sample import SHAPES, TIES, Row, Sample, Values, coarse
 
 TESTS = Path(__file__).resolve().parents[2] / "tests"
 if str(TESTS / "layers") not in sys.path:

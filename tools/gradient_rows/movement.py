@@ -9,8 +9,7 @@ from random_graphs.layer import Layer, Shape, need, written
 from random_graphs.movement import PADDING
 from random_graphs.table import LAYERS
 
-from .elementwise import SHAPES, SIZES, TIES, coarse
-from .sample import Row, Sample, Values
+from .sample import SHAPES, SIZES, TIES, Row, Sample, Values, coarse
 
 Choice = dict[str, Any]
 IMAGES: dict[str, Shape] = {

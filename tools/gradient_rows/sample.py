@@ -12,6 +12,18 @@ from random_graphs.numbers import numbers
 # What every device type but float64 is computed beside: the same numbers, which it holds exactly.
 FLOATS = ("float64", "float32", "tf32", "float16", "bfloat16")
 WHOLE = ("int8", "uint8", "int32", "int64", "boolean")
+# Odd, with extents of 1, across the width of vectors, with many equal numbers, and large.
+SHAPES: dict[str, Shape] = {
+    "odd": [3, 5, 7], "ones": [1, 6, 1, 1], "vector": [2, 33], "ties": [4, 9],
+    "large": [64, 4, 16, 16],
+}  # fmt: skip
+SIZES = ["odd", "ones", "vector", "large"]
+TIES = [*SIZES[:3], "ties", "large"]
+COARSE = 0.5
+
+
+def coarse(choice: Options) -> float:
+    return COARSE if choice["size"] == "ties" else 0.0
 
 
 @dataclass(frozen=True)

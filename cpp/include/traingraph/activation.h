@@ -1,3 +1,4 @@
+// The elementwise activation layer `Activation`, its types, and their parameters a, b, c.
 #pragma once
 
 #include <traingraph/layer.h>

@@ -1,3 +1,5 @@
+// The elementwise layer `Arithmetic`, with one or two broadcast sources, and the matrix product
+// `MatMul`.
 #pragma once
 
 #include <traingraph/layer.h>

@@ -1,3 +1,4 @@
+// Multi-head attention with learned projections, masks and dropout: descriptor and layer.
 #pragma once
 
 #include <traingraph/layer.h>

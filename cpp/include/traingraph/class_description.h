@@ -1,3 +1,5 @@
+// Descriptions of the public classes: how objects are made, and which properties they have.
+// Bindings, documentation, copies and range checks read them; <traingraph/describe.h> writes them.
 #pragma once
 
 #include <any>
@@ -16,8 +18,6 @@
 #include <traingraph/range.h>
 #include <traingraph/tensor.h>
 
-// Of what the public classes consist: how objects are made, and what they tell. Bindings, their
-// documentation, copies and checks of ranges read that. <traingraph/describe.h> writes it.
 namespace traingraph {
 
 // Height and width, or y and x.
@@ -46,6 +46,7 @@ struct Argument {
   const Range* range = nullptr;             // of numbers
   // From an object; none where its form keeps something else.
   std::function<std::any(const void*)> read = nullptr;
+  std::string accepted = {};  // the members of an enumeration that it may be; empty: all
 };
 
 // What an object is made of, by name.
@@ -101,6 +102,7 @@ struct Property {
   std::function<std::any(const void*)> get;
   std::function<void(void*, const std::any&)> set = nullptr;  // none: it is only read
   bool is_part = false;          // of an argument: copies and archives have it there
+  bool is_archived = true;       // false: copies have it, and another property tells archives
   const Range* range = nullptr;  // of numbers
 };
 

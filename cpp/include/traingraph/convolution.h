@@ -1,3 +1,5 @@
+// Layers with weights and optional biases: `Convolution` (standard, transposed, depthwise) and
+// `FullyConnected`.
 #pragma once
 
 #include <traingraph/layer.h>
@@ -24,7 +26,7 @@ struct TRAINGRAPH_API ConvolutionDescriptor {
   std::int64_t padding_x = 0;
 };
 
-// What convolutions and products with weights have in common: weights, and maybe biases.
+// The base of both: weights, and maybe biases.
 class TRAINGRAPH_API WeightedLayer : public Layer {
  public:
   const ConvolutionDescriptor& descriptor() const { return descriptor_; }

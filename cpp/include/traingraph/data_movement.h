@@ -17,7 +17,8 @@ class TRAINGRAPH_API Concatenation final : public Layer {
   std::int64_t dimension_;
 };
 
-// The same elements in row-major order under another shape of as many elements.
+// The same elements in row-major order under another shape of as many elements; one extent may be
+// -1, which is what is left of them.
 class TRAINGRAPH_API Reshape final : public Layer {
  public:
   static const ClassDescription& class_description();

@@ -1,3 +1,14 @@
+// The builder `Describing`, which writes the description of a class beside that class or its
+// family:
+//
+//   const ClassDescription& Concatenation::class_description() {
+//     static const ClassDescription description =
+//         Describing<Concatenation, Layer>("MLCConcatenationLayer", "Joins sources along one
+//         axis.")
+//             .argument("dimension", &Concatenation::dimension, "The axis.", 1)
+//             .made_of<std::int64_t>("Shapes: the other extents agree.");
+//     return description;
+//   }
 #pragma once
 
 #include <algorithm>
@@ -12,16 +23,6 @@
 
 #include <traingraph/class_description.h>
 
-// Descriptions of classes, each beside its class or with its family:
-//
-//   const ClassDescription& Concatenation::class_description() {
-//     static const ClassDescription description =
-//         Describing<Concatenation, Layer>("MLCConcatenationLayer", "Joins sources along one
-//         axis.")
-//             .argument("dimension", &Concatenation::dimension, "The axis.", 1)
-//             .made_of<std::int64_t>("Shapes: the other extents agree.");
-//     return description;
-//   }
 namespace traingraph {
 
 // Base: what owns objects in C++, std::shared_ptr<Base>; void for values. Parent: the base class in
@@ -106,6 +107,11 @@ class Describing {
   // Of the property before: copies and archives have it in an argument.
   Describing& part_of_argument() {
     made_.properties.back().is_part = true;
+    return *this;
+  }
+  // Of the property before: copies have it, and archives in another property.
+  Describing& only_copied() {
+    made_.properties.back().is_archived = false;
     return *this;
   }
   // None where it gives a null pointer.

@@ -1,3 +1,5 @@
+// `Device`, which names the backend and GPU that a graph runs on, and `Platform`, the settings of
+// the process: random seed, threads, instruction level.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +13,11 @@
 
 namespace traingraph {
 
-// Where a graph runs: a backend and, for backends with several devices, an index. A value; two
-// devices are equal when they name the same hardware.
+// A backend and, for backends with several devices, an index. A value; two devices are equal when
+// they name the same hardware.
 class TRAINGRAPH_API Device {
  public:
-  static Device cpu();
+  static Device cpu();  // on a Mac Accelerate where it is verified, else portable loops
   // Raises DeviceError that says what is missing when there is no usable GPU.
   static Device gpu(int index = 0);
   // By its UUID "GPU-…", or a beginning of it that no other one has. Raises DeviceError that lists
@@ -59,7 +61,6 @@ class TRAINGRAPH_API Device {
   int index_;
 };
 
-// Process-wide settings.
 class TRAINGRAPH_API Platform {
  public:
   // Seed of random initialisers and of dropout layers without a seed of their own.
@@ -81,11 +82,12 @@ class TRAINGRAPH_API Platform {
   // for compute capability 9.0, "90-virtual" what a driver compiles. Needs no GPU; raises
   // DeviceError that says what else is missing. Empty where the GPU is Apple's.
   static std::vector<std::string> gpu_architectures();
-  // A file of this user, and what stands in it when this version of a backend has passed its tests
-  // on this machine. Device::any() is Apple's GPU only then.
+  // A file of this user that notes what a backend has passed on this machine, and its first line
+  // for this version and this device. Device::any() is Apple's GPU, and Device::cpu() Accelerate,
+  // only where the suites have.
   static std::string verification_file(const std::string& backend);
   static std::string verification_note(const std::string& backend);
-  // Whether that stands there.
+  // Whether it notes that all suites of tests have passed.
   static bool is_verified(const std::string& backend);
   // Folders of Python packages, beside the library's own, that may hold NVIDIA's libraries. Those
   // that do not begin with '/' are left out, for they mean another folder with every chdir.

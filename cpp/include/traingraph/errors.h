@@ -1,3 +1,5 @@
+// The hierarchy of errors that the library raises. Texts read `[subject] expected … but got … at
+// layer N 'label'`.
 #pragma once
 
 #include <stdexcept>
@@ -5,13 +7,18 @@
 
 #include <traingraph/export.h>
 
-// The one hierarchy of errors. Texts read `[subject] expected … but got … at layer N 'label'`.
 namespace traingraph {
 
 class TRAINGRAPH_API Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& text);
   ~Error() override;
+  const char* what() const noexcept override { return text_.c_str(); }
+  // Says more, behind what it says.
+  void add(const std::string& text) { text_ += text; }
+
+ private:
+  std::string text_;
 };
 
 // The caller's mistake, found while building, binding or compiling (Python: ValueError).

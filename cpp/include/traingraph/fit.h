@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include <traingraph/export.h>
 #include <traingraph/graph.h>
@@ -15,20 +16,36 @@ struct TRAINGRAPH_API Epoch {
   double loss = 0;         // what the loss's reduction gives over the whole epoch; none: the mean
   std::int64_t steps = 0;  // batches
   double seconds = 0;
+  std::optional<std::uint64_t> shuffle_seed;  // what the order followed from; none: as given
+};
+
+// Where a fit stands, whatever ends it: the epochs that are whole, the one that is not, and how
+// many of its steps are.
+struct TRAINGRAPH_API FitProgress {
+  std::vector<Epoch> epochs;
+  int epoch = 0;  // from 1; 0 before the first step
+  std::int64_t steps = 0;
 };
 
 // All samples, along axis 0 of typed arrays, and how to go through them.
 struct TRAINGRAPH_API FitArguments {
-  NamedData inputs;
-  NamedData loss_labels;
-  NamedData loss_label_weights;
+  NamedData inputs = {};
+  NamedData loss_labels = {};
+  NamedData loss_label_weights = {};
   std::int64_t batch_size = 0;  // 0: that of the tensors; the last batch may be smaller
   int epochs = 1;
-  std::optional<std::uint64_t> shuffle_seed;  // none: in the order given
+  bool shuffle = true;  // false: in the order given
+  // None: the graph's, with epochs counted on from its forward passes, so that a graph with the
+  // state of another one goes on as that does.
+  std::optional<std::uint64_t> shuffle_seed = {};
+  // kCheckNumerics, or kSynchronous, which says no more than fit does anyway.
+  ExecutionOptions options = ExecutionOptions::kNone;
+  // Kept up to date, for who catches what fit raises; may be null.
+  FitProgress* progress = nullptr;
   // Returning false ends the training after this epoch.
-  std::function<bool(const Epoch&)> on_epoch;
+  std::function<bool(const Epoch&)> on_epoch = {};
   // Asked before each batch; returning false ends the training there.
-  std::function<bool()> goes_on;
+  std::function<bool()> goes_on = {};
 };
 
 struct TRAINGRAPH_API Evaluation {

@@ -1,3 +1,5 @@
+// The public graphs: `Graph` holds layers and tensors, `TrainingGraph` and `InferenceGraph` compile
+// and execute them, and `Execution` is the handle of one call.
 #pragma once
 
 #include <functional>
@@ -101,7 +103,7 @@ class TRAINGRAPH_API Graph {
 
 using GraphPtr = std::shared_ptr<Graph>;
 
-// One call's data. Arrays that fit are used in place.
+// One call's data. Arrays that fit are used in place. A caller may give the same arguments again.
 struct TRAINGRAPH_API ExecutionArguments {
   NamedData inputs;
   NamedData loss_labels;
@@ -160,9 +162,15 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   TensorData predict(const NamedData& inputs, std::int64_t batch_size = 0);
   // The compiled program as text: ops, shapes, layouts, fusions.
   std::string compiled_description() const;
+  // A place for the arguments of the last call, where a caller keeps them to give those that have
+  // not changed again. Executions do not look at it.
+  ExecutionArguments& last_arguments() { return last_arguments_; }
 
  protected:
   ExecutableGraph(const std::vector<GraphPtr>& graphs, bool training);
+
+ private:
+  ExecutionArguments last_arguments_;
 };
 
 class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
@@ -195,10 +203,10 @@ class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
   int micro_batches() const;
 
   // Forward, loss, gradient, then the update if there is an optimizer.
-  Execution execute(ExecutionArguments arguments);
-  Execution execute_forward(ExecutionArguments arguments);
-  Execution execute_gradient(ExecutionArguments arguments);
-  Execution execute_optimizer_update(ExecutionArguments arguments);
+  Execution execute(const ExecutionArguments& arguments);
+  Execution execute_forward(const ExecutionArguments& arguments);
+  Execution execute_gradient(const ExecutionArguments& arguments);
+  Execution execute_optimizer_update(const ExecutionArguments& arguments);
   // Trains over all samples batch by batch (fit.h); returns what each epoch gave. Errors in the
   // middle leave the updates made so far.
   std::vector<Epoch> fit(const FitArguments& arguments);
@@ -213,7 +221,7 @@ class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
 class TRAINGRAPH_API InferenceGraph final : public ExecutableGraph {
  public:
   explicit InferenceGraph(const std::vector<GraphPtr>& graphs);
-  Execution execute(ExecutionArguments arguments);
+  Execution execute(const ExecutionArguments& arguments);
 };
 
 // Adds the layers one after another and returns the last result.

@@ -1,3 +1,4 @@
+// Layers that cut or pick elements: `Split`, `Gather`, `Scatter` and `Selection`.
 #pragma once
 
 #include <traingraph/layer.h>

@@ -1,3 +1,4 @@
+// `Layer`, the base class of all layers: identity, parameters, and the ops that it emits.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ class Emitter;
 struct ClassDescription;
 class Graph;
 
-// What the user composes. A layer belongs to one graph and knows how to write itself as ops.
+// The unit that users compose. A layer belongs to one graph.
 class TRAINGRAPH_API Layer : public std::enable_shared_from_this<Layer> {
  public:
   virtual ~Layer();

@@ -1,3 +1,4 @@
+// Loss layers: `Loss` with its types, reductions and weights, and `YOLOLoss` for object detection.
 #pragma once
 
 #include <array>

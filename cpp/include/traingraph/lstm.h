@@ -1,3 +1,4 @@
+// The layer `LSTM`, stacked and in one or two directions, with its descriptor.
 #pragma once
 
 #include <vector>

@@ -1,3 +1,5 @@
+// Optimizers: the base class with learning rate, clipping, regularization and time step, and the
+// rules SGD, Adam, AdamW and RMSProp.
 #pragma once
 
 #include <cstdint>

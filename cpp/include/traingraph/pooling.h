@@ -11,8 +11,8 @@ struct TRAINGRAPH_API PoolingDescriptor {
   PoolingType type = PoolingType::kMax;
   std::int64_t kernel_height = 1;
   std::int64_t kernel_width = 1;
-  std::int64_t stride_y = 1;
-  std::int64_t stride_x = 1;
+  std::int64_t stride_y = 0;  // 0: the kernel's height
+  std::int64_t stride_x = 0;  // 0: the kernel's width
   std::int64_t dilation_y = 1;
   std::int64_t dilation_x = 1;
   PaddingPolicy padding_policy = PaddingPolicy::kSame;

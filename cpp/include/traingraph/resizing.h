@@ -1,3 +1,4 @@
+// Layers that change extents: `Slice`, `Pad` and `Upsample`.
 #pragma once
 
 #include <traingraph/layer.h>

@@ -1,3 +1,5 @@
+// `Tensor`, the user's handle of a value, with its descriptor, its data and its optimizer buffers,
+// and `TensorParameter`, a tensor that training updates.
 #pragma once
 
 #include <atomic>
@@ -77,7 +79,7 @@ struct TRAINGRAPH_API TensorDescriptor {
 
 inline constexpr int kMaxTensorDimensions = 4;
 
-// The user's handle: shape, type, label, maybe data. Graphs refer to it by identity.
+// Shape, type, label, and maybe data. Graphs refer to it by identity.
 class TRAINGRAPH_API Tensor : public std::enable_shared_from_this<Tensor> {
  public:
   // Without data.

@@ -1,3 +1,5 @@
+// Element types, shapes and the options of compile and execute. Enumerations carry ML Compute's raw
+// values; kFloat64, kBFloat16 and kCheckNumerics are additions of this library.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +9,6 @@
 
 #include <traingraph/export.h>
 
-// Enumerations carry ML Compute's raw values; kFloat64, kBFloat16 and kCheckNumerics are additions
-// of this library.
 namespace traingraph {
 
 using Shape = std::vector<std::int64_t>;

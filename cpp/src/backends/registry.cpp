@@ -1,5 +1,9 @@
+// Lists the backends that are built in, best first, and finds one by its name.
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
+#include <traingraph/support.h>
+
+#include <set>
 
 #include "backends/bnns/bnns.h"
 #include "backends/cpu/cpu.h"
@@ -37,6 +41,20 @@ const Backend& backend_named(const std::string& name, int index) {
     known += (known.empty() ? "" : ", ") + backend->name();
   }
   throw InvalidArgument("[device] expected a backend of " + known + " but got '" + name + "'");
+}
+
+std::vector<std::string> looped_ops(const std::string& backend) {
+  std::vector<KernelEntry> own;
+  if (backend == "cpu") own = cpu::own_entries();
+#ifdef TRAINGRAPH_BNNS
+  if (backend == "bnns") own = bnns::own_entries();
+#endif
+  if (own.empty()) return {};
+  std::set<std::string> looped;
+  for (const KernelEntry& loop : reference::table()) looped.insert(ir::name(loop.op));
+  for (const KernelEntry& kernel : own) looped.erase(ir::name(kernel.op));
+  looped.erase(ir::name(ir::Op::reshape));  // a view
+  return {looped.begin(), looped.end()};
 }
 
 std::string Platform::instruction_set() { return cpu::loops().level; }

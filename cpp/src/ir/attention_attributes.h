@@ -1,3 +1,4 @@
+// Attributes, operands and extents of the ops attention and attention_gradient.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,5 @@
+// Attributes of the ops. Each struct lists its fields once, in `fields`; printing and comparison
+// derive from that list.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +9,14 @@
 #include <vector>
 
 #include "ir/attention_attributes.h"
+#include "ir/batch_norm_attributes.h"
+#include "ir/distinct.h"
 #include "ir/embedding_attributes.h"
 #include "ir/lstm_attributes.h"
 #include "ir/row_norm_attributes.h"
 #include "ir/scalar.h"
 #include "ir/type.h"
 
-// Attributes of the ops. Each struct lists its fields once, in `fields`; printing and comparison
-// derive from that list.
 namespace traingraph::ir {
 
 struct NoAttributes {
@@ -107,52 +109,6 @@ struct MatmulAttributes {
     if (result_type != DataType::kInvalid) f("result_type", result_type);
   }
   bool operator==(const MatmulAttributes&) const = default;
-};
-
-// Channel axis 1; where x has 16 bits, what is per channel is float32. batch_norm: x, gamma, beta
-// [, epilogue inputs] → y, mean, inverse deviation, biased variance. batch_norm_gradient: dy, x,
-// mean, inverse deviation, gamma → dx, dgamma, dbeta; with a prologue, dy is the prologue's result
-// over (dy, its other inputs, which come last). A prologue relu_gradient(dy, y) may have beta
-// behind it, where y is relu(batch_norm(x)): a kernel may work y out again instead of reading it.
-// What the prologue gives is a fourth result where others read it too.
-//
-// A batch_norm may give its coefficients, (C, 4) of the statistics' type, as its last result: the
-// numbers per channel that its kernel has made y from x with. What they are is the backend's
-// matter. Another one over the same x that is given them, as its last input, gives y alone, to the
-// same bits and without finding the statistics again. `alone`: it gives no y, so that its
-// statistics are its first results; another batch_norm, to which y was to be added, has the
-// coefficients (adds_normalized).
-enum class Coefficients { inside, result, given, alone };
-
-struct BatchNormAttributes {
-  double epsilon = 1e-5;
-  ScalarList epilogue;  // the gradient's prologue
-  bool gives_prologue = false;
-  // A bit per element of the result in memory order, whether it is not at or below 0, in bytes up
-  // to whole words of 32 bits: what the op gives as its fifth result, and its gradient reads in
-  // place of the result. Only backends that said so have them.
-  bool has_signs = false;
-  // What is added to the result is the x of a batch_norm `alone`, whose coefficients follow it
-  // among the inputs.
-  bool adds_normalized = false;
-  // A gradient with signs also is that of a second batch norm, whose result the first one's had
-  // been added to: it has its x, mean, inverse_deviation and gamma behind all other inputs, and
-  // its dx, dgamma and dbeta behind all other results.
-  bool has_twin = false;
-  Coefficients coefficients = Coefficients::inside;
-  template <class F>
-  void fields(F&& f) const {
-    f("epsilon", epsilon);
-    f("epilogue", epilogue);
-    if (gives_prologue) f("gives_prologue", gives_prologue);
-    if (has_signs) f("has_signs", has_signs);
-    if (adds_normalized) f("adds_normalized", adds_normalized);
-    if (has_twin) f("has_twin", has_twin);
-    if (coefficients == Coefficients::result) f("gives_coefficients", true);
-    if (coefficients == Coefficients::given) f("given_coefficients", true);
-    if (coefficients == Coefficients::alone) f("coefficients_alone", true);
-  }
-  bool operator==(const BatchNormAttributes&) const = default;
 };
 
 enum class PoolingKind { max, average, l2_norm };
@@ -385,13 +341,12 @@ struct NamedKernelAttributes {
   bool operator==(const NamedKernelAttributes&) const = default;
 };
 
-using Attributes = std::variant<
-    NoAttributes, ElementwiseAttributes, ReduceAttributes, ConvolutionAttributes, MatmulAttributes,
-    BatchNormAttributes, RowNormAttributes, PoolingAttributes, SoftmaxAttributes,
-    CrossEntropyAttributes, AxisAttributes, SliceAttributes, PadAttributes, ReshapeAttributes,
-    TransposeAttributes, SelectAttributes, ScatterAttributes, CompareAttributes, ExtremumAttributes,
-    OneHotAttributes, ConstantAttributes, DropoutAttributes, LstmAttributes, AttentionAttributes,
-    EmbeddingAttributes, RowLimitAttributes, IndexCheckAttributes, NamedKernelAttributes>;
+// Those of the table of ops.
+using Attributes = Distinct<std::variant<NoAttributes>
+#define TRAINGRAPH_OP(name, attributes, cpu) , attributes
+#include "ops.def"
+#undef TRAINGRAPH_OP
+                            >::type;
 
 std::string to_string(const Attributes& attributes);
 

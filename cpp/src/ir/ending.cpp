@@ -1,3 +1,5 @@
+// Recognizes the scalar lists that own kernels take as epilogue (add, ReLU) or prologue (sum of
+// gradients, ReLU gradient).
 #include "ir/ending.h"
 
 #include <algorithm>

@@ -1,12 +1,12 @@
-#pragma once
-
-#include "ir/scalar.h"
-
 // The frequent scalar lists, which backends compile in as one loop each. A list of a graph that
 // equals one of them up to immediates and the order of inputs takes that loop.
 //
 // `kinds` has a letter per input: v, an element per result element; s, one number; c, one per
 // channel. Steps are (function, x, y) over registers: inputs first, then one per step.
+#pragma once
+
+#include "ir/scalar.h"
+
 namespace traingraph::ir {
 
 struct FrequentStep {

@@ -1,3 +1,5 @@
+// Construction of the graph IR: sources, nodes and results, each checked for extents whose bytes
+// can be counted.
 #include "ir/graph.h"
 
 #include <traingraph/errors.h>

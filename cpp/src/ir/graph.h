@@ -1,3 +1,4 @@
+// The graph IR: values and op applications in topological order. Knows no device.
 #pragma once
 
 #include <string>
@@ -7,7 +8,6 @@
 #include "ir/attributes.h"
 #include "ir/type.h"
 
-// The graph IR: values and op applications in topological order. Knows no device.
 namespace traingraph::ir {
 
 enum class Op : std::uint8_t {

@@ -1,3 +1,4 @@
+// Attributes and operand positions of the ops lstm and lstm_gradient.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,8 @@
-#include <sstream>
+// Prints a graph as text: one line per op with results, types, layouts, attributes and layer.
 #include <type_traits>
 
 #include "ir/graph.h"
+#include "ir/number_text.h"
 
 namespace traingraph::ir {
 namespace {
@@ -19,14 +20,14 @@ std::string text_of(const std::vector<DataType>& values) {
   return "(" + text + ")";
 }
 std::string text_of(double value) {
-  std::ostringstream text;
+  PlainStream text;
   text << value;
   return text.str();
 }
 template <class T>
 std::string text_of(const std::vector<T>& values) {
   std::string text;
-  for (const T& value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
+  for (const T& value : values) text += (text.empty() ? "" : ",") + short_text(value);
   return "(" + text + ")";
 }
 std::string text_of(const std::string& value) { return value; }
@@ -53,7 +54,7 @@ std::string text_of(const Window& window) {
   return text;
 }
 
-void print_value(std::ostringstream& text, const Graph& graph, ValueId id) {
+void print_value(std::ostream& text, const Graph& graph, ValueId id) {
   const Value& value = graph.value(id);
   text << "%" << id << " " << to_string(value.type);
   if (!value.layout.plain()) text << " layout " << to_string(value.layout);
@@ -79,7 +80,7 @@ std::string to_string(const Attributes& attributes) {
 }
 
 std::string to_string(const Graph& graph) {
-  std::ostringstream text;
+  PlainStream text;
   constexpr const char* kSources[] = {"node", "bound", "parameter", "step", "constant"};
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const Value& value = graph.values[v];

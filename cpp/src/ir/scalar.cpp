@@ -1,8 +1,10 @@
+// Edits scalar lists: adds instructions, removes dead code, joins two lists, and prints them.
 #include "ir/scalar.h"
 
 #include <algorithm>
 #include <array>
-#include <sstream>
+
+#include "ir/number_text.h"
 
 namespace traingraph::ir {
 namespace {
@@ -39,7 +41,7 @@ int ScalarList::add(Scalar function, int x, int y, double p, double q) {
 }
 
 std::string to_string(const ScalarList& list) {
-  std::ostringstream text;
+  PlainStream text;
   auto reg = [&](int r) {
     return (r < list.inputs ? "i" + std::to_string(r) : "t" + std::to_string(r - list.inputs));
   };

@@ -1,11 +1,11 @@
+// The scalar functions by name, and lists of them: what the op `elementwise` and fused epilogues
+// hold. The table is scalar.def.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-// The scalar functions by name, and lists of them: what the op `elementwise` and fused epilogues
-// hold. The table is scalar.def.
 namespace traingraph::ir {
 
 enum class Scalar : std::uint8_t {

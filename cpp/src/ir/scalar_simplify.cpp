@@ -1,3 +1,4 @@
+// Simplifies a scalar list: folds constants, skips identities, and computes equal results once.
 #include <algorithm>
 #include <optional>
 

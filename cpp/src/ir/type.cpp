@@ -1,3 +1,4 @@
+// Types and layouts as text, and where the elements of a tensor lie in memory under a layout.
 #include "ir/type.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Types and memory layouts of the values of a graph.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// The verifier of the graph IR: order, types, attributes, and writes to parameters.
 #include <string>
 
 #include <traingraph/errors.h>

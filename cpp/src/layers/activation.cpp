@@ -1,5 +1,6 @@
+// The activation layer: a table of all types with their defaults, each one scalar function of the
+// op elementwise.
 #include <optional>
-#include <sstream>
 #include <variant>
 #include <vector>
 
@@ -7,9 +8,10 @@
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
+#include "ir/number_text.h"
 #include "layers/activation_list.h"
 #include "layers/checks.h"
-#include "runtime/range.h"
+#include "runtime/numbers/range.h"
 
 namespace traingraph {
 namespace {
@@ -116,7 +118,7 @@ Activation::Activation(ActivationDescriptor descriptor)
 
 std::string Activation::description() const {
   const Row& r = row(descriptor_.type);
-  std::ostringstream text;
+  PlainStream text;
   text << "Activation " << r.name;
   if (r.parameters > 0) text << " a " << descriptor_.a;
   if (r.parameters > 1) text << " b " << descriptor_.b;

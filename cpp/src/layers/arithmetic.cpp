@@ -1,3 +1,4 @@
+// The arithmetic layer: a table of operations, each one scalar function of the op elementwise.
 #include <traingraph/arithmetic.h>
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>

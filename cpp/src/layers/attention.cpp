@@ -1,3 +1,5 @@
+// The multi-head attention layer: projections of query, key and value, the op attention, and the
+// output projection.
 #include <traingraph/attention.h>
 
 #include <cmath>

@@ -1,10 +1,12 @@
+// The batch normalization layer: batch statistics in training, which also move the running ones,
+// and running statistics in inference.
 #include <traingraph/batch_normalization.h>
 
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
+#include "layers/description/sample.h"
 #include "layers/normalization.h"
-#include "layers/sample.h"
 
 namespace traingraph {
 namespace {

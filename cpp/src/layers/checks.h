@@ -1,3 +1,5 @@
+// Checks of sources and parameters that several layers share. All raise typed errors that name the
+// layer.
 #pragma once
 
 #include <string>
@@ -6,7 +8,6 @@
 
 #include "layers/emitter.h"
 
-// Checks that several layers share.
 namespace traingraph {
 
 // "[ReLU] text at layer 3 'relu'" for errors that the emitter has no function for.

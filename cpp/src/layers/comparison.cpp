@@ -1,3 +1,4 @@
+// The comparison layer: comparisons and logical operations with broadcasting, to booleans.
 #include <traingraph/comparison.h>
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>

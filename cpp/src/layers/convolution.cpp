@@ -1,11 +1,13 @@
+// The convolution layer: standard, grouped, depthwise and transposed. A transposed one is the data
+// gradient of a convolution.
 #include <traingraph/convolution.h>
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
 #include "ir/extents.h"
 #include "layers/checks.h"
-#include "layers/describe_weighted_layer.h"
-#include "layers/describe_window.h"
+#include "layers/description/describe_weighted_layer.h"
+#include "layers/description/describe_window.h"
 #include "layers/window.h"
 
 namespace traingraph {

@@ -1,3 +1,5 @@
+// The layers Concatenation, Reshape and Transpose: their checks, and when the batch stays axis 0.
+#include <algorithm>
 #include <limits>
 
 #include <traingraph/data_movement.h>
@@ -31,21 +33,50 @@ void Concatenation::emit(Emitter& e) const {
                        ir::AxisAttributes{static_cast<int>(dimension_)}, e.sources));
 }
 
+namespace {
+
+// The extent of a reshape that follows from the source's count of elements.
+constexpr std::int64_t kRest = -1;
+constexpr Range kExtentOrRest{-1, kInfinite, "1 or more; one may be -1"};
+
+// The shape with the extent that is left to `elements`.
+Shape resolved(const Emitter& e, Shape shape, std::int64_t elements) {
+  const auto rest = std::ranges::find(shape, kRest);
+  if (rest == shape.end()) return shape;
+  *rest = 1;
+  const std::int64_t others = element_count(shape);
+  if (elements % others != 0) {
+    *rest = kRest;
+    e.fail_shape("expected a source of a multiple of " + std::to_string(others) + " elements for " +
+                 to_string(shape) + " but got " + to_string(e.type(0).shape));
+  }
+  *rest = elements / others;
+  return shape;
+}
+
+}  // namespace
+
 Reshape::Reshape(Shape shape) : Layer("Reshape"), shape_(std::move(shape)) {
-  bool valid = !shape_.empty();
-  for (std::int64_t extent : shape_) valid = valid && extent >= 1;
-  if (!valid) {
-    throw InvalidArgument("[Reshape] expected extents of at least 1 but got " + to_string(shape_));
+  const auto is_extent = [](std::int64_t extent) { return extent >= 1 || extent == kRest; };
+  if (shape_.empty() || !std::ranges::all_of(shape_, is_extent) ||
+      std::ranges::count(shape_, kRest) > 1) {
+    throw InvalidArgument("[Reshape] expected extents of at least 1, or one of -1, but got " +
+                          to_string(shape_));
   }
 }
 
 std::string Reshape::description() const { return "Reshape " + to_string(shape_); }
 
-// x (…) → the shape asked for. A first extent that is the source's batch stays the batch.
+// x (…) → the shape asked for. A first extent that is the source's batch stays the batch; -1 is
+// found for the declared one.
 void Reshape::emit(Emitter& e) const {
   e.expect_sources(1);
-  ir::ReshapeAttributes attributes{shape_, false};
-  if (e.type(0).batched && shape_[0] == e.lowering.declared_batch) {
+  const ir::Type source = e.type(0);
+  const std::int64_t declared = e.lowering.declared_batch;
+  std::int64_t elements = source.elements();
+  if (source.batched && elements > 0) elements = elements / source.shape[0] * declared;
+  ir::ReshapeAttributes attributes{resolved(e, shape_, elements), false};
+  if (source.batched && attributes.shape[0] == declared) {
     attributes.shape[0] = e.lowering.batch;
     attributes.batched = true;
   }
@@ -100,8 +131,9 @@ const ClassDescription& Reshape::class_description() {
   static const ClassDescription description =
       Describing<Reshape, Layer>("MLCReshapeLayer",
                                  "The same elements in row-major order under another shape.")
-          .argument("shape", &Reshape::shape, "The shape of the result.")
-          .in(kOneOrMore)
+          .argument("shape", &Reshape::shape,
+                    "The shape of the result; an extent of -1 is what is left of the elements.")
+          .in(kExtentOrRest)
           .made_of<Shape>(
               "Shapes: any to this one. Types: any, bit for bit. Gradient: in the source's shape. "
               "Errors: ValueError where "

@@ -1,9 +1,9 @@
-#include <sstream>
-
+// The dropout layer, and the masked value with its seed that other layers emit too.
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 #include <traingraph/softmax.h>
 
+#include "ir/number_text.h"
 #include "layers/checks.h"
 #include "layers/dropped.h"
 
@@ -12,12 +12,12 @@ namespace traingraph {
 Dropout::Dropout(float rate, std::uint64_t seed) : Layer("Dropout"), rate_(rate), seed_(seed) {
   if (!(rate >= 0 && rate < 1)) {
     throw InvalidArgument("[Dropout] expected a rate of at least 0 and below 1 but got " +
-                          std::to_string(rate));
+                          short_text(rate));
   }
 }
 
 std::string Dropout::description() const {
-  std::ostringstream text;
+  PlainStream text;
   text << "Dropout rate " << rate_;
   return text.str();
 }

@@ -1,3 +1,5 @@
+// The embedding layer: rows of a table by index, with a padding row, a limit of norms, and
+// gradients scaled by frequency.
 #include <traingraph/embedding.h>
 
 #include <algorithm>
@@ -6,8 +8,8 @@
 #include <traingraph/describe.h>
 
 #include "layers/checks.h"
-#include "layers/sample.h"
-#include "runtime/range.h"
+#include "layers/description/sample.h"
+#include "runtime/numbers/range.h"
 
 namespace traingraph {
 namespace {

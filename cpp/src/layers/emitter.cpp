@@ -1,8 +1,10 @@
+// What a layer uses to emit ops: values of its sources and parameters, writes to parameters, seeds,
+// and errors that name it.
 #include "layers/emitter.h"
 
 #include <traingraph/errors.h>
 
-#include "runtime/parameter_store.h"
+#include "runtime/memory/parameter_store.h"
 
 namespace traingraph {
 

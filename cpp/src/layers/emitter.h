@@ -1,3 +1,5 @@
+// `Lowering`, the op graph under construction, and `Emitter`, through which one layer adds its ops
+// to it.
 #pragma once
 
 #include <map>
@@ -13,7 +15,7 @@
 
 namespace traingraph {
 
-// A graph of ops under construction, and which tensors became its parameters.
+// The ops so far, and which tensors became parameters.
 struct Lowering {
   ir::Graph graph;
   bool training = true;

@@ -1,9 +1,11 @@
+// The fully connected layer: one matrix product with the weights, over the last axis or over images
+// of one pixel, and a bias.
 #include <traingraph/convolution.h>
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
 #include "layers/checks.h"
-#include "layers/describe_weighted_layer.h"
+#include "layers/description/describe_weighted_layer.h"
 
 namespace traingraph {
 namespace {

@@ -1,10 +1,12 @@
+// The group normalization layer: row norm over the channels of each group, then gamma and beta per
+// channel.
 #include <traingraph/group_normalization.h>
 
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
+#include "layers/description/sample.h"
 #include "layers/normalization.h"
-#include "layers/sample.h"
 
 namespace traingraph {
 namespace {

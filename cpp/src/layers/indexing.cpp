@@ -1,3 +1,4 @@
+// The layers Split, Gather, Scatter and Selection: their checks and ops.
 #include <traingraph/describe.h>
 #include <traingraph/indexing.h>
 

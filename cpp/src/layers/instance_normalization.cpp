@@ -1,10 +1,12 @@
+// The instance normalization layer: row norm over each channel of a sample, with optional running
+// statistics.
 #include <traingraph/instance_normalization.h>
 
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
+#include "layers/description/sample.h"
 #include "layers/normalization.h"
-#include "layers/sample.h"
 
 namespace traingraph {
 namespace {

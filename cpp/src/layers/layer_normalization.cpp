@@ -1,3 +1,4 @@
+// The layer normalization layer: row norm over the last axes, then gamma and beta of their shape.
 #include <traingraph/layer_normalization.h>
 
 #include <algorithm>
@@ -6,8 +7,8 @@
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
+#include "layers/description/sample.h"
 #include "layers/normalization.h"
-#include "layers/sample.h"
 
 namespace traingraph {
 namespace {

@@ -1,6 +1,8 @@
+// The loss layer: one loss per element or position as ops, then weights and the reduction.
 #include <traingraph/errors.h>
 #include <traingraph/loss.h>
 
+#include "ir/number_text.h"
 #include "layers/checks.h"
 #include "layers/loss_sources.h"
 #include "layers/loss_terms.h"
@@ -45,6 +47,14 @@ constexpr int kLossCount = sizeof(kLossNames) / sizeof(kLossNames[0]);
 
 const char* name_of(LossType type) { return kLossNames[static_cast<int>(type)]; }
 
+constexpr const char* kReductionNames[] = {"none",    "sum",     "mean",    "max", "min",
+                                           "arg_max", "arg_min", "l1_norm", "any", "all"};
+
+std::string name_of(ReductionType type) {
+  const auto number = static_cast<std::size_t>(type);
+  return number < std::size(kReductionNames) ? kReductionNames[number] : std::to_string(number);
+}
+
 [[noreturn]] void refuse_loss(const std::string& text) { throw InvalidArgument("[Loss] " + text); }
 
 LossDescriptor checked(const LossDescriptor& d) {
@@ -55,18 +65,17 @@ LossDescriptor checked(const LossDescriptor& d) {
   }
   if (d.reduction != ReductionType::kNone && d.reduction != ReductionType::kSum &&
       d.reduction != ReductionType::kMean) {
-    refuse_loss("expected reduction none, sum or mean but got reduction type " +
-                std::to_string(static_cast<int>(d.reduction)));
+    refuse_loss("expected reduction none, sum or mean but got " + name_of(d.reduction));
   }
   if (!(d.label_smoothing >= 0 && d.label_smoothing < 1)) {
     refuse_loss("expected label smoothing of at least 0 and below 1 but got " +
-                std::to_string(d.label_smoothing));
+                short_text(d.label_smoothing));
   }
   if (d.class_count < 0) {
     refuse_loss("expected a class count of at least 0 but got " + std::to_string(d.class_count));
   }
   if (d.type == LossType::kHuber && !(d.delta > 0)) {
-    refuse_loss("expected delta above 0 but got " + std::to_string(d.delta));
+    refuse_loss("expected delta above 0 but got " + short_text(d.delta));
   }
   return d;
 }
@@ -177,7 +186,7 @@ int add_element_loss(ScalarList& list, const LossDescriptor& d) {
     case LossType::kHuber:
       return list.add(Scalar::huber, 0, 1, static_cast<double>(d.delta));
     case LossType::kHinge:
-      return add_hinge_loss(list, 0, 1);
+      return add_hinge_loss(list, 0, list.add(ir::Scalar::affine, 1, -1, 2, -1));
     case LossType::kLog:
       return add_log_loss(list, 0, 1, static_cast<double>(d.epsilon));
     default: {

@@ -11,9 +11,8 @@ inline int add_categorical_loss(ir::ScalarList& list, int y, int t) {
   return list.add(ir::Scalar::negate, list.add(ir::Scalar::times_log, t, y));
 }
 
-// max(1 - (2 t - 1) y, 0)
-inline int add_hinge_loss(ir::ScalarList& list, int y, int t) {
-  const int side = list.add(ir::Scalar::affine, t, -1, 2, -1);
+// max(1 - side y, 0)
+inline int add_hinge_loss(ir::ScalarList& list, int y, int side) {
   const int product = list.add(ir::Scalar::label_product, y, side);
   return list.add(ir::Scalar::relu, list.add(ir::Scalar::affine, product, -1, -1, 1));
 }

@@ -1,3 +1,5 @@
+// The LSTM layer: checks of its lists of weights, and stacked layers in one or two directions out
+// of lstm_graph.h.
 #include <traingraph/lstm.h>
 
 #include <algorithm>

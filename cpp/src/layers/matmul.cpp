@@ -1,10 +1,10 @@
-#include <sstream>
 
 #include <traingraph/arithmetic.h>
 #include <traingraph/describe.h>
 
+#include "ir/number_text.h"
 #include "layers/checks.h"
-#include "runtime/range.h"
+#include "runtime/numbers/range.h"
 
 namespace traingraph {
 
@@ -13,7 +13,7 @@ MatMul::MatMul(MatMulDescriptor descriptor) : Layer("MatMul"), descriptor_(descr
 }
 
 std::string MatMul::description() const {
-  std::ostringstream text;
+  PlainStream text;
   text << "MatMul";
   if (descriptor_.alpha != 1) text << " alpha " << descriptor_.alpha;
   if (descriptor_.transposes_x) text << " transposes x";

@@ -1,4 +1,7 @@
+// Checks and ops that the normalization layers share: running statistics, gamma and beta, and
+// inference by running statistics.
 #include "layers/normalization.h"
+#include "ir/number_text.h"
 
 #include <cmath>
 
@@ -31,12 +34,12 @@ void check_channels(const std::string& kind, std::int64_t channels) {
 
 void check_epsilon(const std::string& kind, float epsilon) {
   if (epsilon >= 0 && std::isfinite(epsilon)) return;
-  refuse(kind, "a finite epsilon of 0 or more but got " + std::to_string(epsilon));
+  refuse(kind, "a finite epsilon of 0 or more but got " + short_text(epsilon));
 }
 
 void check_momentum(const std::string& kind, float momentum) {
   if (momentum >= 0 && momentum <= 1) return;
-  refuse(kind, "a momentum from 0 to 1 but got " + std::to_string(momentum));
+  refuse(kind, "a momentum from 0 to 1 but got " + short_text(momentum));
 }
 
 void check_per_channel(const std::string& kind, const TensorPtr& tensor, const char* what,

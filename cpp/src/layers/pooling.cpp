@@ -1,8 +1,9 @@
+// The pooling layer: maximum, average or L2 norm over a moving window.
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 #include <traingraph/pooling.h>
 
-#include "layers/describe_window.h"
+#include "layers/description/describe_window.h"
 #include "layers/emitter.h"
 #include "layers/window.h"
 
@@ -34,11 +35,19 @@ const char* name_of(PoolingType type) {
   return "unknown";
 }
 
+// With the strides that it means.
+PoolingDescriptor complete(PoolingDescriptor d) {
+  if (d.stride_y == 0) d.stride_y = d.kernel_height;
+  if (d.stride_x == 0) d.stride_x = d.kernel_width;
+  return d;
+}
+
 }  // namespace
 
-Pooling::Pooling(PoolingDescriptor descriptor) : Layer("Pooling"), descriptor_(descriptor) {
-  kind_of(descriptor.type);
-  check_window(window_of(descriptor), "Pooling");
+Pooling::Pooling(PoolingDescriptor descriptor)
+    : Layer("Pooling"), descriptor_(complete(descriptor)) {
+  kind_of(descriptor_.type);
+  check_window(window_of(descriptor_), "Pooling");
 }
 
 std::string Pooling::description() const {
@@ -80,14 +89,21 @@ ClassDescription described_pooling_descriptor() {
                 "Whether an average divides by padded elements too.")
       .form({argument<PoolingType>("type", "The function."),
              argument<Pair>("kernel_sizes", "(height, width).", &kOfWindow),
-             argument<Pair>("strides", "(y, x).", &kOfWindow), dilation_argument(),
-             padding_argument(),
+             optional_argument<Pair>("strides", "(y, x); None: those of the kernel.", &kOfWindow),
+             dilation_argument(), padding_argument(),
              argument("count_includes_padding", false,
                       "Whether an average divides by padded elements too.")},
             [](const Given& given) {
               D d;
               d.type = given.get<PoolingType>("type");
               set_window(d, given);
+              const auto kernel = given.get<Pair>("kernel_sizes");
+              const auto strides = given.get_optional<Pair>("strides").value_or(kernel);
+              // Given by number, 0 is none.
+              WindowDescription window = window_of(d);
+              window.stride[0] = d.stride_y = strides.y;
+              window.stride[1] = d.stride_x = strides.x;
+              if (strides.y < 1 || strides.x < 1) check_window(window, "Pooling");
               d.count_includes_padding = given.get<bool>("count_includes_padding");
               return d;
             })

@@ -1,3 +1,4 @@
+// The reduction layer (sums, means, norms, extrema, logical) and the Gram matrix of images.
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 #include <traingraph/reduction.h>
@@ -5,6 +6,7 @@
 #include <algorithm>
 
 #include "ir/extents.h"
+#include "ir/number_text.h"
 #include "layers/checks.h"
 
 namespace traingraph {
@@ -169,7 +171,7 @@ const ClassDescription& Reduction::class_description() {
 
 GramMatrix::GramMatrix(float scale) : Layer("GramMatrix"), scale_(scale) {}
 
-std::string GramMatrix::description() const { return "GramMatrix scale " + std::to_string(scale_); }
+std::string GramMatrix::description() const { return "GramMatrix scale " + short_text(scale_); }
 
 // x (N, C, H, W) → y (N, C, 1, C).
 void GramMatrix::emit(Emitter& e) const {

@@ -1,3 +1,4 @@
+// The layers Slice, Pad and Upsample: their checks and ops.
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 #include <traingraph/resizing.h>
@@ -6,6 +7,7 @@
 #include <cmath>
 
 #include "ir/extents.h"
+#include "ir/number_text.h"
 #include "layers/checks.h"
 #include "layers/margins.h"
 
@@ -185,7 +187,7 @@ void Pad::emit(Emitter& e) const {
   const Margin margin = margin_of(padding_type_);
   if (!holds(type.data_type, constant_value_)) {
     e.fail_argument(std::string("expected a constant that ") + name(type.data_type) +
-                    " holds but got " + std::to_string(constant_value_));
+                    " holds but got " + short_text(constant_value_));
   }
   const std::int64_t sizes[2][2] = {{top_, bottom_}, {left_, right_}};
   ir::ValueId x = e.sources[0];

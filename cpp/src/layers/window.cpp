@@ -1,3 +1,5 @@
+// Checks of a moving window, and its padding policy resolved to explicit padding for a source's
+// extents.
 #include "layers/window.h"
 
 #include <algorithm>

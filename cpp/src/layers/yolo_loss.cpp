@@ -1,7 +1,10 @@
+// The YOLO loss as ops: boxes in cells, overlap with labels, and the terms for position, size,
+// confidence and class.
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 #include <traingraph/loss.h>
 
+#include "ir/number_text.h"
 #include "layers/checks.h"
 #include "layers/loss_sources.h"
 
@@ -239,7 +242,7 @@ void YOLOLossDescriptor::check_numbers(const std::string& subject) const {
       if (size > 0 && size <= kFinite.most) continue;
       throw InvalidArgument("[" + subject +
                             "] expected anchor_boxes of finite sizes above 0 but got " +
-                            std::to_string(size));
+                            short_text(size));
     }
   }
 }

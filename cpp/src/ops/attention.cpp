@@ -2,6 +2,7 @@
 // logarithm per query and head, from which the gradient works probabilities out again.
 #include <traingraph/errors.h>
 
+#include "ir/number_text.h"
 #include "ops/emit.h"
 
 namespace traingraph::ops {
@@ -40,7 +41,7 @@ void check_types(const Inference& in, const AttentionOperands& at) {
 void check_operands(const Inference& in, const AttentionOperands& at) {
   const auto& a = in.get<AttentionAttributes>();
   if (!(a.rate >= 0 && a.rate < 1)) {
-    in.fail("expected a rate of at least 0 and below 1 but got " + std::to_string(a.rate));
+    in.fail("expected a rate of at least 0 and below 1 but got " + short_text(a.rate));
   }
   const std::size_t others = (at.dy == at.q ? 3u : 6u) + (a.has_key_mask ? 1u : 0u) +
                              (a.has_mask ? 1u : 0u) + (a.rate > 0 ? 1u : 0u);

@@ -7,6 +7,8 @@ namespace traingraph::ops {
 namespace {
 
 using ir::BatchNormAttributes;
+using Forward = ir::BatchNormOperands;
+using Backward = ir::BatchNormGradientOperands;
 using ir::Type;
 using ir::ValueId;
 
@@ -32,10 +34,10 @@ std::vector<Type> infer(const Inference& in) {
   const bool given = attributes.coefficients == ir::Coefficients::given;
   const std::size_t others = 3 + (given ? 1 : 0);
   in.expect_inputs(others, others + epilogue_inputs(attributes.epilogue));
-  const Type& x = in.type(0);
-  expect_per_channel(in, 1, "gamma", x);
-  expect_per_channel(in, 2, "beta", x);
-  const Type statistics{in.type(1).data_type, {x.shape[1]}, false};
+  const Type& x = in.type(Forward::x);
+  expect_per_channel(in, Forward::gamma, "gamma", x);
+  expect_per_channel(in, Forward::beta, "beta", x);
+  const Type statistics{in.type(Forward::gamma).data_type, {x.shape[1]}, false};
   const Type coefficients{statistics.data_type, {x.shape[1], 4}, false};
   if (given) {
     const Shape& shape = in.type(in.inputs.size() - 1).shape;
@@ -54,16 +56,16 @@ std::vector<Type> infer(const Inference& in) {
 std::vector<Type> infer_gradient(const Inference& in) {
   const std::size_t prologue = epilogue_inputs(in.get<BatchNormAttributes>().epilogue);
   in.expect_inputs(5, 5 + prologue + (prologue > 0 ? 1 : 0));
-  const Type& x = in.type(1);
+  const Type& x = in.type(Backward::x);
   if (in.type(0).shape != x.shape) {
     in.fail("expected a gradient " + to_string(x.shape) + " but got " +
             to_string(in.type(0).shape));
   }
-  expect_per_channel(in, 2, "mean", x);
-  expect_per_channel(in, 3, "inverse deviation", x);
-  expect_per_channel(in, 4, "gamma", x);
+  expect_per_channel(in, Backward::mean, "mean", x);
+  expect_per_channel(in, Backward::inverse_deviation, "inverse deviation", x);
+  expect_per_channel(in, Backward::gamma, "gamma", x);
   if (in.inputs.size() > 5 + prologue) expect_per_channel(in, 5 + prologue, "beta", x);
-  const Type per_channel{in.type(4).data_type, {x.shape[1]}, false};
+  const Type per_channel{in.type(Backward::gamma).data_type, {x.shape[1]}, false};
   std::vector<Type> results = {x, per_channel, per_channel};
   if (in.get<BatchNormAttributes>().gives_prologue) {
     if (prologue == 0) in.fail("expected a prologue that gives the fourth result but got none");
@@ -87,7 +89,8 @@ void gradient(Gradient& g) {
     throw InternalError("[batch_norm] an epilogue before differentiation");
   }
   const ir::NodeId node = apply(g.graph, ir::Op::batch_norm_gradient, attributes,
-                                {dy, g.input(0), g.result(1), g.result(2), g.input(1)});
+                                {dy, g.input(Forward::x), g.result(Forward::mean),
+                                 g.result(Forward::inverse_deviation), g.input(Forward::gamma)});
   for (std::size_t i = 0; i < 3; ++i) {
     if (g.wants(i)) g.set(i, g.graph.node(node).outputs[i]);
   }
@@ -95,7 +98,11 @@ void gradient(Gradient& g) {
 
 }  // namespace
 
-const Definition batch_norm_definition{infer, gradient};
-const Definition batch_norm_gradient_definition{infer_gradient, nullptr};
+const Definition batch_norm_definition{
+    infer,
+    gradient,
+    {.mixed = Mixed::follows, .half_inputs = 1, .epilogue = epilogue_of<BatchNormAttributes>}};
+const Definition batch_norm_gradient_definition{
+    infer_gradient, nullptr, {.mixed = Mixed::follows, .follows_input = 1, .half_inputs = 2}};
 
 }  // namespace traingraph::ops

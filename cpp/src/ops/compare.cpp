@@ -53,10 +53,15 @@ std::vector<Type> infer_one_hot(const Inference& in) {
   return {result};
 }
 
+IntegerUse classes_of_one_hot(const ir::Graph& graph, const ir::Node& node) {
+  return {node.inputs[0], -1, graph.type(node.outputs[0]).shape[1]};
+}
+
 }  // namespace
 
 // What is true or false, and classes, have no derivatives.
-const Definition compare_definition{infer_compare, nullptr};
-const Definition one_hot_definition{infer_one_hot, nullptr};
+const Definition compare_definition{infer_compare, nullptr, {.stays_finite = always}};
+const Definition one_hot_definition{
+    infer_one_hot, nullptr, {.stays_finite = always, .integers = classes_of_one_hot}};
 
 }  // namespace traingraph::ops

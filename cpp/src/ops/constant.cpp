@@ -15,7 +15,7 @@ std::vector<ir::Type> infer(const Inference& in) {
 
 }  // namespace
 
-const Definition constant_definition{infer, nullptr};
+const Definition constant_definition{infer, nullptr, {.stays_finite = always}};
 
 ir::ValueId constant(ir::Graph& graph, ir::Type type, std::vector<double> numbers) {
   return apply1(graph, ir::Op::constant,

@@ -127,8 +127,11 @@ void gradient_of_data(Gradient& g) {
 
 }  // namespace
 
-const Definition convolution_definition{infer, gradient};
-const Definition convolution_gradient_data_definition{infer_data, gradient_of_data};
-const Definition convolution_gradient_weights_definition{infer_weights, nullptr};
+const Definition convolution_definition{
+    infer, gradient, {.mixed = Mixed::product, .epilogue = epilogue_of<ConvolutionAttributes>}};
+const Definition convolution_gradient_data_definition{
+    infer_data, gradient_of_data, {.mixed = Mixed::product}};
+const Definition convolution_gradient_weights_definition{
+    infer_weights, nullptr, {.mixed = Mixed::product}};
 
 }  // namespace traingraph::ops

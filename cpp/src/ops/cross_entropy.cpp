@@ -1,3 +1,5 @@
+// Softmax cross entropy over axis 1 and its gradient, for labels that are distributions or integer
+// classes.
 #include "ops/emit.h"
 
 namespace traingraph::ops {
@@ -71,9 +73,13 @@ std::vector<Type> infer_gradient(const Inference& in) {
   return {logits};
 }
 
+IntegerUse classes(const ir::Graph& graph, const ir::Node& node) {
+  return {node.inputs[1], -1, graph.type(node.inputs[0]).shape[1]};
+}
+
 }  // namespace
 
-const Definition softmax_cross_entropy_definition{infer, gradient};
+const Definition softmax_cross_entropy_definition{infer, gradient, {.integers = classes}};
 const Definition softmax_cross_entropy_gradient_definition{infer_gradient, nullptr};
 
 }  // namespace traingraph::ops

@@ -1,3 +1,5 @@
+// Ops that move elements: concatenate, slice, pad and transpose. Their gradients are slices, pads
+// and transposes.
 #include <algorithm>
 
 #include "ops/emit.h"
@@ -168,10 +170,18 @@ void gradient_of_transpose(Gradient& g) {
 
 }  // namespace
 
-const Definition concatenate_definition{infer_concatenate, gradient_of_concatenate};
-const Definition slice_definition{infer_slice, gradient_of_slice};
-const Definition pad_definition{infer_pad, gradient_of_pad};
-const Definition transpose_definition{infer_transpose, gradient_of_transpose};
+const Definition concatenate_definition{
+    infer_concatenate,
+    gradient_of_concatenate,
+    {.mixed = Mixed::follows, .follows_input = kAnyInput, .stays_finite = always}};
+const Definition slice_definition{
+    infer_slice, gradient_of_slice, {.mixed = Mixed::follows, .stays_finite = always}};
+const Definition pad_definition{
+    infer_pad,
+    gradient_of_pad,
+    {.mixed = Mixed::follows, .follows_input = kAnyInput, .stays_finite = always}};
+const Definition transpose_definition{
+    infer_transpose, gradient_of_transpose, {.mixed = Mixed::follows, .stays_finite = always}};
 
 ValueId beside(ir::Graph& graph, ValueId a, ValueId b) {
   struct Part {

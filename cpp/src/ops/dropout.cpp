@@ -1,3 +1,4 @@
+#include "ir/number_text.h"
 #include "ops/emit.h"
 
 namespace traingraph::ops {
@@ -11,7 +12,7 @@ std::vector<Type> infer(const Inference& in) {
   in.expect_inputs(2, 3);
   const double rate = in.get<DropoutAttributes>().rate;
   if (!(rate >= 0 && rate < 1)) {
-    in.fail("expected a rate of at least 0 and below 1 but got " + std::to_string(rate));
+    in.fail("expected a rate of at least 0 and below 1 but got " + short_text(rate));
   }
   for (std::size_t i = 1; i < in.inputs.size(); ++i) {
     if (in.type(i).data_type == DataType::kInt64 && in.type(i).elements() == 1) continue;
@@ -29,6 +30,6 @@ void gradient(Gradient& g) {
 
 }  // namespace
 
-const Definition dropout_definition{infer, gradient};
+const Definition dropout_definition{infer, gradient, {.mixed = Mixed::follows}};
 
 }  // namespace traingraph::ops

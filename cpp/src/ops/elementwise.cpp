@@ -1,3 +1,5 @@
+// The op elementwise: broadcasting, its gradient by differentiating the scalar list, and short
+// forms such as cast and broadcast.
 #include <algorithm>
 
 #include <traingraph/errors.h>
@@ -98,9 +100,25 @@ void gradient(Gradient& g) {
   }
 }
 
+bool is_bounded(const ir::Node& node) {
+  const ir::ScalarList& list = std::get<ir::ElementwiseAttributes>(node.attributes).list;
+  return std::all_of(list.code.begin(), list.code.end(), [](const ir::Instruction& instruction) {
+    switch (instruction.function) {
+      case ir::Scalar::identity:
+      case ir::Scalar::relu:
+      case ir::Scalar::relu_gradient:
+      case ir::Scalar::sigmoid:
+        return true;
+      default:
+        return false;
+    }
+  });
+}
+
 }  // namespace
 
-const Definition elementwise_definition{infer, gradient};
+const Definition elementwise_definition{
+    infer, gradient, {.mixed = Mixed::follows, .stays_finite = is_bounded}};
 
 bool broadcast_shapes(const Shape& a, const Shape& b, Shape& result) {
   const std::size_t rank = std::max(a.size(), b.size());

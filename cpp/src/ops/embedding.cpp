@@ -62,9 +62,13 @@ std::vector<Type> infer_limit(const Inference& in) {
 // The limit stands for the table's own number: what flows back passes it as it is.
 void gradient_of_limit(Gradient& g) { g.set(0, g.result_gradient()); }
 
+IntegerUse picks(const ir::Graph& graph, const ir::Node& node) {
+  return {node.inputs[1], 0, graph.type(node.inputs[0]).shape[0]};
+}
+
 }  // namespace
 
-const Definition embedding_definition{infer, gradient};
+const Definition embedding_definition{infer, gradient, {.integers = picks}};
 const Definition embedding_gradient_definition{infer_gradient, nullptr};
 const Definition limit_rows_definition{infer_limit, gradient_of_limit};
 

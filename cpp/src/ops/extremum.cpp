@@ -40,6 +40,6 @@ void gradient(Gradient& g) {
 
 }  // namespace
 
-const Definition extremum_definition{infer, gradient};
+const Definition extremum_definition{infer, gradient, {.stays_finite = always}};
 
 }  // namespace traingraph::ops

@@ -153,12 +153,24 @@ void gradient_of_select(Gradient& g) {
   }
 }
 
+IntegerUse indices_of_gather(const ir::Graph& graph, const ir::Node& node) {
+  const auto axis = static_cast<std::size_t>(std::get<AxisAttributes>(node.attributes).axis);
+  return {node.inputs[1], 0, graph.type(node.inputs[0]).shape[axis]};
+}
+
+IntegerUse indices_of_scatter(const ir::Graph& graph, const ir::Node& node) {
+  const auto axis = static_cast<std::size_t>(std::get<ScatterAttributes>(node.attributes).axis);
+  return {node.inputs[1], 0, graph.type(node.outputs[0]).shape[axis]};
+}
+
 }  // namespace
 
-const Definition gather_definition{infer_gather, gradient_of_gather};
-const Definition scatter_definition{infer_scatter, gradient_of_scatter};
+const Definition gather_definition{
+    infer_gather, gradient_of_gather, {.stays_finite = always, .integers = indices_of_gather}};
+const Definition scatter_definition{
+    infer_scatter, gradient_of_scatter, {.integers = indices_of_scatter}};
 const Definition scatter_gradient_definition{infer_scatter_gradient, nullptr};
 const Definition check_indices_definition{infer_check_indices, nullptr};
-const Definition select_definition{infer_select, gradient_of_select};
+const Definition select_definition{infer_select, gradient_of_select, {.stays_finite = always}};
 
 }  // namespace traingraph::ops

@@ -1,3 +1,4 @@
+// One LSTM layer and direction as an op, with peepholes and lengths, and its gradient.
 #include <traingraph/errors.h>
 
 #include "ops/emit.h"
@@ -168,9 +169,17 @@ void gradient(Gradient& g) {
         apply1(g.graph, ir::Op::concatenate, ir::AxisAttributes{0}, std::move(sums)));
 }
 
+IntegerUse lengths(const ir::Graph& graph, const ir::Node& node) {
+  const auto& a = std::get<LstmAttributes>(node.attributes);
+  if (!a.has_lengths) return {};
+  const auto operand = static_cast<std::size_t>(LstmOperands::of_forward(a).lengths);
+  return {node.inputs[operand], 0, graph.type(node.inputs[0]).shape[a.time_first ? 0 : 1] + 1,
+          true};
+}
+
 }  // namespace
 
-const Definition lstm_definition{infer, gradient};
+const Definition lstm_definition{infer, gradient, {.integers = lengths}};
 const Definition lstm_gradient_definition{infer_gradient, nullptr};
 
 }  // namespace traingraph::ops

@@ -1,3 +1,5 @@
+// Matrix product with optional transposition and broadcast leading axes. Its gradients are two
+// products.
 #include "ops/batch_axis.h"
 #include "ops/emit.h"
 
@@ -77,7 +79,8 @@ void gradient(Gradient& g) {
 
 }  // namespace
 
-const Definition matmul_definition{infer, gradient};
+const Definition matmul_definition{
+    infer, gradient, {.mixed = Mixed::product, .epilogue = epilogue_of<MatmulAttributes>}};
 
 ValueId matmul(ir::Graph& graph, ValueId a, ValueId b, bool transpose_a, bool transpose_b,
                double alpha) {

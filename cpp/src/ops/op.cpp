@@ -1,3 +1,5 @@
+// Applies ops: runs the shape rule and appends the node; also what shape and gradient rules see of
+// an application.
 #include "ops/op.h"
 
 #include <traingraph/errors.h>

@@ -1,11 +1,13 @@
+// The definition of an op: a shape rule and, where it has one, a gradient rule that emits ops.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "ir/graph.h"
 
-// What every op brings: a shape rule and, where it has one, a gradient rule that emits ops.
 namespace traingraph::ops {
 
 // A shape rule's view of the application under construction.
@@ -57,11 +59,48 @@ class Gradient {
   std::vector<bool> wanted_;
 };
 
+// What an op computes in where 16 and 32 bits are mixed.
+enum class Mixed : std::uint8_t {
+  full,     // float32
+  product,  // 16 bits
+  follows,  // what one of its inputs is in
+};
+inline constexpr int kAnyInput = -1;
+
+// Integers that an op reads, and what they may be: from `lowest` to below `end`.
+struct IntegerUse {
+  ir::ValueId integers = ir::kNone;  // kNone: it reads none that are limited
+  std::int64_t lowest = 0;
+  std::int64_t end = 0;
+  bool descend = false;
+};
+
+// What passes and checks ask of an op.
+struct Properties {
+  Mixed mixed = Mixed::full;
+  int follows_input = 0;         // or kAnyInput
+  bool follows_readers = false;  // or what reads it
+  int half_inputs = -1;          // those behind so many are per channel and stay float32; -1: none
+  // Whether finite operands give finite results: it moves, chooses or bounds them. Null: never.
+  bool (*stays_finite)(const ir::Node&) = nullptr;
+  // Null: it takes none.
+  ir::ScalarList* (*epilogue)(ir::Attributes&) = nullptr;
+  IntegerUse (*integers)(const ir::Graph&, const ir::Node&) = nullptr;
+};
+
 struct Definition {
   std::vector<ir::Type> (*infer)(const Inference&);
   // null: nothing flows through this op
   void (*gradient)(Gradient&);
+  Properties properties = {};
 };
+
+// For Properties.
+inline bool always(const ir::Node&) { return true; }
+template <class A>
+ir::ScalarList* epilogue_of(ir::Attributes& attributes) {
+  return &std::get<A>(attributes).epilogue;
+}
 
 const Definition& definition(ir::Op op);
 

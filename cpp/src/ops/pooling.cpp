@@ -119,9 +119,15 @@ void gradient(Gradient& g) {
   g.set(0, apply1(g.graph, ir::Op::pooling_gradient, attributes, std::move(inputs)));
 }
 
+bool is_maximum(const ir::Node& node) {
+  return std::get<PoolingAttributes>(node.attributes).kind == PoolingKind::max;
+}
+
 }  // namespace
 
-const Definition pooling_definition{infer, gradient};
-const Definition pooling_gradient_definition{infer_gradient, nullptr};
+const Definition pooling_definition{
+    infer, gradient, {.mixed = Mixed::follows, .stays_finite = is_maximum}};
+const Definition pooling_gradient_definition{
+    infer_gradient, nullptr, {.mixed = Mixed::follows, .follows_readers = true}};
 
 }  // namespace traingraph::ops

@@ -1,3 +1,5 @@
+// Sum, norm and count of non-finite elements over axes that keep extent 1. Only the sum has a
+// gradient.
 #include <algorithm>
 
 #include "ops/emit.h"

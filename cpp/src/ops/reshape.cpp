@@ -33,8 +33,9 @@ std::vector<Type> infer_reorder(const Inference& in) {
 
 }  // namespace
 
-const Definition reshape_definition{infer_reshape, gradient_of_reshape};
-const Definition reorder_definition{infer_reorder, nullptr};
+const Definition reshape_definition{
+    infer_reshape, gradient_of_reshape, {.mixed = Mixed::follows, .stays_finite = always}};
+const Definition reorder_definition{infer_reorder, nullptr, {.stays_finite = always}};
 
 ir::ValueId reshape(ir::Graph& graph, ir::ValueId x, Shape shape, bool batched) {
   if (graph.type(x).shape == shape) return x;

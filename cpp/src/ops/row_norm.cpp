@@ -56,7 +56,8 @@ void gradient(Gradient& g) {
 
 }  // namespace
 
-const Definition row_norm_definition{infer, gradient};
-const Definition row_norm_gradient_definition{infer_gradient, nullptr};
+const Definition row_norm_definition{infer, gradient, {.mixed = Mixed::follows}};
+const Definition row_norm_gradient_definition{
+    infer_gradient, nullptr, {.mixed = Mixed::follows, .follows_input = 1}};
 
 }  // namespace traingraph::ops

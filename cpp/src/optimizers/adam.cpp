@@ -1,12 +1,12 @@
 // Adam, AMSGrad and AdamW share one rule; AdamW adds the decoupled decay.
 #include <cmath>
-#include <sstream>
 
 #include <traingraph/errors.h>
 
+#include "ir/number_text.h"
 #include "optimizers/describe_optimizer.h"
 #include "optimizers/update_emitter.h"
-#include "runtime/range.h"
+#include "runtime/numbers/range.h"
 
 namespace traingraph {
 namespace {
@@ -35,7 +35,7 @@ int adam_step(UpdateEmitter& e, const AdamOptions& options) {
 }
 
 std::string text(const char* name, double learning_rate, const AdamOptions& options) {
-  std::ostringstream out;
+  PlainStream out;
   out << name << "(learning_rate=" << learning_rate << ", beta1=" << options.beta1
       << ", beta2=" << options.beta2 << ", epsilon=" << options.epsilon
       << (options.uses_amsgrad ? ", amsgrad" : "") << ")";

@@ -1,9 +1,11 @@
+// What all optimizers share: checks of the descriptor, the learning rate, and time steps that
+// threads count.
 #include <traingraph/describe.h>
 #include <traingraph/optimizer.h>
 
 #include <utility>
 
-#include "runtime/range.h"
+#include "runtime/numbers/range.h"
 
 namespace traingraph {
 

@@ -1,8 +1,8 @@
-#include <sstream>
-
+// RMSProp, centered and with momentum, as a scalar list.
+#include "ir/number_text.h"
 #include "optimizers/describe_optimizer.h"
 #include "optimizers/update_emitter.h"
-#include "runtime/range.h"
+#include "runtime/numbers/range.h"
 
 namespace traingraph {
 
@@ -16,7 +16,7 @@ RMSProp::RMSProp(OptimizerDescriptor descriptor, RMSPropOptions options)
 OptimizerPtr RMSProp::copy() const { return std::shared_ptr<RMSProp>(new RMSProp(*this)); }
 
 std::string RMSProp::description() const {
-  std::ostringstream text;
+  PlainStream text;
   text << "RMSProp(learning_rate=" << learning_rate() << ", alpha=" << options_.alpha
        << ", epsilon=" << options_.epsilon << ", momentum=" << options_.momentum
        << (options_.is_centered ? ", centered" : "") << ")";

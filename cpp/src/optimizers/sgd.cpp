@@ -1,8 +1,8 @@
-#include <sstream>
-
+// Stochastic gradient descent with momentum, also Nesterov's, as a scalar list.
+#include "ir/number_text.h"
 #include "optimizers/describe_optimizer.h"
 #include "optimizers/update_emitter.h"
-#include "runtime/range.h"
+#include "runtime/numbers/range.h"
 
 namespace traingraph {
 
@@ -14,7 +14,7 @@ SGD::SGD(OptimizerDescriptor descriptor, float momentum, bool nesterov)
 OptimizerPtr SGD::copy() const { return std::shared_ptr<SGD>(new SGD(*this)); }
 
 std::string SGD::description() const {
-  std::ostringstream text;
+  PlainStream text;
   text << "SGD(learning_rate=" << learning_rate() << ", momentum=" << momentum_
        << (nesterov_ ? ", nesterov" : "") << ")";
   return text.str();

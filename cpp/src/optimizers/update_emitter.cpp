@@ -1,3 +1,5 @@
+// Emits the update ops of all parameters: clipping, rescaling, regularization and the optimizer's
+// rule in one scalar list.
 #include "optimizers/update_emitter.h"
 
 #include <algorithm>

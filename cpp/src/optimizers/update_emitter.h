@@ -1,3 +1,5 @@
+// `UpdateEmitter`, with which an optimizer writes its rule, and `emit_updates`, which emits it for
+// all parameters.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +14,8 @@
 
 namespace traingraph {
 
-// What an optimizer writes its rule with: registers of one scalar list over the parameter, its
-// gradient (already clipped, rescaled and regularized), its slots and the step's numbers.
+// Registers of one scalar list over the parameter, its gradient (already clipped, rescaled and
+// regularized), its slots and the step's numbers.
 class UpdateEmitter {
  public:
   int parameter() const { return parameter_; }

@@ -1,3 +1,5 @@
+// Reverse-mode differentiation: walks the nodes backwards, applies their gradient rules, and sums
+// gradients of values with several readers.
 #include "ops/emit.h"
 #include "passes/passes.h"
 

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "passes/passes.h"
-#include "runtime/fill.h"
-#include "runtime/transfer.h"
+#include "runtime/memory/fill.h"
+#include "runtime/memory/transfer.h"
 
 namespace traingraph::passes {
 namespace {

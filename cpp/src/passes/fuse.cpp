@@ -6,6 +6,7 @@
 
 #include "ir/cast.h"
 #include "ir/ending.h"
+#include "ops/op.h"
 #include "passes/passes.h"
 #include "passes/result_types.h"
 
@@ -114,8 +115,11 @@ class Fusion {
     merge_repeated(attributes.list, inputs);
     drop_unread(attributes.list, inputs);
     attributes.result_types = stated_types(graph_, inputs, consumer.outputs);
-    consumer.inputs = std::move(inputs);
-    consumer.attributes = std::move(attributes);
+    Node both = consumer;
+    both.inputs = std::move(inputs);
+    both.attributes = std::move(attributes);
+    if (!backend_.supports(graph_, both).yes) return false;
+    consumer = std::move(both);
     bury(value);
     return true;
   }
@@ -174,16 +178,8 @@ class Fusion {
   }
 
   static ScalarList* epilogue_of(Node& node) {
-    switch (node.op) {
-      case Op::convolution:
-        return &std::get<ir::ConvolutionAttributes>(node.attributes).epilogue;
-      case Op::matmul:
-        return &std::get<ir::MatmulAttributes>(node.attributes).epilogue;
-      case Op::batch_norm:
-        return &std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
-      default:
-        return nullptr;
-    }
+    const auto epilogue = ops::definition(node.op).properties.epilogue;
+    return epilogue == nullptr ? nullptr : epilogue(node.attributes);
   }
 
   // Whether computing `value` needs the node.
@@ -321,19 +317,24 @@ class Fusion {
   // Where the prologue of a batch_norm_gradient is the gradient of relu(batch_norm(x)) and of
   // nothing else: what the result was worked out with, and can be again.
   ValueId beta_of_relu(const Node& node) const {
+    using Forward = ir::BatchNormOperands;
+    using Backward = ir::BatchNormGradientOperands;
     const ScalarList& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
     const auto beginning = ir::beginning_of(list);
     if (!beginning || beginning->result < 0) return kNone;
     const int k = beginning->result;
-    const ValueId result = node.inputs[k == 0 ? 0 : static_cast<std::size_t>(k) + 4];
+    const ValueId result = node.inputs[Backward::prologue(k)];
     const NodeId forward_id = graph_.value(result).producer;
     if (forward_id == kNone || graph_.node(forward_id).op != Op::batch_norm) return kNone;
     const Node& forward = graph_.node(forward_id);
     const auto ending =
         ir::ending_of(std::get<ir::BatchNormAttributes>(forward.attributes).epilogue);
-    const bool same = forward.inputs[0] == node.inputs[1] && forward.outputs[1] == node.inputs[2] &&
-                      forward.outputs[2] == node.inputs[3] && forward.inputs[1] == node.inputs[4];
-    return same && ending && ending->relu && !ending->adds ? forward.inputs[2] : kNone;
+    const bool same =
+        forward.inputs[Forward::x] == node.inputs[Backward::x] &&
+        forward.outputs[Forward::mean] == node.inputs[Backward::mean] &&
+        forward.outputs[Forward::inverse_deviation] == node.inputs[Backward::inverse_deviation] &&
+        forward.inputs[Forward::gamma] == node.inputs[Backward::gamma];
+    return same && ending && ending->relu && !ending->adds ? forward.inputs[Forward::beta] : kNone;
   }
 
   // Living nodes in an order that respects phases and data, as close to the old one as possible.

@@ -1,3 +1,5 @@
+// The passes: free functions from graph to graph, and the data of schedules and memory plans.
+// pipeline.cpp fixes their order.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +10,6 @@
 #include "runtime/backend.h"
 #include "runtime/program.h"
 
-// The passes: free functions, graph in, graph out. pipeline.cpp fixes their order.
 namespace traingraph::passes {
 
 // Where differentiation starts: a forward value and the gradient that flows into it.
@@ -24,6 +25,10 @@ std::vector<ir::ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& see
                                   const std::vector<ir::ValueId>& wanted,
                                   const std::vector<bool>& stopped);
 
+// Lets later ops read the results of earlier ones that are equal. By value: the one to read
+// instead. Leaves dead nodes.
+std::vector<ir::ValueId> join_equal_nodes(ir::Graph& graph);
+
 // Removes ops that reach neither a kept value nor a parameter write, and values nothing names.
 // Sources stay. `values` maps old to new numbers (kNone: gone).
 ir::Graph without_dead_nodes(const ir::Graph& graph, std::vector<ir::ValueId>& values);
@@ -33,6 +38,10 @@ ir::Graph without_dead_nodes(const ir::Graph& graph, std::vector<ir::ValueId>& v
 // numbers; new ones follow. Expects gradient and update ops, and no fused ones.
 ir::Graph with_precision(const ir::Graph& graph, Precision precision,
                          const std::vector<ir::ValueId>& visible);
+
+// Writes ops that the backend has no kernels for in ops that it has, where there is a rule for them
+// and all of it runs. Values keep their numbers; new ones follow. Leaves dead nodes.
+ir::Graph with_compositions(const ir::Graph& graph, const Backend& backend);
 
 // Moves elementwise ops before reshapes of what they may be joined with. Leaves dead reshapes.
 ir::Graph with_reshapes_last(const ir::Graph& graph);
@@ -50,15 +59,6 @@ struct ParameterLayout {
 };
 ir::Graph assign_layouts(const ir::Graph& graph, const Backend& backend,
                          const std::vector<ParameterLayout>& parameters, bool choose_parameters);
-
-// Lets gradients that read a result of batch_norm for its sign alone read a bit per element
-// instead, where the backend's kernels do. Expects layouts.
-ir::Graph with_signs(ir::Graph graph, const Backend& backend);
-
-// Two batch norms whose results are added: one op normalizes both, and one gives both gradients
-// where the first has signs and gives its prologue to the second alone. For backends whose kernels
-// can have signs.
-ir::Graph with_twins(const ir::Graph& graph, const Backend& backend);
 
 // A value that holds one number everywhere, or these.
 struct Constant {

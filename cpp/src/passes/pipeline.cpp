@@ -1,4 +1,5 @@
 // The order of the passes, and the step from a scheduled graph to a program with its memory.
+#include "ops/op.h"
 #include "passes/passes.h"
 
 namespace traingraph::passes {
@@ -46,6 +47,10 @@ std::unique_ptr<Program> prepared(ir::Graph graph, const Backend& backend,
   auto program = std::make_unique<Program>(std::move(graph), nullptr);
   program->executable = backend.compile(program->graph, nodes);
   program->gradients = std::move(gradients);
+  program->stays_finite = [](const ir::Node& node) {
+    const auto stays = ops::definition(node.op).properties.stays_finite;
+    return stays != nullptr && stays(node);
+  };
   const KernelRoom room = room_of(*program, has_memory_limit);
   plan(*program, room, true, program->split);
   plan(*program, room, false, program->step);
@@ -80,6 +85,11 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
     lowered = with_precision(lowered, request.precision, mapped(request.gradients, values));
     drop_dead_nodes();  // casts of what nobody reads in that form
   }
+  if (ir::Graph composed = with_compositions(lowered, *request.backend);
+      composed.values.size() != lowered.values.size()) {
+    lowered = std::move(composed);
+    drop_dead_nodes();
+  }
   if (request.fuse) {
     lowered = with_reshapes_last(lowered);
     drop_dead_nodes();
@@ -87,10 +97,7 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
   }
   lowered =
       assign_layouts(lowered, *request.backend, request.parameters, request.choose_parameters);
-  if (request.fuse) {
-    lowered = with_signs(std::move(lowered), *request.backend);
-    lowered = with_twins(lowered, *request.backend);
-  }
+  if (request.fuse) lowered = request.backend->lowered(std::move(lowered));
   const std::vector<Constant> constants = take_constants(lowered);
   auto program = prepared(std::move(lowered), *request.backend, mapped(request.gradients, values),
                           request.has_memory_limit);

@@ -30,32 +30,9 @@ ir::Graph with_tf32(ir::Graph graph) {
   return graph;
 }
 
-bool is_product(Op op) {
-  return op == Op::matmul || op == Op::convolution || op == Op::convolution_gradient_data ||
-         op == Op::convolution_gradient_weights;
-}
-
-// Ops that are in 16 bits or in float32 as what they read and what reads them are.
-bool follows(Op op) {
-  switch (op) {
-    case Op::elementwise:
-    case Op::batch_norm:
-    case Op::batch_norm_gradient:
-    case Op::row_norm:
-    case Op::row_norm_gradient:
-    case Op::pooling:
-    case Op::pooling_gradient:
-    case Op::reshape:
-    case Op::transpose:
-    case Op::slice:
-    case Op::pad:
-    case Op::concatenate:
-    case Op::dropout:
-      return true;
-    default:
-      return false;
-  }
-}
+const ops::Properties& properties(Op op) { return ops::definition(op).properties; }
+bool is_product(Op op) { return properties(op).mixed == ops::Mixed::product; }
+bool follows(Op op) { return properties(op).mixed == ops::Mixed::follows; }
 
 class Mixing {
  public:
@@ -176,25 +153,18 @@ class Mixing {
     if (is_product(node.op)) return true;
     if (!follows(node.op)) return false;
     const auto flows = [&](ValueId value) { return flows_half_[at(value)]; };
-    switch (node.op) {
-      case Op::batch_norm_gradient:
-      case Op::row_norm_gradient:
-        return flows(node.inputs[1]);
-      case Op::concatenate:
-      case Op::pad:
-        return std::any_of(node.inputs.begin(), node.inputs.end(), flows);
-      case Op::pooling_gradient:
-        // Its gradient is the smaller one to cast.
-        return flows(node.inputs[0]) || wanted_[at(node.outputs[0])];
-      default:
-        return flows(node.inputs[0]);
+    const ops::Properties& of = properties(node.op);
+    if (of.follows_readers && wanted_[at(node.outputs[0])]) return true;
+    if (of.follows_input == ops::kAnyInput) {
+      return std::any_of(node.inputs.begin(), node.inputs.end(), flows);
     }
+    return flows(node.inputs[static_cast<std::size_t>(of.follows_input)]);
   }
 
   // How many of the first inputs are in 16 bits; what is per channel is not.
   static std::size_t half_inputs(const Node& node) {
-    if (node.op == Op::batch_norm) return 1;
-    return node.op == Op::batch_norm_gradient ? 2 : node.inputs.size();
+    const int first = properties(node.op).half_inputs;
+    return first < 0 ? node.inputs.size() : static_cast<std::size_t>(first);
   }
 
   void add_full(Node node) {

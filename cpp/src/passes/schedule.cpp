@@ -1,3 +1,5 @@
+// Orders the nodes: phases apart, or one step in which each update runs as soon as its gradient is
+// complete and its parameter is no longer read.
 #include <algorithm>
 
 #include "passes/passes.h"

@@ -57,17 +57,18 @@ std::vector<Lifetime> lifetimes(const ir::Graph& graph, const std::vector<ValueI
 std::vector<ValueId> read_before_written(const ir::Node& node, std::size_t k) {
   if (node.op == ir::Op::elementwise) return node.inputs;
   if (node.op != ir::Op::batch_norm_gradient) return {};
+  using Operands = ir::BatchNormGradientOperands;
   // x and dy are read for the sums first, and again for dx.
   const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
-  std::vector<ValueId> begins_with = {node.inputs[0]};
+  std::vector<ValueId> begins_with = {node.inputs[Operands::dy]};
   for (int i = 1; i < attributes.epilogue.inputs; ++i) {
-    begins_with.push_back(node.inputs[static_cast<std::size_t>(i) + 4]);
+    begins_with.push_back(node.inputs[Operands::prologue(i)]);
   }
-  if (k == 3) return begins_with;
-  if (k == 4) return {node.inputs[node.inputs.size() - 4]};  // the x of a twin
-  if (k != 0) return {};
-  if (attributes.gives_prologue) return {node.inputs[1]};
-  begins_with.push_back(node.inputs[1]);
+  if (k == Operands::given_prologue) return begins_with;
+  if (k == Operands::twin_dx) return {node.inputs[Operands::twin(attributes.epilogue.inputs)]};
+  if (k != Operands::dx) return {};
+  if (attributes.gives_prologue) return {node.inputs[Operands::x]};
+  begins_with.push_back(node.inputs[Operands::x]);
   return begins_with;
 }
 

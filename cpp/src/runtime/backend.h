@@ -1,3 +1,5 @@
+// The interface of backends: supported ops, layouts, compilation to an `Executable`, memory. What
+// some have beside it is in device_memory.h, foreign_streams.h and diagnostics.h.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +13,9 @@
 
 namespace traingraph {
 
-// The most that is worth a late read: it comes in the shadow of what was enqueued before.
-inline constexpr std::size_t kMostLateBytes = 256;
+class DeviceMemory;
+class Diagnostics;
+class ForeignStreams;
 
 // Bytes on their way to the host.
 class PendingRead {
@@ -46,16 +49,14 @@ class Executable {
   virtual bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const = 0;
 };
 
-// What a device was asked to do since the process started.
-struct DeviceCounters {
-  std::int64_t launches = 0;         // of kernels one by one, or of a captured run as a whole
-  std::int64_t captured = 0;         // kernels, copies and fills in the runs captured so far
-  std::int64_t warpgroups = 0;       // of both, kernels of instructions that 9.0 alone has
-  std::int64_t allocations = 0;      // blocks asked of the driver
-  std::int64_t allocated_bytes = 0;  // handed out and not got back
-  std::int64_t copies_in = 0;        // from host memory
-  std::int64_t copies_out = 0;       // to host memory
-  std::int64_t copies_within = 0;
+// Facts about a backend that the core decides by.
+struct Traits {
+  // What addresses within its memory have to be a multiple of, for its kernels to work on them.
+  std::size_t alignment = 1;
+  // False: run() computes nothing, so there is nothing to read.
+  bool computes = true;
+  // Whether it has kernels of a library under their own names (Op::named_kernel).
+  bool named_kernels = false;
 };
 
 // Devices, memory and kernels of one kind. A backend whose kernels cannot work on host memory has
@@ -67,63 +68,32 @@ class Backend {
   // Whether it can run here; the reason names what is missing.
   virtual Support available() const { return {}; }
   virtual std::vector<std::string> devices() const = 0;
+  virtual const Traits& traits() const;
+
   // Whether this application has a kernel.
   virtual Support supports(const ir::Graph& graph, const ir::Node& node) const = 0;
-  // Whether it has kernels of a library under their own names (Op::named_kernel).
-  virtual bool has_named_kernels() const { return false; }
-  // Whether one of these, which it has, is to show first that it computes what its ops do.
-  virtual bool is_on_trial(const ir::Node&) const { return false; }
   // Whether `producer` takes this list as its epilogue (inputs beyond the first in `extra`).
   virtual bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
                      const std::vector<ir::ValueId>& extra) const = 0;
-  // Whether its kernel of this batch_norm or batch_norm_gradient can have signs
-  // (ir::BatchNormAttributes) and gains by them.
-  virtual bool has_signs(const ir::Graph&, const ir::Node&) const { return false; }
   // The layouts this application's kernel wants, given those its inputs have now. The result has
   // one entry per operand.
   virtual LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) const = 0;
+  // A graph that is fused and has its layouts, written for kernels that this backend alone has.
+  virtual ir::Graph lowered(ir::Graph graph) const { return graph; }
   // Prepares the nodes. A value of the graph that is neither `keep` nor `writes` is read by nodes
   // of the graph alone.
   virtual std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                               const std::vector<ir::NodeId>& nodes) const = 0;
   // 64-byte aligned, zeroed. Raises OutOfMemory. Freed by the deleter.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) const = 0;
-  // What addresses within that have to be a multiple of, for its kernels to work on them.
-  virtual std::size_t alignment() const { return 1; }
-  // False: run() computes nothing, so there is nothing to read.
-  virtual bool computes() const { return true; }
 
-  // Whether its memory is the host's: arrays are then used in place, and run() returns when its
-  // work is done.
-  virtual bool uses_host_memory() const { return true; }
-  // Copies into, out of and within its memory, ordered after everything before. Host bytes are free
-  // again, or there, when the call returns.
-  virtual void write(std::byte* to, const void* from, std::size_t bytes) const;
-  virtual void read(void* to, const std::byte* from, std::size_t bytes) const;
-  // Enqueues a read behind everything before, and returns without waiting. Null where it cannot,
-  // and maybe for more than kMostLateBytes: then read() has to do.
-  virtual std::unique_ptr<PendingRead> read_later(const std::byte* from, std::size_t bytes) const;
-  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
-  virtual void clear(std::byte* at, std::size_t bytes) const;
-  // The index of the GPU whose memory this is, or -1. What follows is for those alone.
-  virtual int gpu() const { return -1; }
-  virtual std::string uuid() const { return {}; }
-  // The stream that everything is ordered on; another one that from now on waits for it, or that
-  // it waits for.
-  virtual std::uintptr_t stream() const { return 0; }
-  virtual void order_before(std::uintptr_t) const {}
-  virtual void order_after(std::uintptr_t) const {}
-  // What the device's context and libraries hold in its memory so far, measured.
-  virtual std::size_t context_bytes() const { return 0; }
-  // Returns when everything before is done. Raises DeviceError where some of it has failed.
-  virtual void finish() const {}
-  // Seconds that its device has worked on what is done, by the device's own clock; negative where
-  // nobody measures that.
-  virtual double measured_seconds() const { return -1; }
-  virtual DeviceCounters counters() const { return {}; }
-  // Launches the captured run that was launched last so many times again, one after another, and
-  // returns the seconds that each took on the device; 0 when there is none. For measurements.
-  virtual double repeat_last_run(int) const { return 0; }
+  // Copies into and out of its memory. Null where that is the host's: arrays are then used in
+  // place, and run() returns when its work is done.
+  virtual const DeviceMemory* memory() const { return nullptr; }
+  // What other libraries on the same GPU need of it; null where there is no GPU they could share.
+  virtual const ForeignStreams* streams() const { return nullptr; }
+  // What it measures; null where it measures nothing.
+  virtual const Diagnostics* diagnostics() const { return nullptr; }
 };
 
 // The backends that are built in, best first.

@@ -1,3 +1,4 @@
+// `Device` by name, index or UUID, and what the platform says about GPUs.
 #include <traingraph/device.h>
 
 #include <cctype>
@@ -6,6 +7,8 @@
 #include <traingraph/errors.h>
 
 #include "runtime/backend.h"
+#include "runtime/device_memory.h"
+#include "runtime/foreign_streams.h"
 #include "runtime/plugin.h"
 
 namespace traingraph {
@@ -14,6 +17,9 @@ namespace {
 // A build for Apple's GPUs has their backend inside; NVIDIA's comes as a plugin.
 constexpr const char* kApple = "metal";
 constexpr const char* kNvidia = "cuda";
+// The CPU of a Mac, by Apple's library or by portable loops.
+constexpr const char* kAccelerate = "bnns";
+constexpr const char* kPortable = "cpu";
 
 // A backend that is built in, or null.
 const Backend* built_in(const std::string& name) {
@@ -21,6 +27,12 @@ const Backend* built_in(const std::string& name) {
     if (backend->name() == name) return backend;
   }
   return nullptr;
+}
+
+// Of a backend for Apple's hardware: whether a general name means it on this machine.
+bool is_chosen(const char* name) {
+  const Backend* backend = built_in(name);
+  return backend != nullptr && backend->available().yes && Platform::is_verified(name);
 }
 
 std::string lowered(std::string text) {
@@ -53,11 +65,10 @@ std::optional<Device> gpu_named(const std::string& text) {
 Device::Device(DeviceType type, std::string backend, int index)
     : type_(type), backend_(std::move(backend)), index_(index) {}
 
-Device Device::cpu() { return {DeviceType::kCpu, "cpu", 0}; }
-Device Device::any() {
-  const bool apple = built_in(kApple) != nullptr && Platform::is_verified(kApple);
-  return {DeviceType::kAny, apple ? kApple : "cpu", 0};
+Device Device::cpu() {
+  return {DeviceType::kCpu, is_chosen(kAccelerate) ? kAccelerate : kPortable, 0};
 }
+Device Device::any() { return {DeviceType::kAny, is_chosen(kApple) ? kApple : cpu().backend(), 0}; }
 Device Device::reference() { return {DeviceType::kCpu, "reference", 0}; }
 Device Device::gpu(int index) {
   if (built_in(kApple) == nullptr) {
@@ -84,7 +95,7 @@ Device Device::gpu(const std::string& uuid) {
   }
   const std::vector<const Backend*>& gpus = plugin_devices(kNvidia);
   for (std::size_t index = 0; index < gpus.size(); ++index) {
-    const std::string own = gpus[index]->uuid();
+    const std::string own = gpus[index]->streams()->uuid();
     known += "\n  " + std::to_string(index) + ": " + own + " " + gpus[index]->devices().at(0);
     if (lowered(own).starts_with(lowered(uuid))) found.push_back(static_cast<int>(index));
   }
@@ -110,12 +121,22 @@ Device Device::of_type(DeviceType type) {
 
 Device Device::named(const std::string& text) {
   if (text == "any") return any();
+  if (text == kPortable) return cpu();
   if (const std::optional<Device> found = gpu_named(text)) return *found;
   if (text == "ane") return of_type(DeviceType::kAne);
   if (built_in(text) != nullptr) return {DeviceType::kCpu, text, 0};
+  if (text == kApple || text == kAccelerate) {
+    throw DeviceError("[device] expected a library for Macs for '" + text +
+                      "' but this one was built for another system; use \"cpu\", or \"gpu\" for "
+                      "an NVIDIA GPU");
+  }
   std::string known = "any, gpu";
-  for (const Backend* backend : backends()) known += ", " + backend->name();
-  throw InvalidArgument("[device] expected one of " + known + " but got '" + text + "'");
+  if (built_in(kApple) == nullptr) known += std::string(", ") + kNvidia;
+  for (const Backend* backend : backends()) {
+    if (backend->traits().computes) known += ", " + backend->name();  // not what only tests plans
+  }
+  throw InvalidArgument("[device] expected one of " + known + " but got '" + text + "'" +
+                        (text == "mps" ? "; the GPU of a Mac is \"metal\"" : ""));
 }
 
 DeviceType Device::actual_type() const {
@@ -127,16 +148,23 @@ std::string Device::description() const {
   return backend_ + (index_ == 0 ? "" : ":" + std::to_string(index_)) + ": " + names.at(0);
 }
 
-std::string Device::uuid() const { return backend_named(backend_, index_).uuid(); }
-std::uintptr_t Device::stream() const { return backend_named(backend_, index_).stream(); }
+std::string Device::uuid() const {
+  const ForeignStreams* const streams = backend_named(backend_, index_).streams();
+  return streams != nullptr ? streams->uuid() : "";
+}
+std::uintptr_t Device::stream() const {
+  const ForeignStreams* const streams = backend_named(backend_, index_).streams();
+  return streams != nullptr ? streams->stream() : 0;
+}
 void Device::order_before(std::uintptr_t stream) const {
-  backend_named(backend_, index_).order_before(stream);
+  if (const auto* streams = backend_named(backend_, index_).streams())
+    streams->order_before(stream);
 }
 void Device::order_after(std::uintptr_t stream) const {
-  backend_named(backend_, index_).order_after(stream);
+  if (const auto* streams = backend_named(backend_, index_).streams()) streams->order_after(stream);
 }
 void Device::read(void* to, const void* from, std::size_t bytes) const {
-  backend_named(backend_, index_).read(to, static_cast<const std::byte*>(from), bytes);
+  read_memory(backend_named(backend_, index_), to, static_cast<const std::byte*>(from), bytes);
 }
 
 std::vector<std::string> Platform::gpus() {

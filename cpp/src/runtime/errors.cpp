@@ -3,6 +3,8 @@
 // Out of line, so that each class has one home and exceptions cross library borders.
 namespace traingraph {
 
+// Not inline: files of several instruction levels would each have a copy.
+Error::Error(const std::string& text) : std::runtime_error(text), text_(text) {}
 Error::~Error() = default;
 InvalidArgument::~InvalidArgument() = default;
 ShapeError::~ShapeError() = default;

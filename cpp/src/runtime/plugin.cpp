@@ -1,3 +1,5 @@
+// Loads a backend's plugin at first use: finds NVIDIA's libraries in Python packages, checks the
+// build, and lists the devices.
 #include "runtime/plugin.h"
 
 #include <dlfcn.h>
@@ -72,7 +74,7 @@ const Plugin* load(const std::string& name) {
   // Nothing is looked for where the folder is not known, least of all in the current one.
   if (folder.empty() || !exists(path)) {
     throw DeviceError("[device] expected a GPU but this build has no " + file +
-                      "; install with TRAINGRAPH_CUDA=1");
+                      "; install it with TRAINGRAPH_CUDA=1 pip install '.[cuda13]'");
   }
   preload_libraries();
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

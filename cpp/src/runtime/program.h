@@ -1,3 +1,5 @@
+// `Program`, a graph compiled for one batch size, with its two schedules (separate phases, and the
+// full step) and their addresses.
 #pragma once
 
 #include <cstddef>
@@ -59,8 +61,7 @@ struct HeldValue {
   std::shared_ptr<std::byte> bytes;
 };
 
-// A compiled graph for one batch size: kernels, two schedules (separate phases, and the full step)
-// and the addresses they run on. Binding writes addresses; running only runs.
+// Binding writes addresses; running only runs.
 class Program {
  public:
   Program(ir::Graph graph, std::unique_ptr<Executable> executable);
@@ -73,6 +74,9 @@ class Program {
   std::vector<ir::ValueId> gradients;  // readable after a separate gradient call
   std::vector<Recomputed> recomputed;
   std::vector<HeldValue> held;  // its constants
+  // Whether an op gives finite results for finite operands, which a checked run does not look at;
+  // null: of no op is that known.
+  bool (*stays_finite)(const ir::Node&) = nullptr;
 
   // What a run needs; a full step needs less than the phases apart, whose values live longer.
   std::size_t arena_bytes(Run run) const { return variant(run).arena_bytes; }

@@ -1,3 +1,4 @@
+// A backend made of a table of kernels, of which the first entry that supports a node takes it.
 #pragma once
 
 #include <cstdio>
@@ -25,9 +26,8 @@ inline LayoutChoice layouts_as_they_are(const ir::Graph& graph, const ir::Node& 
   return choice;
 }
 
-// A backend made of a table of kernels. An entry has `op`, `supports`, `make`, `layouts` (null:
-// plain only) and `fuses` (null: takes no epilogue). Entries are tried in order, so a second table
-// serves as fallback.
+// An entry has `op`, `supports`, `make`, `layouts` (null: plain only) and `fuses` (null: takes no
+// epilogue). Entries are tried in order, so a second table serves as fallback.
 template <class Entry>
 class TableBackend : public Backend {
  public:

@@ -1,3 +1,5 @@
+// The table of data types: name and bytes of each, and counts of elements and bytes that do not
+// overflow.
 #include <traingraph/types.h>
 
 #include "ir/extents.h"

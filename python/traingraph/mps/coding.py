@@ -1,7 +1,6 @@
 """Kernels as bytes: archivers with Foundation's names, and the coders that they hand to kernels."""
 
 import errno
-import json
 import os
 import stat
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from typing import Any, TypeVar, overload
 from traingraph import _core
 from traingraph._core import DataTypeError, FileError, InvalidArgument, MTLDevice
 
+core: Any = _core  # what is private there is in no stub
 T = TypeVar("T")
 
 
@@ -42,7 +42,8 @@ class NSKeyedArchiver:
             raise DataTypeError(f"[NSKeyedArchiver] {text}")
         coder = NSKeyedArchiver()
         with_root_object.encode_with_coder(coder)
-        return json.dumps({"class": name, "values": coder._values}, allow_nan=True).encode()
+        data: bytes = core._archive(name, coder._values)
+        return data
 
 
 class MPSKeyedUnarchiver:
@@ -70,12 +71,7 @@ class MPSKeyedUnarchiver:
         self._class, self._values = "nothing", dict[str, Any]()
         if data is None:
             return
-        try:
-            content = json.loads(data)
-            self._class, self._values = str(content["class"]), dict(content["values"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            text = f"expected an archive but got {len(data)} other bytes"
-            raise InvalidArgument(f"[MPSKeyedUnarchiver] {text}") from error
+        self._class, self._values = core._archived(data)
 
     def decode(self, *, for_key: str) -> Any:
         """What was encoded under this key. Errors: nothing was."""

@@ -13,10 +13,17 @@ core: Any = _core  # what is private there is in no stub
 # which stand apart: "sources" are data sources, each once, "handles" handles, "calls" call-backs.
 Written = dict[str, Any]
 
-_GRAPH = ("label", "format", "makes_temporary_images", "output_state_is_temporary")
-_IMAGE = ("export_from_graph", "format", "stop_gradient", "makes_temporary_images")
+_GRAPH = ("label", "format", "makes_temporary_images", "output_state_is_temporary",
+          "destination_image_allocator")  # fmt: skip
+_STATE = ("export_from_graph", "synchronize_resource")
+_IMAGE = (*_STATE, "format", "stop_gradient", "makes_temporary_images", "image_allocator")
+# Properties whose values may be the program's own objects.
+_ASKED = ("property_call_back", "padding_policy", "image_allocator", "destination_image_allocator")
 # What tells the gradient nodes of one forward node apart, beside what they read.
 _WHICH = ("is_secondary_source_filter", "is_labels_gradient_filter")
+
+# What nodes were in archives that do not say it.
+_BEFORE = {"MPSNNConcatenationNode": {"packs_channels": True}}
 
 
 def _settable(node: Any) -> list[str]:
@@ -67,7 +74,7 @@ class _Writer:
             "results": [self.value(image) for image in results],
             "results_are_needed": list(graph._results_are_needed),
             "images": [self.place(image, _IMAGE) for image in self.images],
-            "properties": {name: kernels.plain(getattr(graph, name)) for name in _GRAPH},
+            "properties": self.properties(graph, _GRAPH),
             "sources": self.sources,
             "handles": self.handles,
             "calls": self.calls,
@@ -81,9 +88,22 @@ class _Writer:
         among.append(value)
         return len(among) - 1
 
-    def place(self, one: Any, names: tuple[str, ...] = ("export_from_graph",)) -> Written:
-        values = {name: kernels.plain(getattr(one, name)) for name in names}
-        return {"handle": self.own(one.handle, self.handles), "properties": values}
+    def properties(self, one: Any, names: Iterable[str]) -> Written:
+        """Values, and the program's own objects as their numbers."""
+        values: Written = {}
+        for name in names:
+            value = getattr(one, name)
+            if name in _ASKED and isinstance(value, core._MPSImageAllocator):
+                continue  # whether it makes temporary images says which
+            if name in _ASKED and not isinstance(value, int):
+                values[name] = {"call": self.own(value, self.calls)}
+            else:
+                values[name] = kernels.plain(value)
+        return values
+
+    def place(self, one: Any, names: tuple[str, ...] = _STATE) -> Written:
+        handle = self.own(one.handle, self.handles)
+        return {"handle": handle, "properties": self.properties(one, names)}
 
     def source(self, kind: str, value: Any) -> int:
         for k, (_, known) in enumerate(self.sources):
@@ -142,18 +162,11 @@ class _Writer:
         return {"forward": self.places[forward], "gradient": self.value(gradient), "which": which}
 
     def node(self, node: Any) -> Written:
-        properties: Written = {}
-        for name in _settable(node):
-            value = getattr(node, name)
-            if name == "property_call_back":
-                properties[name] = {"call": self.own(value, self.calls)}
-            else:
-                properties[name] = kernels.plain(value)
         labels = node.input_labels.handle if hasattr(node, "input_labels") else None
         return {
             "class": type(node).__name__,
             **self.origin(node),
-            "properties": properties,
+            "properties": self.properties(node, _settable(node)),
             "result": self.place(node.result_image, _IMAGE),
             "states": [self.place(state) for state in node.result_states],
             "labels": self.own(labels, self.handles),
@@ -229,7 +242,8 @@ class _Reader:
         else:
             forward, gradient = self.nodes[written["forward"]], self.value(written["gradient"])
             made = forward.gradient_filters(with_source=gradient)[written["which"]]
-        _set(made, written["properties"], self.calls)
+        before = _BEFORE.get(written["class"], {})
+        _set(made, {**before, **written["properties"]}, self.calls)
         self.place(made.result_image, written["result"])
         for state, one in zip(made.result_states, written["states"], strict=True):
             self.place(state, one)
@@ -271,7 +285,7 @@ def encode(graph: Any, coder: Any) -> None:
     if written["calls"]:
         raise Unsupported(
             f"[MPSNNGraph] bytes of a graph with the program's own {written['calls'][0]!r} as a "
-            "property_call_back"
+            "property_call_back, a padding policy or an image allocator"
         )
     written["handles"] = [_text_of(handle) for handle in written["handles"]]
     written["sources"] = [

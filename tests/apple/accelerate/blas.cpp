@@ -18,7 +18,7 @@ void cblas_sgemm(CBLAS_ORDER order, CBLAS_TRANSPOSE transpose_a, CBLAS_TRANSPOSE
           "a leading dimension is shorter than a row");
   const auto bytes = [](const float* matrix, int rows, int leading, int columns) {
     const auto count = static_cast<std::size_t>(rows - 1) * static_cast<std::size_t>(leading);
-    return Range{matrix, 1, count + static_cast<std::size_t>(columns), sizeof(float)};
+    return Range{matrix, count + static_cast<std::size_t>(columns)};
   };
   const Range result = bytes(c, m, ldc, n);
   require(!overlap(result, a_turned ? bytes(a, k, lda, m) : bytes(a, m, lda, k)) &&

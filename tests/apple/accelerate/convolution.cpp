@@ -11,13 +11,15 @@ template <class F>
 void each_product(const Filter& f, const F& product) {
   const Window& w = f.window;
   const std::size_t ins = f.in[2] / f.groups, outs = f.out[2] / f.groups;
+  const bool scattered = reads("groups");
   std::size_t at_y = 0;
   for (std::size_t o = 0; o < f.out[2]; ++o) {
     for (std::size_t row = 0; row < f.out[1]; ++row) {
       for (std::size_t column = 0; column < f.out[0]; ++column, ++at_y) {
         std::size_t at_weight = o * ins * w.kernel[0] * w.kernel[1];
         for (std::size_t k = 0; k < ins; ++k) {
-          const std::size_t plane = (o / outs * ins + k) * f.in[0] * f.in[1];
+          const std::size_t channel = scattered ? k * f.groups + o / outs : o / outs * ins + k;
+          const std::size_t plane = channel * f.in[0] * f.in[1];
           for (std::size_t i = 0; i < w.kernel[1]; ++i) {
             for (std::size_t j = 0; j < w.kernel[0]; ++j, ++at_weight) {
               std::size_t y, x;
@@ -97,8 +99,8 @@ int BNNSFilterApplyBatch(BNNSFilter filter, std::size_t batch_size, const void* 
   const Filter& f = living(filter, Filter::kConvolution, kCall);
   require_batch(in, batch_size, in_stride, f.in_elements(), kCall);
   require_batch(out, batch_size, out_stride, f.out_elements(), kCall);
-  require(!overlap({in, 1, (batch_size - 1) * in_stride + f.in_elements(), sizeof(float)},
-                   {out, 1, (batch_size - 1) * out_stride + f.out_elements(), sizeof(float)}),
+  require(!overlap({in, (batch_size - 1) * in_stride + f.in_elements()},
+                   {out, (batch_size - 1) * out_stride + f.out_elements()}),
           kCall, "the output overlaps the input");
   for (std::size_t n = 0; n < batch_size; ++n) {
     const float* x = static_cast<const float*>(in) + n * in_stride;
@@ -123,6 +125,7 @@ int BNNSFilterApplyBackwardBatch(BNNSFilter filter, std::size_t batch_size, cons
   require(out_delta != nullptr, kCall, "the output's gradient is null");
   require(in_delta != nullptr || weights_delta != nullptr, kCall, "no gradient is asked for");
   require(bias_delta == nullptr, kCall, "the double knows no bias");
+  if (reads("null") && (in_delta == nullptr || weights_delta == nullptr)) return -1;
   const float* dy = gradient_memory(*out_delta, f.out, batch_size, out_delta_stride, kCall);
   if (in_delta != nullptr) {
     float* dx = gradient_memory(*in_delta, f.in, batch_size, in_delta_stride, kCall);
@@ -132,7 +135,7 @@ int BNNSFilterApplyBackwardBatch(BNNSFilter filter, std::size_t batch_size, cons
       each_product(f, [&](std::size_t at_x, std::size_t at_weight, std::size_t at_y) {
         sums[at_x] += product_of(sample[at_y], f.weights[at_weight]);
       });
-      sums.write(dx + n * in_delta_stride, adds_gradients());
+      sums.write(dx + n * in_delta_stride, reads("adds"));
     }
   }
   if (weights_delta != nullptr) {
@@ -146,7 +149,7 @@ int BNNSFilterApplyBackwardBatch(BNNSFilter filter, std::size_t batch_size, cons
         sums[at_weight] += product_of(sample[at_y], x[at_x]);
       });
     }
-    sums.write(static_cast<float*>(weights_delta->data), adds_gradients());
+    sums.write(static_cast<float*>(weights_delta->data), reads("adds"));
   }
   return 0;
 }

@@ -1,3 +1,4 @@
+// The register of filters, and the checks that all layers share.
 #include "filter.h"
 
 #include <mutex>

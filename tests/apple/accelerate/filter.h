@@ -1,3 +1,4 @@
+// Filters of the double: what a BNNSFilter points at, and the register of those that exist.
 #pragma once
 
 #include <Accelerate/Accelerate.h>
@@ -6,7 +7,6 @@
 
 #include "double.h"
 
-// Filters of the double: what a BNNSFilter points at, and the register of those that exist.
 namespace accelerate_double {
 
 // A window over the last two axes; [0] counts columns (x), [1] rows (y).
@@ -80,6 +80,7 @@ void take_window(Filter& filter, const Parameters& p, std::size_t k_width, std::
                    {p.x_dilation_stride, p.y_dilation_stride},
                    {symmetric ? p.x_padding : pad[0][0], symmetric ? p.y_padding : pad[1][0]}};
   require_window(filter, after, call);
+  if (reads("dilation")) filter.window.dilation[0] = filter.window.dilation[1] = 1;
 }
 
 // A gradient's memory: of these sizes, with data, and samples far enough apart.

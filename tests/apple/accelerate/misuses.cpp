@@ -9,7 +9,6 @@
 namespace {
 
 float memory[4096] = {};
-double wide[64] = {};
 
 BNNSNDArrayDescriptor described(BNNSDataLayout layout, std::initializer_list<std::size_t> sizes,
                                 float* data = nullptr) {
@@ -94,31 +93,6 @@ void pool_backward(BNNSPoolingFunction function, const Change& change) {
                                       bias, nullptr, 0);
 }
 
-struct Adam {
-  BNNSOptimizerAdamFields fields{};
-  BNNSNDArrayDescriptor arrays[4];  // parameter, gradient, moments
-  BNNSOptimizerFunction function = BNNSOptimizerFunctionAdam;
-  bool with_accumulators = true;
-  bool with_gradient = true;
-};
-
-template <class Change>
-void adam(const Change& change) {
-  Adam a;
-  a.fields.beta1 = a.fields.beta2 = 0.5f;
-  a.fields.time_step = 1;
-  a.fields.regularization_func = BNNSOptimizerRegularizationNone;
-  for (int k = 0; k < 4; ++k) {
-    a.arrays[k] = described(BNNSDataLayoutVector, {8}, memory + 8 * k);
-  }
-  change(a);
-  BNNSNDArrayDescriptor* parameters[] = {&a.arrays[0]};
-  const BNNSNDArrayDescriptor* gradients[] = {a.with_gradient ? &a.arrays[1] : nullptr};
-  BNNSNDArrayDescriptor* accumulators[] = {&a.arrays[2], &a.arrays[3]};
-  BNNSOptimizerStep(a.function, &a.fields, 1, parameters, gradients,
-                    a.with_accumulators ? accumulators : nullptr, nullptr);
-}
-
 void product(CBLAS_ORDER order, int rows, const float* a, int lda, float* c) {
   cblas_sgemm(order, CblasNoTrans, CblasNoTrans, rows, 4, 4, 1, a, lda, memory, 4, 0, c, 4);
 }
@@ -146,5 +120,4 @@ int main(int count, char** arguments) {
       misuse.make();
     }
   }
-  return wide[0] == 0 ? 0 : 1;
 }

@@ -37,7 +37,8 @@ std::size_t each_tap(const Filter& f, std::size_t plane, std::size_t row, std::s
 }
 
 double divisor(const Filter& f, std::size_t inside) {
-  const bool excludes = f.function == BNNSPoolingFunctionAverageCountExcludePadding;
+  const bool excludes =
+      (f.function == BNNSPoolingFunctionAverageCountExcludePadding) != reads("averages");
   return static_cast<double>(excludes ? inside : f.window.kernel[0] * f.window.kernel[1]);
 }
 
@@ -78,8 +79,8 @@ int BNNSPoolingFilterApplyBatch(BNNSFilter filter, std::size_t batch_size, const
   const Filter& f = living(filter, Filter::kPooling, kCall);
   require_batch(in, batch_size, in_stride, f.in_elements(), kCall);
   require_batch(out, batch_size, out_stride, f.out_elements(), kCall);
-  require(!overlap({in, 1, (batch_size - 1) * in_stride + f.in_elements(), sizeof(float)},
-                   {out, 1, (batch_size - 1) * out_stride + f.out_elements(), sizeof(float)}),
+  require(!overlap({in, (batch_size - 1) * in_stride + f.in_elements()},
+                   {out, (batch_size - 1) * out_stride + f.out_elements()}),
           kCall, "the output overlaps the input");
   require(indices == nullptr, kCall, "an index is for maxima");
   for (std::size_t n = 0; n < batch_size; ++n) {
@@ -105,16 +106,18 @@ int BNNSPoolingFilterApplyBackwardBatch(BNNSFilter filter, std::size_t batch_siz
   require(in_delta != nullptr && out_delta != nullptr, kCall, "a gradient is null");
   require(bias_delta == nullptr, kCall, "the double knows no bias");
   require(indices == nullptr, kCall, "an index is for maxima");
+  if (reads("null") && in == nullptr) return -1;
   float* dx = gradient_memory(*in_delta, f.in, batch_size, in_delta_stride, kCall);
   const float* dy = gradient_memory(*out_delta, f.out, batch_size, out_delta_stride, kCall);
   const bool norm = f.function == BNNSPoolingFunctionL2Norm;
+  const bool undivided = reads("norm");
   if (norm) {
     require_batch(in, batch_size, in_stride, f.in_elements(), kCall);
     require_batch(out, batch_size, out_stride, f.out_elements(), kCall);
   }
   for (std::size_t n = 0; n < batch_size; ++n) {
     float* to = dx + n * in_delta_stride;
-    if (!adds_gradients()) std::fill_n(to, f.in_elements(), 0.0f);
+    if (!reads("adds")) std::fill_n(to, f.in_elements(), 0.0f);
     const float* x = norm ? static_cast<const float*>(in) + n * in_stride : nullptr;
     const float* y = norm ? static_cast<const float*>(out) + n * out_stride : nullptr;
     each_result(f, [&](std::size_t at, std::size_t plane, std::size_t row, std::size_t column) {
@@ -122,7 +125,9 @@ int BNNSPoolingFilterApplyBackwardBatch(BNNSFilter filter, std::size_t batch_siz
       const std::size_t inside = each_tap(f, plane, row, column, [](std::size_t) {});
       each_tap(f, plane, row, column, [&](std::size_t tap) {
         if (!norm) to[tap] += static_cast<float>(slope / divisor(f, inside));
-        if (norm && y[at] != 0) to[tap] += static_cast<float>(slope) * x[tap] / y[at];
+        if (norm && y[at] != 0) {
+          to[tap] += static_cast<float>(slope) * x[tap] / (undivided ? 1 : y[at]);
+        }
       });
     });
   }

@@ -1,3 +1,4 @@
+// Runs the work of committed command buffers, at once or on a thread that stands for the GPU.
 #include "gpu_thread.h"
 
 #include <condition_variable>

@@ -1,3 +1,4 @@
+// Doubles of MPSImage and its descriptors: texels, bytes in the formats of Apple, read counts.
 #include "image.h"
 
 #include <cstring>

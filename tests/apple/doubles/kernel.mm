@@ -1,3 +1,4 @@
+// Doubles of MPSKernel and the classes of image kernels, which check the rules of each encoding.
 #include "kernel.h"
 
 namespace {

@@ -1,3 +1,4 @@
+// Values of each loss and their derivatives, with weights, reductions and label smoothing.
 #include "loss_terms.h"
 
 #include <algorithm>
@@ -34,10 +35,9 @@ Term term(const Loss& loss, double y, double t, double elements) {
     }
     case MPSCNNLossTypeCategoricalCrossEntropy:
       return {-t * std::log(y), -t / y, -std::log(y)};
-    // The loss that Apple's gradient belongs to, with labels of 0 and 1.
     case MPSCNNLossTypeHinge: {
-      const double side = 2 * t - 1, rest = 1 - side * y;
-      return rest > 0 ? Term{rest, -side, -2 * y} : Term{0, 0, 0};
+      const double rest = 1 - t * y;
+      return rest > 0 ? Term{rest, -t, -y} : Term{0, 0, 0};
     }
     case MPSCNNLossTypeHuber: {
       const double d = y - t;
@@ -62,6 +62,11 @@ Term term(const Loss& loss, double y, double t, double elements) {
   }
 }
 
+bool has_class_weights(const Loss& loss, const LossTerms& image) {
+  return loss.type == MPSCNNLossTypeSoftMaxCrossEntropy && image.weights.has_value() &&
+         image.weights->channels != 1;
+}
+
 // Calls visit(channel, term) for the channels of one texel; of softmax their values are added up.
 template <class Visit>
 void each_term(const Loss& loss, const LossTerms& image, NSUInteger x, NSUInteger y, Visit visit) {
@@ -76,17 +81,21 @@ void each_term(const Loss& loss, const LossTerms& image, NSUInteger x, NSUIntege
   const auto label = [&](NSUInteger c) {
     return labels.get(x, y, c) * (1 - loss.smoothing) + loss.smoothing / classes;
   };
+  // A weight for each label: part of it, for the gradients read all labels of a texel.
+  const auto own = [&](NSUInteger c) {
+    return has_class_weights(loss, image) ? image.weights->get(x, y, c) : 1;
+  };
   double most = source.get(x, y, 0), sum = 0, total = 0;
   for (NSUInteger c = 1; c < source.channels; ++c)
     most = std::max<double>(most, source.get(x, y, c));
   for (NSUInteger c = 0; c < source.channels; ++c) {
     sum += std::exp(source.get(x, y, c) - most);
-    total += label(c);
+    total += own(c) * label(c);
   }
   for (NSUInteger c = 0; c < source.channels; ++c) {
     const double logarithm = source.get(x, y, c) - most - std::log(sum);
-    visit(c, Term{-label(c) * logarithm, std::exp(logarithm) * total - label(c),
-                  -(1 - loss.smoothing) * logarithm});
+    visit(c, Term{-own(c) * label(c) * logarithm, std::exp(logarithm) * total - own(c) * label(c),
+                  -own(c) * (1 - loss.smoothing) * logarithm});
   }
 }
 
@@ -120,7 +129,7 @@ std::vector<double> shares(const Loss& loss, const std::vector<LossTerms>& image
 // finite where it is 0.
 double weighted(const Loss& loss, const LossTerms& image, NSUInteger x, NSUInteger y, NSUInteger c,
                 double value) {
-  if (image.weights.has_value()) {
+  if (image.weights.has_value() && !has_class_weights(loss, image)) {
     const double own = image.weights->get(x, y, image.weights->channels == 1 ? 0 : c);
     value = own == 0 ? 0 : own * value;
   }
@@ -142,8 +151,10 @@ void check_terms(const Loss& loss, const std::vector<LossTerms>& images, const c
   for (const LossTerms& image : images) {
     const Extent source = extent_of(image.source);
     if (!(extent_of(image.labels) == source)) broken(what, "labels and source differ in size");
-    if (image.weights.has_value() && !(extent_of(*image.weights) == loss.values_of(source)))
-      broken(what, "weights have not the size of the values");
+    const bool fits = !image.weights.has_value() ||
+                      extent_of(*image.weights) == loss.values_of(source) ||
+                      (has_class_weights(loss, image) && extent_of(*image.weights) == source);
+    if (!fits) broken(what, "weights have not the size of the values, or of a softmax's labels");
     if (!image.weights.has_value() && loss.reduction == MPSCNNReductionTypeSumByNonZeroWeights)
       broken(what, "a sum by non-zero weights has no weights");
   }

@@ -221,54 +221,6 @@ MEMBERS(MPSMatrixSoftMaxGradient)
 MEMBERS(MPSMatrixLogSoftMaxGradient)
 @end
 
-@implementation MPSMatrixSum
-MEMBERS(MPSMatrixSum)
-- (instancetype)initWithDevice:(id<MTLDevice>)device
-                         count:(NSUInteger)count
-                          rows:(NSUInteger)rows
-                       columns:(NSUInteger)columns
-                     transpose:(BOOL)transpose {
-  self = [super initWithDevice:device];
-  _count = count, _rows = rows, _columns = columns, _transpose = transpose;
-  return self;
-}
-- (MPSCNNNeuronType)neuronType {
-  return MPSCNNNeuronTypeNone;
-}
-- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
-               sourceMatrices:(NSArray<MPSMatrix*>*)sourceMatrices
-                 resultMatrix:(MPSMatrix*)resultMatrix
-                  scaleVector:(MPSVector*)scaleVector
-                 offsetVector:(MPSVector*)offsetVector
-                   biasVector:(MPSVector*)biasVector
-                   startIndex:(NSUInteger)startIndex {
-  const char* what = "MPSMatrixSum";
-  if (scaleVector != nil || offsetVector != nil || biasVector != nil || startIndex != 0)
-    apple::broken(what, "its vectors have no behaviour on this double");
-  if ([sourceMatrices count] != _count) apple::broken(what, "other than its count of matrices");
-  apple::expect_origin(_resultMatrixOrigin, what);
-  const Matrix to = apple::read_matrix(resultMatrix, what);
-  expect_extent(to, _rows, _columns, what);
-  std::vector<Matrix> sources;
-  for (MPSMatrix* source in sourceMatrices) {
-    sources.push_back(apple::read_matrix(source, what));
-    expect_extent(sources.back(), _transpose ? _columns : _rows, _transpose ? _rows : _columns,
-                  what);
-    expect_apart(to, sources.back(), what);
-  }
-  apple::add_work(commandBuffer, what,
-                  [=, rows = _rows, columns = _columns, transpose = _transpose] {
-                    for (NSUInteger i = 0; i < rows; ++i)
-                      for (NSUInteger j = 0; j < columns; ++j) {
-                        double sum = 0;
-                        for (const Matrix& source : sources)
-                          sum += transpose ? source.at(0, j, i) : source.at(0, i, j);
-                        to.at(0, i, j) = static_cast<float>(sum);
-                      }
-                  });
-}
-@end
-
 @implementation MPSImageCopyToMatrix
 @synthesize destinationMatrixOrigin = _destinationMatrixOrigin;
 @synthesize destinationMatrixBatchIndex = _destinationMatrixBatchIndex;

@@ -9,9 +9,6 @@
 struct MPSMatrixNeuronInside {
   apple::Neuron neuron;
 };
-struct MPSMatrixNeuronGradientInside {
-  apple::Neuron neuron;
-};
 
 namespace {
 
@@ -78,59 +75,6 @@ MEMBERS(MPSMatrixNeuron)
         for (NSUInteger i = 0; i < part.rows; ++i)
           for (NSUInteger j = 0; j < part.columns; ++j)
             to.at(0, i, j) = static_cast<float>(neuron.value(alpha * from.at(0, i, j), j));
-      });
-}
-@end
-
-@implementation MPSMatrixNeuronGradient
-MEMBERS(MPSMatrixNeuronGradient)
-- (instancetype)initWithDevice:(id<MTLDevice>)device {
-  self = [super initWithDevice:device];
-  _sourceNumberOfFeatureVectors = _sourceInputFeatureChannels = NSUIntegerMax;
-  _alpha = 1;
-  inside_MPSMatrixNeuronGradient = std::make_shared<MPSMatrixNeuronGradientInside>();
-  return self;
-}
-- (void)setNeuronType:(MPSCNNNeuronType)neuronType
-           parameterA:(float)parameterA
-           parameterB:(float)parameterB
-           parameterC:(float)parameterC {
-  inside_MPSMatrixNeuronGradient->neuron =
-      neuron_of(neuronType, parameterA, parameterB, parameterC);
-}
-- (MPSCNNNeuronType)neuronType {
-  return inside_MPSMatrixNeuronGradient->neuron.type;
-}
-- (float)neuronParameterA {
-  return inside_MPSMatrixNeuronGradient->neuron.a;
-}
-- (float)neuronParameterB {
-  return inside_MPSMatrixNeuronGradient->neuron.b;
-}
-- (float)neuronParameterC {
-  return inside_MPSMatrixNeuronGradient->neuron.c;
-}
-- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
-                 gradientMatrix:(MPSMatrix*)gradientMatrix
-                    inputMatrix:(MPSMatrix*)inputMatrix
-                     biasVector:(MPSVector*)biasVector
-    resultGradientForDataMatrix:(MPSMatrix*)resultGradientForDataMatrix
-    resultGradientForBiasVector:(MPSVector*)resultGradientForBiasVector {
-  const char* what = "MPSMatrixNeuronGradient";
-  if (biasVector != nil || resultGradientForBiasVector != nil)
-    apple::broken(what, "a bias has no behaviour on this double");
-  const Matrix gradient = apple::read_matrix(gradientMatrix, what);
-  const Matrix from = apple::read_matrix(inputMatrix, what);
-  const Matrix to = apple::read_matrix(resultGradientForDataMatrix, what);
-  const Part part =
-      part_of(from, to, _sourceNumberOfFeatureVectors, _sourceInputFeatureChannels, what);
-  part_of(gradient, to, part.rows, part.columns, what);
-  apple::add_work(
-      commandBuffer, what, [=, neuron = inside_MPSMatrixNeuronGradient->neuron, alpha = _alpha] {
-        for (NSUInteger i = 0; i < part.rows; ++i)
-          for (NSUInteger j = 0; j < part.columns; ++j)
-            to.at(0, i, j) = static_cast<float>(alpha * gradient.at(0, i, j) *
-                                                neuron.derivative(alpha * from.at(0, i, j), j));
       });
 }
 @end

@@ -1,3 +1,4 @@
+// Doubles of MTLLibrary and its functions: the shaders of the backend, compiled as C++.
 #include "metal_library.h"
 
 #include <map>

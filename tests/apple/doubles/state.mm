@@ -1,3 +1,4 @@
+// Doubles of MPSState and the states of gradients: their resources and read counts.
 #include "state.h"
 
 #include "image.h"

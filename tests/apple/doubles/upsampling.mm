@@ -26,14 +26,17 @@ Place nearest(double factor) {
   };
 }
 
-// Centres of texels, or corners on corners.
-Place bilinear(double factor, bool corners) {
+// What lies on what: the corner texels, the first ones, or the centres of the images.
+enum class Grid { corners, first, centres };
+
+Place bilinear(double factor, Grid grid) {
   return [=](NSUInteger result, NSUInteger source_size, NSUInteger result_size) {
     const double scale = static_cast<double>(source_size - 1) /
                          static_cast<double>(std::max<NSUInteger>(1, result_size - 1));
     const auto at = static_cast<double>(result);
-    const double place = std::clamp(corners ? at * scale : (at + 0.5) / factor - 0.5, 0.0,
-                                    static_cast<double>(source_size - 1));
+    const double places[] = {at * scale, at / factor, (at + 0.5) / factor - 0.5};
+    const double place =
+        std::clamp(places[static_cast<int>(grid)], 0.0, static_cast<double>(source_size - 1));
     const auto first = static_cast<NSUInteger>(place);
     const double weight = place - std::floor(place);
     return Taps{{first, std::min(first + 1, source_size - 1)}, {1 - weight, weight}};
@@ -129,8 +132,8 @@ MEMBERS(MPSCNNUpsamplingBilinear)
 }
 - (apple::UnaryWork)apple_workForState:(MPSState*)state {
   (void)state;
-  return [across = bilinear(_scaleFactorX, _alignCorners != NO),
-          down = bilinear(_scaleFactorY, _alignCorners != NO)](
+  const Grid grid = _alignCorners != NO ? Grid::corners : Grid::first;
+  return [across = bilinear(_scaleFactorX, grid), down = bilinear(_scaleFactorY, grid)](
              const Picture& from, const Picture& to) { upsample(across, down, from, to); };
 }
 @end
@@ -178,10 +181,11 @@ MEMBERS(MPSCNNUpsamplingBilinearGradient)
 }
 - (apple::BinaryWork)apple_workForState:(MPSState*)state {
   (void)state;
-  return [across = bilinear(_scaleFactorX, false), down = bilinear(_scaleFactorY, false)](
-             const Picture& gradient, const Picture&, const Picture& to) {
-    spread(across, down, gradient, to);
-  };
+  return
+      [across = bilinear(_scaleFactorX, Grid::first), down = bilinear(_scaleFactorY, Grid::first)](
+          const Picture& gradient, const Picture&, const Picture& to) {
+        spread(across, down, gradient, to);
+      };
 }
 @end
 
@@ -204,12 +208,13 @@ MEMBERS(MPSNNResizeBilinear)
 }
 - (apple::UnaryWork)apple_workForState:(MPSState*)state {
   (void)state;
-  return [corners = _alignCorners != NO](const Picture& from, const Picture& to) {
+  return [grid = _alignCorners != NO ? Grid::corners : Grid::centres](const Picture& from,
+                                                                      const Picture& to) {
     const auto factor = [](NSUInteger result, NSUInteger source) {
       return static_cast<double>(result) / static_cast<double>(source);
     };
-    upsample(bilinear(factor(to.width(), from.width()), corners),
-             bilinear(factor(to.height(), from.height()), corners), from, to);
+    upsample(bilinear(factor(to.width(), from.width()), grid),
+             bilinear(factor(to.height(), from.height()), grid), from, to);
   };
 }
 @end

@@ -108,12 +108,26 @@ def arithmetic(name: str, operation: str, draw: Any = draw_arithmetic, often: in
 
 def draw_concatenation(drawing: Any, shape: Shape) -> dict[str, Any]:
     more = [drawing.flow(lambda s: s[2:] == shape[2:]) for _ in range(drawing.choice([1, 1, 2, 3]))]
-    return {"options": {}, "more": more}
+    return {"options": {"packs_channels": True} if drawing.chance(0.4) else {}, "more": more}
 
 
 def concatenation_shape(options: Options, shapes: list[Shape]) -> list[Shape]:
     need(all(shape[2:] == shapes[0][2:] for shape in shapes))
-    return [[shapes[0][0], sum(shape[1] for shape in shapes), *shapes[0][2:]]]
+    channels = sum(shape[1] + gap(options, shape[1]) for shape in shapes)
+    return [[shapes[0][0], channels, *shapes[0][2:]]]
+
+
+def gap(options: Options, channels: int) -> int:
+    """Channels of zeros behind a source's own."""
+    return 0 if options.get("packs_channels") else -channels % 4
+
+
+def concatenated(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
+    parts = []
+    for source in sources:
+        zeros = gap(options, source.shape[1])
+        parts += [source, source.new_zeros(source.shape[0], zeros, *source.shape[2:])]
+    return t.cat(parts, 1)
 
 
 NODES = {
@@ -125,10 +139,10 @@ NODES = {
     "MPSNNConcatenationNode": Layer(
         draw_concatenation,
         concatenation_shape,
-        lambda options, shapes, names: call(
-            "MPSNNConcatenationNode", sources=[Text(one) for one in names["sources"]]
+        lambda options, shapes, names: dressed(
+            call("MPSNNConcatenationNode", sources=[Text(one) for one in names["sources"]]), options
         ),
-        lambda t, options, sources, at: t.cat(sources, 1),
+        concatenated,
         often=3,
     ),
 }

@@ -61,7 +61,7 @@ def judge(
             labels = values[loss["labels_from"]] if loss.get("labels_from") else None
             labels = drawn("y0", shape, kind) if labels is None else labels
             if loss["weighted"]:
-                weights = drawn("w0", losses.value_shape(loss, shape), "weight")
+                weights = drawn("w0", losses.weight_shape(loss, shape), "weight")
             out[f"loss {step}"] = value = losses.compute(t, loss, y, labels, weights)
             total = value.sum()
         if not total.isfinite():

@@ -29,6 +29,8 @@ def draw(drawing: Any, source: str, shape: Shape) -> Options:
     if loss["type"] == "cosine_distance":
         loss["reduction_type"] = "sum"
     loss["weighted"] = loss["reduction_type"].startswith("sum_by") or drawing.chance(0.3)
+    if loss["weighted"] and loss["type"] == "soft_max_cross_entropy" and drawing.chance(0.5):
+        loss["class_weights"] = True
     loss["across"] = loss["reduction_type"] != "none" and drawing.chance(0.5)
     if drawing.chance(0.2):
         loss["weight"] = drawing.choice([0.5, 2.3])
@@ -53,8 +55,13 @@ def label(loss: Options, shape: Shape) -> tuple[Shape, str]:
     return list(shape), "normal" if loss["type"] in signed else "uniform"
 
 
+def weight_shape(loss: Options, shape: Shape) -> Shape:
+    """One per value, or one per class."""
+    return list(shape) if loss.get("class_weights") else value_shape(loss, shape)
+
+
 def value_shape(loss: Options, shape: Shape) -> Shape:
-    """Of what reduction none gives, and of weights."""
+    """Of what reduction none gives."""
     return [shape[0], 1, *shape[2:]] if loss["type"].startswith("soft_max") else list(shape)
 
 
@@ -92,7 +99,7 @@ def values(t: Any, loss: Options, y: Any, labels: Any) -> Any:
         found = losses.compute(t, plain | {k: loss[k] for k in keys if k in loss}, y, labels, None)
         return found.unsqueeze(1) if kind.startswith("soft_max") else found
     if kind == "hinge":
-        return (1 - (2 * labels - 1) * y).clamp(min=0)
+        return (1 - labels * y).clamp(min=0)
     if kind == "cosine_distance":
         return y.shape[0] / y.numel() - labels * y
     if kind == "kullback_leibler_divergence":
@@ -105,8 +112,14 @@ def values(t: Any, loss: Options, y: Any, labels: Any) -> Any:
 
 def compute(t: Any, loss: Options, y: Any, labels: Any, weights: Any) -> Any:
     """The images of the loss, (N, 1, 1, 1) unless nothing is reduced."""
-    found = values(t, loss, y, labels) * single(loss.get("weight", 1))
-    found = found if weights is None else found * weights
+    if loss.get("class_weights"):
+        smooth = single(loss.get("label_smoothing", 0))
+        labels = weights * (labels * (1 - smooth) + smooth / labels.shape[1])
+        found = -(labels * t.log_softmax(y, 1)).sum(1, keepdim=True)
+    else:
+        found = values(t, loss, y, labels)
+    found = found * single(loss.get("weight", 1))
+    found = found if weights is None or loss.get("class_weights") else found * weights
     if loss["reduction_type"] == "none":
         return found
     total = found.sum((1, 2, 3), keepdim=True)

@@ -40,9 +40,23 @@ def upsampling(name: str, mode: str) -> Layer:
         x, (rows, columns) = sources[0], options["factors"]
         if mode == "nearest":
             return x.repeat_interleave(rows, 2).repeat_interleave(columns, 3)
-        return interpolated(t, x, (x.shape[2] * rows, x.shape[3] * columns), options["corners"])
+        if options["corners"]:
+            return interpolated(t, x, (x.shape[2] * rows, x.shape[3] * columns), True)
+        for axis, factor in ((2, rows), (3, columns)):
+            x = from_the_first(t, x, axis, factor)
+        return x
 
     return Layer(draw_upsampling, upsampled, expression, compute)
+
+
+def from_the_first(t: Any, x: Any, axis: int, factor: int) -> Any:
+    """Pixel i at i / factor, and the last one behind the end."""
+    places = t.arange(x.shape[axis] * factor, dtype=t.float64, device=x.device) / factor
+    below = places.floor().long()
+    above = (below + 1).clamp(max=x.shape[axis] - 1)
+    shape = [-1 if k == axis else 1 for k in range(x.dim())]
+    share = (places - below).to(x.dtype).reshape(shape)
+    return x.index_select(axis, below) * (1 - share) + x.index_select(axis, above) * share
 
 
 def interpolated(t: Any, x: Any, size: tuple[int, int], corners: bool = False) -> Any:

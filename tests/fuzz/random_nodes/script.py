@@ -120,7 +120,7 @@ def given(program: Program) -> list[str]:
     elif not loss.get("labels_from"):
         entries.append(entry("y0", shape, losses.label(loss, shape)[1]))
     if loss.get("weighted"):
-        entries.append(entry("w0", losses.value_shape(loss, shape), "weight"))
+        entries.append(entry("w0", losses.weight_shape(loss, shape), "weight"))
     return entries
 
 

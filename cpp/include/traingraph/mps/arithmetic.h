@@ -1,3 +1,5 @@
+// CNNArithmetic (add, subtract, multiply, divide, compare) over two images with broadcast strides,
+// its gradient kernel and state, and CNNBinaryKernel, the base class of kernels with two sources.
 #pragma once
 
 #include <limits>
@@ -68,15 +70,12 @@ class TRAINGRAPH_API NNBinaryGradientState : public GradientState {
   const char* kind() const override { return "MPSNNBinaryGradientState"; }
   const ImageDescriptor& primary() const { return source(); }
   const ImageDescriptor& secondary() const { return secondary_; }
-  // The size of what was written; none before the encoding.
-  const std::optional<ImageDescriptor>& result() const { return result_; }
   const SourcePart& primary_part() const { return primary_part_; }
   const SourcePart& secondary_part() const { return secondary_part_; }
 
  private:
   friend class CNNBinaryKernel;
   ImageDescriptor secondary_;
-  std::optional<ImageDescriptor> result_;
   SourcePart primary_part_, secondary_part_;
 };
 
@@ -106,7 +105,7 @@ class TRAINGRAPH_API CNNArithmeticGradientState final : public NNBinaryGradientS
 struct BinaryParts;
 
 // Two source images, one result image.
-class TRAINGRAPH_API CNNBinaryKernel : public TwoSourceKernel {
+class TRAINGRAPH_API CNNBinaryKernel : public TwoSourceKernel, public AllocatesImages {
  public:
   // The source's pixel of the first one that is written; z: of an object with several images the
   // first that is read. The forms that return images set both to 0.
@@ -114,7 +113,7 @@ class TRAINGRAPH_API CNNBinaryKernel : public TwoSourceKernel {
   void set_primary_offset(const Offset& value) { primary_offset_ = value; }
   const Offset& secondary_offset() const { return secondary_offset_; }
   void set_secondary_offset(const Offset& value) { secondary_offset_ = value; }
-  bool makes_temporary_images = true;
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(image_allocator()); }
 
   void encode_batch(CommandBuffer& buffer, const ImageBatch& primaries,
                     const ImageBatch& secondaries, const StateBatch& states,

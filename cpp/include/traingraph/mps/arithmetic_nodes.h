@@ -1,3 +1,5 @@
+// Graph nodes with several sources: binary arithmetic and channel concatenation, and their gradient
+// nodes.
 #pragma once
 
 #include <optional>
@@ -5,7 +7,6 @@
 #include <traingraph/mps/arithmetic.h>
 #include <traingraph/mps/nodes.h>
 
-// Nodes with several sources: arithmetic, and concatenation.
 namespace traingraph::mps {
 
 // By operation; there is no gradient of a division or comparison.
@@ -76,11 +77,14 @@ using NNMultiplicationNode = NNArithmeticNodeOf<CNNArithmeticOperation::kMultipl
 using NNDivisionNode = NNArithmeticNodeOf<CNNArithmeticOperation::kDivide>;
 using NNComparisonNode = NNArithmeticNodeOf<CNNArithmeticOperation::kCompare>;
 
-// The sources' channels one after another. It has a state for each source.
+// The sources' channels one after another, each source's with zeros behind them up to a multiple of
+// four. It has a state for each source.
 class TRAINGRAPH_API NNConcatenationNode final : public NNFilterNode {
  public:
   explicit NNConcatenationNode(std::vector<NNImageNodePtr> sources);
   const char* kind() const override { return "MPSNNConcatenationNode"; }
+  // Without the zeros, in graphs made from now on. An addition to Apple's node.
+  bool packs_channels = false;
   std::unique_ptr<GraphStep> make_step(GraphPlan& plan) override;
 
  protected:

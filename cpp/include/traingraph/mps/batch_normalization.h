@@ -1,3 +1,5 @@
+// Batch normalization as four kernels over one CNNBatchNormalizationState: statistics,
+// normalization, gradients of gamma and beta, gradient of the source.
 #pragma once
 
 #include <memory>
@@ -23,7 +25,7 @@ class TRAINGRAPH_API CNNBatchNormalizationDataSource {
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
-  // What a source of the program's own keeps alive.
+  // Objects that a user-defined source keeps alive.
   virtual void visit_owned(OwnershipVisitor&) const {}
   // For the copy of a kernel, on this device; null: both have this one.
   virtual std::shared_ptr<CNNBatchNormalizationDataSource> copy(const Device&) { return nullptr; }
@@ -84,6 +86,8 @@ class TRAINGRAPH_API CNNBatchNormalizationState final : public GradientState {
   const Buffer* first_buffer() const override { return mean_.get(); }
   // Forgets what was accumulated; what is encoded next begins anew.
   void reset();
+  // Parts of one batch may be normalized by several buffers; statistics say when another begins.
+  std::string other_batch_refused(const CommandBuffer& buffer) const override;
   const std::shared_ptr<Buffer>& gamma() const { return gamma_; }
   const std::shared_ptr<Buffer>& beta() const { return beta_; }
   const std::shared_ptr<Buffer>& mean() const { return mean_; }
@@ -116,9 +120,7 @@ class TRAINGRAPH_API CNNBatchNormalizationState final : public GradientState {
 
 // y = f(gamma (x - mean) / sqrt(variance + epsilon) + beta) with the state's statistics, or without
 // a state with the kernel's own; f is the fused neuron.
-class TRAINGRAPH_API CNNBatchNormalization final
-    : public CNNKernel,
-      public std::enable_shared_from_this<CNNBatchNormalization> {
+class TRAINGRAPH_API CNNBatchNormalization final : public CNNKernel {
  public:
   CNNBatchNormalization(const Device& device, CNNBatchNormalizationDataSourcePtr source,
                         NeuronDescriptor fused_neuron = {});
@@ -128,7 +130,10 @@ class TRAINGRAPH_API CNNBatchNormalization final
   void set_epsilon(float value) { set(epsilon_, value); }
   const CNNBatchNormalizationDataSourcePtr& data_source() const { return source_; }
   const NeuronDescriptor& fused_neuron_descriptor() const { return neuron_; }
-  void visit_owned(OwnershipVisitor& visitor) const override { visitor(source_); }
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    CNNKernel::visit_owned(visitor);
+    visitor(source_);
+  }
 
   using CNNKernel::encode_batch;
   void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,

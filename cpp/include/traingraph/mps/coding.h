@@ -1,3 +1,6 @@
+// Serialization of kernels and descriptors: KeyedArchiver and KeyedUnarchiver write and read
+// archives. An archive is JSON in UTF-8, {"class": …, "values": {name: value, …}}, the same in C++
+// and in Python.
 #pragma once
 
 #include <any>
@@ -18,8 +21,6 @@
 #include <traingraph/mps/loss.h>
 #include <traingraph/optimizer.h>
 
-// Kernels as bytes. Archives are text in UTF-8, JSON: {"class": …, "values": {name: value, …}}, the
-// same in C++ and in Python.
 namespace traingraph::mps {
 
 using KernelPtr = std::shared_ptr<Kernel>;
@@ -120,6 +121,8 @@ class TRAINGRAPH_API KeyedUnarchiver final : public Coder, public DeviceProvider
   Device mps_mtl_device() const override { return device_; }
   // "MPSCNNPoolingMax"
   const std::string& kind() const { return kind_; }
+  // All that was encoded, by key.
+  const CodedValue& values() const { return values_; }
 
   // The kernel, whatever its class. Raises DataTypeError where it is no kernel.
   static KernelPtr unarchived_kernel(std::string_view data, const Device& device);

@@ -1,5 +1,8 @@
+// CommandQueue, CommandBuffer and ContinuingCommandBuffer, to which kernels are encoded, and
+// Predicate, by which the device skips them.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -29,7 +32,7 @@ enum class CommandBufferStatus : int {
 // are not all zero. Kernels encoded before may have written them.
 class TRAINGRAPH_API Predicate {
  public:
-  // Four zeros of its own.
+  // Over a new buffer of four zeros.
   explicit Predicate(const Device& device);
   // Raises InvalidArgument unless the offset, in bytes, is a multiple of 4 inside of the buffer.
   explicit Predicate(std::shared_ptr<Buffer> buffer, std::size_t offset = 0);
@@ -60,12 +63,12 @@ class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<Command
   // compiled raises here; the buffer then has status kError. Raises InvalidArgument the second
   // time.
   virtual void commit();
-  // Raises what made the run fail.
+  // Raises the error of a run that failed.
   void wait_until_completed();
   // Called with the buffer after its run, in the order of the runs, on the thread that made it.
-  // Raises InvalidArgument after commit. `object` is what of the program's own it keeps.
+  // Raises InvalidArgument after commit. `object` is kept alive with it.
   void add_completed_handler(Handler handler, std::shared_ptr<const void> object = nullptr);
-  // What its handlers keep.
+  // Objects that its handlers keep alive.
   virtual void visit_owned(OwnershipVisitor& visitor) const;
   CommandBufferStatus status() const;
   std::exception_ptr error() const;
@@ -77,6 +80,8 @@ class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<Command
   Recording* recording();
   // Tells buffers apart; one for all parts of a ContinuingCommandBuffer.
   std::uint64_t number() const;
+  // Whether it was committed, or this part of it; outlives the buffer.
+  std::shared_ptr<const std::atomic<bool>> is_committed() const;
 
  protected:
   struct State;
@@ -114,7 +119,7 @@ class TRAINGRAPH_API ContinuingCommandBuffer final : public CommandBuffer {
   explicit ContinuingCommandBuffer(CommandBufferPtr buffer);
   explicit ContinuingCommandBuffer(const CommandQueue& queue);
 
-  // What it was made of, or where encodings go now when that was no ContinuingCommandBuffer.
+  // The buffer that it was made of, or the current part when that was no ContinuingCommandBuffer.
   const CommandBufferPtr& command_buffer() const;
   // The part that encodings go to, status() and wait_until_completed() speak of, and that is
   // committed next.
@@ -122,10 +127,10 @@ class TRAINGRAPH_API ContinuingCommandBuffer final : public CommandBuffer {
   void commit() override { chain_->root->commit(); }
   // Its parts change on the thread that commits them.
   void visit_owned(OwnershipVisitor&) const override {}
-  // Commits the part, and begins another one. What is temporary and still to be read is kept; a
-  // part whose predecessor failed fails as well. Raises as commit() does, and goes on no more.
+  // Commits the part, and begins another one. Temporary objects with readings left are kept; a part
+  // whose predecessor failed fails as well. Raises as commit() does, and goes on no more.
   void commit_and_continue();
-  // What decides whether the kernels run that are encoded from now on, to this object; may be null.
+  // Decides whether the kernels run that are encoded to this object from now on; may be null.
   // Where one does not run, its results stay what they were: zeros if temporary and not written.
   const PredicatePtr& predicate() const { return predicate_; }
   // Raises InvalidArgument for one of another device.

@@ -1,3 +1,5 @@
+// CNNConvolution and CNNFullyConnected with their gradient kernels, descriptors, states and data
+// source. Weights are (O, kernel_height, kernel_width, I / groups), biases (O).
 #pragma once
 
 #include <memory>
@@ -67,7 +69,7 @@ class TRAINGRAPH_API CNNConvolutionDataSource {
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
-  // What a source of the program's own keeps alive.
+  // Objects that a user-defined source keeps alive.
   virtual void visit_owned(OwnershipVisitor&) const {}
   // For the copy of a kernel, on this device; null: both have this one.
   virtual std::shared_ptr<CNNConvolutionDataSource> copy(const Device&) { return nullptr; }
@@ -164,7 +166,10 @@ class TRAINGRAPH_API WeightForwardKernel : public CNNKernel {
  public:
   const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
-  void visit_owned(OwnershipVisitor& visitor) const override { visitor(weights_.source); }
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    CNNKernel::visit_owned(visitor);
+    visitor(weights_.source);
+  }
   DataType data_type() const { return weights_.data_type; }
   bool has_biases() const;
 
@@ -175,7 +180,7 @@ class TRAINGRAPH_API WeightForwardKernel : public CNNKernel {
   void reload_weights_and_biases(CommandBuffer& buffer, CNNConvolutionWeightsAndBiasesState& state);
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> export_weights_and_biases(
       CommandBuffer& buffer);
-  // The weights themselves, not a copy: what is encoded into its buffers is in force at once. Its
+  // The weights themselves, not a copy: encodings that write its buffers change the kernel. Its
   // biases are null where the kernel has none: none in its source, and none loaded since.
   std::shared_ptr<CNNConvolutionWeightsAndBiasesState> weights_state() const;
   bool is_result_state_reused_across_batch() const override { return true; }
@@ -195,12 +200,12 @@ class TRAINGRAPH_API WeightForwardKernel : public CNNKernel {
 
 // The window begins at offset - floor(extent / 2) + stride i, extent = (kernel - 1) dilation + 1;
 // beyond the image are zeros.
-class TRAINGRAPH_API CNNConvolution : public WeightForwardKernel,
-                                      public std::enable_shared_from_this<CNNConvolution> {
+class TRAINGRAPH_API CNNConvolution : public WeightForwardKernel {
  public:
   CNNConvolution(const Device& device, CNNConvolutionDataSourcePtr weights)
       : WeightForwardKernel(device, std::move(weights), "MPSCNNConvolution") {}
   const char* kind() const override { return "MPSCNNConvolution"; }
+  using CNNKernel::destination_image_descriptor;
   ImageDescriptor destination_image_descriptor(const ImageDescriptor& source) override;
 
  protected:
@@ -228,7 +233,10 @@ class TRAINGRAPH_API WeightGradientKernel : public CNNGradientKernel {
  public:
   const CNNConvolutionDescriptor& descriptor() const { return weights_.descriptor; }
   const CNNConvolutionDataSourcePtr& data_source() const { return weights_.source; }
-  void visit_owned(OwnershipVisitor& visitor) const override { visitor(weights_.source); }
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    CNNGradientKernel::visit_owned(visitor);
+    visitor(weights_.source);
+  }
   CNNConvolutionGradientOption gradient_option() const { return option_; }
   void set_gradient_option(CNNConvolutionGradientOption value);
   bool is_state_modified() const override { return option_ != CNNConvolutionGradientOption::kData; }

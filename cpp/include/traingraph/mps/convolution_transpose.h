@@ -1,3 +1,4 @@
+// CNNConvolutionTranspose, the transposed convolution, with its gradient kernel and gradient state.
 #pragma once
 
 #include <memory>
@@ -33,9 +34,7 @@ class TRAINGRAPH_API CNNConvolutionTransposeGradientState final
 // state that is given, or one whose padding policy has the same alignment and the opposite size: of
 // R rows the result has (R - 1) stride + extent by kSizeFull, (R - 1) stride + 2 - extent by
 // kSizeValidOnly, and R stride by kSizeSame.
-class TRAINGRAPH_API CNNConvolutionTranspose final
-    : public WeightForwardKernel,
-      public std::enable_shared_from_this<CNNConvolutionTranspose> {
+class TRAINGRAPH_API CNNConvolutionTranspose final : public WeightForwardKernel {
  public:
   CNNConvolutionTranspose(const Device& device, CNNConvolutionDataSourcePtr weights);
   const char* kind() const override { return "MPSCNNConvolutionTranspose"; }
@@ -44,14 +43,15 @@ class TRAINGRAPH_API CNNConvolutionTranspose final
   void set_kernel_offset_x(std::int64_t value) { set(kernel_offset_.x, value); }
   void set_kernel_offset_y(std::int64_t value) { set(kernel_offset_.y, value); }
 
+  using CNNKernel::destination_image_descriptor;
   ImageDescriptor destination_image_descriptor(const ImageDescriptor& source) override;
-  // Sets the kernel offset by a convolution's state; the size of its source.
-  ImageDescriptor mirror(const ImageDescriptor& source, const GradientState& convolution);
+  // Sets the kernel offset by a convolution's state; the size of its source, unless a user-defined
+  // padding policy gives another one.
+  ImageDescriptor mirror(const ImageBatch& sources, const StateBatch& convolution);
   using CNNKernel::encode_batch;
   // `states` is null where none are asked for.
   ImageBatch encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
-                          const GradientState& convolution, StateBatch* states,
-                          bool temporary_states);
+                          const StateBatch& convolution, StateBatch* states, bool temporary_states);
 
  protected:
   OperationPtr make_operation() const override;

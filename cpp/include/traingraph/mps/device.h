@@ -1,3 +1,5 @@
+// Metal's device and buffer (Device, Buffer) over any backend; command queues are in
+// command_buffer.h.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +10,6 @@
 #include <traingraph/export.h>
 #include <traingraph/types.h>
 
-// Metal's device, queue and buffer, on any backend.
 namespace traingraph::mps {
 
 class CommandQueue;

@@ -1,3 +1,5 @@
+// CNNDropout, its gradient kernel, and the state by which the gradient kernel finds the mask of the
+// forward kernel.
 #pragma once
 
 #include <memory>

@@ -1,3 +1,6 @@
+// Graph nodes of kernels with a data source (convolution, fully connected, batch normalization) and
+// of the loss. Gradient nodes, here and in the headers beside this one, take the gradient state of
+// their forward node, and raise InvalidArgument for one of another kind.
 #pragma once
 
 #include <memory>
@@ -10,9 +13,6 @@
 #include <traingraph/mps/loss.h>
 #include <traingraph/mps/nodes.h>
 
-// Nodes of kernels that have a data source. Gradient nodes, here and in the headers beside this
-// one, take the state of the forward node whose gradient they make, and raise InvalidArgument for
-// that of another kind.
 namespace traingraph::mps {
 
 // The data source is asked for an update when the gradient node is part of a graph.

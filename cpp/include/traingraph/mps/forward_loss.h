@@ -1,3 +1,5 @@
+// A loss as separate forward and gradient kernels: NNForwardLoss, NNLossGradient and
+// NNInitialGradient. CNNLoss (loss.h) computes both in one.
 #pragma once
 
 #include <traingraph/mps/arithmetic.h>

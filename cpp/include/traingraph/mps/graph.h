@@ -1,3 +1,5 @@
+// NNGraph, which encodes a graph of nodes for a batch and has data sources update the trained
+// weights.
 #pragma once
 
 #include <exception>
@@ -14,13 +16,14 @@ namespace traingraph::mps {
 class GraphEncoding;
 class GraphReplay;
 
-// Everything that results need, as kernels that are made once. Encodings of one graph record the
+// Everything that results need, as kernels that are made once. The allocator makes the results; one
+// that makes temporary images leaves them to the image nodes'. Encodings of one graph record the
 // same, so that all but the first find their program.
 //
 // The gradient nodes among them train: a data source of style GPU is asked to encode an update as
 // soon as its gradient is encoded; those of style CPU are called when the command buffer is done,
 // and what they raise is raised by the next encoding.
-class TRAINGRAPH_API NNGraph final : public Kernel {
+class TRAINGRAPH_API NNGraph final : public Kernel, public AllocatesImages {
  public:
   // Raises InvalidArgument, naming the node, for a result that no node makes and for one that is
   // given twice.
@@ -29,7 +32,7 @@ class TRAINGRAPH_API NNGraph final : public Kernel {
   ~NNGraph() override;
   const char* kind() const override { return "MPSNNGraph"; }
 
-  // What it was made of.
+  // The results that it was made of.
   const std::vector<NNImageNodePtr>& results() const;
   const std::vector<bool>& results_are_needed() const;
   // In the order in which an encoding takes them.
@@ -41,10 +44,8 @@ class TRAINGRAPH_API NNGraph final : public Kernel {
   std::vector<HandlePtr> result_state_handles() const;
   HandlePtr result_handle() const;
   bool result_image_is_needed() const;
-  // Of the images between the nodes that have none of their own.
+  // Of images between the nodes whose format is kNone.
   ChannelFormat format = ChannelFormat::kFloat32;
-  // Of the results.
-  bool makes_temporary_images = true;
   // Of exported states.
   bool output_state_is_temporary = false;
 
@@ -56,14 +57,14 @@ class TRAINGRAPH_API NNGraph final : public Kernel {
     std::vector<ImageBatch> intermediate_images;
     std::vector<StateBatch> states;
   };
-  // One batch for each source handle. A temporary source is read once, whoever reads it. What is
-  // refused leaves the buffer as it was.
+  // One batch for each source handle. A temporary source is read once, by however many nodes.
+  // A refused encoding leaves the buffer as it was.
   Results encode_batch(CommandBuffer& buffer, const std::vector<ImageBatch>& source_images,
                        const std::vector<StateBatch>& source_states = {});
 
-  // Encodes one image per source to a command buffer of its own and commits it. The result, which
-  // is permanent and has its pixels when the handler is called, or null where it is not needed.
-  // The handler is told what made the run fail, or null.
+  // Encodes one image per source to a new command buffer and commits it. The result, which is
+  // permanent and has its pixels when the handler is called, or null where it is not needed. The
+  // handler gets the error of the run, or null.
   using CompletionHandler = std::function<void(const ImagePtr&, const std::exception_ptr&)>;
   ImagePtr execute_async(const ImageBatch& source_images, CompletionHandler handler);
 

@@ -1,3 +1,5 @@
+// CNNInstanceNormalization and CNNGroupNormalization, their gradient kernels, states and data
+// sources of gamma and beta.
 #pragma once
 
 #include <memory>
@@ -17,7 +19,7 @@ class TRAINGRAPH_API CNNInstanceNormalizationDataSource {
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
-  // What a source of the program's own keeps alive.
+  // Objects that a user-defined source keeps alive.
   virtual void visit_owned(OwnershipVisitor&) const {}
   // For the copy of a kernel, on this device; null: both have this one.
   virtual std::shared_ptr<CNNInstanceNormalizationDataSource> copy(const Device&) {
@@ -70,9 +72,7 @@ class TRAINGRAPH_API CNNGroupNormalizationGradientState final
 
 // y = gamma (x - mean) / sqrt(variance + epsilon) + beta, mean and biased variance over each
 // channel of each image.
-class TRAINGRAPH_API CNNInstanceNormalization
-    : public CNNKernel,
-      public std::enable_shared_from_this<CNNInstanceNormalization> {
+class TRAINGRAPH_API CNNInstanceNormalization : public CNNKernel {
  public:
   CNNInstanceNormalization(const Device& device, CNNInstanceNormalizationDataSourcePtr source);
   const char* kind() const override { return "MPSCNNInstanceNormalization"; }
@@ -81,7 +81,10 @@ class TRAINGRAPH_API CNNInstanceNormalization
   float epsilon() const { return epsilon_; }
   void set_epsilon(float value) { set(epsilon_, value); }
   const CNNInstanceNormalizationDataSourcePtr& data_source() const { return source_; }
-  void visit_owned(OwnershipVisitor& visitor) const override { visitor(source_); }
+  void visit_owned(OwnershipVisitor& visitor) const override {
+    CNNKernel::visit_owned(visitor);
+    visitor(source_);
+  }
 
   void reload_gamma_and_beta_from_data_source();
   // Of another data source with as many channels.

@@ -1,3 +1,5 @@
+// Base classes of kernels: Kernel, ClippedKernel, TwoSourceKernel, CNNKernel (one source) and
+// CNNGradientKernel, and the padding policies that size their results.
 #pragma once
 
 #include <memory>
@@ -15,7 +17,7 @@ using OperationPtr = std::shared_ptr<const Operation>;
 
 // Something that writes itself into a command buffer. Properties may change at any time; what was
 // encoded before keeps those it was encoded with.
-class TRAINGRAPH_API Kernel {
+class TRAINGRAPH_API Kernel : public std::enable_shared_from_this<Kernel> {
  public:
   virtual ~Kernel();
   Kernel& operator=(const Kernel&) = delete;
@@ -25,9 +27,9 @@ class TRAINGRAPH_API Kernel {
   // "MPSCNNConvolution 'conv1'"
   std::string description() const;
 
-  // Writes every property, each under its name; of a data source what it gives now. See
-  // <traingraph/mps/coding.h>. This and copy() raise Unsupported for graphs and for a kind() of the
-  // program's own.
+  // Writes every property, each under its name; of a data source its present arrays. See
+  // <traingraph/mps/coding.h>. This and copy() raise Unsupported for graphs and for a user-defined
+  // kind().
   void encode_with_coder(Coder& coder) const;
   // An independent kernel with the same properties. A data source is copied by its own copy(), or
   // shared; weights that a state was loaded from are not kept, nor are counts of encodings.
@@ -58,17 +60,18 @@ class TRAINGRAPH_API Kernel {
   // Raises unless there are images, all of one size and of this device.
   void check_batch(const ImageBatch& batch, const char* what) const;
   void check_state(const State& state, const CommandBuffer& buffer) const;
+  // The same for a forward kernel's destination. Raises InvalidArgument for that of another batch.
+  void check_destination_state(const State& state, const CommandBuffer& buffer) const;
   // Raises InvalidArgument unless it lies on the kernel's device.
   void check_device(const std::shared_ptr<Storage>& storage, const char* what) const;
   // Counts one reading of every different object.
   void read(const ImageBatch& batch) const;
   void read(const StateBatch& batch) const;
   void read(State& state) const;
+  // All that the descriptor counts, in the form of a batch: one image of several where that is one.
+  // Raises InvalidArgument or ShapeError for unfit images of a user-defined allocator.
   ImageBatch make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor,
-                         bool temporary) const;
-  // In the form of a batch: one image of several where that is one.
-  ImageBatch make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor, bool temporary,
-                         const ImageBatch& like) const;
+                         const AllocatesImages& by, const ImageBatch& like) const;
 
   // Raises unless the offset is a multiple of 4.
   void check_channel_offset(std::int64_t offset) const;
@@ -159,26 +162,60 @@ struct PaddingMethod {
   static constexpr int kSizeSame = 16;
   static constexpr int kSizeFull = 32;
   static constexpr int kSizeMask = 48;
+  static constexpr int kCustom = 16384;        // the policy is an object, which is asked
   static constexpr int kExcludeEdges = 32768;  // of averages; other kernels take no notice
 };
-// Such bits as a value of their own.
-enum class TRAINGRAPH_API NNPaddingMethod : int {};
+class CNNKernel;
+
+// A user-defined padding policy.
+class TRAINGRAPH_API NNPadding {
+ public:
+  virtual ~NNPadding();
+  // With kCustom it is asked for every result that is sized by the policy, else never.
+  virtual int padding_method() const = 0;
+  // The result for these sources; `suggested` is what the other bits say. Sets the kernel's offset,
+  // and its edge mode, where they are to be others than those bits say. Raises Unsupported.
+  virtual ImageDescriptor destination_image_descriptor(const ImageBatch& sources,
+                                                       const StateBatch& states, CNNKernel& kernel,
+                                                       const ImageDescriptor& suggested);
+  // Objects that it keeps alive.
+  virtual void visit_owned(OwnershipVisitor&) const {}
+};
+using NNPaddingPtr = std::shared_ptr<NNPadding>;
+
+// By Apple's bits, or by a user-defined object.
+class TRAINGRAPH_API PaddingPolicy {
+ public:
+  int method() const { return method_; }
+  // Null where there are bits alone.
+  const NNPaddingPtr& own() const { return own_; }
+  PaddingPolicy(int method = PaddingMethod::kSizeSame)  // NOLINT(google-explicit-constructor)
+      : method_(method) {}
+  // Raises InvalidArgument for none.
+  explicit PaddingPolicy(NNPaddingPtr own);
+
+ private:
+  int method_;
+  NNPaddingPtr own_;
+};
 
 // One source, one result. The forms that return images size them by the padding policy, set the
-// offset by it, and make temporary images unless `makes_temporary_images` is false.
-class TRAINGRAPH_API CNNKernel : public ClippedKernel {
+// offset by it, and have the allocator make them.
+class TRAINGRAPH_API CNNKernel : public ClippedKernel, public AllocatesImages {
  public:
   const Offset& offset() const { return window_.offset; }
   virtual void set_offset(const Offset& value) { set(window_.offset, value); }
   EdgeMode edge_mode() const { return window_.edge_mode; }
   void set_edge_mode(EdgeMode value) { set(window_.edge_mode, value); }
   const KernelWindow& window() const { return window_; }
-  int padding_method() const { return padding_method_; }
-  void set_padding_method(int value) { padding_method_ = value; }
+  const PaddingPolicy& padding() const { return padding_; }
+  void set_padding(PaddingPolicy value) { padding_ = std::move(value); }
+  int padding_method() const { return padding_.method(); }
+  void set_padding_method(int value) { padding_ = value; }
   // The channels of the source that are read; offsets are multiples of 4.
   const ChannelRange& source_channels() const { return source_channels_; }
   void set_source_channels(const ChannelRange& value) { set_channels(source_channels_, value); }
-  bool makes_temporary_images = true;
+  void visit_owned(OwnershipVisitor& visitor) const override;
 
   void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
                     const ImageBatch& destinations);
@@ -193,8 +230,11 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   StateBatch result_state_batch(const ImageBatch& sources, const CommandBuffer* temporary_on) const;
   virtual bool is_result_state_reused_across_batch() const { return false; }
   virtual bool append_batch_barrier() const { return false; }
-  // By the padding policy; sets the offset.
+  // By the bits of the padding policy; sets the offset.
   virtual ImageDescriptor destination_image_descriptor(const ImageDescriptor& source);
+  // By the padding policy, which is called if it is user-defined; sets the offset.
+  ImageDescriptor destination_image_descriptor(const ImageBatch& sources,
+                                               const StateBatch& states = {});
 
  protected:
   explicit CNNKernel(const Device& device) : ClippedKernel(device) {}
@@ -211,6 +251,9 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   virtual bool has_place() const { return !has_window(); }
   // Raises Unsupported for the reserved alignment.
   void check_padding_method() const;
+  // The size that a user-defined policy gives for this suggestion.
+  ImageDescriptor by_own_policy(const ImageBatch& sources, const StateBatch& states,
+                                const ImageDescriptor& suggested);
   // Whether a state holds something of each image, so that it belongs to all that are there.
   virtual bool has_state_per_image() const { return false; }
   virtual StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const;
@@ -228,7 +271,7 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
   }
 
   KernelWindow window_;
-  int padding_method_ = PaddingMethod::kSizeSame;
+  PaddingPolicy padding_;
   ChannelRange source_channels_;
 
  private:
@@ -242,7 +285,8 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
                      const ImageBatch& destinations);
   ImagePart written_part(const ImageDescriptor& source, const ImageDescriptor& destination) const;
   void check_parts_have_gradient(const ImageDescriptor& source) const;
-  void set_parts(const ImageBatch& sources, const StateBatch& states,
+  // Tells the states what was read and written.
+  void set_parts(const CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
                  const ImageBatch& destinations) const;
   // Where only some images of an object were read and written.
   void set_images(const StateBatch& states, const Neighbours& read,
@@ -252,7 +296,7 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel {
 // Primary: the gradient that comes in; secondary: the forward source. The forms that return images
 // set the secondary properties and the kernel offset from the state; those with a destination use
 // the properties as they are.
-class TRAINGRAPH_API CNNGradientKernel : public TwoSourceKernel {
+class TRAINGRAPH_API CNNGradientKernel : public TwoSourceKernel, public AllocatesImages {
  public:
   const Offset& primary_offset() const { return primary_offset_; }
   void set_primary_offset(const Offset& value) { set(primary_offset_, value); }
@@ -265,7 +309,7 @@ class TRAINGRAPH_API CNNGradientKernel : public TwoSourceKernel {
   void set_kernel_offset_x(std::int64_t value) { set(kernel_offset_.x, value); }
   void set_kernel_offset_y(std::int64_t value) { set(kernel_offset_.y, value); }
   const KernelWindow& window() const { return window_; }
-  bool makes_temporary_images = true;
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(image_allocator()); }
 
   ImageBatch encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,
                           const ImageBatch& sources, const StateBatch& states);
@@ -313,6 +357,8 @@ class TRAINGRAPH_API CNNGradientKernel : public TwoSourceKernel {
   void put(ImagePart& gradient, std::int64_t rows, std::int64_t columns, const Offset& at) const;
   void add_sources(Recording& recording, const ImageBatch& gradients, const ImageBatch& sources,
                    const GradientParts& parts) const;
+  // Counts a reading of each, and that their batch has gradients.
+  void read_states(const StateBatch& states) const;
 
   KernelWindow window_;
   Offset primary_offset_;

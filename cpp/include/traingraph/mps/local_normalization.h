@@ -1,3 +1,5 @@
+// CNNLocalNormalization and its gradient kernel: local response normalization, across channels or
+// spatial, and local contrast normalization.
 #pragma once
 
 #include <traingraph/mps/kernel.h>

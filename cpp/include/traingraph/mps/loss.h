@@ -1,3 +1,5 @@
+// CNNLoss, which computes a loss and its gradient in one kernel, its descriptor, and CNNLossLabels,
+// the state that carries labels, weights and the loss image.
 #pragma once
 
 #include <memory>
@@ -62,7 +64,9 @@ class TRAINGRAPH_API CNNLossDataDescriptor {
 // The labels of one image, and where its loss goes.
 class TRAINGRAPH_API CNNLossLabels final : public State {
  public:
-  // `loss_image_size` is that of the reduced or unreduced loss; weights may be null.
+  // `loss_image_size` is that of the reduced or unreduced loss. Weights may be null; there is one
+  // per value of the loss, or of softmax cross entropy one per label, with a loss of -sum w t log
+  // p.
   CNNLossLabels(const Device& device, const ImageDescriptor& loss_image_size, ImagePtr labels,
                 ImagePtr weights = nullptr);
   CNNLossLabels(ImagePtr loss_image, ImagePtr labels, ImagePtr weights);
@@ -84,17 +88,17 @@ using CNNLossLabelsBatch = std::vector<std::shared_ptr<CNNLossLabels>>;
 // prediction, with the reduction's factor. mean divides by the values of one image, with
 // reduce_across_batch by the images too; the sum is then in the first loss image, and zero in the
 // others.
-class TRAINGRAPH_API CNNLoss final : public Kernel {
+class TRAINGRAPH_API CNNLoss final : public Kernel, public AllocatesImages {
  public:
   CNNLoss(const Device& device, CNNLossDescriptor descriptor);
   const char* kind() const override { return "MPSCNNLoss"; }
   const CNNLossDescriptor& descriptor() const { return descriptor_; }
   // Apple's text in place of the derivative, for comparison: of softmax cross entropy softmax - t,
-  // of Huber delta without a sign beyond delta, of Kullback and Leibler -t / y. Raises Unsupported
-  // for other losses.
+  // of hinge that of labels 2 t - 1, of Huber delta without a sign beyond delta, of Kullback and
+  // Leibler -t / y. Raises Unsupported for other losses.
   bool header_formula() const { return header_formula_; }
   void set_header_formula(bool value);
-  bool makes_temporary_images = true;
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(image_allocator()); }
 
   ImageBatch encode_batch(CommandBuffer& buffer, const ImageBatch& predictions,
                           const CNNLossLabelsBatch& labels);

@@ -1,10 +1,10 @@
+// Graph nodes of the loss kernels in forward_loss.h. The loss is an image, and an
+// NNInitialGradientNode behind it begins the training graph.
 #pragma once
 
 #include <traingraph/mps/loss.h>
 #include <traingraph/mps/nodes.h>
 
-// A loss that is an image, and its gradient as a node of its own. An NNInitialGradientNode behind
-// it begins the training graph.
 namespace traingraph::mps {
 
 // Predictions, labels and, if there is a third source, weights. gradient_filters() gives the

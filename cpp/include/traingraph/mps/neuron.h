@@ -1,3 +1,5 @@
+// CNNNeuron and CNNNeuronGradient, the activation functions and their derivatives, and
+// NeuronDescriptor.
 #pragma once
 
 #include <memory>

@@ -1,3 +1,5 @@
+// Table of the activation functions that have classes by name, shared by kernels and nodes: names,
+// parameters, defaults and ranges.
 #pragma once
 
 #include <cstddef>
@@ -5,7 +7,6 @@
 #include <traingraph/mps/neuron.h>
 #include <traingraph/range.h>
 
-// The functions that have classes by name: one table for kernels and nodes.
 namespace traingraph::mps {
 
 struct NeuronName {

@@ -1,3 +1,5 @@
+// Base classes of graph nodes: NNFilterNode is an operation, NNImageNode and NNStateNode are images
+// and states between operations. NNGraph encodes them; training_graph() adds gradient nodes.
 #pragma once
 
 #include <functional>
@@ -5,10 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <traingraph/mps/image.h>
+#include <traingraph/mps/kernel.h>
 
-// Networks written down before anything is encoded: filters, and the images and states between
-// them. An NNGraph encodes them.
 namespace traingraph::mps {
 
 class NNFilterNode;
@@ -32,7 +32,7 @@ enum class NNTrainingStyle : int {
 };
 
 // A place of an image: a source of the graph, or what a filter makes.
-class TRAINGRAPH_API NNImageNode {
+class TRAINGRAPH_API NNImageNode : public AllocatesImages {
  public:
   explicit NNImageNode(HandlePtr handle_in = nullptr) : handle(std::move(handle_in)) {}
   NNImageNode(const NNImageNode&) = delete;
@@ -41,9 +41,10 @@ class TRAINGRAPH_API NNImageNode {
   HandlePtr handle;
   // kNone: the graph's.
   ChannelFormat format = ChannelFormat::kNone;
-  // Whether an encoding hands it out, and then as a temporary image or a permanent one.
+  // Whether an encoding hands it out.
   bool export_from_graph = false;
-  bool makes_temporary_images = true;
+  // Whether the host reads it behind the run. Reads wait for the device here in any case.
+  bool synchronize_resource = false;
   // Whether a training graph ends here.
   bool stop_gradient = false;
   // Null for a source of the graph.
@@ -69,6 +70,8 @@ class TRAINGRAPH_API NNStateNode {
   HandlePtr handle;
   // Whether an encoding hands it out.
   bool export_from_graph = false;
+  // As of an image node.
+  bool synchronize_resource = false;
   NNFilterNode* owner() const { return owner_; }
   void visit_owned(OwnershipVisitor& visitor) const;
   // Whether the program brings it.
@@ -126,7 +129,7 @@ using NNGradientHandler = std::function<void(
 // Asked for a number at each encoding, given one of the source images and one of the destinations.
 struct TRAINGRAPH_API NNNumberCallback {
   std::function<float(const ImagePtr& source, const ImagePtr& destination)> call;
-  std::shared_ptr<const void> object;  // the program's own, kept alive
+  std::shared_ptr<const void> object;  // the user's, kept alive
   void visit_owned(OwnershipVisitor& visitor) const { visitor(object); }
 };
 
@@ -152,9 +155,11 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
   // What the program brings beside images; null for all but losses.
   virtual NNStateNodePtr input_state() { return nullptr; }
 
-  // Apple's raw values of MPSNNPaddingMethod.
-  int padding_method() const { return padding_method_; }
-  void set_padding_method(int value) { padding_method_ = value; }
+  // How the result's size follows from the source's.
+  const PaddingPolicy& padding() const { return padding_; }
+  void set_padding(PaddingPolicy value) { padding_ = std::move(value); }
+  int padding_method() const { return padding_.method(); }
+  void set_padding_method(int value) { padding_ = value; }
 
   // The one node that makes the gradient of the source, given that of the result; what else it
   // needs is taken from this node. Raises Unsupported where there is none, and InvalidArgument
@@ -169,7 +174,7 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
 
   // Nodes for the gradients of everything this node's result was made of, and additions where an
   // image has several readers. Without a source gradient it begins with this node's result. The
-  // nodes whose results nobody reads; raises InvalidArgument when there are none.
+  // nodes whose results have no reader; raises InvalidArgument when there are none.
   std::vector<NNFilterNodePtr> training_graph(const NNImageNodePtr& source_gradient = nullptr,
                                               const NNGradientHandler& handler = nullptr);
 
@@ -202,7 +207,7 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
   std::vector<NNStateNodePtr> source_states_;
   NNImageNode result_;
   std::vector<std::unique_ptr<NNStateNode>> states_;
-  int padding_method_ = 16;  // PaddingMethod::kSizeSame
+  PaddingPolicy padding_;
 };
 
 // The incoming gradient, the forward source and the forward node's state. Has no gradient itself.

@@ -1,3 +1,5 @@
+// NNOptimizer kernels (stochastic gradient descent, RMSProp, Adam) that update weights, biases,
+// gamma and beta, and Vector, the type of their slots.
 #pragma once
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// CNNPooling and CNNPoolingGradient: max, average, L2-norm and dilated max pooling.
 #pragma once
 
 #include <traingraph/mps/kernel.h>

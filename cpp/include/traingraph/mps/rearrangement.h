@@ -1,3 +1,5 @@
+// Kernels that move elements without arithmetic: NNReshape, NNPad, NNSlice and NNConcatenation,
+// with the gradients of reshape and pad.
 #pragma once
 
 #include <cstdint>
@@ -104,13 +106,18 @@ class TRAINGRAPH_API NNSlice final : public CNNKernel {
   std::int64_t count_ = INT64_MAX;
 };
 
-// The sources' channels one after another. Not a class of Apple's, whose graphs alone join images;
+// The sources' channels one after another; unless they are packed, each source has zeros behind its
+// channels up to a multiple of four. Not a class of Apple's, whose graphs alone join images;
 // its gradient is one slice per source.
-class TRAINGRAPH_API NNConcatenation final : public Kernel {
+class TRAINGRAPH_API NNConcatenation final : public Kernel, public AllocatesImages {
  public:
   explicit NNConcatenation(const Device& device) : Kernel(device) {}
   const char* kind() const override { return "MPSNNConcatenation"; }
-  bool makes_temporary_images = true;
+  bool packs_channels() const { return packs_; }
+  void set_packs_channels(bool value) { set(packs_, value); }
+  // How many channels of the result a source with so many takes.
+  std::int64_t channels_for(std::int64_t source) const;
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(image_allocator()); }
   ImageDescriptor destination_image_descriptor(const std::vector<ImageBatch>& sources) const;
   ImageBatch encode_batch(CommandBuffer& buffer, const std::vector<ImageBatch>& sources);
   void encode_batch(CommandBuffer& buffer, const std::vector<ImageBatch>& sources,
@@ -118,6 +125,9 @@ class TRAINGRAPH_API NNConcatenation final : public Kernel {
 
  protected:
   OperationPtr make_operation() const override;
+
+ private:
+  bool packs_ = true;
 };
 
 }  // namespace traingraph::mps

@@ -1,3 +1,5 @@
+// Reductions: NNReduceUnary along one axis, NNReductionSpatialMean, NNReduceBinary with weights and
+// NNGramMatrixCalculation, with the gradients of spatial mean and Gram matrix.
 #pragma once
 
 #include <traingraph/mps/arithmetic.h>

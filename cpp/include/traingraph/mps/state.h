@@ -1,5 +1,8 @@
+// State and GradientState, through which forward kernels pass results to gradient kernels, and the
+// value types of kernels: offsets, regions, channel ranges, edge modes and windows.
 #pragma once
 
+#include <atomic>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -26,13 +29,15 @@ class TRAINGRAPH_API State {
   void set_read_count(std::int64_t value);
   ReadCount& reads() { return reads_; }
   std::string description() const;
+  // As Image::synchronize().
+  void synchronize(CommandBuffer& buffer) const;
   // The command buffer a temporary state lives on, by number; 0 for a permanent one.
   std::uint64_t owner() const { return owner_; }
   // One of its buffers, which are all of one device; null: it has none.
   virtual const Buffer* first_buffer() const { return nullptr; }
   // For a graph that has encoded the same again: a temporary state, which was used up, is that of
-  // another buffer and has so many readings. False, and unchanged, if somebody else holds one of
-  // its buffers or there is no telling.
+  // another buffer and has so many readings. False, and unchanged, if one of its buffers has or may
+  // have another owner.
   virtual bool renew(const CommandBuffer& on, std::int64_t readings);
 
  protected:
@@ -50,6 +55,7 @@ using StatePtr = std::shared_ptr<State>;
 // One per image, or one object for all.
 using StateBatch = std::vector<StatePtr>;
 TRAINGRAPH_API void increment_read_count(const StateBatch& batch, std::int64_t amount);
+TRAINGRAPH_API void synchronize(const StateBatch& batch, CommandBuffer& buffer);
 
 struct Offset {
   std::int64_t x = 0;
@@ -142,11 +148,28 @@ class TRAINGRAPH_API GradientState : public State {
   void update(const KernelWindow& window) { window_ = window; }
   const ImageParts& parts() const { return parts_; }
   void set_parts(const ImageParts& parts) { parts_ = parts; }
+  // The rows, columns and channels that the forward kernel has written; none before its encoding.
+  const std::optional<ImageDescriptor>& written() const { return written_; }
+
+  // It belongs to one batch. For kernels that have encoded it as destination or as source.
+  void encoded_forward(const CommandBuffer& buffer, const ImageDescriptor& written);
+  void encoded_gradient() { gradient_was_encoded_ = true; }
+  // Why a forward kernel cannot be encoded to this buffer with it; nothing if it can.
+  virtual std::string other_batch_refused(const CommandBuffer& buffer) const;
+
+ protected:
+  // Another batch may come.
+  void forget_batch();
+  bool gradient_was_encoded() const { return gradient_was_encoded_; }
 
  private:
   KernelWindow window_;
   ImageParts parts_;
   ImageDescriptor source_;
+  std::optional<ImageDescriptor> written_;
+  std::uint64_t written_on_ = 0;  // the number of a buffer
+  std::shared_ptr<const std::atomic<bool>> is_committed_;
+  bool gradient_was_encoded_ = false;
 };
 
 }  // namespace traingraph::mps

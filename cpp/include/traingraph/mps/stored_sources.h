@@ -1,3 +1,5 @@
+// Data sources over arrays in memory, which unarchived kernels have. An archive holds the arrays
+// that a data source gives between load() and purge().
 #pragma once
 
 #include <cstddef>
@@ -9,8 +11,6 @@
 #include <traingraph/mps/coding.h>
 #include <traingraph/mps/instance_normalization.h>
 
-// Data sources over arrays, which kernels of bytes have. What a data source is in an archive is
-// what it gives between load() and purge().
 namespace traingraph::mps {
 
 class TRAINGRAPH_API ConvolutionOfArrays final : public CNNConvolutionDataSource {

@@ -1,3 +1,5 @@
+// Graph nodes with one source and a few parameters: neurons, pooling, softmax, local normalization,
+// upsampling, dropout, reshape, padding, reductions. A NodeRow names a node and its gradient node.
 #pragma once
 
 #include <optional>
@@ -13,8 +15,6 @@
 #include <traingraph/mps/softmax.h>
 #include <traingraph/mps/upsampling.h>
 
-// Nodes with one source whose kernels follow from a few parameters. A row says what such a node and
-// its gradient node are called.
 namespace traingraph::mps {
 
 template <class Parameters_>

@@ -1,3 +1,5 @@
+// CNNUpsampling (nearest or bilinear), its gradient kernel and NNResizeBilinear, and the
+// interpolation matrices that bilinear kernels multiply by.
 #pragma once
 
 #include <map>
@@ -13,19 +15,24 @@ struct TRAINGRAPH_API Upsampling {
   bool bilinear = false;
   std::int64_t scale_x = 1;
   std::int64_t scale_y = 1;
-  // First and last pixels of source and result coincide; else pixel i of a result lies at
-  // (i + 1/2) / scale - 1/2 of the source.
+  // First and last pixels of source and result coincide; else pixel i of a result lies at i / scale
+  // of the source, which ends with its last pixel.
   bool align_corners = false;
   bool operator==(const Upsampling&) const = default;
 };
 
-// The two factors of a bilinear kernel, (count, size) for rows and for columns: where result pixel
-// i of `count` lies among the source's. Corners that are not aligned: at (i + 1/2) size / count -
-// 1/2.
+// Where result pixel i of `count` lies among `size` pixels of a source.
+enum class PixelGrid {
+  kCorners,  // i (size - 1) / (count - 1)
+  kFirst,    // i size / count: the first pixels coincide
+  kCenters,  // (i + 1/2) size / count - 1/2: the centers of the images do
+};
+
+// The two factors of a bilinear kernel, (count, size) for rows and for columns.
 class TRAINGRAPH_API InterpolationMatrices {
  public:
   std::shared_ptr<Storage> get(const Device& device, std::int64_t size, std::int64_t count,
-                               bool align_corners, bool wide);
+                               PixelGrid grid, bool wide);
 
  private:
   std::map<std::pair<std::int64_t, std::pair<std::int64_t, bool>>, std::shared_ptr<Storage>> known_;
@@ -50,7 +57,8 @@ class TRAINGRAPH_API CNNUpsampling : public CNNKernel {
   InterpolationMatrices matrices_;
 };
 
-// An image of any size, between its pixels or without some of them. There is no gradient kernel.
+// An image of any size, between its pixels or without some of them: corner on corner, or center on
+// center. There is no gradient kernel.
 class TRAINGRAPH_API NNResizeBilinear final : public CNNKernel {
  public:
   NNResizeBilinear(const Device& device, std::int64_t width, std::int64_t height,

@@ -1,9 +1,12 @@
+// Descriptors and checks that the kernels of this folder share.
 #include "backends/bnns/accelerate.h"
 
 #include <initializer_list>
 #include <string>
 
 #include <traingraph/errors.h>
+
+#include "ir/ending.h"
 
 namespace traingraph::bnns {
 namespace {
@@ -33,6 +36,7 @@ Support plain_float32(const ir::Graph& graph, const ir::Node& node) {
       if (!value.layout.plain()) return Support::no("Accelerate: a layout that is not plain");
     }
   }
+  if (ir::has_ending(node)) return Support::no("Accelerate: an epilogue");
   return {};
 }
 

@@ -1,3 +1,4 @@
+// What the kernels of this folder share: BNNS's filters and descriptors in our terms.
 #pragma once
 
 #include <Accelerate/Accelerate.h>
@@ -6,12 +7,11 @@
 
 #include <traingraph/errors.h>
 
-#include "runtime/host_backend.h"
+#include "runtime/memory/host_backend.h"
 
-// What the kernels of this folder share: BNNS's filters and descriptors in our terms.
 namespace traingraph::bnns {
 
-// Refuses operands of another type than float32 and layouts other than plain.
+// Refuses operands of another type than float32, layouts other than plain, and epilogues.
 Support plain_float32(const ir::Graph& graph, const ir::Node& node);
 
 // Raises DeviceError where a call of Accelerate has not returned 0.
@@ -22,10 +22,6 @@ inline const float* read(Pointers pointers, ir::ValueId id) {
 }
 inline float* write(Pointers pointers, ir::ValueId id) {
   return reinterpret_cast<float*>(pointers[id]);
-}
-// Where a node's workspace stands among the pointers.
-inline std::size_t workspace_of(const ir::Graph& graph, const ir::Node& node) {
-  return graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data());
 }
 inline std::size_t extent(std::int64_t of) { return static_cast<std::size_t>(of); }
 inline std::size_t elements(const Shape& shape) { return extent(element_count(shape)); }
@@ -41,12 +37,6 @@ BNNSNDArrayDescriptor convolution_weights(const Shape& weights, float* data);
 BNNSNDArrayDescriptor vector(std::size_t elements, float* data);
 
 // --- windows -----------------------------------------------------------------------------------
-
-inline bool pads(const ir::Window& window) {
-  return window.padding_before[0] + window.padding_before[1] + window.padding_after[0] +
-             window.padding_after[1] >
-         0;
-}
 
 // Strides, dilation and padding of a layer's parameters; BNNS calls columns x and rows y.
 template <class Parameters>

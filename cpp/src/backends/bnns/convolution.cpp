@@ -5,9 +5,8 @@
 // copies the weights there: a few thousandths of the arithmetic that follows.
 #include <algorithm>
 
+#include "backends/bnns/accelerate.h"
 #include "backends/bnns/bnns.h"
-#include "backends/bnns/list_loop.h"
-#include "backends/bnns/small_case.h"
 
 namespace traingraph::bnns {
 namespace {
@@ -69,23 +68,18 @@ class Forward final : public Kernel {
       : layer_(problem_of(graph, node)),
         x_(node.inputs[0]),
         weights_(node.inputs[1]),
-        y_(node.outputs[0]),
-        epilogue_(graph, node, std::get<ConvolutionAttributes>(node.attributes).epilogue, 2) {}
-
-  std::size_t workspace_bytes() const override { return epilogue_.workspace_bytes(); }
+        y_(node.outputs[0]) {}
 
   void run(Pointers pointers) override {
     layer_.take_weights(read(pointers, weights_));
     check(BNNSFilterApplyBatch(layer_.filter.get(), layer_.batch, pointers[x_], layer_.x_stride,
                                pointers[y_], layer_.y_stride),
           "BNNSFilterApplyBatch");
-    epilogue_.run(pointers);
   }
 
  private:
   Layer layer_;
   ir::ValueId x_, weights_, y_;
-  Epilogue epilogue_;
 };
 
 // Apple does not say whether a gradient is added to what its memory holds or replaces it. The
@@ -146,77 +140,12 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
   return std::make_unique<K>(graph, node);
 }
 
-// --- what is taken -----------------------------------------------------------------------------
-
-// x (2, 4, 7, 6), weights (6, 4 / groups, 3, 2): all three ops of one use of a layer.
-bool use_comes_out_right(const ir::Window& window, std::int64_t groups) {
-  ConvolutionAttributes attributes;
-  attributes.window = window;
-  attributes.groups = groups;
-  const Shape x = {2, 4, 7, 6};
-  const Shape weights = {6, 4 / groups, window.kernel[0], window.kernel[1]};
-  const Shape y = {2, 6, positions(window, 0, x[2]), positions(window, 1, x[3])};
-  return comes_out_right({Op::convolution, attributes, {x, weights}, {y}}, make<Forward>) &&
-         comes_out_right({Op::convolution_gradient_data, attributes, {y, weights}, {x}},
-                         make<GradientData>) &&
-         comes_out_right({Op::convolution_gradient_weights, attributes, {y, x}, {weights}},
-                         make<GradientWeights>);
-}
-
-ir::Window small_window() {
-  ir::Window window;
-  window.kernel[0] = 3;
-  window.kernel[1] = window.stride[0] = 2;
-  return window;
-}
-
-// Each use is tried once, so that what one of them does wrong refuses no other.
-bool plain_use() {
-  static const bool right = use_comes_out_right(small_window(), 1);
-  return right;
-}
-
-bool padded_use() {
-  static const bool right = [] {
-    ir::Window window = small_window();
-    window.padding_before[0] = 2;
-    window.padding_after[1] = 1;
-    return use_comes_out_right(window, 1);
-  }();
-  return right;
-}
-
-bool dilated_use() {
-  static const bool right = [] {
-    ir::Window window = small_window();
-    window.dilation[0] = 2;
-    return use_comes_out_right(window, 1);
-  }();
-  return right;
-}
-
-bool grouped_use() {
-  static const bool right = use_comes_out_right(small_window(), 2);
-  return right;
-}
-
 // What BNNS itself does not take it says by creating no filter.
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (Support s = plain_float32(graph, node); !s.yes) return s;
   if (!Layer(problem_of(graph, node)).filter.exists()) {
     return Support::no("BNNS creates no such convolution");
   }
-  const auto& attributes = std::get<ConvolutionAttributes>(node.attributes);
-  const ir::Window& window = attributes.window;
-  const bool dilates = window.dilation[0] > 1 || window.dilation[1] > 1;
-  const auto wrong = [](const char* what) {
-    return Support::no(std::string("BNNS: a small convolution ") + what +
-                       " does not come out right on this machine");
-  };
-  if (!plain_use()) return wrong("with other weights at each call");
-  if (pads(window) && !padded_use()) return wrong("with padding");
-  if (dilates && !dilated_use()) return wrong("with dilation");
-  if (attributes.groups > 1 && !grouped_use()) return wrong("with groups");
   return {};
 }
 
@@ -224,7 +153,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 
 const std::vector<KernelEntry>& convolution_entries() {
   static const std::vector<KernelEntry> entries = {
-      {Op::convolution, supports, make<Forward>, nullptr, takes_epilogue},
+      {Op::convolution, supports, make<Forward>},
       {Op::convolution_gradient_data, supports, make<GradientData>},
       {Op::convolution_gradient_weights, supports, make<GradientWeights>}};
   return entries;

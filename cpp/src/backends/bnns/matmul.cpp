@@ -1,7 +1,7 @@
 // Matrix products by Accelerate's BLAS: y = alpha op(a) op(b) on the last two axes, one call per
 // matrix; leading axes broadcast.
+#include "backends/bnns/accelerate.h"
 #include "backends/bnns/bnns.h"
-#include "backends/bnns/list_loop.h"
 
 namespace traingraph::bnns {
 namespace {
@@ -31,16 +31,13 @@ class Matmul final : public Kernel {
         a_(graph.type(node.inputs[0]).shape, result_, attributes.transpose_a),
         b_(graph.type(node.inputs[1]).shape, result_, attributes.transpose_b),
         alpha_(static_cast<float>(attributes.alpha)),
-        node_(node),
-        epilogue_(graph, node, attributes.epilogue, 2) {
+        node_(node) {
     const Shape& a = graph.type(node.inputs[0]).shape;
     rows_ = static_cast<int>(result_[result_.size() - 2]);
     columns_ = static_cast<int>(result_.back());
     inner_ = static_cast<int>(attributes.transpose_a ? a[a.size() - 2] : a.back());
     fold_rows();
   }
-
-  std::size_t workspace_bytes() const override { return epilogue_.workspace_bytes(); }
 
   void run(Pointers pointers) override {
     const float* a = read(pointers, node_.inputs[0]);
@@ -52,7 +49,6 @@ class Matmul final : public Kernel {
                   a + offset(a_, m), a_.columns, b + offset(b_, m), b_.columns, 0, y + m * size,
                   columns_);
     }
-    epilogue_.run(pointers);
   }
 
  private:
@@ -80,7 +76,6 @@ class Matmul final : public Kernel {
   Matrices a_, b_;
   float alpha_;
   ir::Node node_;
-  Epilogue epilogue_;
   int rows_, columns_, inner_;
   std::int64_t matrices_;
 };
@@ -101,8 +96,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
 }  // namespace
 
 const std::vector<KernelEntry>& matmul_entries() {
-  static const std::vector<KernelEntry> entries = {
-      {ir::Op::matmul, supports, make, nullptr, takes_epilogue}};
+  static const std::vector<KernelEntry> entries = {{ir::Op::matmul, supports, make}};
   return entries;
 }
 

@@ -1,13 +1,12 @@
 // Pooling and its gradient by BNNS's layer filters.
 //
-// Maxima are left to the reference loops. BNNS documents padding as zeros, while ours is no
+// Maxima are left to the portable loops. BNNS documents padding as zeros, while ours is no
 // element; it does not document what its indices count, while ours are places within a window; and
 // it does not say that NaN wins, which it does here.
 #include <algorithm>
 
 #include "backends/bnns/accelerate.h"
 #include "backends/bnns/bnns.h"
-#include "backends/bnns/small_case.h"
 
 namespace traingraph::bnns {
 namespace {
@@ -106,34 +105,6 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
   return std::make_unique<K>(graph, node);
 }
 
-// --- what is taken -----------------------------------------------------------------------------
-
-// x (2, 3, 6, 5) under padded windows of 3 by 2: the op and its gradient.
-bool small_pooling_comes_out_right(PoolingKind kind, bool counts_padding) {
-  PoolingAttributes attributes;
-  attributes.kind = kind;
-  attributes.count_includes_padding = counts_padding;
-  ir::Window& window = attributes.window;
-  window.kernel[0] = 3;
-  window.kernel[1] = window.stride[0] = 2;
-  window.padding_before[0] = window.padding_after[1] = 1;
-  const Shape x = {2, 3, 6, 5};
-  const Shape y = {2, 3, positions(window, 0, x[2]), positions(window, 1, x[3])};
-  const std::vector<Shape> inputs =
-      kind == PoolingKind::average ? std::vector<Shape>{y} : std::vector<Shape>{y, x, y};
-  return comes_out_right({Op::pooling, attributes, {x}, {y}}, make<Pooling>) &&
-         comes_out_right({Op::pooling_gradient, attributes, inputs, {x}}, make<Gradient>);
-}
-
-// Each kind is tried once.
-bool kind_comes_out_right(const PoolingAttributes& a) {
-  static const bool norm = small_pooling_comes_out_right(PoolingKind::l2_norm, false);
-  static const bool inside = small_pooling_comes_out_right(PoolingKind::average, false);
-  static const bool padded = small_pooling_comes_out_right(PoolingKind::average, true);
-  if (a.kind == PoolingKind::l2_norm) return norm;
-  return a.count_includes_padding ? padded : inside;
-}
-
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const auto& attributes = std::get<PoolingAttributes>(node.attributes);
   if (attributes.kind == PoolingKind::max) {
@@ -141,10 +112,6 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   }
   if (Support s = plain_float32(graph, node); !s.yes) return s;
   if (!layer_of(graph, node).filter.exists()) return Support::no("BNNS creates no such pooling");
-  if (!kind_comes_out_right(attributes)) {
-    return Support::no(
-        "BNNS: a small pooling of this kind does not come out right on this machine");
-  }
   return {};
 }
 

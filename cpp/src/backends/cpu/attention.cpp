@@ -6,7 +6,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
-#include "runtime/philox.h"
+#include "runtime/numbers/philox.h"
 
 namespace traingraph::cpu {
 namespace {

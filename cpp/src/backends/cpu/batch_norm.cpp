@@ -17,6 +17,9 @@
 namespace traingraph::cpu {
 namespace {
 
+using Forward = ir::BatchNormOperands;
+using Backward = ir::BatchNormGradientOperands;
+
 const ir::BatchNormAttributes& attributes_of(const ir::Node& node) {
   return std::get<ir::BatchNormAttributes>(node.attributes);
 }
@@ -31,8 +34,7 @@ struct Prologue {
 Prologue prologue_of(const ir::Node& node) {
   const ir::Beginning found = *ir::beginning_of(attributes_of(node).epilogue);
   const auto operand = [&](int k) {
-    if (k < 0) return ir::kNone;
-    return node.inputs[k == 0 ? 0 : static_cast<std::size_t>(k) + 4];
+    return k < 0 ? ir::kNone : node.inputs[Backward::prologue(k)];
   };
   return {operand(found.dy), operand(found.added), operand(found.result)};
 }
@@ -47,7 +49,7 @@ bool takes(const ir::Node& node, const ir::ScalarList& list) {
 // Of two values per channel the gradient cancels but for a share of epsilon / variance, less than
 // the rounding of mean and deviation to float32: it is left to float64.
 bool cancels(const ir::Graph& graph, const ir::Node& node) {
-  const Shape& shape = graph.type(node.inputs[1]).shape;
+  const Shape& shape = graph.type(node.inputs[Backward::x]).shape;
   return element_count(shape) == 2 * shape[1];
 }
 
@@ -71,7 +73,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   // All operands of the list have the tensor's shape.
   const Shape& shape = graph.type(node.outputs[0]).shape;
   for (int k = 1; k < list.inputs; ++k) {
-    const std::size_t i = static_cast<std::size_t>(k) + (forward ? 2 : 4);
+    const std::size_t i = forward ? Forward::epilogue(k) : Backward::prologue(k);
     if (graph.type(node.inputs[i]).shape != shape) {
       return Support::no("own batch norm loops do not stretch operands of a list");
     }
@@ -94,7 +96,8 @@ bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
 
 // All tensors of x's shape take x's layout.
 LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
-  const ir::Value& x = graph.value(node.inputs[node.op == ir::Op::batch_norm ? 0 : 1]);
+  const ir::Value& x =
+      graph.value(node.inputs[node.op == ir::Op::batch_norm ? Forward::x : Backward::x]);
   const Shape& shape = x.type.shape;
   const ir::Layout layout = ChannelGroups::takes(shape, x.layout) ? x.layout : ir::Layout{};
   LayoutChoice choice = plain_layouts(node);
@@ -195,7 +198,7 @@ class ChannelKernel : public Kernel {
 class BatchNorm final : public ChannelKernel {
  public:
   BatchNorm(const ir::Graph& graph, const ir::Node& node)
-      : ChannelKernel(graph, node, node.inputs[0], 3),
+      : ChannelKernel(graph, node, node.inputs[Forward::x], 3),
         epsilon_(attributes_of(node).epsilon),
         ending_(*ir::ending_of(attributes_of(node).epilogue)) {
     if (attributes_of(node).coefficients == ir::Coefficients::given) given_ = node.inputs.back();
@@ -203,8 +206,8 @@ class BatchNorm final : public ChannelKernel {
   }
 
   void run(Pointers pointers) override {
-    const float* x = floats(pointers, node_.inputs[0]);
-    const float* z = ending_.adds ? floats(pointers, node_.inputs[3]) : nullptr;
+    const float* x = floats(pointers, node_.inputs[Forward::x]);
+    const float* z = ending_.adds ? floats(pointers, node_.inputs[Forward::epilogue(1)]) : nullptr;
     float* y = results(pointers, node_.outputs[0]);
     const auto apply = [&](std::int64_t group, std::int64_t chunk) {
       const float* scale = coefficients(pointers, 0, group);
@@ -275,8 +278,8 @@ class BatchNorm final : public ChannelKernel {
     float* scale = coefficients(pointers, 0, group);
     float* shift = coefficients(pointers, 1, group);
     float* means = coefficients(pointers, 2, group);
-    const float* gamma = floats(pointers, node_.inputs[1]) + first;
-    const float* beta = floats(pointers, node_.inputs[2]) + first;
+    const float* gamma = floats(pointers, node_.inputs[Forward::gamma]) + first;
+    const float* beta = floats(pointers, node_.inputs[Forward::beta]) + first;
     for (std::int64_t j = 0; j < lanes; ++j) {
       double mean = 0, squares = 0, count = 0;
       for (std::int64_t chunk = 0; chunk < groups_.chunks(); ++chunk) {
@@ -318,7 +321,7 @@ class BatchNorm final : public ChannelKernel {
 class BatchNormGradient final : public ChannelKernel {
  public:
   BatchNormGradient(const ir::Graph& graph, const ir::Node& node)
-      : ChannelKernel(graph, node, node.inputs[1], 5), prologue_(prologue_of(node)) {}
+      : ChannelKernel(graph, node, node.inputs[Backward::x], 5), prologue_(prologue_of(node)) {}
 
   void run(Pointers pointers) override {
     const float* dy = floats(pointers, prologue_.dy);
@@ -328,8 +331,8 @@ class BatchNormGradient final : public ChannelKernel {
     // What counts of dy.
     const float* g = added == nullptr ? dy : joined;
     const float* mask = added == nullptr ? result : nullptr;
-    const float* x = floats(pointers, node_.inputs[1]);
-    const float* means = floats(pointers, node_.inputs[2]);
+    const float* x = floats(pointers, node_.inputs[Backward::x]);
+    const float* means = floats(pointers, node_.inputs[Backward::mean]);
     float* dx = results(pointers, node_.outputs[0]);
     auto at_or_null = [](const float* base, std::int64_t at) {
       return base == nullptr ? nullptr : base + at;
@@ -377,8 +380,10 @@ class BatchNormGradient final : public ChannelKernel {
         dbeta += part[j];
         products += part[lanes + j];
       }
-      const auto inverse = static_cast<double>(floats(pointers, node_.inputs[3])[channel + j]);
-      const auto gamma = static_cast<double>(floats(pointers, node_.inputs[4])[channel + j]);
+      const auto inverse = static_cast<double>(
+          floats(pointers, node_.inputs[Backward::inverse_deviation])[channel + j]);
+      const auto gamma =
+          static_cast<double>(floats(pointers, node_.inputs[Backward::gamma])[channel + j]);
       const double dgamma = products * inverse;
       results(pointers, node_.outputs[1])[channel + j] = static_cast<float>(dgamma);
       results(pointers, node_.outputs[2])[channel + j] = static_cast<float>(dbeta);

@@ -1,3 +1,6 @@
+// Visits a tensor (N, C, …) in memory order by groups of adjacent channels, for batch norm and
+// pooling. One channel per group when plain (N, C, S), a block in nChw16c, up to 64 neighbours in
+// channels-last and in (N, C).
 #pragma once
 
 #include <algorithm>
@@ -8,8 +11,6 @@
 
 namespace traingraph::cpu {
 
-// A tensor (N, C, …) in memory as groups of channels that lie side by side: one channel per group
-// when plain (N, C, S), a block in nChw16c, up to 64 neighbours in channels-last and in (N, C).
 // A group's rows, numbered 0 … rows-1, are cut into chunks by shape alone; a chunk is a few
 // stretches of equally spaced rows.
 class ChannelGroups {

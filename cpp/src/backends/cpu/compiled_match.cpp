@@ -1,3 +1,5 @@
+// Compares a scalar list with those of ir/frequent_lists.h, up to immediates and the order of
+// inputs, so that elementwise ops find their compiled loop.
 #include "backends/cpu/compiled_match.h"
 
 #include <cstring>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/host_backend.h"
+#include "runtime/memory/host_backend.h"
 
 // The CPU backend: oneDNN for convolutions and large matrix products, own vectorised loops for the
 // rest, reference loops for what neither takes.

@@ -4,7 +4,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/parallel.h"
-#include "runtime/row_limit.h"
+#include "runtime/numbers/row_limit.h"
 
 namespace traingraph::cpu {
 namespace {

@@ -1,3 +1,5 @@
+// Selects the best instruction-set level that this machine has, up to the one that TRAINGRAPH_ISA
+// names, and returns its loops.
 #include "backends/cpu/isa_select.h"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// Plans the registers and loop calls of a scalar list once, and runs them tile by tile.
 #include "backends/cpu/list_interpreter.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Interpreter of scalar lists without a compiled loop: one vectorized loop per instruction,
+// intermediate registers in tiles that stay in the nearest cache.
 #pragma once
 
 #include <vector>
@@ -8,8 +10,7 @@
 
 namespace traingraph::cpu {
 
-// Runs any scalar list tile by tile: one vectorised loop per instruction, intermediate registers in
-// tiles that stay in the nearest cache. Everything that can be decided before is decided here.
+// Registers, tiles and loops are chosen when it is made.
 class ListInterpreter {
  public:
   // `views` has one entry per input; `elements` counts those of each result, with padding.

@@ -1,3 +1,5 @@
+// LSTM cells with activations other than sigmoid and tanh, forward and gradient, by scalar lists
+// over the units of a row.
 #include "backends/cpu/lstm_functions.h"
 
 #include <algorithm>

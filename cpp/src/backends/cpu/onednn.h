@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/host_backend.h"
+#include "runtime/memory/host_backend.h"
 
 // oneDNN's part of the CPU backend: convolution and its gradients, large matrix products, reorders.
 // Nothing of oneDNN's own headers shows here.

@@ -1,3 +1,5 @@
+// Computes how an operand broadcasts to a result in the result's memory order, and expands its
+// elements.
 #include "backends/cpu/operand_view.h"
 
 #include <algorithm>

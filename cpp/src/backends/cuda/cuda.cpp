@@ -5,23 +5,27 @@
 
 #include <traingraph/errors.h>
 
-#include "backends/cuda/check.h"
-#include "backends/cuda/executable.h"
-#include "backends/cuda/node_kernel.h"
+#include "backends/cuda/kernel/check.h"
+#include "backends/cuda/kernel/node_kernel.h"
+#include "backends/cuda/launch/executable.h"
+#include "backends/cuda/normalization/residual_pairs.h"
+#include "runtime/device_memory.h"
+#include "runtime/diagnostics.h"
+#include "runtime/foreign_streams.h"
 #include "runtime/plugin.h"
 #include "runtime/table_backend.h"
 
 namespace traingraph::cuda {
 namespace {
 
-class CudaBackend final : public TableBackend<KernelEntry> {
+class CudaBackend final : public TableBackend<KernelEntry>,
+                          DeviceMemory,
+                          ForeignStreams,
+                          Diagnostics {
  public:
   explicit CudaBackend(int index) : gpu_(index) {}
 
   std::string name() const override { return "cuda"; }
-  bool has_signs(const ir::Graph& graph, const ir::Node& node) const override {
-    return batch_norm_has_signs(graph, node);
-  }
   std::vector<std::string> devices() const override { return {gpu_.name()}; }
 
   std::unique_ptr<Executable> compile(const ir::Graph& graph,
@@ -39,8 +43,17 @@ class CudaBackend final : public TableBackend<KernelEntry> {
   std::shared_ptr<std::byte> allocate(std::size_t bytes) const override {
     return gpu_.allocate(bytes);
   }
-  std::size_t alignment() const override { return kAlignment; }
-  bool uses_host_memory() const override { return false; }
+  const Traits& traits() const override {
+    static constexpr Traits kTraits{.alignment = kAlignment};
+    return kTraits;
+  }
+  ir::Graph lowered(ir::Graph graph) const override {
+    return with_residual_pairs(with_relu_masks(std::move(graph)), *this);
+  }
+  const DeviceMemory* memory() const override { return this; }
+  const ForeignStreams* streams() const override { return this; }
+  const Diagnostics* diagnostics() const override { return this; }
+
   void write(std::byte* to, const void* from, std::size_t bytes) const override {
     gpu_.write(to, from, bytes);
   }
@@ -52,6 +65,10 @@ class CudaBackend final : public TableBackend<KernelEntry> {
   }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const override {
     gpu_.copy(to, from, bytes);
+  }
+  void gather_rows(std::byte* to, const RowTable& rows, const std::int64_t* places,
+                   std::size_t count) const override {
+    gpu_.gather_rows(to, rows, places, count);
   }
   void clear(std::byte* at, std::size_t bytes) const override { gpu_.clear(at, bytes); }
   int gpu() const override { return gpu_.index(); }
@@ -72,10 +89,10 @@ class CudaBackend final : public TableBackend<KernelEntry> {
   const std::vector<KernelEntry>& table() const override { return cuda::table(); }
 
  private:
-  mutable Gpu gpu_;  // a backend says what a device can do; the device has state
+  mutable Gpu gpu_;  // const methods of a backend use the device's state
 };
 
-// Never destroyed: memory and captured runs are given back until the process ends.
+// Never destroyed: memory and captured graphs are released until the process ends.
 std::vector<const Backend*> find_devices() {
   if (dlopen("libcuda.so.1", RTLD_LAZY) == nullptr) {
     throw DeviceError("[device] expected NVIDIA's driver but libcuda.so.1 cannot be loaded: " +

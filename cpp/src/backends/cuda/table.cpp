@@ -1,7 +1,8 @@
-// The table of kernels: what libraries do best comes before own loops for the same op.
+// The table of kernels, in order of preference: a library's kernel or a hand-written one, whichever
+// is faster, comes before the general kernel of the same op.
 #include <algorithm>
 
-#include "backends/cuda/node_kernel.h"
+#include "backends/cuda/kernel/node_kernel.h"
 
 namespace traingraph::cuda {
 
@@ -19,8 +20,17 @@ DataType compute_type(const ir::Graph& graph, const ir::Node& node) {
 }
 
 Support supports_floating(const ir::Graph& graph, const ir::Node& node) {
-  const DataType type = compute_type(graph, node);
-  if (type == DataType::kInvalid) return Support::no("operands of different data types");
+  DataType type = compute_type(graph, node);
+  if (type == DataType::kInvalid) {
+    const auto is_floating = [&](ir::ValueId id) {
+      return is_floating_point(graph.type(id).data_type);
+    };
+    if (std::ranges::any_of(node.inputs, is_floating) ||
+        std::ranges::any_of(node.outputs, is_floating)) {
+      return Support::no("operands of different data types");
+    }
+    type = graph.type(node.outputs[0]).data_type;
+  }
   if (type != DataType::kFloat32 && type != DataType::kFloat64) {
     return Support::no(std::string("data type ") + name(type) + " (cuda has float32 and float64)");
   }
@@ -66,7 +76,7 @@ ir::ValueId root_of(const ir::Graph& graph, ir::ValueId id) {
 
 namespace {
 
-// A reshape is a view: the planner gives it its source's bytes, and this never runs.
+// A reshape is a view: the planner assigns it its source's bytes, and this kernel never runs.
 class Reshape final : public Kernel {
  public:
   void launch(Pointers, cudaStream_t) const override {}
@@ -85,16 +95,16 @@ const std::vector<KernelEntry>& table() {
   static const std::vector<KernelEntry> entries = [] {
     std::vector<KernelEntry> all;
     for (auto family : {reorder_entries,
-                        frequent_entries,
+                        precompiled_list_entries,
                         elementwise_entries,
                         cast_entries,
                         reduce_entries,
                         small_matmul_entries,
                         matmul_entries,
                         small_convolution_entries,
-                        weight_product_entries,
-                        first_layer_entries,
-                        first_layer_weights_entries,
+                        weight_gradient_gemm_entries,
+                        stem_convolution_entries,
+                        stem_weight_gradient_entries,
                         cudnn_entries,
                         convolution_entries,
                         batch_norm_entries,

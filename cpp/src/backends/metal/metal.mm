@@ -1,12 +1,15 @@
+// The backend metal: its device, its table of kernels, and its memory.
 #include "backends/metal/metal.h"
 
 #include <mutex>
 
 #include <traingraph/errors.h>
 
-#include "backends/metal/executable.h"
-#include "backends/metal/mps_entries.h"
-#include "backends/metal/ref.h"
+#include "backends/metal/device/executable.h"
+#include "backends/metal/device/ref.h"
+#include "backends/metal/kernels/entries.h"
+#include "runtime/device_memory.h"
+#include "runtime/diagnostics.h"
 #include "runtime/table_backend.h"
 
 namespace traingraph::metal {
@@ -14,7 +17,7 @@ namespace {
 
 // The device is made when somebody first asks, and never destroyed: memory is given back until the
 // process ends.
-class MetalBackend final : public TableBackend<KernelEntry> {
+class MetalBackend final : public TableBackend<KernelEntry>, DeviceMemory, Diagnostics {
  public:
   std::string name() const override { return "metal"; }
   Support available() const override {
@@ -22,8 +25,10 @@ class MetalBackend final : public TableBackend<KernelEntry> {
     return reason_.empty() ? Support{} : Support::no(reason_);
   }
   std::vector<std::string> devices() const override { return {device().name()}; }
-  bool has_named_kernels() const override { return true; }
-  bool is_on_trial(const ir::Node& node) const override { return metal::is_on_trial(node); }
+  const Traits& traits() const override {
+    static constexpr Traits kTraits{.named_kernels = true};
+    return kTraits;
+  }
 
   std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                       const std::vector<ir::NodeId>& nodes) const override {
@@ -37,7 +42,8 @@ class MetalBackend final : public TableBackend<KernelEntry> {
 
   // Memory is shared with the host. It is still the device's own: kernels need to know the buffer
   // of an address, and runs are in flight when run() has returned.
-  bool uses_host_memory() const override { return false; }
+  const DeviceMemory* memory() const override { return this; }
+  const Diagnostics* diagnostics() const override { return this; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes) const override {
     return device().allocate(bytes);
   }
@@ -54,6 +60,10 @@ class MetalBackend final : public TableBackend<KernelEntry> {
     device().copy(to, from, bytes);
   }
   void clear(std::byte* at, std::size_t bytes) const override { device().clear(at, bytes); }
+  void gather_rows(std::byte* to, const RowTable& rows, const std::int64_t* places,
+                   std::size_t count) const override {
+    gather_on_host(to, rows, places, count);
+  }
   void finish() const override { device().finish(); }
   double measured_seconds() const override { return device().seconds(); }
   std::size_t context_bytes() const override { return device().kept_bytes(); }

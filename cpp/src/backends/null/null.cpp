@@ -17,6 +17,10 @@ class NullBackend final : public Backend {
  public:
   std::string name() const override { return "null"; }
   std::vector<std::string> devices() const override { return {"no device"}; }
+  const Traits& traits() const override {
+    static constexpr Traits kNothing{.computes = false};
+    return kNothing;
+  }
   Support supports(const ir::Graph&, const ir::Node&) const override { return {}; }
   bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
              const std::vector<ir::ValueId>& extra) const override {
@@ -31,7 +35,6 @@ class NullBackend final : public Backend {
     return std::make_unique<Nothing>();
   }
   std::shared_ptr<std::byte> allocate(std::size_t) const override { return nullptr; }
-  bool computes() const override { return false; }
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
+// Attention and its gradient in float64. Each score is computed again where it is read, so none is
+// stored.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "backends/reference/call.h"
-#include "runtime/philox.h"
+#include "runtime/numbers/philox.h"
 
 namespace traingraph::reference {
 namespace {

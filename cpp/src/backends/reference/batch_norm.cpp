@@ -1,3 +1,4 @@
+// Batch norm and its gradient, channel by channel in float64: statistics in two passes.
 #include <cmath>
 #include <limits>
 

@@ -1,3 +1,4 @@
+// What a reference kernel sees: its op, its operands' types and their bytes. Layouts are plain.
 #pragma once
 
 #include <array>
@@ -8,7 +9,6 @@
 #include "ir/scalar_value.h"
 #include "runtime/kernel.h"
 
-// What a reference kernel sees: its op, its operands' types and their bytes. Layouts are plain.
 namespace traingraph::reference {
 
 struct Call {

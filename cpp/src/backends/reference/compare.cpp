@@ -1,3 +1,4 @@
+// Comparisons with broadcasting, to booleans, and one-hot vectors of integer classes.
 #include <algorithm>
 
 #include "backends/reference/any_type.h"

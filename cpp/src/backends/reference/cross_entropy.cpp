@@ -1,3 +1,4 @@
+// Softmax cross entropy and its gradient, position by position in float64.
 #include <algorithm>
 #include <limits>
 

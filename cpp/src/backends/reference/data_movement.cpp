@@ -1,3 +1,4 @@
+// Concatenate, slice, pad and transpose of elements of any type.
 #include <algorithm>
 
 #include "backends/reference/any_type.h"

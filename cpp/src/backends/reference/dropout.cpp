@@ -1,5 +1,5 @@
 #include "backends/reference/call.h"
-#include "runtime/philox.h"
+#include "runtime/numbers/philox.h"
 
 namespace traingraph::reference {
 

@@ -1,7 +1,8 @@
+// Rows of a table by index, their gradient, and the limit of their norms.
 #include <algorithm>
 
 #include "backends/reference/call.h"
-#include "runtime/row_limit.h"
+#include "runtime/numbers/row_limit.h"
 
 namespace traingraph::reference {
 namespace {

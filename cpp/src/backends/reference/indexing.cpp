@@ -1,3 +1,4 @@
+// Gather, scatter with its gradient, select, and the check of indices, for elements of any type.
 #include <algorithm>
 
 #include "backends/reference/any_type.h"

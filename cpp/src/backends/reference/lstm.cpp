@@ -1,3 +1,5 @@
+// One layer and direction of an LSTM and its gradient, step by step, with any activations,
+// peepholes and lengths.
 #include <algorithm>
 
 #include "backends/reference/call.h"

@@ -1,3 +1,4 @@
+// Maximum, average and L2 pooling and their gradients: each result walks the taps of its window.
 #include <algorithm>
 
 #include "backends/reference/call.h"
@@ -51,15 +52,15 @@ struct Extents {
 
 // The window index of max pooling is a byte or an int32.
 std::int64_t read_index(const std::byte* bytes, DataType type, std::int64_t at) {
-  if (type == DataType::kUInt8) return reinterpret_cast<const std::uint8_t*>(bytes)[at];
-  return reinterpret_cast<const std::int32_t*>(bytes)[at];
+  if (type == DataType::kInt32) return reinterpret_cast<const std::int32_t*>(bytes)[at];
+  return reinterpret_cast<const std::uint8_t*>(bytes)[at];
 }
 
 void write_index(std::byte* bytes, DataType type, std::int64_t at, std::int64_t index) {
-  if (type == DataType::kUInt8) {
-    reinterpret_cast<std::uint8_t*>(bytes)[at] = static_cast<std::uint8_t>(index);
-  } else {
+  if (type == DataType::kInt32) {
     reinterpret_cast<std::int32_t*>(bytes)[at] = static_cast<std::int32_t>(index);
+  } else {
+    reinterpret_cast<std::uint8_t*>(bytes)[at] = static_cast<std::uint8_t>(index);
   }
 }
 

@@ -1,3 +1,4 @@
+// Sum, norm and count of non-finite elements over axes, in float64.
 #include <algorithm>
 
 #include "backends/reference/call.h"

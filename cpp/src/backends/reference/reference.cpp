@@ -1,3 +1,5 @@
+// The reference backend and its table of plain loops, one entry per op. Host backends use the table
+// as fallback.
 #include "backends/reference/reference.h"
 
 #include "backends/reference/any_type.h"

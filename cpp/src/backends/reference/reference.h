@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/host_backend.h"
+#include "runtime/memory/host_backend.h"
 
 namespace traingraph::reference {
 

@@ -1,7 +1,7 @@
 // Ops that compute nothing: a reshape is a view, a reorder moves bytes.
 #include "backends/reference/call.h"
 #include "backends/reference/reference.h"
-#include "runtime/layout_copy.h"
+#include "runtime/memory/layout_copy.h"
 #include "runtime/table_backend.h"
 
 namespace traingraph::reference {

@@ -1,3 +1,4 @@
+// Row norm and its gradient, row by row with statistics in float64.
 #include "backends/reference/call.h"
 
 namespace traingraph::reference {

@@ -1,3 +1,4 @@
+// Softmax and log softmax along one axis, and their gradient.
 #include <algorithm>
 #include <limits>
 

@@ -1,9 +1,11 @@
+// Kernels for 16-bit operands around the float32 loops, and casts to and from float64 that round
+// once.
 #include "backends/reference/widened.h"
 
 #include <bit>
 #include <limits>
 
-#include "runtime/half.h"
+#include "runtime/numbers/half.h"
 
 namespace traingraph::reference {
 namespace {

@@ -96,8 +96,8 @@ void finish_scores(const Attention& op, const Tile& tile, std::int64_t r, float*
   for (std::int64_t s = tile.keys; s < kKeys; ++s) row[s] = -__builtin_inff();
 }
 
-// What dropout leaves of the row's probabilities, by Philox4x32-10 as in runtime/philox.h: a
-// counter gives the words of four keys.
+// What dropout leaves of the row's probabilities, by Philox4x32-10 as in runtime/numbers/philox.h:
+// a counter gives the words of four keys.
 void fill_left(const Attention& op, const Tile& tile, std::int64_t r, float* left) {
   constexpr int kBlocks = kKeys / 4;
   const std::uint64_t row =

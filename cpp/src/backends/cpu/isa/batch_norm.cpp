@@ -1,3 +1,5 @@
+// Batch norm loops, for channels in runs and channels side by side: moments, normalization with add
+// and ReLU, gradient sums, and the gradient of x.
 #include "backends/cpu/isa/batch_norm.h"
 
 #include "backends/cpu/isa/vector.h"

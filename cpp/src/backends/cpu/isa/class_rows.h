@@ -1,10 +1,11 @@
+// Helpers of the softmax and cross entropy loops: exponential, sums and maxima over classes. A row
+// lies along memory (inner == 1): vectors hold classes and a sum ends across lanes. Or positions
+// do: vectors hold positions, each lane is a row of its own.
 #pragma once
 
 #include "backends/cpu/isa/softmax.h"
 #include "backends/cpu/isa/vector.h"
 
-// What the loops over classes share. A row lies along memory (inner == 1): vectors hold classes and
-// a sum ends across lanes. Or positions do: vectors hold positions, each lane is a row of its own.
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 
 // e^x for x up to 88; what would be denormal is 0.

@@ -1,3 +1,5 @@
+// Softmax cross entropy and its gradient over rows of classes, with labels that are distributions
+// or integer classes.
 #include "backends/cpu/isa/class_rows.h"
 #include "backends/cpu/isa/math.h"
 #include "backends/cpu/isa/softmax.h"

@@ -1,8 +1,9 @@
+// Vectorizable exp, log, hyperbolic functions and their inverses, as in math.h. Everything here is
+// per instruction level.
 #pragma once
 
 #include <cstdint>
 
-// exp, log and what is made of them, as in math.h. Everything here is per instruction level.
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 
 inline std::int32_t bits_of(float x) { return __builtin_bit_cast(std::int32_t, x); }

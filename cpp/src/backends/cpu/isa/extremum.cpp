@@ -1,3 +1,5 @@
+// Largest or smallest element along an axis and its place: vectors hold neighbouring columns, or
+// neighbours of one row whose lanes are compared at the end.
 #include "backends/cpu/isa/extremum.h"
 
 #include <bit>

@@ -1,3 +1,5 @@
+// LSTM cells of one step and their gradient, gates and states fused in one loop over units, and the
+// packing of U into panels of two gates.
 #include "backends/cpu/isa/lstm.h"
 
 #include "backends/cpu/isa/math.h"

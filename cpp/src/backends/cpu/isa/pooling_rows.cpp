@@ -1,3 +1,5 @@
+// Pooling of plain planes (H, W): each tap of the window is a run of shifted elements of a row, in
+// both directions.
 #include "backends/cpu/isa/pooling_rows.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {

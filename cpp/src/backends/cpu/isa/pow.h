@@ -1,11 +1,11 @@
+// The power function, as in math.h and with every exception of IEEE 754. The logarithm is taken in
+// float64: its error is multiplied by y.
 #pragma once
 
 #include <cstdint>
 
 #include "backends/cpu/isa/exponentials.h"
 
-// x to the power of y, as in math.h and with every exception of IEEE 754. The logarithm is taken in
-// float64: its error is multiplied by y.
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 
 // log2 of a positive float; of 0 and infinity their limits.

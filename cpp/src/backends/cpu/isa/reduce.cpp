@@ -1,3 +1,4 @@
+// Sums and sums of squares along a row, and of neighbouring columns at once in vector lanes.
 #include "backends/cpu/isa/reduce.h"
 
 #include "backends/cpu/isa/vector.h"

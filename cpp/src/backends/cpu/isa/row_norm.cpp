@@ -1,3 +1,4 @@
+// Row norm of one row and its gradient, with statistics in float64.
 #include "backends/cpu/isa/row_norm.h"
 
 #include "backends/cpu/isa/vector.h"

@@ -1,3 +1,5 @@
+// Softmax and log softmax along one axis and their gradient, vectorized over classes or over
+// positions.
 #include "backends/cpu/isa/softmax.h"
 
 #include "backends/cpu/isa/class_rows.h"

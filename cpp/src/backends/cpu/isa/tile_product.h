@@ -1,11 +1,12 @@
+// Matrix products of tiles that lie in the caches, with any distance between rows, for attention.
+// As in matrix.cpp, columns go in groups of vectors and rows in groups whose sums stay in
+// registers.
 #pragma once
 
 #include <utility>
 
 #include "backends/cpu/isa/vector.h"
 
-// Products of tiles that lie in the caches, with any distances between rows. As in matrix.cpp,
-// columns go in groups of vectors and rows in groups whose sums stay in registers.
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 
 // c (M, N) = a (M, K) b (K, N), or is added to it. Rows of b and c are dense.

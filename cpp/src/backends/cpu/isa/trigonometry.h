@@ -1,10 +1,11 @@
+// Vectorizable trigonometric functions and their inverses, as in math.h, with exact range
+// reduction.
 #pragma once
 
 #include <cstdint>
 
 #include "backends/cpu/isa/exponentials.h"
 
-// Trigonometric functions and their inverses, as in math.h.
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 
 // x = (pi / 2) quadrant + angle with |angle| <= pi / 4; of the quadrant the last two bits count.

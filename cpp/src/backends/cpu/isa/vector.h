@@ -1,3 +1,5 @@
+// Vectors of floats by the compiler's vector extension: arithmetic and comparisons work element by
+// element, `c ? a : b` selects. Everything here is per instruction level.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +9,6 @@
 #include <immintrin.h>
 #endif
 
-// Vectors of floats by the compiler's vector extension: arithmetic and comparisons work element by
-// element, `c ? a : b` selects. Everything here is per instruction level.
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 
 #if defined(__AVX512F__)

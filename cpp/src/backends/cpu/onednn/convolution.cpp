@@ -287,7 +287,7 @@ bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarLis
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  if (Support s = float32_only(graph, node); !s.yes) return s;
+  if (Support s = supports_operands(graph, node); !s.yes) return s;
   const Problem p = problem_of(graph, node);
   const Operands o = operands_of(node);
   if (!describe(p.x, graph.value(o.x).layout) ||

@@ -1,3 +1,5 @@
+// What the oneDNN kernels share: checked calls, thread counts, layouts, epilogues and the kernel
+// around a primitive. Included by them alone.
 #pragma once
 
 #include <dnnl.hpp>
@@ -8,9 +10,8 @@
 #include <vector>
 
 #include "backends/cpu/parallel.h"
-#include "runtime/host_backend.h"
+#include "runtime/memory/host_backend.h"
 
-// What the oneDNN kernels share. Included by them alone.
 namespace traingraph::cpu {
 
 // --- the library -------------------------------------------------------------------------------
@@ -109,8 +110,9 @@ std::unique_ptr<Kernel> make_primitive_kernel(const ir::Graph& graph, const ir::
 bool is_specialised(const dnnl::primitive_desc_base& description);
 bool is_plain_loop(const dnnl::primitive_desc_base& description);
 
-// Whether every operand is float32; the reason names the one that is not.
-Support float32_only(const ir::Graph& graph, const ir::Node& node);
+// Whether every operand is float32, with extents that its kernels can count: they do so in int, and
+// divide by what a larger one has become.
+Support supports_operands(const ir::Graph& graph, const ir::Node& node);
 
 // One file each.
 const std::vector<KernelEntry>& convolution_entries();

@@ -79,7 +79,7 @@ bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarLis
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  if (Support s = float32_only(graph, node); !s.yes) return s;
+  if (Support s = supports_operands(graph, node); !s.yes) return s;
   for (ir::ValueId id : {node.inputs[0], node.inputs[1], node.outputs[0]}) {
     if (graph.type(id).rank() > DNNL_MAX_NDIMS) return Support::no("oneDNN: too many axes");
     if (!graph.value(id).layout.plain()) return Support::no("oneDNN: matrices not plain");

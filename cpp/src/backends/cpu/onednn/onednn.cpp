@@ -1,9 +1,12 @@
+// The oneDNN engine, thread counts of primitives, the kernel that runs a primitive, and the table
+// of all oneDNN kernels.
 #include "backends/cpu/onednn.h"
 
 #include <omp.h>
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include <traingraph/errors.h>
 
@@ -158,13 +161,18 @@ bool is_specialised(const dnnl::primitive_desc_base& description) {
   return !is_plain_loop(description) && name.find("gemm:") == std::string::npos;
 }
 
-Support float32_only(const ir::Graph& graph, const ir::Node& node) {
-  auto refused = [&](ir::ValueId id) { return graph.type(id).data_type != DataType::kFloat32; };
+Support supports_operands(const ir::Graph& graph, const ir::Node& node) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
   for (const std::vector<ir::ValueId>* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
-      if (!refused(id)) continue;
-      return Support::no(std::string("oneDNN: data type ") + name(graph.type(id).data_type) +
-                         " (float32 only)");
+      const ir::Type& type = graph.type(id);
+      if (type.data_type != DataType::kFloat32) {
+        return Support::no(std::string("oneDNN: data type ") + name(type.data_type) +
+                           " (float32 only)");
+      }
+      if (std::ranges::any_of(type.shape, [](std::int64_t extent) { return extent > kMost; })) {
+        return Support::no("oneDNN: an extent of 2^31 or more");
+      }
     }
   }
   return {};

@@ -7,7 +7,7 @@ namespace traingraph::cpu {
 namespace {
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  if (Support s = float32_only(graph, node); !s.yes) return s;
+  if (Support s = supports_operands(graph, node); !s.yes) return s;
   const Shape& shape = graph.type(node.inputs[0]).shape;
   if (!describe(shape, graph.value(node.inputs[0]).layout) ||
       !describe(shape, graph.value(node.outputs[0]).layout)) {

@@ -1,3 +1,4 @@
+// Batch normalization and its gradient, a channel per thread, for what is no image of Apple's.
 #include "common.metal"
 
 // x (n, c, s) -> mean, inverse deviation and biased variance (c), a channel per thread, in two

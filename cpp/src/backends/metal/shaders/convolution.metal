@@ -1,3 +1,4 @@
+// Convolution and its gradients, an element of the result per thread.
 #include "window.metal"
 
 // x (n, c, h, w), weights (o, c / groups, size) -> y (n, o, p, q), one element of y per thread.

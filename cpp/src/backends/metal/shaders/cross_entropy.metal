@@ -1,3 +1,4 @@
+// Softmax cross entropy and its gradient, a position per thread.
 #include "common.metal"
 
 // The class at a position; -1 ignores it.

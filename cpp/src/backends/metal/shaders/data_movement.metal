@@ -1,3 +1,4 @@
+// What moves elements: slices, concatenations, padding, transposition, reordering, selection.
 #include "common.metal"
 
 // Runs of the source to their places in runs of the target: slices and parts of a concatenation.

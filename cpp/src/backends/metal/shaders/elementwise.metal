@@ -1,3 +1,4 @@
+// An interpreter of lists of scalar functions, an element per thread.
 #include "common.metal"
 
 // The scalar table's mathematics. Metal has no log1p and no expm1: these take back the rounding of

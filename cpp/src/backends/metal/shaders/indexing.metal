@@ -1,10 +1,14 @@
+// Gather and scatter along an axis, an element per thread.
 #include "common.metal"
 
+// -1 for an index of 64 bits that is no place.
 inline int index_at(device const uchar* indices, int at, int bytes) {
-  return bytes == 8 ? int(((device const long*)indices)[at]) : ((device const int*)indices)[at];
+  if (bytes == 4) return ((device const int*)indices)[at];
+  const long index = ((device const long*)indices)[at];
+  return index < 0 || index > 0x7fffffff ? -1 : int(index);
 }
 
-// Where the picked element (row-major) lies in the tensor, and the tensor's place along the axis.
+// Where the picked element (row-major) lies in the tensor; -1 for an index outside.
 inline int tensor_offset(device const uchar* indices, int element, constant shader::Picked& a) {
   int offset = 0, step = 1, rest = element;
   int coordinates[shader::kAxes];
@@ -16,6 +20,7 @@ inline int tensor_offset(device const uchar* indices, int element, constant shad
     const int at = axis != a.axis ? coordinates[axis]
                                   : index_at(indices, a.slices != 0 ? coordinates[axis] : element,
                                              a.index_bytes);
+    if (at < 0 || at >= a.tensor.extent[axis]) return -1;
     offset += at * step;
     step *= a.tensor.extent[axis];
   }
@@ -27,7 +32,8 @@ kernel void gather(device const float* tensor [[buffer(0)]],
                    device const uchar* indices [[buffer(1)]], device float* y [[buffer(2)]],
                    constant shader::Picked& a [[buffer(3)]],
                    uint element [[thread_position_in_grid]]) {
-  y[element] = tensor[tensor_offset(indices, int(element), a)];
+  const int offset = tensor_offset(indices, int(element), a);
+  y[element] = offset < 0 ? 0.0f : tensor[offset];
 }
 
 // The picked elements that go to one element of the tensor, in row-major order: along the axis they
@@ -106,5 +112,6 @@ kernel void scatter_values(device const float* dy [[buffer(0)]],
                            constant shader::Picked& a [[buffer(4)]],
                            uint element [[thread_position_in_grid]]) {
   const int offset = tensor_offset(indices, int(element), a);
-  dvalues[element] = writers[offset] == long(element) ? dy[offset] : 0.0f;
+  const bool stayed = offset >= 0 && writers[offset] == long(element);
+  dvalues[element] = stayed ? dy[offset] : 0.0f;
 }

@@ -1,3 +1,4 @@
+// Pooling and its gradient, an element of the result per thread.
 #include "window.metal"
 
 // How many elements an average divides by.

@@ -1,9 +1,8 @@
-#pragma once
-
 // Declarations of what the BNNS backend uses of Apple's Accelerate framework, for machines without
 // it. Written from Apple's public web documentation, whose page stands above each group; names,
 // types and the order of arguments are theirs. The numbers behind constants are not documented and
 // are this file's own: nothing compiled against it runs against the framework.
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -151,95 +150,6 @@ int BNNSPoolingFilterApplyBackwardBatch(BNNSFilter filter, std::size_t batch_siz
                                         std::size_t out_delta_stride,
                                         BNNSNDArrayDescriptor* bias_delta,
                                         const std::size_t* indices, std::size_t idx_stride);
-
-// --- BNNS: optimizers --------------------------------------------------------------------------
-
-// https://developer.apple.com/documentation/accelerate/bnnsoptimizerfunction
-enum BNNSOptimizerFunction : std::uint32_t { BNNSOptimizerFunctionAdam = 1 };
-// https://developer.apple.com/documentation/accelerate/bnnsoptimizerregularizationfunction
-enum BNNSOptimizerRegularizationFunction : std::uint32_t {
-  BNNSOptimizerRegularizationNone = 1,
-  BNNSOptimizerRegularizationL1,
-  BNNSOptimizerRegularizationL2
-};
-// https://developer.apple.com/documentation/accelerate/bnnsoptimizeradamfields
-struct BNNSOptimizerAdamFields {
-  float learning_rate;
-  float beta1;
-  float beta2;
-  float time_step;
-  float epsilon;
-  float gradient_scale;
-  float regularization_scale;
-  bool clip_gradients;
-  float clip_gradients_min;
-  float clip_gradients_max;
-  BNNSOptimizerRegularizationFunction regularization_func;
-};
-// https://developer.apple.com/documentation/accelerate/bnnsoptimizerstep(_:_:_:_:_:_:_:)
-// Parameter, gradient and accumulators have the same sizes and strides and are of type float.
-int BNNSOptimizerStep(BNNSOptimizerFunction function, const void* OptimizerAlgFields,
-                      std::size_t number_of_parameters, BNNSNDArrayDescriptor** parameters,
-                      const BNNSNDArrayDescriptor** gradients, BNNSNDArrayDescriptor** accumulators,
-                      const BNNSFilterParameters* filter_params);
-
-// --- vDSP --------------------------------------------------------------------------------------
-// https://developer.apple.com/documentation/accelerate/vdsp-library has a page per function under
-// its name. Operands first, results behind them, the number of elements last; scalars by address.
-
-using vDSP_Length = unsigned long;
-using vDSP_Stride = long;
-
-void vDSP_vclr(float* C, vDSP_Stride IC, vDSP_Length N);
-void vDSP_vfill(const float* A, float* C, vDSP_Stride IC, vDSP_Length N);
-// C = -A, C = A A
-void vDSP_vneg(const float* A, vDSP_Stride IA, float* C, vDSP_Stride IC, vDSP_Length N);
-void vDSP_vsq(const float* A, vDSP_Stride IA, float* C, vDSP_Stride IC, vDSP_Length N);
-// C = A + B, A B; and with B in front: C = A - B, C = A / B
-void vDSP_vadd(const float* A, vDSP_Stride IA, const float* B, vDSP_Stride IB, float* C,
-               vDSP_Stride IC, vDSP_Length N);
-void vDSP_vmul(const float* A, vDSP_Stride IA, const float* B, vDSP_Stride IB, float* C,
-               vDSP_Stride IC, vDSP_Length N);
-void vDSP_vsub(const float* B, vDSP_Stride IB, const float* A, vDSP_Stride IA, float* C,
-               vDSP_Stride IC, vDSP_Length N);
-void vDSP_vdiv(const float* B, vDSP_Stride IB, const float* A, vDSP_Stride IA, float* C,
-               vDSP_Stride IC, vDSP_Length N);
-// C = A + *B, A *B, A / *B
-void vDSP_vsadd(const float* A, vDSP_Stride IA, const float* B, float* C, vDSP_Stride IC,
-                vDSP_Length N);
-void vDSP_vsmul(const float* A, vDSP_Stride IA, const float* B, float* C, vDSP_Stride IC,
-                vDSP_Length N);
-void vDSP_vsdiv(const float* A, vDSP_Stride IA, const float* B, float* C, vDSP_Stride IC,
-                vDSP_Length N);
-// D = A *B + C, D = A *B + *C, E = A *B + C *D
-void vDSP_vsma(const float* A, vDSP_Stride IA, const float* B, const float* C, vDSP_Stride IC,
-               float* D, vDSP_Stride ID, vDSP_Length N);
-void vDSP_vsmsa(const float* A, vDSP_Stride IA, const float* B, const float* C, float* D,
-                vDSP_Stride ID, vDSP_Length N);
-void vDSP_vsmsma(const float* A, vDSP_Stride IA, const float* B, const float* C, vDSP_Stride IC,
-                 const float* D, float* E, vDSP_Stride IE, vDSP_Length N);
-// *C = sum of A, sum of squares, largest element, sum of A B
-void vDSP_sve(const float* A, vDSP_Stride IA, float* C, vDSP_Length N);
-void vDSP_svesq(const float* A, vDSP_Stride IA, float* C, vDSP_Length N);
-void vDSP_maxv(const float* A, vDSP_Stride IA, float* C, vDSP_Length N);
-void vDSP_dotpr(const float* A, vDSP_Stride IA, const float* B, vDSP_Stride IB, float* C,
-                vDSP_Length N);
-// between single and double precision
-void vDSP_vspdp(const float* A, vDSP_Stride IA, double* C, vDSP_Stride IC, vDSP_Length N);
-void vDSP_vdpsp(const double* A, vDSP_Stride IA, float* C, vDSP_Stride IC, vDSP_Length N);
-void vDSP_vsqD(const double* A, vDSP_Stride IA, double* C, vDSP_Stride IC, vDSP_Length N);
-void vDSP_vaddD(const double* A, vDSP_Stride IA, const double* B, vDSP_Stride IB, double* C,
-                vDSP_Stride IC, vDSP_Length N);
-
-// --- vForce ------------------------------------------------------------------------------------
-// https://developer.apple.com/documentation/accelerate/vforce-library: result, operand, count.
-
-void vvexpf(float* y, const float* x, const int* n);
-void vvlogf(float* y, const float* x, const int* n);
-void vvsqrtf(float* y, const float* x, const int* n);
-void vvrsqrtf(float* y, const float* x, const int* n);
-void vvrecf(float* y, const float* x, const int* n);
-void vvtanhf(float* y, const float* x, const int* n);
 
 // --- BLAS --------------------------------------------------------------------------------------
 // https://developer.apple.com/documentation/accelerate/cblas_sgemm(_:_:_:_:_:_:_:_:_:_:_:_:_:_:)

@@ -1,0 +1,16 @@
+#include "backends/cuda/kernel/check.h"
+
+#include <traingraph/errors.h>
+
+#include "backends/cuda/kernel/kernel.h"
+
+namespace traingraph::cuda {
+
+Kernel::~Kernel() = default;
+
+void fail_call(const char* call, int code, const char* text) {
+  throw DeviceError("[cuda] expected " + std::string(call) + " to succeed but got code " +
+                    std::to_string(code) + " (" + text + ")");
+}
+
+}  // namespace traingraph::cuda

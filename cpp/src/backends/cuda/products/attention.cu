@@ -1,0 +1,316 @@
+// Attention and its gradient over tiles of queries and keys. Scores are never stored: a block
+// iterates over the keys of its queries with an online softmax, or over the queries of its keys
+// with the logarithms that the forward op kept. Every sum has a fixed order, and there is no
+// workspace.
+#include "backends/cuda/device/storage.h"
+#include "backends/cuda/products/attention_tiles.h"
+
+namespace traingraph::cuda {
+namespace {
+
+// Blocks have (kSide, kSide) threads. Thread (row, lane) works on row `row` of the block's tile. A
+// lane keeps the sums of features lane, lane + kSide, … of a chunk of kChunk.
+constexpr int kSums = kChunk / kSide;
+
+template <class T>
+struct Sums {
+  T of[kSums];
+
+  __device__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) of[i] = T(0);
+  }
+  __device__ void scale(T factor) {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) of[i] *= factor;
+  }
+  // Adds Σ weights[j] rows[j][lane + …] over the tile's rows. Each tile has a partial sum, so that
+  // rounding does not grow with the number of keys.
+  __device__ void add(const T* weights, const T (*rows)[kChunk], int count, int lane) {
+    T tile[kSums] = {};
+    for (int j = 0; j < count; ++j) {
+      const T weight = weights[j];
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) tile[i] += weight * rows[j][lane + i * kSide];
+    }
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) of[i] += tile[i];
+  }
+};
+
+// Largest and Σ e^(score - largest) of a query, of all lanes.
+template <class T>
+__device__ T over_lanes(T value, bool largest) {
+#pragma unroll
+  for (int distance = kSide / 2; distance > 0; distance /= 2) {
+    const T other = __shfl_xor_sync(0xffffffffu, value, distance, kSide);
+    value = largest ? (value < other ? other : value) : value + other;
+  }
+  return value;
+}
+
+template <class S>
+__global__ void __launch_bounds__(kSide* kSide)
+    attend(const __grid_constant__ AttentionTask<S> task, S* y, Compute<S>* logarithm) {
+  using T = Compute<S>;
+  __shared__ Tile<T> left, right;
+  __shared__ T weights[kSide][kSide + 1];
+  const int row = static_cast<int>(threadIdx.y), lane = static_cast<int>(threadIdx.x);
+  const Place at = task.place(task.query_tiles);
+  const std::int64_t query = at.first + row;
+  const T lowest = -infinity<T>();
+  // One chunk of features at a time, whose sums stay in registers. Each chunk computes the scores
+  // again.
+  for (std::int64_t chunk = 0; chunk < task.features; chunk += kChunk) {
+    T largest = lowest, total = T(0);
+    Sums<T> sums;
+    sums.clear();
+    for (std::int64_t key = 0; key < task.keys; key += kSide) {
+      const int keys = task.here(task.keys - key);
+      const T product =
+          task.dot(at, task.q, task.queries, at.first, task.k, task.keys, key, left, right);
+      const T score = task.score(at, query, key + lane, product);
+      const T top = over_lanes(score, true);
+      const T before = largest;
+      if (largest < top) largest = top;
+      // All scores may be -inf so far, but not those of the next tile.
+      const T shift = largest == lowest ? T(0) : largest;
+      const T factor = before < largest ? ::exp(before - shift) : T(1);
+      const T power = ::exp(score - shift);
+      total = total * factor + over_lanes(power, false);
+      sums.scale(factor);
+      weights[row][lane] = power * task.left(at, query, key + lane);
+      task.fetch(at, task.v, task.keys, key, chunk, right);
+      __syncthreads();
+      sums.add(weights[row], right.of, keys, lane);
+      __syncthreads();
+    }
+    if (query >= task.queries) continue;
+    // If every key is masked, the result is zeros and the logarithm infinity, so that the gradient
+    // computes e^(-inf - inf).
+    const bool masked = total == T(0);
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      const std::int64_t c = chunk + lane + i * kSide;
+      if (c < task.features) {
+        y[task.element(at, task.queries, query) + c] =
+            narrow<S>(masked ? T(0) : sums.of[i] / total);
+      }
+    }
+    if (chunk == 0 && lane == 0) {
+      logarithm[task.row_number(at, query)] = masked ? infinity<T>() : largest + ::log(total);
+    }
+  }
+}
+
+// Numbers that all probabilities of a query share.
+template <class T>
+struct Known {
+  T logarithm, mean;
+};
+
+// Σ dy y and the logarithm of a query, by the lanes of its row; zeros beyond the last query.
+template <class S>
+__device__ Known<Compute<S>> known_of(const AttentionTask<S>& task, const Slopes<S>& slopes,
+                                      const Place& at, std::int64_t query, int lane) {
+  using T = Compute<S>;
+  T mean = T(0);
+  const bool there = query < task.queries;
+  if (there) {
+    const std::int64_t first = task.element(at, task.queries, query);
+    for (std::int64_t c = lane; c < task.features; c += kSide) {
+      mean += widen(slopes.dy[first + c]) * widen(slopes.y[first + c]);
+    }
+  }
+  mean = over_lanes(mean, false);
+  return {there ? slopes.logarithm[task.row_number(at, query)] : T(0), mean};
+}
+
+// The probability after dropout, and the gradient of the score.
+template <class T>
+struct Slope {
+  T share, score;
+};
+
+template <class S>
+__device__ Slope<Compute<S>> slope_of(const AttentionTask<S>& task, const Place& at,
+                                      std::int64_t query, std::int64_t key, Compute<S> product,
+                                      Compute<S> dp, Known<Compute<S>> known) {
+  using T = Compute<S>;
+  if (query >= task.queries || key >= task.keys) return {T(0), T(0)};
+  const T p = ::exp(task.score(at, query, key, product) - known.logarithm);
+  const T left = task.left(at, query, key);
+  return {p * left, p * (left * dp - known.mean)};
+}
+
+// dq, by tiles of queries.
+template <class S>
+__global__ void __launch_bounds__(kSide* kSide)
+    slope_of_queries(const __grid_constant__ AttentionTask<S> task,
+                     const __grid_constant__ Slopes<S> slopes) {
+  using T = Compute<S>;
+  __shared__ Tile<T> left, right;
+  __shared__ T weights[kSide][kSide + 1];
+  const int row = static_cast<int>(threadIdx.y), lane = static_cast<int>(threadIdx.x);
+  const Place at = task.place(task.query_tiles);
+  const std::int64_t query = at.first + row;
+  const Known<T> known = known_of(task, slopes, at, query, lane);
+  for (std::int64_t chunk = 0; chunk < task.features; chunk += kChunk) {
+    Sums<T> sums;
+    sums.clear();
+    for (std::int64_t key = 0; key < task.keys; key += kSide) {
+      const T product =
+          task.dot(at, task.q, task.queries, at.first, task.k, task.keys, key, left, right);
+      const T dp =
+          task.dot(at, slopes.dy, task.queries, at.first, task.v, task.keys, key, left, right);
+      weights[row][lane] =
+          slope_of(task, at, query, key + lane, product, dp, known).score * task.scale;
+      task.fetch(at, task.k, task.keys, key, chunk, right);
+      __syncthreads();
+      sums.add(weights[row], right.of, task.here(task.keys - key), lane);
+      __syncthreads();
+    }
+    task.put(at, slopes.dq, task.queries, query, chunk, sums.of, lane);
+  }
+}
+
+// dk and dv, by tiles of keys. Rows of the block are keys here, and lanes are queries.
+template <class S>
+__global__ void __launch_bounds__(kSide* kSide)
+    slope_of_keys(const __grid_constant__ AttentionTask<S> task,
+                  const __grid_constant__ Slopes<S> slopes) {
+  using T = Compute<S>;
+  __shared__ Tile<T> left, right;
+  __shared__ T shares[kSide][kSide + 1], scores[kSide][kSide + 1];
+  __shared__ Known<T> known[kSide];
+  const int row = static_cast<int>(threadIdx.y), lane = static_cast<int>(threadIdx.x);
+  const Place at = task.place(task.key_tiles);
+  const std::int64_t key = at.first + row;
+  for (std::int64_t chunk = 0; chunk < task.features; chunk += kChunk) {
+    Sums<T> of_key, of_value;
+    of_key.clear();
+    of_value.clear();
+    for (std::int64_t query = 0; query < task.queries; query += kSide) {
+      const int queries = task.here(task.queries - query);
+      const Known<T> own = known_of(task, slopes, at, query + row, lane);
+      if (lane == 0) known[row] = own;
+      const T product =
+          task.dot(at, task.k, task.keys, at.first, task.q, task.queries, query, left, right);
+      const T dp =
+          task.dot(at, task.v, task.keys, at.first, slopes.dy, task.queries, query, left, right);
+      const Slope<T> slope = slope_of(task, at, query + lane, key, product, dp, known[lane]);
+      shares[row][lane] = slope.share;
+      scores[row][lane] = slope.score * task.scale;
+      task.fetch(at, task.q, task.queries, query, chunk, left);
+      task.fetch(at, slopes.dy, task.queries, query, chunk, right);
+      __syncthreads();
+      of_key.add(scores[row], left.of, queries, lane);
+      of_value.add(shares[row], right.of, queries, lane);
+      __syncthreads();
+    }
+    task.put(at, slopes.dk, task.keys, key, chunk, of_key.of, lane);
+    task.put(at, slopes.dv, task.keys, key, chunk, of_value.of, lane);
+  }
+}
+
+// dmask, by tiles of queries and keys: the sum over samples and heads if they share the mask.
+template <class S>
+__global__ void __launch_bounds__(kSide* kSide)
+    slope_of_mask(const __grid_constant__ AttentionTask<S> task,
+                  const __grid_constant__ Slopes<S> slopes) {
+  using T = Compute<S>;
+  __shared__ Tile<T> left, right;
+  const int row = static_cast<int>(threadIdx.y), lane = static_cast<int>(threadIdx.x);
+  const std::int64_t tile = blockIdx.x;
+  const std::int64_t key = tile % task.masked_tiles * kSide;
+  const std::int64_t queries = tile / task.masked_tiles % task.query_tiles * kSide;
+  const std::int64_t matrix = tile / task.masked_tiles / task.query_tiles;
+  const bool shared = task.mask_rows == 1;
+  const std::int64_t end = shared ? task.samples * task.heads : matrix + 1;
+  T sum = T(0);
+  for (std::int64_t head = shared ? 0 : matrix; head < end; ++head) {
+    const Place at{head / task.heads, head % task.heads, queries};
+    const Known<T> known = known_of(task, slopes, at, queries + row, lane);
+    const T product =
+        task.dot(at, task.q, task.queries, queries, task.k, task.keys, key, left, right);
+    const T dp =
+        task.dot(at, slopes.dy, task.queries, queries, task.v, task.keys, key, left, right);
+    sum += slope_of(task, at, queries + row, key + lane, product, dp, known).score;
+  }
+  if (queries + row >= task.queries || key + lane >= task.masked_keys) return;
+  slopes.dmask[(matrix * task.queries + queries + row) * task.masked_keys + key + lane] =
+      narrow<S>(sum);
+}
+
+template <class S>
+class AttentionKernel final : public NodeKernel {
+ public:
+  AttentionKernel(const ir::Graph& graph, const ir::Node& node, const Context&)
+      : NodeKernel(graph, node),
+        is_gradient_(node.op == ir::Op::attention_gradient),
+        at_(std::get<ir::AttentionAttributes>(node.attributes), is_gradient_, node.inputs.size()) {
+    std::vector<ir::Type> types;
+    for (ir::ValueId id : node.inputs) types.push_back(graph.type(id));
+    const auto& a = std::get<ir::AttentionAttributes>(node.attributes);
+    task_ = attention_task<S>(a, ir::AttentionExtents(a, at_, types), at_.step != 0);
+    marks_ = at_.mask != 0 && types[at_.mask].data_type == DataType::kBoolean;
+  }
+
+  void launch(Pointers pointers, cudaStream_t stream) const override {
+    const AttentionTask<S> task = bound(pointers);
+    const dim3 threads(kSide, kSide);
+    const std::int64_t heads = task.samples * task.heads;
+    const auto grid = [](std::int64_t blocks) { return static_cast<unsigned>(blocks); };
+    if (!is_gradient_) {
+      attend<S><<<grid(heads * task.query_tiles), threads, 0, stream>>>(
+          task, out<S>(pointers, 0), out<Compute<S>>(pointers, 1));
+      check_launch("attention");
+      return;
+    }
+    const bool of_mask = outputs_.size() > 3;
+    const Slopes<S> slopes{in<S>(pointers, at_.dy),
+                           in<S>(pointers, at_.y),
+                           in<Compute<S>>(pointers, at_.logarithm),
+                           out<S>(pointers, 0),
+                           out<S>(pointers, 1),
+                           out<S>(pointers, 2),
+                           of_mask ? out<S>(pointers, 3) : nullptr};
+    slope_of_queries<S><<<grid(heads * task.query_tiles), threads, 0, stream>>>(task, slopes);
+    check_launch("attention_gradient");
+    slope_of_keys<S><<<grid(heads * task.key_tiles), threads, 0, stream>>>(task, slopes);
+    check_launch("attention_gradient");
+    if (!of_mask) return;
+    const std::int64_t tiles = task.mask_rows * task.query_tiles * task.masked_tiles;
+    slope_of_mask<S><<<grid(tiles), threads, 0, stream>>>(task, slopes);
+    check_launch("attention_gradient");
+  }
+
+ private:
+  AttentionTask<S> bound(Pointers pointers) const {
+    AttentionTask<S> task = task_;
+    task.q = in<S>(pointers, at_.q);
+    task.k = in<S>(pointers, at_.k);
+    task.v = in<S>(pointers, at_.v);
+    if (at_.key_mask != 0) task.key_mask = in<bool>(pointers, at_.key_mask);
+    if (at_.mask != 0 && marks_) task.mask = in<bool>(pointers, at_.mask);
+    if (at_.mask != 0 && !marks_) task.added = in<S>(pointers, at_.mask);
+    if (at_.step != 0) task.step = in<std::int64_t>(pointers, at_.step);
+    if (at_.first_row != 0) task.first_row = in<std::int64_t>(pointers, at_.first_row);
+    return task;
+  }
+
+  bool is_gradient_;
+  ir::AttentionOperands at_;
+  AttentionTask<S> task_{};
+  bool marks_ = false;  // whether the mask is boolean
+};
+
+}  // namespace
+
+std::vector<KernelEntry> attention_entries() {
+  return {{ir::Op::attention, supports_floating, make_floating<AttentionKernel>, nullptr, nullptr},
+          {ir::Op::attention_gradient, supports_floating, make_floating<AttentionKernel>, nullptr,
+           nullptr}};
+}
+
+}  // namespace traingraph::cuda

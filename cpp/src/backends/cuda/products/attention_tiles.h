@@ -1,0 +1,159 @@
+// Shapes, tiles and scores that the kernels of attention share. For .cu files only.
+#pragma once
+
+#include "backends/cuda/device/storage.h"
+#include "ir/attention_attributes.h"
+#include "runtime/numbers/philox.h"
+
+namespace traingraph::cuda {
+
+constexpr int kSide = 16;   // rows of a tile, of queries or of keys
+constexpr int kChunk = 64;  // features of a tile at a time
+
+// Rows of features.
+template <class T>
+struct Tile {
+  T of[kSide][kChunk];
+};
+
+// A block's sample, head and first row.
+struct Place {
+  std::int64_t n, h, first;
+};
+
+// q, y (N, L, H, d), k, v (N, S, H, d); masks (N, M) and (G, L, M), G being 1 or N H, or null.
+template <class S>
+struct AttentionTask {
+  using T = Compute<S>;
+  std::int64_t samples, heads, queries, keys, features;
+  std::int64_t query_tiles, key_tiles, masked_tiles;
+  std::int64_t masked_keys, mask_rows, counted_keys;
+  T scale;
+  bool drops;
+  std::uint32_t threshold;
+  T kept;
+  std::uint64_t seed;
+  const S *q, *k, *v;
+  const bool *key_mask, *mask;
+  const S* added;
+  const std::int64_t *step, *first_row;
+
+  // Blocks are numbered (n, h, tile).
+  __device__ Place place(std::int64_t tiles) const {
+    const std::int64_t head = blockIdx.x / tiles;
+    return {head / heads, head % heads, blockIdx.x % tiles * kSide};
+  }
+  __device__ static int here(std::int64_t rest) {
+    return rest < kSide ? static_cast<int>(rest) : kSide;
+  }
+  // The first element of the head in row `row` of `rows`.
+  __device__ std::int64_t element(const Place& at, std::int64_t rows, std::int64_t row) const {
+    return ((at.n * rows + row) * heads + at.h) * features;
+  }
+  // The number of a query in (N, H, L).
+  __device__ std::int64_t row_number(const Place& at, std::int64_t query) const {
+    return (at.n * heads + at.h) * queries + query;
+  }
+
+  // Loads rows [first, first + kSide) and features [chunk, chunk + kChunk) of x; zeros beyond the
+  // last.
+  __device__ void fetch(const Place& at, const S* x, std::int64_t rows, std::int64_t first,
+                        std::int64_t chunk, Tile<T>& tile) const {
+    const std::int64_t row = first + threadIdx.y;
+    const std::int64_t from = row < rows ? element(at, rows, row) : 0;
+    for (int c = static_cast<int>(threadIdx.x); c < kChunk; c += kSide) {
+      const bool there = row < rows && chunk + c < features;
+      tile.of[threadIdx.y][c] = there ? widen(x[from + chunk + c]) : T(0);
+    }
+  }
+
+  // The dot product over features of row threadIdx.y of x's tile and row threadIdx.x of y's tile.
+  // All threads of the block call it. The tiles are free again afterwards.
+  __device__ T dot(const Place& at, const S* x, std::int64_t x_rows, std::int64_t x_first,
+                   const S* y, std::int64_t y_rows, std::int64_t y_first, Tile<T>& left,
+                   Tile<T>& right) const {
+    T sum = T(0);
+    for (std::int64_t chunk = 0; chunk < features; chunk += kChunk) {
+      fetch(at, x, x_rows, x_first, chunk, left);
+      fetch(at, y, y_rows, y_first, chunk, right);
+      __syncthreads();
+#pragma unroll 8
+      for (int c = 0; c < kChunk; ++c) {
+        // Lanes begin at different features, which avoids bank conflicts.
+        const int place = (c + static_cast<int>(threadIdx.x)) % kChunk;
+        sum += left.of[threadIdx.y][place] * right.of[threadIdx.x][place];
+      }
+      __syncthreads();
+    }
+    return sum;
+  }
+
+  // The score of a key for a query; -inf if it is masked or does not exist.
+  __device__ T score(const Place& at, std::int64_t query, std::int64_t key, T product) const {
+    if (query >= queries || key >= keys) return -infinity<T>();
+    T result = scale * product;
+    if (key >= masked_keys) return result;
+    const std::int64_t matrix = mask_rows == 1 ? 0 : at.n * heads + at.h;
+    const std::int64_t place = (matrix * queries + query) * masked_keys + key;
+    if (added != nullptr) result += widen(added[place]);
+    const bool ignored = (mask != nullptr && mask[place]) ||
+                         (key_mask != nullptr && key_mask[at.n * masked_keys + key]);
+    return ignored ? -infinity<T>() : result;
+  }
+
+  // The dropout factor of a probability.
+  __device__ T left(const Place& at, std::int64_t query, std::int64_t key) const {
+    if (!drops) return T(1);
+    const std::int64_t before = first_row == nullptr ? 0 : *first_row;
+    const std::int64_t row = ((before + at.n) * heads + at.h) * queries + query;
+    const auto element = static_cast<std::uint64_t>(row * counted_keys + key);
+    const std::uint32_t word = philox::word_of(seed, static_cast<std::uint64_t>(*step), element);
+    return word < threshold ? T(0) : kept;
+  }
+
+  // Stores a row's sums of the features lane, lane + kSide, … of a chunk.
+  template <int kCount>
+  __device__ void put(const Place& at, S* to, std::int64_t rows, std::int64_t row,
+                      std::int64_t chunk, const T (&sums)[kCount], int lane) const {
+    if (row >= rows) return;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const std::int64_t c = chunk + lane + i * kSide;
+      if (c < features) to[element(at, rows, row) + c] = narrow<S>(sums[i]);
+    }
+  }
+};
+
+// Further operands of the gradient. dmask may be null. Results are overwritten.
+template <class S>
+struct Slopes {
+  const S *dy, *y;
+  const Compute<S>* logarithm;
+  S *dq, *dk, *dv, *dmask;
+};
+
+template <class S>
+AttentionTask<S> attention_task(const ir::AttentionAttributes& a, const ir::AttentionExtents& e,
+                                bool drops) {
+  const auto tiles = [](std::int64_t rows) { return (rows + kSide - 1) / kSide; };
+  AttentionTask<S> task{};
+  task.samples = e.samples;
+  task.heads = e.heads;
+  task.queries = e.queries;
+  task.keys = e.keys;
+  task.features = e.features;
+  task.query_tiles = tiles(e.queries);
+  task.key_tiles = tiles(e.keys);
+  task.masked_tiles = tiles(e.masked_keys);
+  task.masked_keys = e.masked_keys;
+  task.mask_rows = e.mask_rows;
+  task.counted_keys = e.counted_keys();
+  task.scale = static_cast<Compute<S>>(a.scale);
+  task.drops = drops;
+  task.threshold = philox::keep_threshold(a.rate);
+  task.kept = static_cast<Compute<S>>(1 / (1 - a.rate));
+  task.seed = a.seed;
+  return task;
+}
+
+}  // namespace traingraph::cuda

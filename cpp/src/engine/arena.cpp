@@ -1,0 +1,28 @@
+#include "engine/arena.h"
+
+#include <traingraph/errors.h>
+
+namespace traingraph {
+
+void Arena::place(std::size_t bytes) {
+  memory_.reset();
+  bytes_ = 0;
+  if (bytes > 0) memory_ = backend_.allocate(bytes);
+  bytes_ = bytes;
+}
+
+void Arena::grow(std::size_t bytes) {
+  if (!outgrows(bytes)) return;
+  const std::size_t before = bytes_;
+  try {
+    place(bytes);
+  } catch (const OutOfMemory&) {
+    try {
+      place(before);
+    } catch (const OutOfMemory&) {  // the first one says what was asked for
+    }
+    throw;
+  }
+}
+
+}  // namespace traingraph

@@ -1,0 +1,77 @@
+// Text forms of a graph: the table of layers with parameter counts, and the DOT digraph.
+#include <iomanip>
+
+#include <traingraph/graph.h>
+
+#include "graph/state/graph_state.h"
+#include "ir/number_text.h"
+
+namespace traingraph {
+
+std::string Graph::summary() const {
+  const std::lock_guard lock(structure());
+  PlainStream text;
+  std::int64_t total = 0;
+  std::set<const Tensor*> counted;
+  text << std::left << std::setw(6) << "id" << std::setw(44) << "layer" << std::setw(24) << "result"
+       << "parameters\n";
+  for (const NodeRecord& node : state_->ordered_nodes()) {
+    const std::string& label = node.layer->label();
+    const std::string named = label.empty() ? "" : " '" + label + "'";
+    std::int64_t parameters = 0;
+    for (const TensorParameter* parameter : node.layer->parameters()) {
+      parameters += element_count(parameter->tensor->descriptor().shape);
+      if (counted.insert(parameter->tensor.get()).second) {
+        total += element_count(parameter->tensor->descriptor().shape);
+      }
+    }
+    std::string results;
+    for (const TensorPtr& result : node.results) {
+      results += (results.empty() ? "" : " ") + to_string(result->descriptor().shape);
+    }
+    text << std::left << std::setw(6) << node.layer->id() << std::setw(44)
+         << node.layer->description() + named << std::setw(24) << results + " " << parameters
+         << "\n";
+  }
+  text << "parameters: " << total << "\n";
+  return text.str();
+}
+
+std::string Graph::summarized_dot_description() const {
+  const std::lock_guard lock(structure());
+  auto quoted = [](std::string text) {
+    std::string result = "\"";
+    for (const char c : text) {
+      if (c == '"' || c == '\\') result += '\\';
+      result += c == '\n' ? std::string("\\n") : std::string(1, c);
+    }
+    return result + "\"";
+  };
+  PlainStream text;
+  text << "digraph traingraph {\n";
+  std::size_t number = 0;
+  std::set<const Tensor*> drawn;
+  for (const NodeRecord& node : state_->ordered_nodes()) {
+    const std::string name = "layer" + std::to_string(number++);
+    text << "  " << name << " [shape=box, label=" << quoted(node.layer->description()) << "];\n";
+    for (const TensorPtr& source : node.sources) {
+      if (state_->producer(source.get()) == nullptr && drawn.insert(source.get()).second) {
+        text << "  t" << source->id() << " [shape=ellipse, label="
+             << quoted(source->label() + " " + to_string(source->descriptor().shape)) << "];\n";
+      }
+      const bool stopped = state_->stopped.contains(source);
+      text << "  t" << source->id() << " -> " << name << (stopped ? " [style=dashed]" : "")
+           << ";\n";
+    }
+    for (const TensorPtr& result : node.results) {
+      drawn.insert(result.get());
+      text << "  t" << result->id()
+           << " [shape=ellipse, label=" << quoted(to_string(result->descriptor().shape)) << "];\n";
+      text << "  " << name << " -> t" << result->id() << ";\n";
+    }
+  }
+  text << "}\n";
+  return text.str();
+}
+
+}  // namespace traingraph

@@ -1,0 +1,406 @@
+// How a graph writes a checkpoint, and how it takes one back.
+// Over 400 lines: what is written and what is taken stand in one order, for whoever adds to both.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+
+#include <traingraph/device.h>
+#include <traingraph/errors.h>
+#include <traingraph/graph.h>
+
+#include "graph/checkpoint/checkpoint_contents.h"
+#include "graph/checkpoint/safetensors.h"
+#include "graph/lowering/loss_scaling.h"
+#include "graph/run/executor.h"
+#include "graph/state/graph_state.h"
+#include "runtime/memory/parameter_store.h"
+
+namespace traingraph {
+namespace {
+
+void run_between(const GraphState& state, const std::function<void()>& work) {
+  const std::shared_ptr<Executor> executor = state.newest_executor();
+  if (executor == nullptr) return work();
+  executor->run_between(work);
+}
+
+BegunStepPtr begun_step(const GraphState& state) {
+  const std::shared_ptr<Executor> executor = state.newest_executor();
+  return executor != nullptr ? executor->begun_step(state.snapshot()->changes)
+                             : state.resumed->get();
+}
+
+// --- out -----------------------------------------------------------------------------------------
+
+std::int64_t number_of(const GraphState& state, const std::string& name) {
+  const std::lock_guard lock(structure());
+  if (name == kForwardCount) return *state.forward_count;
+  if (name == kRandomSeed) return static_cast<std::int64_t>(state.random_seed);
+  const std::shared_ptr<Executor> executor = state.newest_executor();
+  return executor != nullptr ? executor->time_step(*state.optimizer) : state.optimizer->time_step();
+}
+
+// A step that was loaded has sums of what was trained where it was saved.
+bool sums_gradients_of(const BegunStep& begun, const NamedTensors& trained) {
+  return begun.sums.size() == trained.size() &&
+         std::ranges::all_of(begun.sums,
+                             [&](const auto& sum) { return names(trained, sum.first.get()); });
+}
+
+NamedData copy_of(const Contents& contents, const GraphState& state) {
+  NamedData result;
+  auto copy = [&](const NamedTensors& tensors) {
+    for (const auto& [name, tensor] : tensors) {
+      const TensorDescriptor& d = tensor->descriptor();
+      TensorData data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
+      tensor->copy_to(data.bytes, data.length);
+      result.emplace_back(name, std::move(data));
+    }
+  };
+  copy(contents.parameters);
+  copy(contents.scaling);
+  for (const auto& [name, tensor] : contents.parameters) {
+    const bool rests =
+        names(contents.resting, tensor.get()) && has_optimizer_data(*tensor, contents.slots);
+    if (!rests && !names(contents.updated, tensor.get())) continue;
+    std::vector<TensorData> buffers = copy_optimizer_data(*tensor, contents.slots);
+    for (std::size_t k = 0; k < buffers.size(); ++k) {
+      result.emplace_back(slot_name(name, contents.slots[k]), std::move(buffers[k]));
+    }
+  }
+  auto add_number = [&](const std::string& name, std::int64_t number) {
+    result.emplace_back(name, TensorData::copy_of(&number, sizeof number, DataType::kInt64, {}));
+  };
+  for (const std::string& name : contents.numbers) add_number(name, number_of(state, name));
+  const BegunStepPtr begun = state.training ? begun_step(state) : nullptr;
+  if (begun == nullptr || !sums_gradients_of(*begun, contents.summed)) return result;
+  add_number(kMicroBatches, begun->micro_batches);
+  add_number(kSummed, begun->summed);
+  add_number(kSummedRows, begun->rows);
+  for (const auto& [name, tensor] : contents.summed) {
+    for (const auto& [of, sum] : begun->sums) {
+      if (of == tensor) result.emplace_back(sum_name(name), sum);
+    }
+  }
+  return result;
+}
+
+// --- in ------------------------------------------------------------------------------------------
+
+bool is_of_training(const std::string& name) {
+  return name.starts_with(kOfOptimizer) || name.starts_with(kOfState);
+}
+
+// Values by name, and how their types are called where they come from.
+struct Values {
+  std::string source;
+  std::map<std::string, StoredTensor> tensors;
+  const SafetensorsFile* file = nullptr;  // of which nothing but the header has been read
+
+  bool any_of_training() const {
+    return std::ranges::any_of(tensors, [](const auto& one) { return is_of_training(one.first); });
+  }
+  void read(bool with_training) {
+    for (auto& [name, tensor] : tensors) {
+      if (with_training || !is_of_training(name)) file->read(tensor);
+    }
+  }
+  bool has_begun_step() const { return tensors.contains(kSummed); }
+  bool any_slot_of(const std::string& parameter, const std::vector<std::string>& slots) const {
+    return std::any_of(slots.begin(), slots.end(), [&](const std::string& slot) {
+      return tensors.contains(slot_name(parameter, slot));
+    });
+  }
+  const TensorData& at(const std::string& name) const { return tensors.at(name).data; }
+  std::int64_t number(const std::string& name) const {
+    std::int64_t value = 0;
+    std::memcpy(&value, at(name).bytes, sizeof value);
+    return value;
+  }
+};
+
+// Collects what differs, so that one error says all of it.
+class Differences {
+ public:
+  explicit Differences(const Values& values) : values_(values) {}
+
+  // `why_missing` ends the line about one that is not there.
+  void expect(const std::string& name, DataType type, const Shape& shape,
+              const std::string& why_missing = "") {
+    expected_.insert(name);
+    const auto found = values_.tensors.find(name);
+    if (found == values_.tensors.end()) return add("missing: '" + name + "'" + why_missing);
+    const StoredTensor& got = found->second;
+    if (got.data.data_type != type) {
+      add("'" + name + "': expected " + traingraph::name(type) + " but got " + got.type);
+    }
+    if (got.data.shape != shape) {
+      add("'" + name + "': expected shape " + to_string(shape) + " but got " +
+          to_string(got.data.shape));
+    }
+    const bool is_there = got.data.bytes != nullptr;
+    if (!is_there || got.data.data_type != type || got.data.shape != shape) return;
+    if (const std::string wrong = wrong_number(name, got.data); !wrong.empty()) {
+      add("'" + name + "': " + wrong);
+    }
+  }
+
+  // A number that lies within what the graph can go on with; says nothing of one that is no number.
+  void expect_between(const std::string& name, std::int64_t least, std::int64_t most,
+                      const char* why) {
+    expect(name, DataType::kInt64, {});
+    const auto found = values_.tensors.find(name);
+    if (found == values_.tensors.end()) return;
+    const TensorData& got = found->second.data;
+    const bool is_number = got.data_type == DataType::kInt64 && got.shape.empty();
+    if (!is_number || got.bytes == nullptr) return;  // or not read yet
+    const std::int64_t value = values_.number(name);
+    if (value >= least && value <= most) return;
+    add("'" + name + "': expected " + std::to_string(least) +
+        (most == least ? "" : " to " + std::to_string(most)) + why + " but got " +
+        std::to_string(value));
+  }
+
+  // Raises what was found, with the names that nothing expected.
+  void raise(bool ignores_training) {
+    for (const auto& [name, tensor] : values_.tensors) {
+      if (expected_.contains(name)) continue;
+      if (!ignores_training || !is_of_training(name)) {
+        add("unexpected: '" + name + "'");
+      } else if (values_.file != nullptr && !is_safetensors_type(tensor.type)) {
+        add("'" + name + "': expected a type of the format but got " + tensor.type);
+      }
+    }
+    if (count_ == 0) return;
+    throw InvalidArgument("[load] expected the tensors of this graph but " + values_.source +
+                          " differs in " + std::to_string(count_) +
+                          (count_ == 1 ? " place:" : " places:") + text_);
+  }
+
+ private:
+  void add(const std::string& text) {
+    text_ += "\n  " + text;
+    ++count_;
+  }
+
+  const Values& values_;
+  std::set<std::string> expected_;
+  std::string text_;
+  int count_ = 0;
+};
+
+void check(const Values& values, const Contents& contents, const GraphState& state) {
+  Differences differences(values);
+  auto expect = [&](const std::string& name, const Tensor& tensor, const char* why_missing = "") {
+    const TensorDescriptor& d = tensor.descriptor();
+    differences.expect(name, d.data_type, d.shape, why_missing);
+  };
+  for (const auto& [name, tensor] : contents.parameters) expect(name, *tensor);
+  for (const NamedTensors* group : {&contents.updated, &contents.resting}) {
+    for (const auto& [name, tensor] : *group) {
+      const bool there = values.any_slot_of(name, contents.slots);
+      if (!there && group == &contents.resting) continue;
+      const char* why = there ? "" : ": frozen when saved? Then load while it is, and thaw it";
+      for (const std::string& slot : contents.slots) expect(slot_name(name, slot), *tensor, why);
+    }
+  }
+  for (const char* name : {kLossScale, kGoodSteps}) {
+    if (values.tensors.contains(name)) differences.expect(name, DataType::kFloat32, {1});
+  }
+  for (const std::string& name : contents.numbers) differences.expect(name, DataType::kInt64, {});
+  if (state.training && values.has_begun_step()) {
+    const std::int64_t count = state.micro_batches;
+    differences.expect_between(kMicroBatches, count, count, ", the graph's micro_batches,");
+    differences.expect_between(kSummed, 1, std::max<std::int64_t>(1, count - 1), "");
+    differences.expect_between(kSummedRows, 1, std::numeric_limits<std::int64_t>::max(), "");
+    for (const auto& [name, tensor] : contents.summed) expect(sum_name(name), *tensor);
+  }
+  differences.raise(!state.training);
+}
+
+// Into the memory that the tensor already has, which may be the caller's, and on to the device.
+void replace_data(Tensor& tensor, const TensorData& data) {
+  TensorState& state = tensor.state();
+  std::unique_lock lock(state.host);
+  std::memcpy(state.data.bytes, data.bytes, data.length);
+  state.device_data = {};
+  state.host_is_newer = true;
+  lock.unlock();
+  if (state.parameter == nullptr) return;
+  state.parameter->stream->run([&] { upload_if_newer(tensor); });
+}
+
+void replace_optimizer_data(Tensor& tensor, std::vector<TensorData> data,
+                            const std::vector<std::string>& slots) {
+  tensor.set_optimizer_data(std::move(data));
+  const ParameterState* parameter = tensor.state().parameter.get();
+  // A graph that has not been compiled takes it at its first execution.
+  if (parameter == nullptr) return;
+  parameter->stream->run([&] { upload_optimizer_data(tensor, slots); });
+  const std::lock_guard lock(tensor.state().host);
+  tensor.state().optimizer_data.clear();  // no copy beside the device's
+}
+
+void replace_number(GraphState& state, const std::string& name, std::int64_t value) {
+  if (name == kForwardCount) {
+    *state.forward_count = value;
+  } else if (name == kTimeStep) {
+    const OptimizerPtr optimizer = state.snapshot()->optimizer;
+    const std::shared_ptr<Executor> executor = state.newest_executor();
+    if (executor != nullptr) return executor->set_time_step(*optimizer, value);
+    optimizer->set_time_step(value);
+  } else if (const auto seed = static_cast<std::uint64_t>(value); seed != state.random_seed) {
+    // Seeds are compiled in.
+    const std::lock_guard lock(structure());
+    state.random_seed = seed;
+    ++state.changes;
+  }
+}
+
+// A checkpoint without a scale starts one anew.
+void replace_scaling(const Contents& contents, const Values& values) {
+  for (const auto& [name, tensor] : contents.scaling) {
+    const float start = name == kLossScale ? static_cast<float>(LossScaling::kStart) : 0.0f;
+    const auto found = values.tensors.find(name);
+    replace_data(*tensor, found != values.tensors.end()
+                              ? found->second.data
+                              : TensorData::copy_of(&start, sizeof start, DataType::kFloat32, {1}));
+  }
+}
+
+// Buffers that the file does not have are those of a parameter that was never updated: zeros.
+void replace_optimizer_data(const Contents& contents, const Values& values) {
+  for (const NamedTensors* group : {&contents.updated, &contents.resting}) {
+    for (const auto& [name, tensor] : *group) {
+      const bool there = values.any_slot_of(name, contents.slots);
+      if (!there && !has_optimizer_data(*tensor, contents.slots)) continue;
+      const TensorDescriptor& d = tensor->descriptor();
+      std::vector<TensorData> buffers;
+      for (const std::string& slot : contents.slots) {
+        buffers.push_back(there ? values.at(slot_name(name, slot))
+                                : TensorData::copy_of(nullptr, 0, d.data_type, d.shape));
+      }
+      replace_optimizer_data(*tensor, std::move(buffers), contents.slots);
+    }
+  }
+}
+
+// What a step began with before the load is gone.
+void give_up_step(const Values& values, GraphState& state) {
+  const std::shared_ptr<Executor> executor = state.newest_executor();
+  if (executor != nullptr && !executor->give_up_step(values.has_begun_step())) {
+    throw InvalidArgument("[load] expected no later step in flight, because " + values.source +
+                          " was saved between the micro-batches of one");
+  }
+  state.resumed->set(nullptr);
+}
+
+void replace_begun_step(const Contents& contents, const Values& values, GraphState& state) {
+  if (!values.has_begun_step()) return;
+  BegunStep begun{
+      values.number(kMicroBatches), values.number(kSummed), values.number(kSummedRows), {}};
+  for (const auto& [name, tensor] : contents.summed) {
+    begun.sums.emplace_back(tensor, values.at(sum_name(name)));
+  }
+  if (state.newest_executor() != nullptr) begun.taken_at = state.snapshot()->changes;
+  state.resumed->set(std::make_shared<const BegunStep>(std::move(begun)));
+}
+
+void replace(const Contents& contents, const Values& values, GraphState& state) {
+  if (state.training) give_up_step(values, state);
+  for (const auto& [name, tensor] : contents.parameters) {
+    replace_data(*tensor, values.at(name));
+    const std::lock_guard lock(structure());
+    if (state.constants.contains(tensor)) ++state.changes;  // folded: compile anew
+  }
+  replace_scaling(contents, values);
+  replace_optimizer_data(contents, values);
+  for (const std::string& name : contents.numbers) replace_number(state, name, values.number(name));
+  if (state.training) replace_begun_step(contents, values, state);
+}
+
+// A constant that the file has is one that the graph that wrote it has trained.
+void take_trained(const Values& values, Contents& contents) {
+  for (const auto& entry : contents.untrained) {
+    if (values.tensors.contains(entry.first)) contents.parameters.push_back(entry);
+  }
+}
+
+// Everything is checked before anything is changed, and before a file is read but for its header.
+void take(Values& values, GraphState& state) {
+  const bool with_training = state.training && values.any_of_training();
+  // Also before a compile, which then takes them.
+  const bool scaled = with_training && values.tensors.contains(kLossScale);
+  const std::shared_ptr<const GraphState> now = state.snapshot();
+  Contents contents = contents_of(*now, with_training);
+  if (!state.training) take_trained(values, contents);
+  check(values, contents, *now);
+  if (values.file != nullptr) {
+    values.read(state.training);
+    check(values, contents, *now);
+  }
+  if (scaled && contents.scaling.empty()) {
+    {
+      const std::lock_guard lock(structure());
+      LossScaling::prepare(state);
+    }
+    contents = contents_of(*state.snapshot(), with_training);
+  }
+  for (const auto& [name, tensor] : contents.parameters) {
+    const std::lock_guard lock(tensor->state().host);
+    if (!state.training && name.starts_with("tensor.")) tensor->state().is_trained = true;
+    if (tensor->data().bytes != nullptr) continue;
+    const TensorDescriptor& d = tensor->descriptor();
+    tensor->state().data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
+  }
+  run_between(state, [&] { replace(contents, values, state); });
+}
+
+}  // namespace
+
+NamedTensors ExecutableGraph::named_parameters() const {
+  return contents_of(*state_->snapshot(), false).parameters;
+}
+
+NamedData ExecutableGraph::copy_state() const {
+  const Contents contents = contents_of(*state_->snapshot(), state_->training);
+  NamedData result;
+  run_between(*state_, [&] { result = copy_of(contents, *state_); });
+  return result;
+}
+
+void ExecutableGraph::save(const std::string& path) const {
+  std::map<std::string, std::string> metadata{{"format", "traingraph"},
+                                              {"version", Platform::version()}};
+  const OptimizerPtr optimizer = state_->snapshot()->optimizer;
+  if (optimizer != nullptr) metadata["optimizer"] = optimizer->description();
+  write_safetensors(path, copy_state(), metadata);
+}
+
+void ExecutableGraph::load(const std::string& path) {
+  const SafetensorsFile file(path);
+  Values values{"'" + path + "'", {}, &file};
+  for (const StoredTensor& tensor : file.tensors()) values.tensors.emplace(tensor.name, tensor);
+  take(values, *state_);
+}
+
+void ExecutableGraph::load_state(const NamedData& given) {
+  Values values{"what was given", {}, nullptr};
+  for (const auto& [name, data] : given) {
+    if (data.bytes == nullptr) {
+      throw InvalidArgument("[load_state] expected data for '" + name + "' but got none");
+    }
+    // Copies: an array may be the memory of a tensor that is about to be written.
+    StoredTensor tensor{name, traingraph::name(data.data_type),
+                        TensorData::copy_of(data.bytes, data.length, data.data_type, data.shape)};
+    if (!values.tensors.emplace(name, std::move(tensor)).second) {
+      throw InvalidArgument("[load_state] expected each name once but got '" + name + "' twice");
+    }
+  }
+  take(values, *state_);
+}
+
+}  // namespace traingraph

@@ -1,0 +1,136 @@
+// Checks of the caller's arrays against the program: data type, shape, batch size, and the memory
+// that they are in.
+#include "graph/data/data_binding.h"
+
+#include <traingraph/errors.h>
+
+#include "runtime/foreign_streams.h"
+#include "runtime/memory/parameter_store.h"
+#include "runtime/memory/transfer.h"
+#include "runtime/threads/stream.h"
+
+namespace traingraph {
+namespace {
+
+// The same extents but for those of 1.
+bool fits(const Shape& actual, const Shape& expected) {
+  if (actual == expected) return true;
+  std::size_t i = 0;
+  std::size_t j = 0;
+  for (;;) {
+    while (i < actual.size() && actual[i] == 1) ++i;
+    while (j < expected.size() && expected[j] == 1) ++j;
+    if (i == actual.size() || j == expected.size()) break;
+    if (actual[i++] != expected[j++]) return false;
+  }
+  return i == actual.size() && j == expected.size();
+}
+
+// How a message begins; most calls have none to write.
+struct Subject {
+  const char* what;
+  const std::string& name;
+};
+std::string operator+(const Subject& subject, const std::string& text) {
+  return std::string("[") + subject.what + " '" + subject.name + "'] " + text;
+}
+
+void check(const Subject& subject, const ir::Type& type, const TensorData& data) {
+  const std::size_t needed = ir::storage_bytes(type, {});
+  if (data.bytes == nullptr) throw InvalidArgument(subject + "expected data but got none");
+  if (data.data_type == DataType::kInvalid) {
+    if (data.length >= needed) return;
+    throw ShapeError(subject + "expected at least " + std::to_string(needed) + " bytes for " +
+                     to_string(type.shape) + " but got " + std::to_string(data.length));
+  }
+  if (data.data_type != type.data_type) {
+    throw DataTypeError(subject + "expected " + name(type.data_type) + " but got " +
+                        name(data.data_type));
+  }
+  if (!fits(data.shape, type.shape)) {
+    throw ShapeError(subject + "expected shape " + to_string(type.shape) + " but got " +
+                     to_string(data.shape));
+  }
+}
+
+// Raises unless the graph can reach the memory.
+void check_place(const Subject& subject, const TensorData& data, const Backend& backend) {
+  if (data.gpu < 0 || data.gpu == gpu_of(backend)) return;
+  const std::string own =
+      gpu_of(backend) < 0 ? "" : " or of GPU " + std::to_string(gpu_of(backend));
+  throw InvalidArgument(subject + "expected memory of the host" + own +
+                        ", because the graph is compiled for " + backend.name() +
+                        ", but got memory of GPU " + std::to_string(data.gpu) +
+                        "; copy it there, or compile for that GPU");
+}
+
+}  // namespace
+
+void check_data(const BoundSlot& slot, const ir::Type& type, const TensorData& data,
+                const Backend& backend) {
+  const Subject subject{"tensor", slot.name};
+  check_place(subject, data, backend);
+  check(subject, type, data);
+}
+
+void check_output(const std::string& name, const ir::Type& type, const TensorData& data,
+                  const Backend& backend) {
+  const Subject subject{"output", name};
+  check_place(subject, data, backend);
+  if (!data.writable) throw InvalidArgument(subject + "expected writable memory");
+  check(subject, type, data);
+}
+
+bool Rows::add(const NamedData& data, const NamedTensors& declared) {
+  for (const auto& [name, array] : data) {
+    const TensorPtr* tensor = find(declared, name);
+    const bool is_raw = array.data_type == DataType::kInvalid;
+    if (tensor == nullptr || is_raw || !add(**tensor, array.shape)) agreed_ = false;
+  }
+  return agreed_;
+}
+
+bool Rows::add(const Tensor& tensor, const Shape& given) {
+  const Shape& shape = tensor.descriptor().shape;
+  if (given == shape && (count_ == 0 || count_ == shape[0])) {
+    count_ = shape[0];
+    return agreed_;
+  }
+  const std::int64_t all = element_count(given);
+  const std::int64_t per_row = element_count(shape) / shape[0];
+  const std::int64_t rows = all / per_row;
+  if (rows * per_row != all || (count_ != 0 && rows != count_)) return agreed_ = false;
+  count_ = rows;
+  if (rows == shape[0]) return agreed_;
+  Shape expected = shape;
+  expected[0] = rows;
+  return agreed_ = agreed_ && fits(given, expected);
+}
+
+std::int64_t rows_of(const GraphState& graph, const ExecutionArguments& arguments) {
+  Rows rows;
+  rows.add(arguments.inputs, graph.inputs);
+  rows.add(arguments.loss_labels, graph.loss_labels);
+  rows.add(arguments.loss_label_weights, graph.loss_label_weights);
+  return rows.agreed();
+}
+
+std::string names_of(const NamedTensors& tensors) {
+  std::string text;
+  for (const auto& [name, tensor] : tensors) {
+    text += (text.empty() ? "'" : ", '") + name + "'";
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string declared_shapes(const GraphState& graph) {
+  std::string text;
+  for (const auto* group : {&graph.inputs, &graph.loss_labels, &graph.loss_label_weights}) {
+    for (const auto& [name, tensor] : *group) {
+      text += (text.empty() ? "'" : ", '") + name + "' " + to_string(tensor->descriptor().shape);
+    }
+  }
+  return text;
+}
+
+}  // namespace traingraph

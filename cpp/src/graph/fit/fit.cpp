@@ -1,0 +1,305 @@
+// Batches in a loop: training, scoring, predicting.
+#include <traingraph/fit.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <deque>
+
+#include <traingraph/errors.h>
+#include <traingraph/loss.h>
+
+#include "graph/data/data_binding.h"
+#include "graph/fit/accuracy.h"
+#include "graph/fit/samples.h"
+#include "graph/run/executor.h"
+#include "runtime/backend.h"
+#include "runtime/device_memory.h"
+
+namespace traingraph {
+namespace {
+
+// The loss that the graph's result comes from.
+const Loss& loss_of(const GraphState& state) {
+  const auto* given = dynamic_cast<const Loss*>(state.loss_layer.get());
+  if (given != nullptr) return *given;
+  const std::lock_guard lock(structure());
+  const Loss* last = nullptr;
+  for (const NodeRecord& node : state.ordered_nodes()) {
+    if (const auto* loss = dynamic_cast<const Loss*>(node.layer.get())) last = loss;
+  }
+  if (last == nullptr) throw InvalidArgument("[fit] expected a graph with a loss layer");
+  return *last;
+}
+
+double sum_of(const TensorData& values) {
+  const std::int64_t count = element_count(values.shape);
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    sum += values.data_type == DataType::kFloat64 ? static_cast<const double*>(values.bytes)[i]
+                                                  : static_cast<const float*>(values.bytes)[i];
+  }
+  return sum;
+}
+
+// What the reduction would give over all batches together; the mean for reduction none.
+class LossSum {
+ public:
+  explicit LossSum(ReductionType reduction) : reduction_(reduction) {}
+
+  void add(const TensorData& result, std::int64_t rows) {
+    const double weight = reduction_ == ReductionType::kMean ? static_cast<double>(rows) : 1.0;
+    sum_ += weight * sum_of(result);
+    count_ += reduction_ == ReductionType::kMean ? rows : element_count(result.shape);
+  }
+  double value() const {
+    return reduction_ == ReductionType::kSum ? sum_ : sum_ / static_cast<double>(count_);
+  }
+
+ private:
+  ReductionType reduction_;
+  double sum_ = 0;
+  std::int64_t count_ = 0;
+};
+
+using Clock = std::chrono::steady_clock;
+
+// What says something of one execution alone.
+constexpr std::pair<ExecutionOptions, const char*> kNotOfFit[] = {
+    {ExecutionOptions::kSkipWritingInputDataToDevice, "SKIP_WRITING_INPUT_DATA_TO_DEVICE"},
+    {ExecutionOptions::kProfiling, "PROFILING"},
+    {ExecutionOptions::kForwardForInference, "FORWARD_FOR_INFERENCE"},
+    {ExecutionOptions::kPerLayerProfiling, "PER_LAYER_PROFILING"},
+};
+
+// The steps of an epoch: one after another where the calling thread runs them, else some of them
+// before the device while the next ones are submitted, for as long as Ctrl-C may wait.
+class StepsInFlight {
+ public:
+  StepsInFlight(const Backend& device, ExecutionOptions options, ReductionType reduction,
+                std::int64_t& done)
+      : loss_(reduction), done_(done) {
+    // What is checked can be refused before it trains, and then nothing may follow.
+    waits_ = uses_host_memory(device) || has(options, ExecutionOptions::kCheckNumerics);
+    options_ = waits_ ? options | ExecutionOptions::kSynchronous : ExecutionOptions::kNone;
+  }
+
+  void add(Executor& executor, Samples::Batch& batch) {
+    batch.arguments.options = options_;
+    Execution step = executor.submit(Run::step, batch.arguments, batch.chosen);
+    begun_.push_back({std::move(step), batch.arguments.batch_size});
+    while (begun_.size() > (waits_ ? 0 : allowed())) take_first();
+  }
+  void wait() {
+    while (!begun_.empty()) take_first();
+  }
+  // After a failure: those that go well before the first that does not still count.
+  void give_up() {
+    try {
+      wait();
+    } catch (...) {
+      for (const Begun& step : begun_) finish(step.execution);
+      begun_.clear();
+    }
+  }
+  double loss() const { return loss_.value(); }
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  static constexpr double kMostSeconds = 0.05;
+  struct Begun {
+    Execution execution;
+    std::int64_t rows;
+  };
+
+  std::size_t allowed() const {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    const double each = seconds / static_cast<double>(std::max<std::int64_t>(done_, 1));
+    return static_cast<std::size_t>(
+        std::clamp(kMostSeconds / each, 1.0, static_cast<double>(kMost)));
+  }
+  void take_first() {
+    // Stays in front where the wait is ended.
+    loss_.add(begun_.front().execution.result(), begun_.front().rows);
+    begun_.pop_front();
+    ++done_;
+  }
+  static void finish(const Execution& step) {
+    try {
+      step.wait();
+    } catch (...) {
+      // Somebody has heard of the first one.
+    }
+  }
+
+  LossSum loss_;
+  std::int64_t& done_;
+  bool waits_ = false;
+  ExecutionOptions options_ = ExecutionOptions::kNone;
+  std::deque<Begun> begun_;
+  Clock::time_point start_ = Clock::now();
+};
+
+// `scores`: with what the loss compares.
+Samples samples_of(const GraphState& state, const FitArguments& arguments, bool scores) {
+  Samples samples;
+  const std::lock_guard lock(structure());
+  samples.add(arguments.inputs, state.inputs, "inputs", &ExecutionArguments::inputs);
+  samples.add(arguments.loss_labels, state.loss_labels, "loss labels",
+              &ExecutionArguments::loss_labels);
+  samples.add(arguments.loss_label_weights, state.loss_label_weights, "loss label weights",
+              &ExecutionArguments::loss_label_weights);
+  if (samples.count() == 0) throw InvalidArgument("[fit] expected samples but got none");
+  if (!scores) return samples;
+  for (const auto& [name, label] : state.loss_labels) {
+    const auto is_given = [&name = name](const auto& given) { return given.first == name; };
+    if (std::ranges::any_of(arguments.loss_labels, is_given)) continue;
+    if (state.constants.contains(label)) continue;
+    throw InvalidArgument("[fit] expected labels for '" + name + "' but none were given");
+  }
+  return samples;
+}
+
+std::int64_t batch_size_of(const GraphState& state, std::int64_t asked, std::int64_t samples) {
+  if (asked < 0) {
+    throw InvalidArgument("[fit] expected a batch size of at least 0 but got " +
+                          std::to_string(asked));
+  }
+  const std::lock_guard lock(structure());
+  const std::int64_t batch = asked != 0 ? asked : declared_batch(state);
+  if (batch == 0) {
+    throw InvalidArgument("[fit] expected inputs with a common extent on axis 0 but got " +
+                          declared_shapes(state));
+  }
+  return std::min(batch, samples);
+}
+
+// What the order of samples follows from; `before` are epochs that this fit goes on behind.
+struct ShuffleOrder {
+  std::optional<std::uint64_t> seed;  // none: as given
+  std::int64_t before = 0;
+};
+
+// Of a fit of so many batches per epoch. Without a seed of its own the graph says how many epochs
+// of them its forward passes are, which both are in checkpoints.
+ShuffleOrder order_of(GraphState& state, const FitArguments& arguments, std::int64_t batches) {
+  if (!arguments.shuffle) {
+    if (!arguments.shuffle_seed) return {};
+    throw InvalidArgument("[fit] expected no shuffle_seed where shuffle is off but got " +
+                          std::to_string(*arguments.shuffle_seed));
+  }
+  if (arguments.shuffle_seed) return {arguments.shuffle_seed};
+  ShuffleOrder order;
+  state.current_executor("fit")->run_between([&] {
+    const std::lock_guard lock(structure());
+    order.seed = state.random_seed;
+    order.before = *state.forward_count * state.micro_batches / batches;
+  });
+  return order;
+}
+
+}  // namespace
+
+std::vector<Epoch> TrainingGraph::fit(const FitArguments& arguments) {
+  if (arguments.epochs < 1) {
+    throw InvalidArgument("[fit] expected at least 1 epoch but got " +
+                          std::to_string(arguments.epochs));
+  }
+  for (const auto& [option, name] : kNotOfFit) {
+    if (!has(arguments.options, option)) continue;
+    throw InvalidArgument(
+        std::string("[fit] expected options of SYNCHRONOUS and CHECK_NUMERICS but got ") + name);
+  }
+  FitProgress kept;
+  FitProgress& progress = arguments.progress != nullptr ? *arguments.progress : kept;
+  progress = {};
+  const ReductionType reduction = loss_of(*state_).descriptor().reduction;
+  Samples samples = samples_of(*state_, arguments, true);
+  const std::int64_t batch = batch_size_of(*state_, arguments.batch_size, samples.count());
+  const std::int64_t rest = samples.count() % batch;
+  if (rest != 0) state_->current_executor("fit")->check_batch(rest);
+  const ShuffleOrder order = order_of(*state_, arguments, (samples.count() + batch - 1) / batch);
+  while (static_cast<int>(progress.epochs.size()) < arguments.epochs) {
+    Epoch epoch;
+    epoch.number = progress.epoch = static_cast<int>(progress.epochs.size()) + 1;
+    epoch.shuffle_seed = order.seed;
+    progress.steps = 0;
+    const Backend& device = state_->current_executor("fit")->backend();
+    if (order.seed) samples.shuffle(*order.seed, order.before + epoch.number, device);
+    const Clock::time_point start = Clock::now();
+    StepsInFlight steps(device, arguments.options, reduction, progress.steps);
+    try {
+      for (std::int64_t first = 0; first < samples.count(); first += batch) {
+        if (arguments.goes_on && !arguments.goes_on()) {
+          steps.wait();
+          return progress.epochs;
+        }
+        const std::int64_t rows = std::min(batch, samples.count() - first);
+        steps.add(*state_->current_executor("fit"), samples.batch(first, rows));
+      }
+      steps.wait();
+    } catch (Error& error) {
+      steps.give_up();
+      error.add(" in step " + std::to_string(progress.steps + 1) + " of epoch " +
+                std::to_string(epoch.number));
+      throw;
+    } catch (...) {
+      steps.give_up();
+      throw;
+    }
+    epoch.loss = steps.loss();
+    epoch.steps = progress.steps;
+    epoch.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    progress.epochs.push_back(epoch);
+    if (arguments.on_epoch && !arguments.on_epoch(epoch)) break;
+  }
+  return progress.epochs;
+}
+
+Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
+  const LossDescriptor& descriptor = loss_of(*state_).descriptor();
+  Samples samples = samples_of(*state_, arguments, true);
+  const std::int64_t batch = batch_size_of(*state_, arguments.batch_size, samples.count());
+  LossSum loss(descriptor.reduction);
+  Accuracy accuracy;
+  for (std::int64_t first = 0; first < samples.count(); first += batch) {
+    const std::int64_t rows = std::min(batch, samples.count() - first);
+    ExecutionArguments& some = samples.batch(first, rows).arguments;
+    some.options = ExecutionOptions::kSynchronous | ExecutionOptions::kForwardForInference;
+    loss.add(execute(some).result(), rows);
+    if (!Accuracy::applies(descriptor.type)) continue;
+    const auto [prediction, labels] = state_->compiled_executor("evaluate")->scored();
+    accuracy.count(descriptor.type, prediction, labels);
+  }
+  Evaluation result;
+  result.loss = loss.value();
+  if (accuracy.all > 0) {
+    result.accuracy = static_cast<double>(accuracy.right) / static_cast<double>(accuracy.all);
+  }
+  return result;
+}
+
+TensorData ExecutableGraph::predict(const NamedData& inputs, std::int64_t batch_size) {
+  FitArguments arguments;
+  arguments.inputs = inputs;
+  Samples samples = samples_of(*state_, arguments, false);
+  const std::int64_t batch = batch_size_of(*state_, batch_size, samples.count());
+  TensorData all;
+  std::size_t filled = 0;
+  for (std::int64_t first = 0; first < samples.count(); first += batch) {
+    const std::int64_t rows = std::min(batch, samples.count() - first);
+    ExecutionArguments& some = samples.batch(first, rows).arguments;
+    some.options = ExecutionOptions::kSynchronous;
+    const TensorData part = state_->current_executor("predict")->predict(some);
+    if (all.bytes == nullptr) {
+      Shape shape = part.shape;
+      shape[0] = samples.count();
+      all = TensorData::copy_of(part.bytes, part.length, part.data_type, shape);
+    }
+    std::memcpy(static_cast<std::byte*>(all.bytes) + filled, part.bytes, part.length);
+    filled += part.length;
+  }
+  return all;
+}
+
+}  // namespace traingraph

@@ -1,0 +1,116 @@
+// Cuts the arrays of a fit into batches, shuffles their order per epoch, and gathers shuffled rows.
+#include "graph/fit/samples.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <traingraph/errors.h>
+
+#include "graph/data/data_binding.h"
+#include "graph/state/graph_state.h"
+#include "runtime/backend.h"
+#include "runtime/device_memory.h"
+#include "runtime/foreign_streams.h"
+#include "runtime/numbers/philox.h"
+
+namespace traingraph {
+
+void Samples::add(const NamedData& arrays, const NamedTensors& declared, const char* what,
+                  NamedData ExecutionArguments::* to) {
+  for (const auto& [name, array] : arrays) {
+    const std::string subject = std::string("[samples] ") + what + " '" + name + "': ";
+    const TensorPtr* tensor = find(declared, name);
+    if (tensor == nullptr) {
+      throw InvalidArgument(std::string("[samples] expected ") + what + " of " +
+                            names_of(declared) + " but got '" + name + "'");
+    }
+    const TensorDescriptor& d = (*tensor)->descriptor();
+    if (array.data_type != d.data_type) {
+      throw DataTypeError(subject + "expected " + traingraph::name(d.data_type) + " but got " +
+                          (array.data_type == DataType::kInvalid
+                               ? "raw bytes"
+                               : traingraph::name(array.data_type)));
+    }
+    const std::int64_t rows = array.shape.empty() ? 0 : array.shape[0];
+    const std::int64_t per_row = element_count(d.shape) / d.shape[0];
+    if (rows == 0 || element_count(array.shape) != rows * per_row) {
+      Shape expected = d.shape;
+      expected[0] = rows;
+      throw ShapeError(subject + "expected at least one sample and, behind axis 0, the shape of " +
+                       to_string(d.shape) + " but got " + to_string(array.shape));
+    }
+    if (count_ != 0 && rows != count_) {
+      throw ShapeError(subject + "expected " + std::to_string(count_) +
+                       " samples as in the arrays before but got " + std::to_string(rows));
+    }
+    count_ = rows;
+    NamedData& given = batch_.arguments.*to;
+    columns_.push_back({name,
+                        array,
+                        static_cast<std::size_t>(per_row) * element_bytes(d.data_type),
+                        to,
+                        given.size(),
+                        {}});
+    given.emplace_back(name, array);
+  }
+}
+
+void Samples::shuffle(std::uint64_t seed, std::int64_t epoch, const Backend& device) {
+  order_.resize(static_cast<std::size_t>(count_));
+  std::iota(order_.begin(), order_.end(), std::int64_t{0});
+  for (std::size_t i = order_.size(); i-- > 1;) {
+    const philox::Block block = philox::block_of(seed, static_cast<std::uint64_t>(epoch), i);
+    const std::uint64_t number = std::uint64_t{block.word[0]} << 32 | block.word[1];
+    std::swap(order_[i], order_[number % (i + 1)]);
+  }
+  bool lies_there = false;
+  for (Column& column : columns_) {
+    if (column.all.gpu < 0 || column.all.gpu != gpu_of(device)) column.all = column.all.on_host();
+    lies_there = lies_there || column.all.gpu >= 0;
+  }
+  if (!lies_there) return;
+  const std::size_t bytes = order_.size() * sizeof(std::int64_t);
+  if (places_ == nullptr) places_ = device.allocate(bytes);
+  write_memory(device, places_.get(), order_.data(), bytes);
+}
+
+// Into a buffer that nobody reads any more.
+void Samples::gather(Column& column, std::int64_t first, std::int64_t rows, TensorData& data) {
+  data.owner = nullptr;
+  auto free = std::find_if(column.buffers.begin(), column.buffers.end(),
+                           [](const auto& buffer) { return buffer.use_count() == 1; });
+  if (free == column.buffers.end()) {
+    // For any batch, whichever is the first to need another buffer.
+    const std::size_t bytes = static_cast<std::size_t>(most_rows_) * column.row_bytes;
+    free = column.buffers.emplace(free, new std::byte[bytes]);
+  }
+  const auto* table = static_cast<const std::byte*>(column.all.bytes);
+  gather_on_host(free->get(), {table, column.row_bytes}, order_.data() + first,
+                 static_cast<std::size_t>(rows));
+  data.bytes = free->get();
+  data.owner = *free;
+  data.gpu = -1;
+}
+
+Samples::Batch& Samples::batch(std::int64_t first, std::int64_t rows) {
+  batch_.arguments.batch_size = rows;
+  most_rows_ = std::max(most_rows_, rows);  // the first batch's
+  if (places_ != nullptr) batch_.chosen = {places_, first, rows};
+  for (Column& column : columns_) {
+    TensorData& data = (batch_.arguments.*column.to)[column.position].second;
+    auto* const all = static_cast<std::byte*>(column.all.bytes);
+    if (order_.empty()) {
+      data.bytes = all + static_cast<std::size_t>(first) * column.row_bytes;
+    } else if (column.all.gpu < 0) {
+      gather(column, first, rows, data);
+    } else {
+      data.bytes = all;
+    }
+    data.length = static_cast<std::size_t>(rows) * column.row_bytes;
+    data.shape[0] = rows;
+  }
+  return batch_;
+}
+
+}  // namespace traingraph

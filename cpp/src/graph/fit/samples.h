@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <traingraph/fit.h>
+
+#include "graph/data/device_staging.h"
+
+namespace traingraph {
+
+// All samples of a fit: arrays whose axis 0 counts them, cut into batches without a copy. Once they
+// are shuffled, rows of arrays on the host are gathered there, those of arrays on the device by it.
+class Samples {
+ public:
+  // Raises typed errors for what does not fit the declared tensors or has another count of samples.
+  void add(const NamedData& arrays, const NamedTensors& declared, const char* what,
+           NamedData ExecutionArguments::* to);
+
+  std::int64_t count() const { return count_; }
+  // Another order for each epoch of a seed, the same in every process.
+  void shuffle(std::uint64_t seed, std::int64_t epoch, const Backend& device);
+  // Samples [first, first + rows) of the order; changed by the next batch. Of arrays on the device
+  // the call means `chosen`.
+  struct Batch {
+    ExecutionArguments arguments;
+    ChosenRows chosen;
+  };
+  Batch& batch(std::int64_t first, std::int64_t rows);
+
+ private:
+  struct Column {
+    std::string name;
+    TensorData all;
+    std::size_t row_bytes;
+    NamedData ExecutionArguments::* to;
+    std::size_t position;  // there
+    // Where rows are gathered. A batch that may still be read keeps its own.
+    std::vector<std::shared_ptr<std::byte[]>> buffers;
+  };
+  void gather(Column& column, std::int64_t first, std::int64_t rows, TensorData& data);
+
+  std::vector<Column> columns_;
+  std::vector<std::int64_t> order_;    // empty: as given
+  std::shared_ptr<std::byte> places_;  // the same in the device's memory, if arrays lie there
+  Batch batch_;
+  std::int64_t count_ = 0;
+  std::int64_t most_rows_ = 0;  // of a batch
+};
+
+}  // namespace traingraph

@@ -1,0 +1,276 @@
+// Adds gradient and update ops to a lowered graph: seeds, autodiff, sums over micro-batches, loss
+// scaling, and the optimizer.
+#include "graph/lowering/training_lowering.h"
+
+#include <algorithm>
+
+#include <traingraph/errors.h>
+
+#include "graph/lowering/loss_scaling.h"
+#include "graph/state/link_set.h"
+#include "ops/emit.h"
+#include "optimizers/update_emitter.h"
+
+namespace traingraph {
+namespace {
+
+using ir::kNone;
+using ir::ValueId;
+
+// A tensor whose gradient is computed.
+struct Wanted {
+  TensorPtr tensor;
+  ValueId value = kNone;
+  bool updated = false;
+  bool readable = false;  // after a full step too
+};
+
+class TrainingWriter {
+ public:
+  TrainingWriter(const GraphState& state, const std::vector<NodeRecord>& nodes, LoweredGraph& out)
+      : state_(state), nodes_(nodes), out_(out) {}
+
+  void write() {
+    check_tensor_parameters();
+    want_parameters();
+    want_readable();
+    differentiate();
+    check_outputs();
+    for (const TensorPtr& tensor : out_.lowering.parameters) out_.slots.push_back({tensor, ""});
+    if (state_.micro_batches > 1) accumulate();
+    if (state_.optimizer != nullptr) update();
+  }
+
+ private:
+  ir::Graph& graph() { return out_.lowering.graph; }
+
+  // kNone for a tensor that is no floating-point value of this lowering.
+  ValueId value_of(const Tensor* tensor) const {
+    const auto parameter = out_.lowering.parameter_values.find(tensor);
+    if (parameter != out_.lowering.parameter_values.end()) return parameter->second;
+    const auto found = out_.tensors.find(tensor);
+    if (found == out_.tensors.end()) return kNone;
+    const ir::Type& type = out_.lowering.graph.type(found->second);
+    return is_floating_point(type.data_type) ? found->second : kNone;
+  }
+
+  Wanted* want(const TensorPtr& tensor) {
+    const ValueId value = value_of(tensor.get());
+    if (value == kNone) return nullptr;
+    for (Wanted& known : wanted_) {
+      if (known.tensor == tensor) return &known;
+    }
+    wanted_.push_back({tensor, value});
+    return &wanted_.back();
+  }
+
+  // What is trained has to be read by a layer and must not be fed.
+  void check_tensor_parameters() const {
+    for (const TensorParameter& p : state_.tensor_parameters) {
+      if (out_.lowering.parameter_values.contains(p.tensor.get())) continue;
+      throw InvalidArgument("[set_training_tensor_parameters] tensor '" + p.tensor->label() +
+                            "' cannot be trained: " +
+                            (out_.tensors.contains(p.tensor.get())
+                                 ? "it is declared by add_inputs or computed"
+                                 : "no layer reads it"));
+    }
+  }
+
+  // Parameters in the order of their first use; one that is frozen anywhere stays as it is.
+  void want_parameters() {
+    std::vector<std::pair<TensorPtr, bool>> found;
+    auto add = [&](const TensorPtr& tensor, bool updatable) {
+      for (auto& [known, updates] : found) {
+        if (known != tensor) continue;
+        updates = updates && updatable;
+        return;
+      }
+      found.emplace_back(tensor, updatable);
+    };
+    for (const NodeRecord& node : nodes_) {
+      for (const TensorParameter* parameter : node.layer->parameters()) {
+        add(parameter->tensor, parameter->is_updatable && !node.disable_update);
+      }
+    }
+    for (const TensorParameter& p : state_.tensor_parameters) add(p.tensor, p.is_updatable);
+    for (const auto& [tensor, updatable] : found) {
+      if (!updatable || state_.constants.contains(tensor) ||
+          !out_.lowering.parameter_values.contains(tensor.get())) {
+        continue;
+      }
+      Wanted& wanted = *want(tensor);
+      wanted.updated = true;
+      wanted.readable = state_.optimizer == nullptr;
+      out_.trained.push_back(tensor);
+    }
+  }
+
+  void want_readable() {
+    auto read = [&](const TensorPtr& tensor) {
+      if (Wanted* wanted = want(tensor)) wanted->readable = true;
+    };
+    for (const auto& [name, tensor] : state_.outputs) {
+      if (const TensorPtr of = state_.differentiated(tensor.get())) read(of);
+    }
+    const bool all = has(state_.options, CompilationOptions::kComputeAllGradients);
+    for (const BoundSlot& slot : out_.bound) {
+      if (slot.may_be_linked() || (all && !is_label(slot.tensor))) read(slot.tensor);
+    }
+    if (!has(state_.options, CompilationOptions::kDebugLayers)) return;
+    for (const NodeRecord& node : nodes_) {
+      if (!node.layer->is_debugging_enabled()) continue;
+      for (const TensorPtr& tensor : node.sources) read(tensor);
+      for (const TensorPtr& tensor : node.results) read(tensor);
+    }
+  }
+
+  bool is_label(const TensorPtr& tensor) const {
+    return names(state_.loss_labels, tensor.get()) ||
+           names(state_.loss_label_weights, tensor.get());
+  }
+
+  void differentiate() {
+    std::vector<bool> stopped(graph().values.size(), false);
+    for (const TensorPtr& tensor : state_.stopped) {
+      const auto found = out_.tensors.find(tensor.get());
+      if (found == out_.tensors.end()) {
+        throw InvalidArgument("[stop_gradient] expected a tensor of this graph but got '" +
+                              tensor->label() + "'");
+      }
+      stopped[static_cast<std::size_t>(found->second)] = true;
+    }
+    graph().phase = ir::Phase::gradient;
+    std::vector<passes::Seed> seeds;
+    for (const LoweredGraph::End& end : out_.ends) {
+      // A group of micro-batches gives the mean over all of its rows.
+      const double start = end.is_mean ? 1.0 / state_.micro_batches : 1.0;
+      seeds.push_back({end.value, ops::filled(graph(), graph().type(end.value), start)});
+    }
+    for (const GradientHandle& handle : state_.user_gradients) {
+      const ValueId value = out_.tensors.at(handle.of.get());
+      seeds.push_back({value, bind_gradient(handle, value, BoundSlot::From::user_gradient)});
+    }
+    add_linked_seeds(seeds);
+    scaling_ = LossScaling::make(state_, out_);
+    if (scaling_ != nullptr) {
+      for (passes::Seed& seed : seeds) seed.gradient = scaling_->scaled(seed.gradient);
+    }
+    std::vector<ValueId> values;
+    for (const Wanted& wanted : wanted_) values.push_back(wanted.value);
+    std::vector<ValueId> gradients = passes::autodiff(graph(), seeds, values, stopped);
+    for (std::size_t k = 0; k < wanted_.size(); ++k) {
+      if (gradients[k] == kNone) continue;
+      if (scaling_ != nullptr) gradients[k] = scaling_->unscaled(gradients[k]);
+      out_.gradients.emplace(wanted_[k].tensor.get(), gradients[k]);
+      if (wanted_[k].readable) graph().value(gradients[k]).keep = true;
+    }
+  }
+
+  // Every linked graph that trains on a tensor of this one sends its gradient.
+  void add_linked_seeds(std::vector<passes::Seed>& seeds) {
+    if (state_.links == nullptr) return;
+    for (const NodeRecord& node : nodes_) {
+      for (const TensorPtr& tensor : node.results) {
+        const ValueId value = value_of(tensor.get());
+        if (value == kNone) continue;
+        for (const auto& reader : state_.links->readers(state_, tensor.get(), true)) {
+          seeds.push_back(
+              {value, bind_gradient({tensor, tensor}, value, BoundSlot::From::linked_gradient)});
+          out_.bound.back().linked_graph = reader->number;
+        }
+      }
+    }
+  }
+
+  ValueId bind_gradient(const GradientHandle& handle, ValueId of, BoundSlot::From from) {
+    const int slot = static_cast<int>(out_.bound.size());
+    const std::string name = handle.gradient->label();
+    ir::Type type = graph().type(of);  // a copy: adding a value moves the graph's own
+    const ValueId value = graph().add_source(ir::Source::bound, slot, std::move(type), name);
+    out_.bound.push_back({name, handle.gradient, value, {}, from});
+    return value;
+  }
+
+  void check_outputs() const {
+    for (const auto& [name, tensor] : state_.outputs) {
+      const TensorPtr of = state_.differentiated(tensor.get());
+      if (of == nullptr || out_.gradients.contains(of.get())) continue;
+      throw InvalidArgument("[compile] expected a gradient for output '" + name +
+                            "' but nothing flows from the loss to tensor '" + of->label() + "'");
+    }
+  }
+
+  // Adds a buffer that has the parameter's shape and layout.
+  ValueId add_buffer(const TensorPtr& tensor, const std::string& name, bool accumulates) {
+    const ValueId parameter = out_.lowering.parameter_values.at(tensor.get());
+    const int slot = static_cast<int>(out_.slots.size());
+    out_.slots.push_back({tensor, name, graph().value(parameter).slot, accumulates});
+    return graph().add_source(ir::Source::parameter, slot, graph().type(parameter),
+                              tensor->label() + "." + name);
+  }
+
+  // The first micro-batch of a group writes the sum, the others add to it.
+  void accumulate() {
+    graph().phase = ir::Phase::gradient;
+    const ValueId adds = out_.lowering.step(ir::StepInput::accumulates);
+    for (const Wanted& wanted : wanted_) {
+      const auto gradient = out_.gradients.find(wanted.tensor.get());
+      if (!wanted.updated || gradient == out_.gradients.end()) continue;
+      const ValueId sum = add_buffer(wanted.tensor, "gradient sum", true);
+      ir::ScalarList list;
+      list.inputs = 3;
+      const int before = list.add(ir::Scalar::mask, 0, 1);
+      list.results.push_back(list.add(ir::Scalar::add, before, 2));
+      const ValueId total =
+          ops::elementwise(graph(), std::move(list), {sum, adds, gradient->second})[0];
+      graph().value(total).writes = sum;
+      gradient->second = total;
+    }
+  }
+
+  void update() {
+    std::vector<UpdateTarget> targets;
+    for (const Wanted& wanted : wanted_) {
+      const auto gradient = out_.gradients.find(wanted.tensor.get());
+      if (!wanted.updated || gradient == out_.gradients.end()) continue;
+      UpdateTarget target{wanted.value, gradient->second, {}, layer_of(wanted.value)};
+      for (const std::string& buffer : state_.optimizer->slots()) {
+        target.slots.push_back(add_buffer(wanted.tensor, buffer, false));
+      }
+      targets.push_back(std::move(target));
+    }
+    ValueId counts = kNone;
+    if (scaling_ != nullptr && !targets.empty()) {
+      std::vector<ValueId> gradients;
+      for (const UpdateTarget& target : targets) gradients.push_back(target.gradient);
+      counts = scaling_->all_finite(gradients);
+      scaling_->update(counts);
+    }
+    emit_updates(graph(), *state_.optimizer, targets,
+                 out_.lowering.step(ir::StepInput::learning_rate),
+                 out_.lowering.step(ir::StepInput::corrected_learning_rate), counts);
+  }
+
+  // The layer that reads a parameter first: profiles count the update there.
+  int layer_of(ValueId parameter) {
+    for (const ir::Node& node : graph().nodes) {
+      if (std::count(node.inputs.begin(), node.inputs.end(), parameter) > 0) return node.layer;
+    }
+    return kNone;
+  }
+
+  const GraphState& state_;
+  const std::vector<NodeRecord>& nodes_;
+  LoweredGraph& out_;
+  std::vector<Wanted> wanted_;
+  std::unique_ptr<LossScaling> scaling_;  // null: none
+};
+
+}  // namespace
+
+void add_training(const GraphState& state, const std::vector<NodeRecord>& nodes,
+                  LoweredGraph& out) {
+  TrainingWriter(state, nodes, out).write();
+}
+
+}  // namespace traingraph

@@ -1,0 +1,127 @@
+// Tells whether a compiled graph is still current, lists its memory, and copies values out of it.
+#include "graph/program/compiled_graph.h"
+
+#include <algorithm>
+
+#include "runtime/memory/transfer.h"
+
+namespace traingraph {
+
+using ir::kNone;
+using ir::ValueId;
+
+bool CompiledGraph::is_current(const GraphState& state) const {
+  if (threads != Platform::thread_count()) return false;
+  if (mode == Mode::training && clips != clips_gradients(state)) return false;
+  return lies_where_parameters_do();
+}
+
+bool CompiledGraph::lies_where_parameters_do() const {
+  const std::uint64_t moves = parameter_moves();
+  if (moves_seen.load(std::memory_order_relaxed) == moves) return true;
+  for (std::size_t s = 0; s < stores.size(); ++s) {
+    const ParameterState* store = slots[s].tensor->state().parameter.get();
+    if (stores[s] != nullptr && (store != stores[s] || store->version != slot_versions[s])) {
+      return false;
+    }
+  }
+  moves_seen.store(moves, std::memory_order_relaxed);
+  return true;
+}
+
+ValueId CompiledGraph::counterpart(const CompiledGraph& other, ValueId value) const {
+  for (const auto& [theirs, ours] :
+       {std::pair(&other.tensors, &tensors), std::pair(&other.gradients, &gradients)}) {
+    for (const auto& [tensor, known] : *theirs) {
+      if (known == value) return ours->at(tensor);
+    }
+  }
+  return other.result == value ? result : kNone;
+}
+
+void CompiledGraph::list(MemoryPlan& plan) const {
+  const ir::Graph& ops = program->graph;
+  const ProgramVariant& variant = program->split;
+  std::vector<ValueId> persistent = slot_values;
+  for (const HeldValue& held : program->held) persistent.push_back(held.value);
+  for (ValueId number : persistent) {
+    const ir::Value& value = ops.value(number);
+    const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
+    plan.entries.push_back({value.name, "persistent", bytes});
+    plan.persistent_bytes += bytes;
+  }
+  for (const BoundSlot& slot : bound) {
+    if (slot.value == kNone) continue;
+    plan.entries.push_back({slot.name, "bound", ir::storage_bytes(ops.type(slot.value), {})});
+  }
+  std::map<ValueId, std::string> names;
+  for (const auto& [tensor, value] : gradients) {
+    if (value != kNone) names[value] = "gradient of " + tensor->label();
+  }
+  const auto name_of = [&](const ir::Node& node) {
+    return ir::name(node.op) + ir::where(ops, node);
+  };
+  for (const Recomputed& again : program->recomputed) {
+    const ir::Node& producer = ops.node(ops.value(again.value).producer);
+    plan.recomputed.push_back({name_of(producer), "recomputed", again.freed_bytes});
+  }
+  for (std::size_t n = 0; n < ops.nodes.size(); ++n) {
+    const ir::Node& node = ops.nodes[n];
+    const std::string op = name_of(node);
+    for (ValueId output : node.outputs) {
+      const auto v = static_cast<std::size_t>(output);
+      if (program->roots[v] != output || variant.value_offsets[v] < 0) continue;
+      bool crosses = false;
+      for (const ir::Node& reader : ops.nodes) {
+        crosses = crosses || (reader.phase != node.phase &&
+                              std::count(reader.inputs.begin(), reader.inputs.end(), output) > 0);
+      }
+      const char* kind = "transient";
+      if (names.contains(output)) {
+        kind = "gradient";
+      } else if (crosses || ops.value(output).keep) {
+        kind = node.phase == ir::Phase::forward ? "saved" : "gradient";
+      }
+      plan.entries.push_back({names.contains(output) ? names[output] : op, kind,
+                              ir::storage_bytes(ops.type(output), ops.value(output).layout)});
+    }
+    const std::size_t workspace = program->executable->workspace_bytes(static_cast<int>(n));
+    if (workspace > 0 && node.op != ir::Op::reshape) {
+      plan.entries.push_back({op, "workspace", workspace});
+    }
+  }
+}
+
+void Passes::drop(const CompiledPtr& program) {
+  if (forward == program) forward = nullptr;
+  if (gradient == program) gradient = nullptr;
+}
+
+bool clips_gradients(const GraphState& state) {
+  return state.optimizer != nullptr && state.optimizer->applies_gradient_clipping();
+}
+
+TensorData host_array(const ir::Type& type) {
+  TensorData data;
+  const std::size_t bytes = ir::storage_bytes(type, {});
+  const auto memory = std::make_shared<std::byte[]>(bytes);
+  data.bytes = memory.get();
+  data.length = bytes;
+  data.data_type = type.data_type;
+  data.shape = type.shape;
+  data.owner = std::shared_ptr<const void>(memory, memory.get());
+  return data;
+}
+
+TensorData copy_out(const Backend& backend, const CompiledGraph& graph, Run run, ValueId value) {
+  const ir::Value& v = graph.program->graph.value(value);
+  TensorData data = host_array(v.type);
+  const std::byte* from = graph.program->address(run, value);
+  // Without memory behind the plan an address is an offset.
+  if (from != nullptr && backend.traits().computes) {
+    download(backend, v.type, v.layout, from, static_cast<std::byte*>(data.bytes));
+  }
+  return data;
+}
+
+}  // namespace traingraph

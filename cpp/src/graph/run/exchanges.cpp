@@ -1,0 +1,129 @@
+// Transfers between linked graphs: buffers for forward values and gradients, in the order of
+// submission.
+#include "graph/run/exchanges.h"
+
+#include <traingraph/errors.h>
+
+#include "runtime/device_memory.h"
+#include "runtime/memory/transfer.h"
+
+namespace traingraph {
+
+using ir::kNone;
+
+void Exchanges::place(CompiledGraph& graph) {
+  graph.handed.clear();
+  if (links_ == nullptr) return;
+  LinkSet& links = *links_;
+  auto place = [&](const Tensor* tensor, ir::ValueId value, bool gradient, const ir::Type& type) {
+    const std::lock_guard lock(links.mutex);
+    Exchange& exchange = links.exchange(tensor, gradient ? graph_.number : 0);
+    const std::size_t bytes = ir::storage_bytes(type, {});
+    if (exchange.capacity < bytes || exchange.backend != &backend_) {
+      exchange.backend = &backend_;
+      exchange.bytes = backend_.allocate(bytes);
+      exchange.capacity = bytes;
+      exchange.written = false;
+    }
+    graph.handed.push_back({&exchange, tensor, value, gradient, type.shape});
+  };
+  const ir::Graph& ops = graph.program->graph;
+  for (const auto& [tensor, value] : graph.tensors) {
+    if (value == kNone || graph_.producer(tensor) == nullptr) continue;
+    if (links.readers(graph_, tensor, false).empty()) continue;
+    place(tensor, value, false, ops.type(value));
+  }
+  if (graph.mode != Mode::training) return;
+  for (const BoundSlot& slot : graph.bound) {
+    if (!slot.may_be_linked() || slot.value == kNone) continue;
+    const ir::Type& type = ops.type(slot.value);
+    if (!is_floating_point(type.data_type)) continue;
+    const auto found = graph.gradients.find(slot.tensor.get());
+    place(slot.tensor.get(), found == graph.gradients.end() ? kNone : found->second, true, type);
+  }
+}
+
+BoundArray Exchanges::bound(const CompiledGraph& graph, const BoundSlot& slot) const {
+  LinkSet& links = *links_;
+  const std::lock_guard lock(links.mutex);
+  const bool gradient = slot.from == BoundSlot::From::linked_gradient;
+  const Exchange& exchange = links.exchange(slot.tensor.get(), gradient ? slot.linked_graph : 0);
+  const std::string what =
+      gradient ? "the gradient of tensor '" + slot.tensor->label() + "' from a linked graph"
+               : "tensor '" + slot.tensor->label() + "' from a linked graph";
+  if (!exchange.written) {
+    throw InvalidArgument("[execute] expected " + what +
+                          " but that graph has not been executed since; execute it first");
+  }
+  const bool reachable = exchange.backend == &backend_ ||
+                         (uses_host_memory(*exchange.backend) && uses_host_memory(backend_));
+  if (!reachable) {
+    throw Unsupported("[execute] expected linked graphs on one device but " + what + " is on " +
+                      exchange.backend->name() + " and is read on " + backend_.name());
+  }
+  const ir::Type& type = graph.program->graph.type(slot.value);
+  if (type.shape != exchange.shape) {
+    const bool other_batch = type.batched && exchange.batch != 0 && exchange.batch != graph.batch;
+    throw ShapeError(
+        "[execute] expected " + what +
+        (other_batch
+             ? " for batch size " + std::to_string(graph.batch) + " but it was executed with " +
+                   std::to_string(exchange.batch)
+             : " of shape " + to_string(type.shape) + " but got " + to_string(exchange.shape)));
+  }
+  return {slot.value, exchange.bytes.get(), exchange.bytes};
+}
+
+std::uint64_t Exchanges::count_binding() const {
+  if (links_ == nullptr) return 0;
+  const std::lock_guard lock(links_->mutex);
+  return ++links_->events;
+}
+
+bool Exchanges::is_newer(const Tensor& tensor, std::uint64_t than) const {
+  const std::lock_guard lock(links_->mutex);
+  const Exchange& exchange = links_->exchange(&tensor, 0);
+  return exchange.written && exchange.written_at > than;
+}
+
+void Exchanges::announce(const CompiledGraph& graph, Run run) {
+  if (links_ == nullptr) return;
+  LinkSet& links = *links_;
+  const std::lock_guard lock(links.mutex);
+  for (const CompiledGraph::Handed& handed : graph.handed) {
+    if (!handed.by(run)) continue;
+    handed.to->written = true;
+    handed.to->written_at = ++links.events;
+    handed.to->batch = graph.batch;
+    handed.to->shape = handed.shape;  // as long as the one before: nothing is allocated
+    if (handed.gradient) continue;
+    // Gradients belong to the forward pass before them.
+    for (Exchange& other : links.exchanges) {
+      if (other.tensor == handed.tensor && other.reader != 0) other.written = false;
+    }
+  }
+}
+
+void Exchanges::write(const CompiledGraph& graph, Run run) const {
+  const Program& program = *graph.program;
+  for (const CompiledGraph::Handed& handed : graph.handed) {
+    if (!handed.by(run)) continue;
+    std::byte* to = handed.to->bytes.get();
+    if (to == nullptr) continue;  // a backend that computes nothing
+    if (handed.value == kNone) {
+      clear_memory(backend_, to, handed.to->capacity);
+      continue;
+    }
+    const ir::Value& value = program.graph.value(handed.value);
+    convert(backend_, value.type, value.layout, program.address(run, handed.value), {}, to);
+  }
+}
+
+void Exchanges::list(const CompiledGraph& graph, MemoryPlan& plan) const {
+  for (const CompiledGraph::Handed& handed : graph.handed) {
+    plan.entries.push_back({handed.tensor->label(), "exchange", handed.to->capacity});
+    plan.exchange_bytes += handed.to->capacity;
+  }
+}
+
+}  // namespace traingraph

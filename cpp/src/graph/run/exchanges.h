@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+
+#include "graph/data/device_staging.h"
+#include "graph/program/compiled_graph.h"
+
+namespace traingraph {
+
+// One graph's side of what linked graphs hand to each other: forward values one way, gradients the
+// other. What was announced is guarded by the set's mutex; the bytes belong to whoever holds the
+// stream, which the set shares.
+class Exchanges {
+ public:
+  Exchanges(const GraphState& graph, const Backend& backend)
+      : graph_(graph), backend_(backend), links_(graph.links) {}
+
+  // Memory for what this program hands over. Call while holding the stream.
+  void place(CompiledGraph& graph);
+  // What a linked graph has written, or was told to.
+  BoundArray bound(const CompiledGraph& graph, const BoundSlot& slot) const;
+  // The place of a binding among what the set's graphs do; and whether a tensor was computed later.
+  std::uint64_t count_binding() const;
+  bool is_newer(const Tensor& tensor, std::uint64_t than) const;
+  // Says what a run will hand over; call in the order of submission.
+  void announce(const CompiledGraph& graph, Run run);
+  // Hands it over. Call while holding the stream.
+  void write(const CompiledGraph& graph, Run run) const;
+  // Adds the entries of what this program hands over.
+  void list(const CompiledGraph& graph, MemoryPlan& plan) const;
+
+ private:
+  const GraphState& graph_;  // not for `write`: work in flight may outlive it
+  const Backend& backend_;
+  const std::shared_ptr<LinkSet> links_;  // null: linked with nothing
+};
+
+}  // namespace traingraph

@@ -1,0 +1,390 @@
+// Submission and running: what a call may do, in which order, on which thread.
+#include "graph/run/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <vector>
+
+#include <traingraph/errors.h>
+
+#include "graph/data/data_binding.h"
+#include "graph/lowering/check_integers.h"
+#include "graph/run/check_numerics.h"
+#include "graph/run/outputs.h"
+#include "graph/run/profile.h"
+#include "runtime/device_memory.h"
+#include "runtime/diagnostics.h"
+#include "runtime/threads/fork_guard.h"
+
+namespace traingraph {
+
+Execution Executor::submit(Run run, const ExecutionArguments& arguments, const ChosenRows& rows) {
+  const bool inference =
+      !graph_.training || has(arguments.options, ExecutionOptions::kForwardForInference);
+  if (!inference) return start(run, Mode::training, arguments, rows);
+  if (run == Run::gradient || run == Run::update) {
+    throw InvalidArgument("[execute] expected no FORWARD_FOR_INFERENCE in a gradient or update");
+  }
+  return start(Run::forward, inference_mode_, arguments, rows);
+}
+
+TensorData Executor::predict(const ExecutionArguments& arguments) {
+  const CompiledPtr graph = compiled(arguments.batch_size, Mode::prediction, true);
+  if (!graph->result_has_batch) {
+    throw ShapeError("[predict] expected a result with the samples on axis 0 but got " +
+                     to_string(graph->program->graph.type(graph->result).shape));
+  }
+  return start(Run::forward, Mode::prediction, arguments).result();
+}
+
+// A step that reads gradients made outside cannot run in one call.
+void Executor::check_may_run(const CompiledGraph& graph, Run run) const {
+  if (run != Run::step) return;
+  for (const BoundSlot& slot : graph.bound) {
+    if (!slot.is_gradient()) continue;
+    const std::string why = slot.from == BoundSlot::From::linked_gradient
+                                ? "linked graphs send gradients between them"
+                                : "tensor '" + graph_.user_gradients.front().of->label() +
+                                      "' has a user gradient, which is written between them";
+    throw InvalidArgument("[execute] expected execute_forward and execute_gradient, because " +
+                          why);
+  }
+}
+
+namespace {
+
+bool has_newer_buffer(const LoweredGraph::Slot& slot) {
+  return !slot.buffer.empty() && !slot.accumulates && slot.tensor->state().optimizer_data_is_newer;
+}
+
+}  // namespace
+
+bool Executor::is_behind(const CompiledGraph& graph) const {
+  if (graph.mode == Mode::training && graph_.resumed->is_there()) return true;
+  return std::any_of(graph.slots.begin(), graph.slots.end(), [](const LoweredGraph::Slot& slot) {
+    return slot.tensor->state().host_is_newer || has_newer_buffer(slot);
+  });
+}
+
+void Executor::upload_parameters(const CompiledGraph& graph) {
+  for (const LoweredGraph::Slot& slot : graph.slots) {
+    if (slot.tensor->state().host_is_newer) {
+      check_range(slot);
+      stream_->run([&] { upload_if_newer(*slot.tensor); });
+    }
+    if (has_newer_buffer(slot)) {
+      stream_->run([&] { upload_optimizer_data(*slot.tensor, graph_.optimizer->slots()); });
+    }
+  }
+}
+
+Execution Executor::start(Run run, Mode mode, const ExecutionArguments& arguments,
+                          const ChosenRows& rows) {
+  check_not_forked();
+  failure_.raise();
+  if (mode == Mode::training && graph_.loss_layer != nullptr && graph_.loss_labels.empty()) {
+    throw InvalidArgument("[execute] expected loss labels declared by add_inputs but got none");
+  }
+  std::int64_t batch = arguments.batch_size;
+  const bool asks = batch == 0 && declared_batch_ != 0 && runs_forward(run);
+  if (asks) batch = rows_of(graph_, arguments);
+  Job job;
+  job.checked = has(arguments.options, ExecutionOptions::kCheckNumerics);
+  // A checked step runs its phases apart as well.
+  const bool apart = run != Run::step || job.checked;
+  std::unique_lock lock(mutex_);
+  if (asks && arguments.inputs.empty() && arguments.loss_labels.empty()) {
+    batch = given_.bound_rows();
+  }
+  batch = submitted_.batch_for(run, batch);
+  job.graph = find_current(batch, mode, apart);
+  // What takes time, or waits for the stream, is done without the mutex.
+  if (job.graph == nullptr || is_behind(*job.graph)) {
+    lock.unlock();
+    if (job.graph == nullptr) job.graph = compiled(batch, mode, apart);
+    check_may_run(*job.graph, run);
+    upload_parameters(*job.graph);
+    if (mode == Mode::training) resume_step(*job.graph);
+    lock.lock();
+  }
+  check_may_run(*job.graph, run);
+  job.run = run;
+  job.profiled = has(arguments.options, ExecutionOptions::kPerLayerProfiling);
+  job.timed = job.profiled || has(arguments.options, ExecutionOptions::kProfiling);
+  job.handler = arguments.completion_handler;
+  auto state = job.state = std::make_shared<ExecutionState>();
+  const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
+  bind_job(job, arguments, rows);
+  const Place place = place_of(job, synchronous);
+  lock.unlock();
+  if (!synchronous) return Execution(std::move(state));
+  if (place == Place::queued) {
+    state->stream->wait(state->task);
+  } else {
+    begin(job);
+    if (job.pending != nullptr) settle(job);
+    if (place == Place::taken) state->stream->give_back();
+  }
+  state->raise();
+  return Execution(std::move(state));
+}
+
+void Executor::bind_job(Job& job, const ExecutionArguments& arguments, const ChosenRows& rows) {
+  submitted_.place(job);
+  if (runs_forward(job.run)) given_.bind_inputs(job, arguments, rows);
+  if (job.run == Run::gradient) given_.bind_gradients(job);
+  bind_outputs(graph_, backend_, arguments.outputs, job);
+  updates_.submit(job, graph_.optimizer);
+  submitted_.count(job);
+  exchanges_.announce(*job.graph, job.run);
+}
+
+Executor::Place Executor::place_of(Job& job, bool synchronous) {
+  Stream* const stream = (job.state->stream = Stream::root(stream_)).get();
+  if (synchronous && stream->take_if_free()) return Place::taken;
+  const auto task = job.state->task = std::make_shared<Task>();
+  job.leaves = task->leaves = !synchronous && may_leave(job);
+  const auto queued = std::make_shared<Job>(std::move(job));
+  // The queue keeps the executor, and with it the arena, until the work is done.
+  task->work = [self = shared_from_this(), queued]() -> std::function<void()> {
+    self->begin(*queued);
+    if (queued->pending == nullptr) return nullptr;
+    return [self, queued] { self->settle(*queued); };
+  };
+  if (!synchronous) {
+    stream->submit(task);
+    return Place::queued;
+  }
+  if (stream->take_place(task)) return Place::queued;
+  job = std::move(*queued);
+  job.state->task = nullptr;
+  return Place::held;
+}
+
+bool Executor::may_leave(const Job& job) const {
+  return !uses_host_memory(backend_) && runs_forward(job.run) && !job.handler && !job.timed &&
+         !job.checked && job.outputs.empty() && job.graph->handed.empty();
+}
+
+void Executor::begin(Job& job) {
+  try {
+    execute(job);
+  } catch (...) {
+    job.state->error = std::current_exception();
+    job.pending = nullptr;
+    forget(job);
+  }
+  if (job.pending == nullptr) settle(job);
+}
+
+void Executor::execute(Job& job) {
+  updates_.begin(job);
+  if (!kept_.has_before(job)) {
+    throw InvalidArgument(
+        "[execute] the step that this call goes on with was given up, because a call of it has "
+        "failed or other state was loaded; start again with its first call");
+  }
+  Stream::Hold hold;
+  while (!job.graph->lies_where_parameters_do()) {
+    follow_parameters(job);
+    hold.take(stream_);
+  }
+  make_room(job);
+  for (const BoundArray& array : job.bound) {
+    const bool apart = array.on_device && !programs_.touches(*job.graph, array);
+    job.graph->program->bind(array.value, given_.placed(array, apart));
+  }
+  step_numbers_.write(job);
+  kept_.begin(job);
+  if (may_leave(job)) carry_result(job);
+  run_program(job);
+  kept_.end(job);
+  exchanges_.write(*job.graph, job.run);
+  deliver(backend_, job);
+}
+
+void Executor::follow_parameters(Job& job) {
+  if (!runs_forward(job.run)) {
+    throw InvalidArgument(
+        "[execute] the graph was compiled again since the call before; start again with "
+        "execute_forward");
+  }
+  const CompiledPtr before = job.graph;
+  job.graph = compiled(before->batch, before->mode, true);
+  std::vector<BoundArray> bound;
+  for (std::size_t s = 0; s < before->bound.size(); ++s) {
+    for (BoundArray& array : job.bound) {
+      if (array.value != before->bound[s].value) continue;
+      array.value = job.graph->bound[s].value;
+      if (array.value != ir::kNone) bound.push_back(array);
+      break;
+    }
+  }
+  job.bound = std::move(bound);
+  for (auto& [value, data] : job.outputs) value = job.graph->counterpart(*before, value);
+}
+
+void Executor::run_program(const Job& job) {
+  Program& program = *job.graph->program;
+  using Clock = std::chrono::steady_clock;
+  if (job.timed) finish_work(backend_);
+  const Clock::time_point start = job.timed ? Clock::now() : Clock::time_point();
+  const Diagnostics* const device = backend_.diagnostics();
+  const double measured = job.timed && device != nullptr ? device->measured_seconds() : -1;
+  std::vector<double> seconds(job.profiled ? program.graph.nodes.size() : 0);
+  if (job.checked) {
+    if (const auto found = program.run_checked(job.run)) {
+      raise_not_finite(backend_, *job.graph, job.run, *found, step_numbers_.forward_passes());
+    }
+  } else {
+    program.run(job.run, job.profiled ? seconds.data() : nullptr);
+  }
+  if (!job.timed) return;
+  finish_work(backend_);
+  job.state->seconds = measured < 0 ? std::chrono::duration<double>(Clock::now() - start).count()
+                                    : device->measured_seconds() - measured;
+  if (job.profiled && !job.checked) {
+    job.state->profile = profile_of(program, job.run, seconds, job.state->seconds);
+  }
+}
+
+void Executor::settle(Job& job) {
+  ExecutionState& state = *job.state;
+  try {
+    if (job.pending != nullptr) job.pending->take(state.result.bytes);
+    if (state.error == nullptr) raise_late(job);
+  } catch (...) {
+    state.error = std::current_exception();
+    forget(job);
+  }
+  try {
+    const bool has_result = state.error == nullptr && runs_forward(job.run);
+    if (job.handler) {
+      job.handler(has_result ? job.graph->result_tensor : nullptr, state.error, state.seconds);
+    }
+  } catch (...) {
+    if (state.error == nullptr) state.error = std::current_exception();
+  }
+  if (state.error != nullptr) failure_.keep(job.state);
+  state.finish();
+}
+
+void Executor::forget(const Job& job) {
+  kept_.drop_all();
+  kept_.give_up(job.after.step);
+  step_numbers_.forget_sent();
+  const std::lock_guard lock(mutex_);
+  updates_.undo(job);
+  submitted_.begin_again(job.after.step);
+}
+
+void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch) {
+  Rows rows;
+  if (batch == 0 && declared_batch_ != 0 && rows.add(data, tensors)) batch = rows.agreed();
+  const std::lock_guard lock(mutex_);
+  given_.write(data, tensors, batch == 0 ? declared_batch_ : batch, programs_);
+}
+
+std::pair<TensorData, TensorData> Executor::scored() const {
+  std::pair<TensorData, TensorData> result;
+  stream_->run([&] { result = kept_.scored(); });
+  return result;
+}
+
+void Executor::read(const Tensor& tensor, void* bytes, std::size_t length) {
+  stream_->run([&] {
+    const TensorData data = kept_.copy(tensor);
+    std::memcpy(bytes, data.bytes, std::min(length, data.length));
+  });
+}
+
+TensorData Executor::view(const Tensor& tensor) {
+  TensorData data;
+  stream_->run([&] { data = kept_.view(tensor, programs_.arena()); });
+  return data;
+}
+
+TensorData Executor::gradient(const Tensor& tensor) const {
+  TensorData result;
+  stream_->run([&] { result = kept_.copy_of_gradient(tensor); });
+  if (element_count(result.shape) == element_count(tensor.descriptor().shape)) {
+    result.shape = tensor.descriptor().shape;
+  }
+  return result;
+}
+
+void Executor::read_through(const GradientHandle& handle) {
+  stream_->run([&] { kept_.know(handle); });
+  const std::lock_guard lock(handle.gradient->state().host);
+  handle.gradient->state().reader = weak_from_this();
+  handle.gradient->state().device = graph_.device;
+}
+
+void Executor::synchronize_parameters() {
+  std::vector<TensorPtr> tensors;
+  {
+    const std::lock_guard lock(mutex_);
+    tensors = programs_.parameters();
+  }
+  // Where nothing is trained, too.
+  if (tensors.empty()) stream_->run([] {});
+  for (const TensorPtr& tensor : tensors) tensor->synchronize_data();
+}
+
+void Executor::run_between(const std::function<void()>& work) { stream_->run(work); }
+
+// The sums have their places since the program of this call was made. What was frozen or thawed
+// since, or declared, drops them as it does in a graph that was not saved.
+void Executor::resume_step(const CompiledGraph& graph) {
+  const BegunStepPtr begun = graph_.resumed->take();
+  if (begun == nullptr) return;
+  const auto adds = [](const LoweredGraph::Slot& slot) { return slot.accumulates; };
+  const bool same = std::all_of(begun->sums.begin(), begun->sums.end(), [&](const auto& sum) {
+    return std::any_of(graph.slots.begin(), graph.slots.end(),
+                       [&](const auto& slot) { return adds(slot) && slot.tensor == sum.first; });
+  });
+  const auto count = std::count_if(graph.slots.begin(), graph.slots.end(), adds);
+  if (!same || static_cast<std::size_t>(count) != begun->sums.size()) return;
+  if (begun->taken_at.value_or(built_for_) != built_for_) return;
+  stream_->run([&] {
+    const std::lock_guard lock(mutex_);
+    programs_.write_sums(begun->sums);
+    kept_.resume(submitted_.resume(begun->summed, begun->rows));
+  });
+}
+
+BegunStepPtr Executor::begun_step(std::uint64_t changes) const {
+  const std::lock_guard lock(mutex_);
+  if (const BegunStepPtr loaded = graph_.resumed->get()) {
+    return loaded->taken_at.value_or(changes) == changes ? loaded : nullptr;
+  }
+  const StepPosition& at = kept_.reached();
+  // Compiling again drops the sum, and a full one is what a pass has left.
+  if (at.summed == 0 || at.summed >= graph_.micro_batches || built_for_ != changes) return nullptr;
+  return std::make_shared<const BegunStep>(
+      BegunStep{graph_.micro_batches, at.summed, at.rows, programs_.copy_sums()});
+}
+
+bool Executor::give_up_step(bool resumes) {
+  const std::uint64_t step = kept_.reached().step;
+  const std::lock_guard lock(mutex_);
+  if (resumes && submitted_.position().step != step) return false;
+  kept_.give_up(step);
+  submitted_.begin_again(step);
+  graph_.resumed->set(nullptr);
+  return true;
+}
+
+std::int64_t Executor::time_step(const Optimizer& optimizer) const {
+  const std::lock_guard lock(mutex_);
+  return updates_.time_step(optimizer);
+}
+
+void Executor::set_time_step(Optimizer& optimizer, std::int64_t value) {
+  const std::lock_guard lock(mutex_);
+  updates_.set_time_step(optimizer, value);
+}
+
+}  // namespace traingraph

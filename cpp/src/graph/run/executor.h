@@ -1,0 +1,160 @@
+// `Executor` runs one compiled graph: it decides what a call does, queues or runs it, and settles
+// its handle.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/program/program_cache.h"
+#include "graph/run/exchanges.h"
+#include "graph/run/given_arrays.h"
+#include "graph/run/job.h"
+#include "graph/run/kept_values.h"
+#include "graph/run/step_numbers.h"
+#include "graph/run/submission_order.h"
+#include "graph/run/update_count.h"
+
+namespace traingraph {
+
+// The headers of its parts say what they may do when.
+class Executor final : public ValueReader, public std::enable_shared_from_this<Executor> {
+ public:
+  // Without `serves_reads` tensors are not read through it: what they show stays what it was.
+  Executor(std::shared_ptr<const GraphState> graph, const Backend& backend,
+           bool serves_reads = true);
+  ~Executor() override;
+
+  // Compiles for the tensors' own batch size, so that mistakes show at compile.
+  void prepare();
+  // Goes on from what an executor of the same graph was given and has counted.
+  void take_over(Executor& before);
+  // Goes on from what another one of the same graph and device was given, which goes on as well.
+  void take_given(Executor& other);
+  void bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch);
+  // Inference graphs and FORWARD_FOR_INFERENCE run a forward in inference mode, whatever `run` is.
+  // Of arrays on the device the call means these rows.
+  Execution submit(Run run, const ExecutionArguments& arguments, const ChosenRows& rows = {});
+
+  // Raises unless a training step, or `apart` its phases, can run with this batch size.
+  void check_batch(std::int64_t batch, bool apart = false) {
+    compiled(batch, Mode::training, apart);
+  }
+  // The last result of an inference forward without losses.
+  TensorData predict(const ExecutionArguments& arguments);
+  // What the loss of the last forward compared: prediction and label.
+  std::pair<TensorData, TensorData> scored() const;
+
+  void read(const Tensor& tensor, void* bytes, std::size_t length) override;
+  TensorData view(const Tensor& tensor) override;
+  // Of a tensor whose gradient the last gradient pass computed and kept.
+  TensorData gradient(const Tensor& tensor) const;
+  // Lets reads of this handle of a gradient come here.
+  void read_through(const GradientHandle& handle);
+  void synchronize_parameters();
+  // Runs work after all executions that were submitted; for a completion handler, which stands
+  // between two of them, at once.
+  void run_between(const std::function<void()>& work);
+  // Both within run_between. The step that stands between two of its micro-batches, unless the
+  // graph, of so many changes, will be compiled again; null: none.
+  BegunStepPtr begun_step(std::uint64_t changes) const;
+  // Nothing goes on with the step that has run last, nor with one that was to be resumed. False,
+  // without effect, where another one is to follow and a later step was submitted already.
+  bool give_up_step(bool resumes);
+  // The time step as it is between executions: without this graph's updates still to come.
+  std::int64_t time_step(const Optimizer& optimizer) const;
+  void set_time_step(Optimizer& optimizer, std::int64_t value);
+
+  const Backend& backend() const { return backend_; }
+  std::size_t device_memory_size() const;
+  MemoryPlan memory_plan() const;
+  std::string description() const;
+  // Whether programs made now would mean the same: nothing was added since, or frozen or thawed.
+  bool is_current(std::uint64_t changes) const;
+
+ private:
+  // The program for this batch and mode, compiled now if need be; `apart`: for phases apart, too,
+  // as far as a memory limit is concerned. Raises where a layer fixes another batch size. Call
+  // without mutex_.
+  CompiledPtr compiled(std::int64_t batch, Mode mode, bool apart);
+  // The same if it is there, else null. Call with mutex_.
+  CompiledPtr find_current(std::int64_t batch, Mode mode, bool apart);
+  // Gives a new program its addresses. Call while holding the stream and mutex_.
+  void attach(CompiledGraph& graph, bool apart);
+  // Points it to what lies outside the arena.
+  void point(CompiledGraph& graph);
+  // Lets reads of the graph's tensors and gradients come here.
+  void serve_reads(const CompiledGraph& graph);
+  // Where a memory limit asks for it, makes the program anew; whether it did. Raises OutOfMemory.
+  bool keep_within_limit(CompiledGraph& graph, bool apart);
+  Run usual_run(const CompiledGraph& graph) const;
+  // What the graph is there for, whatever has run last. Call with mutex_.
+  const CompiledGraph* usual_program() const;
+  // Room in the arena for the job's run. Call while holding the stream.
+  void make_room(const Job& job);
+  // With an arena that has room for the run.
+  MemoryPlan plan_of(const CompiledGraph& graph, Run run) const;
+
+  Execution start(Run run, Mode mode, const ExecutionArguments& arguments,
+                  const ChosenRows& rows = {});
+  void check_may_run(const CompiledGraph& graph, Run run) const;
+  // Whether one of the two below has something to do.
+  bool is_behind(const CompiledGraph& graph) const;
+  // Parameters that were written on the host since their last use.
+  void upload_parameters(const CompiledGraph& graph);
+  // Goes on with the step that a checkpoint held.
+  void resume_step(const CompiledGraph& graph);
+  // Settles what the job reads and writes, in the order of submission. Call with mutex_.
+  void bind_job(Job& job, const ExecutionArguments& arguments, const ChosenRows& rows);
+  // Where a job stands: in the stream's queue, which has moved it away, or with this thread, which
+  // has taken the stream for it or held it before.
+  enum class Place { queued, taken, held };
+  // In the order of binding. Call with mutex_.
+  Place place_of(Job& job, bool synchronous);
+  // Whether nothing but the result will be read of what the job leaves.
+  bool may_leave(const Job& job) const;
+
+  // Runs the job, and settles its handle unless the result is still to come; never throws.
+  void begin(Job& job);
+  void execute(Job& job);
+  // Where another thread has compiled since the call, so that parameters lie otherwise: brings what
+  // the job was bound to over to a program of now.
+  void follow_parameters(Job& job);
+  void run_program(const Job& job);
+  void settle(Job& job);
+  // After a failure nothing may build on the passes before it, and its update does not count.
+  void forget(const Job& job);
+
+  // As it was when this was made; its own, for work in flight may outlive the graph.
+  const std::shared_ptr<const GraphState> held_graph_;
+  const GraphState& graph_;
+  const Backend& backend_;
+  const bool serves_reads_;
+  const std::uint64_t built_for_;  // GraphState::changes of the snapshot
+  const std::vector<const TensorParameter*> updatable_;
+  // What follows from the graph as it was then: another one gets another executor.
+  const std::int64_t declared_batch_;
+  const Mode inference_mode_;
+
+  // Guards the four below. Nobody waits for the stream while holding it.
+  mutable std::mutex mutex_;
+  ProgramCache programs_;
+  Exchanges exchanges_;
+  GivenArrays given_;
+  SubmissionOrder submitted_;
+
+  // The two below it are touched only by whoever holds it.
+  std::shared_ptr<Stream> stream_;
+  StepNumbers step_numbers_;
+  KeptValues kept_;
+
+  // These have mutexes of their own.
+  UpdateCount updates_;
+  UnseenFailure failure_;
+};
+
+}  // namespace traingraph

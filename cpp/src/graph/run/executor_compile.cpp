@@ -1,0 +1,208 @@
+// The compiling half of the executor: when programs are made, and what they are given.
+#include <algorithm>
+
+#include <traingraph/errors.h>
+
+#include "graph/run/executor.h"
+#include "passes/passes.h"
+#include "runtime/diagnostics.h"
+#include "runtime/memory/allocator.h"
+
+namespace traingraph {
+Executor::Executor(std::shared_ptr<const GraphState> graph, const Backend& backend,
+                   bool serves_reads)
+    : held_graph_(std::move(graph)),
+      graph_(*held_graph_),
+      backend_(backend),
+      serves_reads_(serves_reads),
+      built_for_(graph_.changes),
+      updatable_(updatable_parameters(graph_)),
+      declared_batch_(declared_batch(graph_)),
+      // An inference graph over layers with a loss needs no labels: it gives what would be
+      // compared.
+      inference_mode_(!graph_.training && lacks_labels(graph_) ? Mode::prediction
+                                                               : Mode::inference),
+      programs_(graph_, backend),
+      exchanges_(graph_, backend),
+      given_(graph_, backend, exchanges_),
+      submitted_(graph_, declared_batch_),
+      stream_(std::make_shared<Stream>()),
+      step_numbers_(backend, graph_.forward_count),
+      kept_(backend) {}
+Executor::~Executor() = default;
+
+bool Executor::is_current(std::uint64_t changes) const {
+  for (const TensorParameter* p : updatable_) changes += p->is_updatable.changes();
+  return built_for_ == changes;
+}
+
+void Executor::prepare() {
+  const bool labels_missing = graph_.loss_layer != nullptr && graph_.loss_labels.empty();
+  // Without labels there is no loss to differentiate yet; the forward part is checked all the same.
+  const Mode mode = graph_.training && !labels_missing ? Mode::training : inference_mode_;
+  compiled(declared_batch_, mode, false);
+}
+
+void Executor::take_over(Executor& before) {
+  before.stream_->run([&] {
+    const std::lock_guard lock(before.mutex_);
+    given_.take_over(before.given_);
+  });
+}
+
+void Executor::take_given(Executor& other) {
+  other.stream_->run([&] {
+    const std::lock_guard lock(other.mutex_);
+    given_.take_arrays(other.given_);
+  });
+}
+
+CompiledPtr Executor::find_current(std::int64_t batch, Mode mode, bool apart) {
+  CompiledPtr found = programs_.find(batch, mode);
+  if (found != nullptr && apart && !found->fits_apart) return nullptr;
+  return found;
+}
+
+CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
+  CompiledPtr result;
+  const auto is_there = [&] {
+    const std::lock_guard lock(mutex_);
+    result = find_current(batch, mode, apart);
+    return result != nullptr;
+  };
+  if (is_there()) return result;
+  const CompilationTurn turn;
+  // Compiling may move parameters and the arena: nothing may be running.
+  stream_->run([&] {
+    if (is_there()) return;
+    result = compile(graph_, backend_, stream_, batch, mode);
+    const std::lock_guard lock(mutex_);
+    try {
+      attach(*result, apart);
+    } catch (const OutOfMemory& error) {
+      const Run run = apart ? Run::forward : usual_run(*result);
+      throw OutOfMemory(error.what() + plan_of(*result, run).largest_entries());
+    }
+    if (const CompiledPtr replaced = programs_.add(result)) {
+      kept_.drop(replaced);
+      submitted_.drop(replaced);
+    }
+  });
+  return result;
+}
+
+void Executor::point(CompiledGraph& graph) {
+  programs_.bind_parameters(graph);
+  step_numbers_.bind(graph);
+}
+
+void Executor::attach(CompiledGraph& graph, bool apart) {
+  point(graph);
+  given_.place(graph);
+  if (serves_reads_) serve_reads(graph);
+  exchanges_.place(graph);
+  const Run run = usual_run(graph);
+  if (keep_within_limit(graph, apart || run != Run::step)) point(graph);
+  if (programs_.outgrows(graph, run)) {
+    kept_.drop_all();
+    submitted_.drop_passes();
+  }
+  programs_.make_room(graph, run);
+}
+
+void Executor::serve_reads(const CompiledGraph& graph) {
+  for (const GradientHandle& handle : graph_.gradient_handles) read_through(handle);
+  for (const auto& [tensor, value] : graph.tensors) {
+    auto* shared = const_cast<Tensor*>(tensor);
+    if (shared->state().parameter != nullptr) continue;
+    const std::lock_guard host(shared->state().host);
+    shared->state().reader = weak_from_this();
+  }
+}
+
+bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {
+  if (!graph_.memory_limit) return false;
+  const MemoryPlan plan = plan_of(graph, Run::step);
+  const std::size_t beside = plan.total_bytes - plan.arena_bytes;
+  const auto limit = static_cast<std::size_t>(*graph_.memory_limit);
+  const std::size_t room = limit > beside ? limit - beside : 0;
+  const auto needs = [&](bool phases_apart) {
+    const std::size_t step = graph.program->step.arena_bytes;
+    return phases_apart ? std::max(step, graph.program->split.arena_bytes) : step;
+  };
+  const std::size_t needed = needs(apart);
+  graph.fits_apart = needs(true) <= room;
+  if (needed <= room) return false;
+  const passes::Recomputation chosen =
+      passes::choose_recomputed(*graph.program, backend_, apart, room);
+  if (chosen.fits) {
+    const std::size_t before = private_memory_bytes();
+    graph.program = passes::with_recomputed(*graph.program, backend_, chosen.values);
+    const std::size_t after = private_memory_bytes();
+    graph.library_bytes = after > before ? after - before : 0;
+    graph.fits_apart = needs(true) <= room;
+    return true;
+  }
+  throw OutOfMemory("[compile] expected a memory plan of at most " + std::to_string(limit) +
+                    " bytes, the memory_limit, but got " + std::to_string(beside + needed) +
+                    (apart ? " for phases run apart" : "") + ", and " +
+                    std::to_string(beside + chosen.arena_bytes) + " with " +
+                    std::to_string(chosen.values.size()) +
+                    " values computed again, when that of no other would free any more");
+}
+
+// What has its room from the start; other runs ask for theirs.
+Run Executor::usual_run(const CompiledGraph& graph) const {
+  const bool waits = std::any_of(graph.bound.begin(), graph.bound.end(),
+                                 [](const BoundSlot& slot) { return slot.is_gradient(); });
+  const bool steps = graph.mode == Mode::training && graph_.micro_batches == 1 && !waits;
+  return steps ? Run::step : Run::forward;
+}
+
+void Executor::make_room(const Job& job) {
+  if (programs_.has_room(*job.graph, job.run)) return;
+  const std::lock_guard lock(mutex_);
+  if (programs_.outgrows(*job.graph, job.run)) kept_.drop_all();
+  try {
+    programs_.make_room(*job.graph, job.run);
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(error.what() + plan_of(*job.graph, job.run).largest_entries());
+  }
+}
+
+std::size_t Executor::device_memory_size() const {
+  const std::lock_guard lock(mutex_);
+  return programs_.arena_bytes();
+}
+
+const CompiledGraph* Executor::usual_program() const {
+  const CompiledGraph* step = graph_.training ? programs_.largest(Mode::training) : nullptr;
+  return step != nullptr ? step : programs_.largest(inference_mode_);
+}
+
+MemoryPlan Executor::memory_plan() const {
+  const std::lock_guard lock(mutex_);
+  const CompiledGraph* usual = usual_program();
+  return usual != nullptr ? plan_of(*usual, usual_run(*usual)) : MemoryPlan();
+}
+
+MemoryPlan Executor::plan_of(const CompiledGraph& graph, Run run) const {
+  MemoryPlan plan;
+  programs_.list(graph, run, plan);
+  given_.list(plan);
+  step_numbers_.list(plan);
+  exchanges_.list(graph, plan);
+  const Diagnostics* const device = backend_.diagnostics();
+  plan.context_bytes = device != nullptr ? device->context_bytes() : 0;
+  plan.total_bytes =
+      plan.arena_bytes + plan.persistent_bytes + plan.staging_bytes + plan.exchange_bytes;
+  return plan;
+}
+
+std::string Executor::description() const {
+  const std::lock_guard lock(mutex_);
+  const CompiledGraph* usual = usual_program();
+  return usual != nullptr ? ir::to_string(usual->program->graph) : "not compiled";
+}
+
+}  // namespace traingraph

@@ -1,0 +1,72 @@
+// The array that each bound tensor was last given, from which a job takes its inputs and user
+// gradients.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "graph/data/data_binding.h"
+#include "graph/data/device_staging.h"
+#include "graph/program/program_cache.h"
+#include "graph/run/exchanges.h"
+#include "graph/run/job.h"
+
+namespace traingraph {
+
+// Guarded by the executor's mutex, except `placed`.
+class GivenArrays {
+ public:
+  GivenArrays(const GraphState& graph, const Backend& backend, const Exchanges& exchanges)
+      : graph_(graph), backend_(backend), exchanges_(exchanges), staging_(backend) {}
+
+  // The program's slots lead to what its tensors are given, and get room on the device for it.
+  void place(CompiledGraph& graph);
+  // Goes on from what an executor of the same graph was given.
+  void take_over(GivenArrays& before);
+  // The arrays alone, which both have then.
+  void take_arrays(const GivenArrays& other);
+
+  // Copies what the caller binds between executions, for this batch size; 0: none in common.
+  void write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
+             const ProgramCache& programs);
+  // The rows that arrays bound between executions have in common, or 0.
+  std::int64_t bound_rows() const;
+  // Everything that the job's forward pass reads; what the call brings is checked and kept. Of its
+  // arrays on the device it means these rows.
+  void bind_inputs(Job& job, const ExecutionArguments& arguments, const ChosenRows& rows);
+  // The gradients from outside that its gradient pass reads.
+  void bind_gradients(Job& job);
+
+  // Where the array is for the run; see DeviceStaging. Called by whoever holds the stream.
+  std::byte* placed(const BoundArray& array, bool apart) { return staging_.placed(array, apart); }
+  // Adds the entries of copies.
+  void list(MemoryPlan& plan) const { staging_.list(plan); }
+
+ private:
+  void bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
+                  const CompiledGraph& graph, const ChosenRows& rows);
+  void give_argument(const BoundSlot& slot, const ir::Type& type, const TensorData& data,
+                     const ChosenRows& rows);
+  // Whether this call or a binding has given it data, since a linked graph has computed it.
+  bool is_given_for_link(const BoundSlot& slot) const;
+  // Gives a tensor that was given nothing its own data; false without.
+  bool give_own(const BoundSlot& slot, const ir::Type& type);
+  // What an earlier call or a binding gave may be of another batch than the program: checked again.
+  BoundArray bound(const BoundSlot& slot, const ir::Type& type);
+  // A copy of data that the caller may change; arrays on the device are used where they lie.
+  void stage(const Tensor& tensor, GivenData& given, const ir::Type& type, const TensorData& data);
+  void give(GivenData& given, const TensorData& data);
+
+  const GraphState& graph_;
+  const Backend& backend_;
+  const Exchanges& exchanges_;
+  std::map<const Tensor*, GivenData> data_;  // entries stay: slots of programs lead to them
+  std::uint64_t versions_ = 0;               // of data that was given
+  std::uint64_t calls_ = 0;                  // that brought data
+  DeviceStaging staging_;                    // of that data
+  // User gradients that were written since the last forward pass.
+  std::set<const Tensor*> written_gradients_;
+};
+
+}  // namespace traingraph

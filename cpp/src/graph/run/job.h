@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <traingraph/graph.h>
+
+#include "graph/data/device_staging.h"
+#include "graph/program/compiled_graph.h"
+#include "graph/run/execution_state.h"
+
+namespace traingraph {
+
+// How far a step has come: how many micro-batches are summed, and of how many rows.
+struct StepPosition {
+  std::uint64_t step = 0;  // counts the steps of an executor, from 1
+  int summed = 0;
+  std::int64_t rows = 0;
+};
+
+// Everything one execution needs, settled before it is queued.
+struct Job {
+  CompiledPtr graph;
+  Run run = Run::forward;
+  std::vector<BoundArray> bound;
+  std::vector<std::pair<ir::ValueId, TensorData>> outputs;
+  OptimizerPtr optimizer;  // of an update, else null
+  float learning_rate = 0;
+  std::int64_t time_step = 0;   // if none before it fails that is in flight
+  std::int64_t given_back = 0;  // time steps, when it was submitted
+  double corrected_learning_rate = 0;
+  // The first forward pass of a step draws new random numbers; micro-batches share them.
+  bool starts_step = true;
+  bool accumulates = false;
+  std::int64_t first_row = 0;
+  StepPosition after;  // where its step stands when it has run
+  bool timed = false;
+  bool profiled = false;
+  bool checked = false;
+  CompletionHandler handler;
+  // Whether the call may begin the next execution before this one's result has come.
+  bool leaves = false;
+  std::unique_ptr<PendingRead> pending;  // that result
+  std::unique_ptr<PendingRead> outside;  // what checks of indices have found, if it leaves
+  std::shared_ptr<ExecutionState> state;
+};
+
+}  // namespace traingraph

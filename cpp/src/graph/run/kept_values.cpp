@@ -1,0 +1,137 @@
+// Finds results and gradients that the last passes left in the arena, and copies or views them.
+#include "graph/run/kept_values.h"
+#include "runtime/device_memory.h"
+#include "runtime/foreign_streams.h"
+
+#include <traingraph/errors.h>
+
+namespace traingraph {
+
+using ir::kNone;
+
+bool KeptValues::has_before(const Job& job) const {
+  const bool trains = job.graph->mode == Mode::training;
+  const bool starts = !trains || (runs_forward(job.run) && job.starts_step);
+  if (!starts && job.after.step == given_up_) return false;
+  return runs_forward(job.run) || passes_.before(job.run) == job.graph;
+}
+
+void KeptValues::give_up(std::uint64_t step) {
+  given_up_ = step;
+  if (reached_.step == step) reached_ = {step};
+}
+
+void KeptValues::begin(Job& job) {
+  if (runs_forward(job.run)) {
+    if (passes_.forward != job.graph) passes_.forward = job.graph;
+    passes_.gradient = nullptr;
+    forward_run_ = job.run;
+    forward_arrays_.swap(job.bound);
+  } else if (job.run == Run::gradient) {
+    gradient_arrays_.swap(job.bound);
+  }
+}
+
+void KeptValues::end(const Job& job) {
+  if (job.graph->mode == Mode::training) reached_ = job.after;
+  if (!runs_gradient(job.run) || job.graph->mode != Mode::training) return;
+  passes_.gradient = job.graph;
+  gradient_run_ = job.run;
+}
+
+KeptValues::Kept KeptValues::find(const Tensor& tensor) const {
+  const auto handle = handles_.find(&tensor);
+  return handle != handles_.end() ? gradient(*handle->second) : result(tensor);
+}
+
+KeptValues::Kept KeptValues::result(const Tensor& tensor) const {
+  const std::string subject = "[tensor '" + tensor.label() + "'] ";
+  const CompiledGraph* forward = passes_.forward.get();
+  if (forward == nullptr) {
+    throw InvalidArgument(subject + "no forward pass has computed it, or its memory was reused");
+  }
+  const auto found = forward->tensors.find(&tensor);
+  const bool known = found != forward->tensors.end() && found->second != kNone;
+  const ir::Graph& ops = forward->program->graph;
+  const bool bound = known && ops.value(found->second).source != ir::Source::node;
+  if (!known || (!bound && !ops.value(found->second).keep)) {
+    throw InvalidArgument(subject +
+                          "is not readable: its memory is reused; declare it with add_outputs");
+  }
+  return {forward, forward_run_, found->second};
+}
+
+KeptValues::Kept KeptValues::gradient(const Tensor& of) const {
+  const std::string subject = "[gradient of '" + of.label() + "'] ";
+  const CompiledGraph* pass = passes_.gradient.get();
+  if (pass == nullptr) {
+    throw InvalidArgument(subject + "expected a gradient pass before reading it");
+  }
+  const auto found = pass->gradients.find(&of);
+  if (found == pass->gradients.end() || found->second == kNone) {
+    throw InvalidArgument(
+        subject +
+        "is not computed: the parameter is frozen, nothing flows there, or it was not asked for "
+        "(gradients of inputs need COMPUTE_ALL_GRADIENTS, others add_outputs)");
+  }
+  const ir::Value& value = pass->program->graph.value(found->second);
+  if (gradient_run_ == Run::step && !value.keep && value.writes == kNone) {
+    throw InvalidArgument(subject +
+                          "is not readable after a full execute: its memory is reused; use "
+                          "execute_gradient or declare it with add_outputs");
+  }
+  return {pass, gradient_run_, found->second};
+}
+
+TensorData KeptValues::copy_out(const Kept& kept) const {
+  return traingraph::copy_out(backend_, *kept.graph, kept.run, kept.value);
+}
+
+TensorData KeptValues::copy(const Tensor& tensor) const { return copy_out(find(tensor)); }
+
+TensorData KeptValues::copy_of_gradient(const Tensor& of) const { return copy_out(gradient(of)); }
+
+std::pair<TensorData, TensorData> KeptValues::scored() const {
+  const CompiledGraph* forward = passes_.forward.get();
+  if (forward == nullptr || forward->prediction == nullptr) {
+    throw InvalidArgument("[evaluate] expected a graph with a loss");
+  }
+  return {copy_out(result(*forward->prediction)), copy_out(result(*forward->label))};
+}
+
+TensorData KeptValues::view(const Tensor& tensor, const std::shared_ptr<std::byte>& arena) const {
+  const Kept kept = find(tensor);
+  const ir::Value& value = kept.graph->program->graph.value(kept.value);
+  if (!value.layout.plain()) {
+    throw Unsupported("[tensor '" + tensor.label() + "'] expected a dense row-major value but " +
+                      backend_.name() + " keeps it as " + ir::to_string(value.layout) +
+                      "; read it with copy_data_from_device_memory");
+  }
+  // Whoever gets an address of a GPU orders what it does there; a host's is read at once.
+  if (gpu_of(backend_) < 0) finish_work(backend_);
+  TensorData data;
+  data.bytes = const_cast<std::byte*>(kept.graph->program->address(kept.run, kept.value));
+  data.length = ir::storage_bytes(value.type, {});
+  data.data_type = value.type.data_type;
+  data.shape = value.type.shape;
+  data.writable = false;
+  data.gpu = gpu_of(backend_);
+  data.owner = keeper_of(kept, arena);
+  return data;
+}
+
+std::shared_ptr<const void> KeptValues::keeper_of(const Kept& kept,
+                                                  const std::shared_ptr<std::byte>& arena) const {
+  const ir::ValueId root = kept.graph->program->roots[static_cast<std::size_t>(kept.value)];
+  for (const std::vector<BoundArray>* arrays : {&forward_arrays_, &gradient_arrays_}) {
+    for (const BoundArray& array : *arrays) {
+      if (array.value != root) continue;
+      if (array.slot == nullptr) return array.owner;
+      using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+      return std::make_shared<const Both>(array.owner, array.slot->memory);
+    }
+  }
+  return arena;
+}
+
+}  // namespace traingraph

@@ -1,0 +1,50 @@
+// Sets the numbers of a step that programs read, and brings a device what has changed.
+#include "graph/run/step_numbers.h"
+
+#include "graph/run/state_numbers.h"
+
+namespace traingraph {
+namespace {
+
+std::size_t place_of(ir::StepInput input) { return static_cast<std::size_t>(input); }
+
+}  // namespace
+
+void StepNumbers::bind(CompiledGraph& graph) {
+  const std::vector<ir::Value>& values = graph.program->graph.values;
+  graph.step_inputs.clear();
+  for (std::size_t v = 0; v < values.size(); ++v) {
+    if (values[v].source != ir::Source::step) continue;
+    const auto place = static_cast<std::size_t>(values[v].slot);
+    graph.program->bind(static_cast<ir::ValueId>(v), scalars_.address(place));
+    graph.step_inputs.push_back(place);
+  }
+}
+
+void StepNumbers::write(const Job& job) {
+  const ir::Graph& ops = job.graph->program->graph;
+  const bool wide = ops.type(job.graph->result).data_type == DataType::kFloat64;
+  const auto set = [&](ir::StepInput input, double number) {
+    scalars_.set(place_of(input), number, wide);
+  };
+  if (job.optimizer != nullptr) {
+    set(ir::StepInput::learning_rate, job.learning_rate);
+    set(ir::StepInput::corrected_learning_rate, job.corrected_learning_rate);
+  }
+  if (runs_forward(job.run) && job.graph->mode == Mode::training) {
+    // Begins again behind the most that a state may say.
+    if (job.starts_step && ++*forward_count_ > kMostForwardCount) *forward_count_ = 0;
+    scalars_.set_count(place_of(ir::StepInput::counter), *forward_count_);
+    scalars_.set_count(place_of(ir::StepInput::first_row), job.first_row);
+  }
+  if (runs_gradient(job.run)) set(ir::StepInput::accumulates, job.accumulates ? 1 : 0);
+  scalars_.send(job.graph->step_inputs, *job.graph->program->executable);
+}
+
+void StepNumbers::list(MemoryPlan& plan) const {
+  if (scalars_.device_bytes() == 0) return;
+  plan.entries.push_back({"numbers of a step", "staging", scalars_.device_bytes()});
+  plan.staging_bytes += scalars_.device_bytes();
+}
+
+}  // namespace traingraph

@@ -1,0 +1,97 @@
+// Checks that a gradient or update call follows the pass that it builds on, and counts the
+// micro-batches of a step.
+#include "graph/run/submission_order.h"
+
+#include <traingraph/errors.h>
+
+#include "graph/data/data_binding.h"
+
+namespace traingraph {
+
+std::int64_t SubmissionOrder::batch_for(Run run, std::int64_t asked) const {
+  const bool follows = !runs_forward(run);
+  const CompiledPtr& before = passes_.before(run);
+  if (follows && before == nullptr) {
+    throw InvalidArgument(run == Run::gradient
+                              ? "[execute_gradient] expected execute_forward before it"
+                              : "[execute_optimizer_update] expected execute_gradient before it");
+  }
+  if (asked < 0) {
+    throw InvalidArgument("[execute] expected a batch size of at least 0 but got " +
+                          std::to_string(asked));
+  }
+  const std::int64_t declared = follows ? before->batch : declared_batch_;
+  if (asked == 0 || asked == declared) return declared;
+  if (follows) {
+    throw InvalidArgument("[execute] expected batch size " + std::to_string(declared) +
+                          " as in the call before but got " + std::to_string(asked));
+  }
+  if (declared == 0) {
+    throw InvalidArgument(
+        "[execute] expected no batch_size, because there is no common extent on axis 0 (" +
+        declared_shapes(graph_) + "), but got " + std::to_string(asked));
+  }
+  return asked;
+}
+
+void SubmissionOrder::place(Job& job) const {
+  if (!runs_forward(job.run) && passes_.before(job.run) != job.graph) {
+    throw InvalidArgument(
+        "[execute] the graph was compiled again since the call before (threads, clipping or a "
+        "parameter's layout changed); start again with execute_forward");
+  }
+  job.after = position_;
+  const bool trains = job.graph->mode == Mode::training;
+  if (trains && runs_forward(job.run) && position_.summed == 0) ++job.after.step;
+  if (has_micro_batches(job)) place_in_step(job);
+  // Updates run between gradients in a step; a checked one must not have begun them.
+  if (job.checked && job.run == Run::step) job.run = Run::separate_step;
+}
+
+void SubmissionOrder::place_in_step(Job& job) const {
+  const int count = graph_.micro_batches;
+  const int summed = position_.summed;
+  if (job.run == Run::update && summed != count) {
+    throw InvalidArgument("[execute_optimizer_update] expected " + std::to_string(count) +
+                          " micro-batches before it but got " + std::to_string(summed));
+  }
+  if (summed == count && runs_forward(job.run)) {
+    throw InvalidArgument("[execute] expected execute_optimizer_update after " +
+                          std::to_string(count) + " micro-batches");
+  }
+  job.starts_step = summed == 0;
+  job.accumulates = summed > 0;
+  job.first_row = position_.rows;
+  if (job.run == Run::step) job.run = summed + 1 == count ? Run::separate_step : Run::passes;
+  if (runs_gradient(job.run)) {
+    ++job.after.summed;
+    job.after.rows += job.graph->batch;
+  }
+  // Without an optimizer a full sum is read and then begun again.
+  const bool full = job.after.summed == count && graph_.optimizer == nullptr;
+  if (runs_update(job.run) || full) job.after = {job.after.step};
+}
+
+void SubmissionOrder::count(const Job& job) {
+  if (job.run == Run::forward) {
+    passes_ = {job.graph->mode == Mode::training ? job.graph : nullptr, nullptr};
+  } else if (job.run == Run::gradient) {
+    passes_.gradient = job.graph;
+  } else if (job.run != Run::update) {
+    passes_.clear();
+  }
+  position_ = job.after;
+}
+
+void SubmissionOrder::begin_again(std::uint64_t step) {
+  if (position_.step != step) return;
+  passes_.clear();
+  position_ = {step};
+}
+
+StepPosition SubmissionOrder::resume(int summed, std::int64_t rows) {
+  position_ = {position_.step + 1, summed, rows};
+  return position_;
+}
+
+}  // namespace traingraph

@@ -1,0 +1,105 @@
+// The sizes of convolutions.
+#include <traingraph/mps/coding.h>
+
+#include "mps/description/describe_kernel.h"
+
+namespace traingraph::mps {
+namespace {
+
+using C = CNNConvolutionDescriptor;
+
+// Strides, dilations and groups of 1.
+template <class D>
+D with_sizes(const Given& given) {
+  D d;
+  d.kernel_width = given.get<std::int64_t>("with_kernel_width");
+  d.kernel_height = given.get<std::int64_t>("kernel_height");
+  d.input_feature_channels = given.get<std::int64_t>("input_feature_channels");
+  d.output_feature_channels = given.get<std::int64_t>("output_feature_channels");
+  const auto neuron = given.get<std::shared_ptr<CNNNeuron>>("neuron_filter");
+  if (neuron != nullptr) d.fused_neuron_descriptor = neuron->descriptor();
+  return d;
+}
+
+// What each class has by itself, because it makes its own.
+template <class D, class Parent>
+Describing<D, void, Parent> describe_sizes(const char* name, const char* summary) {
+  const std::vector<Argument> sizes = {
+      argument<std::int64_t>("with_kernel_width", "Columns."),
+      argument<std::int64_t>("kernel_height", "Rows."),
+      argument<std::int64_t>("input_feature_channels", "Of the source."),
+      argument<std::int64_t>("output_feature_channels", "Of the result.")};
+  std::vector<Argument> with_neuron = sizes;
+  with_neuron.push_back(
+      optional_argument<std::shared_ptr<CNNNeuron>>("neuron_filter", "What the result gets."));
+  with_neuron.back().value_if_absent.reset();
+  Describing<D, void, Parent> described(name, summary);
+  described
+      .factory("cnn_convolution_descriptor",
+               "Strides, dilations and groups of 1; the neuron of a kernel, a deprecated form, or "
+               "none.",
+               {sizes, with_neuron}, with_sizes<D>)
+      .text("What was encoded. Errors: something else was.")
+      .form(
+          {argument<std::shared_ptr<const Coder>>("coder", "NSCoder, such as MPSKeyedUnarchiver.")},
+          [kind = std::string(name)](const Given& given) {
+            D decoded;
+            static_cast<C&>(decoded) = convolution_descriptor_with_coder(
+                kind, *given.get<std::shared_ptr<const Coder>>("coder"));
+            return decoded;
+          });
+  return described;
+}
+
+ClassDescription any_convolution() {
+  auto described =
+      describe_sizes<C, void>("MPSCNNConvolutionDescriptor", "The sizes of a convolution.");
+  described.settable("kernel_width", &C::kernel_width, "Columns.")
+      .settable("kernel_height", &C::kernel_height, "Rows.")
+      .settable("input_feature_channels", &C::input_feature_channels, "Of the source.")
+      .settable("output_feature_channels", &C::output_feature_channels, "Of the result.")
+      .settable("stride_in_pixels_x", &C::stride_in_pixels_x, "Between windows.")
+      .settable("stride_in_pixels_y", &C::stride_in_pixels_y, "Between windows.")
+      .settable("groups", &C::groups, "Of channels that are apart from each other.")
+      .settable("dilation_rate_x", &C::dilation_rate_x, "Between the kernel's columns.")
+      .settable("dilation_rate_y", &C::dilation_rate_y, "Between the kernel's rows.")
+      // The descriptor's own, which can be changed in place.
+      .settable(
+          "fused_neuron_descriptor", [](C& d) { return &d.fused_neuron_descriptor; },
+          [](C& d, NeuronDescriptor* neuron) { d.fused_neuron_descriptor = *neuron; },
+          "What is applied to the result.")
+      .property(
+          "_batch_normalization", [](const C& d) { return coded(d).at("_batch_normalization"); },
+          "What an archive has of it.");
+  const auto of_neuron = [&](const char* name, auto member) {
+    described.function(
+        name, [member](const C& d) { return d.fused_neuron_descriptor.*member; },
+        "Of the fused neuron.");
+  };
+  of_neuron("neuron_type", &NeuronDescriptor::type);
+  of_neuron("neuron_parameter_a", &NeuronDescriptor::a);
+  of_neuron("neuron_parameter_b", &NeuronDescriptor::b);
+  return described;
+}
+
+}  // namespace
+
+void describe_convolution_descriptors(Classes& classes) {
+  classes.push_back(any_convolution());
+  classes.push_back(describe_sizes<CNNDepthWiseConvolutionDescriptor, C>(
+                        "MPSCNNDepthWiseConvolutionDescriptor",
+                        "The sizes of a convolution of each channel by itself: as many filters per "
+                        "source channel as the result has channels for it, side by side. Shapes: "
+                        "weights (O, kernel_height, kernel_width, 1).")
+                        .property("channel_multiplier", &C::channel_multiplier,
+                                  "Result channels per source channel."));
+  classes.push_back(describe_sizes<CNNSubPixelConvolutionDescriptor, C>(
+                        "MPSCNNSubPixelConvolutionDescriptor",
+                        "The sizes of a convolution whose result channels become blocks of pixels. "
+                        "Shapes: (N, r r C, P, Q) to (N, C, r P, r Q); pixel (y, x) of a block is "
+                        "channel (r y + x) C + c. No gradient.")
+                        .settable("sub_pixel_scale_factor", &C::sub_pixel_scale_factor,
+                                  "r, the rows and columns of a block; 1 at the beginning."));
+}
+
+}  // namespace traingraph::mps

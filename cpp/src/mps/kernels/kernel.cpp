@@ -1,0 +1,378 @@
+// Kernel and CNNKernel: checks of devices, batches and states, read counts, result sizes by the
+// padding policy, and the encoding of kernels with one source.
+#include <traingraph/mps/kernel.h>
+
+#include <traingraph/errors.h>
+
+#include "mps/images/image_allocator.h"
+#include "mps/kernels/named_kernel.h"
+#include "mps/kernels/padding_policy.h"
+#include "mps/recording/image_parts.h"
+#include "mps/recording/recording.h"
+
+namespace traingraph::mps {
+
+Kernel::~Kernel() = default;
+
+std::string Kernel::description() const {
+  return std::string(kind()) + (label.empty() ? "" : " '" + label + "'");
+}
+
+const OperationPtr& Kernel::operation() {
+  if (operation_ == nullptr) {
+    operation_ = make_operation();
+    if (device_.state()->backend.traits().named_kernels) operation_->named = named_kernel(*this);
+  }
+  return operation_;
+}
+
+void Kernel::refuse(const std::string& text) const {
+  throw InvalidArgument("[" + description() + "] " + text);
+}
+void Kernel::refuse_shape(const std::string& text) const {
+  throw ShapeError("[" + description() + "] " + text);
+}
+void Kernel::refuse_use(const std::string& text) const {
+  throw Unsupported("[" + description() + "] " + text);
+}
+
+Recording& Kernel::recording(CommandBuffer& buffer) const {
+  if (!(buffer.device() == device_)) {
+    refuse("expected a command buffer of device " + device_.name() + " but got one of " +
+           buffer.device().name());
+  }
+  Recording* recording = buffer.recording();
+  if (recording == nullptr) {
+    refuse("expected a command buffer to encode to but got one that was committed");
+  }
+  return *recording;
+}
+
+void Kernel::check_device(const std::shared_ptr<Storage>& storage, const char* what) const {
+  if (storage->device == device_.state()) return;
+  refuse(std::string("expected ") + what + " of device " + device_.name() + " but got one of " +
+         Buffer(storage).device().name());
+}
+
+void Kernel::check_batch(const ImageBatch& batch, const char* what) const {
+  if (batch.empty()) refuse(std::string("expected one or more ") + what + " but got none");
+  for (const ImagePtr& image : batch) {
+    if (image == nullptr) refuse(std::string("expected ") + what + " but got none in the batch");
+    if (!(image->device() == device_)) {
+      refuse(std::string("expected ") + what + " of device " + device_.name() + " but got " +
+             image->description() + " of " + image->device().name());
+    }
+    if (image->is_temporary() && image->read_count() == 0) {
+      refuse(std::string("expected ") + what + " with a read count above 0 but that of " +
+             image->description() + " has run out; raise read_count before the last reading");
+    }
+    if (image->descriptor() == batch[0]->descriptor()) continue;
+    refuse_shape(std::string("expected ") + what + " of one size, " +
+                 to_string(batch[0]->descriptor()) + ", but got " + image->description());
+  }
+}
+
+void Kernel::check_state(const State& state, const CommandBuffer& buffer) const {
+  if (const Buffer* first = state.first_buffer()) {
+    check_device(first->storage(), state.kind());
+  }
+  if (state.is_temporary() && state.owner() != buffer.number()) {
+    refuse("expected " + state.description() +
+           " of this command buffer but got a temporary one of another");
+  }
+  if (state.is_temporary() && state.read_count() == 0) {
+    refuse("expected a read count above 0 of " + state.description() +
+           " but it has run out; raise read_count before the last reading");
+  }
+}
+
+void Kernel::check_destination_state(const State& state, const CommandBuffer& buffer) const {
+  check_state(state, buffer);
+  const auto* own = dynamic_cast<const GradientState*>(&state);
+  const std::string refused = own == nullptr ? "" : own->other_batch_refused(buffer);
+  if (refused.empty()) return;
+  refuse("expected a new state, for a state belongs to one batch, but got " + state.description() +
+         ", which " + refused);
+}
+
+namespace {
+
+// One reading of every different object; the first that has none left, or null.
+template <class Batch>
+const typename Batch::value_type::element_type* unreadable(const Batch& batch) {
+  if (batch.size() == 1) return batch[0]->reads().read() ? nullptr : batch[0].get();
+  const std::uint64_t round = ReadCount::next_round();
+  for (const auto& one : batch) {
+    if (one->reads().temporary && one->reads().first_in(round) && !one->reads().read()) {
+      return one.get();
+    }
+  }
+  return nullptr;
+}
+
+std::string no_reading_left(const std::string& who) {
+  return "expected a read count above 0 of " + who +
+         " but it has run out; raise read_count before the last reading";
+}
+
+}  // namespace
+
+void Kernel::read(const ImageBatch& batch) const {
+  if (const Image* image = unreadable(batch)) refuse(no_reading_left(image->description()));
+}
+
+void Kernel::read(const StateBatch& batch) const {
+  if (const State* state = unreadable(batch)) refuse(no_reading_left(state->description()));
+}
+
+void Kernel::read(State& state) const {
+  if (!state.reads().read()) refuse(no_reading_left(state.description()));
+}
+
+ImageBatch Kernel::make_images(CommandBuffer& buffer, const ImageDescriptor& descriptor,
+                               const AllocatesImages& by, const ImageBatch& like) const {
+  return allocated(buffer, descriptor, *by.image_allocator(), this, like.size() > 1);
+}
+
+namespace {
+
+// One axis under a padding policy: how many positions, and where the middle of the first one is.
+struct Fitted {
+  std::int64_t positions;
+  std::int64_t offset;
+};
+Fitted fit(std::int64_t source, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
+           int method, int remainder_flag) {
+  const std::int64_t extent = extent_of(kernel, dilation);
+  std::int64_t positions = 0;
+  switch (method & PaddingMethod::kSizeMask) {
+    case PaddingMethod::kSizeSame:
+      positions = (source + stride - 1) / stride;
+      break;
+    case PaddingMethod::kSizeFull:
+      positions = (source + extent - 2) / stride + 1;
+      break;
+    default:
+      positions = source < extent ? 0 : (source - extent) / stride + 1;
+  }
+  const std::int64_t both_sides = (positions - 1) * stride + extent - source;
+  return {positions, extent / 2 - padding_before(both_sides, method, remainder_flag)};
+}
+
+}  // namespace
+
+NNPadding::~NNPadding() = default;
+ImageDescriptor NNPadding::destination_image_descriptor(const ImageBatch&, const StateBatch&,
+                                                        CNNKernel& kernel, const ImageDescriptor&) {
+  throw Unsupported("[" + kernel.description() +
+                    "] a padding policy with CUSTOM that has no destination_image_descriptor()");
+}
+
+PaddingPolicy::PaddingPolicy(NNPaddingPtr own) : method_(0), own_(std::move(own)) {
+  if (own_ == nullptr) throw InvalidArgument("[MPSNNPadding] expected a policy but got none");
+  method_ = own_->padding_method();
+}
+
+void CNNKernel::visit_owned(OwnershipVisitor& visitor) const {
+  visitor(padding_.own());
+  visitor(image_allocator());
+}
+
+void CNNKernel::check_source(const ImageDescriptor&) const {}
+
+ImageDescriptor CNNKernel::result_of(const ImageDescriptor& source) const {
+  ImageDescriptor result = source;
+  result.feature_channels = result_channels(source);
+  return result;
+}
+
+void CNNKernel::check_padding_method() const {
+  if ((padding_method() & PaddingMethod::kAlignMask) == PaddingMethod::kAlignMask) {
+    refuse_use("padding policies of the reserved alignment: Apple gives it no meaning");
+  }
+}
+
+ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& image) {
+  const ImageDescriptor source = seen(image, source_channels_);
+  check_source(source);
+  write_everything();
+  ImageDescriptor result = result_of(source);
+  if (has_place()) set_offset({});
+  if (!has_window()) return result;
+  check_padding_method();
+  const Fitted y = fit(source.height, window_.kernel_height, window_.stride_y, window_.dilation_y,
+                       padding_method(), PaddingMethod::kRemainderToBottom);
+  const Fitted x = fit(source.width, window_.kernel_width, window_.stride_x, window_.dilation_x,
+                       padding_method(), PaddingMethod::kRemainderToRight);
+  if (x.positions < 1 || y.positions < 1) {
+    refuse_shape("expected a source as large as the window but got " + to_string(source));
+  }
+  result.height = y.positions;
+  result.width = x.positions;
+  set_offset({x.offset, y.offset, 0});
+  return result;
+}
+
+ImageDescriptor CNNKernel::destination_image_descriptor(const ImageBatch& sources,
+                                                        const StateBatch& states) {
+  check_batch(sources, "source images");
+  return by_own_policy(sources, states, destination_image_descriptor(sources[0]->descriptor()));
+}
+
+ImageDescriptor CNNKernel::by_own_policy(const ImageBatch& sources, const StateBatch& states,
+                                         const ImageDescriptor& suggested) {
+  if ((padding_method() & PaddingMethod::kCustom) == 0) return suggested;
+  if (padding_.own() == nullptr) {
+    refuse(
+        "expected a padding policy that is an object, for its method has CUSTOM, but got a "
+        "method alone");
+  }
+  // It may set another one while it is asked.
+  const NNPaddingPtr policy = padding_.own();
+  const ImageDescriptor result =
+      policy->destination_image_descriptor(sources, states, *this, suggested);
+  if (result.width < 1 || result.height < 1 ||
+      result.feature_channels != suggested.feature_channels ||
+      result.number_of_images != suggested.number_of_images) {
+    refuse_shape(
+        "expected a padding policy that gives 1 pixel or more in images and channels as "
+        "suggested, " +
+        to_string(suggested) + ", but got " + to_string(result));
+  }
+  return result;
+}
+
+StatePtr CNNKernel::make_state(const ImageDescriptor& source, const CommandBuffer* on) const {
+  return std::make_shared<GradientState>(window_, source, on);
+}
+
+StateBatch CNNKernel::result_state_batch(const ImageBatch& sources,
+                                         const CommandBuffer* temporary_on) const {
+  check_batch(sources, "source images");
+  check_source(seen(sources[0]->descriptor(), source_channels_));
+  if (is_result_state_reused_across_batch()) {
+    const ImageDescriptor source = for_batch(sources[0]->descriptor(), sources);
+    return StateBatch(sources.size(), make_state(source, temporary_on));
+  }
+  StateBatch states;
+  for (const ImagePtr& image : sources) {
+    states.push_back(make_state(image->descriptor(), temporary_on));
+  }
+  return states;
+}
+
+void CNNKernel::check_destinations(const ImageBatch& sources,
+                                   const ImageBatch& destinations) const {
+  check_batch(destinations, "destination images");
+  if (images_in(destinations) > images_in(sources)) {
+    refuse_shape("expected as many source images as destinations, " +
+                 std::to_string(images_in(destinations)) + ", but got " +
+                 std::to_string(images_in(sources)));
+  }
+  if (is_partial()) return;  // checked where it is recorded
+  const ImageDescriptor expected = result_of(sources[0]->descriptor());
+  const ImageDescriptor& result = destinations[0]->descriptor();
+  const bool size_fits =
+      has_window() || (result.height == expected.height && result.width == expected.width);
+  if (result.feature_channels == expected.feature_channels && size_fits) return;
+  refuse_shape("expected destination images " +
+               (has_window() ? "of " + std::to_string(expected.feature_channels) + " channels"
+                             : to_string(expected)) +
+               " but got " + destinations[0]->description());
+}
+
+void CNNKernel::record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
+                       const ImageBatch& destinations) {
+  Recording& recording = this->recording(buffer);
+  recording.begin(operation());
+  add_source(recording, sources);
+  add_operands(recording);
+  add_destination(recording, sources, destinations);
+  recording.end();
+  const State* last = nullptr;  // one object may stand for all
+  for (const StatePtr& state : states) {
+    if (state.get() == last) continue;
+    last = state.get();
+    auto* gradient_state = dynamic_cast<GradientState*>(state.get());
+    if (gradient_state != nullptr) gradient_state->update(window_);
+  }
+}
+
+void CNNKernel::encode_images(CommandBuffer& buffer, const ImageBatch& sources,
+                              const StateBatch& states, const ImageBatch& destinations) {
+  check_source(seen(sources[0]->descriptor(), source_channels_));
+  check_destinations(sources, destinations);
+  const State* last = nullptr;
+  for (const StatePtr& state : states) {
+    if (state == nullptr) refuse("expected a state but got none");
+    if (state.get() != last) check_destination_state(*state, buffer);
+    last = state.get();
+  }
+  if (!states.empty() && is_partial()) check_parts_have_gradient(sources[0]->descriptor());
+  record(buffer, sources, states, destinations);
+  set_parts(buffer, sources, states, destinations);
+}
+
+void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                             const StateBatch& states, const ImageBatch& destinations) {
+  recording(buffer);
+  check_batch(sources, "source images");
+  check_batch(destinations, "destination images");
+  const Neighbours written = written_images(destinations);
+  const std::int64_t each = sources[0]->descriptor().number_of_images;
+  const bool all = first_image() == 0 && images_in(destinations) % each == 0 &&
+                   written.count == destinations[0]->descriptor().number_of_images;
+  if (all) {
+    // A source array may be longer than the batch.
+    const auto used = static_cast<std::size_t>(images_in(destinations) / each);
+    if (used >= sources.size()) {
+      encode_images(buffer, sources, states, destinations);
+      read(sources);
+      return;
+    }
+    const ImageBatch front(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(used));
+    encode_images(buffer, front, states, destinations);
+    read(front);
+    return;
+  }
+  if (sources.size() != destinations.size()) {
+    refuse_shape("expected as many source images as destinations, " +
+                 std::to_string(destinations.size()) + ", where images are left out but got " +
+                 std::to_string(sources.size()));
+  }
+  if (!states.empty() && has_state_per_image()) {
+    refuse_use("a state where images are left out: encode a part of the batch");
+  }
+  const Neighbours from{first_image(), written.count};
+  encode_images(buffer, some_of(sources, from, "source images"), states,
+                some_of(destinations, written, "destination images"));
+  set_images(states, from, destinations);
+  read(sources);
+}
+
+void CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                             const ImageBatch& destinations) {
+  encode_batch(buffer, sources, StateBatch{}, destinations);
+}
+
+ImageBatch CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources) {
+  recording(buffer);
+  check_batch(sources, "source images");
+  const ImageDescriptor result = destination_image_descriptor(sources);
+  ImageBatch images = make_images(buffer, for_batch(result, sources), *this, sources);
+  encode_batch(buffer, sources, StateBatch{}, images);
+  return images;
+}
+
+ImageBatch CNNKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
+                                   StateBatch& states, bool temporary_states) {
+  recording(buffer);
+  check_batch(sources, "source images");
+  const ImageDescriptor result = destination_image_descriptor(sources);
+  states = result_state_batch(sources, temporary_states ? &buffer : nullptr);
+  ImageBatch images = make_images(buffer, for_batch(result, sources), *this, sources);
+  encode_batch(buffer, sources, states, images);
+  return images;
+}
+
+}  // namespace traingraph::mps

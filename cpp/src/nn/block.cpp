@@ -1,0 +1,103 @@
+// `Block` and `sequential`: blocks from layers, names and functions, and what a block tells those
+// before it.
+#include <algorithm>
+
+#include <traingraph/activation.h>
+#include <traingraph/batch_normalization.h>
+#include <traingraph/data_movement.h>
+#include <traingraph/embedding.h>
+#include <traingraph/errors.h>
+#include <traingraph/group_normalization.h>
+#include <traingraph/instance_normalization.h>
+#include <traingraph/layer_normalization.h>
+#include <traingraph/nn.h>
+#include <traingraph/pooling.h>
+#include <traingraph/softmax.h>
+
+namespace traingraph::nn {
+namespace {
+
+using Kind = Block::Kind;
+
+template <class... Layers>
+bool is_one_of(const Layer& layer) {
+  return (... || (dynamic_cast<const Layers*>(&layer) != nullptr));
+}
+
+Kind kind_of(const Layer& layer) {
+  if (const auto* activation = dynamic_cast<const Activation*>(&layer)) {
+    const ActivationType type = activation->descriptor().type;
+    const bool rectifies = type == ActivationType::kReLU || type == ActivationType::kReLUN;
+    return rectifies ? Kind::kRectifier : Kind::kOther;
+  }
+  if (is_one_of<Embedding>(layer)) return Kind::kIndices;
+  const bool normalizes =
+      is_one_of<BatchNormalization, GroupNormalization, InstanceNormalization, LayerNormalization>(
+          layer);
+  if (normalizes) return Kind::kNormalizer;
+  return is_one_of<Pooling, Dropout, Reshape, Transpose>(layer) ? Kind::kThrough : Kind::kOther;
+}
+
+// What the blocks from here on are for those before them.
+Kind kind_of(std::vector<Block>::const_iterator first, std::vector<Block>::const_iterator end) {
+  const auto decides = [](const Block& block) { return block.kind() != Kind::kThrough; };
+  const auto found = std::find_if(first, end, decides);
+  return found == end ? Kind::kThrough : found->kind();
+}
+
+}  // namespace
+
+Block::Block(std::string text, Make make, Kind kind)
+    : text_(std::move(text)), make_(std::move(make)), kind_(kind) {}
+
+Block::Block(const std::string& name) : Block(nn::activation(name)) {}
+Block::Block(const char* name) : Block(std::string(name)) {}
+
+Block Block::of_layer(LayerPtr layer) {
+  if (layer == nullptr) throw InvalidArgument("[nn] expected a layer but got none");
+  const Kind kind = kind_of(*layer);
+  std::string text = layer->description();
+  const auto make = [layer = std::move(layer)](const GraphPtr& graph, const TensorPtr& x, bool) {
+    return graph->node(layer, x);
+  };
+  return {std::move(text), make, kind};
+}
+
+Block Block::of_function(std::string text, Function function) {
+  return {std::move(text),
+          [function = std::move(function)](const GraphPtr& graph, const TensorPtr& x, bool) {
+            return function(graph, x);
+          }};
+}
+
+TensorPtr Block::operator()(const GraphPtr& graph, const TensorPtr& x,
+                            bool before_rectifier) const {
+  if (graph == nullptr) throw InvalidArgument("[" + text_ + "] expected a graph but got none");
+  if (x == nullptr) throw InvalidArgument("[" + text_ + "] expected a tensor but got none");
+  TensorPtr result = make_(graph, x, before_rectifier);
+  if (result == nullptr) {
+    throw InvalidArgument("[" + text_ + "] expected a tensor as its result but got none");
+  }
+  return result;
+}
+
+Block sequential(std::vector<Block> blocks) {
+  const Kind kind = kind_of(blocks.begin(), blocks.end());
+  std::string text = "sequential([";
+  for (const Block& block : blocks) text += (&block == blocks.data() ? "" : ", ") + block.text();
+  return {text + "])",
+          [blocks = std::move(blocks)](const GraphPtr& graph, const TensorPtr& x,
+                                       bool before_rectifier) {
+            TensorPtr result = x;
+            for (auto block = blocks.begin(); block != blocks.end(); ++block) {
+              const Kind next = kind_of(block + 1, blocks.end());
+              result = (*block)(
+                  graph, result,
+                  next == Kind::kRectifier || (next == Kind::kThrough && before_rectifier));
+            }
+            return result;
+          },
+          kind};
+}
+
+}  // namespace traingraph::nn

@@ -1,0 +1,121 @@
+// Blocks with weights over features and images, and what they are drawn from.
+#include <algorithm>
+#include <cmath>
+
+#include <traingraph/convolution.h>
+
+#include "nn/layer_block.h"
+
+namespace traingraph::nn {
+namespace {
+
+// Uniform within ±limit.
+TensorPtr uniform(const Shape& shape, double limit) {
+  TensorPtr tensor = Tensor::random(TensorDescriptor(shape), RandomInitializerType::kUniform);
+  auto* values = static_cast<float*>(tensor->data().bytes);
+  const auto bound = static_cast<float>(limit);
+  std::for_each(values, values + element_count(shape),
+                [bound](float& value) { value = (2 * value - 1) * bound; });
+  return tensor;
+}
+
+// Before ReLU He-uniform: the variance of what follows stays. Elsewhere a sixth of that variance:
+// logits begin small, and what is normalized has steps that are large beside its weights.
+template <class L>
+LayerPtr weighted(const ConvolutionDescriptor& d, bool with_biases, bool before_rectifier,
+                  const Shape& weights, const Shape& biases) {
+  const std::int64_t inputs = element_count(weights) / d.output_feature_channel_count;
+  const double limit = std::sqrt((before_rectifier ? 6.0 : 1.0) / static_cast<double>(inputs));
+  return std::make_shared<L>(uniform(weights, limit),
+                             with_biases ? Tensor::filled(TensorDescriptor(biases), 0) : nullptr,
+                             d);
+}
+
+// The layer, and the activation that the options name.
+Block activated(Block block, const std::string& activation) {
+  if (activation.empty()) return block;
+  Block both = sequential({block, activation});
+  return {block.text(), both, both.kind()};
+}
+
+Block dense_block(const std::string& text, std::optional<std::int64_t> inputs, std::int64_t outputs,
+                  const DenseOptions& options) {
+  expect_some(text, "inputs", inputs.value_or(1));
+  expect_some(text, "outputs", outputs);
+  const auto make = [=](const GraphPtr& graph, const TensorPtr& x, bool before_rectifier) {
+    const Shape& shape = x->descriptor().shape;
+    const bool is_image = shape.size() == 4;
+    if (shape.size() < 2 || (is_image && (shape[2] != 1 || shape[3] != 1))) {
+      refuse_source(text, "(N, C), (N, T, C) or (N, C, 1, 1), as after flatten(),", x);
+    }
+    ConvolutionDescriptor d;
+    d.input_feature_channel_count = is_image ? shape[1] : shape.back();
+    d.output_feature_channel_count = outputs;
+    if (inputs.value_or(d.input_feature_channel_count) != d.input_feature_channel_count) {
+      refuse_source(text, "(…, " + std::to_string(*inputs) + ")", x);
+    }
+    return graph->node(
+        weighted<FullyConnected>(d, options.bias, before_rectifier,
+                                 {outputs, d.input_feature_channel_count}, {outputs}),
+        x);
+  };
+  return activated(layer_block(text, make), options.activation);
+}
+
+Block conv2d_block(const std::string& text, std::optional<std::int64_t> inputs,
+                   std::int64_t outputs, const Size& kernel, const Conv2dOptions& options) {
+  expect_some(text, "inputs", inputs.value_or(1));
+  expect_some(text, "outputs", outputs);
+  expect_some(text, "groups", options.groups);
+  expect_some(text, "rows and columns of the kernel", std::min(kernel.y, kernel.x));
+  const auto make = [=](const GraphPtr& graph, const TensorPtr& x, bool before_rectifier) {
+    const Shape& shape = x->descriptor().shape;
+    if (shape.size() != 4 || inputs.value_or(shape[1]) != shape[1]) {
+      refuse_source(text, "(N, " + (inputs ? std::to_string(*inputs) : "C") + ", H, W)", x);
+    }
+    ConvolutionDescriptor d;
+    d.kernel_height = kernel.y;
+    d.kernel_width = kernel.x;
+    d.input_feature_channel_count = shape[1];
+    d.output_feature_channel_count = outputs;
+    d.group_count = options.groups;
+    d.stride_y = options.stride.y;
+    d.stride_x = options.stride.x;
+    d.dilation_y = options.dilation.y;
+    d.dilation_x = options.dilation.x;
+    d.padding_policy = options.padding.policy;
+    d.padding_y = options.padding.sizes.y;
+    d.padding_x = options.padding.sizes.x;
+    if (shape[1] % options.groups != 0 || outputs % options.groups != 0) {
+      refuse_source(
+          text, "and outputs of a multiple of " + std::to_string(options.groups) + " channels", x);
+    }
+    return graph->node(
+        weighted<Convolution>(d, options.bias, before_rectifier,
+                              {outputs, shape[1] / options.groups, kernel.y, kernel.x},
+                              {1, outputs, 1, 1}),
+        x);
+  };
+  return activated(layer_block(text, make), options.activation);
+}
+
+}  // namespace
+
+Block dense(std::int64_t outputs, DenseOptions options) {
+  return dense_block(call_text("dense", outputs), std::nullopt, outputs, options);
+}
+
+Block dense(std::int64_t inputs, std::int64_t outputs, DenseOptions options) {
+  return dense_block(call_text("dense", inputs, outputs), inputs, outputs, options);
+}
+
+Block conv2d(std::int64_t outputs, Size kernel, Conv2dOptions options) {
+  return conv2d_block(call_text("conv2d", outputs, kernel), std::nullopt, outputs, kernel, options);
+}
+
+Block conv2d(std::int64_t inputs, std::int64_t outputs, Size kernel, Conv2dOptions options) {
+  return conv2d_block(call_text("conv2d", inputs, outputs, kernel), inputs, outputs, kernel,
+                      options);
+}
+
+}  // namespace traingraph::nn

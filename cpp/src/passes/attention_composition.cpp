@@ -1,0 +1,171 @@
+// Attention with its scores as values of L * S elements.
+#include <cmath>
+#include <limits>
+
+#include "passes/compositions.h"
+
+namespace traingraph::passes {
+namespace {
+
+using ir::AttentionAttributes;
+using ir::Scalar;
+using ir::Type;
+using ir::ValueId;
+
+// One application, whose values are (N, H, L, …): heads are matrices.
+class Heads {
+ public:
+  Heads(ir::Graph& graph, const ir::Node& node, bool is_gradient)
+      : graph_(graph),
+        node_(node),
+        a_(std::get<AttentionAttributes>(node.attributes)),
+        at_(a_, is_gradient, node.inputs.size()),
+        extents_(a_, at_, types_of(graph, node)),
+        type_(graph.type(node.inputs[at_.q]).data_type) {
+    // What a masked key scores: finite, so that no value between the ops is infinite.
+    lowest_ = number(graph_, type_,
+                     type_ == DataType::kFloat64
+                         ? std::numeric_limits<double>::lowest()
+                         : static_cast<double>(std::numeric_limits<float>::lowest()));
+  }
+
+  std::vector<ValueId> forward() {
+    const ValueId s = scores();
+    const ValueId largest =
+        ops::apply1(graph_, ir::Op::extremum, ir::ExtremumAttributes{3, true, false}, {s});
+    // 0 where every key is masked.
+    const ValueId any =
+        ops::binary(graph_, Scalar::difference,
+                    ops::binary(graph_, Scalar::maximum, largest, lowest_), lowest_);
+    const auto else_number = [&](ValueId x, double other) {
+      return ops::binary(graph_, Scalar::where_nonzero, x, any, other);
+    };
+    const ValueId powers = exponential(s, else_number(largest, 0));
+    const ValueId sum = ops::reduce(graph_, ir::ReduceKind::sum, powers, {3});
+    const ValueId divisor = else_number(sum, 1);
+    const ValueId p = times(ops::binary(graph_, Scalar::divide, powers, divisor), left());
+    const ValueId logarithm =
+        ops::binary(graph_, Scalar::add, largest, ops::unary(graph_, Scalar::log, divisor));
+    return {joined(ops::matmul(graph_, p, heads_of(at_.v), false, false), node_.outputs[0]),
+            ops::reshape(graph_, else_number(logarithm, HUGE_VAL),
+                         {extents_.samples, extents_.heads, extents_.queries})};
+  }
+
+  // The formulas are those of the op's gradient rule.
+  std::vector<ValueId> gradient() {
+    const ValueId q = heads_of(at_.q), k = heads_of(at_.k), dy = heads_of(at_.dy);
+    const ValueId logarithm = ops::reshape(graph_, node_.inputs[at_.logarithm],
+                                           {extents_.samples, extents_.heads, extents_.queries, 1});
+    const ValueId p = exponential(scores(), logarithm);
+    const ValueId kept = left();
+    const ValueId products = ops::binary(graph_, Scalar::multiply, dy, heads_of(at_.y));
+    const ValueId mean = ops::reduce(graph_, ir::ReduceKind::sum, products, {3});
+    const ValueId dp = times(ops::matmul(graph_, dy, heads_of(at_.v), false, true), kept);
+    const ValueId ds =
+        ops::binary(graph_, Scalar::multiply, p, ops::binary(graph_, Scalar::subtract, dp, mean));
+    std::vector<ValueId> results = {
+        joined(ops::matmul(graph_, ds, k, false, false, a_.scale), node_.outputs[0]),
+        joined(ops::matmul(graph_, ds, q, true, false, a_.scale), node_.outputs[1]),
+        joined(ops::matmul(graph_, times(p, kept), dy, true, false), node_.outputs[2])};
+    if (a_.gives_mask_gradient) results.push_back(mask_gradient(ds));
+    return results;
+  }
+
+ private:
+  static std::vector<Type> types_of(const ir::Graph& graph, const ir::Node& node) {
+    std::vector<Type> types;
+    for (ValueId input : node.inputs) types.push_back(graph.type(input));
+    return types;
+  }
+
+  // (N, T, H d) → (N, H, T, d), and back to the type of a result.
+  ValueId heads_of(std::size_t operand) {
+    const ValueId x = node_.inputs[operand];
+    const std::int64_t rows = graph_.type(x).shape[1];
+    const ValueId parts =
+        ops::reshape(graph_, x, {extents_.samples, rows, extents_.heads, extents_.features});
+    return exchanged(parts);
+  }
+  ValueId joined(ValueId x, ValueId like) {
+    return ops::reshape(graph_, exchanged(x), graph_.type(like).shape, graph_.type(like).batched);
+  }
+  ValueId exchanged(ValueId x) {
+    return ops::apply1(graph_, ir::Op::transpose, ir::TransposeAttributes{{0, 2, 1, 3}}, {x});
+  }
+
+  ValueId keys(ValueId x, std::int64_t first, std::int64_t count) {
+    if (count == graph_.type(x).shape[3]) return x;
+    return ops::apply1(graph_, ir::Op::slice, ir::SliceAttributes{3, first, count}, {x});
+  }
+  ValueId exponential(ValueId x, ValueId minus) {
+    return ops::unary(graph_, Scalar::exp, ops::binary(graph_, Scalar::subtract, x, minus));
+  }
+  ValueId times(ValueId x, ValueId kept) {
+    return kept == ir::kNone ? x : ops::binary(graph_, Scalar::multiply, x, kept);
+  }
+  ValueId without(ValueId ignored, ValueId s) {
+    return ops::apply1(graph_, ir::Op::select, ir::SelectAttributes{}, {ignored, lowest_, s});
+  }
+
+  ValueId scores() {
+    const ValueId s = ops::matmul(graph_, heads_of(at_.q), heads_of(at_.k), false, true, a_.scale);
+    const std::int64_t masked = extents_.masked_keys, others = extents_.keys - masked;
+    if (masked == 0) return s;
+    ValueId known = keys(s, 0, masked);
+    if (at_.mask != 0) {
+      Shape shape = {1, 1, extents_.queries, masked};
+      if (extents_.mask_rows != 1) shape[0] = extents_.samples, shape[1] = extents_.heads;
+      const ValueId mask = ops::reshape(graph_, node_.inputs[at_.mask], shape);
+      const bool is_bool = graph_.type(mask).data_type == DataType::kBoolean;
+      known = is_bool ? without(mask, known) : ops::binary(graph_, Scalar::add, known, mask);
+    }
+    if (at_.key_mask != 0) {
+      const Shape shape = {extents_.samples, 1, 1, masked};
+      known = without(ops::reshape(graph_, node_.inputs[at_.key_mask], shape), known);
+    }
+    if (others == 0) return known;
+    return ops::apply1(graph_, ir::Op::concatenate, ir::AxisAttributes{3},
+                       {known, keys(s, masked, others)});
+  }
+
+  // What dropout makes of ones; kNone without it.
+  ValueId left() {
+    if (at_.step == 0) return ir::kNone;
+    const Shape counted = {extents_.samples, extents_.heads, extents_.queries,
+                           extents_.counted_keys()};
+    std::vector<ValueId> operands = {ops::filled(graph_, {type_, counted, false}, 1),
+                                     node_.inputs[at_.step]};
+    if (at_.first_row != 0) operands.push_back(node_.inputs[at_.first_row]);
+    const ir::DropoutAttributes dropout{a_.rate, a_.seed};
+    const ValueId kept = ops::apply1(graph_, ir::Op::dropout, dropout, std::move(operands));
+    return keys(kept, 0, extents_.keys);
+  }
+
+  ValueId mask_gradient(ValueId ds) {
+    ValueId known = keys(ds, 0, extents_.masked_keys);
+    const bool one_for_all = extents_.mask_rows == 1;
+    if (one_for_all) known = ops::reduce(graph_, ir::ReduceKind::sum, known, {0, 1});
+    return ops::reshape(graph_, known,
+                        {extents_.mask_rows, extents_.queries, extents_.masked_keys});
+  }
+
+  ir::Graph& graph_;
+  const ir::Node& node_;
+  const AttentionAttributes& a_;
+  ir::AttentionOperands at_;
+  ir::AttentionExtents extents_;
+  DataType type_;
+  ValueId lowest_;
+};
+
+}  // namespace
+
+std::vector<ValueId> compose_attention(ir::Graph& graph, const ir::Node& node) {
+  return Heads(graph, node, false).forward();
+}
+
+std::vector<ValueId> compose_attention_gradient(ir::Graph& graph, const ir::Node& node) {
+  return Heads(graph, node, true).gradient();
+}
+
+}  // namespace traingraph::passes

@@ -1,0 +1,137 @@
+// Writes a file atomically: a locked partial file beside it, synchronized and then renamed over it.
+#include "runtime/files/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include <traingraph/errors.h>
+
+#include "runtime/files/open_file.h"
+
+namespace traingraph {
+namespace {
+
+constexpr std::size_t kMostWrittenAtOnce = std::size_t{8} << 20;
+
+// Where a path leads, though nothing be there yet: links stay.
+std::filesystem::path resolved(const std::string& path) {
+  constexpr int kMostLinks = 40;
+  std::filesystem::path target = path;
+  for (int links = 0; links <= kMostLinks; ++links) {
+    struct stat status{};
+    if (::lstat(target.c_str(), &status) != 0) {
+      if (errno == ENOENT) return target;
+      fail_at(path, "open");
+    }
+    if (!S_ISLNK(status.st_mode)) return target;
+    std::error_code error;
+    target = target.parent_path() / std::filesystem::read_symlink(target, error);
+    if (!error) continue;
+    errno = error.value();
+    fail_at(path, "open");
+  }
+  errno = ELOOP;
+  fail_at(path, "open");
+}
+
+// What another process may have put in its place: a name for something else's content.
+void check_partial(const struct stat& status, const std::string& path, const std::string& partial,
+                   const std::string& folder) {
+  expect_regular(status, path, partial);
+  if (status.st_nlink > 1) {
+    throw FileError(
+        path, "'" + partial + "' has another name, whose content would be lost; remove it", EMLINK);
+  }
+  struct stat around{};
+  const bool shared = ::stat(folder.c_str(), &around) == 0 && (around.st_mode & S_ISVTX) != 0;
+  if (shared && status.st_uid != ::geteuid()) {
+    throw FileError(path, "'" + partial + "' belongs to another user", EPERM);
+  }
+}
+
+// Opens the partial file and locks it. Whoever held the lock before may have renamed it, so that
+// the name means another file by now.
+OpenFile open_partial(const std::string& path, const std::string& partial,
+                      const std::string& folder) {
+  for (;;) {
+    struct stat named{};
+    if (::lstat(partial.c_str(), &named) == 0 && !S_ISLNK(named.st_mode)) {
+      expect_regular(named, path, partial);
+    }
+    OpenFile file = open_for(path, partial, O_WRONLY | O_CREAT | O_NOFOLLOW);
+    bool locked = false;
+    wait_until([&] {
+      locked = ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+      // File systems without locks are written without.
+      return locked || (errno != EINTR && errno != EWOULDBLOCK);
+    });
+    const struct stat opened = status_of(file, path);
+    const bool exists = ::lstat(partial.c_str(), &named) == 0;
+    const bool same = exists && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+    if (!same && locked) continue;
+    check_partial(opened, path, partial, folder);
+    return file;
+  }
+}
+
+void write_all(const OpenFile& file, std::span<const std::byte> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    check_interruption();
+    const auto written = completed(path, "write", [&] {
+      return ::write(file.number(), bytes.data(), std::min(bytes.size(), kMostWrittenAtOnce));
+    });
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void synchronize(const OpenFile& file, const std::string& path) {
+#ifdef F_FULLFSYNC
+  // On a Mac fsync leaves the bytes in the drive's own memory. Not every file system can do more.
+  if (::fcntl(file.number(), F_FULLFSYNC) == 0) return;
+#endif
+  completed(path, "fsync", [&] {
+    const int result = ::fsync(file.number());
+    // Some file systems have nothing to synchronize.
+    return result != 0 && errno == EINVAL ? 0 : result;
+  });
+}
+
+}  // namespace
+
+void replace_file(const std::string& path, const std::vector<std::span<const std::byte>>& pieces) {
+  check_path(path);
+  const std::filesystem::path target = resolved(path);
+  struct stat before{};
+  const bool exists = ::stat(target.c_str(), &before) == 0;
+  if (exists) expect_regular(before, path, path);
+  if (!target.has_filename()) {
+    errno = target.empty() ? ENOENT : EISDIR;
+    fail_at(path, "open");
+  }
+  const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+  const std::string partial =
+      target.parent_path() / ("." + target.filename().string() + ".partial");
+  const OpenFile file = open_partial(path, partial, folder);
+  try {
+    if (::ftruncate(file.number(), 0) != 0) fail_at(path, "ftruncate");
+    if (exists) {
+      // Not allowed for another user's file: the new one then has this user's usual mode.
+      [[maybe_unused]] const int ignored = ::fchmod(file.number(), before.st_mode & 07777);
+    }
+    for (const std::span<const std::byte> piece : pieces) write_all(file, piece, path);
+    synchronize(file, path);
+    if (std::rename(partial.c_str(), target.c_str()) != 0) fail_at(path, "rename");
+  } catch (...) {
+    ::unlink(partial.c_str());
+    throw;
+  }
+  // The new name reaches the disk with its directory.
+  synchronize(open_for(path, folder, O_RDONLY | O_DIRECTORY), path);
+}
+
+}  // namespace traingraph

@@ -1,0 +1,127 @@
+// The parameter store: `ParameterState`, the master buffer of a parameter on a device, and
+// `TensorState`, what is behind a tensor's handle.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <traingraph/device.h>
+#include <traingraph/label.h>
+#include <traingraph/tensor.h>
+
+#include "ir/type.h"
+#include "runtime/backend.h"
+
+namespace traingraph {
+
+class Stream;
+
+// One parameter on one device: the master buffer with one layout, shared by every graph over the
+// tensor, and the optimizer's buffers in the same layout. All but `version` belongs to whoever
+// holds the stream.
+struct ParameterState {
+  const Backend* backend = nullptr;
+  DataType data_type = DataType::kFloat32;
+  Shape shape;  // canonical: the shape of the layer that uses it
+  ir::Layout layout;
+  std::shared_ptr<std::byte> master;
+  std::vector<std::pair<std::string, std::shared_ptr<std::byte>>> slots;
+  // Names of the buffers that the newest training program uses, in its optimizer's order.
+  std::vector<std::string> optimizer_slots;
+  // Counts what makes compiled programs stale: another layout or other buffers.
+  std::atomic<std::uint64_t> version{0};
+  // Whether a training program has chosen the layout for good.
+  bool layout_chosen = false;
+  std::shared_ptr<Stream> stream;
+
+  ir::Type type() const { return {data_type, shape, false}; }
+  std::size_t bytes() const { return ir::storage_bytes(type(), layout); }
+  // The master where it lies. Raises Unsupported, naming the tensor, when it is not row-major.
+  TensorData view(const std::string& label) const;
+};
+
+// A tensor's parameter, if it has been compiled. Threads look at it without a lock, so what it was
+// on another device stays for as long as the tensor, without its bytes.
+class ParameterPlace {
+ public:
+  ParameterState* get() const { return now_.load(std::memory_order_acquire); }
+  ParameterState* operator->() const { return get(); }
+  ParameterState& operator*() const { return *get(); }
+  bool operator==(std::nullptr_t) const { return get() == nullptr; }
+  void replace(std::unique_ptr<ParameterState> next);
+
+ private:
+  std::atomic<ParameterState*> now_{nullptr};
+  std::vector<std::unique_ptr<ParameterState>> all_;
+};
+
+// How often a parameter of the process was moved or converted: where that has not changed, each
+// lies as it did.
+std::uint64_t parameter_moves();
+// Brings the tensor's parameter onto a device in a canonical shape, with the host copy's values.
+// Changing the device moves it with the optimizer's buffers. Call while holding its stream.
+ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Shape& shape);
+// Sends a host copy that was replaced since the last execution to the device.
+void upload_if_newer(Tensor& tensor);
+// Converts master and slots.
+void change_layout(ParameterState& state, const ir::Layout& layout);
+// A buffer of this name in the master's layout, zeroed when it is made.
+std::byte* slot_buffer(Tensor& tensor, const std::string& name);
+// Raises InvalidArgument unless as many buffers were set as there are names.
+void check_optimizer_data(const Tensor& tensor, const std::vector<std::string>& names);
+// Sends buffers that were set since the last execution to the device.
+void upload_optimizer_data(Tensor& tensor, const std::vector<std::string>& names);
+// Whether such buffers were made or set; else they are zeros that nobody holds.
+bool has_optimizer_data(const Tensor& tensor, const std::vector<std::string>& names);
+// Copies of the buffers of these names: what was set and not yet sent, else the device's values,
+// else zeros.
+std::vector<TensorData> copy_optimizer_data(const Tensor& tensor,
+                                            const std::vector<std::string>& names);
+
+// Something that can read a tensor's newest value out of a compiled graph.
+class ValueReader {
+ public:
+  virtual ~ValueReader() = default;
+  // Raises InvalidArgument when the value is not readable.
+  virtual void read(const Tensor& tensor, void* bytes, std::size_t length) = 0;
+  // The value where it lies, kept alive by the owner.
+  virtual TensorData view(const Tensor& tensor) = 0;
+};
+
+// Of what the host has, a thread may set what another one reads.
+struct TensorState {
+  // Guards data, device_data, optimizer_data and what says that they are newer. Nobody waits while
+  // holding it.
+  std::recursive_mutex host;
+  std::int64_t id = 0;
+  TensorDescriptor descriptor;
+  Label label;  // empty: none of its own
+  // What it is called then, once a layer that has it or gives it is in a graph. Guarded by `host`.
+  std::function<std::string()> place;
+  // One of both, else "data" and its number.
+  std::string name();
+  TensorData data;  // in host memory
+  // What was given in a GPU's memory; null since the host copy was replaced.
+  TensorData device_data;
+  const TensorData& given() const { return device_data.bytes != nullptr ? device_data : data; }
+  // `data` was replaced since it was last sent to the device.
+  std::atomic<bool> host_is_newer{false};
+  ParameterPlace parameter;
+  // The optimizer's buffers as last set or synchronized.
+  std::vector<TensorData> optimizer_data;
+  // They were set since they were last sent to the device.
+  std::atomic<bool> optimizer_data_is_newer{false};
+  // A training graph trains it, or a loaded file's has, though it is no layer's parameter.
+  bool is_trained = false;
+  std::optional<Device> device;
+  std::weak_ptr<ValueReader> reader;
+};
+
+}  // namespace traingraph

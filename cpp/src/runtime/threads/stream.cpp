@@ -1,0 +1,386 @@
+// Streams and the one worker thread: queues of tasks, waiting, lending to handlers, and merging of
+// two streams.
+#include "runtime/threads/stream.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include <traingraph/errors.h>
+
+#include "runtime/threads/fork_guard.h"
+#include "runtime/threads/interruption.h"
+
+namespace traingraph {
+namespace {
+
+// Of which something is left: more would not keep a device busier.
+constexpr std::size_t kMostBegun = 8;
+
+// How long what is awaited may take to be waited for.
+constexpr std::chrono::microseconds kPatience{100};
+
+// How long somebody who may wait for a begun task is left to do so.
+constexpr std::chrono::milliseconds kWhile{2};
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+// The one background thread: takes streams that have tasks, in the order they asked.
+class Worker {
+ public:
+  static Worker& instance() {
+    // Never destroyed: joining at exit could wait for work of modules already gone.
+    static Worker* worker = new Worker;
+    return *worker;
+  }
+
+  void enqueue(std::shared_ptr<Stream> stream, bool is_awaited) {
+    {
+      const std::lock_guard lock(mutex_);
+      start();
+      ready_.emplace_back(std::move(stream), is_awaited);
+    }
+    changed_.notify_one();
+  }
+
+  // Looks at what it has begun, from then on until nothing is left.
+  void watch(std::shared_ptr<Stream> stream, Clock::time_point from) {
+    {
+      const std::lock_guard lock(mutex_);
+      start();
+      watched_.emplace(from, std::move(stream));
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void start() {
+    if (started_) return;
+    started_ = true;
+    std::thread([this] { loop(); }).detach();
+  }
+
+  // For a moment, or until another thread has taken what there is. It does not sleep: waking up
+  // amid the run would hold up a thread that works on it.
+  static void leave_to_others(Stream& stream) {
+    const auto end = Clock::now() + kPatience;
+    while (Clock::now() < end) {
+      {
+        const std::lock_guard lock(stream.mutex_);
+        if (stream.busy_ || stream.tasks_.empty()) return;
+      }
+      std::this_thread::yield();
+    }
+  }
+
+  void loop() {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      if (!ready_.empty()) {
+        const auto [stream, is_awaited] = std::move(ready_.front());
+        ready_.pop_front();
+        lock.unlock();
+        run_first(*stream, is_awaited);
+      } else if (watched_.empty()) {
+        changed_.wait(lock);
+      } else if (const auto first = watched_.begin(); Clock::now() < first->first) {
+        changed_.wait_until(lock, first->first);
+      } else {
+        const std::shared_ptr<Stream> stream = std::move(first->second);
+        watched_.erase(first);
+        lock.unlock();
+        if (const auto again = stream->finish_old()) watch(stream, *again);
+      }
+    }
+  }
+
+  static void run_first(Stream& stream, bool is_awaited) {
+    if (is_awaited) leave_to_others(stream);
+    std::unique_lock lock(stream.mutex_);
+    // Taken by another thread: whoever holds it asks again on release.
+    if (!stream.busy_ && !stream.tasks_.empty()) stream.run_front(lock);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::pair<std::shared_ptr<Stream>, bool>> ready_;
+  std::multimap<Clock::time_point, std::shared_ptr<Stream>> watched_;  // when to look next
+  bool started_ = false;
+};
+
+bool Stream::acquire_idle(std::unique_lock<std::mutex>& lock) {
+  Interruptible patience;
+  while (busy_ || !tasks_.empty()) {
+    if (is_mine()) return false;
+    if (busy_) {
+      if (!sleep(lock, changed_, holder_, Awaited::stream)) return false;
+      lock.unlock();
+    } else {
+      check_not_forked();
+      run_front(lock);
+    }
+    patience.check();
+    lock.lock();
+  }
+  hold();
+  return true;
+}
+
+std::uint64_t Stream::held_here_since() {
+  const std::lock_guard lock(mutex_);
+  return is_mine() ? held_since_ : 0;
+}
+
+void Stream::hold() {
+  static std::atomic<std::uint64_t> count{0};
+  busy_ = true;
+  holder_ = std::this_thread::get_id();
+  held_since_ = ++count;
+}
+
+void Stream::release(std::unique_lock<std::mutex>& lock) {
+  if (!lock.owns_lock()) lock.lock();
+  busy_ = false;
+  const bool more = !tasks_.empty();
+  lock.unlock();
+  changed_.notify_all();
+  if (more) Worker::instance().enqueue(shared_from_this(), false);
+}
+
+void Stream::run(const std::function<void()>& work) {
+  std::shared_ptr<Stream> target = root(shared_from_this());
+  std::unique_lock lock(target->mutex_);
+  bool taken = target->acquire_idle(lock);
+  // It may have been merged meanwhile.
+  while (target->merged_into_ != nullptr) {
+    if (taken) {
+      target->release(lock);
+    } else {
+      lock.unlock();
+    }
+    target = root(target);
+    lock = std::unique_lock(target->mutex_);
+    taken = target->acquire_idle(lock);
+  }
+  lock.unlock();
+  if (!taken) return work();
+  try {
+    work();
+  } catch (...) {
+    target->release(lock);
+    throw;
+  }
+  target->release(lock);
+}
+
+void Stream::Hold::take(const std::shared_ptr<Stream>& stream) {
+  Interruptible patience;
+  for (;;) {
+    const std::shared_ptr<Stream> now = root(stream);
+    std::unique_lock lock(now->mutex_);
+    if (now->merged_into_ != nullptr) continue;
+    if (now->is_mine()) return;
+    if (!now->busy_) {
+      now->hold();
+      lock.unlock();
+      if (held_ != nullptr) held_->give_back();
+      held_ = now;
+      return;
+    }
+    if (!sleep(lock, now->changed_, now->holder_, Awaited::stream)) return;  // lent to this thread
+    lock.unlock();
+    patience.check();
+  }
+}
+
+Stream::Hold::~Hold() {
+  if (held_ != nullptr) held_->give_back();
+}
+
+void Stream::submit(const std::shared_ptr<Task>& task) {
+  check_not_forked();
+  std::unique_lock lock(mutex_);
+  if (merged_into_ != nullptr) {
+    lock.unlock();
+    return root(shared_from_this())->submit(task);
+  }
+  const bool is_first = !busy_ && tasks_.empty();
+  tasks_.push_back(task);
+  if (busy_) return;  // whoever holds the stream asks for a thread on release
+  if (is_first && task->leaves && task->is_awaited) {
+    run_front(lock);
+    return;
+  }
+  lock.unlock();
+  Worker::instance().enqueue(shared_from_this(), task->is_awaited && !task->leaves);
+}
+
+bool Stream::take_if_free() {
+  const std::lock_guard lock(mutex_);
+  if (merged_into_ != nullptr || busy_ || !tasks_.empty() || !begun_.empty()) return false;
+  hold();
+  return true;
+}
+
+void Stream::give_back() {
+  std::unique_lock lock(mutex_);
+  release(lock);
+}
+
+bool Stream::take_place(const std::shared_ptr<Task>& task) {
+  check_not_forked();
+  std::unique_lock lock(mutex_);
+  if (merged_into_ != nullptr) {
+    lock.unlock();
+    return root(shared_from_this())->take_place(task);
+  }
+  if (is_mine()) return false;
+  tasks_.push_back(task);
+  return true;
+}
+
+void Stream::run_front(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Task> task = std::move(tasks_.front());
+  tasks_.pop_front();
+  hold();
+  task->runner = std::this_thread::get_id();
+  if (!task->leaves) finish_begun(lock, 0);
+  lock.unlock();
+  std::function<void()> rest = task->work();
+  task->work = nullptr;  // it holds the caller's data, and whoever waits holds the task
+  lock.lock();
+  task->runner = std::thread::id();
+  const bool may_remain = rest != nullptr && (task->is_awaited || !tasks_.empty());
+  task->rest = std::move(rest);
+  task->begun = Clock::now();
+  begun_.push_back(task);
+  finish_begun(lock, may_remain ? kMostBegun : 0);
+  const bool watch = !begun_.empty() && !std::exchange(is_watched_, true);
+  release(lock);
+  if (watch) Worker::instance().watch(shared_from_this(), task->begun + kWhile);
+}
+
+std::optional<Clock::time_point> Stream::finish_old() {
+  std::unique_lock lock(mutex_);
+  if (!busy_ && !begun_.empty() && Clock::now() - begun_.front()->begun >= kWhile) {
+    hold();
+    finish_begun(lock, begun_.size() - 1);
+    release(lock);
+    lock.lock();
+  }
+  is_watched_ = !begun_.empty();
+  if (!is_watched_) return std::nullopt;
+  return (busy_ ? Clock::now() : begun_.front()->begun) + kWhile;
+}
+
+void Stream::finish_begun(std::unique_lock<std::mutex>& lock, std::size_t remain) {
+  while (begun_.size() > remain) {
+    const std::shared_ptr<Task> task = std::move(begun_.front());
+    begun_.pop_front();
+    if (task->rest != nullptr) {
+      task->runner = std::this_thread::get_id();
+      lock.unlock();
+      task->rest();
+      task->rest = nullptr;
+      lock.lock();
+      task->runner = std::thread::id();
+    }
+    task->done = true;
+    changed_.notify_all();
+  }
+}
+
+void Stream::run_inside(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Task> next = std::move(tasks_.front());
+  tasks_.pop_front();
+  next->runner = std::this_thread::get_id();
+  lock.unlock();
+  if (const std::function<void()> rest = next->work()) rest();
+  next->work = nullptr;
+  lock.lock();
+  next->runner = std::thread::id();
+  next->done = true;
+  lock.unlock();
+  changed_.notify_all();
+}
+
+void Stream::wait(const std::shared_ptr<Task>& task) {
+  if (task->done) return;
+  check_not_forked();
+  Interruptible patience;
+  try {
+    while (!task->done) {
+      root(shared_from_this())->wait_a_while(task);
+      patience.check();
+    }
+  } catch (...) {
+    // Nobody may wait for it any more.
+    Worker::instance().enqueue(root(shared_from_this()), false);
+    throw;
+  }
+}
+
+void Stream::wait_a_while(const std::shared_ptr<Task>& task) {
+  std::unique_lock lock(mutex_);
+  if (task->done || merged_into_ != nullptr) return;
+  const bool free = !busy_, mine = is_mine();
+  const auto begun = std::find(begun_.begin(), begun_.end(), task);
+  if (begun != begun_.end() && (free || mine)) {
+    if (free) hold();
+    finish_begun(lock, static_cast<std::size_t>(begun_.end() - begun) - 1);
+    if (free) release(lock);
+    return;
+  }
+  if (free && !tasks_.empty()) return run_front(lock);
+  // A completion handler waits for later work: it runs inside the handler.
+  if (mine && !tasks_.empty()) return run_inside(lock);
+  const bool works = task->runner.load() != std::thread::id();
+  const Awaited what = works ? Awaited::task : Awaited::stream;
+  if (sleep(lock, changed_, works ? task->runner : holder_, what)) return;
+  if (works && task->runner.load() != std::thread::id()) {
+    throw InvalidArgument(
+        "[wait] expected work that does not wait for this call, but got the execution of a "
+        "completion handler that is not over: it would wait for itself");
+  }
+  if (busy_ && !tasks_.empty()) return run_inside(lock);
+  changed_.wait_for(lock, kMoment);
+}
+
+std::shared_ptr<Stream> Stream::root(std::shared_ptr<Stream> stream) {
+  while (Stream* next = stream->merged_into_.load(std::memory_order_acquire)) {
+    stream = next->shared_from_this();
+  }
+  return stream;
+}
+
+void Stream::merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Stream>& b) {
+  const CompilationTurn turn;  // roots stay
+  std::shared_ptr<Stream> into = root(a), from = root(b);
+  if (into == from) return;
+  // This thread, or one that lends it `a`, works on and goes on holding what they become. Who holds
+  // the other one stands in a completion handler and waits for that from then on.
+  const std::uint64_t a_held = into->held_here_since(), b_held = from->held_here_since();
+  if (b_held != 0 && (a_held == 0 || b_held < a_held)) std::swap(into, from);
+  into->run([&] {
+    from->run([&] {
+      std::unique_lock lock(from->mutex_);
+      from->finish_begun(lock, 0);
+      lock.unlock();
+      into->take_over(*from);
+    });
+  });
+}
+
+// At once: what another thread submits meanwhile comes here as well.
+void Stream::take_over(Stream& other) {
+  const std::scoped_lock lock(mutex_, other.mutex_);
+  for (auto& task : other.tasks_) tasks_.push_back(std::move(task));
+  other.tasks_.clear();
+  other.merged_owner_ = shared_from_this();
+  other.merged_into_.store(this, std::memory_order_release);
+}
+
+}  // namespace traingraph

@@ -1,0 +1,281 @@
+// Members of bound classes, defined through one type-erased function. pybind11's own definitions
+// are templates of the callable and of every argument, which take most of the bindings' compile
+// time. Here a member leaves one small function, its body; all else is compiled once.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "classes/collector.h"
+
+namespace traingraph::python {
+
+namespace py = pybind11;
+
+// Loads its arguments from the call, and gives the result as a new reference;
+// PYBIND11_TRY_NEXT_OVERLOAD where an argument is of another type.
+using Body = py::handle (*)(py::detail::function_call& call);
+
+// A signature: "%" in the text stands for the next of the types, as pybind11's casters name them.
+struct TypeNames {
+  std::string text;
+  std::vector<const std::type_info*> types;
+
+  // `types` ends with null.
+  void append(const char* before, const char* name, const std::type_info* const* named,
+              const char* after);
+};
+
+template <typename T>
+void append_type(TypeNames& names, const char* before, const char* after) {
+  using Caster =
+      py::detail::make_caster<std::conditional_t<std::is_void_v<T>, py::detail::void_type, T>>;
+  static constexpr auto name = Caster::name;
+  static constexpr auto types = decltype(Caster::name)::types();
+  names.append(before, name.text, types.data(), after);
+}
+
+// What a body is called with beside its arguments: up to two words, or a pointer to more.
+class Capture {
+ public:
+  template <typename T>
+  explicit Capture(T&& value) {
+    using Held = std::decay_t<T>;
+    if constexpr (fits<Held>()) {
+      new (words_) Held(std::forward<T>(value));
+    } else {
+      // For the life of the process, as the function that holds it.
+      words_[0] = new Held(std::forward<T>(value));
+    }
+  }
+  template <typename T>
+  const T& get() const {
+    if constexpr (fits<T>()) {
+      return *reinterpret_cast<const T*>(words_);
+    } else {
+      return *static_cast<const T*>(words_[0]);
+    }
+  }
+
+ private:
+  template <typename T>
+  static constexpr bool fits() {
+    return sizeof(T) <= 2 * sizeof(void*) && std::is_trivially_copyable_v<T>;
+  }
+  alignas(void*) void* words_[2] = {};
+};
+
+// What a function record of pybind11's has room for.
+struct CapturedBody {
+  Capture capture;
+  Body body;
+};
+static_assert(sizeof(CapturedBody) == sizeof(py::detail::function_record::data));
+
+// Of the function that is called.
+inline const CapturedBody& captured_body(const py::detail::function_call& call) {
+  return *reinterpret_cast<const CapturedBody*>(call.func.data);
+}
+inline const Capture& captured(const py::detail::function_call& call) {
+  return captured_body(call).capture;
+}
+
+struct Function {
+  Body body;
+  Capture capture;
+  TypeNames signature;  // what the docstring says of arguments and result
+  std::size_t arguments;
+  // Of a method or static method; a property's functions have none of these.
+  py::handle cls = {};
+  const char* name = nullptr;
+  const char* doc = nullptr;
+  // After the arguments come all others, as a tuple and a dictionary.
+  bool takes_any = false;
+};
+py::object make_function(const Function& function);
+// A property, read-only where `set` is null.
+void add_property(py::handle cls, const char* name, const py::object& get, const py::object& set,
+                  const char* doc);
+
+template <typename Self>
+Self* load_self(py::detail::function_call& call) {
+  py::detail::make_caster<Self> caster;
+  if (!caster.load(call.args[0], call.args_convert[0])) return nullptr;
+  return &py::detail::cast_op<Self&>(caster);
+}
+
+template <typename Result>
+py::handle give(Result&& result, py::return_value_policy policy, py::handle parent) {
+  return py::detail::make_caster<Result>::cast(
+      std::forward<Result>(result),
+      py::detail::return_value_policy_override<Result>::policy(policy), parent);
+}
+
+// The value of a property, which lives as long as its owner.
+template <typename Self, typename Get>
+py::handle get_body(py::detail::function_call& call) {
+  Self* const self = load_self<Self>(call);
+  if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
+  return give<std::invoke_result_t<const Get&, Self&>>(
+      std::invoke(captured(call).get<Get>(), *self), py::return_value_policy::reference_internal,
+      call.parent);
+}
+
+template <typename Call, typename... Arguments>
+py::handle give_result(py::detail::function_call& call, const Call& called,
+                       Arguments&&... arguments) {
+  using Result = std::invoke_result_t<const Call&, Arguments...>;
+  if constexpr (std::is_void_v<Result>) {
+    std::invoke(called, std::forward<Arguments>(arguments)...);
+    return py::none().release();
+  } else {
+    return give<Result>(std::invoke(called, std::forward<Arguments>(arguments)...),
+                        py::return_value_policy::automatic, call.parent);
+  }
+}
+
+template <typename Self, typename Call>
+py::handle call_body(py::detail::function_call& call) {
+  Self* const self = load_self<Self>(call);
+  if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
+  return give_result(call, captured(call).get<Call>(), *self);
+}
+
+// How a property is set, and its name.
+template <typename Set>
+struct NamedSet {
+  Set set;
+  const char* name;
+};
+
+// A copy for the life of the process, as a property has its functions.
+const char* kept(const char* name);
+
+// The name of an object's class.
+std::string class_of(py::handle object);
+
+// TypeError that says which property takes what; by the function's signature, or as `expected`
+// says.
+[[noreturn]] void refuse_value(const py::detail::function_call& call, const char* property);
+[[noreturn]] void refuse_value(const py::detail::function_call& call, const std::string& property,
+                               const std::string& expected);
+
+template <typename Self, typename Value, typename Set>
+py::handle set_body(py::detail::function_call& call) {
+  const auto& property = captured(call).get<NamedSet<Set>>();
+  Self* const self = load_self<Self>(call);
+  if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
+  py::detail::make_caster<Value> value;
+  // Bytes would be taken for a text, whatever they are.
+  const bool is_text = std::is_same_v<std::decay_t<Value>, std::string>;
+  if ((is_text && !PyUnicode_Check(call.args[1].ptr())) ||
+      !value.load(call.args[1], call.args_convert[1])) {
+    refuse_value(call, property.name);
+  }
+  std::invoke(property.set, *self, py::detail::cast_op<Value>(std::move(value)));
+  return py::none().release();
+}
+
+// The last argument of a setter.
+template <typename F>
+struct SetterOf : SetterOf<decltype(&F::operator())> {};
+template <typename R, typename C, typename V>
+struct SetterOf<R (C::*)(V)> {
+  using Value = V;
+};
+template <typename R, typename C, typename S, typename V>
+struct SetterOf<R (C::*)(S, V) const> {
+  using Value = V;
+};
+template <typename R, typename S, typename V>
+struct SetterOf<R (*)(S, V)> {
+  using Value = V;
+};
+
+template <typename T, typename... Options>
+class BoundClass : public py::class_<T, Options...> {
+ public:
+  using Bound = py::class_<T, Options...>;
+
+  using Bound::Bound;
+  // A document is no array: one instance for all lengths.
+  template <typename... Extra>
+  BoundClass(py::handle scope, const char* name, const char* doc, const Extra&... extra)
+      : Bound(scope, name, collected(visit_instance<T, typename Bound::holder_type>()), doc,
+              extra...) {}
+
+  // A method without arguments is defined here, any other by pybind11.
+  template <typename Call, typename... Extra>
+  BoundClass& def(const char* name, Call&& call, const Extra&... extra) {
+    using Held = std::decay_t<Call>;
+    constexpr bool only_a_document =
+        sizeof...(Extra) <= 1 && (std::convertible_to<const Extra&, const char*> && ...);
+    if constexpr (only_a_document && std::invocable<const Held&, T&>) {
+      const char* doc = nullptr;
+      ((doc = extra), ...);
+      this->attr(name) = make_function({call_body<T, Held>, Capture(std::forward<Call>(call)),
+                                        signature_of<Held>(), 1, *this, name, doc});
+    } else {
+      Bound::def(name, std::forward<Call>(call), extra...);
+    }
+    return *this;
+  }
+  template <typename Get>
+    requires std::invocable<const Get&, T&>
+  BoundClass& def_property_readonly(const char* name, Get get, const char* doc = nullptr) {
+    add_property(*this, name, getter(get), {}, doc);
+    return *this;
+  }
+  BoundClass& def_property_readonly(const char* name, const py::cpp_function& get,
+                                    const char* doc) {
+    add_property(*this, name, get, {}, doc);
+    return *this;
+  }
+  template <typename Get, typename Set>
+  BoundClass& def_property(const char* name, Get get, Set set, const char* doc = nullptr) {
+    using Value = typename SetterOf<Set>::Value;
+    TypeNames names;
+    append_type<T>(names, "({", "}, ");
+    append_type<Value>(names, "{", "}) -> None");
+    add_property(
+        *this, name, getter(get),
+        make_function({set_body<T, Value, Set>, Capture(NamedSet<Set>{set, kept(name)}), names, 2}),
+        doc);
+    return *this;
+  }
+
+  template <typename Owner, typename Value>
+  BoundClass& def_readonly(const char* name, Value Owner::* member, const char* doc = nullptr) {
+    return def_property_readonly(
+        name, [member](const T& self) -> const Value& { return self.*member; }, doc);
+  }
+  template <typename Owner, typename Value>
+  BoundClass& def_readwrite(const char* name, Value Owner::* member, const char* doc = nullptr) {
+    return def_property(
+        name, [member](const T& self) -> const Value& { return self.*member; },
+        [member](T& self, const Value& value) { self.*member = value; }, doc);
+  }
+
+ private:
+  template <typename Call>
+  static TypeNames signature_of() {
+    TypeNames names;
+    append_type<T>(names, "({", "}) -> ");
+    append_type<std::invoke_result_t<const Call&, T&>>(names, "", "");
+    return names;
+  }
+  template <typename Get>
+  py::object getter(Get get) {
+    return make_function({get_body<T, Get>, Capture(get), signature_of<Get>(), 1});
+  }
+};
+
+}  // namespace traingraph::python

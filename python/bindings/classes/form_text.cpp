@@ -1,0 +1,73 @@
+// Parses the one-line forms of signatures into parameters, and writes type names with their
+// modules.
+#include "classes/form_text.h"
+
+#include <cctype>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace traingraph::python {
+namespace {
+
+std::string trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) {
+    return {};
+  }
+  return std::string(text.substr(first, text.find_last_not_of(' ') - first + 1));
+}
+
+// Forms name these without their modules.
+constexpr std::pair<const char*, const char*> kModules[] = {{"Any", "typing."},
+                                                            {"ArrayLike", "numpy.typing."},
+                                                            {"Buffer", "typing_extensions."},
+                                                            {"Callable", "collections.abc."},
+                                                            {"DTypeLike", "numpy.typing."},
+                                                            {"Iterable", "collections.abc."},
+                                                            {"Mapping", "collections.abc."},
+                                                            {"Sequence", "collections.abc."}};
+
+}  // namespace
+
+std::string with_modules(std::string text) {
+  const auto is_part = [](char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; };
+  for (const auto& [name, module] : kModules) {
+    const std::size_t size = std::strlen(name);
+    for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += size) {
+      if (at > 0 && is_part(text[at - 1])) continue;
+      if (at + size < text.size() && is_part(text[at + size])) continue;
+      text.insert(at, module);
+      at += std::strlen(module);
+    }
+  }
+  return text;
+}
+
+// Splits at commas outside of brackets.
+std::vector<Parameter> parse_form(const std::string& text) {
+  const std::string form = with_modules(text);
+  std::vector<Parameter> parameters;
+  std::size_t begin = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i <= form.size(); ++i) {
+    const char c = i < form.size() ? form[i] : ',';
+    depth += c == '[' || c == '(' ? 1 : c == ']' || c == ')' ? -1 : 0;
+    if (c != ',' || (depth != 0 && i < form.size())) {
+      continue;
+    }
+    const std::string part = form.substr(begin, i - begin);
+    begin = i + 1;
+    if (trimmed(part).empty()) {
+      continue;
+    }
+    const auto colon = part.find(':');
+    const auto equals = part.find(" = ");
+    parameters.push_back({trimmed(part.substr(0, colon)),
+                          trimmed(part.substr(colon + 1, equals - colon - 1)),
+                          equals == std::string::npos ? "" : trimmed(part.substr(equals + 3))});
+  }
+  return parameters;
+}
+
+}  // namespace traingraph::python

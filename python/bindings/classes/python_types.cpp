@@ -1,0 +1,189 @@
+// Table of the value types: conversion to and from Python, annotations, and the text of a default.
+#include "classes/python_types.h"
+
+#include <charconv>
+#include <typeindex>
+#include <unordered_map>
+
+#include <pybind11/numpy.h>
+#include <traingraph/loss.h>
+
+#include "classes/described_class.h"
+
+namespace traingraph::python {
+namespace {
+
+using Table = std::unordered_map<std::type_index, PythonType>;
+
+// Kept for the life of the process.
+Table& all_types() {
+  static auto* const table = new Table;
+  return *table;
+}
+
+// Null for a described class.
+const PythonType* find(const ValueType& type) {
+  const auto found = all_types().find(*type.type);
+  return found == all_types().end() ? nullptr : &found->second;
+}
+
+std::string annotation(const ValueType& type, std::string PythonType::* which) {
+  const PythonType* const row = find(type);
+  const std::string name = row != nullptr ? row->*which : described_class(*type.type).name;
+  return type.optional ? name + " | None" : name;
+}
+
+// Two float32 numbers for each: pairs, an array, or bytes.
+std::vector<AnchorBox> to_anchor_boxes(py::handle value, const Where& where) {
+  const py::module_ numpy = py::module_::import("numpy");
+  const bool is_raw = py::isinstance<py::bytes>(value) || py::isinstance<py::bytearray>(value);
+  if (is_raw && py::len(value) % sizeof(AnchorBox) != 0) {
+    throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                          " of 8 bytes for each box but got " + std::to_string(py::len(value)) +
+                          " bytes");
+  }
+  py::object read;
+  try {
+    const bool is_filled = is_raw && py::len(value) > 0;
+    const py::object array = is_filled
+                                 ? py::object(numpy.attr("frombuffer")(value, "float32"))
+                                 : py::object(is_raw ? numpy.attr("empty")(0, "float32")
+                                                     : numpy.attr("asarray")(value, "float32"));
+    read = numpy.attr("ascontiguousarray")(array);
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw;
+    refuse(where, value);
+  }
+  const auto numbers = py::cast<py::array_t<float, py::array::c_style>>(read);
+  const bool are_pairs = numbers.ndim() == 2 && numbers.shape(1) == 2;
+  if (!are_pairs && (numbers.ndim() != 1 || numbers.size() % 2 != 0)) refuse(where, value);
+  std::vector<AnchorBox> boxes;
+  for (py::ssize_t k = 0; k < numbers.size(); k += 2) {
+    boxes.push_back({numbers.data()[k], numbers.data()[k + 1]});
+  }
+  return boxes;
+}
+
+py::object from_anchor_boxes(const std::vector<AnchorBox>& boxes) {
+  py::list pairs;
+  for (const AnchorBox& box : boxes) pairs.append(py::make_tuple(box[0], box[1]));
+  return pairs;
+}
+
+// A list of values whose class is described or remembered.
+template <typename T>
+void remember_list(const std::string& name) {
+  remember_type(
+      typeid(std::vector<T>),
+      {"collections.abc.Sequence[" + name + "]", "list[" + name + "]",
+       [](py::handle value, const Where& where) -> std::any {
+         std::vector<T> items;
+         for (const py::object& item : to_items(value, where)) {
+           items.push_back(std::any_cast<T>(load_value(ValueType{&typeid(T)}, item, where)));
+         }
+         return items;
+       },
+       [](const std::any& value, py::handle owner) -> py::object {
+         py::list items;
+         for (const T& item : std::any_cast<const std::vector<T>&>(value)) {
+           items.append(cast_value(ValueType{&typeid(T)}, item, owner));
+         }
+         return items;
+       }});
+}
+
+}  // namespace
+
+void remember_plain_types() {
+  remember_type(typeid(void), {"None", "None", nullptr, nullptr});
+  remember<bool>("bool");
+  remember<std::int64_t>("int");
+  remember<std::uint64_t>("int");
+  remember<float>("float");
+  remember<double>("float");
+  remember<std::string>("str");
+  remember_type(typeid(Shape), converted<Shape>("collections.abc.Sequence[int]", "list[int]"));
+  remember<TensorPtr>("MLCTensor");
+  remember<Pair>(
+      "tuple[int, int]", "tuple[int, int]",
+      [](py::handle value, const Where& where) { return to_pair(value, where); },
+      [](const Pair& pair) { return py::make_tuple(pair.y, pair.x); });
+  remember<Padding>(
+      "MLCPaddingPolicy | str", "MLCPaddingPolicy",
+      [](py::handle value, const Where& where) { return to_padding(value, where); },
+      [](const Padding& padding) {
+        return from_padding(padding.policy, padding.sizes.y, padding.sizes.x);
+      });
+  remember<std::vector<AnchorBox>>(
+      "numpy.typing.ArrayLike", "list[tuple[float, float]]",
+      [](py::handle value, const Where& where) { return to_anchor_boxes(value, where); },
+      [](const std::vector<AnchorBox>& boxes) { return from_anchor_boxes(boxes); });
+  remember<std::vector<TensorPtr>>(
+      "collections.abc.Sequence[MLCTensor]", "list[MLCTensor]",
+      [](py::handle value, const Where& where) { return convert_list<TensorPtr>(value, where); },
+      [](const std::vector<TensorPtr>& tensors) {
+        py::list list;
+        for (const TensorPtr& tensor : tensors) list.append(py::cast(tensor));
+        return list;
+      });
+  remember_part<TensorParameter>("MLCTensorParameter");
+  remember_type(
+      typeid(std::vector<TensorParameter*>),
+      {"list[MLCTensorParameter]", "list[MLCTensorParameter]", nullptr,
+       [](const std::any& value, py::handle owner) -> py::object {
+         py::list parts;
+         const ValueType part{&typeid(TensorParameter*)};
+         for (TensorParameter* one : std::any_cast<const std::vector<TensorParameter*>&>(value)) {
+           parts.append(cast_value(part, one, owner));
+         }
+         return parts;
+       }});
+  remember_list<TensorPtr>("MLCTensor");
+  remember_list<ActivationDescriptor>("MLCActivationDescriptor");
+  remember_enumerations<ActivationType, ArithmeticOperation, ComparisonOperation, ConvolutionType,
+                        PaddingType, SampleMode, DeviceType, GradientClippingType, LossType,
+                        LSTMResultMode, PoolingType, ReductionType, RegularizationType,
+                        SoftmaxOperation>();
+}
+
+void remember_type(const std::type_info& type, PythonType row) {
+  all_types().emplace(type, std::move(row));
+}
+
+std::string taken_annotation(const ValueType& type) { return annotation(type, &PythonType::taken); }
+std::string given_annotation(const ValueType& type) { return annotation(type, &PythonType::given); }
+
+bool is_plain(const ValueType& type) {
+  const PythonType* const row = find(type);
+  if (row == nullptr) return false;
+  const std::string& name = row->given;
+  return name == "int" || name == "float" || name == "bool" || name == "str";
+}
+
+std::any load_value(const ValueType& type, py::handle value, const Where& where) {
+  if (type.optional && value.is_none()) return {};
+  const PythonType* const row = find(type);
+  return row != nullptr ? row->load(value, where) : load_described(*type.type, value, where);
+}
+
+py::object cast_value(const ValueType& type, const std::any& value, py::handle owner) {
+  if (!value.has_value()) return py::none();
+  const PythonType* const row = find(type);
+  return row != nullptr ? row->cast(value, owner) : cast_described(*type.type, value);
+}
+
+std::string text_of(const ValueType& type, const std::any& value) {
+  if (const auto* number = std::any_cast<float>(&value)) {
+    char text[32];
+    const std::string shortest(text, std::to_chars(text, text + sizeof text, *number).ptr);
+    const bool is_whole = shortest.find_first_not_of("-0123456789") == std::string::npos;
+    return is_whole ? shortest + ".0" : shortest;
+  }
+  const py::object object = cast_value(type, value, {});
+  if (!object.is_none() && py::hasattr(object, "_name_")) {  // a member of an enumeration
+    return type_name(object) + "." + py::cast<std::string>(object.attr("_name_"));
+  }
+  return py::cast<std::string>(py::repr(object));
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,349 @@
+// Matches the arguments of a call to the forms of a signature, names the nearest form in the error,
+// and writes docstrings.
+#include "classes/signature.h"
+
+#include <pybind11/eval.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "classes/form_text.h"
+#include "classes/what_was_meant.h"
+
+namespace traingraph::python {
+namespace {
+
+const Parameter* find(const std::vector<Parameter>& form, std::string_view name) {
+  const auto found = std::ranges::find(form, name, &Parameter::name);
+  return found == form.end() ? nullptr : &*found;
+}
+
+void append(std::string& list, const std::string& item) {
+  list += list.empty() ? item : ", " + item;
+}
+
+// What a form lacks, what it has no place for, and what may be meant by that.
+struct Distance {
+  std::string missing;
+  std::string surplus;
+  std::string meant;
+  int count = 0;
+};
+
+Distance distance(const std::vector<Parameter>& form, const py::dict& given) {
+  Distance result;
+  std::vector<const Parameter*> open;
+  for (const Parameter& parameter : form) {
+    if (!given.contains(parameter.name)) open.push_back(&parameter);
+  }
+  for (const auto& item : given) {
+    const std::string name = printable(item.first);
+    if (find(form, name) != nullptr) continue;
+    append(result.surplus, name);
+    const auto alike = std::ranges::find_if(
+        open, [&](const Parameter* parameter) { return resembles(name, parameter->name); });
+    if (alike == open.end()) {
+      result.count += 2;
+    } else {
+      append(result.meant, (*alike)->name);
+      open.erase(alike);
+      ++result.count;
+    }
+  }
+  for (const Parameter* parameter : open) {
+    if (!parameter->required()) continue;
+    append(result.missing, parameter->name);
+    result.count += 2;
+  }
+  return result;
+}
+
+}  // namespace
+
+PyObject* Arguments::found(std::string_view name) const {
+  for (const Parameter& parameter : signature_->forms_[form_]) {
+    if (parameter.name == name) return PyDict_GetItemWithError(given_.ptr(), parameter.key);
+  }
+  return nullptr;
+}
+
+const std::string& Arguments::name_of(std::size_t k) const {
+  return signature_->forms_[form_].at(k).name;
+}
+
+py::object Arguments::operator[](std::string_view name) const {
+  if (PyObject* value = found(name)) return py::reinterpret_borrow<py::object>(value);
+  const Parameter* const parameter = find(signature_->forms_[form_], name);
+  if (parameter == nullptr || parameter->required() || parameter->default_text == "None") {
+    return py::none();
+  }
+  return py::eval(parameter->default_text,
+                  py::module_::import("traingraph._core").attr("__dict__"));
+}
+
+Where Arguments::where(std::string_view name) const {
+  const Parameter* parameter = find(signature_->forms_[form_], name);
+  return {signature_->subject(), std::string(name),
+          parameter != nullptr ? parameter->annotation : ""};
+}
+
+namespace {
+
+// What the function of a signature is called with.
+struct Forms {
+  Signature signature;
+  FormBody body;
+  Capture capture;
+};
+
+py::handle call_forms(const Forms& forms, py::detail::function_call& call) {
+  const auto& given = call.args;
+  const std::size_t first = forms.signature.has_self() ? 1 : 0;
+  return forms.body(call,
+                    forms.signature.match(py::reinterpret_borrow<py::args>(given[first]),
+                                          py::reinterpret_borrow<py::kwargs>(given[first + 1])),
+                    forms.capture);
+}
+
+}  // namespace
+
+void define(py::handle cls, Signature::Kind kind, const char* name, const char* returns,
+            const std::vector<std::string>& forms, const char* doc, FormBody body,
+            const Capture& capture) {
+  using Kind = Signature::Kind;
+  const auto* const kept = new Forms{
+      {kind, py::cast<std::string>(cls.attr("__name__")), name, returns, forms}, body, capture};
+  py::options options;
+  options.disable_function_signatures();
+  const bool has_self = kept->signature.has_self();
+  TypeNames names{has_self ? "({object}, " : "(", {}};
+  append_type<py::args>(names, "{", "}, ");
+  append_type<py::kwargs>(names, "{", "}) -> object");
+  const std::string text = kept->signature.docstring(doc);
+  const py::object function = make_function(
+      {[](py::detail::function_call& call) {
+         return call_forms(*captured(call).get<const Forms*>(), call);
+       },
+       Capture(kept), names, has_self ? std::size_t{1} : 0, cls, name, text.c_str(), true});
+  cls.attr(name) = kind == Kind::kStatic ? py::staticmethod(function) : function;
+}
+
+Signature::Signature(Kind kind, std::string owner, std::string name, std::string returns,
+                     const std::vector<std::string>& forms)
+    : kind_(kind),
+      owner_(std::move(owner)),
+      name_(std::move(name)),
+      returns_(with_modules(std::move(returns))) {
+  for (const std::string& form : forms) {
+    const std::size_t arrow = form.rfind(" -> ");
+    forms_.push_back(parse_form(form.substr(0, arrow)));
+    own_returns_.push_back(arrow == std::string::npos ? "" : form.substr(arrow + 4));
+  }
+  for (Form& form : forms_) {
+    const auto star = std::ranges::find(form, "*", &Parameter::name);
+    before_star_.push_back(static_cast<std::size_t>(star - form.begin()));
+    if (star != form.end()) form.erase(star);
+    for (Parameter& parameter : form) {
+      parameter.key = PyUnicode_InternFromString(parameter.name.c_str());
+    }
+  }
+}
+
+bool Signature::fits(const Form& form, const py::dict& given) {
+  std::size_t known = 0;
+  for (const Parameter& parameter : form) {
+    if (PyDict_Contains(given.ptr(), parameter.key) == 1) {
+      ++known;
+    } else if (parameter.required()) {
+      return false;
+    }
+  }
+  return known == given.size();
+}
+
+std::size_t Signature::positional_count(const Form& form) const {
+  if (kind_ == Kind::kFunction) return before_star_[number_of(form)];
+  if (kind_ == Kind::kPairMethod) return 2;
+  return kind_ == Kind::kStatic || kind_ == Kind::kMethod ? 1 : 0;
+}
+
+// The form that has as many arguments by position, and the keywords.
+Arguments Signature::match_function(const py::args& positional, const py::kwargs& keywords) const {
+  for (std::size_t form = 0; form < forms_.size(); ++form) {
+    if (positional.size() > positional_count(forms_[form])) continue;
+    auto given = py::reinterpret_steal<py::dict>(PyDict_Copy(keywords.ptr()));
+    for (std::size_t i = 0; i < positional.size(); ++i) {
+      given[forms_[form][i].name.c_str()] = positional[i];
+    }
+    if (given.size() == positional.size() + keywords.size() && fits(forms_[form], given)) {
+      return {*this, form, std::move(given)};
+    }
+  }
+  std::string lines;
+  for (const Form& form : forms_) lines += (lines.empty() ? "" : " or ") + line(form);
+  std::string names = std::to_string(positional.size()) + " by position";
+  for (const auto& item : keywords) append(names, printable(item.first));
+  throw py::type_error("[" + subject() + "] no form takes (" + names + "); write " + lines);
+}
+
+Arguments Signature::match(const py::args& positional, const py::kwargs& keywords) const {
+  if (kind_ == Kind::kFunction) return match_function(positional, keywords);
+  const std::size_t allowed = positional_count(forms_.front());
+  const bool has_first = !forms_.front().empty();
+  if (positional.size() > (has_first ? allowed : 0)) {
+    throw py::type_error("[" + subject() + "] expected " +
+                         (allowed == 0   ? "keywords only"
+                          : allowed == 1 ? "keywords after the first argument"
+                                         : "keywords after the second argument") +
+                         " but got " + std::to_string(positional.size()) +
+                         " positional arguments; write " + shown(meant_by(positional)));
+  }
+  py::dict given(keywords);
+  if (!positional.empty()) given = py::reinterpret_steal<py::dict>(PyDict_Copy(given.ptr()));
+  for (std::size_t i = 0; i < positional.size(); ++i) {
+    // Forms of one name begin with the same arguments, or are told apart by the other ones.
+    const Parameter& parameter = forms_.front()[i];
+    if (PyDict_Contains(given.ptr(), parameter.key) == 1) {
+      throw py::type_error("[" + subject() + "] got " + parameter.name + " twice");
+    }
+    if (PyDict_SetItem(given.ptr(), parameter.key,
+                       PyTuple_GET_ITEM(positional.ptr(), static_cast<py::ssize_t>(i))) != 0) {
+      throw py::error_already_set();
+    }
+  }
+  for (std::size_t form = 0; form < forms_.size(); ++form) {
+    if (fits(forms_[form], given)) {
+      return {*this, form, std::move(given)};
+    }
+  }
+  refuse(given);
+}
+
+// The form whose first arguments may be these values, or that needs least.
+const Signature::Form& Signature::meant_by(const py::args& positional) const {
+  const auto misses = [&](const Form& form) {
+    std::size_t taken = 0;
+    while (taken < form.size() && taken < positional.size() &&
+           may_take(form[taken].annotation, positional[taken])) {
+      ++taken;
+    }
+    const auto needed = std::ranges::count_if(form, &Parameter::required);
+    return std::pair(positional.size() - taken, needed);
+  };
+  return *std::ranges::min_element(forms_, {}, misses);
+}
+
+void Signature::refuse(const py::dict& given) const {
+  const Form* nearest = nullptr;
+  Distance best;
+  best.count = std::numeric_limits<int>::max();
+  for (const Form& form : forms_) {
+    Distance candidate = distance(form, given);
+    if (candidate.count < best.count) {
+      best = std::move(candidate);
+      nearest = &form;
+    }
+  }
+  std::string names;
+  for (const auto& item : given) {
+    append(names, printable(item.first));
+  }
+  std::string text = "[" + subject() + "] no form takes (" + names + ")";
+  if (!best.meant.empty()) text += "; did you mean " + best.meant + "?";
+  text += (best.meant.empty() ? "; the nearest is " : " The nearest is ") + shown(*nearest);
+  if (!best.missing.empty()) {
+    text += "; missing: " + best.missing;
+  }
+  if (!best.surplus.empty()) {
+    text += "; not in it: " + best.surplus;
+  }
+  for (const Form& form : forms_) {
+    for (const auto& item : given) {
+      // A form may take a list of what was given alone.
+      const std::string name = printable(item.first);
+      if (find(form, name) != nullptr || find(form, name + "s") == nullptr) continue;
+      const auto listed = py::reinterpret_steal<py::dict>(PyDict_Copy(given.ptr()));
+      listed.attr("pop")(item.first);
+      listed[py::str(name + "s")] = item.second;
+      if (fits(form, listed)) text += "; write " + name + "s=[" + name + "]: " + shown(form);
+    }
+  }
+  throw py::type_error(text);
+}
+
+std::string Signature::line(const Form& form) const {
+  std::string list = has_self() ? "self" : "";
+  for (std::size_t i = 0; i < form.size(); ++i) {
+    if (i == positional_count(form)) append(list, "*");
+    const Parameter& parameter = form[i];
+    append(list, parameter.name + ": " + parameter.annotation +
+                     (parameter.required() ? "" : " = " + parameter.default_text));
+  }
+  const std::string& own = own_returns_[number_of(form)];
+  return name_ + "(" + list + ") -> " + (own.empty() ? returns_ : own);
+}
+
+// Types are in the docstring.
+std::string Signature::shown(const Form& form) const {
+  return subject() + "(" + names_of(form, positional_count(form)) + ")";
+}
+
+std::string Signature::names_of(const Form& form, std::size_t positional) {
+  std::string list;
+  for (std::size_t i = 0; i < form.size(); ++i) {
+    if (i == positional) append(list, "*");
+    append(list, form[i].name + (form[i].required() ? "" : "=" + form[i].default_text));
+  }
+  return list;
+}
+
+// All forms as one: what each of them has to have is required there.
+Signature::Form Signature::merged() const {
+  Form all;
+  for (const Form& form : forms_) {
+    for (const Parameter& parameter : form) {
+      if (find(all, parameter.name) != nullptr) continue;
+      all.push_back(parameter);
+      const auto needs = [&](const Form& other) {
+        const Parameter* same = find(other, parameter.name);
+        return same != nullptr && same->required();
+      };
+      if (parameter.required() && !std::ranges::all_of(forms_, needs)) {
+        all.back().default_text = "None";
+      }
+    }
+  }
+  return all;
+}
+
+// For inspect.signature, which knows one form. Those of functions differ in what is given by
+// position.
+std::string Signature::text_signature() const {
+  const std::size_t positional = positional_count(forms_.front());
+  std::string list;
+  if (forms_.size() == 1) {
+    list = names_of(forms_.front(), positional);
+  } else {
+    list = kind_ == Kind::kFunction ? "*args, **kwargs" : names_of(merged(), positional);
+  }
+  if (has_self()) list = list.empty() ? "self" : "self, " + list;
+  return name_ + "(" + list + ")\n--\n\n";
+}
+
+std::string Signature::subject() const {
+  if (kind_ == Kind::kFunction) return name_;
+  return kind_ == Kind::kConstructor ? owner_ : owner_ + "." + name_;
+}
+
+std::string Signature::docstring(std::string_view text) const {
+  if (forms_.size() == 1) {
+    return text_signature() + line(forms_.front()) + "\n\n" + std::string(text) + "\n";
+  }
+  std::string result = text_signature() + name_ + "(*args, **kwargs)\nOverloaded function.\n";
+  for (std::size_t i = 0; i < forms_.size(); ++i) {
+    result += "\n" + std::to_string(i + 1) + ". " + line(forms_[i]) + "\n";
+  }
+  return result + "\n" + std::string(text) + "\n";
+}
+
+}  // namespace traingraph::python

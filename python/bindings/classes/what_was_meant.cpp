@@ -1,0 +1,54 @@
+#include "classes/what_was_meant.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace traingraph::python {
+
+namespace py = pybind11;
+
+namespace {
+
+std::size_t edits_between(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+bool resembles(const std::string& word, const std::string& name) {
+  std::string initials(1, name.front());
+  for (std::size_t k = 1; k < name.size(); ++k) {
+    if (name[k - 1] == '_') initials += name[k];
+  }
+  if (initials.size() > 1 && word == initials) return true;
+  constexpr std::size_t kLeast = 4;
+  if (word.size() >= kLeast && (name.starts_with(word) || word.starts_with(name))) return true;
+  return word.size() > kLeast && edits_between(word, name) <= 2;
+}
+
+bool may_take(const std::string& annotation, py::handle value) {
+  const auto says = [&](const char* word) { return annotation.find(word) != std::string::npos; };
+  if (PyBool_Check(value.ptr())) return says("bool");
+  if (PyLong_Check(value.ptr())) return says("int") || says("float");
+  if (PyFloat_Check(value.ptr())) return says("float");
+  if (PyUnicode_Check(value.ptr())) return says("str");
+  if (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr())) {
+    return says("Sequence") || says("tuple") || says("ArrayLike");
+  }
+  return says(Py_TYPE(value.ptr())->tp_name);
+}
+
+}  // namespace traingraph::python

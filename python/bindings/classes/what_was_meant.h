@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include <pybind11/pybind11.h>
+
+// Guesses for the texts of errors about arguments.
+namespace traingraph::python {
+
+// Whether `word` may be meant for this name: its beginning, its initials, or a slip of the keys.
+bool resembles(const std::string& word, const std::string& name);
+// Whether an annotation may stand for this value.
+bool may_take(const std::string& annotation, pybind11::handle value);
+
+}  // namespace traingraph::python

@@ -1,0 +1,187 @@
+// Converts Python arguments to numbers, texts, shapes, pairs and padding; errors name the function
+// and the argument.
+#include "convert/convert.h"
+
+#include <cctype>
+
+namespace traingraph::python {
+namespace {
+
+// "softmax_cross_entropy" for the bound factory itself, empty for anything that is not callable.
+std::string uncalled(py::handle value) {
+  PyObject* const object = value.ptr();
+  if (PyType_Check(object) || PyCFunction_Check(object) || PyFunction_Check(object) ||
+      PyMethod_Check(object)) {
+    return py::cast<std::string>(py::str(value.attr("__name__")));
+  }
+  return {};
+}
+
+[[noreturn]] void out_of_range(const Where& where, std::int64_t number) {
+  throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                        " of at least 0 but got " + std::to_string(number));
+}
+
+}  // namespace
+
+void refuse(const Where& where, py::handle value) {
+  const std::string name = uncalled(value);
+  const std::string got = PyType_Check(value.ptr()) ? "the class " + name
+                          : name.empty()            ? "'" + type_name(value) + "'"
+                                                    : "the function " + name;
+  std::string text =
+      "[" + where.subject + "] expected " + where.name + ": " + where.expected + " but got " + got;
+  if (!name.empty()) {
+    text += "; did you mean " + name + "()?";
+  }
+  throw py::type_error(text);
+}
+
+void refuse_none(const Where& where) {
+  throw py::type_error("[" + where.subject + "] expected " + where.name + ": " + where.expected +
+                       " but got None among them");
+}
+
+std::int64_t to_integer(py::handle value, const Where& where) {
+  if (!PyIndex_Check(value.ptr())) {
+    refuse(where, value);
+  }
+  const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
+  const std::int64_t number = index ? PyLong_AsLongLong(index.ptr()) : -1;
+  if (number == -1 && PyErr_Occurred() != nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_OverflowError) == 0) throw py::error_already_set();
+    PyErr_Clear();
+    throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                          " from -2^63 to 2^63 - 1 but got " +
+                          py::cast<std::string>(py::str(index)));
+  }
+  return number;
+}
+
+double to_number(py::handle value, const Where& where) {
+  // float() reads text too; an argument must be a number already.
+  if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) ||
+      PyNumber_Check(value.ptr()) == 0) {
+    refuse(where, value);
+  }
+  const double number = PyFloat_AsDouble(value.ptr());
+  if (number == -1.0 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    refuse(where, value);
+  }
+  return number;
+}
+
+bool to_bool(py::handle value, const Where& where) {
+  const bool is_numpy = type_name(value).rfind("numpy.bool", 0) == 0;
+  if (!PyBool_Check(value.ptr()) && !is_numpy) {
+    refuse(where, value);
+  }
+  return PyObject_IsTrue(value.ptr()) == 1;
+}
+
+py::object to_callable(py::handle value, const Where& where) {
+  if (PyCallable_Check(value.ptr()) == 0) refuse(where, value);
+  return py::reinterpret_borrow<py::object>(value);
+}
+
+std::string to_text(py::handle value, const Where& where) {
+  if (!PyUnicode_Check(value.ptr())) refuse(where, value);
+  Py_ssize_t bytes = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &bytes);
+  if (text != nullptr) return {text, static_cast<std::size_t>(bytes)};
+  PyErr_Clear();
+  throw InvalidArgument(
+      "[" + where.subject + "] expected " + where.name + " that UTF-8 can say but got " +
+      py::cast<std::string>(py::module_::import("builtins").attr("ascii")(value)));
+}
+
+std::string number_word(double value) {
+  const std::unique_ptr<char, void (*)(void*)> text(
+      PyOS_double_to_string(value, 'g', 6, 0, nullptr), PyMem_Free);
+  return text.get();
+}
+
+std::string printable(py::handle value) {
+  return py::cast<std::string>(py::str(value).attr("encode")("utf-8", "backslashreplace"));
+}
+
+Where Where::of_item(std::size_t number) const {
+  const std::size_t begin = expected.find("Sequence[");
+  const bool is_sequence = begin != std::string::npos && expected.ends_with(']');
+  const std::size_t inner = begin + std::string_view("Sequence[").size();
+  return {subject, name + "[" + std::to_string(number) + "]",
+          is_sequence ? expected.substr(inner, expected.size() - inner - 1) : expected};
+}
+
+std::vector<py::object> to_items(py::handle value, const Where& where) {
+  if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) || PyDict_Check(value.ptr())) {
+    refuse(where, value);
+  }
+  const auto iterator = py::reinterpret_steal<py::object>(PyObject_GetIter(value.ptr()));
+  if (!iterator) {
+    PyErr_Clear();
+    refuse(where, value);
+  }
+  std::vector<py::object> items;
+  while (auto item = py::reinterpret_steal<py::object>(PyIter_Next(iterator.ptr()))) {
+    items.push_back(std::move(item));
+  }
+  if (PyErr_Occurred() != nullptr) {
+    throw py::error_already_set();
+  }
+  return items;
+}
+
+Shape to_shape(py::handle value, const Where& where) {
+  return convert_list<std::int64_t>(value, where);
+}
+
+Pair to_pair(py::handle value, const Where& where) {
+  if (PyIndex_Check(value.ptr())) {
+    const std::int64_t both = to_integer(value, where);
+    return {both, both};
+  }
+  const Shape items = to_shape(value, where);
+  if (items.size() != 2) {
+    throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                          ": 2 numbers but got " + std::to_string(items.size()));
+  }
+  return {items[0], items[1]};
+}
+
+Padding to_padding(py::handle value, const Where& where) {
+  Padding padding{py::cast<PaddingPolicy>(value)};
+  if (padding.policy == PaddingPolicy::kUsePaddingSize) {
+    if (!py::hasattr(value, "_y")) {
+      throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                            " with sizes but got USE_PADDING_SIZE alone; write "
+                            "MLCPaddingPolicy.sized(y=1, x=1)");
+    }
+    padding.sizes = {py::cast<std::int64_t>(value.attr("_y")),
+                     py::cast<std::int64_t>(value.attr("_x"))};
+  }
+  return padding;
+}
+
+py::object from_padding(PaddingPolicy policy, std::int64_t y, std::int64_t x) {
+  if (policy != PaddingPolicy::kUsePaddingSize) {
+    return py::cast(policy);
+  }
+  const Where where{"MLCPaddingPolicy.sized", "y and x", "int"};
+  if (y < 0 || x < 0) {
+    out_of_range(where, std::min(y, x));
+  }
+  // int.__new__ makes a member beside the listed ones: equal to USE_PADDING_SIZE, with its sizes.
+  const py::handle type = enum_class("MLCPaddingPolicy");
+  const long raw = static_cast<long>(policy);
+  py::object member = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(&PyLong_Type))
+                          .attr("__new__")(type, raw);
+  member.attr("_value_") = raw;
+  member.attr("_name_") = "USE_PADDING_SIZE";
+  member.attr("_y") = y;
+  member.attr("_x") = x;
+  return member;
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,129 @@
+// Checked conversions of Python arguments to C++ values: to_ functions by type, and the templates
+// convert and convert_list.
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <traingraph/class_description.h>
+#include <traingraph/traingraph.h>
+
+#include "convert/enums.h"
+
+namespace py = pybind11;
+
+namespace traingraph::python {
+
+// Where a value stands, for messages: "[MLCDropoutLayer] expected rate: float but got 'str'".
+struct Where {
+  std::string subject;
+  std::string name;
+  std::string expected;
+
+  // "shape[1]: int" of "shape: Sequence[int]".
+  Where of_item(std::size_t number) const;
+};
+
+// TypeError; asks "did you mean relu()?" when a factory was passed without calling it.
+[[noreturn]] void refuse(const Where& where, py::handle value);
+// TypeError for None among the items of a list.
+[[noreturn]] void refuse_none(const Where& where);
+
+// Devices also as text, types and data types also as NumPy's.
+Device to_device(py::handle value);
+DataType to_data_type(py::handle value);
+std::int64_t to_integer(py::handle value, const Where& where);
+double to_number(py::handle value, const Where& where);
+bool to_bool(py::handle value, const Where& where);
+py::object to_callable(py::handle value, const Where& where);
+// A str as UTF-8, which has no half of a pair of surrogates. Raises TypeError, InvalidArgument.
+std::string to_text(py::handle value, const Where& where);
+// What str() gives, for a message: halves of pairs are escaped.
+std::string printable(py::handle value);
+// Six digits, in no locale.
+std::string number_word(double value);
+Shape to_shape(py::handle value, const Where& where);
+Pair to_pair(py::handle value, const Where& where);
+Padding to_padding(py::handle value, const Where& where);
+py::object from_padding(PaddingPolicy policy, std::int64_t y, std::int64_t x);
+
+// The items of a list, tuple or other iterable, but not of a string.
+std::vector<py::object> to_items(py::handle value, const Where& where);
+
+// Whether a list of objects, or of such lists, has None, which pybind11 takes for a null pointer.
+template <typename T>
+bool has_none(const T&) {
+  return false;
+}
+template <typename T>
+bool has_none(const std::shared_ptr<T>& item) {
+  return item == nullptr;
+}
+template <typename T>
+bool has_none(const std::vector<T>& items) {
+  return std::ranges::any_of(items, [](const T& item) { return has_none(item); });
+}
+
+template <typename T>
+T convert(py::handle value, const Where& where) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return to_bool(value, where);
+  } else if constexpr (std::is_integral_v<T>) {
+    const std::int64_t number = to_integer(value, where);
+    if (!std::in_range<T>(number)) {
+      using Range = std::numeric_limits<T>;
+      const std::string bound = number < 0 ? "least " + std::to_string(Range::min())
+                                           : "most " + std::to_string(Range::max());
+      throw InvalidArgument("[" + where.subject + "] expected " + where.name + " of at " + bound +
+                            " but got " + std::to_string(number));
+    }
+    return static_cast<T>(number);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(to_number(value, where));
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return to_text(value, where);
+  } else if constexpr (std::is_same_v<T, Shape>) {
+    return to_shape(value, where);
+  } else if constexpr (std::is_same_v<T, Pair>) {
+    return to_pair(value, where);
+  } else if constexpr (std::is_same_v<T, Padding>) {
+    return to_padding(value, where);
+  } else if constexpr (std::is_same_v<T, Device>) {
+    return to_device(value);
+  } else if constexpr (std::is_same_v<T, py::object>) {
+    return py::reinterpret_borrow<py::object>(value);
+  } else if constexpr (BoundEnum<T>) {
+    return py::cast<T>(value);
+  } else {
+    if (value.is_none()) {
+      refuse(where, value);
+    }
+    try {
+      T made = py::cast<T>(value);
+      if (!has_none(made)) return made;
+    } catch (const py::cast_error&) {
+      refuse(where, value);
+    }
+    refuse_none(where);
+  }
+}
+
+template <typename T>
+std::vector<T> convert_list(py::handle value, const Where& where) {
+  std::vector<T> result;
+  for (const py::object& item : to_items(value, where)) {
+    result.push_back(item.is_none() ? convert<T>(item, where.of_item(result.size()))
+                                    : convert<T>(item, where));
+  }
+  return result;
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,93 @@
+// Converts dictionaries by name to tensors and tensor data; keys must be declared names.
+#include "convert/names.h"
+
+#include "convert/data.h"
+#include "convert/numpy_arrays.h"
+
+namespace traingraph::python {
+namespace {
+
+std::string_view text_of(py::handle key, const char* subject, const char* argument) {
+  Py_ssize_t size = 0;
+  const char* const text =
+      PyUnicode_Check(key.ptr()) ? PyUnicode_AsUTF8AndSize(key.ptr(), &size) : nullptr;
+  if (text == nullptr) {
+    PyErr_Clear();
+    throw py::type_error(std::string("[") + subject + "] expected names as keys of " + argument +
+                         " but got '" + Py_TYPE(key.ptr())->tp_name + "'");
+  }
+  return {text, static_cast<std::size_t>(size)};
+}
+
+// A dict itself, or one made from another mapping.
+py::dict dict_of(py::handle value, const char* subject, const char* argument) {
+  if (value.is_none()) {
+    return {};
+  }
+  if (PyDict_Check(value.ptr())) {
+    return py::reinterpret_borrow<py::dict>(value);
+  }
+  if (PyMapping_Check(value.ptr()) == 0 || !py::hasattr(value, "keys")) {
+    refuse({subject, argument, "a dict of names"}, value);
+  }
+  return py::dict(py::reinterpret_borrow<py::object>(value));
+}
+
+DataType declared_type(std::string_view name, const NamedTensors& declared, const char* subject,
+                       const char* argument) {
+  const auto found =
+      std::ranges::find_if(declared, [name](const auto& entry) { return entry.first == name; });
+  if (found != declared.end()) return found->second->descriptor().data_type;
+  std::string names;
+  for (const auto& entry : declared) {
+    names += (names.empty() ? "'" : ", '") + entry.first + "'";
+  }
+  throw InvalidArgument(std::string("[") + subject + "] expected declared names in " + argument +
+                        (names.empty() ? " but none is declared" : ": " + names) + "; got '" +
+                        std::string(name) + "'");
+}
+
+}  // namespace
+
+NamedTensors named_tensors(py::handle dictionary, const Where& where) {
+  NamedTensors result;
+  for (const auto& [key, value] : dict_of(dictionary, where.subject.c_str(), where.name.c_str())) {
+    result.emplace_back(text_of(key, where.subject.c_str(), where.name.c_str()),
+                        convert<TensorPtr>(value, {where.subject, where.name, "MLCTensor values"}));
+  }
+  return result;
+}
+
+NamedData named_data(py::handle dictionary, const NamedTensors& declared, const char* subject,
+                     const char* argument, const char* role, Access access) {
+  const py::dict items = dict_of(dictionary, subject, argument);
+  NamedData result;
+  result.reserve(items.size());
+  // Converting an array may run Python code, which must not change what is walked.
+  for (const auto& [key, value] : items) {
+    const std::string_view name = text_of(key, subject, argument);
+    const DataType type = declared_type(name, declared, subject, argument);
+    const Target target{subject, role, name};
+    result.emplace_back(name, access == Access::kRead ? readable_data(value, type, target)
+                                                      : writable_data(value, type, target));
+  }
+  return result;
+}
+
+void renew_data(NamedData& data, py::handle dictionary, const NamedTensors& declared,
+                const char* subject, const char* argument, const char* role) {
+  const py::dict items = dict_of(dictionary, subject, argument);
+  std::size_t count = 0;
+  for (const auto& [key, value] : items) {
+    const std::string_view name = text_of(key, subject, argument);
+    if (count == data.size()) data.emplace_back();
+    auto& [known, array] = data[count++];
+    if (known == name && is_of_array(array, value)) continue;
+    const DataType type = declared_type(name, declared, subject, argument);
+    array = readable_data(value, type, {subject, role, name});
+    known = name;
+  }
+  data.resize(count);
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,98 @@
+// Python objects that the core shares: a last reference that is dropped without the GIL is put
+// aside for the next thread that holds it.
+#include "convert/release.h"
+
+#include "convert/gil.h"
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+namespace py = pybind11;
+
+namespace traingraph::python {
+namespace {
+
+struct Released {
+  std::mutex mutex;
+  std::vector<Kept> objects;
+  std::atomic<bool> any{false};
+  bool pending = false;  // Python was asked to drop them
+};
+
+// Never destroyed: threads of the core may outlive static destructors.
+Released& released() {
+  static auto* const instance = new Released;
+  return *instance;
+}
+
+void drop(const Kept& kept) {
+  for (Py_ssize_t k = 0; k < kept.references; ++k) Py_DECREF(kept.object);
+}
+
+int drop_pending(void*) {
+  {
+    Released& aside = released();
+    const std::lock_guard lock(aside.mutex);
+    aside.pending = false;
+  }
+  drop_released();
+  return 0;
+}
+
+}  // namespace
+
+void Kept::operator()(const void*) const {
+  if (!Py_IsInitialized()) {
+    return;
+  }
+  if (PyGILState_Check()) {
+    drop(*this);
+    return;
+  }
+  Released& aside = released();
+  const std::lock_guard lock(aside.mutex);
+  aside.objects.push_back(*this);
+  aside.any = true;
+  if (!ReleasedGil::here() && !aside.pending) {
+    aside.pending = Py_AddPendingCall(drop_pending, nullptr) == 0;
+  }
+}
+
+void Kept::let_go() {
+  PyObject* const dropped = object;
+  if (--references == 0) {
+    object = py::none().release().ptr();
+    references = 1;
+  }
+  Py_DECREF(dropped);
+}
+
+std::shared_ptr<const void> share(py::object object) {
+  PyObject* const kept = object.release().ptr();
+  return {static_cast<const void*>(kept), Kept{kept, 1}};
+}
+
+py::object shared_object(const std::shared_ptr<const void>& shared) {
+  return py::reinterpret_borrow<py::object>(kept_by(shared)->object);
+}
+
+Kept* kept_by(const std::shared_ptr<const void>& shared) { return std::get_deleter<Kept>(shared); }
+
+void drop_released() {
+  Released& aside = released();
+  if (!aside.any.load(std::memory_order_relaxed)) {
+    return;
+  }
+  std::vector<Kept> objects;
+  {
+    const std::lock_guard lock(aside.mutex);
+    objects.swap(aside.objects);
+    aside.any = false;
+  }
+  for (const Kept& object : objects) {
+    drop(object);
+  }
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,49 @@
+#include "mlcompute/checkpoint.h"
+
+#include "convert/data.h"
+
+namespace traingraph::python {
+
+std::string to_path(py::handle value, const Where& where) {
+  try {
+    return py::cast<std::string>(py::module_::import("os").attr("fsencode")(value));
+  } catch (const py::error_already_set& error) {
+    if (error.matches(PyExc_TypeError)) refuse(where, value);
+    if (!error.matches(PyExc_UnicodeError)) throw;
+    throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                          " in the file system's encoding but got " +
+                          py::cast<std::string>(py::repr(value)));
+  }
+}
+
+Arrays to_arrays(const NamedData& data) {
+  Arrays result;
+  for (const auto& [name, value] : data) {
+    result[py::str(name)] = view_of(value, true);
+  }
+  return result;
+}
+
+NamedData from_arrays(py::handle dictionary, const Where& where) {
+  if (PyMapping_Check(dictionary.ptr()) == 0 || !py::hasattr(dictionary, "keys")) {
+    refuse(where, dictionary);
+  }
+  const std::string subject = "[" + where.subject + "] ";
+  NamedData result;
+  for (const auto& [key, value] : py::dict(py::reinterpret_borrow<py::object>(dictionary))) {
+    if (!py::isinstance<py::str>(key)) {
+      throw py::type_error(subject + "expected names as keys of " + where.name + " but got '" +
+                           Py_TYPE(key.ptr())->tp_name + "'");
+    }
+    const std::string name = to_text(key, where);
+    // Dense, aligned and in this machine's byte order; the type stays what it is.
+    const Target target{where.subject.c_str(), "name", name};
+    py::object array = any_array(value, target);
+    array =
+        array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="), py::arg("order") = "C");
+    result.emplace_back(name, parameter_data(array, DataType::kInvalid, target));
+  }
+  return result;
+}
+
+}  // namespace traingraph::python

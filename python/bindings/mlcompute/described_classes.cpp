@@ -1,0 +1,117 @@
+// ML Compute's classes that are described in the core.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <map>
+
+#include "bindings.h"
+#include "classes/described_class.h"
+#include "classes/python_types.h"
+#include "classes/signature.h"
+#include "convert/convert.h"
+
+namespace traingraph::python {
+namespace {
+
+template <typename Base>
+void bind_all(py::module_& module, const std::vector<DescribedClass>& classes) {
+  for (const DescribedClass& described : classes) {
+    const ClassDescription& description = described();
+    bind_described(module, description,
+                   description.copy == nullptr ? ownership<Base>() : ownership<void>());
+  }
+}
+
+void add_support(py::handle cls, LayerSample (*sample)(DataType)) {
+  auto layer = py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(cls);
+  def_factory(layer, "supports_data_type", "bool",
+              {"data_type: MLCDataType | DTypeLike, on: MLCDevice | str"},
+              "Whether the device has the kernels to compute such layers in this type, forward "
+              "and gradient; asked of MLCLayer itself, whether it computes in the type at all.",
+              [sample](const Arguments& arguments) {
+                const LayerSample made = sample(arguments.get<DataType>("data_type"));
+                return has_kernels(*made.layer, made.sources, arguments.get<Device>("on"));
+              });
+}
+
+KernelReport kernels(const std::string& layer, py::handle data_type, py::handle on,
+                     const char* asked) {
+  const auto& classes = layer_classes();
+  const auto found = std::ranges::find_if(
+      classes, [&layer](DescribedClass described) { return described().name == layer; });
+  if (found == classes.end() || (*found)().sample == nullptr) {
+    throw InvalidArgument("[" + std::string(asked) +
+                          "] expected the name of a class of layers but got '" + layer + "'");
+  }
+  const LayerSample made = (*found)().sample(to_data_type(data_type));
+  return kernels_of(*made.layer, made.sources, to_device(on));
+}
+
+// None where the device computes layers of this class in this type.
+std::optional<std::string> why_unsupported(const std::string& layer, py::handle data_type,
+                                           py::handle on) {
+  std::string why = kernels(layer, data_type, on, "why_unsupported").missing;
+  return why.empty() ? std::nullopt : std::optional(std::move(why));
+}
+
+std::map<std::string, std::vector<std::string>> stand_ins(const std::string& layer,
+                                                          py::handle data_type, py::handle on) {
+  const KernelReport report = kernels(layer, data_type, on, "stand_ins");
+  return {{"composed", report.composed}, {"looped", report.looped}, {"own", report.own}};
+}
+
+}  // namespace
+
+void bind_layers(py::module_& module) {
+  remember_plain_types();
+  bind_all<Layer>(module, layer_classes());
+  auto cls = py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(module.attr("MLCLayer"));
+  def_identity(cls);
+  cls.def("__repr__", [](const py::object& self) {
+    const auto& layer = py::cast<const Layer&>(self);
+    return "<" + class_of(self) + " " + std::to_string(layer.id()) + " '" + layer.label() +
+           "': " + layer.description() + ">";
+  });
+  auto padding =
+      py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(module.attr("MLCPaddingLayer"));
+  def_copy(padding, [](const Layer& self) { return static_cast<const Pad&>(self).copy(); });
+  for (const DescribedClass& described : layer_classes()) {
+    const ClassDescription& description = described();
+    if (description.sample == nullptr) continue;
+    add_support(module.attr(description.name.c_str()), description.sample);
+  }
+  add_support(module.attr("MLCLayer"), Activation::class_description().sample);
+  const std::string asked =
+      "layer: str, data_type: MLCDataType | DTypeLike, on: MLCDevice | str, *";
+  def_function(module, "why_unsupported", "str | None", {asked},
+               "Why a device does not compute layers of a class in a type; None where it does.",
+               [](const Arguments& given) {
+                 return why_unsupported(to_text(given["layer"], given.where("layer")),
+                                        given["data_type"], given["on"]);
+               });
+  def_function(
+      module, "stand_ins", "dict[str, list[str]]", {asked},
+      "The ops of such layers: those that have no kernel of the device and are composed of "
+      "others, those that run by portable loops, and those that have kernels.",
+      [](const Arguments& given) {
+        return stand_ins(to_text(given["layer"], given.where("layer")), given["data_type"],
+                         given["on"]);
+      });
+  def_function(module, "looped_ops", "list[str]", {"backend: str, *"},
+               "The ops that the backend cpu or bnns leaves to the reference loops in every case.",
+               [](const Arguments& given) {
+                 return looped_ops(to_text(given["backend"], given.where("backend")));
+               });
+}
+
+void bind_optimizers(py::module_& module) {
+  bind_all<Optimizer>(module, optimizer_classes());
+  auto cls =
+      py::reinterpret_borrow<BoundClass<Optimizer, OptimizerPtr>>(module.attr("MLCOptimizer"));
+  def_copy(cls, [](const Optimizer& self) { return self.copy(); });
+  cls.def("__repr__", [](const py::object& self) {
+    return "<" + class_of(self) + " " + py::cast<const Optimizer&>(self).description() + ">";
+  });
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,182 @@
+// Binds fit() and evaluate() of training graphs with their results, Epoch and Evaluation; Ctrl-C
+// ends a fit.
+#include <pybind11/stl.h>
+
+#include <chrono>
+
+#include "bindings.h"
+#include "classes/record.h"
+#include "classes/signature.h"
+#include "convert/convert.h"
+#include "convert/data.h"
+#include "convert/enums.h"
+#include "convert/errors.h"
+#include "convert/names.h"
+#include "mlcompute/fit.h"
+
+namespace traingraph::python {
+namespace {
+
+// A dictionary by declared name, or the one array where one tensor is declared.
+NamedData samples(const py::object& given, const NamedTensors& declared, const Where& where,
+                  const char* role) {
+  if (given.is_none()) return {};
+  if (py::isinstance<py::dict>(given)) {
+    return named_data(given, declared, where.subject.c_str(), where.name.c_str(), role,
+                      Access::kRead);
+  }
+  if (declared.size() != 1) {
+    throw InvalidArgument("[" + where.subject + "] expected a dictionary for " + where.name +
+                          ", because " + std::to_string(declared.size()) + " are declared");
+  }
+  py::dict one;
+  one[py::str(declared.front().first)] = given;
+  return named_data(one, declared, where.subject.c_str(), where.name.c_str(), role, Access::kRead);
+}
+
+// Lets Python's signal handlers run (Ctrl-C) now and then while the core loops.
+class Signals {
+ public:
+  // Raises what a handler raised.
+  bool checked() {
+    const Clock::time_point now = Clock::now();
+    if (now - last_ < std::chrono::milliseconds(20)) return true;
+    last_ = now;
+    check_signals();
+    return true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+};
+
+FitArguments arguments_of(const TrainingGraph& graph, const Arguments& given) {
+  FitArguments arguments;
+  arguments.inputs = samples(given["inputs"], graph.inputs(), given.where("inputs"), "input");
+  arguments.loss_labels =
+      samples(given["labels"], graph.loss_labels(), given.where("labels"), "loss label");
+  arguments.loss_label_weights = samples(given["label_weights"], graph.loss_label_weights(),
+                                         given.where("label_weights"), "loss label weight");
+  arguments.batch_size = given.get<std::int64_t>("batch_size");
+  return arguments;
+}
+
+// Raises in Python what ended a fit, with the epochs so far; ours say themselves in which step.
+[[noreturn]] void raise_with(const FitProgress& progress, const std::exception_ptr& ending,
+                             bool says_step) {
+  if (progress.epoch == 0) std::rethrow_exception(ending);
+  const py::object error = to_python(ending);
+  py::setattr(error, "epochs", py::cast(progress.epochs));
+  const std::string text = "after step " + std::to_string(progress.steps) + " of epoch " +
+                           std::to_string(progress.epoch);
+  const bool is_bare = py::type::of(error).is(py::handle(PyExc_KeyboardInterrupt)) &&
+                       py::len(error.attr("args")) == 0;
+  if (is_bare) {
+    error.attr("args") = py::make_tuple(text);
+  } else if (!says_step) {
+    error.attr("add_note")("fit ended " + text);
+  }
+  PyErr_SetObject(py::type::of(error).ptr(), error.ptr());
+  throw py::error_already_set();
+}
+
+std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
+  FitArguments arguments = arguments_of(self, given);
+  arguments.epochs = given.get<int>("epochs");
+  arguments.options = given.get<ExecutionOptions>("options");
+  arguments.shuffle = given.get<bool>("shuffle");
+  arguments.shuffle_seed = given.optional<std::uint64_t>("shuffle_seed");
+  const py::object on_epoch = given["on_epoch"];
+  if (!on_epoch.is_none()) {
+    to_callable(on_epoch, given.where("on_epoch"));
+    arguments.on_epoch = [&on_epoch](const Epoch& epoch) {
+      const HeldGil held;
+      const py::object answer = on_epoch(epoch);
+      return answer.is_none() || py::cast<bool>(py::bool_(answer));
+    };
+  }
+  Signals signals;
+  arguments.goes_on = [&signals] { return signals.checked(); };
+  FitProgress progress;
+  arguments.progress = &progress;
+  try {
+    const ReleasedGil released;
+    return self.fit(arguments);
+  } catch (const Error&) {
+    raise_with(progress, std::current_exception(), true);
+  } catch (...) {
+    raise_with(progress, std::current_exception(), false);
+  }
+}
+
+constexpr const char* kSampleForms =
+    "inputs: Mapping[str, ArrayLike] | ArrayLike, "
+    "labels: Mapping[str, ArrayLike] | ArrayLike | None "
+    "= None, label_weights: Mapping[str, ArrayLike] | "
+    "ArrayLike | None = None, batch_size: int = 0";
+
+}  // namespace
+
+void bind_fit(py::module_& module) {
+  auto epoch = BoundClass<Epoch>(module, "Epoch", "One pass over all samples, as it went.");
+  def_record(epoch, Member{"number", &Epoch::number, "Counts from 1."},
+             Member{"loss", &Epoch::loss,
+                    "What the loss's reduction gives over the epoch; for reduction none the mean."},
+             Member{"steps", &Epoch::steps, "Batches."},
+             Member{"seconds", &Epoch::seconds, "Units: seconds."},
+             Member{"shuffle_seed", &Epoch::shuffle_seed,
+                    "What the order of the samples followed from; None for the order given."});
+  epoch.def("__repr__", [](const Epoch& self) {
+    return "<Epoch " + std::to_string(self.number) + " loss " + number_word(self.loss) + ">";
+  });
+  auto evaluation = BoundClass<Evaluation>(module, "Evaluation", "Loss and accuracy.");
+  def_record(evaluation, Member{"loss", &Evaluation::loss, "As Epoch.loss, in inference mode."},
+             Member{"accuracy", &Evaluation::accuracy,
+                    "The share of right classes; None for a loss that is no classifier's."});
+  evaluation.def("__repr__", [](const Evaluation& self) {
+    return "<Evaluation loss " + number_word(self.loss) +
+           (self.accuracy ? ", accuracy " + number_word(*self.accuracy) + ">" : ">");
+  });
+}
+
+py::object predict(ExecutableGraph& self, const Arguments& given) {
+  const NamedData inputs = samples(given["inputs"], self.inputs(), given.where("inputs"), "input");
+  const auto batch_size = given.get<std::int64_t>("batch_size");
+  TensorData result;
+  {
+    const ReleasedGil released;
+    result = self.predict(inputs, batch_size);
+  }
+  return view_of(result, true);
+}
+
+void def_fit(BoundClass<TrainingGraph, ExecutableGraph, std::shared_ptr<TrainingGraph>>& cls) {
+  def_method(
+      cls, "fit", "list[Epoch]",
+      {std::string(kSampleForms) +
+       ", epochs: int = 1, shuffle: bool = True, shuffle_seed: int | None = None, on_epoch: "
+       "Callable[[Epoch], bool | None] | None = None, "
+       "options: MLCExecutionOptions | str = MLCExecutionOptions.NONE"},
+      "Trains over all samples batch by batch; the last batch may be smaller. Shapes: samples on "
+      "axis 0. Each epoch has another order, unless shuffle is False. It follows from shuffle_seed "
+      "and the epoch's number; without one from the graph's seed and its count of forward passes, "
+      "so that a resumed training goes on with the order that it would have had. on_epoch is "
+      "called after each epoch and ends the training by returning False. options: CHECK_NUMERICS "
+      "stops at the first NaN or infinity. Errors: ValueError, TypeError for samples that do not "
+      "fit, before the first batch; what ends a fit later has the epochs so far as `epochs` and "
+      "names the step, and the weights are those after the last whole step.",
+      [](TrainingGraph& self, const Arguments& arguments) { return fit(self, arguments); },
+      Signature::Kind::kPairMethod);
+  def_method(
+      cls, "evaluate", "Evaluation", {kSampleForms},
+      "Loss and accuracy over all samples, in inference mode.",
+      [](TrainingGraph& self, const Arguments& given) {
+        const FitArguments arguments = arguments_of(self, given);
+        const ReleasedGil released;
+        return self.evaluate(arguments);
+      },
+      Signature::Kind::kPairMethod);
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,197 @@
+// Binds MLCExecution, the handle of a submitted run: wait, result, profile, completion handlers and
+// await.
+#include "mlcompute/handle.h"
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "convert/data.h"
+#include "convert/errors.h"
+#include "convert/release.h"
+
+namespace traingraph::python {
+namespace {
+
+// Calls into Python that the core still owes. The interpreter must not go before the last one.
+class Owed {
+ public:
+  // Which count is meant.
+  int add() {
+    const std::lock_guard lock(mutex_);
+    ++counts_[now_];
+    return now_;
+  }
+  void done(int which) {
+    const std::lock_guard lock(mutex_);
+    if (--counts_[which] == 0) {
+      none_.notify_all();
+    }
+  }
+  // For those that are owed by now: threads may add more for ever.
+  void wait() {
+    std::unique_lock lock(mutex_);
+    const int before = now_;
+    now_ = 1 - before;
+    none_.wait(lock, [this, before] { return counts_[before] == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable none_;
+  int counts_[2] = {};
+  int now_ = 0;
+};
+
+// Never destroyed: a thread of the core may still hold a ticket when static objects go.
+Owed& owed() {
+  static auto* const instance = new Owed;
+  return *instance;
+}
+
+// One owed call; dropping it unused counts as done.
+class Ticket {
+ public:
+  Ticket() : which_(owed().add()) {}
+  ~Ticket() { owed().done(which_); }
+  Ticket(const Ticket&) = delete;
+  Ticket& operator=(const Ticket&) = delete;
+
+ private:
+  int which_;
+};
+
+void call_handler(const py::object& function, const TensorPtr& tensor,
+                  const std::exception_ptr& error, double seconds) {
+  try {
+    const py::object result = tensor != nullptr ? py::cast(tensor) : py::none();
+    const py::object raised = error ? to_python(error) : py::none();
+    function(result, raised, seconds);
+  } catch (py::error_already_set& failure) {
+    failure.discard_as_unraisable(function);
+  }
+}
+
+void settle(const Handle& handle, const py::object& future) {
+  if (py::cast<bool>(future.attr("done")())) {
+    return;  // cancelled meanwhile
+  }
+  try {
+    future.attr("set_result")(handle.outcome());
+  } catch (...) {
+    future.attr("set_exception")(to_python(std::current_exception()));
+  }
+}
+
+}  // namespace
+
+void Handle::wait() const {
+  const ReleasedGil released;
+  execution_.wait();
+}
+
+py::object Handle::result() const {
+  wait();
+  if (outcome_ == Outcome::kTime) return py::none();
+  TensorData data;
+  {
+    const ReleasedGil released;
+    data = execution_.result().on_host();
+  }
+  return result_of(data);
+}
+
+py::object Handle::profile() const {
+  wait();
+  return py::cast(std::const_pointer_cast<Profile>(execution_.profile()));
+}
+
+py::object Handle::outcome() const {
+  py::object value = result();
+  const double seconds = execution_.seconds();
+  return outcome_ == Outcome::kTime ? py::float_(seconds)
+                                    : py::object(py::make_tuple(std::move(value), seconds));
+}
+
+py::object Handle::await() const {
+  const py::object loop = py::module_::import("asyncio").attr("get_running_loop")();
+  const py::object future = loop.attr("create_future")();
+  const Handle handle = *this;
+  if (handle.done()) {
+    settle(handle, future);
+    return future.attr("__await__")();
+  }
+  const py::cpp_function finish([handle, future] { settle(handle, future); });
+  const auto callbacks = share(py::make_tuple(loop.attr("call_soon_threadsafe"), finish));
+  const auto ticket = std::make_shared<const Ticket>();
+  {
+    const ReleasedGil released;
+    execution_.then([callbacks, ticket] {
+      const HeldGil held;
+      try {
+        const py::tuple pair = shared_object(callbacks);
+        pair[0](pair[1]);
+      } catch (py::error_already_set&) {
+        // The loop is closed: no coroutine awaits it.
+      }
+    });
+  }
+  return future.attr("__await__")();
+}
+
+py::object wrapper_of(Handle handle) {
+  static auto* const type = reinterpret_cast<PyTypeObject*>(py::type::of<Handle>().ptr());
+  auto object = py::reinterpret_steal<py::object>(py::detail::make_new_instance(type));
+  auto place = reinterpret_cast<py::detail::instance*>(object.ptr())->get_value_and_holder();
+  auto* const value = new Handle(std::move(handle));
+  place.value_ptr() = value;
+  new (&place.holder<std::unique_ptr<Handle>>()) std::unique_ptr<Handle>(value);
+  place.set_holder_constructed();
+  return object;
+}
+
+CompletionHandler completion_handler(py::object function) {
+  const auto kept = share(std::move(function));
+  const auto ticket = std::make_shared<const Ticket>();
+  return [kept, ticket](const TensorPtr& tensor, const std::exception_ptr& error, double seconds) {
+    const HeldGil held;
+    call_handler(shared_object(kept), tensor, error, seconds);
+  };
+}
+
+void bind_handle(py::module_& module) {
+  auto cls = BoundClass<Handle>(module, "MLCExecution",
+                                "One submitted execution: true, awaitable, with its result.");
+  cls.def("__bool__", [](const Handle&) { return true; });
+  cls.def("wait", &Handle::wait, "Returns when the work is done. Errors: what the work raised.");
+  cls.def("__repr__", [](const Handle& self) {
+    return self.done() ? "<MLCExecution done>" : "<MLCExecution in flight>";
+  });
+  py::options options;
+  options.disable_function_signatures();
+  cls.def_property_readonly(
+      "result", py::cpp_function(&Handle::result, "result(self) -> typing.Any\n\nThe result."),
+      "The loss of a training step, the last result of an inference, as a NumPy scalar or array; "
+      "None for gradient and update. Waits.");
+  cls.def_property_readonly(
+      "profile", py::cpp_function(&Handle::profile, "profile(self) -> Profile | None\n\nTimes."),
+      "Times per layer, with the option PER_LAYER_PROFILING; else None. Waits.");
+  cls.def("__await__", &Handle::await,
+          "__await__(self) -> collections.abc.Generator[typing.Any, None, typing.Any]\n\n"
+          "(result, execution_time), or execution_time for gradient and update.");
+  py::module_::import("atexit").attr("register")(py::cpp_function([process = getpid()] {
+    // A forked child has no threads of the core that could pay.
+    if (getpid() == process) {
+      {
+        const ReleasedGil released;
+        owed().wait();
+      }
+      leave_process();
+    }
+    drop_released();
+  }));
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,177 @@
+// Binds archives of kernels and descriptors, copies, and coders that are Python objects.
+#include "mps/coding.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <traingraph/mps/classes.h>
+
+#include "classes/described_class.h"
+#include "classes/python_types.h"
+
+namespace traingraph::python {
+namespace {
+
+// What an object that reads bytes may raise for damaged ones.
+bool is_damage(const py::error_already_set& error) {
+  for (PyObject* type : {PyExc_ArithmeticError, PyExc_AttributeError, PyExc_LookupError,
+                         PyExc_RuntimeError, PyExc_TypeError, PyExc_ValueError}) {
+    if (error.matches(type)) return true;
+  }
+  return false;
+}
+
+std::string coded_text(py::handle value) { return to_text(value, {"NSCoder", "a text", "str"}); }
+
+py::object copied(mps::Kernel& kernel, const py::object& device) {
+  const mps::Device on = idle(device.is_none() ? kernel.device() : to_mps_device(device));
+  return cast_made(kernel.kind(), kernel.copy(on));
+}
+
+class ProvidingCoder final : public PythonCoder, public mps::DeviceProvider {
+ public:
+  using PythonCoder::PythonCoder;
+  mps::Device mps_mtl_device() const override {
+    return to_mps_device(object_.attr("mps_mtl_device")());
+  }
+};
+
+// As archives: a list may hold itself.
+constexpr int kMostLevels = 64;
+
+mps::CodedValue to_coded(py::handle value, int depth) {
+  if (depth > kMostLevels) {
+    throw InvalidArgument("expected at most " + std::to_string(kMostLevels) +
+                          " levels of lists and dictionaries but got more");
+  }
+  if (value.is_none()) return nullptr;
+  if (py::isinstance<py::bool_>(value)) return py::cast<bool>(value);
+  if (py::isinstance<py::int_>(value)) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+    if (overflow == 0) return static_cast<std::int64_t>(number);
+    throw InvalidArgument("expected a whole number of 64 bits but got " +
+                          py::cast<std::string>(py::str(value)));
+  }
+  if (py::isinstance<py::float_>(value)) return py::cast<double>(value);
+  if (py::isinstance<py::str>(value)) return coded_text(value);
+  if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
+    mps::CodedValue::List list;
+    for (const py::handle one : value) list.push_back(to_coded(one, depth + 1));
+    return list;
+  }
+  if (!py::isinstance<py::dict>(value)) {
+    throw InvalidArgument("expected numbers, texts, lists or dictionaries but got " +
+                          py::cast<std::string>(py::type::of(value).attr("__name__")));
+  }
+  mps::CodedValue::Entries entries;
+  for (const auto& [name, one] : py::reinterpret_borrow<py::dict>(value)) {
+    entries.push_back({coded_text(py::str(name)), to_coded(one, depth + 1)});
+  }
+  return entries;
+}
+
+mps::CodedValue coded_object(const ClassDescription& description, const py::object& self) {
+  return mps::coded(
+      {description.type},
+      load_described(*description.type, self, {description.name, "self", description.name}));
+}
+
+// A descriptor as a dictionary, for graphs; one with a coder's form by itself, too.
+void def_coded(const py::module_& module, const ClassDescription& description) {
+  const py::object cls = module.attr(description.name.c_str());
+  const auto method = [&](const char* name, const auto& call, const auto&... extra) {
+    cls.attr(name) = py::cpp_function(call, py::name(name), py::is_method(cls), extra...);
+  };
+  method("_coded", [&description](const py::object& self) {
+    return from_coded(coded_object(description, self));
+  });
+  cls.attr("_decoded") = py::staticmethod(py::cpp_function(
+      [&description](const py::object& values) {
+        const ValueType type{description.type};
+        return cast_value(type, mps::decoded(type, description.name, to_coded(values, 0)), {});
+      },
+      py::name("_decoded"), py::scope(cls)));
+  const auto has_coder = [](const Form& form) { return form.arguments.front().name == "coder"; };
+  if (std::ranges::none_of(description.forms, has_coder)) return;
+  method(
+      "encode_with_coder",
+      [&description](const py::object& self, const py::object& object) {
+        PythonCoder coder(object);
+        const mps::CodedValue fields = coded_object(description, self);
+        for (const auto& [key, value] : *fields.as<mps::CodedValue::Entries>()) {
+          coder.encode(value, key);
+        }
+      },
+      py::arg("coder"), "Writes all properties into a coder, such as NSKeyedArchiver.");
+}
+
+}  // namespace
+
+mps::CodedValue to_coded(py::handle value) { return to_coded(value, 0); }
+
+py::object from_coded(const mps::CodedValue& value) {
+  if (const auto* const truth = value.as<bool>()) return py::bool_(*truth);
+  if (const auto* const whole = value.as<std::int64_t>()) return py::int_(*whole);
+  if (const auto* const number = value.as<double>()) return py::float_(*number);
+  if (const auto* const text = value.as<std::string>()) return py::str(*text);
+  if (const auto* const list = value.as<mps::CodedValue::List>()) {
+    py::list made;
+    for (const mps::CodedValue& one : *list) made.append(from_coded(one));
+    return made;
+  }
+  const auto* const entries = value.as<mps::CodedValue::Entries>();
+  if (entries == nullptr) return py::none();
+  py::dict made;
+  for (const auto& [name, one] : *entries) made[py::str(name)] = from_coded(one);
+  return made;
+}
+
+void PythonCoder::encode(const mps::CodedValue& value, const std::string& key) {
+  object_.attr("encode")(from_coded(value), py::arg("for_key") = key);
+}
+
+mps::CodedValue PythonCoder::decode(const std::string& key) const {
+  try {
+    return to_coded(object_.attr("decode")(py::arg("for_key") = key));
+  } catch (const py::error_already_set& error) {
+    if (!is_damage(error)) throw;
+    throw InvalidArgument(printable(error.value()));
+  }
+}
+
+std::shared_ptr<const mps::Coder> to_coder(const py::object& object) {
+  if (py::hasattr(object, "mps_mtl_device")) return std::make_shared<ProvidingCoder>(object);
+  return std::make_shared<PythonCoder>(object);
+}
+
+void bind_mps_coding(py::module_& module) {
+  // Of the class that all kernels derive from.
+  auto kernel =
+      py::reinterpret_borrow<BoundClass<mps::Kernel, mps::KernelPtr>>(module.attr("MPSKernel"));
+  def_coding(
+      kernel,
+      [](const mps::Kernel& self, const py::object& object) {
+        PythonCoder coder(object);
+        self.encode_with_coder(coder);
+      },
+      copied);
+  for (const ClassDescription& description : mps::value_classes()) {
+    if (mps::is_coded(*description.type)) def_coded(module, description);
+  }
+  module.def("_archive", [](const std::string& kind, const py::dict& values) {
+    mps::KeyedArchiver archiver;
+    for (const auto& [key, value] : values) archiver.encode(to_coded(value), coded_text(key));
+    return py::bytes(archiver.archive(kind));
+  });
+  module.def("_archived", [](std::string_view data) {
+    const mps::KeyedUnarchiver archive(data, mps::Device::named("cpu"));
+    return py::make_tuple(archive.kind(), from_coded(archive.values()));
+  });
+  module.def("_coded_names", [](const std::string& kind) {
+    const mps::CodedNames names = mps::coded_names(kind);
+    return py::make_tuple(names.arguments, names.properties);
+  });
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,212 @@
+// Data sources that are Python objects (UserSource), and the reload and export methods of kernels
+// with a data source.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convert/release.h"
+#include "mps/coding.h"
+#include "mps/encoding.h"
+#include "mps/mps_bindings.h"
+
+namespace traingraph::python {
+
+// Any object with the members that `protocol` asks for. Graphs call after the run too, on its
+// thread: each method takes the GIL.
+template <class Base>
+class UserSource : public Base {
+ public:
+  UserSource(const py::object& object, std::string protocol)
+      : kept_(share(object)), protocol_(std::move(protocol)) {}
+
+  bool load() override {
+    const HeldGil held;
+    return !has("load") || py::cast<bool>(object().attr("load")());
+  }
+  void purge() override {
+    const HeldGil held;
+    arrays_.clear();
+    if (has("purge")) object().attr("purge")();
+  }
+  std::string label() const override {
+    const HeldGil held;
+    const py::object value = answer("label");
+    return value.is_none() ? "" : py::cast<std::string>(py::str(value));
+  }
+  py::object object() const { return shared_object(kept_); }
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(kept_); }
+
+ protected:
+  // The object's own copy as `wrap` has it; null where it stands for its copy as well.
+  template <class Wrap>
+  auto copied(const mps::Device& device, Wrap wrap) const {
+    const HeldGil held;
+    const py::object other = python_coding("copied_source")(object(), device);
+    return other.is(object()) ? nullptr : wrap(other);
+  }
+  // These expect the GIL.
+  bool has(const char* name) const { return py::hasattr(object(), name); }
+  // None where the object has no such method.
+  template <class... Given>
+  py::object answer(const char* name, const Given&... given) const {
+    return has(name) ? py::object(object().attr(name)(given...)) : py::none();
+  }
+  // What an update on the device returns; null for None. It takes the GIL, as the next one does.
+  template <class State, class... Given>
+  State new_state(const char* name, const char* type, const Given&... given) const {
+    const HeldGil held;
+    const py::object result = answer(name, given...);
+    if (result.is_none()) return nullptr;
+    return convert<State>(result, where(name, "result", type));
+  }
+  // What an update on the CPU returns.
+  template <class... Given>
+  bool says_yes(const char* name, const Given&... given) const {
+    const HeldGil held;
+    const py::object result = answer(name, given...);
+    return !result.is_none() && to_bool(result, where(name, "result", "bool | None"));
+  }
+  const void* elements(const char* name, DataType type, std::int64_t count) const {
+    const py::object value = answer(name);
+    if (value.is_none()) return nullptr;
+    return elements_of(value, type, count, method(name).c_str(), name, arrays_);
+  }
+  std::string method(const char* name) const { return protocol_ + "." + name; }
+  Where where(const char* name, const char* argument, const char* type) const {
+    return {method(name), argument, type};
+  }
+
+  std::shared_ptr<const void> kept_;
+  std::string protocol_;
+  mutable std::vector<py::object> arrays_;  // while they are read
+};
+
+// Of numbers per channel.
+template <class Base>
+class UserNormalizationSource : public UserSource<Base> {
+ public:
+  using UserSource<Base>::UserSource;
+  std::int64_t number_of_feature_channels() const override {
+    return integer("number_of_feature_channels");
+  }
+  const float* gamma() const override { return channels("gamma"); }
+  const float* beta() const override { return channels("beta"); }
+  float epsilon() const override {
+    const HeldGil held;
+    const py::object value = this->answer("epsilon");
+    if (value.is_none()) return Base::epsilon();
+    return static_cast<float>(to_number(value, {this->protocol_, "epsilon", "float"}));
+  }
+
+ protected:
+  // A property in some of Apple's protocols, a method in others; here either.
+  std::int64_t integer(const char* name) const {
+    const HeldGil held;
+    py::object value = this->object().attr(name);
+    if (PyCallable_Check(value.ptr()) != 0) value = value();
+    return to_integer(value, {this->protocol_, name, "int"});
+  }
+  const float* channels(const char* name) const {
+    const HeldGil held;
+    return static_cast<const float*>(
+        this->elements(name, DataType::kFloat32, number_of_feature_channels()));
+  }
+};
+
+// A data source over an object of the user's, or the one over arrays that it stands for; and back.
+template <class Stored, class Wrap>
+auto to_source(const py::object& object, Wrap wrap) -> decltype(wrap(object)) {
+  if (py::isinstance<Stored>(object)) return py::cast<std::shared_ptr<Stored>>(object);
+  return wrap(object);
+}
+template <class User, class Stored, class Source>
+py::object from_source(const std::shared_ptr<Source>& source) {
+  if (const auto* const user = dynamic_cast<const User*>(source.get())) return user->object();
+  return py::cast(std::dynamic_pointer_cast<Stored>(source));
+}
+
+// kLoad reads the data source again.
+template <auto kLoad, typename Class>
+void def_reload(Class& cls, const char* name) {
+  using Self = typename Class::type;
+  cls.def(
+      name,
+      [](Self& self) {
+        idle(self.device());
+        (self.*kLoad)();
+      },
+      "Reads the data source again, when all runs that were committed are done.");
+}
+
+// `reload` takes the kernel and the program's object.
+template <typename Class, typename Reload>
+void def_reload_source(Class& cls, const char* doc, Reload reload) {
+  using Self = typename Class::type;
+  def_method(cls, "reload_data_source", "None", {"data_source: Any"}, doc,
+             [reload](Self& self, const Arguments& arguments) {
+               idle(self.device());
+               reload(self, arguments["data_source"]);
+             });
+}
+
+// Of every normalization.
+template <typename Class>
+void def_gamma_and_beta(Class& cls) {
+  using Self = typename Class::type;
+  def_reload<&Self::reload_gamma_and_beta_from_data_source>(
+      cls, "reload_gamma_and_beta_from_data_source");
+  def_call(cls, "reload_gamma_and_beta", "None",
+           "command_buffer: MTLCommandBuffer, gamma_and_beta_state: "
+           "MPSCNNNormalizationGammaAndBetaState",
+           "Encodes the replacement of gamma and beta by the state's.",
+           &Self::reload_gamma_and_beta);
+}
+
+// Of every kernel with weights: from a state, encoded; where the kernel can also from another data
+// source, at once.
+template <typename Class>
+void def_weights(Class& cls) {
+  using Self = typename Class::type;
+  using Source = mps::CNNConvolutionDataSourcePtr;
+  constexpr bool has_other =
+      requires(Self& self, Source source) { self.reload_weights_and_biases(source); };
+  std::vector<std::string> forms = {
+      "command_buffer: MTLCommandBuffer, state: MPSCNNConvolutionWeightsAndBiasesState"};
+  if (has_other) forms.push_back("with_data_source: Any");
+  def_reload<&Self::reload_weights_and_biases_from_data_source>(
+      cls, "reload_weights_and_biases_from_data_source");
+  def_method(
+      cls, "reload_weights_and_biases", "None", forms,
+      has_other ? "Encodes the replacement of the weights by the state's, or loads another data "
+                  "source when all runs that were committed are done. Errors: other sizes."
+                : "Encodes the replacement of the weights by the state's.",
+      [](Self& self, const Arguments& a) {
+        if constexpr (has_other) {
+          if (a.given("with_data_source")) {
+            idle(self.device());
+            self.reload_weights_and_biases(to_convolution_source(a["with_data_source"]));
+            return;
+          }
+        }
+        using State = mps::CNNConvolutionWeightsAndBiasesState;
+        self.reload_weights_and_biases(command_buffer(a), *a.get<std::shared_ptr<State>>("state"));
+      });
+}
+
+// Of a forward kernel with weights.
+template <typename Class>
+void def_forward_weights(Class& cls) {
+  using Self = typename Class::type;
+  def_weights(cls);
+  def_method(cls, "export_weights_and_biases", "MPSCNNConvolutionWeightsAndBiasesState",
+             {"command_buffer: MTLCommandBuffer, result_state_can_be_temporary: bool = False"},
+             "Encodes a copy of the weights into a new permanent state.",
+             [](Self& self, const Arguments& arguments) {
+               return self.export_weights_and_biases(command_buffer(arguments));
+             });
+}
+
+}  // namespace traingraph::python

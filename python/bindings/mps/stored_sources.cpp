@@ -1,0 +1,121 @@
+// Data sources over arrays: those of kernels that were made of bytes, or of arrays.
+#include <pybind11/numpy.h>
+
+#include <map>
+
+#include "classes/python_types.h"
+#include "convert/data.h"
+#include "mps/data_source.h"
+
+namespace traingraph::python {
+namespace {
+
+using mps::BatchNormalizationOfArrays;
+using mps::ConvolutionOfArrays;
+using mps::GroupNormalizationOfArrays;
+
+// Of the weights of a convolution, or of a normalization of this class.
+const std::map<std::string, ValueType> kKinds = {
+    {"weights", {&typeid(mps::CNNConvolutionDataSourcePtr)}},
+    {"MPSCNNBatchNormalization", {&typeid(mps::CNNBatchNormalizationDataSourcePtr)}},
+    {"MPSCNNInstanceNormalization", {&typeid(mps::CNNInstanceNormalizationDataSourcePtr)}},
+    {"MPSCNNGroupNormalization", {&typeid(mps::CNNGroupNormalizationDataSourcePtr)}}};
+
+// A view that cannot be written, of what `owner` holds; None where there is nothing.
+py::object view(const void* data, const py::dtype& type, std::vector<py::ssize_t> shape,
+                const py::object& owner) {
+  if (data == nullptr) return py::none();
+  py::array array(type, std::move(shape), data, owner);
+  array.attr("setflags")(py::arg("write") = false);
+  return array;
+}
+
+template <typename Class>
+void def_source(Class& cls) {
+  using Self = typename Class::type;
+  cls.def("load", &Self::load).def("purge", &Self::purge);
+  cls.def("label", [](const Self& self) -> py::object {
+    return self.label().empty() ? py::none() : py::object(py::str(self.label()));
+  });
+}
+
+void bind_weights(py::module_& module) {
+  using Self = ConvolutionOfArrays;
+  auto cls = BoundClass<Self, std::shared_ptr<Self>>(module, "_ConvolutionOfArrays");
+  def_source(cls);
+  const auto type = [](const Self& self) {
+    return py::dtype(self.data_type() == DataType::kFloat64 ? "float64" : "float32");
+  };
+  cls.def("data_type", [](const Self& self) { return to_mps_data_type(self.data_type()); });
+  cls.def("descriptor", [](const Self& self) -> py::object {
+    return from_convolution_descriptor(self.descriptor());
+  });
+  cls.def("weights", [type](const py::object& object) {
+    const auto& self = py::cast<const Self&>(object);
+    const mps::CNNConvolutionDescriptor d = self.descriptor();
+    return view(self.weights(), type(self),
+                {d.output_feature_channels, d.kernel_height, d.kernel_width,
+                 d.input_feature_channels / d.all_groups()},
+                object);
+  });
+  cls.def("bias_terms", [type](const py::object& object) {
+    const auto& self = py::cast<const Self&>(object);
+    return view(self.bias_terms(), type(self), {self.descriptor().output_feature_channels}, object);
+  });
+}
+
+template <typename Class>
+void def_channels(Class& cls, const char* name, const float* (Class::type::*read)() const) {
+  using Self = typename Class::type;
+  cls.def(name, [read](const py::object& object) {
+    const auto& self = py::cast<const Self&>(object);
+    return view((self.*read)(), py::dtype("float32"), {self.number_of_feature_channels()}, object);
+  });
+}
+
+template <typename Class>
+void def_normalization(Class& cls) {
+  using Self = typename Class::type;
+  def_source(cls);
+  def_channels(cls, "gamma", &Self::gamma);
+  def_channels(cls, "beta", &Self::beta);
+  cls.def("epsilon", &Self::epsilon);
+}
+
+}  // namespace
+
+py::object from_convolution_descriptor(const mps::CNNConvolutionDescriptor& descriptor) {
+  const auto as = [&descriptor](auto other) {
+    static_cast<mps::CNNConvolutionDescriptor&>(other) = descriptor;
+    return cast_described(typeid(other), other);
+  };
+  if (descriptor.depth_wise) return as(mps::CNNDepthWiseConvolutionDescriptor());
+  if (descriptor.sub_pixel_scale_factor != 1) return as(mps::CNNSubPixelConvolutionDescriptor());
+  return as(mps::CNNConvolutionDescriptor());
+}
+
+void bind_mps_stored_sources(py::module_& module) {
+  bind_weights(module);
+  using Batch = BatchNormalizationOfArrays;
+  auto batch = BoundClass<Batch, std::shared_ptr<Batch>>(module, "_BatchNormalizationOfArrays");
+  def_normalization(batch);
+  def_channels(batch, "mean", &Batch::mean);
+  def_channels(batch, "variance", &Batch::variance);
+  batch.def("number_of_feature_channels", &Batch::number_of_feature_channels);
+  using Group = GroupNormalizationOfArrays;
+  auto group = BoundClass<Group, std::shared_ptr<Group>>(module, "_GroupNormalizationOfArrays");
+  def_normalization(group);
+  group.def_property_readonly("number_of_feature_channels", &Group::number_of_feature_channels);
+  group.def_property_readonly("number_of_groups", &Group::number_of_groups);
+  // As traingraph.mps.graph_coding asks.
+  module.def("_coded_source", [](const std::string& kind, const py::object& source) {
+    const ValueType& type = kKinds.at(kind);
+    return from_coded(mps::coded(type, load_value(type, source, {kind, "source", kind})));
+  });
+  module.def("_decoded_source", [](const std::string& kind, const py::object& values) {
+    const ValueType& type = kKinds.at(kind);
+    return cast_value(type, mps::decoded(type, kind, to_coded(values)), {});
+  });
+}
+
+}  // namespace traingraph::python
