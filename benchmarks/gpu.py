@@ -147,7 +147,7 @@ def _print(rows: list[Any], least: float | None) -> None:
             if least is not None:
                 text += f", floor {least:.4f} ms"
         if row.get("recomputed"):
-            text += f", {row['recomputed']} values computed again"
+            text += f", {row['recomputed']} values rematerialized"
         print(label + text + "  loss " + " ".join(f"{loss:.4f}" for loss in row["losses"]))
     known = {row["peer"]: row["ms"]["median"] for row in rows if "ms" in row}
     peers = [value for name, value in known.items() if name not in OURS]

@@ -36,8 +36,8 @@ void verify(const std::vector<Row>& rows, const std::vector<std::size_t>& offset
 
 // Offsets by value, -1 for what is not in the arena, and the arena's bytes.
 std::pair<std::vector<std::int64_t>, std::size_t> places(const ir::Graph& graph, bool split,
-                                                         std::size_t roomy_bytes) {
-  passes::KernelRoom room{std::vector<std::size_t>(graph.nodes.size(), 0), 0, roomy_bytes};
+                                                         std::size_t unaliased_step_bytes) {
+  passes::KernelRoom room{std::vector<std::size_t>(graph.nodes.size(), 0), 0, unaliased_step_bytes};
   const passes::VariantPlan plan = passes::plan_variant(graph, room, split, {});
   passes::verify_plan(plan.arena);
   std::vector<std::int64_t> offsets;
@@ -52,8 +52,9 @@ std::pair<std::vector<std::int64_t>, std::size_t> places(const ir::Graph& graph,
 
 // Offsets by node of workspaces of so many bytes each, in the schedule of a step.
 std::vector<std::size_t> workspace_places(const ir::Graph& graph, std::size_t bytes,
-                                          std::size_t apart_bytes) {
-  passes::KernelRoom room{std::vector<std::size_t>(graph.nodes.size(), bytes), apart_bytes, 0};
+                                          std::size_t unaliased_result_bytes) {
+  passes::KernelRoom room{std::vector<std::size_t>(graph.nodes.size(), bytes),
+                          unaliased_result_bytes, 0};
   const passes::VariantPlan plan = passes::plan_variant(graph, room, false, {});
   passes::verify_plan(plan.arena);
   std::vector<std::size_t> offsets;
@@ -67,23 +68,22 @@ passes::KernelRoom no_workspaces(const ir::Graph& graph) {
   return {std::vector<std::size_t>(graph.nodes.size(), 0), 0, 0};
 }
 
-ir::Graph with_recomputed(const ir::Graph& graph, const std::vector<ir::ValueId>& values,
-                          const std::string& backend) {
-  std::vector<Recomputed> list;
+ir::Graph with_rematerialized(const ir::Graph& graph, const std::vector<ir::ValueId>& values,
+                              const std::string& backend) {
+  std::vector<Rematerialized> list;
   for (ir::ValueId value : values) list.push_back({value, 0});
   std::vector<ir::NodeId> origins;
-  ir::Graph result = passes::with_recomputed(graph, backend_named(backend), list, origins);
+  ir::Graph result = passes::with_rematerialized(graph, backend_named(backend), list, origins);
   ir::verify(result);
   return result;
 }
 
-std::tuple<std::vector<ir::ValueId>, std::size_t, bool> choose_recomputed(const ir::Graph& graph,
-                                                                          bool apart,
-                                                                          std::size_t limit) {
-  const passes::Recomputation chosen = passes::choose_recomputed(
+std::tuple<std::vector<ir::ValueId>, std::size_t, bool> choose_rematerialized(
+    const ir::Graph& graph, bool apart, std::size_t limit) {
+  const passes::Rematerialization chosen = passes::choose_rematerialized(
       graph, backend_named("null"), no_workspaces(graph), {}, apart, limit);
   std::vector<ir::ValueId> values;
-  for (const Recomputed& one : chosen.values) values.push_back(one.value);
+  for (const Rematerialized& one : chosen.values) values.push_back(one.value);
   return {values, chosen.arena_bytes, chosen.fits};
 }
 
@@ -92,13 +92,14 @@ std::tuple<std::vector<ir::ValueId>, std::size_t, bool> choose_recomputed(const 
 void bind_plans(py::module_& module) {
   module.def("plan_arena", plan, py::arg("buffers"), "(offsets, bytes) of a verified plan.");
   module.def("verify_plan", verify, py::arg("buffers"), py::arg("offsets"), py::arg("bytes"));
-  module.def("places", places, py::arg("graph"), py::arg("split"), py::arg("roomy_bytes"),
+  module.def("places", places, py::arg("graph"), py::arg("split"), py::arg("unaliased_step_bytes"),
              "(offsets by value or -1, bytes of the arena) of a schedule.");
   module.def("workspace_places", workspace_places, py::arg("graph"), py::arg("bytes"),
-             py::arg("apart_bytes"), "Offsets by node of workspaces of so many bytes each.");
-  module.def("with_recomputed", with_recomputed, py::arg("graph"), py::arg("values"),
+             py::arg("unaliased_result_bytes"),
+             "Offsets by node of workspaces of so many bytes each.");
+  module.def("with_rematerialized", with_rematerialized, py::arg("graph"), py::arg("values"),
              py::arg("backend") = "reference");
-  module.def("choose_recomputed", choose_recomputed, py::arg("graph"), py::arg("apart"),
+  module.def("choose_rematerialized", choose_rematerialized, py::arg("graph"), py::arg("apart"),
              py::arg("limit"), "(values, bytes of the arena, whether that fits the limit).");
 }
 

@@ -81,7 +81,7 @@ class Residual:
 
 def least(error):
     """The least limit that could be kept, as the error of a smaller one tells it."""
-    return int(re.search(r"and (\d+) with \d+ values computed again", str(error.value)).group(1))
+    return int(re.search(r"and (\d+) with \d+ values rematerialized", str(error.value)).group(1))
 
 
 def tightest(device, precision="float32"):
@@ -292,7 +292,7 @@ def test_inference_has_nothing_to_compute_again(device):
     inference.compile(device=device)
     needed = inference.memory_plan().total_bytes
     inference.compile(device=device, memory_limit=needed)
-    with pytest.raises(MemoryError, match=r"with 0 values computed again"):
+    with pytest.raises(MemoryError, match=r"with 0 values rematerialized"):
         inference.compile(device=device, memory_limit=needed - 1)
 
 

@@ -88,8 +88,8 @@ def test_a_step_with_room_shares_no_places():
     count, each = 6, 448  # 400 bytes, aligned
     graph = chain(count)
 
-    def arena(split, roomy_bytes):
-        offsets, total = _testing.places(graph, split, roomy_bytes)
+    def arena(split, unaliased_step_bytes):
+        offsets, total = _testing.places(graph, split, unaliased_step_bytes)
         return sorted(at for at in offsets if at >= 0), total
 
     assert arena(False, count * 400) == ([k * each for k in range(count)], count * each)
@@ -98,11 +98,11 @@ def test_a_step_with_room_shares_no_places():
         assert len(set(shared[0])) < count
 
 
-def test_counters_share_no_places_where_small_values_stand_apart():
+def test_counters_share_no_places_where_small_results_are_unaliased():
     graph = chain(6)
 
-    def distinct(bytes_each, apart_bytes):
-        return len(set(_testing.workspace_places(graph, bytes_each, apart_bytes)))
+    def distinct(bytes_each, unaliased_result_bytes):
+        return len(set(_testing.workspace_places(graph, bytes_each, unaliased_result_bytes)))
 
     assert distinct(131, 1 << 16) == 6
     assert distinct(131, 0) < 6

@@ -1,6 +1,6 @@
-// From lifetimes to offsets: the largest buffer first, each at the lowest place where nothing that
-// lives at the same time stands. A buffer that may replace another one (an elementwise result over
-// an operand that ends there) prefers exactly that place.
+// From live intervals to offsets: the largest buffer first, each at the lowest place where nothing
+// that is live at the same time stands. A buffer that may replace another one (an elementwise
+// result over an operand that ends there) prefers exactly that place.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -12,7 +12,7 @@
 namespace traingraph::passes {
 namespace {
 
-bool lives_with(const PlannedBuffer& a, const PlannedBuffer& b) {
+bool overlaps_in_time(const PlannedBuffer& a, const PlannedBuffer& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
@@ -48,12 +48,12 @@ ArenaPlan plan_arena(std::vector<PlannedBuffer> buffers) {
     PlannedBuffer& buffer = buffers[static_cast<std::size_t>(id)];
     if (buffer.bytes == 0) continue;
     expect_possible(buffer.bytes);
-    // Whether [offset, offset + bytes) is free for the buffer's lifetime; else where to try next.
+    // Whether [offset, offset + bytes) is free while the buffer is live; else where to try next.
     auto free_at = [&](std::size_t offset, std::size_t* next) {
       for (int other_id : placed) {
         const PlannedBuffer& other = buffers[static_cast<std::size_t>(other_id)];
         const std::size_t end = other.offset + aligned(other.bytes);
-        if (!lives_with(buffer, other) || end <= offset ||
+        if (!overlaps_in_time(buffer, other) || end <= offset ||
             other.offset >= offset + aligned(buffer.bytes)) {
           continue;
         }

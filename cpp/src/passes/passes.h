@@ -95,19 +95,19 @@ inline constexpr std::size_t kAlignment = 64;
 constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
-// Pure: lifetimes in, offsets out.
+// Pure: live intervals in, offsets out.
 ArenaPlan plan_arena(std::vector<PlannedBuffer> buffers);
 // Independent of the planner: raises InternalError when two live buffers overlap.
 void verify_plan(const ArenaPlan& plan);
 
 // What kernels ask of the planner.
 struct KernelRoom {
-  std::vector<std::size_t> workspaces;  // by node
-  std::size_t apart_bytes = 0;          // Executable::apart_bytes
-  std::size_t roomy_bytes = 0;          // Executable::roomy_bytes; 0: places are shared
+  std::vector<std::size_t> workspaces;     // by node
+  std::size_t unaliased_result_bytes = 0;  // Executable::unaliased_result_bytes
+  std::size_t unaliased_step_bytes = 0;    // Executable::unaliased_step_bytes; 0: places are shared
 };
 // From where to where in a schedule a value must exist, inclusive.
-struct Lifetime {
+struct LiveInterval {
   std::size_t first = 0;
   std::size_t last = 0;
   bool used = false;
@@ -115,7 +115,7 @@ struct Lifetime {
 // One schedule and where its values lie. What has no bytes of its own in the arena has no buffer.
 struct VariantPlan {
   Schedule schedule;
-  std::vector<Lifetime> lives;  // by value, of those that others are views of
+  std::vector<LiveInterval> liveness;  // by value, of those that others are views of
   ArenaPlan arena;
   std::vector<int> buffer_of;     // by value, or -1
   std::vector<int> workspace_of;  // by node, or -1
@@ -124,25 +124,26 @@ struct VariantPlan {
 VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool split,
                          const std::vector<ir::ValueId>& gradients);
 
-// Computes values of the forward pass once more for the gradient pass: a copy of each one's
+// Rematerializes values of the forward pass for the gradient pass: a copy of each one's
 // producer stands right before the first op of the gradient phase that reads the value, and all of
 // those read the copy. Where the backend can, a batch norm hands its coefficients to its copy.
 // Values keep their numbers; new ones follow. `origins` says which of the graph's nodes each new
 // node is, or is a copy of.
-ir::Graph with_recomputed(const ir::Graph& graph, const Backend& backend,
-                          std::vector<Recomputed> values, std::vector<ir::NodeId>& origins);
+ir::Graph with_rematerialized(const ir::Graph& graph, const Backend& backend,
+                              std::vector<Rematerialized> values, std::vector<ir::NodeId>& origins);
 
-// Which values to compute again so that the arena of a full step, and with `apart` also that of
+// Which values to rematerialize so that the arena of a full step, and with `apart` also that of
 // phases apart, has at most `arena_limit` bytes. Takes what frees most bytes where most are in use,
 // one after another, until that is so or nothing frees any there.
-struct Recomputation {
-  std::vector<Recomputed> values;
+struct Rematerialization {
+  std::vector<Rematerialized> values;
   std::size_t arena_bytes = 0;  // of the last try
   bool fits = false;
 };
-Recomputation choose_recomputed(const ir::Graph& graph, const Backend& backend,
-                                const KernelRoom& room, const std::vector<ir::ValueId>& gradients,
-                                bool apart, std::size_t arena_limit);
+Rematerialization choose_rematerialized(const ir::Graph& graph, const Backend& backend,
+                                        const KernelRoom& room,
+                                        const std::vector<ir::ValueId>& gradients, bool apart,
+                                        std::size_t arena_limit);
 
 // What the pipeline needs beside the graph with its gradient and update ops.
 struct PipelineRequest {
@@ -159,9 +160,9 @@ struct PipelineRequest {
 std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& request,
                                  std::vector<ir::ValueId>& values);
 // The choice for a compiled program, and the program compiled by it: its values keep their numbers.
-Recomputation choose_recomputed(const Program& program, const Backend& backend, bool apart,
-                                std::size_t arena_limit);
-std::unique_ptr<Program> with_recomputed(const Program& program, const Backend& backend,
-                                         const std::vector<Recomputed>& values);
+Rematerialization choose_rematerialized(const Program& program, const Backend& backend, bool apart,
+                                        std::size_t arena_limit);
+std::unique_ptr<Program> with_rematerialized(const Program& program, const Backend& backend,
+                                             const std::vector<Rematerialized>& values);
 
 }  // namespace traingraph::passes

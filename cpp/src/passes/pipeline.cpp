@@ -14,8 +14,8 @@ KernelRoom room_of(const Program& program, bool has_memory_limit) {
   for (std::size_t n = 0; n < program.graph.nodes.size(); ++n) {
     room.workspaces.push_back(program.executable->workspace_bytes(static_cast<NodeId>(n)));
   }
-  room.apart_bytes = program.executable->apart_bytes();
-  if (!has_memory_limit) room.roomy_bytes = program.executable->roomy_bytes();
+  room.unaliased_result_bytes = program.executable->unaliased_result_bytes();
+  if (!has_memory_limit) room.unaliased_step_bytes = program.executable->unaliased_step_bytes();
   return room;
 }
 
@@ -105,18 +105,18 @@ std::unique_ptr<Program> compile(const ir::Graph& graph, const PipelineRequest& 
   return program;
 }
 
-Recomputation choose_recomputed(const Program& program, const Backend& backend, bool apart,
-                                std::size_t arena_limit) {
-  return choose_recomputed(program.graph, backend, room_of(program, true), program.gradients, apart,
-                           arena_limit);
+Rematerialization choose_rematerialized(const Program& program, const Backend& backend, bool apart,
+                                        std::size_t arena_limit) {
+  return choose_rematerialized(program.graph, backend, room_of(program, true), program.gradients,
+                               apart, arena_limit);
 }
 
-std::unique_ptr<Program> with_recomputed(const Program& program, const Backend& backend,
-                                         const std::vector<Recomputed>& values) {
+std::unique_ptr<Program> with_rematerialized(const Program& program, const Backend& backend,
+                                             const std::vector<Rematerialized>& values) {
   std::vector<NodeId> origins;
-  auto again = prepared(with_recomputed(program.graph, backend, values, origins), backend,
+  auto again = prepared(with_rematerialized(program.graph, backend, values, origins), backend,
                         program.gradients, true);
-  again->recomputed = values;
+  again->rematerialized = values;
   for (const HeldValue& held : program.held) again->hold(held.value, held.bytes);
   return again;
 }

@@ -11,16 +11,16 @@ namespace {
 using ir::NodeId;
 using ir::ValueId;
 
-// A workspace of so few bytes holds counters, which a backend that keeps small values apart may set
-// long before the op, if no other uses their bytes.
+// A workspace of so few bytes holds counters, which a backend without aliasing of small results may
+// set long before the op, if no other uses their bytes.
 constexpr std::size_t kFewBytes = 256;
 
 // Where each root value must exist, in schedule positions. In separate calls a value that a later
 // phase reads stays through all of that phase, because the phase may be repeated.
-std::vector<Lifetime> lifetimes(const ir::Graph& graph, const std::vector<ValueId>& roots,
-                                const Schedule& schedule, bool split,
-                                const std::vector<ValueId>& gradients) {
-  std::vector<Lifetime> result(graph.values.size());
+std::vector<LiveInterval> live_intervals(const ir::Graph& graph, const std::vector<ValueId>& roots,
+                                         const Schedule& schedule, bool split,
+                                         const std::vector<ValueId>& gradients) {
+  std::vector<LiveInterval> result(graph.values.size());
   const std::size_t end = schedule.order.size();
   auto root = [&](ValueId v) {
     return static_cast<std::size_t>(roots[static_cast<std::size_t>(v)]);
@@ -32,14 +32,14 @@ std::vector<Lifetime> lifetimes(const ir::Graph& graph, const std::vector<ValueI
   for (std::size_t k = 0; k < end; ++k) {
     const ir::Node& node = graph.node(schedule.order[k]);
     for (ValueId output : node.outputs) {
-      Lifetime& life = result[root(output)];
-      if (!life.used) life = {k, k, true};
+      LiveInterval& interval = result[root(output)];
+      if (!interval.used) interval = {k, k, true};
     }
     for (ValueId input : node.inputs) {
-      Lifetime& life = result[root(input)];
-      if (!life.used) continue;  // a source
-      const bool later_phase = split && phase_end(life.first) != phase_end(k);
-      life.last = std::max(life.last, later_phase ? phase_end(k) - 1 : k);
+      LiveInterval& interval = result[root(input)];
+      if (!interval.used) continue;  // a source
+      const bool later_phase = split && phase_end(interval.first) != phase_end(k);
+      interval.last = std::max(interval.last, later_phase ? phase_end(k) - 1 : k);
     }
   }
   auto keep = [&](ValueId value) { result[root(value)].last = end; };
@@ -105,25 +105,26 @@ VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool sp
   plan.schedule = schedule(graph, split);
   const std::vector<NodeId>& order = plan.schedule.order;
   const std::vector<ValueId> roots = roots_of(graph);
-  plan.lives = lifetimes(graph, roots, plan.schedule, split, gradients);
+  plan.liveness = live_intervals(graph, roots, plan.schedule, split, gradients);
   std::vector<PlannedBuffer> buffers;
   std::int64_t all_bytes = 0;
   plan.buffer_of.assign(graph.values.size(), -1);
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const ir::Value& value = graph.values[v];
-    if (roots[v] != static_cast<ValueId>(v) || !plan.lives[v].used) continue;
+    if (roots[v] != static_cast<ValueId>(v) || !plan.liveness[v].used) continue;
     if (value.source != ir::Source::node) continue;
     PlannedBuffer buffer;
     buffer.bytes = ir::storage_bytes(value.type, value.layout);
-    buffer.first = plan.lives[v].first;
-    buffer.last = plan.lives[v].last;
+    buffer.first = plan.liveness[v].first;
+    buffer.last = plan.liveness[v].last;
     all_bytes = ir::sum(all_bytes, static_cast<std::int64_t>(buffer.bytes));
     plan.buffer_of[v] = static_cast<int>(buffers.size());
     buffers.push_back(std::move(buffer));
   }
-  const bool is_roomy = !split && static_cast<std::size_t>(all_bytes) <= room.roomy_bytes;
+  const bool is_unaliased =
+      !split && static_cast<std::size_t>(all_bytes) <= room.unaliased_step_bytes;
   for (PlannedBuffer& buffer : buffers) {
-    if (!is_roomy && buffer.bytes > room.apart_bytes) continue;
+    if (!is_unaliased && buffer.bytes > room.unaliased_result_bytes) continue;
     buffer.first = 0;
     buffer.last = order.size();
   }
@@ -133,8 +134,8 @@ VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool sp
     const auto n = static_cast<std::size_t>(order[k]);
     if (room.workspaces[n] == 0) continue;
     plan.workspace_of[n] = static_cast<int>(buffers.size());
-    const bool apart = room.workspaces[n] <= std::min(kFewBytes, room.apart_bytes);
-    const std::size_t first = apart ? 0 : k, last = apart ? order.size() : k;
+    const bool unaliased = room.workspaces[n] <= std::min(kFewBytes, room.unaliased_result_bytes);
+    const std::size_t first = unaliased ? 0 : k, last = unaliased ? order.size() : k;
     buffers.push_back({room.workspaces[n], first, last, {}, 0});
   }
   plan.arena = plan_arena(std::move(buffers));

@@ -33,10 +33,10 @@ class Executable {
   virtual std::size_t workspace_bytes(ir::NodeId node) const = 0;
   // Results of up to so many bytes stay in places of their own for a whole schedule, so that nodes
   // which do not need each other may run side by side.
-  virtual std::size_t apart_bytes() const { return 0; }
+  virtual std::size_t unaliased_result_bytes() const { return 0; }
   // So do all results of a full step where they have no more bytes than this together, unless the
   // graph has a memory limit: where a place is shared, a node waits for the other value's readers.
-  virtual std::size_t roomy_bytes() const { return 0; }
+  virtual std::size_t unaliased_step_bytes() const { return 0; }
   // Runs these nodes in this order. `seconds` (may be null) receives each node's time.
   virtual void run(const ir::NodeId* order, std::size_t count, Pointers pointers,
                    double* seconds) = 0;

@@ -48,9 +48,9 @@ constexpr bool runs_update(Run run) {
 // By value: the value whose bytes it shares (a view's source, a write's parameter), or itself.
 std::vector<ir::ValueId> roots_of(const ir::Graph& graph);
 
-// A forward value that the gradient pass computes again, and what that frees where most bytes are
-// in use: nothing for one that only another one of them is made of.
-struct Recomputed {
+// A forward value that is rematerialized in the gradient pass, and what that frees where most bytes
+// are in use: nothing for one that only another one of them is made of.
+struct Rematerialized {
   ir::ValueId value;
   std::size_t freed_bytes;
 };
@@ -72,7 +72,7 @@ class Program {
   ProgramVariant step;
   std::vector<ir::ValueId> roots;      // roots_of the graph
   std::vector<ir::ValueId> gradients;  // readable after a separate gradient call
-  std::vector<Recomputed> recomputed;
+  std::vector<Rematerialized> rematerialized;
   std::vector<HeldValue> held;  // its constants
   // Whether an op gives finite results for finite operands, which a checked run does not look at;
   // null: of no op is that known.

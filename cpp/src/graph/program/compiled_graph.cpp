@@ -61,7 +61,7 @@ void CompiledGraph::list(MemoryPlan& plan) const {
   const auto name_of = [&](const ir::Node& node) {
     return ir::name(node.op) + ir::where(ops, node);
   };
-  for (const Recomputed& again : program->recomputed) {
+  for (const Rematerialized& again : program->rematerialized) {
     const ir::Node& producer = ops.node(ops.value(again.value).producer);
     plan.recomputed.push_back({name_of(producer), "recomputed", again.freed_bytes});
   }

@@ -133,11 +133,11 @@ bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {
   const std::size_t needed = needs(apart);
   graph.fits_apart = needs(true) <= room;
   if (needed <= room) return false;
-  const passes::Recomputation chosen =
-      passes::choose_recomputed(*graph.program, backend_, apart, room);
+  const passes::Rematerialization chosen =
+      passes::choose_rematerialized(*graph.program, backend_, apart, room);
   if (chosen.fits) {
     const std::size_t before = private_memory_bytes();
-    graph.program = passes::with_recomputed(*graph.program, backend_, chosen.values);
+    graph.program = passes::with_rematerialized(*graph.program, backend_, chosen.values);
     const std::size_t after = private_memory_bytes();
     graph.library_bytes = after > before ? after - before : 0;
     graph.fits_apart = needs(true) <= room;
@@ -148,7 +148,7 @@ bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {
                     (apart ? " for phases run apart" : "") + ", and " +
                     std::to_string(beside + chosen.arena_bytes) + " with " +
                     std::to_string(chosen.values.size()) +
-                    " values computed again, when that of no other would free any more");
+                    " values rematerialized, when that of no other would free any more");
 }
 
 // What has its room from the start; other runs ask for theirs.

@@ -25,8 +25,8 @@ class CudaExecutable final : public Executable {
   ~CudaExecutable() override;
 
   std::size_t workspace_bytes(ir::NodeId node) const override;
-  std::size_t apart_bytes() const override { return std::size_t{64} << 10; }
-  std::size_t roomy_bytes() const override {
+  std::size_t unaliased_result_bytes() const override { return std::size_t{64} << 10; }
+  std::size_t unaliased_step_bytes() const override {
     return has_large_products_ ? std::size_t{64} << 20 : 0;
   }
   void run(const ir::NodeId* order, std::size_t count, Pointers pointers, double* seconds) override;

@@ -1,4 +1,4 @@
-"""Values that the gradient pass computes again: the copies, and which ones a limit chooses."""
+"""Rematerialization of forward values: the copies, and which ones a limit chooses."""
 
 import re
 
@@ -76,7 +76,7 @@ def lines(graph, phase):
 def test_a_copy_stands_before_its_first_reader_and_serves_all():
     chain = Chain()
     value = chain.ends[0]
-    graph = _testing.with_recomputed(chain.graph, [value])
+    graph = _testing.with_rematerialized(chain.graph, [value])
     assert lines(graph, "forward") == lines(chain.graph, "forward")
     gradient = lines(graph, "gradient")
     (copy,) = [k for k, (_, text, operands) in enumerate(gradient) if operands == [chain.bent[0]]]
@@ -91,33 +91,33 @@ def test_a_copy_stands_before_its_first_reader_and_serves_all():
 
 def test_a_copy_may_read_another_one():
     chain = Chain()
-    graph = _testing.with_recomputed(chain.graph, [chain.bent[1], chain.ends[1]])
+    graph = _testing.with_rematerialized(chain.graph, [chain.bent[1], chain.ends[1]])
     gradient = lines(graph, "gradient")
     tanh = next(k for k, (_, _, o) in enumerate(gradient) if o == [chain.products[1]])
     relu = next(k for k, (_, _, o) in enumerate(gradient) if o == [gradient[tanh][0]])
     assert relu == tanh + 1
     assert results(graph, chain) == results(chain.graph, chain)
-    order = _testing.with_recomputed(chain.graph, [chain.ends[1], chain.bent[1]])
+    order = _testing.with_rematerialized(chain.graph, [chain.ends[1], chain.bent[1]])
     assert str(order) == str(graph)
 
 
 def test_nothing_is_chosen_where_the_arena_fits():
     chain = Chain()
-    values, arena, fits = _testing.choose_recomputed(chain.graph, False, 1 << 30)
+    values, arena, fits = _testing.choose_rematerialized(chain.graph, False, 1 << 30)
     assert (values, fits) == ([], True)
-    assert _testing.choose_recomputed(chain.graph, False, arena)[0] == []
+    assert _testing.choose_rematerialized(chain.graph, False, arena)[0] == []
 
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_no_more_is_chosen_than_the_limit_asks_for(apart):
     chain = Chain(layers=4)
-    arena = _testing.choose_recomputed(chain.graph, apart, 1 << 30)[1]
+    arena = _testing.choose_rematerialized(chain.graph, apart, 1 << 30)[1]
     counts = []
     for limit in range(arena, 0, -BYTES):
-        values, needed, fits = _testing.choose_recomputed(chain.graph, apart, limit)
+        values, needed, fits = _testing.choose_rematerialized(chain.graph, apart, limit)
         assert fits == (needed <= limit)
         counts.append(len(values))
-        graph = _testing.with_recomputed(chain.graph, values)
+        graph = _testing.with_rematerialized(chain.graph, values)
         assert results(graph, chain) == results(chain.graph, chain)
         if not fits:
             break
@@ -162,7 +162,7 @@ SUM = ("elementwise", scalar_list("add", 2))
 
 def chosen(*forward_ops, **options):
     graph, named = small(*forward_ops, **options)
-    values = _testing.choose_recomputed(graph, False, 1)[0]
+    values = _testing.choose_rematerialized(graph, False, 1)[0]
     return [name for name, value in named.items() if value in values]
 
 
@@ -195,8 +195,8 @@ def test_a_view_in_the_gradient_phase_shows_the_copy():
     assert chosen(y, gradient=["y", "product"], through_views=True) == ["y"]
     assert chosen(y, gradient=["y"], through_views=True) == []
     graph, _ = small(y, gradient=["y", "product"], through_views=True)
-    before = _testing.choose_recomputed(graph, False, 1 << 30)[1]
-    assert _testing.choose_recomputed(graph, False, 1)[1] == before - BYTES
+    before = _testing.choose_rematerialized(graph, False, 1 << 30)[1]
+    assert _testing.choose_rematerialized(graph, False, 1)[1] == before - BYTES
 
 
 def test_parameters_are_read_again_unless_they_change_on_the_way():

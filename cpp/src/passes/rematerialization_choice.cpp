@@ -1,4 +1,4 @@
-// Forward values that the gradient pass computes again: which ones, so that the arena fits a limit.
+// The choice of the forward values to rematerialize, so that the arena fits a limit.
 #include <algorithm>
 #include <limits>
 
@@ -23,12 +23,12 @@ struct Readers {
   bool others = false;  // updates, views of the forward phase, and results
 };
 
-bool contains(const std::vector<Recomputed>& list, ValueId value) {
+bool contains(const std::vector<Rematerialized>& list, ValueId value) {
   return std::any_of(list.begin(), list.end(),
-                     [&](const Recomputed& one) { return one.value == value; });
+                     [&](const Rematerialized& one) { return one.value == value; });
 }
 
-// One plan, and what it would free to compute a value again.
+// One plan, and what it would free to rematerialize a value.
 class Peak {
  public:
   Peak(const ir::Graph& graph, const VariantPlan& plan)
@@ -44,8 +44,8 @@ class Peak {
 
   // What frees the fewest bytes there that are enough, or else most, the first of equals, and what
   // it has to be made of; empty where nothing frees any.
-  std::vector<Recomputed> best(std::size_t enough) const {
-    std::vector<Recomputed> best;
+  std::vector<Rematerialized> best(std::size_t enough) const {
+    std::vector<Rematerialized> best;
     const auto is_better = [enough](std::size_t freed, std::size_t than) {
       return than < enough ? freed > than : freed >= enough && freed < than;
     };
@@ -54,7 +54,7 @@ class Peak {
       const ValueId value = node.outputs[0];
       const std::size_t freed = bytes_freed(value);
       if (!is_better(freed, best.empty() ? 0 : best.front().freed_bytes)) continue;
-      std::vector<Recomputed> found = {{value, freed}};
+      std::vector<Rematerialized> found = {{value, freed}};
       if (add_operands(node, readers_[at(value)].first_gradient, found)) best = std::move(found);
     }
     return best;
@@ -130,9 +130,9 @@ class Peak {
     const bool in_use = now.first <= position_ && position_ <= now.last;
     const bool before = position_ <= std::max(now.first, readers.last_forward);
     const bool copied = readers.first_gradient <= position_ && position_ <= readers.last_gradient;
-    // A buffer kept apart is in use from the first op to behind the last, whoever reads it.
-    const bool apart = now.last > plan_.lives[at(value)].last;
-    return in_use && !before && !copied && !apart ? aligned(now.bytes) : 0;
+    // An unaliased buffer is in use from the first op to behind the last, whoever reads it.
+    const bool unaliased = now.last > plan_.liveness[at(value)].last;
+    return in_use && !before && !copied && !unaliased ? aligned(now.bytes) : 0;
   }
 
   // Whether a value is there at a position of the gradient phase without being kept for this, and
@@ -141,7 +141,7 @@ class Peak {
     const ValueId root = roots_[at(value)];
     switch (graph_.value(root).source) {
       case ir::Source::node:
-        return plan_.lives[at(root)].last >= position;
+        return plan_.liveness[at(root)].last >= position;
       case ir::Source::bound:
         return last_read_[at(root)] >= position;
       case ir::Source::parameter:
@@ -154,9 +154,10 @@ class Peak {
     return false;
   }
 
-  // Adds those of the op's operands that have to be computed again as well, such as what an
+  // Adds those of the op's operands that have to be rematerialized as well, such as what an
   // activation reads where it is no epilogue. False where that would need what is not there.
-  bool add_operands(const Node& node, std::size_t position, std::vector<Recomputed>& found) const {
+  bool add_operands(const Node& node, std::size_t position,
+                    std::vector<Rematerialized>& found) const {
     return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
       if (exists(input, position)) return true;
       const NodeId producer = graph_.value(input).producer;
@@ -178,7 +179,7 @@ class Peak {
 };
 
 KernelRoom room_of(const KernelRoom& room, const std::vector<NodeId>& origins) {
-  KernelRoom result{{}, room.apart_bytes};
+  KernelRoom result{{}, room.unaliased_result_bytes};
   for (NodeId origin : origins) {
     result.workspaces.push_back(room.workspaces[static_cast<std::size_t>(origin)]);
   }
@@ -187,13 +188,14 @@ KernelRoom room_of(const KernelRoom& room, const std::vector<NodeId>& origins) {
 
 }  // namespace
 
-Recomputation choose_recomputed(const ir::Graph& graph, const Backend& backend,
-                                const KernelRoom& room, const std::vector<ValueId>& gradients,
-                                bool apart, std::size_t arena_limit) {
-  Recomputation result;
+Rematerialization choose_rematerialized(const ir::Graph& graph, const Backend& backend,
+                                        const KernelRoom& room,
+                                        const std::vector<ValueId>& gradients, bool apart,
+                                        std::size_t arena_limit) {
+  Rematerialization result;
   for (;;) {
     std::vector<NodeId> origins;
-    const ir::Graph now = with_recomputed(graph, backend, result.values, origins);
+    const ir::Graph now = with_rematerialized(graph, backend, result.values, origins);
     const KernelRoom room_now = room_of(room, origins);
     VariantPlan largest = plan_variant(now, room_now, false, {});
     if (apart) {
@@ -204,9 +206,9 @@ Recomputation choose_recomputed(const ir::Graph& graph, const Backend& backend,
     result.fits = result.arena_bytes <= arena_limit;
     if (result.fits) return result;
     const std::size_t enough = result.arena_bytes - arena_limit;
-    const std::vector<Recomputed> next = Peak(now, largest).best(enough);
+    const std::vector<Rematerialized> next = Peak(now, largest).best(enough);
     if (next.empty()) return result;
-    for (const Recomputed& one : next) {
+    for (const Rematerialized& one : next) {
       if (!contains(result.values, one.value)) result.values.push_back(one);
     }
   }

@@ -1,4 +1,5 @@
-// Forward values that the gradient pass computes again instead of keeping them: the copies.
+// Rematerialization: copies of ops by which the gradient pass computes forward values again instead
+// of keeping them.
 #include <algorithm>
 
 #include <traingraph/errors.h>
@@ -58,8 +59,8 @@ void hand_coefficients(ir::Graph& graph, const Backend& backend, ir::Node& produ
 
 // Places a copy of the producer of a value that has none so far, and lets the gradient phase read
 // the copy's result.
-void recompute(ir::Graph& graph, const Backend& backend, std::vector<Placed>& placed,
-               ValueId value) {
+void rematerialize(ir::Graph& graph, const Backend& backend, std::vector<Placed>& placed,
+                   ValueId value) {
   const auto first = std::find_if(placed.begin(), placed.end(), [&](const Placed& reader) {
     return reads_in_gradient(reader, value);
   });
@@ -68,7 +69,8 @@ void recompute(ir::Graph& graph, const Backend& backend, std::vector<Placed>& pl
     return std::find(outputs.begin(), outputs.end(), value) != outputs.end();
   });
   if (first == placed.end() || producer == first) {
-    throw InternalError("[recompute] expected a value of an op that the gradient phase reads");
+    throw InternalError(
+        "[rematerialization] expected a value of an op that the gradient phase reads");
   }
   Placed copy = *producer;
   copy.node.phase = ir::Phase::gradient;
@@ -90,18 +92,18 @@ void recompute(ir::Graph& graph, const Backend& backend, std::vector<Placed>& pl
 
 }  // namespace
 
-ir::Graph with_recomputed(const ir::Graph& graph, const Backend& backend,
-                          std::vector<Recomputed> values, std::vector<NodeId>& origins) {
+ir::Graph with_rematerialized(const ir::Graph& graph, const Backend& backend,
+                              std::vector<Rematerialized> values, std::vector<NodeId>& origins) {
   ir::Graph result = graph;
   std::vector<Placed> placed;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     placed.push_back({graph.nodes[n], static_cast<NodeId>(n)});
   }
   // Later values first: a copy that reads an earlier one is then among its readers.
-  std::sort(values.begin(), values.end(), [&](const Recomputed& a, const Recomputed& b) {
+  std::sort(values.begin(), values.end(), [&](const Rematerialized& a, const Rematerialized& b) {
     return graph.value(a.value).producer > graph.value(b.value).producer;
   });
-  for (const Recomputed& one : values) recompute(result, backend, placed, one.value);
+  for (const Rematerialized& one : values) rematerialize(result, backend, placed, one.value);
   result.nodes.clear();
   origins.clear();
   for (Placed& one : placed) {
