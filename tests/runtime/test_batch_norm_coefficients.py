@@ -6,7 +6,7 @@ import pytest
 from op_harness import declare_with, forward, testing
 
 RESULT, GIVEN = 1, 2  # what `coefficients` may be beside 0, inside the kernel
-ENDINGS = {
+EPILOGUES = {
     "none": (1, []),
     "relu": (1, [("relu", 0, -1)]),
     "a sum": (2, [("add", 0, 1)]),
@@ -16,30 +16,30 @@ ENDINGS = {
 SHAPES = [(4, 16, 5, 7), (2, 48, 9, 9), (3, 17, 4, 4), (64, 8, 32, 32), (50, 100), (5000, 24)]
 
 
-def attributes_of(ending, coefficients=0):
-    inputs, code = ENDINGS[ending]
+def attributes_of(epilogue, coefficients=0):
+    inputs, code = EPILOGUES[epilogue]
     full = [(f, x, y, 0.0, 0.0) for f, x, y in code]
     epilogue = {"inputs": inputs, "code": full, "results": [inputs + len(code) - 1]}
     found = {"coefficients": coefficients}
     return found | ({"epilogue": epilogue} if code else {})
 
 
-def arrays_of(shape, ending, dtype):
+def arrays_of(shape, epilogue, dtype):
     rng = np.random.default_rng(3)
     # A mean far from 0, where it has to be kept in more than one number.
     x = (rng.normal(size=shape) + 300).astype(dtype)
     gamma, beta = (rng.uniform(-1, 1, shape[1]).astype("f4") for _ in range(2))
-    added = [rng.normal(size=shape).astype(dtype)] if ENDINGS[ending][0] > 1 else []
+    added = [rng.normal(size=shape).astype(dtype)] if EPILOGUES[epilogue][0] > 1 else []
     return [x, gamma, beta, *added]
 
 
-def ran(device, ending, arrays, last):
+def ran(device, epilogue, arrays, last):
     """Results of a batch norm alone, of one that gives its coefficients, and of one given them."""
     graph = testing.Graph()
     inputs, operands = declare_with(graph, arrays, last)
-    alone = graph.add_op("batch_norm", attributes_of(ending), operands)
-    giving = graph.add_op("batch_norm", attributes_of(ending, RESULT), operands)
-    again = graph.add_op("batch_norm", attributes_of(ending, GIVEN), [*operands, giving[-1]])
+    alone = graph.add_op("batch_norm", attributes_of(epilogue), operands)
+    giving = graph.add_op("batch_norm", attributes_of(epilogue, RESULT), operands)
+    again = graph.add_op("batch_norm", attributes_of(epilogue, GIVEN), [*operands, giving[-1]])
     assert (len(giving), len(again)) == (5, 1)
     plain = [graph.add_op("reorder", {}, [r])[0] for r in (*alone, *giving[:4], *again)]
     graph = testing.with_layouts(graph, device)
@@ -47,8 +47,8 @@ def ran(device, ending, arrays, last):
     return found[:4], found[4:8], found[8]
 
 
-def check(device, shape, ending, last, dtype):
-    alone, giving, again = ran(device, ending, arrays_of(shape, ending, dtype), last)
+def check(device, shape, epilogue, last, dtype):
+    alone, giving, again = ran(device, epilogue, arrays_of(shape, epilogue, dtype), last)
     assert [a.tobytes() for a in giving] == [a.tobytes() for a in alone]
     assert again.tobytes() == alone[0].tobytes()
     assert np.isfinite(np.asarray(again, "f4")).all()
@@ -56,18 +56,18 @@ def check(device, shape, ending, last, dtype):
 
 @pytest.mark.parametrize("device", ["cpu"])
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("epilogue", EPILOGUES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_the_same_bits(device, shape, ending, last):
+def test_the_same_bits(device, shape, epilogue, last):
     if device == "metal":
         pytest.skip("Apple's kernels keep to themselves what they work with")
-    check(device, shape, ending, last, "float32")
+    check(device, shape, epilogue, last, "float32")
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("epilogue", EPILOGUES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_the_same_bits_of_16(gpu, shape, ending):
-    check(gpu, shape, ending, True, "float16")
+def test_the_same_bits_of_16(gpu, shape, epilogue):
+    check(gpu, shape, epilogue, True, "float16")
 
 
 def test_what_has_no_kernel_for_it_says_so():

@@ -56,7 +56,7 @@ def test_stacks_of_products(threads):
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("bias", [None, (33,), (1, 33)])
-def test_products_with_an_ending(bias, relu):
+def test_products_with_an_epilogue(bias, relu):
     for m, tb, alpha in itertools.product([1, 3, 20], [False, True], [1, -0.5]):
         a, b = numbers((m, 50)), numbers((33, 50) if tb else (50, 33), seed=1)
         code = [("add", 0, 1, 0, 0)] if bias else []
@@ -124,7 +124,7 @@ def test_batch_norm_gradient(shape, layout, threads):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("adds", [False, True])
-def test_batch_norm_with_an_ending(adds, relu, layout):
+def test_batch_norm_with_an_epilogue(adds, relu, layout):
     shape = (4, 16, 5, 7)
     arrays = [numbers(shape), numbers((16,), seed=1), numbers((16,), seed=2)]
     expected = forward("batch_norm", {}, wide(arrays))[0]

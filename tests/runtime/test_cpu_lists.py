@@ -14,7 +14,7 @@ LISTS = {
     "bias first": ("cv", scalars(2, [("add", 1, 0, 0, 0), ("relu", 2, -1, 0, 0)])),
     "sum and relu": ("vv", BIAS_RELU),
     "scale and shift": ("vcc", scalars(3, [("multiply", 0, 1, 0, 0), ("add", 3, 2, 0, 0)])),
-    "stretch": ("vc", scalars(2, [("identity", 1, -1, 0, 0)])),
+    "channel broadcast": ("vc", scalars(2, [("identity", 1, -1, 0, 0)])),
     "sgd": ("vvs", scalars(3, [("multiply", 2, 1, 0, 0), ("subtract", 0, 3, 0, 0)])),
     "sgd with decay": (
         "vvs",
@@ -118,7 +118,7 @@ def test_no_element_is_left_out(elements):
     ],
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_stretched_operands(shapes, layout):
+def test_broadcast_operands(shapes, layout):
     arrays = [numbers(s, seed=k) for k, s in enumerate(shapes)]
     code = [("add", 0, 1, 0, 0)]
     if len(shapes) == 3:

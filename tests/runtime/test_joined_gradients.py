@@ -147,14 +147,14 @@ def test_residual_sums_are_inside_the_gradient_of_batch_norm(device):
 @pytest.mark.parametrize("precision", ["tf32", "mixed_bfloat16", "mixed_float16"])
 def test_signs_are_read_in_place_of_results(gpu, precision):
     lines = residual(gpu, precision, ways=(True, False)).compiled_description().splitlines()
-    given = [line for line in lines if "= batch_norm(" in line and "has_signs" in line]
+    given = [line for line in lines if "= batch_norm(" in line and "has_relu_mask" in line]
     gradients = [line for line in lines if "batch_norm_gradient(" in line]
-    read = [line for line in gradients if "has_signs" in line]
+    read = [line for line in gradients if "has_relu_mask" in line]
     # The last block's end is masked once for both its ways. In float32 a result without a sum is
     # worked out again, so only the end of the block before is left.
     assert len(given) == len(read) == (1 if precision == "tf32" else 4)
     # Both ways of the first block end in a batch norm.
-    assert len([line for line in gradients if "has_twin" in line]) == 1
+    assert len([line for line in gradients if "has_residual_pair" in line]) == 1
     assert len([line for line in given if "adds_normalized" in line]) == 1
 
 

@@ -221,8 +221,8 @@ MATMULS = {
     "rows of two axes": ((8, 33, 70), (70, 90)),
     "batched": ((6, 64, 80), (6, 80, 96)),
     "two leading axes": ((2, 3, 128, 32), (2, 3, 32, 128)),
-    "left stretched": ((4, 1, 64, 80), (4, 5, 80, 96)),
-    "both stretched": ((2, 1, 48, 64), (1, 3, 64, 80)),
+    "left broadcast": ((4, 1, 64, 80), (4, 5, 80, 96)),
+    "both broadcast": ((2, 1, 48, 64), (1, 3, 64, 80)),
     "fewer axes on the left": ((80, 64), (2, 3, 64, 80)),
     "fewer axes on the right": ((2, 3, 80, 64), (3, 64, 80)),
 }

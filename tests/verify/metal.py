@@ -93,7 +93,7 @@ FULL = SHAPE[1:]
 SCALES = {"primary_scale": 0.5, "secondary_scale": 2, "bias": 1}
 ALONG = ("feature_channels", "pixels_y", "pixels_x")
 # The extents of two sources: one element along an axis stands for all.
-STRETCHED = [
+BROADCAST = [
     (FULL, FULL),
     (FULL, (C, 1, 1)),
     (FULL, (1, H, 1)),
@@ -129,7 +129,7 @@ def arithmetic(name, primary, secondary, is_secondary):
 
 
 def arithmetic_gradients(name):
-    return [arithmetic(name, *extent, which) for extent in STRETCHED for which in (False, True)]
+    return [arithmetic(name, *extent, which) for extent in BROADCAST for which in (False, True)]
 
 
 class Weights(ArrayWeights):

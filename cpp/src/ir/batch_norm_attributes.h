@@ -26,26 +26,26 @@ struct BatchNormAttributes {
   double epsilon = 1e-5;
   ScalarList epilogue;  // the gradient's prologue
   bool gives_prologue = false;
-  // A bit per element of the result in memory order, whether it is not at or below 0, in bytes up
-  // to whole words of 32 bits: what the op gives as its fifth result, and its gradient reads in
-  // place of the result. Only backends that said so have them.
-  bool has_signs = false;
+  // A ReLU mask: a bit per element of the result in memory order, whether it is not at or below 0,
+  // in bytes up to whole words of 32 bits. The op gives it as its fifth result, and its gradient
+  // reads it in place of the result. Only backends that said so have them.
+  bool has_relu_mask = false;
   // What is added to the result is the x of a batch_norm `alone`, whose coefficients follow it
   // among the inputs.
   bool adds_normalized = false;
-  // A gradient with signs also is that of a second batch norm, whose result the first one's had
-  // been added to: it has its x, mean, inverse_deviation and gamma behind all other inputs, and
+  // A gradient with a ReLU mask also is that of a second batch norm, whose result the first one's
+  // had been added to: it has its x, mean, inverse_deviation and gamma behind all other inputs, and
   // its dx, dgamma and dbeta behind all other results.
-  bool has_twin = false;
+  bool has_residual_pair = false;
   Coefficients coefficients = Coefficients::inside;
   template <class F>
   void fields(F&& f) const {
     f("epsilon", epsilon);
     f("epilogue", epilogue);
     if (gives_prologue) f("gives_prologue", gives_prologue);
-    if (has_signs) f("has_signs", has_signs);
+    if (has_relu_mask) f("has_relu_mask", has_relu_mask);
     if (adds_normalized) f("adds_normalized", adds_normalized);
-    if (has_twin) f("has_twin", has_twin);
+    if (has_residual_pair) f("has_residual_pair", has_residual_pair);
     if (coefficients == Coefficients::result) f("gives_coefficients", true);
     if (coefficients == Coefficients::given) f("given_coefficients", true);
     if (coefficients == Coefficients::alone) f("coefficients_alone", true);
@@ -70,12 +70,12 @@ struct BatchNormGradientOperands {
   static constexpr std::size_t prologue(int k) {
     return k == 0 ? dy : static_cast<std::size_t>(k) + 4;
   }
-  // Behind a prologue of so many inputs; not with a twin.
+  // Behind a prologue of so many inputs; not in a residual pair.
   static constexpr std::size_t beta(int inputs) { return static_cast<std::size_t>(inputs) + 4; }
   static constexpr std::size_t dx = 0, given_prologue = 3;
-  // With a twin and a prologue of so many inputs: what the twin has of its own begins here.
-  static constexpr std::size_t twin(int inputs) { return static_cast<std::size_t>(inputs) + 4; }
-  static constexpr std::size_t twin_dx = 4;
+  // In a residual pair, behind a prologue of so many inputs: where those of the second one begin.
+  static constexpr std::size_t paired(int inputs) { return static_cast<std::size_t>(inputs) + 4; }
+  static constexpr std::size_t paired_dx = 4;
 };
 
 }  // namespace traingraph::ir

@@ -103,10 +103,10 @@ ValueId with_rows(Emitter& e, ValueId x, const TensorPtr& bias, bool adds_zeros)
   std::vector<ValueId> parts = {x};
   if (bias != nullptr) {
     // Its axis 0 is the batch, of one sample too.
-    ir::ElementwiseAttributes stretched{
+    ir::ElementwiseAttributes broadcast{
         {1, {{ir::Scalar::identity, 0, -1, 0, 0}}, {1}}, row.shape, row.batched, {}};
     const ValueId own = e.parameter(bias, {1, 1, row.shape[2]});
-    parts.push_back(ops::apply1(e.graph, ir::Op::elementwise, std::move(stretched), {own}));
+    parts.push_back(ops::apply1(e.graph, ir::Op::elementwise, std::move(broadcast), {own}));
   }
   if (adds_zeros) parts.push_back(ops::filled(e.graph, row, 0));
   if (parts.size() == 1) return x;

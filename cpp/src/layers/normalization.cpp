@@ -19,7 +19,7 @@ namespace {
 }
 
 // One number per channel, beside (N, C, …).
-Shape stretched(const Shape& source) {
+Shape broadcastable(const Shape& source) {
   Shape shape(source.size(), 1);
   shape[1] = source[1];
   return shape;
@@ -116,7 +116,7 @@ ValueId by_running(Emitter& e, const TensorPtr& mean, const TensorPtr& variance,
                                  : list.add(Scalar::negate, shift);
   list.results = {scale, shift};
   const std::vector<ValueId> found = ops::elementwise(e.graph, std::move(list), inputs);
-  const Shape beside = stretched(source);
+  const Shape beside = broadcastable(source);
   ir::ScalarList apply{3, {{Scalar::multiply, 0, 1, 0, 0}, {Scalar::add, 3, 2, 0, 0}}, {4}};
   return ops::elementwise(e.graph, std::move(apply),
                           {e.sources[0], ops::reshape(e.graph, found[0], beside),

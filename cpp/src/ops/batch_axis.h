@@ -4,8 +4,8 @@
 
 namespace traingraph::ops {
 
-// Whether axis 0 of a result that its operands are stretched to is the batch. It is where one of
-// them brings a batch that is not stretched itself: a batch of one sample over many rows of a
+// Whether axis 0 of a result that its operands are broadcast to is the batch. It is where one of
+// them brings a batch that is not broadcast itself: a batch of one sample over many rows of a
 // constant gives these rows.
 class BatchAxis {
  public:

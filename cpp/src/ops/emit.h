@@ -22,7 +22,7 @@ ir::ValueId filled(ir::Graph& graph, ir::Type type, double number);
 ir::ValueId beside(ir::Graph& graph, ir::ValueId a, ir::ValueId b);
 // x in another floating-point type; x itself when it has that.
 ir::ValueId cast(ir::Graph& graph, ir::ValueId x, DataType type);
-// x stretched to the type's shape.
+// x broadcast to the type's shape.
 ir::ValueId broadcast(ir::Graph& graph, ir::ValueId x, ir::Type type);
 // x summed over everything that `type` does not have: the adjoint of broadcast.
 ir::ValueId reduce_to(ir::Graph& graph, ir::ValueId x, ir::Type type);

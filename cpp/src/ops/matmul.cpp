@@ -58,7 +58,7 @@ std::vector<Type> infer(const Inference& in) {
 
 // y = alpha op(a) op(b):
 // da = alpha dy op(b)ᵀ, db = alpha op(a)ᵀ dy, each transposed back where its operand was, and
-// summed over leading axes that were stretched.
+// summed over leading axes that were broadcast.
 void gradient(Gradient& g) {
   const auto& attributes = g.get<MatmulAttributes>();
   const bool ta = attributes.transpose_a;

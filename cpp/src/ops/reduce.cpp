@@ -28,7 +28,7 @@ std::vector<Type> infer(const Inference& in) {
   return {result};
 }
 
-// Sum: dy stretched. Counts have none, nor have norms: they are for updates alone.
+// Sum: dy broadcast. Counts have none, nor have norms: they are for updates alone.
 void gradient(Gradient& g) {
   const Type type = g.graph.type(g.input(0));
   if (g.get<ReduceAttributes>().kind != ReduceKind::sum) return;

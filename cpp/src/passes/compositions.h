@@ -33,7 +33,7 @@ inline ir::ValueId marks_of_zero(ir::Graph& graph, ir::ValueId x) {
   return ops::elementwise(graph, std::move(list), {x})[0];
 }
 
-// One number that any shape is stretched from.
+// One number that is broadcast to any shape.
 inline ir::ValueId number(ir::Graph& graph, DataType type, double value) {
   return ops::filled(graph, {type, {}, false}, value);
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ir/cast.h"
-#include "ir/ending.h"
+#include "ir/epilogue.h"
 #include "ops/op.h"
 #include "passes/passes.h"
 #include "passes/result_types.h"
@@ -89,7 +89,7 @@ class Fusion {
       if (uses(value) != std::count(consumer.inputs.begin(), consumer.inputs.end(), value)) {
         return false;
       }
-      // A smaller producer would be computed once per stretched element.
+      // A smaller producer would be computed once per broadcast element.
       if (graph_.type(value).shape != graph_.type(consumer.outputs[0]).shape) return false;
     }
     if (consumer_attributes.list.registers() + producer_attributes.list.registers() >
@@ -320,21 +320,22 @@ class Fusion {
     using Forward = ir::BatchNormOperands;
     using Backward = ir::BatchNormGradientOperands;
     const ScalarList& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
-    const auto beginning = ir::beginning_of(list);
-    if (!beginning || beginning->result < 0) return kNone;
-    const int k = beginning->result;
+    const auto prologue = ir::gradient_prologue_of(list);
+    if (!prologue || prologue->result < 0) return kNone;
+    const int k = prologue->result;
     const ValueId result = node.inputs[Backward::prologue(k)];
     const NodeId forward_id = graph_.value(result).producer;
     if (forward_id == kNone || graph_.node(forward_id).op != Op::batch_norm) return kNone;
     const Node& forward = graph_.node(forward_id);
-    const auto ending =
-        ir::ending_of(std::get<ir::BatchNormAttributes>(forward.attributes).epilogue);
+    const auto epilogue =
+        ir::add_relu_epilogue_of(std::get<ir::BatchNormAttributes>(forward.attributes).epilogue);
     const bool same =
         forward.inputs[Forward::x] == node.inputs[Backward::x] &&
         forward.outputs[Forward::mean] == node.inputs[Backward::mean] &&
         forward.outputs[Forward::inverse_deviation] == node.inputs[Backward::inverse_deviation] &&
         forward.inputs[Forward::gamma] == node.inputs[Backward::gamma];
-    return same && ending && ending->relu && !ending->adds ? forward.inputs[Forward::beta] : kNone;
+    return same && epilogue && epilogue->relu && !epilogue->adds ? forward.inputs[Forward::beta]
+                                                                 : kNone;
   }
 
   // Living nodes in an order that respects phases and data, as close to the old one as possible.

@@ -46,7 +46,7 @@ void hand_coefficients(ir::Graph& graph, const Backend& backend, ir::Node& produ
   std::get<ir::BatchNormAttributes>(takes.attributes).coefficients = ir::Coefficients::given;
   gives.outputs.push_back(number);
   takes.inputs.push_back(number);
-  std::get<ir::BatchNormAttributes>(takes.attributes).has_signs = false;
+  std::get<ir::BatchNormAttributes>(takes.attributes).has_relu_mask = false;
   takes.outputs.resize(1);
   graph.values.push_back(std::move(coefficients));
   if (backend.supports(graph, gives).yes && backend.supports(graph, takes).yes) {

@@ -65,7 +65,7 @@ std::vector<ValueId> read_before_written(const ir::Node& node, std::size_t k) {
     begins_with.push_back(node.inputs[Operands::prologue(i)]);
   }
   if (k == Operands::given_prologue) return begins_with;
-  if (k == Operands::twin_dx) return {node.inputs[Operands::twin(attributes.epilogue.inputs)]};
+  if (k == Operands::paired_dx) return {node.inputs[Operands::paired(attributes.epilogue.inputs)]};
   if (k != Operands::dx) return {};
   if (attributes.gives_prologue) return {node.inputs[Operands::x]};
   begins_with.push_back(node.inputs[Operands::x]);

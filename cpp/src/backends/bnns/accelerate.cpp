@@ -6,7 +6,7 @@
 
 #include <traingraph/errors.h>
 
-#include "ir/ending.h"
+#include "ir/epilogue.h"
 
 namespace traingraph::bnns {
 namespace {
@@ -36,7 +36,7 @@ Support plain_float32(const ir::Graph& graph, const ir::Node& node) {
       if (!value.layout.plain()) return Support::no("Accelerate: a layout that is not plain");
     }
   }
-  if (ir::has_ending(node)) return Support::no("Accelerate: an epilogue");
+  if (ir::has_fused_work(node)) return Support::no("Accelerate: an epilogue");
   return {};
 }
 

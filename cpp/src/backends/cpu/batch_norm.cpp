@@ -12,7 +12,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
-#include "ir/ending.h"
+#include "ir/epilogue.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -32,7 +32,7 @@ struct Prologue {
 };
 
 Prologue prologue_of(const ir::Node& node) {
-  const ir::Beginning found = *ir::beginning_of(attributes_of(node).epilogue);
+  const ir::GradientPrologue found = *ir::gradient_prologue_of(attributes_of(node).epilogue);
   const auto operand = [&](int k) {
     return k < 0 ? ir::kNone : node.inputs[Backward::prologue(k)];
   };
@@ -40,10 +40,10 @@ Prologue prologue_of(const ir::Node& node) {
 }
 
 bool takes(const ir::Node& node, const ir::ScalarList& list) {
-  if (node.op == ir::Op::batch_norm) return ir::ending_of(list).has_value();
-  const auto beginning = ir::beginning_of(list);
+  if (node.op == ir::Op::batch_norm) return ir::add_relu_epilogue_of(list).has_value();
+  const auto prologue = ir::gradient_prologue_of(list);
   // A sum is written; what is not a sum has one reader.
-  return beginning && (beginning->added >= 0) == attributes_of(node).gives_prologue;
+  return prologue && (prologue->added >= 0) == attributes_of(node).gives_prologue;
 }
 
 // Of two values per channel the gradient cancels but for a share of epsilon / variance, less than
@@ -75,7 +75,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   for (int k = 1; k < list.inputs; ++k) {
     const std::size_t i = forward ? Forward::epilogue(k) : Backward::prologue(k);
     if (graph.type(node.inputs[i]).shape != shape) {
-      return Support::no("own batch norm loops do not stretch operands of a list");
+      return Support::no("own batch norm loops do not broadcast operands of a list");
     }
   }
   return {};
@@ -200,14 +200,15 @@ class BatchNorm final : public ChannelKernel {
   BatchNorm(const ir::Graph& graph, const ir::Node& node)
       : ChannelKernel(graph, node, node.inputs[Forward::x], 3),
         epsilon_(attributes_of(node).epsilon),
-        ending_(*ir::ending_of(attributes_of(node).epilogue)) {
+        epilogue_(*ir::add_relu_epilogue_of(attributes_of(node).epilogue)) {
     if (attributes_of(node).coefficients == ir::Coefficients::given) given_ = node.inputs.back();
     if (attributes_of(node).coefficients == ir::Coefficients::result) kept_ = node.outputs.back();
   }
 
   void run(Pointers pointers) override {
     const float* x = floats(pointers, node_.inputs[Forward::x]);
-    const float* z = ending_.adds ? floats(pointers, node_.inputs[Forward::epilogue(1)]) : nullptr;
+    const float* z =
+        epilogue_.adds ? floats(pointers, node_.inputs[Forward::epilogue(1)]) : nullptr;
     float* y = results(pointers, node_.outputs[0]);
     const auto apply = [&](std::int64_t group, std::int64_t chunk) {
       const float* scale = coefficients(pointers, 0, group);
@@ -216,7 +217,7 @@ class BatchNorm final : public ChannelKernel {
       groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
         where.streams = streams_ && x != y && z != y;
         loops_.normalize(where, x + at, z == nullptr ? nullptr : z + at, y + at, mean, scale, shift,
-                         ending_.relu);
+                         epilogue_.relu);
       });
     };
     if (given_ != ir::kNone) {
@@ -314,7 +315,7 @@ class BatchNorm final : public ChannelKernel {
   }
 
   double epsilon_;
-  ir::Ending ending_;
+  ir::AddReluEpilogue epilogue_;
   ir::ValueId given_ = ir::kNone, kept_ = ir::kNone;  // coefficients (C, 4)
 };
 

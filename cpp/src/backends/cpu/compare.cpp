@@ -1,4 +1,4 @@
-// Comparisons of stretched operands, and classes as ones between zeros. Types of whole bytes have
+// Comparisons of broadcast operands, and classes as ones between zeros. Types of whole bytes have
 // loops that the compiler vectorises; 16 bits are the reference's.
 #include <algorithm>
 #include <functional>

@@ -1,25 +1,25 @@
-// Compares a scalar list with those of ir/frequent_lists.h, up to immediates and the order of
+// Compares a scalar list with those of ir/precompiled_lists.h, up to immediates and the order of
 // inputs, so that elementwise ops find their compiled loop.
 #include "backends/cpu/compiled_match.h"
 
 #include <cstring>
 #include <span>
 
-#include "ir/frequent_lists.h"
+#include "ir/precompiled_lists.h"
 
 namespace traingraph::cpu {
 namespace {
 
 struct Description {
   const char* kinds;
-  std::span<const ir::FrequentStep> steps;
+  std::span<const ir::PrecompiledStep> steps;
   std::span<const int> results;
 };
 
 constexpr Description kLists[] = {
 #define TRAINGRAPH_LIST(name) \
-  {ir::frequent::name::kinds, ir::frequent::name::steps, ir::frequent::name::results},
-    TRAINGRAPH_FREQUENT_LISTS(TRAINGRAPH_LIST)
+  {ir::precompiled::name::kinds, ir::precompiled::name::steps, ir::precompiled::name::results},
+    TRAINGRAPH_PRECOMPILED_LISTS(TRAINGRAPH_LIST)
 #undef TRAINGRAPH_LIST
 };
 
@@ -58,7 +58,7 @@ std::optional<CompiledMatch> match(std::size_t index, const ir::ScalarList& list
   Pairing pairing(inputs, list.inputs);
   CompiledMatch found{index, {}, {}, {}};
   for (std::size_t k = 0; k < list.code.size(); ++k) {
-    const ir::FrequentStep& step = compiled.steps[k];
+    const ir::PrecompiledStep& step = compiled.steps[k];
     const ir::Instruction& code = list.code[k];
     if (step.function != code.function || !pairing.same(step.x, code.x) ||
         !pairing.same(step.y, code.y)) {

@@ -1,5 +1,5 @@
-// Scalar lists over broadcast operands: a list of one function runs as one loop, a frequent list as
-// the loop compiled for it, any other through the interpreter.
+// Scalar lists over broadcast operands: a list of one function runs as one loop, a precompiled list
+// as the loop compiled for it, any other through the interpreter.
 #include <algorithm>
 #include <utility>
 
@@ -49,13 +49,13 @@ LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
 
   if (ir::has_padding(shape, layout)) {
     std::vector<bool> is_number;
-    bool stretched = false;
+    bool broadcast = false;
     for (ir::ValueId id : node.inputs) {
       const ir::Type& type = graph.type(id);
       is_number.push_back(type.shape != shape && type.elements() == 1);
-      stretched = stretched || (type.shape != shape && type.elements() != 1);
+      broadcast = broadcast || (type.shape != shape && type.elements() != 1);
     }
-    if (stretched || !keeps_zero(list_of(node), is_number)) layout = {};
+    if (broadcast || !keeps_zero(list_of(node), is_number)) layout = {};
   }
   LayoutChoice choice;
   for (ir::ValueId id : node.inputs) {

@@ -50,7 +50,7 @@ class ListInterpreter {
   std::vector<Register> registers_;
   std::vector<Call> number_calls_;  // once per run
   std::vector<Call> calls_;         // once per tile
-  std::vector<Copy> expansions_;    // stretched input → tile
+  std::vector<Copy> expansions_;    // broadcast input → tile
   std::vector<Copy> copies_;        // register → result
   FunctionLoop identity_;
   FunctionLoop constant_;

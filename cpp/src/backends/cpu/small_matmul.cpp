@@ -6,7 +6,7 @@
 #include "backends/cpu/isa/matrix.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
-#include "ir/ending.h"
+#include "ir/epilogue.h"
 #include "ir/extents.h"
 
 namespace traingraph::cpu {
@@ -54,11 +54,12 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const Shape& a = graph.type(node.inputs[0]).shape;
   const Shape& b = graph.type(node.inputs[1]).shape;
   if (e.matrices > 1 && !std::equal(a.begin(), a.end() - 2, b.begin(), b.end() - 2)) {
-    return Support::no("own matrix loops do not stretch leading axes");
+    return Support::no("own matrix loops do not broadcast leading axes");
   }
-  const std::optional<ir::Ending> ending = ir::ending_of(attributes_of(node).epilogue);
-  if (!ending) return Support::no("own matrix loops end with a bias and relu at most");
-  if (ending->adds && !is_bias(graph.type(node.inputs[2]).shape, e.n)) {
+  const std::optional<ir::AddReluEpilogue> epilogue =
+      ir::add_relu_epilogue_of(attributes_of(node).epilogue);
+  if (!epilogue) return Support::no("own matrix loops end with a bias and relu at most");
+  if (epilogue->adds && !is_bias(graph.type(node.inputs[2]).shape, e.n)) {
     return Support::no("own matrix loops add a row of " + std::to_string(e.n));
   }
   return {};
@@ -66,9 +67,9 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 
 bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
            const std::vector<ir::ValueId>& extra) {
-  const std::optional<ir::Ending> ending = ir::ending_of(list);
-  if (!ending || list.empty() || !attributes_of(node).epilogue.empty()) return false;
-  return !ending->adds ||
+  const std::optional<ir::AddReluEpilogue> epilogue = ir::add_relu_epilogue_of(list);
+  if (!epilogue || list.empty() || !attributes_of(node).epilogue.empty()) return false;
+  return !epilogue->adds ||
          (extra.size() == 1 && graph.type(extra[0]).data_type == DataType::kFloat32 &&
           is_bias(graph.type(extra[0]).shape, extents_of(graph, node).n));
 }
@@ -83,8 +84,8 @@ class SmallMatmul final : public Kernel {
         y_(node.outputs[0]),
         workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())) {
     const ir::MatmulAttributes& attributes = attributes_of(node);
-    const ir::Ending ending = *ir::ending_of(attributes.epilogue);
-    bias_ = ending.adds ? node.inputs[2] : ir::kNone;
+    const ir::AddReluEpilogue epilogue = *ir::add_relu_epilogue_of(attributes.epilogue);
+    bias_ = epilogue.adds ? node.inputs[2] : ir::kNone;
     const bool ta = attributes.transpose_a;
     product_ = {extents_.m,
                 extents_.n,
@@ -93,7 +94,7 @@ class SmallMatmul final : public Kernel {
                 ta ? extents_.m : 1,
                 attributes.transpose_b,
                 static_cast<float>(attributes.alpha),
-                ending.relu};
+                epilogue.relu};
     dots_ = product_.b_transposed && product_.a_inner == 1 && extents_.m <= kFewRows &&
             extents_.k >= kLongDots;
     panels_ = (extents_.n + loops_.panel_columns - 1) / loops_.panel_columns;

@@ -108,7 +108,7 @@ const std::vector<KernelEntry>& table() {
                         cudnn_entries,
                         convolution_entries,
                         batch_norm_entries,
-                        batch_norm_twin_entries,
+                        batch_norm_residual_pair_entries,
                         row_norm_entries,
                         max_pooling_gradient_entries,
                         pooling_entries,

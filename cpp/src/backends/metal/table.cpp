@@ -3,12 +3,12 @@
 
 #include "backends/metal/kernels/entries.h"
 #include "backends/metal/shaders/shader_kernel.h"
-#include "ir/ending.h"
+#include "ir/epilogue.h"
 
 namespace traingraph::metal {
 
 Support supports_float(const ir::Graph& graph, const ir::Node& node) {
-  if (ir::has_ending(node)) return Support::no("an epilogue, a prologue or coefficients");
+  if (ir::has_fused_work(node)) return Support::no("an epilogue, a prologue or coefficients");
   return supports_float_operands(graph, node);
 }
 
@@ -42,7 +42,7 @@ shader::Extents extents_of(const Shape& shape) {
   return extents;
 }
 
-shader::Strides stretched_strides(const Shape& source, const Shape& shape) {
+shader::Strides broadcast_strides(const Shape& source, const Shape& shape) {
   shader::Strides strides{};
   std::int64_t step = 1;
   for (std::size_t k = source.size(); k-- > 0;) {

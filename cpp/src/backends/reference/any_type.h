@@ -9,11 +9,11 @@
 // moved as they are.
 namespace traingraph::reference {
 
-// Walks through a result in row-major order, with the place in each operand that is stretched to
+// Walks through a result in row-major order, with the place in each operand that is broadcast to
 // its shape.
-class Stretched {
+class BroadcastOffsets {
  public:
-  explicit Stretched(const Call& call)
+  explicit BroadcastOffsets(const Call& call)
       : call_(call), shape_(call.out_shape(0)), count_(element_count(shape_)) {}
 
   std::int64_t count() const { return count_; }

@@ -40,12 +40,12 @@ bool holds(ir::Comparison comparison, T x, T y) {
 
 }  // namespace
 
-// x [, y] → one byte per element, operands read through strides that are 0 along stretched axes.
+// x [, y] → one byte per element, operands read through strides that are 0 along broadcast axes.
 template <class T>
 void compare(const Call& call) {
   const ir::Comparison comparison = call.get<ir::CompareAttributes>().comparison;
   const std::size_t last = call.inputs.size() - 1;
-  Stretched places(call);
+  BroadcastOffsets places(call);
   for (std::int64_t element = 0; element < places.count(); ++element, places.next()) {
     call.out<bool>(0)[element] =
         holds(comparison, call.in<T>(0)[places.offset(0)], call.in<T>(last)[places.offset(last)]);

@@ -2,7 +2,7 @@
 
 namespace traingraph::reference {
 
-// Element by element: each input is read through strides that are 0 along stretched axes.
+// Element by element: each input is read through strides that are 0 along broadcast axes.
 template <class T>
 void elementwise(const Call& call) {
   const auto& list = call.get<ir::ElementwiseAttributes>().list;

@@ -127,11 +127,11 @@ void check_indices(const Call& call) {
 }
 
 // condition (one byte per element), x [, y, else zero] → y, each read through strides that are 0
-// along stretched axes.
+// along broadcast axes.
 template <class T>
 void select(const Call& call) {
   const bool where_not = call.get<ir::SelectAttributes>().where_not;
-  Stretched places(call);
+  BroadcastOffsets places(call);
   for (std::int64_t element = 0; element < places.count(); ++element, places.next()) {
     const bool first = (call.in<std::uint8_t>(0)[places.offset(0)] != 0) != where_not;
     const std::size_t taken = first ? 1 : 2;

@@ -4,7 +4,7 @@
 
 #include "backends/reference/any_type.h"
 #include "ir/cast.h"
-#include "ir/ending.h"
+#include "ir/epilogue.h"
 
 namespace traingraph::reference {
 namespace {
@@ -73,7 +73,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
     return Support::no(std::string("data type ") + name(graph.type(node.outputs[0]).data_type) +
                        " (reference computes in float32 and float64)");
   }
-  if (ir::has_ending(node)) return Support::no("an epilogue, a prologue or coefficients");
+  if (ir::has_fused_work(node)) return Support::no("an epilogue, a prologue or coefficients");
   const auto* list = std::get_if<ir::ElementwiseAttributes>(&node.attributes);
   if (list != nullptr && list->list.registers() > 256) {
     return Support::no("a list of more than 256 registers");

@@ -15,7 +15,7 @@ bool is_none(const NeuronDescriptor& neuron);
 ir::ValueId neuron(Emission& e, const NeuronDescriptor& descriptor, ir::ValueId x);
 
 // (C) → (1, C, 1, 1), in this type.
-ir::ValueId stretched(Emission& e, ir::ValueId per_channel, DataType type);
+ir::ValueId broadcastable(Emission& e, ir::ValueId per_channel, DataType type);
 // Sum over everything but channels, as (C).
 ir::ValueId channel_sum(Emission& e, ir::ValueId x);
 

@@ -1,11 +1,11 @@
-// The lists of ir/frequent_lists.h, one loop each: every register lives in a vector register.
+// The lists of ir/precompiled_lists.h, one loop each: every register lives in a vector register.
 #include "backends/cpu/isa/compiled.h"
 
 #include <cstddef>
 #include <utility>
 
 #include "backends/cpu/isa/math.h"
-#include "ir/frequent_lists.h"
+#include "ir/precompiled_lists.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 namespace {
@@ -45,7 +45,7 @@ __attribute__((always_inline)) inline void steps(const Immediates* immediates, f
                                                  auto... registers) {
   constexpr std::size_t kStep = sizeof...(registers) - kInputs<List>;
   if constexpr (kStep < kSteps<List>) {
-    constexpr ir::FrequentStep s = List::steps[kStep];
+    constexpr ir::PrecompiledStep s = List::steps[kStep];
     const float next =
         apply<s.function>(at<s.x>(registers...), at<s.y>(registers...), immediates[kStep]);
     steps<List>(immediates, out, i, results, registers..., next);
@@ -139,8 +139,8 @@ constexpr CompiledLoops loops_of() {
 }  // namespace
 
 const CompiledLoops compiled_loops[] = {
-#define TRAINGRAPH_LIST(name) loops_of<ir::frequent::name>(),
-    TRAINGRAPH_FREQUENT_LISTS(TRAINGRAPH_LIST)
+#define TRAINGRAPH_LIST(name) loops_of<ir::precompiled::name>(),
+    TRAINGRAPH_PRECOMPILED_LISTS(TRAINGRAPH_LIST)
 #undef TRAINGRAPH_LIST
 };
 

@@ -44,7 +44,7 @@ struct CompiledLoops {
 
 struct ElementwiseLoops {
   const FunctionLoops* functions;  // by ir::Scalar
-  const CompiledLoops* compiled;   // by the order of TRAINGRAPH_FREQUENT_LISTS
+  const CompiledLoops* compiled;   // by the order of TRAINGRAPH_PRECOMPILED_LISTS
 };
 
 }  // namespace traingraph::cpu

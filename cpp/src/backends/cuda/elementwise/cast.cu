@@ -65,7 +65,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (!wide || !is_floating_point(from.data_type) || !is_floating_point(to.data_type)) {
     return Support::no("casts: lists take those without float64");
   }
-  if (from.shape != to.shape) return Support::no("casts: an operand that is stretched");
+  if (from.shape != to.shape) return Support::no("casts: an operand that is broadcast");
   return {};
 }
 

@@ -28,7 +28,7 @@ std::vector<int> input_mapping(const ir::ScalarList& list) {
     return slot == other;
   };
   for (std::size_t k = 0; k < list.code.size(); ++k) {
-    const ir::FrequentStep& compiled = List::steps[k];
+    const ir::PrecompiledStep& compiled = List::steps[k];
     const ir::Instruction& code = list.code[k];
     if (compiled.function != code.function || !same(compiled.x, code.x) ||
         !same(compiled.y, code.y)) {

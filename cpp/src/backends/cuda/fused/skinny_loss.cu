@@ -105,7 +105,7 @@ bool is_skinny(const ir::Graph& graph, const ir::Node& node) {
   const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
   const MatrixProblem p = matrix_problem(graph, node);
   constexpr std::int64_t kMostRows = std::int64_t{1} << 20;
-  return ir::ending_of(attributes.epilogue) && p.batch.extent == 1 && p.outer.empty() &&
+  return ir::add_relu_epilogue_of(attributes.epilogue) && p.batch.extent == 1 && p.outer.empty() &&
          p.rows <= kMostRows && p.inner <= kMostRows && !is_tiny(p) &&
          has_few_columns(tile_plan(graph, node)) && graph.type(node.outputs[0]).shape.size() == 2 &&
          Rows(graph.type(node.outputs[0]).shape, 1).lanes() == 32;  // as in a separate launch

@@ -348,18 +348,18 @@ bool takes(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
            const ir::ValueId* extra, int count) {
   const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
   const bool forward = node.op == ir::Op::batch_norm;
-  if (forward && !ir::ending_of(list)) return false;
-  int signs = 0;  // the list's input that is a bit mask
+  if (forward && !ir::add_relu_epilogue_of(list)) return false;
+  int relu_mask = 0;  // the list's input that is a bit mask
   if (!forward) {
     // A sum is materialized, because other nodes read it. Other prologues have one reader.
-    const auto beginning = ir::beginning_of(list);
-    if (!beginning || (beginning->added >= 0) != attributes.gives_prologue) return false;
-    if (attributes.has_signs) signs = beginning->result;
+    const auto prologue = ir::gradient_prologue_of(list);
+    if (!prologue || (prologue->added >= 0) != attributes.gives_prologue) return false;
+    if (attributes.has_relu_mask) relu_mask = prologue->result;
   }
   const ir::Type& type = graph.type(node.outputs[0]);
   for (int k = 1; k <= count; ++k) {
     const ir::Type& operand = graph.type(extra[k - 1]);
-    if (k == signs) continue;
+    if (k == relu_mask) continue;
     if (operand.shape != type.shape || operand.data_type != type.data_type) return false;
   }
   return true;
@@ -374,7 +374,7 @@ bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
-  if (attributes.has_twin) return Support::no("a twin");
+  if (attributes.has_residual_pair) return Support::no("a residual pair");
   const ir::ScalarList& list = attributes.epilogue;
   const std::size_t own = node.op == ir::Op::batch_norm ? 3 : 5;
   if (!list.empty() &&
@@ -386,20 +386,20 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 
 }  // namespace
 
-bool batch_norm_has_signs(const ir::Graph& graph, const ir::Node& node) {
-  // Rows must consist of pairs of packs, so that each pair has at least one byte of signs.
+bool batch_norm_has_relu_mask(const ir::Graph& graph, const ir::Node& node) {
+  // Rows must consist of pairs of packs, so that each pair has at least one byte of the mask.
   const ir::Type& type = graph.type(node.inputs[0]);
   const bool half = ir::is_half(type.data_type);
   if (!half && type.data_type != DataType::kFloat32) return false;
   if (!goes_by_rows(graph, node) || type.shape[1] % 8 != 0) return false;
   const ir::ScalarList& list = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
   if (node.op == ir::Op::batch_norm) {
-    const auto epilogue = ir::ending_of(list);
+    const auto epilogue = ir::add_relu_epilogue_of(list);
     return epilogue && epilogue->relu;
   }
-  const auto beginning = ir::beginning_of(list);
+  const auto prologue = ir::gradient_prologue_of(list);
   const bool has_beta = static_cast<int>(node.inputs.size()) > list.inputs + 4;
-  return beginning && beginning->result > 0 && (half || !has_beta);
+  return prologue && prologue->result > 0 && (half || !has_beta);
 }
 
 std::vector<KernelEntry> batch_norm_entries() {

@@ -6,7 +6,7 @@
 
 #include "backends/cuda/device/storage.h"
 #include "backends/cuda/kernel/node_kernel.h"
-#include "ir/ending.h"
+#include "ir/epilogue.h"
 
 namespace traingraph::cuda {
 
@@ -39,15 +39,15 @@ struct Coefficients {
 };
 
 // x (N, C, S), gamma (C), beta (C) [, added (N, C, S) [, its coefficients (C, 4)]] [, given (C, 4)]
-// → [y (N, C, S)] [, mean (C), inverse_deviation (C), variance (C) [, signs of y] [, kept (C, 4)]].
-// With given coefficients the statistics are neither computed nor written.
+// → [y (N, C, S)] [, mean (C), inverse_deviation (C), variance (C) [, ReLU mask of y]
+// [, kept (C, 4)]]. With given coefficients the statistics are neither computed nor written.
 template <class S>
 struct Normalized {
   const S *x, *added;
   const Compute<S>*gamma, *beta;
   S* y;
   Compute<S>*mean, *inverse_deviation, *variance;
-  std::uint8_t* signs;
+  std::uint8_t* relu_mask;
   const Coefficients<Compute<S>>* of_added;  // normalize `added`
   const Coefficients<Compute<S>>* given;
   Coefficients<Compute<S>>* kept;
@@ -109,7 +109,7 @@ struct Moments {
 };
 
 // dy (N, C, S), x (N, C, S), mean (C), inverse_deviation (C), gamma (C) [, added (N, C, S)]
-// [, result (N, C, S) or its signs [, beta (C)]] →
+// [, result (N, C, S) or its ReLU mask [, beta (C)]] →
 // dx (N, C, S), dgamma (C), dbeta (C) [, dy_sum (N, C, S)], all overwritten.
 // With z = (x - mean) inverse_deviation and M = N S elements per channel:
 //   dbeta = Σ dy, dgamma = Σ dy z, dx = gamma inverse_deviation (dy - dbeta / M - z dgamma / M)
@@ -119,7 +119,7 @@ struct Moments {
 template <class S>
 struct Gradients {
   const S *dy, *x, *added, *result;
-  const std::uint8_t* signs;
+  const std::uint8_t* relu_mask;
   const Compute<S>*mean, *inverse_deviation, *gamma, *beta;
   S* dx;
   Compute<S>*dgamma, *dbeta;
@@ -130,7 +130,7 @@ struct Gradients {
     Gradients then = *this;
     then.dy = dy_sum;
     then.added = then.result = nullptr;
-    then.signs = nullptr;
+    then.relu_mask = nullptr;
     then.beta = nullptr;
     return then;
   }
@@ -153,7 +153,7 @@ class BatchNormOperands {
             out<T>(p, mean_),
             out<T>(p, mean_ + 1),
             out<T>(p, mean_ + 2),
-            signs_ ? out<std::uint8_t>(p, 4) : nullptr,
+            relu_mask_ ? out<std::uint8_t>(p, 4) : nullptr,
             in<Coefficients<T>>(p, of_added_),
             in<Coefficients<T>>(p, given_),
             out<Coefficients<T>>(p, kept_)};
@@ -164,8 +164,8 @@ class BatchNormOperands {
     return {in<S>(p, dy_),
             in<S>(p, 1),
             in<S>(p, added_),
-            signs_ ? nullptr : in<S>(p, result_),
-            signs_ ? in<std::uint8_t>(p, result_) : nullptr,
+            relu_mask_ ? nullptr : in<S>(p, result_),
+            relu_mask_ ? in<std::uint8_t>(p, result_) : nullptr,
             in<T>(p, 2),
             in<T>(p, 3),
             in<T>(p, 4),
@@ -191,7 +191,7 @@ class BatchNormOperands {
   }
 
   std::vector<ir::ValueId> inputs_, outputs_;
-  bool signs_ = false;
+  bool relu_mask_ = false;
   // Positions of a gradient's prologue operands among the inputs.
   static constexpr std::size_t kNowhere = 16;
   std::size_t dy_ = 0, added_ = kNowhere, result_ = kNowhere, beta_ = kNowhere;

@@ -16,7 +16,7 @@ __device__ double masked_dy(const Gradients<S>& a, std::int64_t at) {
   T dy = widen(a.dy[at]);
   if (a.added != nullptr) dy = widen(narrow<S>(dy + widen(a.added[at])));
   if (a.result != nullptr && widen(a.result[at]) <= T(0)) dy = T(0);
-  if (a.signs != nullptr && (a.signs[at / 8] >> at % 8 & 1) == 0) dy = T(0);
+  if (a.relu_mask != nullptr && (a.relu_mask[at / 8] >> at % 8 & 1) == 0) dy = T(0);
   if (a.added != nullptr) a.dy_sum[at] = narrow<S>(dy);
   return static_cast<double>(dy);
 }

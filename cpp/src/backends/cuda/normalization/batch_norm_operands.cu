@@ -18,17 +18,17 @@ BatchNormOperands::BatchNormOperands(const ir::Graph&, const ir::Node& node)
   if (attributes.adds_normalized) of_added_ = ir::BatchNormOperands::added_coefficients;
   const ir::ScalarList& list = attributes.epilogue;
   if (list.empty()) return;
-  signs_ = attributes.has_signs;
+  relu_mask_ = attributes.has_relu_mask;
   if (gradient) {
-    const ir::Beginning found = *ir::beginning_of(list);
+    const ir::GradientPrologue found = *ir::gradient_prologue_of(list);
     using Places = ir::BatchNormGradientOperands;
     const auto place = [](int k) { return k < 0 ? kNowhere : Places::prologue(k); };
     dy_ = place(found.dy);
     added_ = place(found.added);
     result_ = place(found.result);
-    if (!attributes.has_twin) beta_ = Places::beta(list.inputs);
+    if (!attributes.has_residual_pair) beta_ = Places::beta(list.inputs);
   } else {
-    const ir::Ending found = *ir::ending_of(list);
+    const ir::AddReluEpilogue found = *ir::add_relu_epilogue_of(list);
     epilogue = (found.adds ? kAdds : 0) | (found.relu ? kRelu : 0);
   }
 }

@@ -186,8 +186,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
       auto result = narrow<S>(wide);
       if constexpr ((kEpilogue & kRelu) != 0) {
         apply_relu(result);
-        if constexpr (kHasSigns<S, kPack>) {
-          if (a.signs != nullptr) store_signs(a.signs, at, result);
+        if constexpr (kHasReluMask<S, kPack>) {
+          if (a.relu_mask != nullptr) store_relu_mask(a.relu_mask, at, result);
         }
       }
       store(a.y + at, result);
@@ -233,9 +233,9 @@ void enqueue_rows(const Rows& plan, const Normalized<S>& a, int epilogue, Comput
       enqueue_apply(plan, rows_at_once(kEpilogue), stream, normalize<S, kPack, kEpilogue>, a,
                     partial);
     };
-    if constexpr (kHasSigns<S, kPack>) {  // implies an epilogue with relu
-      constexpr int kTwins = kAdds | kRelu | kAddsNormalized;
-      if (a.of_added != nullptr) return apply(std::integral_constant<int, kTwins>());
+    if constexpr (kHasReluMask<S, kPack>) {  // implies an epilogue with relu
+      constexpr int kResidualPair = kAdds | kRelu | kAddsNormalized;
+      if (a.of_added != nullptr) return apply(std::integral_constant<int, kResidualPair>());
     }
     with_epilogue(epilogue, apply);
   });

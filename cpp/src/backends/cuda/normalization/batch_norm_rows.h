@@ -223,14 +223,15 @@ __device__ void apply_mask(Pack<S, kPack>& dy, const Pack<S, kPack>& result) {
   }
 }
 
-// Signs, a ReLU bit mask (ir::BatchNormAttributes). A pack of 16-bit elements has one byte of it. A
-// pack of float32 has half a byte; the neighbouring lane has the other half.
+// The ReLU mask has a bit per element (ir::BatchNormAttributes). A pack of 16-bit elements has one
+// byte of it. A pack of float32 has half a byte; the neighbouring lane has the other half.
 template <class S, int kPack>
-constexpr bool kHasSigns = kPack == (kShort<S> ? 8 : 4) && sizeof(S) <= 4;
+constexpr bool kHasReluMask = kPack == (kShort<S> ? 8 : 4) && sizeof(S) <= 4;
 
-// Writes the signs of the pack at this element offset.
+// Writes the mask of the pack at this element offset.
 template <class S, int kPack>
-__device__ void store_signs(std::uint8_t* signs, std::int64_t at, const Pack<S, kPack>& result) {
+__device__ void store_relu_mask(std::uint8_t* relu_mask, std::int64_t at,
+                                const Pack<S, kPack>& result) {
   unsigned bits = 0;
   if constexpr (kShort<S>) {
     const unsigned zero = 0;
@@ -239,32 +240,32 @@ __device__ void store_signs(std::uint8_t* signs, std::int64_t at, const Pack<S, 
       bits |= __hgtu2_mask(two(result.element + v), two(reinterpret_cast<const S*>(&zero))) &
               (0x20001u << v);
     }
-    signs[at / kPack] = static_cast<std::uint8_t>(bits | bits >> 16);
+    relu_mask[at / kPack] = static_cast<std::uint8_t>(bits | bits >> 16);
   } else {
 #pragma unroll
     for (int v = 0; v < kPack; ++v) bits |= (result.element[v] <= S(0) ? 0u : 1u) << v;
     const unsigned pair = 3u << (threadIdx.x % 32 & ~1u);
     const unsigned other = __shfl_xor_sync(pair, bits, 1);
-    if (threadIdx.x % 2 == 0) signs[at / 8] = static_cast<std::uint8_t>(bits | other << 4);
+    if (threadIdx.x % 2 == 0) relu_mask[at / 8] = static_cast<std::uint8_t>(bits | other << 4);
   }
 }
 
-// The signs of a pack in the lowest bits, from the byte or the word that contains them.
+// The mask of a pack in the lowest bits, from the byte or the word that contains them.
 template <int kPack>
-__device__ unsigned signs_in(std::uint8_t byte, std::int64_t at) {
+__device__ unsigned relu_mask_in(std::uint8_t byte, std::int64_t at) {
   return kPack == 8 ? byte : byte >> (at & 4);
 }
 template <int kPack>
-__device__ unsigned signs_in(std::uint32_t word, std::int64_t at) {
+__device__ unsigned relu_mask_in(std::uint32_t word, std::int64_t at) {
   return word >> (at & 31);
 }
 
-// Sets dy to 0 where the sign is not set.
+// Sets dy to 0 where the mask is not set.
 template <class S, int kPack>
-__device__ void apply_signs(Pack<S, kPack>& dy, unsigned signs) {
+__device__ void apply_relu_mask(Pack<S, kPack>& dy, unsigned relu_mask) {
   if constexpr (kShort<S>) {
-    const unsigned spread = (signs & 0xffu) | signs
-                                                  << 15;  // neighbouring elements are 16 bits apart
+    const unsigned spread =
+        (relu_mask & 0xffu) | relu_mask << 15;  // neighbouring elements are 16 bits apart
 #pragma unroll
     for (int v = 0; v < kPack; v += 2) {
       *reinterpret_cast<unsigned*>(dy.element + v) &= (spread >> v & 0x10001u) * 0xffffu;
@@ -272,7 +273,7 @@ __device__ void apply_signs(Pack<S, kPack>& dy, unsigned signs) {
   } else {
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
-      if ((signs >> v & 1u) == 0) dy.element[v] = S(0);
+      if ((relu_mask >> v & 1u) == 0) dy.element[v] = S(0);
     }
   }
 }

@@ -6,9 +6,9 @@ namespace traingraph::cuda {
 namespace {
 
 // How the prologue relu_gradient(dy, result) obtains the sign of the result: there is no prologue;
-// it reads the result; it reads the signs; or it recomputes the result from x, which trades memory
-// traffic for arithmetic.
-enum class Mask { none, read, signs, again };
+// it reads the result; it reads the ReLU mask; or it recomputes the result from x, which trades
+// memory traffic for arithmetic.
+enum class Mask { none, read, bits, again };
 
 // dy and x of kRows rows, zeros beyond the last. dy includes a prologue that reads.
 template <class S, int kPack, int kRows, Mask kMask>
@@ -18,7 +18,7 @@ struct Pairs {
   __device__ Pairs(const Rows& plan, const Gradients<S>& a, std::int64_t row, int step,
                    std::int64_t channel) {
     Pack<S, kPack> result[kRows] = {};
-    unsigned signs[kRows] = {};
+    unsigned relu_mask[kRows] = {};
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       if (row + k * step >= plan.rows) break;
@@ -26,12 +26,13 @@ struct Pairs {
       dy[k] = load<kPack>(a.dy + at);
       x[k] = load<kPack>(a.x + at);
       if constexpr (kMask == Mask::read) result[k] = load<kPack>(a.result + at);
-      if constexpr (kMask == Mask::signs) signs[k] = signs_in<kPack>(a.signs[at / 8], at);
+      if constexpr (kMask == Mask::bits)
+        relu_mask[k] = relu_mask_in<kPack>(a.relu_mask[at / 8], at);
     }
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
       if constexpr (kMask == Mask::read) apply_mask(dy[k], result[k]);
-      if constexpr (kMask == Mask::signs) apply_signs(dy[k], signs[k]);
+      if constexpr (kMask == Mask::bits) apply_relu_mask(dy[k], relu_mask[k]);
     }
   }
 };
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
 // Sums of a gradient whose dy is the masked sum of dy and added. The sum is written for the second
 // launch and for other nodes.
 template <class S, int kPack, Mask kMask>
-using DySumPrefetch = RowPrefetch<S, kPack, kMask == Mask::read ? 4 : 3, kMask == Mask::signs>;
+using DySumPrefetch = RowPrefetch<S, kPack, kMask == Mask::read ? 4 : 3, kMask == Mask::bits>;
 
 template <class S, int kPack, Mask kMask>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
   using T = Compute<S>;
   const Place<kPack> place(plan);
   const S* const sources[] = {a.dy, a.added, a.x, a.result};
-  DySumPrefetch<S, kPack, kMask> rows(plan, place, sources, a.signs);
+  DySumPrefetch<S, kPack, kMask> rows(plan, place, sources, a.relu_mask);
   T sum[kPack] = {}, products[kPack] = {};
   if (place.there) {
     T mean[kPack], inverse[kPack], scale[kPack] = {}, beta[kPack] = {};
@@ -109,10 +110,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
         beta[v] = a.beta[channel];
       }
     }
-    rows.for_each([&](std::int64_t at, const auto& packs, std::uint32_t signs) {
+    rows.for_each([&](std::int64_t at, const auto& packs, std::uint32_t relu_mask) {
       auto dy_sum = sum_of(packs[0], packs[1]);
       if constexpr (kMask == Mask::read) apply_mask(dy_sum, packs[3]);
-      if constexpr (kMask == Mask::signs) apply_signs(dy_sum, signs_in<kPack>(signs, at));
+      if constexpr (kMask == Mask::bits)
+        apply_relu_mask(dy_sum, relu_mask_in<kPack>(relu_mask, at));
       auto dy = widen(dy_sum);
       const auto x = widen(packs[2]);
 #pragma unroll
@@ -199,8 +201,8 @@ void enqueue_rows(const Rows& plan, const Gradients<S>& a, Compute<S>* partial,
       enqueue_sums(plan, 0, stream, gradient_sums<S, kPack, kMask>, a, partial);
       enqueue_apply(plan, 2, stream, gradient_apply<S, kPack, kMask>, a, partial);
     };
-    if constexpr (kHasSigns<S, kPack>) {
-      if (a.signs != nullptr) return enqueue(std::integral_constant<Mask, Mask::signs>());
+    if constexpr (kHasReluMask<S, kPack>) {
+      if (a.relu_mask != nullptr) return enqueue(std::integral_constant<Mask, Mask::bits>());
     }
     if constexpr (!kShort<S>) {  // 16-bit kernels are bound by arithmetic
       if (a.result != nullptr && a.beta != nullptr) {

@@ -6,25 +6,25 @@
 namespace traingraph::cuda {
 
 // Iterates over a thread's rows from the last to the first. Each row is requested from kSources
-// tensors, and from signs if kSigns is set, some rows before its use. Packs of 16 bytes are
-// buffered in shared memory. A thread reads only data that it requested itself, so no barrier is
-// needed. Other packs are read when they are used.
-template <class S, int kPack, int kSources, bool kSigns>
+// tensors, and from a ReLU mask if kReluMask is set, some rows before its use. Packs of 16 bytes
+// are buffered in shared memory. A thread reads only data that it requested itself, so no barrier
+// is needed. Other packs are read when they are used.
+template <class S, int kPack, int kSources, bool kReluMask>
 class RowPrefetch {
  public:
   static constexpr bool kWaits = sizeof(Pack<S, kPack>) == 16;
   static constexpr int kStages = 3;
   static constexpr std::size_t kPacks = std::size_t{16} * kStages * kSources * kThreads;
-  static constexpr std::size_t kWords = kSigns ? sizeof(std::uint32_t) * kStages * kThreads : 0;
+  static constexpr std::size_t kWords = kReluMask ? sizeof(std::uint32_t) * kStages * kThreads : 0;
   static constexpr std::size_t kBytes = kWaits ? kPacks + kWords : 0;
-  static_assert(kWaits || !kSigns);
+  static_assert(kWaits || !kReluMask);
 
   // Requests the first rows of the first kSources sources.
   __device__ RowPrefetch(const Rows& plan, const Place<kPack>& place, const S* const* sources,
-                         const std::uint8_t* signs)
+                         const std::uint8_t* relu_mask)
       : plan_(plan),
         place_(place),
-        signs_(signs),
+        relu_mask_(relu_mask),
         tiles_((plan.rows + place.step - 1) / place.step) {
 #pragma unroll
     for (int k = 0; k < kSources; ++k) sources_[k] = sources[k] + place.channel;
@@ -33,7 +33,7 @@ class RowPrefetch {
     }
   }
 
-  // Calls f(offset of the thread's pack, a pack of each source, the word with its signs) for each
+  // Calls f(offset of the thread's pack, a pack of each source, the word with its mask) for each
   // row.
   template <class F>
   __device__ void for_each(F&& f) {
@@ -41,19 +41,19 @@ class RowPrefetch {
     for (std::int64_t t = blockIdx.y; t < tiles_; t += gridDim.y) {
       const std::int64_t row = row_of(t), at = row * plan_.channels;
       Pack<S, kPack> packs[kSources];
-      std::uint32_t signs = 0;
+      std::uint32_t relu_mask = 0;
       if constexpr (kWaits) {
         asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
 #pragma unroll
         for (int k = 0; k < kSources; ++k) packs[k] = *slot(stage, k);
-        if constexpr (kSigns) signs = *word(stage);
+        if constexpr (kReluMask) relu_mask = *word(stage);
         request(stage == 0 ? kStages - 1 : stage - 1);
         stage = stage + 1 == kStages ? 0 : stage + 1;
       } else if (there(t, row)) {
 #pragma unroll
         for (int k = 0; k < kSources; ++k) packs[k] = load<kPack>(sources_[k] + at);
       }
-      if (there(t, row)) f(at + place_.channel, packs, signs);
+      if (there(t, row)) f(at + place_.channel, packs, relu_mask);
     }
   }
 
@@ -88,10 +88,11 @@ class RowPrefetch {
                      "l"(sources_[k] + row * plan_.channels)
                      : "memory");
       }
-      if constexpr (kSigns) {
+      if constexpr (kReluMask) {
         const std::int64_t at = row * plan_.channels + place_.channel;
         const auto to = static_cast<unsigned>(__cvta_generic_to_shared(word(stage)));
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(signs_ + at / 32 * 4)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to),
+                     "l"(relu_mask_ + at / 32 * 4)
                      : "memory");
       }
     }
@@ -101,7 +102,7 @@ class RowPrefetch {
   const Rows& plan_;
   const Place<kPack>& place_;
   const S* sources_[kSources];
-  const std::uint8_t* signs_;
+  const std::uint8_t* relu_mask_;
   std::int64_t tiles_;
   int requested_ = 0;
 };

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/kernel/node_kernel.h"
-#include "ir/ending.h"
+#include "ir/epilogue.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -26,8 +26,8 @@ NodeId added_by(const ir::Graph& graph, NodeId id,
                 const std::vector<std::vector<NodeId>>& readers) {
   const Node& node = graph.node(id);
   if (node.op != Op::batch_norm) return kNone;
-  const auto ending = ir::ending_of(attributes_of(node).epilogue);
-  if (!ending || !ending->adds) return kNone;
+  const auto epilogue = ir::add_relu_epilogue_of(attributes_of(node).epilogue);
+  if (!epilogue || !epilogue->adds) return kNone;
   const ValueId added = node.inputs[ir::BatchNormOperands::epilogue(1)];
   const NodeId other = graph.value(added).producer;
   if (other == kNone || graph.node(other).op != Op::batch_norm) return kNone;
@@ -55,26 +55,27 @@ void normalize_together(ir::Graph& graph, NodeId id, NodeId other) {
 
 // The one op that reads the sum which this gradient gives, where it is the gradient of a batch norm
 // that reads nothing else of the gradient phase; or kNone.
-NodeId twin_of(const ir::Graph& graph, NodeId id, const std::vector<std::vector<NodeId>>& readers) {
+NodeId paired_with(const ir::Graph& graph, NodeId id,
+                   const std::vector<std::vector<NodeId>>& readers) {
   const Node& node = graph.node(id);
   if (node.op != Op::batch_norm_gradient) return kNone;
-  if (!attributes_of(node).has_signs || !attributes_of(node).gives_prologue) return kNone;
+  if (!attributes_of(node).has_relu_mask || !attributes_of(node).gives_prologue) return kNone;
   const ValueId sum = node.outputs[3];
   const std::vector<NodeId>& of_sum = readers[static_cast<std::size_t>(sum)];
   if (graph.value(sum).keep || of_sum.size() != 1) return kNone;
-  const Node& twin = graph.node(of_sum[0]);
-  if (twin.op != Op::batch_norm_gradient || twin.phase != node.phase) return kNone;
-  if (!attributes_of(twin).epilogue.empty() || twin.inputs[0] != sum) return kNone;
-  for (std::size_t i = 1; i < twin.inputs.size(); ++i) {
-    if (graph.value(twin.inputs[i]).producer >= id) return kNone;
+  const Node& paired = graph.node(of_sum[0]);
+  if (paired.op != Op::batch_norm_gradient || paired.phase != node.phase) return kNone;
+  if (!attributes_of(paired).epilogue.empty() || paired.inputs[0] != sum) return kNone;
+  for (std::size_t i = 1; i < paired.inputs.size(); ++i) {
+    if (graph.value(paired.inputs[i]).producer >= id) return kNone;
   }
   return of_sum[0];
 }
 
-Node joined(Node node, const Node& twin) {
-  std::get<ir::BatchNormAttributes>(node.attributes).has_twin = true;
-  node.inputs.insert(node.inputs.end(), twin.inputs.begin() + 1, twin.inputs.end());
-  node.outputs.insert(node.outputs.end(), twin.outputs.begin(), twin.outputs.end());
+Node joined(Node node, const Node& paired) {
+  std::get<ir::BatchNormAttributes>(node.attributes).has_residual_pair = true;
+  node.inputs.insert(node.inputs.end(), paired.inputs.begin() + 1, paired.inputs.end());
+  node.outputs.insert(node.outputs.end(), paired.outputs.begin(), paired.outputs.end());
   return node;
 }
 
@@ -87,15 +88,15 @@ ir::Graph with_residual_pairs(const ir::Graph& graph, const Backend& backend) {
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const auto id = static_cast<NodeId>(n);
     const NodeId added = added_by(graph, id, readers);
-    if (added != kNone && batch_norm_has_signs(graph, graph.node(id))) {
+    if (added != kNone && batch_norm_has_relu_mask(graph, graph.node(id))) {
       normalize_together(result, id, added);
     }
-    const NodeId twin = twin_of(graph, id, readers);
-    if (twin == kNone) continue;
-    Node both = joined(graph.node(id), graph.node(twin));
+    const NodeId paired = paired_with(graph, id, readers);
+    if (paired == kNone) continue;
+    Node both = joined(graph.node(id), graph.node(paired));
     if (!backend.supports(graph, both).yes) continue;
     result.node(id) = std::move(both);
-    gone[static_cast<std::size_t>(twin)] = true;
+    gone[static_cast<std::size_t>(paired)] = true;
   }
   std::vector<Node> nodes = std::exchange(result.nodes, {});
   for (std::size_t n = 0; n < nodes.size(); ++n) {

@@ -236,7 +236,7 @@ class ClusterSplitK final : public NodeKernel {
     product_.inner = static_cast<int>(problem.inner);
     product_.down = static_cast<int>(blocks_for(product_.m, kTileRows));
     product_.alpha = static_cast<float>(attributes.alpha);
-    const ir::Ending epilogue = *ir::ending_of(attributes.epilogue);
+    const ir::AddReluEpilogue epilogue = *ir::add_relu_epilogue_of(attributes.epilogue);
     product_.relu = epilogue.relu;
     adds_ = epilogue.adds;
     blocks_ = 2 * blocks_for(product_.n, kTileColumns) * static_cast<unsigned>(product_.down);

@@ -79,7 +79,7 @@ MatrixProblem matrix_problem(const ir::Graph& graph, const ir::Node& node) {
 
 bool matmul_fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
                   const std::vector<ir::ValueId>& extra) {
-  const auto epilogue = ir::ending_of(list);
+  const auto epilogue = ir::add_relu_epilogue_of(list);
   const DataType result = graph.type(node.outputs[0]).data_type;
   if (!epilogue || list.empty() || result == DataType::kFloat64) return false;
   const MatrixProblem p = matrix_problem(graph, node);
@@ -145,7 +145,7 @@ class Matmul final : public NodeKernel {
       : NodeKernel(graph, node), blas_(context.blas) {
     const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
     problem_ = matrix_problem(graph, node);
-    epilogue_ = *ir::ending_of(attributes.epilogue);
+    epilogue_ = *ir::add_relu_epilogue_of(attributes.epilogue);
     type_ = graph.type(node.inputs[0]).data_type;
     const ir::Type& result = graph.type(node.outputs[0]);
     result_type_ = result.data_type;
@@ -295,7 +295,7 @@ class Matmul final : public NodeKernel {
 
   cublasLtHandle_t blas_;
   MatrixProblem problem_{};
-  ir::Ending epilogue_;
+  ir::AddReluEpilogue epilogue_;
   DataType type_, result_type_;
   bool wide_ = false;
   std::int64_t bytes_ = 4;  // of an operand's element

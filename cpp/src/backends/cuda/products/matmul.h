@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backends/cuda/kernel/node_kernel.h"
-#include "ir/ending.h"
+#include "ir/epilogue.h"
 
 // The description of a matrix product that all of its kernels share.
 namespace traingraph::cuda {

@@ -25,7 +25,7 @@ inline TilePlan tile_plan(const ir::Graph& graph, const ir::Node& node) {
   plan.y_matrix = p.rows * p.columns;
   plan.alpha = static_cast<float>(attributes.alpha);
   plan.masked = ir::is_relu_gradient(attributes.epilogue);
-  plan.relu = !plan.masked && ir::ending_of(attributes.epilogue)->relu;
+  plan.relu = !plan.masked && ir::add_relu_epilogue_of(attributes.epilogue)->relu;
   plan.tiles_across = static_cast<int>(blocks_for(p.columns, kTile));
   plan.tiles_down = static_cast<int>(blocks_for(p.rows, kTile));
   return plan;

@@ -51,9 +51,9 @@ using MegakernelKinds =
              SmallListTasks<lists::nesterov_decay>, SmallListTasks<lists::adam>,
              SmallListTasks<lists::adam_decay>, SmallListTasks<lists::adam_w>,
              SmallListTasks<lists::rmsprop>, SmallListTasks<lists::rmsprop_momentum>,
-             SmallMixedListTasks<lists::stretch>, SmallMixedListTasks<lists::momentum>,
+             SmallMixedListTasks<lists::channel_broadcast>, SmallMixedListTasks<lists::momentum>,
              SmallMixedListTasks<lists::momentum_decay>, SmallMixedListTasks<lists::adam>,
-             SmallMixedListTasks<lists::adam_decay>>;  // stretch: a cast
+             SmallMixedListTasks<lists::adam_decay>>;  // channel_broadcast: a cast
 
 // Tasks as work of a megakernel; nothing for an unknown kind.
 template <class Tasks>

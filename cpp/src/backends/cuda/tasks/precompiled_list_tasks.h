@@ -8,42 +8,42 @@
 
 #include "backends/cuda/tasks/mixed_precision.h"
 #include "backends/cuda/tasks/tasks.h"
-#include "ir/frequent_lists.h"
+#include "ir/precompiled_lists.h"
 
 namespace traingraph::cuda {
 
 // Lists of one function that are more frequent here than on a CPU.
 struct Relu {
   static constexpr char kinds[] = "v";
-  static constexpr ir::FrequentStep steps[] = {{ir::Scalar::relu, 0}};
+  static constexpr ir::PrecompiledStep steps[] = {{ir::Scalar::relu, 0}};
   static constexpr int results[] = {1};
 };
 struct ReluGradient {
   static constexpr char kinds[] = "vv";
-  static constexpr ir::FrequentStep steps[] = {{ir::Scalar::relu_gradient, 0, 1}};
+  static constexpr ir::PrecompiledStep steps[] = {{ir::Scalar::relu_gradient, 0, 1}};
   static constexpr int results[] = {2};
 };
 struct Add {
   static constexpr char kinds[] = "vv";
-  static constexpr ir::FrequentStep steps[] = {{ir::Scalar::add, 0, 1}};
+  static constexpr ir::PrecompiledStep steps[] = {{ir::Scalar::add, 0, 1}};
   static constexpr int results[] = {2};
 };
 
-// These lists and those of ir/frequent_lists.h.
+// These lists and those of ir/precompiled_lists.h.
 // clang-format off
 #define TRAINGRAPH_CUDA_LISTS(X) \
   X(Relu) \
   X(ReluGradient) \
   X(Add) \
-  TRAINGRAPH_FREQUENT_LISTS(X)
+  TRAINGRAPH_PRECOMPILED_LISTS(X)
 // clang-format on
 
 namespace lists {
 using cuda::Add;
 using cuda::Relu;
 using cuda::ReluGradient;
-#define TRAINGRAPH_LIST(name) using ir::frequent::name;
-TRAINGRAPH_FREQUENT_LISTS(TRAINGRAPH_LIST)
+#define TRAINGRAPH_LIST(name) using ir::precompiled::name;
+TRAINGRAPH_PRECOMPILED_LISTS(TRAINGRAPH_LIST)
 #undef TRAINGRAPH_LIST
 }  // namespace lists
 
@@ -73,7 +73,7 @@ __device__ void each(F f) {
 template <class List, class T, class Chunk>
 __device__ void run_steps(const Immediates<T, kStepsOf<List>>& list, Chunk* registers) {
   each<kStepsOf<List>>([&](auto k) {
-    constexpr ir::FrequentStep s = List::steps[k];
+    constexpr ir::PrecompiledStep s = List::steps[k];
     constexpr int x = s.x < 0 ? 0 : s.x, y = s.y < 0 ? 0 : s.y;
 #pragma unroll
     for (int v = 0; v < Chunk::kElements; ++v) {

@@ -69,12 +69,12 @@ WeightsAndBiases::WeightsAndBiases(Device& device, const Shape& weights, bool ha
   const Pool pool;
   // (O, I, kh, kw) here, (O, kh, kw, I) there.
   to_apple_.extents = extents_of(weights);
-  to_apple_.source = stretched_strides(weights, weights);
+  to_apple_.source = broadcast_strides(weights, weights);
   const Shape order = {weights[0], weights[2], weights[3], weights[1]};
-  const shader::Strides dense = stretched_strides(order, order);
+  const shader::Strides dense = broadcast_strides(order, order);
   for (std::size_t k = 0; k < 4; ++k) {
     constexpr std::size_t kPlace[] = {0, 3, 1, 2};
-    // An axis of extent 1 has no stride in stretched_strides, and needs none.
+    // An axis of extent 1 has no stride in broadcast_strides, and needs none.
     to_apple_.target.step[k] = dense.step[kPlace[k]];
   }
   from_apple_ = {to_apple_.extents, to_apple_.target, to_apple_.source};

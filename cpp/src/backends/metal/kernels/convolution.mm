@@ -11,7 +11,7 @@
 #include "backends/metal/kernels/entries.h"
 #include "backends/metal/kernels/named_kernels.h"
 #include "backends/metal/shaders/relu.h"
-#include "ir/ending.h"
+#include "ir/epilogue.h"
 
 namespace traingraph::metal {
 namespace {
@@ -158,19 +158,19 @@ struct Operands {
 // without biases have no inputs.
 bool takes(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
            const std::vector<ir::ValueId>& extra) {
-  const std::optional<ir::Ending> ending = ir::ending_of(list);
-  if (node.op != ir::Op::convolution || !ending || extra.size() != (ending->adds ? 1 : 0)) {
+  const std::optional<ir::AddReluEpilogue> epilogue = ir::add_relu_epilogue_of(list);
+  if (node.op != ir::Op::convolution || !epilogue || extra.size() != (epilogue->adds ? 1 : 0)) {
     return false;
   }
   const std::int64_t channels = graph.type(node.outputs[0]).shape[1];
-  return !ending->adds || graph.type(extra[0]).shape == Shape{1, channels, 1, 1};
+  return !epilogue->adds || graph.type(extra[0]).shape == Shape{1, channels, 1, 1};
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const Support support = supports_float_operands(graph, node);
   if (!support.yes) return support;
   const auto& a = std::get<ir::ConvolutionAttributes>(node.attributes);
-  if (ir::has_ending(node) &&
+  if (ir::has_fused_work(node) &&
       !takes(graph, node, a.epilogue, {node.inputs.begin() + 2, node.inputs.end()})) {
     return Support::no("mps: an epilogue of more than biases and relu");
   }
@@ -202,7 +202,7 @@ Convolution convolution_of(const ir::Graph& graph, const ir::Node& node) {
   c.secondary_offset = {-before(1), -before(0), 0};
   c.kernel_offset_x = even(1) - c.offset.x;
   c.kernel_offset_y = even(0) - c.offset.y;
-  if (ir::ending_of(a.epilogue).value_or(ir::Ending{}).relu) {
+  if (ir::add_relu_epilogue_of(a.epilogue).value_or(ir::AddReluEpilogue{}).relu) {
     const Pool pool;
     [c.descriptor.get()
         setFusedNeuronDescriptor:[MPSNNNeuronDescriptor cnnNeuronDescriptorWithType:kReLU a:0]];

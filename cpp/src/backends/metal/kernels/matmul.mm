@@ -38,7 +38,7 @@ struct Product {
 Support supports_matmul(const ir::Graph& graph, const ir::Node& node) {
   const Support support = supports_float(graph, node);
   if (!support.yes) return support;
-  if (!Product(graph, node).possible) return Support::no("mps: matrices that are stretched");
+  if (!Product(graph, node).possible) return Support::no("mps: matrices that are broadcast");
   return {};
 }
 

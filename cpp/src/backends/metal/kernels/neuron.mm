@@ -89,7 +89,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
     return Support::no("mps: a list that is no neuron");
   }
   if (graph.type(node.inputs[0]).elements() != graph.type(node.outputs[0]).elements()) {
-    return Support::no("mps: a neuron whose source is stretched");
+    return Support::no("mps: a neuron whose source is broadcast");
   }
   return {};
 }

@@ -14,7 +14,7 @@ enum Limits {
 };
 
 // A walk over a tensor: extents, outermost first, and what one step along each axis means for an
-// operand. Strides are 0 along stretched axes.
+// operand. Strides are 0 along broadcast axes.
 struct Strides {
   int step[kAxes];
 };

@@ -65,10 +65,10 @@ std::unique_ptr<Kernel> make_transpose(const ir::Graph& graph, const ir::Node& n
   const auto& axes = std::get<ir::TransposeAttributes>(node.attributes).axes;
   const Shape& source = graph.type(node.inputs[0]).shape;
   const Shape& shape = graph.type(node.outputs[0]).shape;
-  const shader::Strides dense = stretched_strides(source, source);
+  const shader::Strides dense = broadcast_strides(source, source);
   shader::Moved a{};
   a.extents = extents_of(shape);
-  a.target = stretched_strides(shape, shape);
+  a.target = broadcast_strides(shape, shape);
   for (std::size_t k = 0; k < axes.size(); ++k) a.source.step[k] = dense.step[axes[k]];
   return dispatch(device, "move", {node.inputs[0], node.outputs[0]}, a, element_count(shape));
 }
@@ -76,7 +76,7 @@ std::unique_ptr<Kernel> make_transpose(const ir::Graph& graph, const ir::Node& n
 std::unique_ptr<Kernel> make_select(const ir::Graph& graph, const ir::Node& node, Device& device) {
   const Shape& shape = graph.type(node.outputs[0]).shape;
   const auto strides = [&](std::size_t i) {
-    return stretched_strides(graph.type(node.inputs[i]).shape, shape);
+    return broadcast_strides(graph.type(node.inputs[i]).shape, shape);
   };
   // A source that is not there: the other one stands in for it, unread.
   const bool one = node.inputs.size() == 2;

@@ -59,7 +59,7 @@ kernel void reorder(device const float* x [[buffer(0)]], device float* y [[buffe
       x[place_of(int(element), a, a.from_count, a.from)];
 }
 
-// condition ? x : y, each read through strides that are 0 along stretched axes; one of them may be
+// condition ? x : y, each read through strides that are 0 along broadcast axes; one of them may be
 // zero instead.
 kernel void select_elements(device const uchar* condition [[buffer(0)]],
                             device const float* x [[buffer(1)]],

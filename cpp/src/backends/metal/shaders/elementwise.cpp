@@ -88,7 +88,7 @@ class Elementwise final : public Kernel {
               list_.result_registers);
     list_.extents = extents_of(shape);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      list_.inputs_strides[i] = stretched_strides(graph.type(node.inputs[i]).shape, shape);
+      list_.inputs_strides[i] = broadcast_strides(graph.type(node.inputs[i]).shape, shape);
     }
     const std::size_t bytes = program.code.size() * sizeof(shader::Step);
     code_ = device.keep(bytes);

@@ -67,7 +67,7 @@ inline float evaluate(int function, float x, float y, float p, float q) {
   return 0.0f;
 }
 
-// Any scalar list over stretched inputs, an element per thread. Unused operands repeat a used one.
+// Any scalar list over broadcast inputs, an element per thread. Unused operands repeat a used one.
 kernel void elementwise(
     device const float* i0 [[buffer(0)]], device const float* i1 [[buffer(1)]],
     device const float* i2 [[buffer(2)]], device const float* i3 [[buffer(3)]],

@@ -9,7 +9,7 @@ std::unique_ptr<Kernel> make_reduce(const ir::Graph& graph, const ir::Node& node
   const auto& attributes = std::get<ir::ReduceAttributes>(node.attributes);
   const Shape& source = graph.type(node.inputs[0]).shape;
   const Shape& shape = graph.type(node.outputs[0]).shape;
-  const shader::Strides dense = stretched_strides(source, source);
+  const shader::Strides dense = broadcast_strides(source, source);
   shader::Reduce a{};
   a.kind = static_cast<int>(attributes.kind);
   a.kept = extents_of(shape);
@@ -28,7 +28,7 @@ std::unique_ptr<Kernel> make_reduce(const ir::Graph& graph, const ir::Node& node
 // Leading axes, as strides in elements of whole matrices.
 shader::Strides matrix_strides(const Shape& operand, const Shape& y, std::int64_t matrix) {
   const Shape leading(operand.begin(), operand.end() - 2);
-  shader::Strides strides = stretched_strides(leading, Shape(y.begin(), y.end() - 2));
+  shader::Strides strides = broadcast_strides(leading, Shape(y.begin(), y.end() - 2));
   for (int& step : strides.step) step *= narrow(matrix);
   return strides;
 }

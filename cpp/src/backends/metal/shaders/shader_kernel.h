@@ -65,8 +65,8 @@ Support supports_float_operands(const ir::Graph& graph, const ir::Node& node);
 Support supports_float(const ir::Graph& graph, const ir::Node& node);
 
 shader::Extents extents_of(const Shape& shape);
-// Of a dense tensor stretched to another shape: 0 along stretched axes.
-shader::Strides stretched_strides(const Shape& source, const Shape& shape);
+// Of a dense tensor broadcast to another shape: 0 along broadcast axes.
+shader::Strides broadcast_strides(const Shape& source, const Shape& shape);
 shader::Window window_of(const ir::Window& window);
 // (n, c, h, w) of x, y's and the groups, from either op of a convolution.
 shader::Convolution convolution_of(const ir::ConvolutionAttributes& a, const Shape& x,

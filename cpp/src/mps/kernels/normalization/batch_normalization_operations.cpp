@@ -8,7 +8,7 @@
 #include "mps/recording/image_parts.h"
 
 namespace traingraph::mps {
-ir::ValueId stretched(Emission& e, ir::ValueId per_channel, DataType type) {
+ir::ValueId broadcastable(Emission& e, ir::ValueId per_channel, DataType type) {
   const std::int64_t channels = e.graph.type(per_channel).shape[0];
   return ops::reshape(e.graph, ops::cast(e.graph, per_channel, type), {1, channels, 1, 1});
 }
@@ -52,8 +52,8 @@ ValueId normalized(Emission& e, ValueId x, ValueId gamma, ValueId beta, ValueId 
   list.results = {scale, shift};
   const std::vector<ValueId> affine =
       ops::elementwise(e.graph, std::move(list),
-                       {stretched(e, gamma, type), stretched(e, beta, type),
-                        stretched(e, mean, type), stretched(e, variance, type)});
+                       {broadcastable(e, gamma, type), broadcastable(e, beta, type),
+                        broadcastable(e, mean, type), broadcastable(e, variance, type)});
   ScalarList apply{3, {{Scalar::multiply, 0, 1, 0, 0}, {Scalar::add, 3, 2, 0, 0}}, {4}};
   return ops::elementwise(e.graph, std::move(apply), {x, affine[0], affine[1]})[0];
 }
@@ -154,7 +154,7 @@ ValueId centered(Emission& e, ValueId x, ValueId mean, ValueId variance, double 
   const int inverse = list.add(Scalar::rsqrt, list.add(Scalar::affine, 2, -1, 1, epsilon));
   list.results = {list.add(Scalar::multiply, list.add(Scalar::subtract, 0, 1), inverse)};
   return ops::elementwise(e.graph, std::move(list),
-                          {x, stretched(e, mean, type), stretched(e, variance, type)})[0];
+                          {x, broadcastable(e, mean, type), broadcastable(e, variance, type)})[0];
 }
 
 // dy, x, gamma, beta, mean, variance, dgamma, dbeta → dgamma, dbeta. Constants: whether it begins,
@@ -211,10 +211,11 @@ class GradientOperation final : public Operation {
     const int part = list.add(Scalar::add, 5, list.add(Scalar::multiply, 1, 4));
     const int moved = list.add(Scalar::multiply_add, 0, part, 1, -share);
     list.results = {list.add(Scalar::multiply, moved, list.add(Scalar::multiply, 2, inverse))};
-    set(e, ops::elementwise(
-               e.graph, std::move(list),
-               {begun.g, x, stretched(e, e.inputs[2], type), stretched(e, e.inputs[5], type),
-                stretched(e, e.inputs[6], type), stretched(e, e.inputs[7], type)})[0]);
+    set(e,
+        ops::elementwise(
+            e.graph, std::move(list),
+            {begun.g, x, broadcastable(e, e.inputs[2], type), broadcastable(e, e.inputs[5], type),
+             broadcastable(e, e.inputs[6], type), broadcastable(e, e.inputs[7], type)})[0]);
   }
 
  private:

@@ -53,8 +53,8 @@ class ImageNormalizationOperation final : public Operation {
     list.results = {list.add(Scalar::add, list.add(Scalar::multiply, 0, 1), 2)};
     e.set(0, ops::elementwise(e.graph, std::move(list),
                               {ops::reshape(e.graph, found.rows, type.shape),
-                               stretched(e, e.inputs[1], type.data_type),
-                               stretched(e, e.inputs[2], type.data_type)})[0]);
+                               broadcastable(e, e.inputs[1], type.data_type),
+                               broadcastable(e, e.inputs[2], type.data_type)})[0]);
   }
 
  private:
@@ -77,7 +77,7 @@ class NormalizationGradientOperation final : public Operation {
     write_sums(e, 0, ops::binary(e.graph, Scalar::multiply, dy, x));
     write_sums(e, 1, dy);
 
-    const ValueId gamma = stretched(e, e.inputs[2], type.data_type);
+    const ValueId gamma = broadcastable(e, e.inputs[2], type.data_type);
     const ValueId h = ops::reshape(e.graph, ops::binary(e.graph, Scalar::multiply, dy, gamma),
                                    e.graph.type(found.rows).shape);
     const ValueId along = group_mean(e, ops::binary(e.graph, Scalar::multiply, h, found.rows));

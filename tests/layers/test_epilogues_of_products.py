@@ -11,7 +11,7 @@ from harness import Case, checks
 A = tg.MLCActivationLayer
 ACTIVATIONS = {"relu": (A.relu, lambda x: np.maximum(x, 0)), "tanh": (A.tanh, np.tanh)}
 ARITHMETIC = {"add": np.add, "multiply": np.multiply}
-ENDINGS = [
+EPILOGUES = [
     ("add",),
     ("add", "relu"),
     ("relu", "add"),
@@ -47,14 +47,14 @@ PRODUCTS = [
 ]
 
 
-def with_ending(product, operand, ending):
+def with_epilogue(product, operand, epilogue):
     """The product, then each of these with an operand of its own where it takes one."""
-    own, count = len(product.sources), sum(name in ARITHMETIC for name in ending)
+    own, count = len(product.sources), sum(name in ARITHMETIC for name in epilogue)
 
     def build(graph, sources, parameters):
         x = product.node(graph, sources[:own], parameters)
         operands = iter(sources[own:])
-        for name in ending:
+        for name in epilogue:
             if name in ARITHMETIC:
                 layer, others = tg.MLCArithmeticLayer(operation=name), [next(operands)]
             else:
@@ -65,13 +65,13 @@ def with_ending(product, operand, ending):
     def expected(*arrays):
         x = product.expected(*arrays[:own], *arrays[own + count :])
         operands = iter(arrays[own : own + count])
-        for name in ending:
+        for name in epilogue:
             is_arithmetic = name in ARITHMETIC
             x = ARITHMETIC[name](x, next(operands)) if is_arithmetic else ACTIVATIONS[name][1](x)
         return x
 
     return Case(
-        f"{product}, {', '.join(ending)}",
+        f"{product}, {', '.join(epilogue)}",
         None,
         expected,
         [*product.sources, *[operand] * count],
@@ -80,6 +80,6 @@ def with_ending(product, operand, ending):
     )
 
 
-CASES = [with_ending(*product, ending) for product in PRODUCTS for ending in ENDINGS]
+CASES = [with_epilogue(*product, epilogue) for product in PRODUCTS for epilogue in EPILOGUES]
 
 test_forward, test_gradient, test_backends, test_same_bits, _ = checks(CASES)

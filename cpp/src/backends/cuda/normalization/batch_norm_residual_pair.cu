@@ -9,62 +9,63 @@ namespace {
 
 // Operands of the second one.
 template <class S>
-struct Twin {
+struct Paired {
   const S* x;
   const Compute<S>*mean, *inverse_deviation, *gamma;
   S* dx;
   Compute<S>*dgamma, *dbeta;
 };
 
-// Writes dy + added where the sign is set, and sums it and its products with either x. `partial`
+// Writes dy + added where the mask is set, and sums it and its products with either x. `partial`
 // has the sums of the first batch norm, then those of the second, without a second sum of dy.
 template <class S, int kPack>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
-    twin_sums(const __grid_constant__ Rows plan, Gradients<S> a, Twin<S> b, Compute<S>* partial) {
+    pair_sums(const __grid_constant__ Rows plan, Gradients<S> a, Paired<S> b, Compute<S>* partial) {
   using T = Compute<S>;
   const Place<kPack> place(plan);
   const S* const sources[] = {a.dy, a.added, a.x, b.x};
-  RowPrefetch<S, kPack, 4, true> rows(plan, place, sources, a.signs);
-  T sum[kPack] = {}, products[kPack] = {}, of_twin[kPack] = {}, none[kPack] = {};
+  RowPrefetch<S, kPack, 4, true> rows(plan, place, sources, a.relu_mask);
+  T sum[kPack] = {}, products[kPack] = {}, paired_products[kPack] = {}, none[kPack] = {};
   if (place.there) {
-    T mean[kPack], inverse[kPack], mean_of_twin[kPack], inverse_of_twin[kPack];
+    T mean[kPack], inverse[kPack], paired_mean[kPack], paired_inverse[kPack];
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
       mean[v] = a.mean[place.channel + v];
       inverse[v] = a.inverse_deviation[place.channel + v];
-      mean_of_twin[v] = b.mean[place.channel + v];
-      inverse_of_twin[v] = b.inverse_deviation[place.channel + v];
+      paired_mean[v] = b.mean[place.channel + v];
+      paired_inverse[v] = b.inverse_deviation[place.channel + v];
     }
-    rows.for_each([&](std::int64_t at, const auto& packs, std::uint32_t signs) {
+    rows.for_each([&](std::int64_t at, const auto& packs, std::uint32_t relu_mask) {
       auto dy_sum = sum_of(packs[0], packs[1]);
-      apply_signs(dy_sum, signs_in<kPack>(signs, at));
-      const auto dy = widen(dy_sum), x = widen(packs[2]), x_of_twin = widen(packs[3]);
+      apply_relu_mask(dy_sum, relu_mask_in<kPack>(relu_mask, at));
+      const auto dy = widen(dy_sum), x = widen(packs[2]), paired_x = widen(packs[3]);
 #pragma unroll
       for (int v = 0; v < kPack; ++v) {
         sum[v] += dy.element[v];
         products[v] += product<S>(dy.element[v], x.element[v] - mean[v], inverse[v]);
-        of_twin[v] +=
-            product<S>(dy.element[v], x_of_twin.element[v] - mean_of_twin[v], inverse_of_twin[v]);
+        paired_products[v] +=
+            product<S>(dy.element[v], paired_x.element[v] - paired_mean[v], paired_inverse[v]);
       }
       store(a.dy_sum + at, dy_sum);
     });
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
       products[v] = product_sum<S>(products[v], a.inverse_deviation[place.channel + v]);
-      of_twin[v] = product_sum<S>(of_twin[v], b.inverse_deviation[place.channel + v]);
+      paired_products[v] =
+          product_sum<S>(paired_products[v], b.inverse_deviation[place.channel + v]);
     }
   }
   put(plan, sum, products, partial);
   __syncthreads();  // `put` reuses its shared memory
-  put(plan, none, of_twin, partial + plan.partial);
+  put(plan, none, paired_products, partial + plan.partial);
 }
 
 // dy and either x of kRows rows, zeros beyond the last.
 template <class S, int kPack, int kRows>
 struct Three {
-  Pack<S, kPack> dy[kRows] = {}, x[kRows] = {}, x_of_twin[kRows] = {};
+  Pack<S, kPack> dy[kRows] = {}, x[kRows] = {}, paired_x[kRows] = {};
 
-  __device__ Three(const Rows& plan, const Gradients<S>& a, const Twin<S>& b, std::int64_t row,
+  __device__ Three(const Rows& plan, const Gradients<S>& a, const Paired<S>& b, std::int64_t row,
                    int step, std::int64_t channel) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
@@ -72,7 +73,7 @@ struct Three {
       const std::int64_t at = (row + k * step) * plan.channels + channel;
       dy[k] = load<kPack>(a.dy_sum + at);
       x[k] = load<kPack>(a.x + at);
-      x_of_twin[k] = load<kPack>(b.x + at);
+      paired_x[k] = load<kPack>(b.x + at);
     }
   }
 };
@@ -90,7 +91,7 @@ __device__ Pack<S, kPack> dx_of(const Slopes<S, kPack>& slopes, const Pack<Compu
 
 template <class S, int kPack>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
-    twin_apply(const __grid_constant__ Rows plan, Gradients<S> a, Twin<S> b,
+    pair_apply(const __grid_constant__ Rows plan, Gradients<S> a, Paired<S> b,
                const Compute<S>* partial) {
   using T = Compute<S>;
   constexpr int kRows = 2;
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
         to[4] = static_cast<T>(sum[0]);
       });
   sums = sums_of<T, kPack>(plan, partial + plan.partial);
-  const auto* const of_twin =
+  const auto* const paired_numbers =
       per_channel<T, kPack, 4>(plan, [&](int c, std::int64_t channel, T* to) {
         const double sum[] = {static_cast<double>(numbers[c][4]), sums[c * 2 + 1]};
         if (blockIdx.y == 0) b.dgamma[channel] = static_cast<T>(sum[1]);
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
                      b.inverse_deviation[channel], to);
       });
   if (!place.there) return;
-  const Slopes<S, kPack> slopes(numbers, place.lane), slopes_of_twin(of_twin, place.lane);
+  const Slopes<S, kPack> slopes(numbers, place.lane), paired_slopes(paired_numbers, place.lane);
   tiles.for_each(plan, [&](std::int64_t row, const auto& three) {
 #pragma unroll
     for (int k = 0; k < kRows; ++k) {
@@ -129,15 +130,15 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<S>)
       const std::int64_t at = (row + k * place.step) * plan.channels + place.channel;
       const auto dy = widen(three.dy[k]);
       store(a.dx + at, dx_of<S, kPack>(slopes, dy, three.x[k]));
-      store(b.dx + at, dx_of<S, kPack>(slopes_of_twin, dy, three.x_of_twin[k]));
+      store(b.dx + at, dx_of<S, kPack>(paired_slopes, dy, three.paired_x[k]));
     }
   });
 }
 
 template <class S>
-class BatchNormTwins final : public NodeKernel {
+class ResidualPairGradient final : public NodeKernel {
  public:
-  BatchNormTwins(const ir::Graph& graph, const ir::Node& node, const Context& context)
+  ResidualPairGradient(const ir::Graph& graph, const ir::Node& node, const Context& context)
       : NodeKernel(graph, node), operands_(graph, node) {
     const Shape& shape = graph.type(node.inputs[0]).shape;
     const double epsilon = std::get<ir::BatchNormAttributes>(node.attributes).epsilon;
@@ -153,22 +154,22 @@ class BatchNormTwins final : public NodeKernel {
     using T = Compute<S>;
     const std::size_t first = inputs_.size() - 4, result = outputs_.size() - 3;
     const Gradients<S> a = operands_.gradients<S>(pointers);
-    const Twin<S> b{in<S>(pointers, first),      in<T>(pointers, first + 1),
-                    in<T>(pointers, first + 2),  in<T>(pointers, first + 3),
-                    out<S>(pointers, result),    out<T>(pointers, result + 1),
-                    out<T>(pointers, result + 2)};
+    const Paired<S> b{in<S>(pointers, first),      in<T>(pointers, first + 1),
+                      in<T>(pointers, first + 2),  in<T>(pointers, first + 3),
+                      out<S>(pointers, result),    out<T>(pointers, result + 1),
+                      out<T>(pointers, result + 2)};
     if (plan_.rows <= 2) return launch_few(a, b, stream);
     auto* const partial = workspace<T>(pointers);
     constexpr int kPack = Pack<S>::kElements;
-    enqueue_sums(plan_, RowPrefetch<S, kPack, 4, true>::kBytes, stream, twin_sums<S, kPack>, a, b,
+    enqueue_sums(plan_, RowPrefetch<S, kPack, 4, true>::kBytes, stream, pair_sums<S, kPack>, a, b,
                  partial);
-    enqueue_apply(plan_, 2, stream, twin_apply<S, kPack>, a, b, partial);
-    check_launch("batch_norm_gradient, twins");
+    enqueue_apply(plan_, 2, stream, pair_apply<S, kPack>, a, b, partial);
+    check_launch("batch_norm_gradient, residual pair");
   }
 
  private:
   // The first launch writes dy_sum, and the second one reads it.
-  void launch_few(const Gradients<S>& a, const Twin<S>& b, cudaStream_t stream) const {
+  void launch_few(const Gradients<S>& a, const Paired<S>& b, cudaStream_t stream) const {
     const FewValues few{plan_.channels, plan_.rows, 1, plan_.epsilon};
     Gradients<S> second = a.with_dy_sum();
     second.x = b.x;
@@ -180,27 +181,28 @@ class BatchNormTwins final : public NodeKernel {
     second.dbeta = b.dbeta;
     enqueue_few_values(few, a, stream);
     enqueue_few_values(few, second, stream);
-    check_launch("batch_norm_gradient, twins");
+    check_launch("batch_norm_gradient, residual pair");
   }
 
   BatchNormOperands operands_;
   Rows plan_;
 };
 
-// With signs, rows consist of packs of 16 bytes.
+// With a ReLU mask, rows consist of packs of 16 bytes.
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
-  const auto beginning = ir::beginning_of(attributes.epilogue);
-  if (!attributes.has_twin || !attributes.has_signs || !beginning || beginning->added < 0) {
-    return Support::no("no twin");
+  const auto prologue = ir::gradient_prologue_of(attributes.epilogue);
+  if (!attributes.has_residual_pair || !attributes.has_relu_mask || !prologue ||
+      prologue->added < 0) {
+    return Support::no("no residual pair");
   }
   // The second one's operands follow those of the first directly.
-  const auto own = ir::BatchNormGradientOperands::twin(attributes.epilogue.inputs);
+  const auto own = ir::BatchNormGradientOperands::paired(attributes.epilogue.inputs);
   const ir::Type& x = graph.type(node.inputs[1]);
-  const ir::Type& of_twin = graph.type(node.inputs[own]);
-  if (node.inputs.size() != own + 4 || x.shape != of_twin.shape ||
-      x.data_type != of_twin.data_type) {
-    return Support::no("a twin of another form");
+  const ir::Type& paired_x = graph.type(node.inputs[own]);
+  if (node.inputs.size() != own + 4 || x.shape != paired_x.shape ||
+      x.data_type != paired_x.data_type) {
+    return Support::no("a residual pair of another form");
   }
   return supports_floating_or_half(graph, node);
 }
@@ -208,17 +210,17 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
   switch (graph.type(node.inputs[0]).data_type) {
     case DataType::kFloat16:
-      return std::make_unique<BatchNormTwins<__half>>(graph, node, context);
+      return std::make_unique<ResidualPairGradient<__half>>(graph, node, context);
     case DataType::kBFloat16:
-      return std::make_unique<BatchNormTwins<__nv_bfloat16>>(graph, node, context);
+      return std::make_unique<ResidualPairGradient<__nv_bfloat16>>(graph, node, context);
     default:
-      return std::make_unique<BatchNormTwins<float>>(graph, node, context);
+      return std::make_unique<ResidualPairGradient<float>>(graph, node, context);
   }
 }
 
 }  // namespace
 
-std::vector<KernelEntry> batch_norm_twin_entries() {
+std::vector<KernelEntry> batch_norm_residual_pair_entries() {
   return {{ir::Op::batch_norm_gradient, supports, make, normalization_layouts, nullptr}};
 }
 

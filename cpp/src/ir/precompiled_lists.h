@@ -1,4 +1,4 @@
-// The frequent scalar lists, which backends compile in as one loop each. A list of a graph that
+// The precompiled scalar lists, which backends compile in as one loop each. A list of a graph that
 // equals one of them up to immediates and the order of inputs takes that loop.
 //
 // `kinds` has a letter per input: v, an element per result element; s, one number; c, one per
@@ -9,22 +9,22 @@
 
 namespace traingraph::ir {
 
-struct FrequentStep {
+struct PrecompiledStep {
   Scalar function;
   int x = -1;
   int y = -1;
 };
 
-namespace frequent {
+namespace precompiled {
 
 using enum Scalar;
 
 #define TRAINGRAPH_UNPACK(...) __VA_ARGS__
-#define TRAINGRAPH_LIST(name, kinds_text, all_steps, all_results)        \
-  struct name {                                                          \
-    static constexpr char kinds[] = kinds_text;                          \
-    static constexpr FrequentStep steps[] = TRAINGRAPH_UNPACK all_steps; \
-    static constexpr int results[] = TRAINGRAPH_UNPACK all_results;      \
+#define TRAINGRAPH_LIST(name, kinds_text, all_steps, all_results)           \
+  struct name {                                                             \
+    static constexpr char kinds[] = kinds_text;                             \
+    static constexpr PrecompiledStep steps[] = TRAINGRAPH_UNPACK all_steps; \
+    static constexpr int results[] = TRAINGRAPH_UNPACK all_results;         \
   }
 
 // layers
@@ -33,7 +33,7 @@ TRAINGRAPH_LIST(bias_relu, "vc", ({{add, 0, 1}, {relu, 2}}), ({3}));
 TRAINGRAPH_LIST(channel_scale, "vc", ({{multiply, 0, 1}}), ({2}));
 TRAINGRAPH_LIST(channel_subtract, "vc", ({{subtract, 0, 1}}), ({2}));
 TRAINGRAPH_LIST(channel_affine, "vcc", ({{multiply, 0, 1}, {add, 3, 2}}), ({4}));
-TRAINGRAPH_LIST(stretch, "c", ({{identity, 0}}), ({1}));
+TRAINGRAPH_LIST(channel_broadcast, "c", ({{identity, 0}}), ({1}));
 TRAINGRAPH_LIST(sum_relu, "vv", ({{add, 0, 1}, {relu, 2}}), ({3}));
 TRAINGRAPH_LIST(relu_gradient_sum, "vvv", ({{add, 0, 1}, {relu_gradient, 3, 2}}), ({4}));
 
@@ -113,16 +113,16 @@ TRAINGRAPH_LIST(rmsprop_momentum, "vvvvs",
 #undef TRAINGRAPH_LIST
 #undef TRAINGRAPH_UNPACK
 
-}  // namespace frequent
+}  // namespace precompiled
 
 // clang-format off
-#define TRAINGRAPH_FREQUENT_LISTS(X) \
+#define TRAINGRAPH_PRECOMPILED_LISTS(X) \
   X(bias) \
   X(bias_relu) \
   X(channel_scale) \
   X(channel_subtract) \
   X(channel_affine) \
-  X(stretch) \
+  X(channel_broadcast) \
   X(sum_relu) \
   X(relu_gradient_sum) \
   X(sgd) \
