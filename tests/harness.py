@@ -24,7 +24,7 @@ import pytest
 import traingraph as tg
 from differences import Slopes, assert_near, is_zero
 
-# The oracle itself too, in float32; the option --device adds rows for the devices that it names.
+# The reference itself too, in float32; the option --device adds rows for the devices that it names.
 everywhere = pytest.mark.parametrize("device", ["reference", "cpu"])
 # What each data type may deviate by, relative to the largest value of an array.
 BOUNDS = {"float32": 4e-6}
@@ -90,7 +90,7 @@ class Case:
         return (self.trained - distance).astype(np.float32).astype(np.float64)
 
     @cached_property
-    def oracle(self):
+    def reference(self):
         """The loss and the gradients of the reference in float64: one run for all checks."""
         return train(self, self.target)
 
@@ -181,7 +181,7 @@ def check_forward(case):
 
 def check_gradient(case, elements=False):
     expected = case.expected_training or case.expected
-    loss, gradients = case.oracle
+    loss, gradients = case.reference
     error = case.trained - case.target
     np.testing.assert_allclose(loss, np.sum(error**2), rtol=1e-10)
     arrays = [a.copy() for a in case.arrays]
@@ -197,10 +197,10 @@ def check_backend(case, device, dtype):
     result = Inference(case, device, dtype)(*case.sources)
     assert result.dtype == dtype
     assert_near(result.astype(np.float64), case.expected(*case.arrays), bound)
-    oracle_loss, oracle = case.oracle
-    loss, gradients = train(case, case.target, device, dtype, rate_for(case.arrays, oracle))
-    np.testing.assert_allclose(loss, oracle_loss, rtol=10 * bound)
-    assert_all_near(gradients, oracle, 4 * bound)
+    reference_loss, reference = case.reference
+    loss, gradients = train(case, case.target, device, dtype, rate_for(case.arrays, reference))
+    np.testing.assert_allclose(loss, reference_loss, rtol=10 * bound)
+    assert_all_near(gradients, reference, 4 * bound)
 
 
 def check_same_bits(case, device):

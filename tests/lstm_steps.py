@@ -1,4 +1,4 @@
-"""An LSTM in NumPy, step by step: the oracle of the op and of the layer."""
+"""An LSTM in NumPy, step by step: the reference of the op and of the layer."""
 
 import numpy as np
 

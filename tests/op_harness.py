@@ -88,7 +88,7 @@ def check_gradients(op, attributes, arrays, wanted, results=(0,), tolerance=1e-7
 
 
 def checks(samples):
-    """The test of ops in float32: every backend against the reference loops in float64.
+    """The test of ops in float32: every backend against the reference implementation in float64.
 
     A sample is (op, attributes, float32 and integer arrays, inputs with a gradient).
     """

@@ -12,7 +12,7 @@ UNFINISHED = (
     (
         NORM + "test_large_values",
         ("shape2-1e+20-metal", "shape2-1e+25-metal", "shape2-1e+37-metal"),
-        "MPSCNNBatchNormalizationState has the variance in float32, and own shaders see no images",
+        "MPSCNNBatchNormalizationState has the variance in float32, and shaders see no images",
     ),
     (
         NORM + "test_large_values_in_bfloat16",

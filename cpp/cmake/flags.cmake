@@ -61,7 +61,7 @@ endif()
 target_link_libraries(traingraph_internals INTERFACE
   ${TRAINGRAPH_KERNEL_LIBRARIES} Threads::Threads ${CMAKE_DL_LIBS} traingraph_flags)
 
-# Own vectorised loops exist once per x86-64 level, elsewhere once as `generic`.
+# Hand-written vectorised loops exist once per x86-64 level, elsewhere once as `generic`.
 set(TRAINGRAPH_ISA_LEVELS generic)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND NOT TRAINGRAPH_PORTABLE)
   set(TRAINGRAPH_ISA_LEVELS v2 v3 v4)

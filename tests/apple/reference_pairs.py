@@ -1,4 +1,4 @@
-"""The same pairs of kernels as in kernel_pairs.py, by traingraph.mps on the reference loops."""
+"""The same pairs of kernels as in kernel_pairs.py, by traingraph.mps on the reference backend."""
 
 from typing import Any
 

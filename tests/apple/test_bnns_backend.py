@@ -1,5 +1,5 @@
-"""The BNNS backend over the double of Accelerate. That its kernels compute what the oracle does is
-for the suites over backends; here is how it calls Accelerate, and what it does when that fails."""
+"""The BNNS backend over the double of Accelerate. That its kernels compute what the reference does
+is for the suites over backends; here is how it calls Accelerate, and what happens if that fails."""
 
 import json
 import os
@@ -66,13 +66,13 @@ def test_a_step_uses_accelerate_and_creates_nothing() -> None:
 
 
 @pytest.mark.parametrize("adds", [False, True])
-def test_training_is_the_oracles(adds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_as_on_reference(adds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where BNNS adds gradients to what their memory holds, which Apple leaves open."""
     if adds:
         monkeypatch.setenv("TRAINGRAPH_ACCELERATE_READS", "adds")
-    oracle, network = (accelerate_network.Network(d) for d in ("reference", "bnns"))
-    np.testing.assert_allclose(network.train(20), oracle.train(20), rtol=2e-5)
-    expected = oracle.parameters()
+    reference, network = (accelerate_network.Network(d) for d in ("reference", "bnns"))
+    np.testing.assert_allclose(network.train(20), reference.train(20), rtol=2e-5)
+    expected = reference.parameters()
     for name, values in network.parameters().items():
         np.testing.assert_allclose(values, expected[name], rtol=0, atol=2e-5, err_msg=name)
 
@@ -133,6 +133,6 @@ def test_the_ops_of_reference_loops_are_listed() -> None:
     listed = _core.looped_ops("bnns")
     assert {"concatenate", "dropout", "transpose"} <= set(listed)
     assert not {"convolution", "matmul", "elementwise", "batch_norm", "lstm"} & set(listed)
-    # A portable build has own loops for small products, and none for convolutions.
+    # A portable build has hand-written loops for small products, and none for convolutions.
     assert set(_core.looped_ops("cpu")) > set(listed)
     assert _core.looped_ops("metal") == []

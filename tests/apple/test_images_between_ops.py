@@ -239,7 +239,7 @@ BROKEN = {
         "const int reads = use.reads;",
         "Apple double: .*released with reads left in its readCount",
     ),
-    "bytes that an own shader reads are left out": (
+    "bytes that a hand-written shader reads are left out": (
         "image_plan.cpp",
         "return outside_[v] || operands_[v] > takers;",
         "return outside_[v] || operands_[v] > takers + 1;",

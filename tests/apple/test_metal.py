@@ -108,7 +108,7 @@ def test_which_kernels_are_apples():
     done = metal_package.run_script(script, TRAINGRAPH_VERBOSE="dispatch")
     assert done.returncode == 0, done.stderr
     refused = set(re.findall(r"metal refuses (\w+)", done.stderr))
-    # Lists of scalar functions and what only moves elements are own shaders.
+    # Lists of scalar functions and what only moves elements are hand-written shaders.
     assert refused <= {"elementwise", "reduce"}
 
 

@@ -1,6 +1,6 @@
 """Over the Metal backend traingraph.mps encodes Apple's kernels of the same names.
 
-What the doubles compute of them is compared with the reference loops.
+What the doubles compute of them is compared with the reference implementation.
 """
 
 import metal_package

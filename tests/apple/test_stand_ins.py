@@ -1,4 +1,4 @@
-"""What Metal composes and what BNNS leaves to reference loops, as docs/support.md says it."""
+"""What Metal composes and what BNNS leaves to the reference implementation, by docs/support.md."""
 
 import pytest
 

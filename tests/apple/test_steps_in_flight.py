@@ -75,7 +75,7 @@ def buffers_made() -> int:
 
 def check_no_buffers_are_made() -> None:
     """Steps in flight take the staging memory of those before them. Their ops are matrix products
-    and own shaders, which need no states of MPS, for these have buffers.
+    and hand-written shaders, which need no states of MPS, for these have buffers.
     """
 
     def batches(step: int) -> dict[str, dict[str, np.ndarray]]:

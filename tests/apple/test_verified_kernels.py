@@ -81,7 +81,7 @@ for name, cases in metal.KERNELS.items():
 
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_what_the_note_decides(is_noted, tmp_path):
-    """By Apple's kernel, or composed; the results are those of the reference loops either way."""
+    """By Apple's kernel, or composed; the results are those of the reference either way."""
     environment = {} if is_noted else {"XDG_CACHE_HOME": str(tmp_path)}
     done = metal_package.run_script(COUNTS, **environment)
     assert done.returncode == 0, done.stderr

@@ -94,7 +94,7 @@ CASES = [
 
 test_forward, test_gradient, test_backends, test_same_bits, test_batch = checks(CASES)
 
-# Too many parameters for finite differences; other backends are held against the reference loops.
+# Too many parameters for finite differences; other backends are held against the reference.
 LARGE = [
     convolution("many channels", (3, 32, 12, 11), 32, (3, 3)),
     convolution("many channels, stride", (2, 33, 9, 10), 47, (3, 3), strides=(2, 2)),

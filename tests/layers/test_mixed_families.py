@@ -190,6 +190,6 @@ def test_the_cpu_backend_runs_it_by_reference_loops(precision):
     """Softmax, losses and updates run by its own float32 loops, so bits may differ a little."""
     family = FAMILIES[0]
     loss, got = step(family, precision, "cpu")
-    oracle_loss, oracle = step(family, precision)
-    assert loss == pytest.approx(oracle_loss, rel=UNITS[precision])
-    assert distance(got, oracle) < UNITS[precision]
+    reference_loss, reference = step(family, precision)
+    assert loss == pytest.approx(reference_loss, rel=UNITS[precision])
+    assert distance(got, reference) < UNITS[precision]

@@ -166,7 +166,7 @@ CASES = [
 
 test_forward, test_gradient, test_backends, test_same_bits, test_batch = checks(CASES)
 
-# Too many parameters for finite differences; other backends are held against the reference loops.
+# Too many parameters for finite differences; other backends are held against the reference.
 LARGE = [
     case("many channels", (3, 32, 8, 7), 32, (3, 3)),
     case("many channels, doubled", (2, 33, 6, 5), 47, (4, 4), strides=(2, 2), padding=(1, 1)),
@@ -272,8 +272,8 @@ def test_float64(device, case):
     result = Inference(case, device)(*case.sources)
     assert_near(result, case.expected(*case.arrays), 1e-12)
     loss, gradients = train(case, case.target, device)
-    np.testing.assert_allclose(loss, case.oracle[0], rtol=1e-12)
-    assert_all_near(gradients, case.oracle[1], 1e-12)
+    np.testing.assert_allclose(loss, case.reference[0], rtol=1e-12)
+    assert_all_near(gradients, case.reference[1], 1e-12)
 
 
 @everywhere
@@ -339,7 +339,7 @@ print("done")
 
 
 def test_the_cpu_takes_every_pass_itself():
-    """Neither the forward pass nor a gradient is left to the reference loops."""
+    """Neither the forward pass nor a gradient is left to the reference implementation."""
     done = subprocess.run(
         [sys.executable, "-c", TRAIN],
         env={**os.environ, "TRAINGRAPH_VERBOSE": "dispatch", "PYTHONPATH": ":".join(sys.path)},

@@ -1,4 +1,4 @@
-"""Kernels in float64 on the reference loops, and their gradients by central differences."""
+"""Kernels in float64 on the reference backend, and their gradients by central differences."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ def device(name: str = DEVICE) -> Any:
 
 
 def number_type(device: str) -> type[np.floating[Any]]:
-    """What images hold on it: float64 is the oracle's, for Metal has none."""
+    """What images hold on it: float64 is the reference implementation's, for Metal has none."""
     return np.float64 if device == "reference" else np.float32
 
 

@@ -53,8 +53,8 @@ def softmaxes(name, on, form=""):
 @pytest.mark.parametrize("name", ["MPSCNNSoftMax", "MPSCNNLogSoftMax"])
 @pytest.mark.parametrize("form", ["all", "clip_rect", "channels", "offset"])
 def test_softmax(name, form, device):
-    on, oracle = mps.MTLDevice(device=device), mps.MTLDevice(device="reference")
-    (kernel, gradient), (exact, _) = softmaxes(name, on, form), softmaxes(name, oracle, form)
+    on, reference = mps.MTLDevice(device=device), mps.MTLDevice(device="reference")
+    (kernel, gradient), (exact, _) = softmaxes(name, on, form), softmaxes(name, reference, form)
     dtype = number_type(device)
     x, old = random(1, 2, 12, 5, 6).astype(dtype), random(2, 2, 12, 7, 8).astype(dtype)
     inside = np.zeros(old.shape, bool)
@@ -75,7 +75,7 @@ def test_softmax(name, form, device):
     near(sums, np.ones_like(sums), 1e-12)
 
     def again(moved):
-        return into(exact, old.astype(np.float64), oracle, source_images=batch(oracle, moved))
+        return into(exact, old.astype(np.float64), reference, source_images=batch(reference, moved))
 
     dy = random(3, *y.shape).astype(dtype)
     expected = differences(again, x.astype(np.float64), dy * inside)
@@ -189,8 +189,8 @@ def seen(x, channel, offset, strides):
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_arithmetic(name, strides, device):
     on, dtype = mps.MTLDevice(device=device), number_type(device)
-    oracle = mps.MTLDevice(device="reference")
-    kernel, exact = arithmetic(name, strides, on), arithmetic(name, strides, oracle)
+    reference = mps.MTLDevice(device="reference")
+    kernel, exact = arithmetic(name, strides, on), arithmetic(name, strides, reference)
     a, b, old = (random(k, *shape).astype(dtype) for k, shape in ((1, A), (2, B), (3, OLD)))
     states = kernel.result_state_batch(
         for_primary_image=batch(on, a), secondary_image=batch(on, b)
@@ -245,10 +245,10 @@ def test_arithmetic(name, strides, device):
 @everywhere
 def test_arithmetic_that_clamps(device):
     on, dtype = mps.MTLDevice(device=device), number_type(device)
-    oracle = mps.MTLDevice(device="reference")
+    reference = mps.MTLDevice(device="reference")
     kernel, exact = (
         arithmetic("Multiply", STRIDES[1], one, minimum_value=-0.5, maximum_value=0.75)
-        for one in (on, oracle)
+        for one in (on, reference)
     )
     a, b, old = (random(k, *shape).astype(dtype) for k, shape in ((1, A), (2, B), (3, OLD)))
     images = {"primary_images": batch(on, a), "secondary_images": batch(on, b)}
@@ -261,11 +261,11 @@ def test_arithmetic_that_clamps(device):
     inside = np.zeros(old.shape)
     inside[part] = 1
     dy = random(4, *y.shape).astype(dtype)
-    wide = {"secondary_images": batch(oracle, b.astype(np.float64))}
+    wide = {"secondary_images": batch(reference, b.astype(np.float64))}
 
     def by_a(moved):
         return into(
-            exact, old.astype(np.float64), oracle, primary_images=batch(oracle, moved), **wide
+            exact, old.astype(np.float64), reference, primary_images=batch(reference, moved), **wide
         )
 
     gradient = mps.MPSCNNMultiplyGradient(device=on, is_secondary_source_filter=False)

@@ -1,5 +1,5 @@
-"""Ops of softmax, cross entropy, data movement and dropout: the reference loops in float64, and
-every backend in float32 against them."""
+"""Ops of softmax, cross entropy, data movement and dropout: the reference implementation in
+float64, and every backend in float32 against it."""
 
 import numpy as np
 import pytest

@@ -247,7 +247,7 @@ def derivative(name, arrays, p=0.0, q=0.0, operand=0, dy=1.0, device="reference"
     return gradients("elementwise", attributes, arrays, [cotangent], [operand], device)[0]
 
 
-# The oracle in both of its types, other devices in float32.
+# The reference implementation in both of its types, other devices in float32.
 everywhere = pytest.mark.parametrize(
     ("device", "dtype"),
     [("reference", "float64"), ("reference", "float32"), ("cpu", "float32")],

@@ -1,5 +1,5 @@
-"""The CPU backend's own loops against the reference in float64: shapes around vector widths, every
-layout, one thread and two."""
+"""The CPU backend's hand-written loops against the reference in float64: shapes around vector
+widths, every layout, one thread and two."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The CPU backend's own loops at each instruction level of this machine."""
+"""The CPU backend's hand-written loops at each instruction level of this machine."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a step costs on a GPU: launches, copies, allocations; and that it trains as the oracle does.
+"""What a step costs on a GPU: launches, copies, allocations; that it trains as the reference does.
 
 Runs with --device only.
 """
@@ -211,18 +211,18 @@ def test_numbers_of_a_step_reach_whichever_run_comes_next(gpu: str) -> None:
         return tg.MLCAdamOptimizer(learning_rate=0.01)
 
     optimizers = made(), made()
-    network, oracle = (
+    network, reference = (
         Classifier(device, optimizer=optimizer, dropout=0.3)
         for device, optimizer in zip((gpu, "reference"), optimizers, strict=True)
     )
     x, labels = DATA[0]
-    for each in (network, oracle):
+    for each in (network, reference):
         each.training.bind_and_write_data(
             {"x": x, "labels": labels}, for_inputs={"x": each.x, "labels": each.labels}
         )
     for k in range(16):
         losses = []
-        for each, optimizer in zip((network, oracle), optimizers, strict=True):
+        for each, optimizer in zip((network, reference), optimizers, strict=True):
             if k == 8:
                 optimizer.learning_rate = 0.002
             training = each.training
@@ -233,7 +233,7 @@ def test_numbers_of_a_step_reach_whichever_run_comes_next(gpu: str) -> None:
             training.execute_gradient(options="synchronous")
             training.execute_optimizer_update(options="synchronous")
         assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    for a, b in zip(network.parameters(), oracle.parameters(), strict=True):
+    for a, b in zip(network.parameters(), reference.parameters(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
@@ -244,28 +244,28 @@ def test_the_plan_is_what_is_allocated(gpu: str) -> None:
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "RMSProp"])
 @pytest.mark.parametrize("options", ["synchronous", "none"])
-def test_trains_as_the_oracle(gpu: str, optimizer: str, options: str) -> None:
+def test_trains_as_the_reference(gpu: str, optimizer: str, options: str) -> None:
     def made() -> Any:
         return getattr(tg, f"MLC{optimizer}Optimizer")(learning_rate=0.01)
 
     network = Classifier(gpu, optimizer=made())
-    oracle = Classifier("reference", "float64", optimizer=made())
+    reference = Classifier("reference", "float64", optimizer=made())
     handles = []
     for k in range(20):
         handles.append(network.training.execute(**network.arguments(k), options=options))
-        expected = oracle.step(k)
+        expected = reference.step(k)
         if options == "synchronous":
             assert handles[-1].result == pytest.approx(expected, rel=1e-5)
     assert handles[-1].result == pytest.approx(expected, rel=1e-5)
-    for got, wanted in zip(network.parameters(), oracle.parameters(), strict=True):
+    for got, wanted in zip(network.parameters(), reference.parameters(), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-4)
 
 
 def test_smaller_batches_and_back(gpu: str) -> None:
-    network, oracle = Classifier(gpu), Classifier("reference")
+    network, reference = Classifier(gpu), Classifier("reference")
     for rows in (ROWS, 3, ROWS, 7, 3, 3, 3, ROWS):
         losses = []
-        for graph in (network, oracle):
+        for graph in (network, reference):
             x, labels = DATA[rows % 4]
             losses.append(
                 graph.training.execute(
@@ -278,10 +278,10 @@ def test_smaller_batches_and_back(gpu: str) -> None:
         assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-def test_dropout_draws_the_oracles_numbers(gpu: str) -> None:
-    network, oracle = Classifier(gpu, dropout=0.5), Classifier("reference", dropout=0.5)
+def test_dropout_draws_the_numbers_of_the_reference(gpu: str) -> None:
+    network, reference = Classifier(gpu, dropout=0.5), Classifier("reference", dropout=0.5)
     for k in range(5):
-        assert network.step(k) == pytest.approx(oracle.step(k), rel=1e-5)
+        assert network.step(k) == pytest.approx(reference.step(k), rel=1e-5)
 
 
 def test_the_same_bits_in_every_run(gpu: str) -> None:
@@ -304,21 +304,21 @@ def test_a_recorded_run_gives_the_bits_of_single_launches(gpu: str) -> None:
 
 
 def test_a_parameter_moves_between_devices(gpu: str) -> None:
-    network, oracle = Classifier(gpu), Classifier("cpu")
+    network, reference = Classifier(gpu), Classifier("cpu")
     for device in ("cpu", gpu, "reference", gpu):
         network.step()
-        oracle.step()
+        reference.step()
         network.training.compile(device=device)
-    assert network.step() == pytest.approx(oracle.step(), rel=1e-5)
+    assert network.step() == pytest.approx(reference.step(), rel=1e-5)
 
 
 def test_a_parameter_replaced_on_the_host_is_sent(gpu: str) -> None:
-    network, oracle = Classifier(gpu), Classifier("reference")
-    for graph in (network, oracle):
+    network, reference = Classifier(gpu), Classifier("reference")
+    for graph in (network, reference):
         graph.step()
         biases = graph.layers[1].biases
         biases.bind_and_write_data(np.full(CLASSES, 0.25, np.float32))
-    assert network.step() == pytest.approx(oracle.step(), rel=1e-5)
+    assert network.step() == pytest.approx(reference.step(), rel=1e-5)
 
 
 def test_not_a_number_is_found(gpu: str) -> None:

@@ -82,8 +82,8 @@ def test_a_gpu_by_its_uuid(gpu: str) -> None:
 
 
 def test_several_graphs_and_threads_on_one_gpu(gpu: str, torch: Any) -> None:
-    oracle = Classifier(gpu)
-    expected = [oracle.step(k) for k in range(30)]
+    reference = Classifier(gpu)
+    expected = [reference.step(k) for k in range(30)]
     losses: dict[int, list[Any]] = {}
 
     def train(number: int) -> None:

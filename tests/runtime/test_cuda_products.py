@@ -137,7 +137,7 @@ class Network:
     ],
 )
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
-def test_gradients_are_near_the_oracles(
+def test_gradients_are_near_the_references(
     gpu: str, sizes: list[int], batch: int, precision: str
 ) -> None:
     """After one step of SGD the parameters differ by the gradients' errors. In TF32 the activation
@@ -163,17 +163,19 @@ def compare_gradients(
     activation: Callable[[], tg.MLCActivationLayer],
     margin: float = 0,
 ) -> None:
-    here, oracle = (
+    here, reference = (
         Network(device, chosen, sizes, batch, activation, margin=margin)
         for device, chosen in ((gpu, precision), ("cpu", "float32"))
     )
-    start = oracle.state()
-    assert here.step() == pytest.approx(oracle.step(), rel=1e-5 if precision == "float32" else 1e-3)
+    start = reference.state()
+    assert here.step() == pytest.approx(
+        reference.step(), rel=1e-5 if precision == "float32" else 1e-3
+    )
     for name, value in here.state().items():
         if value.dtype != np.float32 or start[name].ndim == 0:
             continue
-        gradient = start[name] - oracle.state()[name]
-        error = np.linalg.norm(value - oracle.state()[name]) / np.linalg.norm(gradient)
+        gradient = start[name] - reference.state()[name]
+        error = np.linalg.norm(value - reference.state()[name]) / np.linalg.norm(gradient)
         assert error < (2e-5 if precision == "float32" else 3e-3), name
 
 

@@ -1,7 +1,7 @@
 """What the core does for a device with memory of its own, on a double of one.
 
-The double is a plugin over the reference loops whose addresses the host cannot use: whatever
-touches them without the backend crashes. Suites run on it in a process of their own.
+The double is a plugin over the reference implementation whose addresses the host cannot use:
+whatever touches them without the backend crashes. Suites run on it in a process of their own.
 """
 
 import json

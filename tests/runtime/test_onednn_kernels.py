@@ -1,5 +1,5 @@
-"""Kernels of oneDNN against the reference loops: convolution with its gradients, matrix products,
-reorders; in plain layouts and in those that the kernels ask for, with one thread and two."""
+"""Kernels of oneDNN against the reference implementation: convolution with its gradients, matrix
+products, reorders; in plain layouts and those that the kernels ask for; with one thread and two."""
 
 import os
 import subprocess

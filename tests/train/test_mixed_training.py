@@ -89,7 +89,7 @@ def test_thirty_steps_lose_as_float32_does(device, make, optimizer, precision):
     assert exact[-4:].mean() < 0.7 * exact[:4].mean()
     assert (got != exact).any()
     # A gradient that is rounding alone (of a bias before batch normalization) moves its parameter
-    # by Adam's whole rate. Sources that differ by 4e-6 move the reference loops by 0.0095 too;
+    # by Adam's whole rate. Sources that differ by 4e-6 move the reference's losses by 0.0095 too;
     # where sums are of float32, as on Apple's GPU, the given sources already do.
     slack = 4 if device == "metal" else 1
     bound = slack * BOUNDS[precision] * exact.max()

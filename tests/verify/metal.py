@@ -2,8 +2,8 @@
 
 ``python -m traingraph verify --device metal`` runs this file. Without an argument it prints the
 names. With one, whose kernel the note of this machine has to list, it prints the largest deviation
-of a result from the reference loops, as a share of its largest number, and ends with 0 where each
-element is within the bounds.
+of a result from the reference implementation, as a share of its largest number, and ends with 0
+where each element is within the bounds.
 """
 
 import sys

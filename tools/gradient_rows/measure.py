@@ -111,7 +111,7 @@ def starts_of(values: list[np.ndarray], sample: Sample) -> list[np.ndarray]:
 
 
 class Case:
-    """The oracle's numbers of one choice of options, and the quotients that judge gradients."""
+    """The reference's numbers of one choice of options, and the quotients that judge gradients."""
 
     def __init__(self, sample: Sample, name: str, exact: str, differences: bool) -> None:
         self.sample, self.name = sample, name
@@ -132,7 +132,7 @@ class Case:
                 )  # fmt: skip
 
     def draw(self, exact: str, number: int) -> Graph:
-        """The oracle of numbers that are drawn."""
+        """The reference for numbers that are drawn."""
         label = f"{self.name} {number}" if number else self.name
         self.data: Data = data_of(self.sample, label, exact)
         self.graph = graph = Graph(self.sample, self.data, "reference", "float64")
@@ -174,7 +174,7 @@ class Case:
         return values, graph.gradients(self.starts)
 
     def moved(self, by: float) -> dict[int, np.ndarray]:
-        """The oracle's gradients where all numbers of sources are moved, in units of their size."""
+        """The reference's gradients where all numbers of sources are moved, relative to them."""
         pairs = list(enumerate(zip(self.sample.sources, self.data.sources, strict=True)))
         floats = [(at, array) for at, (values, array) in pairs if values.has_gradient]
         for at, array in floats:
@@ -186,9 +186,9 @@ class Case:
         return found
 
     def take_gradients(self, cell: Cell, gradients: dict[int, np.ndarray]) -> None:
-        """Beside the oracle. Where its own gradient jumps within the type's rounding is a kink: by
-        more than the bound, g(x + d) - 2 g(x) + g(x - d), with d of 4 units. There the gradient is
-        held to lie between the three, and it counts as excluded.
+        """Beside the reference. Where its own gradient jumps within the type's rounding is a kink:
+        by more than the bound, g(x + d) - 2 g(x) + g(x - d), with d of 4 units. There the gradient
+        is held to lie between the three, and it counts as excluded.
         """
         step = 4 * UNITS[cell.data_type]
         up, down = self.moved(step), self.moved(-step)

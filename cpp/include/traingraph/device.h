@@ -24,7 +24,7 @@ class TRAINGRAPH_API Device {
   // those that are there.
   static Device gpu(const std::string& uuid);
   static Device any();
-  // Plain loops in float32 and float64: the oracle.
+  // Plain loops in float32 and float64: the reference implementation.
   static Device reference();
   // A backend by its name ("cpu", "reference", "null", …), also "gpu", "gpu:1", "gpu:GPU-…", "cuda"
   // and "any".
@@ -73,7 +73,7 @@ class TRAINGRAPH_API Platform {
 
   static std::string version();
   static std::string onednn_version();
-  // Instruction level of the CPU backend's own loops: "v2", "v3", "v4" or "generic".
+  // Instruction level of the CPU backend's hand-written loops: "v2", "v3", "v4" or "generic".
   static std::string instruction_set();
   static std::vector<std::string> backends();
   // The GPUs' names by index. Raises DeviceError that says what is missing.

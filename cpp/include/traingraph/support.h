@@ -26,8 +26,8 @@ TRAINGRAPH_API KernelReport kernels_of(const Layer& layer,
                                        const std::vector<TensorDescriptor>& sources,
                                        const Device& device);
 
-// Ops that a backend of kernels for the CPU, "cpu" or "bnns", leaves to the reference loops in
-// every case; none of other backends.
+// Ops that a backend of kernels for the CPU, "cpu" or "bnns", leaves to the reference
+// implementation in every case; none of other backends.
 TRAINGRAPH_API std::vector<std::string> looped_ops(const std::string& backend);
 
 }  // namespace traingraph

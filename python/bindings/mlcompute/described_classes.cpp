@@ -97,11 +97,12 @@ void bind_layers(py::module_& module) {
         return stand_ins(to_text(given["layer"], given.where("layer")), given["data_type"],
                          given["on"]);
       });
-  def_function(module, "looped_ops", "list[str]", {"backend: str, *"},
-               "The ops that the backend cpu or bnns leaves to the reference loops in every case.",
-               [](const Arguments& given) {
-                 return looped_ops(to_text(given["backend"], given.where("backend")));
-               });
+  def_function(
+      module, "looped_ops", "list[str]", {"backend: str, *"},
+      "The ops that the backend cpu or bnns leaves to the reference implementation in every case.",
+      [](const Arguments& given) {
+        return looped_ops(to_text(given["backend"], given.where("backend")));
+      });
 }
 
 void bind_optimizers(py::module_& module) {

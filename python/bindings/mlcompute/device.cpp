@@ -118,7 +118,7 @@ void bind_platform(py::module_& module) {
   module.def("version", &Platform::version, "The version of the library.");
   module.def("onednn_version", &Platform::onednn_version, "The version of oneDNN in use.");
   module.def("instruction_set", &Platform::instruction_set,
-             "The level of the CPU backend's own loops: v2, v3, v4 or generic.");
+             "The level of the CPU backend's hand-written loops: v2, v3, v4 or generic.");
   module.def("backends", &Platform::backends, "The names of the backends that are built in.");
   const auto of_backend = [&](const char* name, const char* returns, const char* text, auto call) {
     def_function(module, name, returns, {"backend: str, *"}, text, [call](const Arguments& given) {
@@ -162,7 +162,7 @@ void bind_device(py::module_& module) {
       "ane", [] { return Device::of_type(DeviceType::kAne); },
       "Apple's neural engine. Errors: DeviceError without one.");
   cls.def_static("reference", &Device::reference,
-                 "Plain loops in float32 and float64: slow, and the oracle of the others.");
+                 "Plain loops in float32 and float64: slow, and the reference for the others.");
   cls.def_property_readonly("type", &Device::type, "The type asked for.");
   cls.def_property_readonly("actual_device_type", &Device::actual_type, "The type in use.");
   cls.def_property_readonly(

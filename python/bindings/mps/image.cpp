@@ -120,7 +120,7 @@ void bind_mps_image(py::module_& module) {
       {"with_channel_format: MPSImageFeatureChannelFormat | str, width: int, height: int, "
        "feature_channels: int, number_of_images: int = 1, usage: int = 0"},
       "Types: float32 or float16, whole numbers of 8 or 16 bits for those from 0 to 1 (unorm8, "
-      "unorm16), float64 on the reference loops. `usage` says nothing here.",
+      "unorm16), float64 on the reference implementation. `usage` says nothing here.",
       [](const Arguments& arguments) {
         return ImageDescriptor{arguments.get<mps::ChannelFormat>("with_channel_format"),
                                arguments.get<std::int64_t>("width"),

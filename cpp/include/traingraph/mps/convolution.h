@@ -59,7 +59,7 @@ class CNNConvolutionWeightsAndBiasesState;
 class TRAINGRAPH_API CNNConvolutionDataSource {
  public:
   virtual ~CNNConvolutionDataSource();
-  // float32, or float64 for the reference loops.
+  // float32, or float64 for the reference implementation.
   virtual DataType data_type() const { return DataType::kFloat32; }
   virtual CNNConvolutionDescriptor descriptor() const = 0;
   // (O, kernel_height, kernel_width, I / groups)

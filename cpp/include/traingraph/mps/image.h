@@ -13,8 +13,8 @@
 
 namespace traingraph::mps {
 
-// Apple's raw values; kFloat64 is an addition of this library, for the reference loops. Elements of
-// the first two are whole numbers of 8 and 16 bits for those from 0 to 1.
+// Apple's raw values; kFloat64 is an addition of this library, for the reference implementation.
+// Elements of the first two are whole numbers of 8 and 16 bits for those from 0 to 1.
 enum class ChannelFormat : int {
   kNone = 0,
   kUnorm8 = 1,

@@ -1,4 +1,4 @@
-// The backend and its table: Accelerate's kernels, the CPU backend's, the reference loops.
+// The backend and its table: Accelerate's kernels, the CPU backend's, the reference implementation.
 #include "backends/bnns/bnns.h"
 
 #include <sys/utsname.h>
@@ -26,14 +26,14 @@ class BnnsBackend final : public HostBackend {
     return {cpu::backend().devices().at(0) + ", Accelerate of " + system_release()};
   }
 
-  // A yes to what the reference loops alone take says so.
+  // A yes to what the reference implementation alone takes says so.
   Support supports(const ir::Graph& graph, const ir::Node& node) const override {
     Support support = HostBackend::supports(graph, node);
     const auto takes = [&](const KernelEntry& entry) {
       return entry.op == node.op && entry.supports(graph, node).yes;
     };
     if (support.yes && std::ranges::none_of(own_entries(), takes)) {
-      support.reason = "reference loops";
+      support.reason = "reference implementation";
     }
     return support;
   }

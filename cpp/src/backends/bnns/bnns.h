@@ -3,13 +3,13 @@
 #include "runtime/memory/host_backend.h"
 
 // The BNNS backend: Apple's Accelerate on the CPU of a Mac. Convolutions and pooling by BNNS,
-// matrix products by its BLAS, the rest by the loops of the CPU backend, then the reference loops.
-// docs/backends/bnns.md says which op goes where and why.
+// matrix products by its BLAS, the rest by the loops of the CPU backend, then the reference
+// implementation. docs/backends/bnns.md says which op goes where and why.
 namespace traingraph::bnns {
 
 const Backend& backend();
 
-// The kernels before the reference loops, in the order they are tried.
+// The kernels before the reference implementation, in the order they are tried.
 const std::vector<KernelEntry>& own_entries();
 
 // Each file's kernels.

@@ -13,7 +13,7 @@ namespace {
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (graph.type(node.inputs[0]).data_type == DataType::kFloat32) return {};
-  return Support::no("own attention loops take float32");
+  return Support::no("hand-written attention loops take float32");
 }
 
 std::vector<ir::Type> types_of(const ir::Graph& graph, const std::vector<ir::ValueId>& values) {

@@ -57,25 +57,25 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
       if (graph.type(id).data_type != DataType::kFloat32) {
-        return Support::no("own batch norm loops take float32");
+        return Support::no("hand-written batch norm loops take float32");
       }
     }
   }
   const bool forward = node.op == ir::Op::batch_norm;
   if (!forward && cancels(graph, node)) {
-    return Support::no("own batch norm loops are not exact where two values cancel");
+    return Support::no("hand-written batch norm loops are not exact where two values cancel");
   }
   const ir::ScalarList& list = attributes_of(node).epilogue;
   if (list.empty()) return {};
   if (!takes(node, list)) {
-    return Support::no("own batch norm loops do not take this list");
+    return Support::no("hand-written batch norm loops do not take this list");
   }
   // All operands of the list have the tensor's shape.
   const Shape& shape = graph.type(node.outputs[0]).shape;
   for (int k = 1; k < list.inputs; ++k) {
     const std::size_t i = forward ? Forward::epilogue(k) : Backward::prologue(k);
     if (graph.type(node.inputs[i]).shape != shape) {
-      return Support::no("own batch norm loops do not broadcast operands of a list");
+      return Support::no("hand-written batch norm loops do not broadcast operands of a list");
     }
   }
   return {};

@@ -130,7 +130,7 @@ class Compare final : public Kernel {
 
 Support supports_compare(const ir::Graph& graph, const ir::Node& node) {
   if (!ir::is_half(graph.type(node.inputs[0]).data_type)) return {};
-  return Support::no("own loops compare no numbers of 16 bits");
+  return Support::no("hand-written loops compare no numbers of 16 bits");
 }
 
 std::unique_ptr<Kernel> make_compare(const ir::Graph& graph, const ir::Node& node) {
@@ -190,7 +190,7 @@ class OneHot final : public Kernel {
 
 Support supports_one_hot(const ir::Graph& graph, const ir::Node& node) {
   if (graph.type(node.outputs[0]).data_type == DataType::kFloat32) return {};
-  return Support::no("own loops write float32");
+  return Support::no("hand-written loops write float32");
 }
 
 std::unique_ptr<Kernel> make_one_hot(const ir::Graph& graph, const ir::Node& node) {

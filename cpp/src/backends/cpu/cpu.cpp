@@ -1,5 +1,5 @@
-// The CPU backend: its table of kernels (own loops, oneDNN, then the reference loops), its name and
-// its availability.
+// The CPU backend: its table of kernels (hand-written loops, oneDNN, then the reference
+// implementation), its name and its availability.
 #include "backends/cpu/cpu.h"
 
 #if defined(__APPLE__)

@@ -2,13 +2,13 @@
 
 #include "runtime/memory/host_backend.h"
 
-// The CPU backend: oneDNN for convolutions and large matrix products, own vectorised loops for the
-// rest, reference loops for what neither takes.
+// The CPU backend: oneDNN for convolutions and large matrix products, hand-written vectorised loops
+// for the rest, the reference implementation for what neither takes.
 namespace traingraph::cpu {
 
 const Backend& backend();
 
-// The kernels of this folder, in the order they are tried; the reference loops come after them.
+// The kernels of this folder, in the order they are tried; the reference implementation is last.
 std::vector<KernelEntry> own_entries();
 
 // Each file's kernels. Entries of one op are tried in the order in which cpu.cpp joins the files.

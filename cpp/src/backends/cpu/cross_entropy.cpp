@@ -18,12 +18,12 @@ std::size_t logits_of(const ir::Node& node) {
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const std::size_t logits = logits_of(node);
   if (graph.type(node.inputs[logits]).data_type != DataType::kFloat32) {
-    return Support::no("own cross entropy loops take float32");
+    return Support::no("hand-written cross entropy loops take float32");
   }
   const DataType labels = graph.type(node.inputs[logits + 1]).data_type;
   if (labels != DataType::kFloat32 && labels != DataType::kInt32 && labels != DataType::kInt64) {
     return Support::no(std::string("labels of type ") + name(labels) +
-                       " (own cross entropy loops take float32, int32, int64)");
+                       " (hand-written cross entropy loops take float32, int32, int64)");
   }
   return {};
 }

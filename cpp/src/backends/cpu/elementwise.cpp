@@ -26,7 +26,8 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
     for (ir::ValueId id : *operands) {
       const DataType type = graph.type(id).data_type;
       if (type != DataType::kFloat32) {
-        return Support::no(std::string("data type ") + name(type) + " (own loops take float32)");
+        return Support::no(std::string("data type ") + name(type) +
+                           " (hand-written loops take float32)");
       }
     }
   }

@@ -194,7 +194,7 @@ class RowLimit final : public TableKernel<T> {
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   const DataType type = graph.type(node.inputs[0]).data_type;
   if (type == DataType::kFloat32 || type == DataType::kFloat64) return {};
-  return Support::no("own loops over tables take float32 and float64");
+  return Support::no("hand-written loops over tables take float32 and float64");
 }
 
 template <template <class> class K>

@@ -12,7 +12,7 @@ namespace {
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (graph.type(node.inputs[0]).data_type == DataType::kFloat32) return {};
-  return Support::no("own loops compare float32");
+  return Support::no("hand-written loops compare float32");
 }
 
 constexpr std::int64_t kPartElements = 32768;

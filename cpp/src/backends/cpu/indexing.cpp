@@ -23,7 +23,7 @@ struct Slices {
 
 Support supports_slices(const ir::Graph& graph, ir::ValueId tensor, ir::ValueId indices) {
   if (graph.type(indices).rank() == 1 && graph.type(tensor).rank() != 1) return {};
-  return Support::no("own loops take indices of slices");
+  return Support::no("hand-written loops take indices of slices");
 }
 
 class SliceKernel : public Kernel {
@@ -188,10 +188,10 @@ Support supports_gather(const ir::Graph& graph, const ir::Node& node) {
 
 Support supports_scatter(const ir::Graph& graph, const ir::Node& node) {
   if (!std::get<ir::ScatterAttributes>(node.attributes).adds) {
-    return Support::no("own loops add values");
+    return Support::no("hand-written loops add values");
   }
   if (graph.type(node.outputs[0]).data_type != DataType::kFloat32) {
-    return Support::no("own loops add float32");
+    return Support::no("hand-written loops add float32");
   }
   return supports_slices(graph, node.outputs[0], node.inputs[1]);
 }

@@ -2,7 +2,7 @@
 
 #include <string>
 
-// Own loops exist once per instruction level; which one runs is decided once.
+// Hand-written loops exist once per instruction level; which one runs is decided once.
 namespace traingraph::cpu {
 
 struct AttentionLoops;

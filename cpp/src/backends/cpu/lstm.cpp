@@ -350,7 +350,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
     for (ir::ValueId id : *operands) {
       const DataType type = graph.type(id).data_type;
       if (type != DataType::kFloat32 && type != DataType::kInt32) {
-        return Support::no("own loops of LSTMs compute in float32");
+        return Support::no("hand-written loops of LSTMs compute in float32");
       }
     }
   }

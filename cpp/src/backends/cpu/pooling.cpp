@@ -22,7 +22,7 @@ bool is_gradient(const ir::Node& node) { return node.op == ir::Op::pooling_gradi
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (graph.type(node.inputs[0]).data_type != DataType::kFloat32) {
-    return Support::no("own pooling loops take float32");
+    return Support::no("hand-written pooling loops take float32");
   }
   return {};
 }

@@ -85,10 +85,10 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const ir::Type& type = graph.type(node.inputs[0]);
   if (type.data_type != DataType::kFloat32) {
     return Support::no(std::string("data type ") + name(type.data_type) +
-                       " (own loops take float32)");
+                       " (hand-written loops take float32)");
   }
   if (attributes_of(node).kind == ir::ReduceKind::not_finite) {
-    return Support::no("a count (own loops sum)");
+    return Support::no("a count (hand-written loops sum)");
   }
   if (!view_of(type.shape, {}, attributes_of(node).axes)) {
     return Support::no("kept and summed axes alternate too often");

@@ -16,7 +16,7 @@ constexpr double kNanosecondsPerElement = 0.6;  // conversions to float64 and ba
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   for (ir::ValueId id : node.inputs) {
     if (graph.type(id).data_type != DataType::kFloat32) {
-      return Support::no("own loops over rows take float32");
+      return Support::no("hand-written loops over rows take float32");
     }
   }
   return {};

@@ -42,25 +42,25 @@ bool is_bias(const Shape& shape, std::int64_t columns) {
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   for (ir::ValueId id : node.inputs) {
     if (graph.type(id).data_type != DataType::kFloat32) {
-      return Support::no("own matrix loops take float32");
+      return Support::no("hand-written matrix loops take float32");
     }
   }
   const Extents e = extents_of(graph, node);
   const double work = static_cast<double>(e.matrices) * static_cast<double>(e.m) *
                       static_cast<double>(e.n) * static_cast<double>(e.k);
   if (work > kMostMultiplications || e.k > kLongestInner) {
-    return Support::no("larger than own matrix loops take");
+    return Support::no("larger than hand-written matrix loops take");
   }
   const Shape& a = graph.type(node.inputs[0]).shape;
   const Shape& b = graph.type(node.inputs[1]).shape;
   if (e.matrices > 1 && !std::equal(a.begin(), a.end() - 2, b.begin(), b.end() - 2)) {
-    return Support::no("own matrix loops do not broadcast leading axes");
+    return Support::no("hand-written matrix loops do not broadcast leading axes");
   }
   const std::optional<ir::AddReluEpilogue> epilogue =
       ir::add_relu_epilogue_of(attributes_of(node).epilogue);
-  if (!epilogue) return Support::no("own matrix loops end with a bias and relu at most");
+  if (!epilogue) return Support::no("hand-written matrix loops end with a bias and relu at most");
   if (epilogue->adds && !is_bias(graph.type(node.inputs[2]).shape, e.n)) {
-    return Support::no("own matrix loops add a row of " + std::to_string(e.n));
+    return Support::no("hand-written matrix loops add a row of " + std::to_string(e.n));
   }
   return {};
 }

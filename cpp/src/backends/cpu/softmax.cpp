@@ -9,7 +9,7 @@ namespace {
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   for (ir::ValueId id : node.inputs) {
     if (graph.type(id).data_type != DataType::kFloat32) {
-      return Support::no("own softmax loops take float32");
+      return Support::no("hand-written softmax loops take float32");
     }
   }
   return {};

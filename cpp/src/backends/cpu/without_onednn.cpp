@@ -1,4 +1,4 @@
-// For builds without oneDNN: what it would compute runs in the reference loops.
+// For builds without oneDNN: what it would compute runs by the reference implementation.
 #include "backends/cpu/onednn.h"
 
 namespace traingraph::cpu {

@@ -4,8 +4,8 @@
 
 namespace traingraph::metal {
 
-// The GPU of a Mac: kernels of Metal Performance Shaders and own shaders, one command buffer per
-// run.
+// The GPU of a Mac: kernels of Metal Performance Shaders and hand-written shaders, one command
+// buffer per run.
 const Backend& backend();
 
 }  // namespace traingraph::metal

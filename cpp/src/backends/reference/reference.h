@@ -4,8 +4,8 @@
 
 namespace traingraph::reference {
 
-// Plain loops in float32 and float64 over plain layouts: the oracle, and the fallback of other
-// host backends. Operands of 16 bits are computed with in float32.
+// Plain loops in float32 and float64 over plain layouts: the reference implementation, and the
+// fallback of other host backends. Operands of 16 bits are computed with in float32.
 const std::vector<KernelEntry>& table();
 
 // The kernel of reorders between any two layouts of any element type.

@@ -78,7 +78,7 @@ std::int64_t one_row(const T&) {
 ClassDescription vector_descriptor() {
   using D = VectorDescriptor;
   return Describing<D>("MPSVectorDescriptor", "A row's size.")
-      .factory("vector_descriptor", "Types: float32, or float64 for the reference loops.",
+      .factory("vector_descriptor", "Types: float32, or float64 for the reference implementation.",
                {{argument<std::int64_t>("with_length", "Elements.", &kOneOrMore),
                  argument("data_type", ElementType{}, "What an element is.")}},
                [](const Given& given) {

@@ -16,8 +16,8 @@
 namespace traingraph::cpu {
 namespace {
 
-// TRAINGRAPH_ISA lowers oneDNN with the own loops: it then takes the kernels and layouts that it
-// takes on a machine of that level. Has no effect after the first primitive.
+// TRAINGRAPH_ISA lowers oneDNN with the hand-written loops: it then takes the kernels and layouts
+// that it takes on a machine of that level. Has no effect after the first primitive.
 void follow_instruction_level() {
   const std::string level = loops().level;
   if (level == "v2") dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);

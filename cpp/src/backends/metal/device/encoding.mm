@@ -1,4 +1,4 @@
-// Dispatches of own shaders on the command buffer of a run.
+// Dispatches of hand-written shaders on the command buffer of a run.
 #include "backends/metal/device/encoding.h"
 
 #include <algorithm>

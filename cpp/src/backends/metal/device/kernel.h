@@ -55,7 +55,7 @@ struct KernelEntry {
                 const std::vector<ir::ValueId>&) = nullptr;
 };
 
-// Every op's kernels, tried in order: those of Metal Performance Shaders before own shaders.
+// Every op's kernels, tried in order: those of Metal Performance Shaders, hand-written shaders.
 const std::vector<KernelEntry>& table();
 
 }  // namespace traingraph::metal

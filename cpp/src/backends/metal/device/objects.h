@@ -71,7 +71,7 @@ Flight::Number commit(const Device& device, id<MTLCommandBuffer> buffer);
 // The command buffer of a run, with no encoder open on it: for kernels that open their own.
 id<MTLCommandBuffer> command_buffer(Encoding& encoding);
 
-// One dispatch of an own shader over buffers of which some are not the arena's.
+// One dispatch of a hand-written shader over buffers of which some are not the arena's.
 void run(Encoding& encoding, const Shader& shader, std::initializer_list<Place> buffers,
          const void* arguments, std::size_t bytes, std::int64_t threads);
 

@@ -100,7 +100,7 @@ MatrixAt flat(const ir::Type& type) {
   return {rows, rows == 0 ? 0 : type.elements() / rows};
 }
 
-// Apple's kernel must not write over its source. Where the plan lets it, an own shader does.
+// Apple's kernel must not write over its source. A hand-written shader may where the plan lets it.
 class MatrixNeuron final : public Kernel {
  public:
   MatrixNeuron(const ir::Graph& graph, const ir::Node& node, Device& device)

@@ -87,7 +87,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const Shape& shape = graph.type(node.outputs[0]).shape;
   const std::string reason = no_images(shape);
   if (!reason.empty()) return Support::no("mps: " + reason);
-  // The gradient reads statistics as exact as the own shader's.
+  // The gradient reads statistics as exact as the hand-written shader's.
   if (element_count(shape) <= 2 * shape[1]) {
     return Support::no("mps: batch normalization where two values cancel");
   }
@@ -144,7 +144,7 @@ struct BatchNormalization {
   }
 };
 
-// After an own shader has read the state.
+// After a hand-written shader has read the state.
 template <class State>
 void was_read(State* state) {
   [state setReadCount:[state readCount] - 1];

@@ -1,6 +1,6 @@
 // MPSCNNPooling… and their gradients: averages for ops, and what traingraph.mps encodes by name.
-// Other ops stay with an own shader: Apple says neither what becomes of NaN, which wins here, nor
-// which of equal elements the gradient goes to, which is the first one here.
+// Other ops stay with a hand-written shader: Apple says neither what becomes of NaN, which wins
+// here, nor which of equal elements the gradient goes to, which is the first one here.
 #include <type_traits>
 
 #include "backends/metal/kernels/entries.h"

@@ -1,4 +1,4 @@
-// What moves elements and computes little or nothing, by own shaders.
+// What moves elements and computes little or nothing, by hand-written shaders.
 #include "backends/metal/shaders/shader_kernel.h"
 #include "runtime/numbers/philox.h"
 #include "runtime/table_backend.h"

@@ -1,4 +1,4 @@
-// Batch normalization, softmax, cross entropy and pooling by own shaders.
+// Batch normalization, softmax, cross entropy and pooling by hand-written shaders.
 #include "backends/metal/shaders/shader_kernel.h"
 
 namespace traingraph::metal {

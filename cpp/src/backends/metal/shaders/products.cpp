@@ -1,4 +1,4 @@
-// Reductions, matrix products and convolutions by own shaders: for what no kernel of Metal
+// Reductions, matrix products and convolutions by hand-written shaders: for what no kernel of Metal
 // Performance Shaders takes.
 #include "backends/metal/shaders/shader_kernel.h"
 

@@ -1,4 +1,4 @@
-// What kernels of own shaders share.
+// What kernels of hand-written shaders share.
 #pragma once
 
 #include <type_traits>
