@@ -108,7 +108,7 @@ bool works_alone_after_a_merge() {
       held.set_value();
       compiles.get_future().wait();
       {
-        const CompilationTurn turn;
+        const CompilationLock compiling;
       }
       lent->run([&] { alone.work(std::chrono::milliseconds(1)); });
     });
@@ -116,7 +116,7 @@ bool works_alone_after_a_merge() {
   held.get_future().wait();
   mine->run([&] {
     {
-      const CompilationTurn turn;
+      const CompilationLock compiling;
       compiles.set_value();
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       Stream::merge(mine, lent);

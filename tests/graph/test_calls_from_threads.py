@@ -144,7 +144,7 @@ def test_labels_that_are_set_beside_compiles() -> None:
 
 
 def test_a_compile_in_a_handler_beside_a_compile() -> None:
-    """Both want a turn to compile and the one stream: neither waits for ever."""
+    """Both want the compilation lock and the one stream: neither waits for ever."""
     network, training, step = trained()
     inference = tg.MLCInferenceGraph(graph_objects=[network.graph])
     inference.add_inputs({"x": network.x})

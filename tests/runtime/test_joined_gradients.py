@@ -145,7 +145,7 @@ def test_residual_sums_are_inside_the_gradient_of_batch_norm(device):
 
 
 @pytest.mark.parametrize("precision", ["tf32", "mixed_bfloat16", "mixed_float16"])
-def test_signs_are_read_in_place_of_results(gpu, precision):
+def test_relu_masks_are_read_in_place_of_results(gpu, precision):
     lines = residual(gpu, precision, ways=(True, False)).compiled_description().splitlines()
     given = [line for line in lines if "= batch_norm(" in line and "has_relu_mask" in line]
     gradients = [line for line in lines if "batch_norm_gradient(" in line]

@@ -128,7 +128,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   if (state_->links != nullptr && !has(options, CompilationOptions::kLinkGraphs)) {
     throw InvalidArgument("[compile] expected LINK_GRAPHS among the options of a linked graph");
   }
-  const CompilationTurn turn;
+  const CompilationLock compiling;
   std::set<TensorPtr> constants_before;
   std::optional<Device> device_before;
   std::shared_ptr<Executor> before;
@@ -178,7 +178,7 @@ std::optional<std::int64_t> ExecutableGraph::memory_limit() const {
 }
 
 void ExecutableGraph::link(const std::vector<std::shared_ptr<ExecutableGraph>>& graphs) {
-  const CompilationTurn turn;
+  const CompilationLock compiling;
   std::vector<std::shared_ptr<GraphState>> states{state_};
   for (const auto& graph : graphs) {
     if (graph == nullptr) throw InvalidArgument("[link] expected a graph but got none");

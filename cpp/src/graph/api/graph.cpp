@@ -157,7 +157,7 @@ std::shared_ptr<Executor> GraphState::current_executor(const char* call) {
   };
   std::shared_ptr<Executor> before;
   if (current(before)) return before;
-  const CompilationTurn turn;
+  const CompilationLock compiling;
   // Another thread may have renewed it meanwhile.
   if (current(before)) return before;
   const std::shared_ptr<GraphState> now = snapshot();

@@ -178,7 +178,7 @@ GradientPoint gradients_at(GraphState& state, const ExecutionArguments& given) {
   executor->check_batch(declared_batch(*graph), true);
   executor->take_given(*users);
   {
-    const CompilationTurn turn;
+    const CompilationLock compiling;
     out.lowered = lower(*graph, 0, Mode::training);
   }
   refuse_means(out.lowered.lowering.graph);

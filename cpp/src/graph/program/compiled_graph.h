@@ -38,8 +38,8 @@ struct CompiledGraph {
   std::vector<std::shared_ptr<std::byte>> held;
   std::map<const Tensor*, ir::ValueId> tensors;  // kNone where fused away
   std::map<const Tensor*, ir::ValueId> gradients;
-  // What linked graphs are handed: forward values, and gradients of what they handed over.
-  struct Handed {
+  // What linked graphs are sent: forward values, and gradients of what they have sent.
+  struct Sent {
     Exchange* to;
     const Tensor* tensor;
     ir::ValueId value;  // kNone: no gradient flows, which is zeros
@@ -47,7 +47,7 @@ struct CompiledGraph {
     Shape shape;
     bool by(Run run) const { return gradient ? runs_gradient(run) : runs_forward(run); }
   };
-  std::vector<Handed> handed;
+  std::vector<Sent> sent;
   std::vector<IndexCheck> index_checks;
   ir::ValueId outside = ir::kNone;  // what they have found; kNone: no checks
   ir::ValueId result = ir::kNone;

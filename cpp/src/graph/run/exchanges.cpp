@@ -12,7 +12,7 @@ namespace traingraph {
 using ir::kNone;
 
 void Exchanges::place(CompiledGraph& graph) {
-  graph.handed.clear();
+  graph.sent.clear();
   if (links_ == nullptr) return;
   LinkSet& links = *links_;
   auto place = [&](const Tensor* tensor, ir::ValueId value, bool gradient, const ir::Type& type) {
@@ -25,7 +25,7 @@ void Exchanges::place(CompiledGraph& graph) {
       exchange.capacity = bytes;
       exchange.written = false;
     }
-    graph.handed.push_back({&exchange, tensor, value, gradient, type.shape});
+    graph.sent.push_back({&exchange, tensor, value, gradient, type.shape});
   };
   const ir::Graph& ops = graph.program->graph;
   for (const auto& [tensor, value] : graph.tensors) {
@@ -90,39 +90,39 @@ void Exchanges::announce(const CompiledGraph& graph, Run run) {
   if (links_ == nullptr) return;
   LinkSet& links = *links_;
   const std::lock_guard lock(links.mutex);
-  for (const CompiledGraph::Handed& handed : graph.handed) {
-    if (!handed.by(run)) continue;
-    handed.to->written = true;
-    handed.to->written_at = ++links.events;
-    handed.to->batch = graph.batch;
-    handed.to->shape = handed.shape;  // as long as the one before: nothing is allocated
-    if (handed.gradient) continue;
+  for (const CompiledGraph::Sent& sent : graph.sent) {
+    if (!sent.by(run)) continue;
+    sent.to->written = true;
+    sent.to->written_at = ++links.events;
+    sent.to->batch = graph.batch;
+    sent.to->shape = sent.shape;  // as long as the one before: nothing is allocated
+    if (sent.gradient) continue;
     // Gradients belong to the forward pass before them.
     for (Exchange& other : links.exchanges) {
-      if (other.tensor == handed.tensor && other.reader != 0) other.written = false;
+      if (other.tensor == sent.tensor && other.reader != 0) other.written = false;
     }
   }
 }
 
 void Exchanges::write(const CompiledGraph& graph, Run run) const {
   const Program& program = *graph.program;
-  for (const CompiledGraph::Handed& handed : graph.handed) {
-    if (!handed.by(run)) continue;
-    std::byte* to = handed.to->bytes.get();
+  for (const CompiledGraph::Sent& sent : graph.sent) {
+    if (!sent.by(run)) continue;
+    std::byte* to = sent.to->bytes.get();
     if (to == nullptr) continue;  // a backend that computes nothing
-    if (handed.value == kNone) {
-      clear_memory(backend_, to, handed.to->capacity);
+    if (sent.value == kNone) {
+      clear_memory(backend_, to, sent.to->capacity);
       continue;
     }
-    const ir::Value& value = program.graph.value(handed.value);
-    convert(backend_, value.type, value.layout, program.address(run, handed.value), {}, to);
+    const ir::Value& value = program.graph.value(sent.value);
+    convert(backend_, value.type, value.layout, program.address(run, sent.value), {}, to);
   }
 }
 
 void Exchanges::list(const CompiledGraph& graph, MemoryPlan& plan) const {
-  for (const CompiledGraph::Handed& handed : graph.handed) {
-    plan.entries.push_back({handed.tensor->label(), "exchange", handed.to->capacity});
-    plan.exchange_bytes += handed.to->capacity;
+  for (const CompiledGraph::Sent& sent : graph.sent) {
+    plan.entries.push_back({sent.tensor->label(), "exchange", sent.to->capacity});
+    plan.exchange_bytes += sent.to->capacity;
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace traingraph {
 
-// One graph's side of what linked graphs hand to each other: forward values one way, gradients the
+// One graph's side of the transfers between linked graphs: forward values one way, gradients the
 // other. What was announced is guarded by the set's mutex; the bytes belong to whoever holds the
 // stream, which the set shares.
 class Exchanges {
@@ -15,18 +15,18 @@ class Exchanges {
   Exchanges(const GraphState& graph, const Backend& backend)
       : graph_(graph), backend_(backend), links_(graph.links) {}
 
-  // Memory for what this program hands over. Call while holding the stream.
+  // Memory for what this program sends. Call while holding the stream.
   void place(CompiledGraph& graph);
   // What a linked graph has written, or was told to.
   BoundArray bound(const CompiledGraph& graph, const BoundSlot& slot) const;
   // The place of a binding among what the set's graphs do; and whether a tensor was computed later.
   std::uint64_t count_binding() const;
   bool is_newer(const Tensor& tensor, std::uint64_t than) const;
-  // Says what a run will hand over; call in the order of submission.
+  // Says what a run will send; call in the order of submission.
   void announce(const CompiledGraph& graph, Run run);
-  // Hands it over. Call while holding the stream.
+  // Sends it. Call while holding the stream.
   void write(const CompiledGraph& graph, Run run) const;
-  // Adds the entries of what this program hands over.
+  // Adds the entries of what this program sends.
   void list(const CompiledGraph& graph, MemoryPlan& plan) const;
 
  private:

@@ -96,7 +96,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   const bool apart = run != Run::step || job.checked;
   std::unique_lock lock(mutex_);
   if (asks && arguments.inputs.empty() && arguments.loss_labels.empty()) {
-    batch = given_.bound_rows();
+    batch = bound_inputs_.bound_rows();
   }
   batch = submitted_.batch_for(run, batch);
   job.graph = find_current(batch, mode, apart);
@@ -133,8 +133,8 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
 
 void Executor::bind_job(Job& job, const ExecutionArguments& arguments, const ChosenRows& rows) {
   submitted_.place(job);
-  if (runs_forward(job.run)) given_.bind_inputs(job, arguments, rows);
-  if (job.run == Run::gradient) given_.bind_gradients(job);
+  if (runs_forward(job.run)) bound_inputs_.bind_inputs(job, arguments, rows);
+  if (job.run == Run::gradient) bound_inputs_.bind_gradients(job);
   bind_outputs(graph_, backend_, arguments.outputs, job);
   updates_.submit(job, graph_.optimizer);
   submitted_.count(job);
@@ -165,7 +165,7 @@ Executor::Place Executor::place_of(Job& job, bool synchronous) {
 
 bool Executor::may_leave(const Job& job) const {
   return !uses_host_memory(backend_) && runs_forward(job.run) && !job.handler && !job.timed &&
-         !job.checked && job.outputs.empty() && job.graph->handed.empty();
+         !job.checked && job.outputs.empty() && job.graph->sent.empty();
 }
 
 void Executor::begin(Job& job) {
@@ -181,7 +181,7 @@ void Executor::begin(Job& job) {
 
 void Executor::execute(Job& job) {
   updates_.begin(job);
-  if (!kept_.has_before(job)) {
+  if (!readable_results_.has_before(job)) {
     throw InvalidArgument(
         "[execute] the step that this call goes on with was given up, because a call of it has "
         "failed or other state was loaded; start again with its first call");
@@ -194,13 +194,13 @@ void Executor::execute(Job& job) {
   make_room(job);
   for (const BoundArray& array : job.bound) {
     const bool apart = array.on_device && !programs_.touches(*job.graph, array);
-    job.graph->program->bind(array.value, given_.placed(array, apart));
+    job.graph->program->bind(array.value, bound_inputs_.placed(array, apart));
   }
   step_numbers_.write(job);
-  kept_.begin(job);
+  readable_results_.begin(job);
   if (may_leave(job)) carry_result(job);
   run_program(job);
-  kept_.end(job);
+  readable_results_.end(job);
   exchanges_.write(*job.graph, job.run);
   deliver(backend_, job);
 }
@@ -272,8 +272,8 @@ void Executor::settle(Job& job) {
 }
 
 void Executor::forget(const Job& job) {
-  kept_.drop_all();
-  kept_.give_up(job.after.step);
+  readable_results_.drop_all();
+  readable_results_.give_up(job.after.step);
   step_numbers_.forget_sent();
   const std::lock_guard lock(mutex_);
   updates_.undo(job);
@@ -284,31 +284,31 @@ void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int
   Rows rows;
   if (batch == 0 && declared_batch_ != 0 && rows.add(data, tensors)) batch = rows.agreed();
   const std::lock_guard lock(mutex_);
-  given_.write(data, tensors, batch == 0 ? declared_batch_ : batch, programs_);
+  bound_inputs_.write(data, tensors, batch == 0 ? declared_batch_ : batch, programs_);
 }
 
 std::pair<TensorData, TensorData> Executor::scored() const {
   std::pair<TensorData, TensorData> result;
-  stream_->run([&] { result = kept_.scored(); });
+  stream_->run([&] { result = readable_results_.scored(); });
   return result;
 }
 
 void Executor::read(const Tensor& tensor, void* bytes, std::size_t length) {
   stream_->run([&] {
-    const TensorData data = kept_.copy(tensor);
+    const TensorData data = readable_results_.copy(tensor);
     std::memcpy(bytes, data.bytes, std::min(length, data.length));
   });
 }
 
 TensorData Executor::view(const Tensor& tensor) {
   TensorData data;
-  stream_->run([&] { data = kept_.view(tensor, programs_.arena()); });
+  stream_->run([&] { data = readable_results_.view(tensor, programs_.arena()); });
   return data;
 }
 
 TensorData Executor::gradient(const Tensor& tensor) const {
   TensorData result;
-  stream_->run([&] { result = kept_.copy_of_gradient(tensor); });
+  stream_->run([&] { result = readable_results_.copy_of_gradient(tensor); });
   if (element_count(result.shape) == element_count(tensor.descriptor().shape)) {
     result.shape = tensor.descriptor().shape;
   }
@@ -316,7 +316,7 @@ TensorData Executor::gradient(const Tensor& tensor) const {
 }
 
 void Executor::read_through(const GradientHandle& handle) {
-  stream_->run([&] { kept_.know(handle); });
+  stream_->run([&] { readable_results_.know(handle); });
   const std::lock_guard lock(handle.gradient->state().host);
   handle.gradient->state().reader = weak_from_this();
   handle.gradient->state().device = graph_.device;
@@ -351,7 +351,7 @@ void Executor::resume_step(const CompiledGraph& graph) {
   stream_->run([&] {
     const std::lock_guard lock(mutex_);
     programs_.write_sums(begun->sums);
-    kept_.resume(submitted_.resume(begun->summed, begun->rows));
+    readable_results_.resume(submitted_.resume(begun->summed, begun->rows));
   });
 }
 
@@ -360,7 +360,7 @@ BegunStepPtr Executor::begun_step(std::uint64_t changes) const {
   if (const BegunStepPtr loaded = graph_.resumed->get()) {
     return loaded->taken_at.value_or(changes) == changes ? loaded : nullptr;
   }
-  const StepPosition& at = kept_.reached();
+  const StepPosition& at = readable_results_.reached();
   // Compiling again drops the sum, and a full one is what a pass has left.
   if (at.summed == 0 || at.summed >= graph_.micro_batches || built_for_ != changes) return nullptr;
   return std::make_shared<const BegunStep>(
@@ -368,10 +368,10 @@ BegunStepPtr Executor::begun_step(std::uint64_t changes) const {
 }
 
 bool Executor::give_up_step(bool resumes) {
-  const std::uint64_t step = kept_.reached().step;
+  const std::uint64_t step = readable_results_.reached().step;
   const std::lock_guard lock(mutex_);
   if (resumes && submitted_.position().step != step) return false;
-  kept_.give_up(step);
+  readable_results_.give_up(step);
   submitted_.begin_again(step);
   graph_.resumed->set(nullptr);
   return true;

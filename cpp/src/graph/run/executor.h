@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "graph/program/program_cache.h"
+#include "graph/run/bound_inputs.h"
 #include "graph/run/exchanges.h"
-#include "graph/run/given_arrays.h"
 #include "graph/run/job.h"
-#include "graph/run/kept_values.h"
+#include "graph/run/readable_results.h"
 #include "graph/run/step_numbers.h"
 #include "graph/run/submission_order.h"
 #include "graph/run/update_count.h"
@@ -144,13 +144,13 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   mutable std::mutex mutex_;
   ProgramCache programs_;
   Exchanges exchanges_;
-  GivenArrays given_;
+  BoundInputs bound_inputs_;
   SubmissionOrder submitted_;
 
   // The two below it are touched only by whoever holds it.
   std::shared_ptr<Stream> stream_;
   StepNumbers step_numbers_;
-  KeptValues kept_;
+  ReadableResults readable_results_;
 
   // These have mutexes of their own.
   UpdateCount updates_;

@@ -24,11 +24,11 @@ Executor::Executor(std::shared_ptr<const GraphState> graph, const Backend& backe
                                                                : Mode::inference),
       programs_(graph_, backend),
       exchanges_(graph_, backend),
-      given_(graph_, backend, exchanges_),
+      bound_inputs_(graph_, backend, exchanges_),
       submitted_(graph_, declared_batch_),
       stream_(std::make_shared<Stream>()),
       step_numbers_(backend, graph_.forward_count),
-      kept_(backend) {}
+      readable_results_(backend) {}
 Executor::~Executor() = default;
 
 bool Executor::is_current(std::uint64_t changes) const {
@@ -46,14 +46,14 @@ void Executor::prepare() {
 void Executor::take_over(Executor& before) {
   before.stream_->run([&] {
     const std::lock_guard lock(before.mutex_);
-    given_.take_over(before.given_);
+    bound_inputs_.take_over(before.bound_inputs_);
   });
 }
 
 void Executor::take_given(Executor& other) {
   other.stream_->run([&] {
     const std::lock_guard lock(other.mutex_);
-    given_.take_arrays(other.given_);
+    bound_inputs_.take_arrays(other.bound_inputs_);
   });
 }
 
@@ -71,7 +71,7 @@ CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
     return result != nullptr;
   };
   if (is_there()) return result;
-  const CompilationTurn turn;
+  const CompilationLock compiling;
   // Compiling may move parameters and the arena: nothing may be running.
   stream_->run([&] {
     if (is_there()) return;
@@ -84,7 +84,7 @@ CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
       throw OutOfMemory(error.what() + plan_of(*result, run).largest_entries());
     }
     if (const CompiledPtr replaced = programs_.add(result)) {
-      kept_.drop(replaced);
+      readable_results_.drop(replaced);
       submitted_.drop(replaced);
     }
   });
@@ -98,13 +98,13 @@ void Executor::point(CompiledGraph& graph) {
 
 void Executor::attach(CompiledGraph& graph, bool apart) {
   point(graph);
-  given_.place(graph);
+  bound_inputs_.place(graph);
   if (serves_reads_) serve_reads(graph);
   exchanges_.place(graph);
   const Run run = usual_run(graph);
   if (keep_within_limit(graph, apart || run != Run::step)) point(graph);
   if (programs_.outgrows(graph, run)) {
-    kept_.drop_all();
+    readable_results_.drop_all();
     submitted_.drop_passes();
   }
   programs_.make_room(graph, run);
@@ -162,7 +162,7 @@ Run Executor::usual_run(const CompiledGraph& graph) const {
 void Executor::make_room(const Job& job) {
   if (programs_.has_room(*job.graph, job.run)) return;
   const std::lock_guard lock(mutex_);
-  if (programs_.outgrows(*job.graph, job.run)) kept_.drop_all();
+  if (programs_.outgrows(*job.graph, job.run)) readable_results_.drop_all();
   try {
     programs_.make_room(*job.graph, job.run);
   } catch (const OutOfMemory& error) {
@@ -189,7 +189,7 @@ MemoryPlan Executor::memory_plan() const {
 MemoryPlan Executor::plan_of(const CompiledGraph& graph, Run run) const {
   MemoryPlan plan;
   programs_.list(graph, run, plan);
-  given_.list(plan);
+  bound_inputs_.list(plan);
   step_numbers_.list(plan);
   exchanges_.list(graph, plan);
   const Diagnostics* const device = backend_.diagnostics();

@@ -26,13 +26,13 @@ struct Exchange {
   Shape shape;                   // of what was written
 };
 
-// Graphs that hand tensors to each other. All run on one stream.
+// Graphs that send tensors to each other. All run on one stream.
 struct LinkSet {
   std::mutex mutex;
   std::shared_ptr<Stream> stream = std::make_shared<Stream>();
   std::vector<std::weak_ptr<GraphState>> members;
   std::list<Exchange> exchanges;  // addresses stay
-  // Counts executions that hand values over, and bindings: the later one is read.
+  // Counts executions that send values, and bindings: the later one is read.
   std::uint64_t events = 0;
 
   // The members that are still there.

@@ -357,7 +357,7 @@ std::shared_ptr<Stream> Stream::root(std::shared_ptr<Stream> stream) {
 }
 
 void Stream::merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Stream>& b) {
-  const CompilationTurn turn;  // roots stay
+  const CompilationLock compiling;  // roots stay
   std::shared_ptr<Stream> into = root(a), from = root(b);
   if (into == from) return;
   // This thread, or one that lends it `a`, works on and goes on holding what they become. Who holds

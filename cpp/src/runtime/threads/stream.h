@@ -73,7 +73,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // The stream that this one has become.
   static std::shared_ptr<Stream> root(std::shared_ptr<Stream> stream);
   // Makes both one order, after both are idle, for a thread that works on `a` or on neither. Takes
-  // a turn to compile.
+  // the compilation lock.
   static void merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Stream>& b);
 
  private:

@@ -1,5 +1,4 @@
-// Records which thread waits for which, so that deadlock cycles are found, and gives turns to
-// compile.
+// Records which thread waits for which, so that deadlock cycles are found; the compilation lock.
 #include "runtime/threads/waiting.h"
 
 #include <map>
@@ -25,15 +24,15 @@ Waits& waits() {
   return *instance;
 }
 
-struct Turn {
+struct LockState {
   std::mutex mutex;
   std::condition_variable free;
   Holder holder{};
   int depth = 0;  // touched by the holder
 };
 
-Turn& turn() {
-  static auto* const instance = new Turn;
+LockState& compilation_lock() {
+  static auto* const instance = new LockState;
   return *instance;
 }
 
@@ -52,7 +51,7 @@ WaitingFor::WaitingFor(const Holder& holder, Awaited what) {
     lends = lends || next->second.what == Awaited::stream;
     at = *next->second.holder;
   }
-  ends_circle_ = at == me && (what == Awaited::stream || (what == Awaited::task && !lends));
+  breaks_deadlock_ = at == me && (what == Awaited::stream || (what == Awaited::task && !lends));
 }
 
 WaitingFor::~WaitingFor() {
@@ -66,7 +65,7 @@ bool sleep(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
   bool woken = false;
   {
     const WaitingFor waiting(holder, what);
-    if (waiting.ends_circle()) return false;
+    if (waiting.breaks_deadlock()) return false;
     woken = changed.wait_for(lock, kMoment) == std::cv_status::no_timeout;
   }
   if (woken) return true;
@@ -77,25 +76,25 @@ bool sleep(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
   return true;
 }
 
-CompilationTurn::CompilationTurn() {
+CompilationLock::CompilationLock() {
   const std::thread::id me = std::this_thread::get_id();
-  Turn& t = turn();
-  std::unique_lock lock(t.mutex);
-  while (t.holder.load() != std::thread::id() && t.holder.load() != me) {
-    sleep(lock, t.free, t.holder, Awaited::turn);
+  LockState& state = compilation_lock();
+  std::unique_lock lock(state.mutex);
+  while (state.holder.load() != std::thread::id() && state.holder.load() != me) {
+    sleep(lock, state.free, state.holder, Awaited::compilation);
   }
-  t.holder = me;
-  ++t.depth;
+  state.holder = me;
+  ++state.depth;
 }
 
-CompilationTurn::~CompilationTurn() {
-  Turn& t = turn();
+CompilationLock::~CompilationLock() {
+  LockState& state = compilation_lock();
   {
-    const std::lock_guard lock(t.mutex);
-    if (--t.depth > 0) return;
-    t.holder = std::thread::id();
+    const std::lock_guard lock(state.mutex);
+    if (--state.depth > 0) return;
+    state.holder = std::thread::id();
   }
-  t.free.notify_one();
+  state.free.notify_one();
 }
 
 }  // namespace traingraph

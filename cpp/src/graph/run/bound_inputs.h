@@ -15,17 +15,17 @@
 namespace traingraph {
 
 // Guarded by the executor's mutex, except `placed`.
-class GivenArrays {
+class BoundInputs {
  public:
-  GivenArrays(const GraphState& graph, const Backend& backend, const Exchanges& exchanges)
+  BoundInputs(const GraphState& graph, const Backend& backend, const Exchanges& exchanges)
       : graph_(graph), backend_(backend), exchanges_(exchanges), staging_(backend) {}
 
   // The program's slots lead to what its tensors are given, and get room on the device for it.
   void place(CompiledGraph& graph);
   // Goes on from what an executor of the same graph was given.
-  void take_over(GivenArrays& before);
+  void take_over(BoundInputs& before);
   // The arrays alone, which both have then.
-  void take_arrays(const GivenArrays& other);
+  void take_arrays(const BoundInputs& other);
 
   // Copies what the caller binds between executions, for this batch size; 0: none in common.
   void write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,

@@ -13,9 +13,9 @@
 namespace traingraph {
 
 // Touched only by whoever holds the stream.
-class KeptValues {
+class ReadableResults {
  public:
-  explicit KeptValues(const Backend& backend) : backend_(backend) {}
+  explicit ReadableResults(const Backend& backend) : backend_(backend) {}
 
   // Whether what the job goes on with is there: the pass before it, the micro-batches of its step.
   bool has_before(const Job& job) const;
@@ -44,16 +44,16 @@ class KeptValues {
 
  private:
   // A value, and which run has left it.
-  struct Kept {
+  struct Readable {
     const CompiledGraph* graph;
     Run run;
     ir::ValueId value;
   };
-  Kept result(const Tensor& tensor) const;
-  Kept gradient(const Tensor& of) const;
-  Kept find(const Tensor& tensor) const;
-  TensorData copy_out(const Kept& kept) const;
-  std::shared_ptr<const void> keeper_of(const Kept& kept,
+  Readable result(const Tensor& tensor) const;
+  Readable gradient(const Tensor& of) const;
+  Readable find(const Tensor& tensor) const;
+  TensorData copy_out(const Readable& readable) const;
+  std::shared_ptr<const void> keeper_of(const Readable& readable,
                                         const std::shared_ptr<std::byte>& arena) const;
 
   const Backend& backend_;

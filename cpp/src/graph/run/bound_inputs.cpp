@@ -1,6 +1,6 @@
 // Binds the caller's arrays to a job: arguments of the call, arrays bound before, the tensor's own
 // data, or a linked graph's values.
-#include "graph/run/given_arrays.h"
+#include "graph/run/bound_inputs.h"
 
 #include <traingraph/errors.h>
 
@@ -20,7 +20,7 @@ bool is_same(const TensorData& a, const TensorData& b) {
 
 }  // namespace
 
-void GivenArrays::place(CompiledGraph& graph) {
+void BoundInputs::place(CompiledGraph& graph) {
   const ir::Graph& ops = graph.program->graph;
   for (BoundSlot& slot : graph.bound) {
     slot.given = &data_[slot.tensor.get()];
@@ -29,20 +29,20 @@ void GivenArrays::place(CompiledGraph& graph) {
   }
 }
 
-void GivenArrays::take_over(GivenArrays& before) {
+void BoundInputs::take_over(BoundInputs& before) {
   for (auto& [tensor, given] : before.data_) data_[tensor] = std::move(given);
   versions_ = before.versions_;
   calls_ = before.calls_;
   staging_.take_over(before.staging_);
 }
 
-void GivenArrays::take_arrays(const GivenArrays& other) {
+void BoundInputs::take_arrays(const BoundInputs& other) {
   for (const auto& [tensor, given] : other.data_) data_[tensor] = given;
   versions_ = other.versions_;
   calls_ = other.calls_;
 }
 
-void GivenArrays::give(GivenData& given, const TensorData& data) {
+void BoundInputs::give(GivenData& given, const TensorData& data) {
   if (!is_same(given.data, data)) given.data = data;
   given.version = ++versions_;
   given.call = 0;
@@ -50,14 +50,14 @@ void GivenArrays::give(GivenData& given, const TensorData& data) {
   given.rows = {};
 }
 
-void GivenArrays::stage(const Tensor& tensor, GivenData& given, const ir::Type& type,
+void BoundInputs::stage(const Tensor& tensor, GivenData& given, const ir::Type& type,
                         const TensorData& data) {
   if (data.gpu >= 0) return give(given, data);
   given = {};
   give(given, staging_.copy_of(tensor, type, data));
 }
 
-void GivenArrays::write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
+void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
                         const ProgramCache& programs) {
   for (const auto& [name, array] : data) {
     const TensorPtr* tensor = find(tensors, name);
@@ -77,7 +77,7 @@ void GivenArrays::write(const NamedData& data, const NamedTensors& tensors, std:
   }
 }
 
-std::int64_t GivenArrays::bound_rows() const {
+std::int64_t BoundInputs::bound_rows() const {
   Rows rows;
   for (const auto* group : {&graph_.inputs, &graph_.loss_labels, &graph_.loss_label_weights}) {
     for (const auto& [name, tensor] : *group) {
@@ -89,7 +89,7 @@ std::int64_t GivenArrays::bound_rows() const {
   return rows.agreed();
 }
 
-void GivenArrays::bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
+void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
                              const CompiledGraph& graph, const ChosenRows& rows) {
   for (const auto& [name, array] : data) {
     const TensorPtr* tensor = find(declared, name);
@@ -115,13 +115,13 @@ void GivenArrays::bind_group(const NamedData& data, const NamedTensors& declared
   }
 }
 
-bool GivenArrays::is_given_for_link(const BoundSlot& slot) const {
+bool BoundInputs::is_given_for_link(const BoundSlot& slot) const {
   if (slot.given->call == calls_) return true;
   const std::uint64_t bound_at = slot.given->bound_at;
   return bound_at != 0 && !exchanges_.is_newer(*slot.tensor, bound_at);
 }
 
-void GivenArrays::give_argument(const BoundSlot& slot, const ir::Type& type, const TensorData& data,
+void BoundInputs::give_argument(const BoundSlot& slot, const ir::Type& type, const TensorData& data,
                                 const ChosenRows& rows) {
   const auto address = reinterpret_cast<std::uintptr_t>(data.bytes);
   const bool aligned = address % element_bytes(type.data_type) == 0;
@@ -135,7 +135,7 @@ void GivenArrays::give_argument(const BoundSlot& slot, const ir::Type& type, con
   if (data.gpu >= 0) slot.given->rows = rows;
 }
 
-bool GivenArrays::give_own(const BoundSlot& slot, const ir::Type& type) {
+bool BoundInputs::give_own(const BoundSlot& slot, const ir::Type& type) {
   TensorState& state = slot.tensor->state();
   std::unique_lock lock(state.host);
   const TensorData own = state.given();
@@ -147,12 +147,12 @@ bool GivenArrays::give_own(const BoundSlot& slot, const ir::Type& type) {
   return true;
 }
 
-BoundArray GivenArrays::bound(const BoundSlot& slot, const ir::Type& type) {
+BoundArray BoundInputs::bound(const BoundSlot& slot, const ir::Type& type) {
   if (slot.given->call != calls_) check_data(slot, type, slot.given->data, backend_);
   return staging_.bound(slot.value, *slot.tensor, type, *slot.given);
 }
 
-void GivenArrays::bind_inputs(Job& job, const ExecutionArguments& arguments,
+void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
                               const ChosenRows& rows) {
   const CompiledGraph& graph = *job.graph;
   const bool skips = has(arguments.options, ExecutionOptions::kSkipWritingInputDataToDevice);
@@ -196,7 +196,7 @@ void GivenArrays::bind_inputs(Job& job, const ExecutionArguments& arguments,
   }
 }
 
-void GivenArrays::bind_gradients(Job& job) {
+void BoundInputs::bind_gradients(Job& job) {
   const CompiledGraph& graph = *job.graph;
   for (const BoundSlot& slot : graph.bound) {
     if (slot.value == kNone || !slot.is_gradient()) continue;

@@ -1,5 +1,5 @@
 // Finds results and gradients that the last passes left in the arena, and copies or views them.
-#include "graph/run/kept_values.h"
+#include "graph/run/readable_results.h"
 #include "runtime/device_memory.h"
 #include "runtime/foreign_streams.h"
 
@@ -9,19 +9,19 @@ namespace traingraph {
 
 using ir::kNone;
 
-bool KeptValues::has_before(const Job& job) const {
+bool ReadableResults::has_before(const Job& job) const {
   const bool trains = job.graph->mode == Mode::training;
   const bool starts = !trains || (runs_forward(job.run) && job.starts_step);
   if (!starts && job.after.step == given_up_) return false;
   return runs_forward(job.run) || passes_.before(job.run) == job.graph;
 }
 
-void KeptValues::give_up(std::uint64_t step) {
+void ReadableResults::give_up(std::uint64_t step) {
   given_up_ = step;
   if (reached_.step == step) reached_ = {step};
 }
 
-void KeptValues::begin(Job& job) {
+void ReadableResults::begin(Job& job) {
   if (runs_forward(job.run)) {
     if (passes_.forward != job.graph) passes_.forward = job.graph;
     passes_.gradient = nullptr;
@@ -32,19 +32,19 @@ void KeptValues::begin(Job& job) {
   }
 }
 
-void KeptValues::end(const Job& job) {
+void ReadableResults::end(const Job& job) {
   if (job.graph->mode == Mode::training) reached_ = job.after;
   if (!runs_gradient(job.run) || job.graph->mode != Mode::training) return;
   passes_.gradient = job.graph;
   gradient_run_ = job.run;
 }
 
-KeptValues::Kept KeptValues::find(const Tensor& tensor) const {
+ReadableResults::Readable ReadableResults::find(const Tensor& tensor) const {
   const auto handle = handles_.find(&tensor);
   return handle != handles_.end() ? gradient(*handle->second) : result(tensor);
 }
 
-KeptValues::Kept KeptValues::result(const Tensor& tensor) const {
+ReadableResults::Readable ReadableResults::result(const Tensor& tensor) const {
   const std::string subject = "[tensor '" + tensor.label() + "'] ";
   const CompiledGraph* forward = passes_.forward.get();
   if (forward == nullptr) {
@@ -61,7 +61,7 @@ KeptValues::Kept KeptValues::result(const Tensor& tensor) const {
   return {forward, forward_run_, found->second};
 }
 
-KeptValues::Kept KeptValues::gradient(const Tensor& of) const {
+ReadableResults::Readable ReadableResults::gradient(const Tensor& of) const {
   const std::string subject = "[gradient of '" + of.label() + "'] ";
   const CompiledGraph* pass = passes_.gradient.get();
   if (pass == nullptr) {
@@ -83,15 +83,17 @@ KeptValues::Kept KeptValues::gradient(const Tensor& of) const {
   return {pass, gradient_run_, found->second};
 }
 
-TensorData KeptValues::copy_out(const Kept& kept) const {
-  return traingraph::copy_out(backend_, *kept.graph, kept.run, kept.value);
+TensorData ReadableResults::copy_out(const Readable& readable) const {
+  return traingraph::copy_out(backend_, *readable.graph, readable.run, readable.value);
 }
 
-TensorData KeptValues::copy(const Tensor& tensor) const { return copy_out(find(tensor)); }
+TensorData ReadableResults::copy(const Tensor& tensor) const { return copy_out(find(tensor)); }
 
-TensorData KeptValues::copy_of_gradient(const Tensor& of) const { return copy_out(gradient(of)); }
+TensorData ReadableResults::copy_of_gradient(const Tensor& of) const {
+  return copy_out(gradient(of));
+}
 
-std::pair<TensorData, TensorData> KeptValues::scored() const {
+std::pair<TensorData, TensorData> ReadableResults::scored() const {
   const CompiledGraph* forward = passes_.forward.get();
   if (forward == nullptr || forward->prediction == nullptr) {
     throw InvalidArgument("[evaluate] expected a graph with a loss");
@@ -99,9 +101,10 @@ std::pair<TensorData, TensorData> KeptValues::scored() const {
   return {copy_out(result(*forward->prediction)), copy_out(result(*forward->label))};
 }
 
-TensorData KeptValues::view(const Tensor& tensor, const std::shared_ptr<std::byte>& arena) const {
-  const Kept kept = find(tensor);
-  const ir::Value& value = kept.graph->program->graph.value(kept.value);
+TensorData ReadableResults::view(const Tensor& tensor,
+                                 const std::shared_ptr<std::byte>& arena) const {
+  const Readable readable = find(tensor);
+  const ir::Value& value = readable.graph->program->graph.value(readable.value);
   if (!value.layout.plain()) {
     throw Unsupported("[tensor '" + tensor.label() + "'] expected a dense row-major value but " +
                       backend_.name() + " keeps it as " + ir::to_string(value.layout) +
@@ -110,19 +113,20 @@ TensorData KeptValues::view(const Tensor& tensor, const std::shared_ptr<std::byt
   // Whoever gets an address of a GPU orders what it does there; a host's is read at once.
   if (gpu_of(backend_) < 0) finish_work(backend_);
   TensorData data;
-  data.bytes = const_cast<std::byte*>(kept.graph->program->address(kept.run, kept.value));
+  data.bytes =
+      const_cast<std::byte*>(readable.graph->program->address(readable.run, readable.value));
   data.length = ir::storage_bytes(value.type, {});
   data.data_type = value.type.data_type;
   data.shape = value.type.shape;
   data.writable = false;
   data.gpu = gpu_of(backend_);
-  data.owner = keeper_of(kept, arena);
+  data.owner = keeper_of(readable, arena);
   return data;
 }
 
-std::shared_ptr<const void> KeptValues::keeper_of(const Kept& kept,
-                                                  const std::shared_ptr<std::byte>& arena) const {
-  const ir::ValueId root = kept.graph->program->roots[static_cast<std::size_t>(kept.value)];
+std::shared_ptr<const void> ReadableResults::keeper_of(
+    const Readable& readable, const std::shared_ptr<std::byte>& arena) const {
+  const ir::ValueId root = readable.graph->program->roots[static_cast<std::size_t>(readable.value)];
   for (const std::vector<BoundArray>* arrays : {&forward_arrays_, &gradient_arrays_}) {
     for (const BoundArray& array : *arrays) {
       if (array.value != root) continue;
