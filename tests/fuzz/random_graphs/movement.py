@@ -1,6 +1,7 @@
 """Layers that put elements elsewhere."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from .layer import Layer, Options, Shape, need, written
@@ -173,11 +174,23 @@ def upsampled_shape(options: Options, shapes: list[Shape]) -> list[Shape]:
 
 
 def compute_upsampling(t: Any, options: Options, sources: list[Any], at: Any) -> Any:
-    resize = t.nn.functional.interpolate
+    x, size = sources[0], options["shape"]
     if options["sample_mode"] == "nearest":
-        return resize(sources[0], size=options["shape"])
-    aligned = options["aligns_corners"]
-    return resize(sources[0], size=options["shape"], mode="bilinear", align_corners=aligned)
+        return t.nn.functional.interpolate(x, size)
+    return interpolated(at, x, lambda one: bilinear(t, one, size, options["aligns_corners"]))
+
+
+def bilinear(t: Any, x: Any, size: Shape, corners: bool) -> Any:
+    return t.nn.functional.interpolate(x, tuple(size), mode="bilinear", align_corners=corners)
+
+
+def interpolated(at: Any, x: Any, resize: Callable[[Any], Any]) -> Any:
+    """Shares of pixels round as their places do, up to the extent: terms that cancel leave that."""
+    y = resize(x)
+    if at.disturbed is None:
+        return y
+    terms = 4 * max(x.shape[2:]) * resize(x.detach().abs())
+    return y + (at.disturbed(terms) - terms)
 
 
 LAYERS = {

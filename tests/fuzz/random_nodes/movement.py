@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from random_graphs.layer import Layer, Options, Shape, need, same, single
+from random_graphs.movement import bilinear, interpolated
 
 from .writing import Names, node, plain
 
@@ -40,11 +41,12 @@ def upsampling(name: str, mode: str) -> Layer:
         x, (rows, columns) = sources[0], options["factors"]
         if mode == "nearest":
             return x.repeat_interleave(rows, 2).repeat_interleave(columns, 3)
+        size = [x.shape[2] * rows, x.shape[3] * columns]
         if options["corners"]:
-            return interpolated(t, x, (x.shape[2] * rows, x.shape[3] * columns), True)
-        for axis, factor in ((2, rows), (3, columns)):
-            x = from_the_first(t, x, axis, factor)
-        return x
+            return interpolated(at, x, lambda one: bilinear(t, one, size, True))
+        return interpolated(
+            at, x, lambda one: from_the_first(t, from_the_first(t, one, 2, rows), 3, columns)
+        )
 
     return Layer(draw_upsampling, upsampled, expression, compute)
 
@@ -57,10 +59,6 @@ def from_the_first(t: Any, x: Any, axis: int, factor: int) -> Any:
     shape = [-1 if k == axis else 1 for k in range(x.dim())]
     share = (places - below).to(x.dtype).reshape(shape)
     return x.index_select(axis, below) * (1 - share) + x.index_select(axis, above) * share
-
-
-def interpolated(t: Any, x: Any, size: tuple[int, int], corners: bool = False) -> Any:
-    return t.nn.functional.interpolate(x, size, mode="bilinear", align_corners=corners)
 
 
 def draw_scale(drawing: Any, shape: Shape) -> dict[str, Any]:
@@ -168,7 +166,9 @@ NODES = {
         lambda options, shapes, names: node(
             "MPSNNBilinearScaleNode", names, {}, output_size=tuple(reversed(options["size"]))
         ),
-        lambda t, options, sources, at: interpolated(t, sources[0], tuple(options["size"])),
+        lambda t, options, sources, at: interpolated(
+            at, sources[0], lambda one: bilinear(t, one, options["size"], False)
+        ),
         often=2,
     ),
     "MPSNNPadNode": Layer(draw_pad, padded_shape, pad_expression, compute_pad, often=2),
