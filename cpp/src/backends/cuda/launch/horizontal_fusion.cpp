@@ -5,8 +5,6 @@
 #include <iterator>
 #include <typeindex>
 
-#include "backends/cuda/fused/skinny_gradients.h"
-#include "backends/cuda/fused/skinny_loss.h"
 #include "backends/cuda/products/cluster_split_k.h"
 
 namespace traingraph::cuda {
@@ -127,13 +125,8 @@ std::unique_ptr<Kernel> fuse_updates(std::vector<Work>& run, const std::vector<P
 }  // namespace
 
 HorizontalFusion::HorizontalFusion(const ir::Graph& graph, const std::vector<Work>& by_node,
-                                   const Context& context) {
-  const auto add = [&](std::vector<FusedGroup> groups) {
-    std::move(groups.begin(), groups.end(), std::back_inserter(groups_));
-  };
-  add(find_skinny_losses(graph));
-  add(find_skinny_gradients(graph));
-  add(find_masked_products(graph, context));
+                                   const Context& context)
+    : groups_(find_masked_products(graph, context)) {
   const auto readers = ir::consumers(graph);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& product = graph.nodes[n];

@@ -65,10 +65,10 @@ inline bool has_few_columns(const TilePlan& plan) {
          plan.inner % 4 == 0 && plan.inner >= kThreads;
 }
 
-// Computes the block's rows. `kept` (may be null) receives them too.
 template <int kColumns>
-__device__ void compute_few_columns(const TilePlan& plan, const float* a, const float* b,
-                                    const float* added, float* y, float* kept = nullptr) {
+__global__ void __launch_bounds__(kThreads)
+    multiply_few_columns(const __grid_constant__ TilePlan plan, const float* a, const float* b,
+                         const float* added, float* y) {
   constexpr int kWarps = kThreads / 32;
   __shared__ float parts[kFewRows * kColumns][kWarps];
   const int row = static_cast<int>(blockIdx.x) * kFewRows;
@@ -112,14 +112,6 @@ __device__ void compute_few_columns(const TilePlan& plan, const float* a, const 
   total = apply_epilogue(plan, total, added, c);
   if (plan.masked && added[at] <= 0.0f) total = 0.0f;
   y[at] = total;
-  if (kept != nullptr) kept[r * plan.columns + c] = total;
-}
-
-template <int kColumns>
-__global__ void __launch_bounds__(kThreads)
-    multiply_few_columns(const __grid_constant__ TilePlan plan, const float* a, const float* b,
-                         const float* added, float* y) {
-  compute_few_columns<kColumns>(plan, a, b, added, y);
 }
 
 // The sum over every kApart-th lane of a warp, in the first kApart lanes.
