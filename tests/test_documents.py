@@ -199,6 +199,12 @@ def test_cpp_calls_of_the_table(tmp_path: Path) -> None:
         assert (done.returncode == 0) is compiles, done.stderr
 
 
+def test_the_page_on_architecture_stays_short() -> None:
+    lines = (ROOT / "docs/architecture.md").read_text().splitlines()
+    assert len(lines) <= 200
+    assert max(map(len, lines)) <= 120
+
+
 def test_tables_are_those_of_the_package() -> None:
     tables = runpy.run_path(str(ROOT / "docs/class_tables.py"))
     texts = [path.read_text() for path in tables["PAGES"]]
