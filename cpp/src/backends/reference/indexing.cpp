@@ -1,5 +1,7 @@
 // Gather, scatter with its gradient, select, and the check of indices, for elements of any type.
 #include <algorithm>
+#include <cstdint>
+#include <type_traits>
 
 #include "backends/reference/any_type.h"
 
@@ -60,6 +62,16 @@ void gather(const Call& call) {
                });
 }
 
+// Integers wrap around, as those of NumPy and of the devices do.
+template <class T>
+T sum(T x, T y) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return x + y;
+  } else {
+    return static_cast<T>(static_cast<std::uint64_t>(x) + static_cast<std::uint64_t>(y));
+  }
+}
+
 // values, indices [, tensor, else zeros] → y, of the tensor's shape.
 template <class T>
 void scatter(const Call& call) {
@@ -75,8 +87,7 @@ void scatter(const Call& call) {
   visit_picked(call, 1, call.out_shape(0), call.in_shape(0), attributes.axis,
                [&](std::int64_t element, std::int64_t offset) {
                  if (offset < 0) return;
-                 y[offset] = attributes.adds ? static_cast<T>(y[offset] + values[element])
-                                             : values[element];
+                 y[offset] = attributes.adds ? sum(y[offset], values[element]) : values[element];
                });
 }
 
