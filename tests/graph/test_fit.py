@@ -1,5 +1,8 @@
 """The batch loop in one call: fit, evaluate and predict."""
 
+import dataclasses
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -164,19 +167,54 @@ def test_what_on_epoch_raises_comes_through() -> None:
     classes.training.fit(classes.x, classes.y)
 
 
-def test_ctrl_c_stops_between_batches() -> None:
+MANY = 2_000_000  # batches, of some microseconds each
+LOOPS: dict[str, Callable[[Classes], object]] = {
+    "fit": lambda one: one.training.fit(one.x, one.y, epochs=10_000_000),
+    "evaluate": lambda one: one.training.evaluate(
+        np.zeros((MANY, 5), np.float32), np.zeros(MANY, np.int32), batch_size=1
+    ),
+    "predict": lambda one: one.training.predict(np.zeros((MANY, 5), np.float32), batch_size=1),
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_ctrl_c_stops_between_batches(loop: str) -> None:
     import signal
 
     classes = Classes()
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    begun = time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         with pytest.raises(KeyboardInterrupt):
-            classes.training.fit(classes.x, classes.y, epochs=10_000_000)
+            LOOPS[loop](classes)
+        assert time.monotonic() - begun < 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     classes.training.fit(classes.x, classes.y)
+
+
+def test_an_exception_that_takes_no_attributes_is_raised_as_it_is() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class StoppedError(Exception):
+        why: str
+
+    def on_epoch(epoch: tg.Epoch) -> None:
+        raise StoppedError("enough")
+
+    classes = Classes()
+    with pytest.raises(StoppedError) as raised:
+        classes.training.fit(classes.x, classes.y, on_epoch=on_epoch)
+    assert raised.value.why == "enough"
+
+
+def test_the_seed_of_an_epoch_can_be_given_whatever_a_checkpoint_has() -> None:
+    one, other = Classes(), Classes()
+    one.training.load_state({**one.training.state(), "state.random_seed": np.array(-5, np.int64)})
+    seed = one.training.fit(one.x, one.y)[0].shuffle_seed
+    other.training.fit(other.x, other.y, shuffle_seed=seed)
+    np.testing.assert_array_equal(one.logits_by_numpy(), other.logits_by_numpy())
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])

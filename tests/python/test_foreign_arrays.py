@@ -132,6 +132,15 @@ def refused() -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize("kind", ["uint16", "complex64", "float8_e4m3fn"])
+@pytest.mark.parametrize("shape", [{}, {"shape": [2, 3]}], ids=["own shape", "shape"])
+def test_memory_of_a_type_that_no_tensor_has(kind: str, shape: dict[str, list[int]]) -> None:
+    torch = pytest.importorskip("torch")
+    given = torch.zeros(2, 3, dtype=getattr(torch, kind))
+    with pytest.raises(tg.DataTypeError, match=f"{kind}|Unsupported dtype"):
+        tg.MLCTensor(data=given, **shape)
+
+
 @reading
 def test_what_has_a_gradient_is_read(subject: str) -> None:
     torch = pytest.importorskip("torch")

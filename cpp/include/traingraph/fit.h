@@ -44,7 +44,7 @@ struct TRAINGRAPH_API FitArguments {
   FitProgress* progress = nullptr;
   // Returning false ends the training after this epoch.
   std::function<bool(const Epoch&)> on_epoch = {};
-  // Asked before each batch; returning false ends the training there.
+  // Asked before each batch; returning false ends the training, or the evaluation, there.
   std::function<bool()> goes_on = {};
 };
 

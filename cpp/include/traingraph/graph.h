@@ -158,8 +158,9 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   std::size_t device_memory_size() const;
   MemoryPlan memory_plan() const;
   // The last result that is no loss, for all samples on axis 0 of the inputs, batch by batch; 0: of
-  // the tensors' size.
-  TensorData predict(const NamedData& inputs, std::int64_t batch_size = 0);
+  // the tensors' size. What `before_batch` raises ends it.
+  TensorData predict(const NamedData& inputs, std::int64_t batch_size = 0,
+                     const std::function<void()>& before_batch = {});
   // The compiled program as text: ops, shapes, layouts, fusions.
   std::string compiled_description() const;
   // A place for the arguments of the last call, where a caller keeps them to give those that have

@@ -110,8 +110,8 @@ std::optional<TensorData> through_dlpack(py::handle value, DataType type, const 
                                          py::object& wide) {
   if (!offers_dlpack(value)) return std::nullopt;
   ForeignArray array = offered(value, target);
-  const bool fits = array.data.data_type == type ||
-                    (type == DataType::kInvalid && array.data.data_type != DataType::kInvalid);
+  const bool fits = array.data.data_type != DataType::kInvalid &&
+                    (type == DataType::kInvalid || array.data.data_type == type);
   if (array.data.gpu < 0) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(array.data.bytes) % 8 == 0;
     if (fits && array.dense && aligned) return std::move(array.data);

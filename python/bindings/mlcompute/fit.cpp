@@ -1,5 +1,4 @@
-// Binds fit() and evaluate() of training graphs with their results, Epoch and Evaluation; Ctrl-C
-// ends a fit.
+// Binds fit(), evaluate() and predict() with their results, Epoch and Evaluation; Ctrl-C ends each.
 #include <pybind11/stl.h>
 
 #include <chrono>
@@ -67,7 +66,14 @@ FitArguments arguments_of(const TrainingGraph& graph, const Arguments& given) {
                              bool says_step) {
   if (progress.epoch == 0) std::rethrow_exception(ending);
   const py::object error = to_python(ending);
-  py::setattr(error, "epochs", py::cast(progress.epochs));
+  // An exception may refuse attributes, as that of a frozen dataclass does: it is raised as it is.
+  const auto attempt = [](const auto& change) {
+    try {
+      change();
+    } catch (const py::error_already_set&) {
+    }
+  };
+  attempt([&] { py::setattr(error, "epochs", py::cast(progress.epochs)); });
   const std::string text = "after step " + std::to_string(progress.steps) + " of epoch " +
                            std::to_string(progress.epoch);
   const bool is_bare = py::type::of(error).is(py::handle(PyExc_KeyboardInterrupt)) &&
@@ -75,7 +81,7 @@ FitArguments arguments_of(const TrainingGraph& graph, const Arguments& given) {
   if (is_bare) {
     error.attr("args") = py::make_tuple(text);
   } else if (!says_step) {
-    error.attr("add_note")("fit ended " + text);
+    attempt([&] { error.attr("add_note")("fit ended " + text); });
   }
   PyErr_SetObject(py::type::of(error).ptr(), error.ptr());
   throw py::error_already_set();
@@ -143,10 +149,11 @@ void bind_fit(py::module_& module) {
 py::object predict(ExecutableGraph& self, const Arguments& given) {
   const NamedData inputs = samples(given["inputs"], self.inputs(), given.where("inputs"), "input");
   const auto batch_size = given.get<std::int64_t>("batch_size");
+  Signals signals;
   TensorData result;
   {
     const ReleasedGil released;
-    result = self.predict(inputs, batch_size);
+    result = self.predict(inputs, batch_size, [&signals] { signals.checked(); });
   }
   return view_of(result, true);
 }
@@ -172,7 +179,9 @@ void def_fit(BoundClass<TrainingGraph, ExecutableGraph, std::shared_ptr<Training
       cls, "evaluate", "Evaluation", {kSampleForms},
       "Loss and accuracy over all samples, in inference mode.",
       [](TrainingGraph& self, const Arguments& given) {
-        const FitArguments arguments = arguments_of(self, given);
+        FitArguments arguments = arguments_of(self, given);
+        Signals signals;
+        arguments.goes_on = [&signals] { return signals.checked(); };
         const ReleasedGil released;
         return self.evaluate(arguments);
       },

@@ -227,6 +227,7 @@ void replace_data(Tensor& tensor, const TensorData& data) {
   std::unique_lock lock(state.host);
   std::memcpy(state.data.bytes, data.bytes, data.length);
   state.device_data = {};
+  ++state.writes;
   state.host_is_newer = true;
   lock.unlock();
   if (state.parameter == nullptr) return;

@@ -28,20 +28,21 @@ void DeviceStaging::place(const Tensor& tensor, std::size_t bytes) {
   slot.capacity = bytes;
 }
 
-void DeviceStaging::take_over(DeviceStaging& before) {
-  copies_ = std::move(before.copies_);
-  for (auto& [tensor, old] : before.slots_) {
+void DeviceStaging::take_over(const DeviceStaging& before) {
+  copies_ = before.copies_;
+  for (const auto& [tensor, old] : before.slots_) {
+    place(*tensor, old.capacity);
     DeviceSlot& slot = slots_[tensor];
-    if (slot.capacity <= old.capacity) {
-      slot = std::move(old);
-    } else {
-      copy_memory(backend_, slot.memory.get(), old.memory.get(), old.capacity);
-      slot.version = old.version;
-    }
-    // Compiled anew, nothing is recorded yet.
-    slot.foreign = nullptr;
-    slot.copies = false;
+    // Jobs of the executor before may still write into its slots.
+    copy_memory(backend_, slot.memory.get(), old.memory.get(), old.capacity);
+    slot.version = old.version;
   }
+}
+
+void DeviceStaging::drop_copies(const Tensor& tensor) {
+  const auto found = copies_.find(&tensor);
+  if (found == copies_.end()) return;
+  std::erase_if(found->second, [](const Copy& copy) { return copy.memory.use_count() == 1; });
 }
 
 TensorData DeviceStaging::copy_of(const Tensor& tensor, const ir::Type& type,

@@ -22,13 +22,21 @@ struct ChosenRows {
   std::int64_t first = 0, count = 0;                  // in the list
 };
 
-// What a tensor was last given. Versions count up, so that a device knows whether it has this.
+// Data that a tensor was given. Versions count up, so that a device knows whether it has this.
 struct GivenData {
   TensorData data;
-  std::uint64_t version = 0;   // 0: nothing was given
-  std::uint64_t call = 0;      // whose argument it was; 0: bound before, or the tensor's own
-  std::uint64_t bound_at = 0;  // see LinkSet::events; 0: not bound
+  std::uint64_t version = 0;  // 0: nothing was given
+  std::uint64_t call = 0;     // whose argument it was; 0: no call's
   ChosenRows rows = {};
+};
+
+// All data that a tensor was given, by who gave it.
+struct InputData {
+  GivenData argument;          // the last call that brought some
+  GivenData bound;             // bind_and_write_data, or a user gradient
+  std::uint64_t bound_at = 0;  // see LinkSet::events; 0: not bound
+  GivenData own;               // whoever wrote the tensor's own data,
+  std::uint64_t writes = 0;    // which it was: see TensorState::writes
 };
 
 // A tensor's place on a device that cannot use the host's arrays. An array that lies on the device
@@ -67,13 +75,13 @@ class DeviceStaging {
 
   // Room for what the caller gives this tensor; none where the host's arrays are used in place.
   void place(const Tensor& tensor, std::size_t bytes);
-  // Goes on from what a staging on the same device has.
-  void take_over(DeviceStaging& before);
+  // Goes on from what a staging on the same device has, which stays as it is.
+  void take_over(const DeviceStaging& before);
 
-  // A copy of data that the caller may change. What the tensor was given before has been dropped.
+  // A copy of data that the caller may change. What it replaces has been dropped.
   TensorData copy_of(const Tensor& tensor, const ir::Type& type, const TensorData& data);
   // Drops copies that nothing reads any more.
-  void drop_copies(const Tensor& tensor) { copies_.erase(&tensor); }
+  void drop_copies(const Tensor& tensor);
 
   BoundArray bound(ir::ValueId value, const Tensor& tensor, const ir::Type& type,
                    const GivenData& given);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <limits>
 
 #include <traingraph/errors.h>
 #include <traingraph/loss.h>
@@ -86,7 +87,8 @@ class StepsInFlight {
 
   void add(Executor& executor, Samples::Batch& batch) {
     batch.arguments.options = options_;
-    Execution step = executor.submit(Run::step, batch.arguments, batch.chosen);
+    Execution step =
+        executor.submit(Run::step, batch.arguments, {.rows = batch.chosen, .keeps_bound = true});
     begun_.push_back({std::move(step), batch.arguments.batch_size});
     while (begun_.size() > (waits_ ? 0 : allowed())) take_first();
   }
@@ -180,6 +182,9 @@ struct ShuffleOrder {
   std::int64_t before = 0;
 };
 
+// A seed that a checkpoint has as a negative number could not be given to a fit.
+constexpr std::uint64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
+
 // Of a fit of so many batches per epoch. Without a seed of its own the graph says how many epochs
 // of them its forward passes are, which both are in checkpoints.
 ShuffleOrder order_of(GraphState& state, const FitArguments& arguments, std::int64_t batches) {
@@ -192,7 +197,7 @@ ShuffleOrder order_of(GraphState& state, const FitArguments& arguments, std::int
   ShuffleOrder order;
   state.current_executor("fit")->run_between([&] {
     const std::lock_guard lock(structure());
-    order.seed = state.random_seed;
+    order.seed = state.random_seed & kMostSeed;
     order.before = *state.forward_count * state.micro_batches / batches;
   });
   return order;
@@ -262,14 +267,18 @@ Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
   const std::int64_t batch = batch_size_of(*state_, arguments.batch_size, samples.count());
   LossSum loss(descriptor.reduction);
   Accuracy accuracy;
+  Scored scored;
+  CallDetails details{.keeps_bound = true};
+  if (Accuracy::applies(descriptor.type)) details.scored = &scored;
   for (std::int64_t first = 0; first < samples.count(); first += batch) {
+    if (arguments.goes_on && !arguments.goes_on()) break;
     const std::int64_t rows = std::min(batch, samples.count() - first);
     ExecutionArguments& some = samples.batch(first, rows).arguments;
     some.options = ExecutionOptions::kSynchronous | ExecutionOptions::kForwardForInference;
-    loss.add(execute(some).result(), rows);
-    if (!Accuracy::applies(descriptor.type)) continue;
-    const auto [prediction, labels] = state_->compiled_executor("evaluate")->scored();
-    accuracy.count(descriptor.type, prediction, labels);
+    const Execution done = state_->current_executor("evaluate")->submit(Run::step, some, details);
+    loss.add(done.result(), rows);
+    if (details.scored == nullptr) continue;
+    accuracy.count(descriptor.type, scored.first, scored.second);
   }
   Evaluation result;
   result.loss = loss.value();
@@ -279,7 +288,8 @@ Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
   return result;
 }
 
-TensorData ExecutableGraph::predict(const NamedData& inputs, std::int64_t batch_size) {
+TensorData ExecutableGraph::predict(const NamedData& inputs, std::int64_t batch_size,
+                                    const std::function<void()>& before_batch) {
   FitArguments arguments;
   arguments.inputs = inputs;
   Samples samples = samples_of(*state_, arguments, false);
@@ -287,6 +297,7 @@ TensorData ExecutableGraph::predict(const NamedData& inputs, std::int64_t batch_
   TensorData all;
   std::size_t filled = 0;
   for (std::int64_t first = 0; first < samples.count(); first += batch) {
+    if (before_batch) before_batch();
     const std::int64_t rows = std::min(batch, samples.count() - first);
     ExecutionArguments& some = samples.batch(first, rows).arguments;
     some.options = ExecutionOptions::kSynchronous;

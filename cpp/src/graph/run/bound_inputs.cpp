@@ -29,10 +29,8 @@ void BoundInputs::place(CompiledGraph& graph) {
   }
 }
 
-void BoundInputs::take_over(BoundInputs& before) {
-  for (auto& [tensor, given] : before.data_) data_[tensor] = std::move(given);
-  versions_ = before.versions_;
-  calls_ = before.calls_;
+void BoundInputs::take_over(const BoundInputs& before) {
+  take_arrays(before);
   staging_.take_over(before.staging_);
 }
 
@@ -46,7 +44,6 @@ void BoundInputs::give(GivenData& given, const TensorData& data) {
   if (!is_same(given.data, data)) given.data = data;
   given.version = ++versions_;
   given.call = 0;
-  given.bound_at = 0;
   given.rows = {};
 }
 
@@ -70,27 +67,29 @@ void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std:
     if (batch != 0 && programs.has_batch(**tensor)) type.shape[0] = batch;
     check_data(slot, type, array, backend_);
     programs.check_ranges(name, **tensor, type, array);
-    GivenData& given = data_[tensor->get()];
-    stage(**tensor, given, type, array);
+    InputData& given = data_[tensor->get()];
+    stage(**tensor, given.bound, type, array);
     given.bound_at = exchanges_.count_binding();
     written_gradients_.insert(tensor->get());
   }
 }
 
-std::int64_t BoundInputs::bound_rows() const {
+std::int64_t BoundInputs::bound_rows(bool skips) const {
   Rows rows;
   for (const auto* group : {&graph_.inputs, &graph_.loss_labels, &graph_.loss_label_weights}) {
     for (const auto& [name, tensor] : *group) {
       const auto found = data_.find(tensor.get());
-      if (found == data_.end() || found->second.version == 0 || found->second.call != 0) continue;
-      if (!rows.add(*tensor, found->second.data.shape)) return 0;
+      if (found == data_.end() || found->second.bound.version == 0) continue;
+      const InputData& given = found->second;
+      if (skips && given.argument.version > given.bound.version) continue;
+      if (!rows.add(*tensor, given.bound.data.shape)) return 0;
     }
   }
   return rows.agreed();
 }
 
 void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
-                             const CompiledGraph& graph, const ChosenRows& rows) {
+                             const CompiledGraph& graph, const CallDetails& details) {
   for (const auto& [name, array] : data) {
     const TensorPtr* tensor = find(declared, name);
     if (tensor != nullptr && graph_.constants.contains(*tensor)) {
@@ -106,62 +105,79 @@ void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared
       const ir::Type& type = graph.program->graph.type(slot.value);
       check_data(slot, type, array, backend_);
       check_range(slot.name, slot.range, type, array);
-      if (slot.given->call == calls_) {
+      if (slot.given->argument.call == calls_) {
         throw InvalidArgument(std::string("[execute] expected data once for each tensor but ") +
                               what + " '" + name + "' is the second name of one");
       }
-      give_argument(slot, type, array, rows);
+      give_argument(slot, type, array, details);
     }
   }
 }
 
 bool BoundInputs::is_given_for_link(const BoundSlot& slot) const {
-  if (slot.given->call == calls_) return true;
+  if (slot.given->argument.call == calls_) return true;
   const std::uint64_t bound_at = slot.given->bound_at;
   return bound_at != 0 && !exchanges_.is_newer(*slot.tensor, bound_at);
 }
 
 void BoundInputs::give_argument(const BoundSlot& slot, const ir::Type& type, const TensorData& data,
-                                const ChosenRows& rows) {
+                                const CallDetails& details) {
   const auto address = reinterpret_cast<std::uintptr_t>(data.bytes);
   const bool aligned = address % element_bytes(type.data_type) == 0;
+  GivenData& given = slot.given->argument;
   if (uses_host_memory(backend_) && !aligned) {
-    stage(*slot.tensor, *slot.given, type, data);
+    stage(*slot.tensor, given, type, data);
   } else {
-    give(*slot.given, data);
+    give(given, data);
     staging_.drop_copies(*slot.tensor);
   }
-  slot.given->call = calls_;
-  if (data.gpu >= 0) slot.given->rows = rows;
+  given.call = calls_;
+  if (data.gpu >= 0) given.rows = details.rows;
+  if (!details.keeps_bound) slot.given->bound = {};
 }
 
-bool BoundInputs::give_own(const BoundSlot& slot, const ir::Type& type) {
+const GivenData* BoundInputs::own(const BoundSlot& slot) {
   TensorState& state = slot.tensor->state();
-  std::unique_lock lock(state.host);
-  const TensorData own = state.given();
-  lock.unlock();
-  if (own.bytes == nullptr) return false;
-  check_data(slot, type, own, backend_);
-  check_range(slot.name, slot.range, type, own);
-  give(*slot.given, own);
-  return true;
+  const std::lock_guard lock(state.host);
+  if (state.writes == 0 || state.given().bytes == nullptr) return nullptr;
+  GivenData& given = slot.given->own;
+  if (slot.given->writes != state.writes || !is_same(given.data, state.given())) {
+    slot.given->writes = state.writes;
+    give(given, state.given());
+  }
+  return &given;
 }
 
-BoundArray BoundInputs::bound(const BoundSlot& slot, const ir::Type& type) {
-  if (slot.given->call != calls_) check_data(slot, type, slot.given->data, backend_);
-  return staging_.bound(slot.value, *slot.tensor, type, *slot.given);
+const GivenData* BoundInputs::chosen(const BoundSlot& slot, bool skips, bool names_data) {
+  const GivenData& argument = slot.given->argument;
+  const GivenData& bound = slot.given->bound;
+  if (argument.call == calls_) return &argument;
+  if (skips && argument.version > bound.version) return &argument;
+  if (bound.version != 0) return &bound;
+  if (!names_data && argument.version != 0) return &argument;
+  return own(slot);
+}
+
+BoundArray BoundInputs::bound(const BoundSlot& slot, const ir::Type& type, const GivenData& given) {
+  if (given.call != calls_) {
+    check_data(slot, type, given.data, backend_);
+    // What a call brought to a device is there as it was checked, whatever became of the array.
+    const bool is_there = given.call != 0 && !uses_host_memory(backend_);
+    if (!is_there) check_range(slot.name, slot.range, type, given.data);
+  }
+  return staging_.bound(slot.value, *slot.tensor, type, given);
 }
 
 void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
-                              const ChosenRows& rows) {
+                              const CallDetails& details) {
   const CompiledGraph& graph = *job.graph;
   const bool skips = has(arguments.options, ExecutionOptions::kSkipWritingInputDataToDevice);
   ++calls_;
   if (!skips) {
-    bind_group(arguments.inputs, graph_.inputs, "inputs", graph, rows);
-    bind_group(arguments.loss_labels, graph_.loss_labels, "loss labels", graph, rows);
+    bind_group(arguments.inputs, graph_.inputs, "inputs", graph, details);
+    bind_group(arguments.loss_labels, graph_.loss_labels, "loss labels", graph, details);
     bind_group(arguments.loss_label_weights, graph_.loss_label_weights, "loss label weights", graph,
-               rows);
+               details);
   }
   // The separate forward of a training graph has no data of its own; passes in one call have.
   const bool names_data =
@@ -174,17 +190,12 @@ void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
       job.bound.push_back(exchanges_.bound(graph, slot));
       continue;
     }
-    const ir::Type& type = graph.program->graph.type(slot.value);
-    const GivenData& given = *slot.given;
-    // What an earlier call was given serves this one only when it says so.
-    const bool is_there = given.version != 0
-                              ? !names_data || given.call == 0 || given.call == calls_
-                              : give_own(slot, type);
-    if (!is_there) {
+    const GivenData* const given = chosen(slot, skips, names_data);
+    if (given == nullptr) {
       missing += (missing.empty() ? "'" : ", '") + slot.name + "'";
       continue;
     }
-    job.bound.push_back(bound(slot, type));
+    job.bound.push_back(bound(slot, graph.program->graph.type(slot.value), *given));
   }
   if (!missing.empty()) {
     throw InvalidArgument("[execute] expected data for " + missing + " but none was given");
@@ -209,7 +220,7 @@ void BoundInputs::bind_gradients(Job& job) {
     if (tensor.host_is_newer) {
       const std::lock_guard lock(tensor.host);
       check_data(slot, type, tensor.given(), backend_);
-      stage(*slot.tensor, *slot.given, type, tensor.given());
+      stage(*slot.tensor, slot.given->bound, type, tensor.given());
       tensor.host_is_newer = false;
       written_gradients_.insert(slot.tensor.get());
     }
@@ -217,7 +228,7 @@ void BoundInputs::bind_gradients(Job& job) {
       throw InvalidArgument("[execute_gradient] expected " + slot.name +
                             " to be written since the last execute_forward but it was not");
     }
-    job.bound.push_back(bound(slot, type));
+    job.bound.push_back(bound(slot, type, slot.given->bound));
   }
 }
 

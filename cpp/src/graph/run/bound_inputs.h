@@ -1,4 +1,4 @@
-// The array that each bound tensor was last given, from which a job takes its inputs and user
+// The arrays that each bound tensor was given, from which a job takes its inputs and user
 // gradients.
 #pragma once
 
@@ -22,19 +22,19 @@ class BoundInputs {
 
   // The program's slots lead to what its tensors are given, and get room on the device for it.
   void place(CompiledGraph& graph);
-  // Goes on from what an executor of the same graph was given.
-  void take_over(BoundInputs& before);
+  // Goes on from what an executor of the same graph was given, which stays as it is.
+  void take_over(const BoundInputs& before);
   // The arrays alone, which both have then.
   void take_arrays(const BoundInputs& other);
 
   // Copies what the caller binds between executions, for this batch size; 0: none in common.
   void write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
              const ProgramCache& programs);
-  // The rows that arrays bound between executions have in common, or 0.
-  std::int64_t bound_rows() const;
-  // Everything that the job's forward pass reads; what the call brings is checked and kept. Of its
-  // arrays on the device it means these rows.
-  void bind_inputs(Job& job, const ExecutionArguments& arguments, const ChosenRows& rows);
+  // The rows that arrays bound between executions have in common, or 0; with `skips` of those that
+  // no call has replaced.
+  std::int64_t bound_rows(bool skips) const;
+  // Everything that the job's forward pass reads; what the call brings is checked and kept.
+  void bind_inputs(Job& job, const ExecutionArguments& arguments, const CallDetails& details);
   // The gradients from outside that its gradient pass reads.
   void bind_gradients(Job& job);
 
@@ -45,15 +45,20 @@ class BoundInputs {
 
  private:
   void bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
-                  const CompiledGraph& graph, const ChosenRows& rows);
+                  const CompiledGraph& graph, const CallDetails& details);
   void give_argument(const BoundSlot& slot, const ir::Type& type, const TensorData& data,
-                     const ChosenRows& rows);
+                     const CallDetails& details);
   // Whether this call or a binding has given it data, since a linked graph has computed it.
   bool is_given_for_link(const BoundSlot& slot) const;
-  // Gives a tensor that was given nothing its own data; false without.
-  bool give_own(const BoundSlot& slot, const ir::Type& type);
-  // What an earlier call or a binding gave may be of another batch than the program: checked again.
-  BoundArray bound(const BoundSlot& slot, const ir::Type& type);
+  // What the call reads of a tensor: its own argument, else what was bound, else the tensor's own
+  // data. A call that skips writing means the newest of argument and binding; one that names no
+  // data may have that of the call before. Null without any.
+  const GivenData* chosen(const BoundSlot& slot, bool skips, bool names_data);
+  // The tensor's own data; null without.
+  const GivenData* own(const BoundSlot& slot);
+  // What no argument of this call is may be of another batch than the program, or have other
+  // numbers than it had: checked again.
+  BoundArray bound(const BoundSlot& slot, const ir::Type& type, const GivenData& given);
   // A copy of data that the caller may change; arrays on the device are used where they lie.
   void stage(const Tensor& tensor, GivenData& given, const ir::Type& type, const TensorData& data);
   void give(GivenData& given, const TensorData& data);
@@ -61,7 +66,7 @@ class BoundInputs {
   const GraphState& graph_;
   const Backend& backend_;
   const Exchanges& exchanges_;
-  std::map<const Tensor*, GivenData> data_;  // entries stay: slots of programs lead to them
+  std::map<const Tensor*, InputData> data_;  // entries stay: slots of programs lead to them
   std::uint64_t versions_ = 0;               // of data that was given
   std::uint64_t calls_ = 0;                  // that brought data
   DeviceStaging staging_;                    // of that data

@@ -20,14 +20,15 @@
 
 namespace traingraph {
 
-Execution Executor::submit(Run run, const ExecutionArguments& arguments, const ChosenRows& rows) {
+Execution Executor::submit(Run run, const ExecutionArguments& arguments,
+                           const CallDetails& details) {
   const bool inference =
       !graph_.training || has(arguments.options, ExecutionOptions::kForwardForInference);
-  if (!inference) return start(run, Mode::training, arguments, rows);
+  if (!inference) return start(run, Mode::training, arguments, details);
   if (run == Run::gradient || run == Run::update) {
     throw InvalidArgument("[execute] expected no FORWARD_FOR_INFERENCE in a gradient or update");
   }
-  return start(Run::forward, inference_mode_, arguments, rows);
+  return start(Run::forward, inference_mode_, arguments, details);
 }
 
 TensorData Executor::predict(const ExecutionArguments& arguments) {
@@ -36,7 +37,7 @@ TensorData Executor::predict(const ExecutionArguments& arguments) {
     throw ShapeError("[predict] expected a result with the samples on axis 0 but got " +
                      to_string(graph->program->graph.type(graph->result).shape));
   }
-  return start(Run::forward, Mode::prediction, arguments).result();
+  return start(Run::forward, Mode::prediction, arguments, {.keeps_bound = true}).result();
 }
 
 // A step that reads gradients made outside cannot run in one call.
@@ -81,7 +82,7 @@ void Executor::upload_parameters(const CompiledGraph& graph) {
 }
 
 Execution Executor::start(Run run, Mode mode, const ExecutionArguments& arguments,
-                          const ChosenRows& rows) {
+                          const CallDetails& details) {
   check_not_forked();
   failure_.raise();
   if (mode == Mode::training && graph_.loss_layer != nullptr && graph_.loss_labels.empty()) {
@@ -96,7 +97,8 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   const bool apart = run != Run::step || job.checked;
   std::unique_lock lock(mutex_);
   if (asks && arguments.inputs.empty() && arguments.loss_labels.empty()) {
-    batch = bound_inputs_.bound_rows();
+    batch = bound_inputs_.bound_rows(
+        has(arguments.options, ExecutionOptions::kSkipWritingInputDataToDevice));
   }
   batch = submitted_.batch_for(run, batch);
   job.graph = find_current(batch, mode, apart);
@@ -109,14 +111,19 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
     if (mode == Mode::training) resume_step(*job.graph);
     lock.lock();
   }
+  if (const std::shared_ptr<Executor> successor = successor_) {
+    lock.unlock();
+    return successor->start(run, mode, arguments, details);
+  }
   check_may_run(*job.graph, run);
   job.run = run;
   job.profiled = has(arguments.options, ExecutionOptions::kPerLayerProfiling);
   job.timed = job.profiled || has(arguments.options, ExecutionOptions::kProfiling);
   job.handler = arguments.completion_handler;
+  job.scored = details.scored;
   auto state = job.state = std::make_shared<ExecutionState>();
   const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
-  bind_job(job, arguments, rows);
+  bind_job(job, arguments, details);
   const Place place = place_of(job, synchronous);
   lock.unlock();
   if (!synchronous) return Execution(std::move(state));
@@ -131,9 +138,9 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   return Execution(std::move(state));
 }
 
-void Executor::bind_job(Job& job, const ExecutionArguments& arguments, const ChosenRows& rows) {
+void Executor::bind_job(Job& job, const ExecutionArguments& arguments, const CallDetails& details) {
   submitted_.place(job);
-  if (runs_forward(job.run)) bound_inputs_.bind_inputs(job, arguments, rows);
+  if (runs_forward(job.run)) bound_inputs_.bind_inputs(job, arguments, details);
   if (job.run == Run::gradient) bound_inputs_.bind_gradients(job);
   bind_outputs(graph_, backend_, arguments.outputs, job);
   updates_.submit(job, graph_.optimizer);
@@ -201,6 +208,7 @@ void Executor::execute(Job& job) {
   if (may_leave(job)) carry_result(job);
   run_program(job);
   readable_results_.end(job);
+  if (job.scored != nullptr) *job.scored = readable_results_.scored();
   exchanges_.write(*job.graph, job.run);
   deliver(backend_, job);
 }
@@ -283,14 +291,12 @@ void Executor::forget(const Job& job) {
 void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch) {
   Rows rows;
   if (batch == 0 && declared_batch_ != 0 && rows.add(data, tensors)) batch = rows.agreed();
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (const std::shared_ptr<Executor> successor = successor_) {
+    lock.unlock();
+    return successor->bind(data, tensors, batch);
+  }
   bound_inputs_.write(data, tensors, batch == 0 ? declared_batch_ : batch, programs_);
-}
-
-std::pair<TensorData, TensorData> Executor::scored() const {
-  std::pair<TensorData, TensorData> result;
-  stream_->run([&] { result = readable_results_.scored(); });
-  return result;
 }
 
 void Executor::read(const Tensor& tensor, void* bytes, std::size_t length) {

@@ -31,14 +31,14 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
   // Compiles for the tensors' own batch size, so that mistakes show at compile.
   void prepare();
-  // Goes on from what an executor of the same graph was given and has counted.
+  // Goes on from what an executor of the same graph was given. Calls that come to that one from now
+  // on, because they had it before the graph got this one, run here.
   void take_over(Executor& before);
   // Goes on from what another one of the same graph and device was given, which goes on as well.
   void take_given(Executor& other);
   void bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch);
   // Inference graphs and FORWARD_FOR_INFERENCE run a forward in inference mode, whatever `run` is.
-  // Of arrays on the device the call means these rows.
-  Execution submit(Run run, const ExecutionArguments& arguments, const ChosenRows& rows = {});
+  Execution submit(Run run, const ExecutionArguments& arguments, const CallDetails& details = {});
 
   // Raises unless a training step, or `apart` its phases, can run with this batch size.
   void check_batch(std::int64_t batch, bool apart = false) {
@@ -46,8 +46,6 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   }
   // The last result of an inference forward without losses.
   TensorData predict(const ExecutionArguments& arguments);
-  // What the loss of the last forward compared: prediction and label.
-  std::pair<TensorData, TensorData> scored() const;
 
   void read(const Tensor& tensor, void* bytes, std::size_t length) override;
   TensorData view(const Tensor& tensor) override;
@@ -100,7 +98,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   MemoryPlan plan_of(const CompiledGraph& graph, Run run) const;
 
   Execution start(Run run, Mode mode, const ExecutionArguments& arguments,
-                  const ChosenRows& rows = {});
+                  const CallDetails& details = {});
   void check_may_run(const CompiledGraph& graph, Run run) const;
   // Whether one of the two below has something to do.
   bool is_behind(const CompiledGraph& graph) const;
@@ -109,7 +107,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Goes on with the step that a checkpoint held.
   void resume_step(const CompiledGraph& graph);
   // Settles what the job reads and writes, in the order of submission. Call with mutex_.
-  void bind_job(Job& job, const ExecutionArguments& arguments, const ChosenRows& rows);
+  void bind_job(Job& job, const ExecutionArguments& arguments, const CallDetails& details);
   // Where a job stands: in the stream's queue, which has moved it away, or with this thread, which
   // has taken the stream for it or held it before.
   enum class Place { queued, taken, held };
@@ -140,8 +138,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   const std::int64_t declared_batch_;
   const Mode inference_mode_;
 
-  // Guards the four below. Nobody waits for the stream while holding it.
+  // Guards the five below. Nobody waits for the stream while holding it.
   mutable std::mutex mutex_;
+  std::shared_ptr<Executor> successor_;  // that took over
   ProgramCache programs_;
   Exchanges exchanges_;
   BoundInputs bound_inputs_;

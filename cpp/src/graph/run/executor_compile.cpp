@@ -47,6 +47,7 @@ void Executor::take_over(Executor& before) {
   before.stream_->run([&] {
     const std::lock_guard lock(before.mutex_);
     bound_inputs_.take_over(before.bound_inputs_);
+    before.successor_ = shared_from_this();
   });
 }
 

@@ -1,3 +1,4 @@
+// `Job`: everything one execution needs, settled when it is submitted.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,16 @@ struct StepPosition {
   std::int64_t rows = 0;
 };
 
-// Everything one execution needs, settled before it is queued.
+// What a loss compared: prediction and labels.
+using Scored = std::pair<TensorData, TensorData>;
+
+// What fit and evaluate say of a call beside its arguments.
+struct CallDetails {
+  ChosenRows rows = {};      // of its arrays on the device
+  bool keeps_bound = false;  // its arguments do not replace what was bound
+  Scored* scored = nullptr;  // receives copies before the next execution runs
+};
+
 struct Job {
   CompiledPtr graph;
   Run run = Run::forward;
@@ -40,6 +50,7 @@ struct Job {
   bool profiled = false;
   bool checked = false;
   CompletionHandler handler;
+  Scored* scored = nullptr;
   // Whether the call may begin the next execution before this one's result has come.
   bool leaves = false;
   std::unique_ptr<PendingRead> pending;  // that result

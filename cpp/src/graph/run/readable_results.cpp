@@ -93,7 +93,7 @@ TensorData ReadableResults::copy_of_gradient(const Tensor& of) const {
   return copy_out(gradient(of));
 }
 
-std::pair<TensorData, TensorData> ReadableResults::scored() const {
+Scored ReadableResults::scored() const {
   const CompiledGraph* forward = passes_.forward.get();
   if (forward == nullptr || forward->prediction == nullptr) {
     throw InvalidArgument("[evaluate] expected a graph with a loss");

@@ -38,7 +38,7 @@ class ReadableResults {
   TensorData copy(const Tensor& tensor) const;
   TensorData copy_of_gradient(const Tensor& of) const;
   // What the loss of the last forward compared: prediction and label.
-  std::pair<TensorData, TensorData> scored() const;
+  Scored scored() const;
   // The value where it lies, which holds the memory: the arena, or the array that was given.
   TensorData view(const Tensor& tensor, const std::shared_ptr<std::byte>& arena) const;
 

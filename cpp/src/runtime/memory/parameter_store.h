@@ -111,6 +111,7 @@ struct TensorState {
   // What was given in a GPU's memory; null since the host copy was replaced.
   TensorData device_data;
   const TensorData& given() const { return device_data.bytes != nullptr ? device_data : data; }
+  std::uint64_t writes = 0;  // of data by the caller, so far; what a graph computed is none
   // `data` was replaced since it was last sent to the device.
   std::atomic<bool> host_is_newer{false};
   ParameterPlace parameter;

@@ -166,6 +166,7 @@ TensorPtr Tensor::filled(TensorDescriptor descriptor, double value) {
   TensorPtr tensor = create(std::move(descriptor));
   TensorData& data = tensor->state_->data = own_bytes(tensor->descriptor());
   fill(data.bytes, data.length, tensor->descriptor().data_type, value);
+  ++tensor->state_->writes;
   return tensor;
 }
 
@@ -218,6 +219,7 @@ TensorPtr Tensor::random(TensorDescriptor descriptor, RandomInitializerType type
     }
   }
   tensor->state_->data = std::move(data);
+  ++tensor->state_->writes;
   return tensor;
 }
 
@@ -238,6 +240,7 @@ const TensorData& Tensor::data() const { return state_->data; }
 void Tensor::set_data(TensorData data) {
   check_fits(descriptor(), label(), data);
   const std::lock_guard lock(state_->host);
+  ++state_->writes;
   state_->host_is_newer = true;
   if (data.gpu >= 0) {
     state_->device_data = std::move(data);
@@ -378,6 +381,7 @@ TensorPtr Tensor::copy() const {
   const TensorData data = state_->given().on_host();
   if (data.bytes != nullptr) tensor->state_->data = own_copy(descriptor(), data);
   tensor->state_->host_is_newer = data.bytes != nullptr;
+  tensor->state_->writes = data.bytes != nullptr ? 1 : 0;
   tensor->set_optimizer_data(state_->optimizer_data);
   return tensor;
 }

@@ -1,0 +1,230 @@
+"""Which data a call reads: its arguments, what was bound, the tensor's own, or the last ones."""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import traingraph as tg
+
+ROWS = 4
+DEVICES = ["cpu", "reference"]
+SKIP = tg.MLCExecutionOptions.SKIP_WRITING_INPUT_DATA_TO_DEVICE
+
+
+def filled(value: float, rows: int = ROWS) -> np.ndarray:
+    return np.full((rows, 1), value, np.float32)
+
+
+class Difference:
+    """The mean of (x - y) squared."""
+
+    def __init__(self, device: str) -> None:
+        self.x, self.y = (tg.MLCTensor(shape=[ROWS, 1]) for _ in range(2))
+        graph = tg.MLCGraph()
+        graph.node(tg.MLCActivationLayer.linear(scale=1.0, bias=0.0), source=self.x)
+        loss = tg.MLCLossLayer.mean_squared_error(reduction_type="mean")
+        self.training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss)
+        self.training.add_inputs({"x": self.x}, loss_labels={"y": self.y})
+        self.training.compile(device=device)
+
+    def bind(self, x: float, y: float) -> None:
+        given = {"x": filled(x), "y": filled(y)}
+        self.training.bind_and_write_data(given, for_inputs={"x": self.x, "y": self.y})
+
+    def execute(self, x: float, y: float, **more: Any) -> float:
+        given = {"inputs_data": {"x": filled(x)}, "loss_labels_data": {"y": filled(y)}}
+        return float(self.training.execute(**given, **more).result)
+
+    def without_data(self, **more: Any) -> float:
+        return float(self.training.execute(inputs_data={}, **more).result)
+
+    def forward(self) -> float:
+        return float(self.training.execute_forward().result)
+
+
+BETWEEN: dict[str, Callable[[Difference], object]] = {
+    "predict": lambda one: one.training.predict(filled(100)),
+    "predict of other rows": lambda one: one.training.predict(filled(100, 3)),
+    "evaluate": lambda one: one.training.evaluate(filled(100), filled(7)),
+    "fit": lambda one: one.training.fit(filled(100), filled(7)),
+    "compile": lambda one: one.training.compile(device=one.training.device),
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_was_bound_stays(device: str, between: str) -> None:
+    one = Difference(device)
+    one.bind(3, 1)
+    assert one.forward() == 4
+    BETWEEN[between](one)
+    assert one.forward() == 4
+    assert one.without_data() == 4
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_argument_replaces_what_was_bound_for_its_tensor(device: str) -> None:
+    one = Difference(device)
+    one.bind(3, 1)
+    assert float(one.training.execute(inputs_data={"x": filled(6)}).result) == 25
+    assert one.forward() == 25
+    with pytest.raises(tg.InvalidArgument, match="expected data for 'x' but none"):
+        one.without_data()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_call_that_skips_writing_reads_the_newest(device: str) -> None:
+    one = Difference(device)
+    one.bind(3, 1)
+    assert one.without_data(options=SKIP) == 4
+    one.training.predict(filled(6))
+    assert one.without_data(options=SKIP) == 25
+    assert one.without_data() == 4
+    one.bind(5, 1)
+    assert one.without_data(options=SKIP) == 16
+    assert one.execute(6, 1) == 25
+    assert one.without_data(options=SKIP) == 25
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_forward_without_data_reads_that_of_the_call_before(device: str) -> None:
+    one = Difference(device)
+    assert one.execute(6, 1) == 25
+    assert one.forward() == 25
+    with pytest.raises(tg.InvalidArgument, match="expected data for 'x', 'y' but none"):
+        one.without_data()
+
+
+@pytest.mark.parametrize("kind", [tg.MLCInferenceGraph, tg.MLCTrainingGraph])
+@pytest.mark.parametrize("device", DEVICES)
+def test_own_data_of_a_declared_tensor(device: str, kind: Callable[..., Any]) -> None:
+    own, x = tg.MLCTensor(data=filled(3)), tg.MLCTensor(shape=[ROWS, 1])
+    graph = tg.MLCGraph()
+    graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[own, x])
+    whole = kind(graph_objects=[graph])
+    whole.add_inputs({"own": own, "x": x})
+    whole.compile(device=device)
+
+    def first(**more: np.ndarray) -> float:
+        return float(whole.execute(inputs_data={"x": filled(0), **more}).result[0, 0])
+
+    memory = filled(7)
+    assert first() == 3
+    for value in (7, 8):  # the same memory with other numbers
+        memory[:] = value
+        own.bind_and_write_data(memory)
+        assert first() == value
+    assert first(own=filled(9)) == 9
+    assert first() == 8
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_was_only_read_is_no_data_of_its_own(device: str) -> None:
+    one = Difference(device)
+    one.execute(6, 1)
+    one.x.synchronize_data()
+    with pytest.raises(tg.InvalidArgument, match="expected data for 'x', 'y' but none"):
+        one.without_data()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_classes_of_the_call_before_are_checked_again(device: str) -> None:
+    x, y = tg.MLCTensor(shape=[2, 3]), tg.MLCTensor(shape=[2], data_type="int32")
+    graph = tg.MLCGraph()
+    graph.node(tg.MLCActivationLayer.linear(scale=1.0, bias=0.0), source=x)
+    loss = tg.MLCLossLayer.softmax_cross_entropy(reduction_type="mean")
+    training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss)
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device=device)
+    labels = np.array([0, 2], np.int32)
+    data = {"x": np.zeros((2, 3), np.float32)}
+    loss = training.execute(inputs_data=data, loss_labels_data={"y": labels}).result
+    labels[1] = 3
+    for run in (
+        lambda: training.execute(inputs_data={}, options=SKIP),
+        lambda: training.execute_forward(),
+    ):
+        if device not in DEVICES:  # which has the labels in memory of its own
+            assert run().result == loss
+            continue
+        with pytest.raises(tg.InvalidArgument, match="from 0 to 2 or -1 but got 3 in row 1"):
+            run().wait()
+
+
+def repeated(work: Callable[[], object], until: threading.Event) -> threading.Thread:
+    def go_on() -> None:
+        while not until.is_set():
+            work()
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    return thread
+
+
+@pytest.fixture
+def ended() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.mark.parametrize("renewal", ["compile", "is_updatable"])
+def test_a_graph_that_is_renewed_loses_no_data(renewal: str, ended: threading.Event) -> None:
+    x = tg.MLCTensor(shape=[1, 8])
+    layer = tg.MLCFullyConnectedLayer(
+        weights=tg.MLCTensor(data=np.ones((1, 8), np.float32)),
+        descriptor=tg.MLCConvolutionDescriptor(
+            kernel_sizes=[8, 1], input_feature_channel_count=8, output_feature_channel_count=1
+        ),
+    )
+    graph = tg.MLCGraph()
+    graph.node(layer, source=x)
+    training = tg.MLCTrainingGraph(graph_objects=[graph])
+    training.add_inputs({"x": x})
+    training.compile(device="cpu")
+    training.bind_and_write_data({"x": np.full((1, 8), 4, np.float32)}, for_inputs={"x": x})
+    toggled = itertools.cycle([False, True])
+
+    def renew() -> None:
+        if renewal == "compile":
+            training.compile(device="cpu")
+        else:
+            layer.weights_parameter.is_updatable = next(toggled)
+
+    others = [repeated(renew, ended)]
+    for k in range(400):
+        assert float(training.execute_forward().result.item()) == 32
+        assert float(training.predict(np.full((1, 8), k, np.float32)).item()) == 8 * k
+    raw = {"x": np.full((1, 8), 5, np.float32).tobytes()}
+    training.execute(inputs_data=raw).wait()
+    for _ in range(400):
+        assert float(training.execute(inputs_data={}, options=SKIP).result.item()) == 40
+        assert float(training.execute(inputs_data=raw).result.item()) == 40
+    ended.set()
+    for other in others:
+        other.join()
+
+
+def test_an_evaluation_scores_what_it_ran(ended: threading.Event) -> None:
+    x, y = tg.MLCTensor(shape=[4, 2]), tg.MLCTensor(shape=[4], data_type="int32")
+    graph = tg.MLCGraph()
+    graph.node(tg.MLCActivationLayer.linear(scale=1.0, bias=0.0), source=x)
+    loss = tg.MLCLossLayer.softmax_cross_entropy(reduction_type="mean")
+    training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss)
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    points = np.tile(np.array([1, 0], np.float32), (4, 1))
+    right, wrong = np.zeros(4, np.int32), np.ones(4, np.int32)
+    others = [
+        repeated(lambda: training.evaluate(points, wrong), ended),
+        repeated(lambda: training.predict(points), ended),
+    ]
+    for _ in range(1000):
+        assert training.evaluate(points, right).accuracy == 1
+    ended.set()
+    for other in others:
+        other.join()
