@@ -12,8 +12,8 @@ python=${PYTHON:-python3}
 kind=${1:-}
 shift || true
 
-# Left out: tests that measure the process's memory, fork, or load PyTorch, none of which goes with a
-# sanitizer, and those of the package's files.
+# Left out: tests that measure or limit the process's memory, fork, load PyTorch, or count on the time
+# of a kill, none of which goes with a sanitizer, and those of the package's files.
 case "$kind" in
   address | fuzz)
     sanitizers='address;undefined'
@@ -26,7 +26,7 @@ case "$kind" in
       tests/train tests/graph tests/checkpoint tests/mps
       --ignore=tests/runtime/test_device_double.py --ignore=tests/python/test_verify.py
       --ignore=tests/python/test_stubs.py
-      -k 'not memory and not fork and not released and not torch')
+      -k 'not memory and not fork and not released and not torch and not no_library_counts and not killed_over')
     ;;
   thread)
     sanitizers=thread
