@@ -19,7 +19,8 @@ void Arena::grow(std::size_t bytes) {
   } catch (const OutOfMemory&) {
     try {
       place(before);
-    } catch (const OutOfMemory&) {  // the first one says what was asked for
+    } catch (const OutOfMemory&) {
+      // The first one says what was asked for, which is an answer.
     }
     throw;
   }

@@ -13,7 +13,6 @@
 namespace traingraph::passes {
 namespace {
 
-using ir::kNone;
 using ir::Node;
 using ir::Op;
 using ir::Type;

@@ -130,7 +130,7 @@ class StepsInFlight {
     try {
       step.wait();
     } catch (...) {
-      // Somebody has heard of the first one.
+      // Somebody has heard of the first one, which is an answer.
     }
   }
 

@@ -239,8 +239,8 @@ void Executor::run_program(const Job& job) {
   using Clock = std::chrono::steady_clock;
   if (job.timed) finish_work(backend_);
   const Clock::time_point start = job.timed ? Clock::now() : Clock::time_point();
-  const Diagnostics* const device = backend_.diagnostics();
-  const double measured = job.timed && device != nullptr ? device->measured_seconds() : -1;
+  const Diagnostics* const device = job.timed ? backend_.diagnostics() : nullptr;
+  const double measured = device != nullptr ? device->measured_seconds() : -1;
   std::vector<double> seconds(job.profiled ? program.graph.nodes.size() : 0);
   if (job.checked) {
     if (const auto found = program.run_checked(job.run)) {
@@ -251,8 +251,9 @@ void Executor::run_program(const Job& job) {
   }
   if (!job.timed) return;
   finish_work(backend_);
-  job.state->seconds = measured < 0 ? std::chrono::duration<double>(Clock::now() - start).count()
-                                    : device->measured_seconds() - measured;
+  const bool measures = device != nullptr && measured >= 0;
+  job.state->seconds = measures ? device->measured_seconds() - measured
+                                : std::chrono::duration<double>(Clock::now() - start).count();
   if (job.profiled && !job.checked) {
     job.state->profile = profile_of(program, job.run, seconds, job.state->seconds);
   }
