@@ -2,6 +2,7 @@
 // output projection.
 #include <traingraph/attention.h>
 
+#include <array>
 #include <cmath>
 
 #include <traingraph/class_description.h>
@@ -16,7 +17,7 @@ using ir::ValueId;
 using Tensors = std::vector<TensorPtr>;
 
 // Sources, and what their projections are called in messages and checkpoints.
-constexpr const char* kProjections[] = {"query", "key", "value", "output"};
+constexpr std::array kProjections = {"query", "key", "value", "output"};
 constexpr std::size_t kOutput = 3;
 
 [[noreturn]] void refuse_attention(const std::string& text) {
@@ -244,7 +245,7 @@ std::vector<std::pair<std::string, TensorPtr>> MultiheadAttention::named_paramet
   const auto add = [&](const std::string& property, const std::vector<TensorParameter>& some,
                        std::size_t first) {
     for (std::size_t i = 0; i < some.size(); ++i) {
-      named.emplace_back(property + "." + kProjections[first + i], some[i].tensor);
+      named.emplace_back(property + "." + kProjections.at(first + i), some[i].tensor);
     }
   };
   add("weights", weights_, 0);

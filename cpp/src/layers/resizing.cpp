@@ -261,7 +261,10 @@ constexpr Range kOfPlaces{1, kMostPlaces, "from 1 to 2**24"};
 ir::ValueId repeated(ir::Graph& graph, ir::ValueId x, int axis, std::int64_t wanted) {
   const std::int64_t own = graph.type(x).shape[static_cast<std::size_t>(axis)];
   std::vector<double> places;
-  for (std::int64_t k = 0; k < wanted; ++k) places.push_back(static_cast<double>(k * own / wanted));
+  for (std::int64_t k = 0; k < wanted; ++k) {
+    const std::int64_t place = k * own / wanted;
+    places.push_back(static_cast<double>(place));
+  }
   return picked(graph, x, axis, std::move(places));
 }
 

@@ -84,7 +84,8 @@ class Yolo {
     }
     for (std::int64_t cell = 0; cell < cells_; ++cell) {
       columns.push_back(static_cast<double>(cell % s[3]));
-      rows.push_back(static_cast<double>(cell / s[3]));
+      const std::int64_t row = cell / s[3];
+      rows.push_back(static_cast<double>(row));
     }
     anchor_w_ = constant({1, 1, anchors, 1}, std::move(widths));
     anchor_h_ = constant({1, 1, anchors, 1}, std::move(heights));

@@ -46,7 +46,7 @@ Block lstm_block(const std::string& text, std::optional<std::int64_t> inputs, st
     d.dropout = options.dropout;
     d.returns_sequences = options.returns_sequences;
     d.check("LSTM");
-    const TensorPtr result = graph->node(make_lstm(d), x);
+    TensorPtr result = graph->node(make_lstm(d), x);
     if (options.returns_sequences) return result;
     return graph->reshape({x->descriptor().shape.front(), d.features()}, result);
   };

@@ -6,7 +6,6 @@ namespace traingraph::ops {
 namespace {
 
 using ir::EmbeddingAttributes;
-using ir::RowLimitAttributes;
 using ir::Type;
 
 void expect_table(const Inference& in, const Type& table) {

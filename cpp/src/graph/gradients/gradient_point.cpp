@@ -85,7 +85,8 @@ class KeptBytes {
     for (const auto& [master, bytes] : kept_) {
       try {
         write_memory(backend_, master.get(), bytes.data(), bytes.size());
-      } catch (const Error&) {  // the device is lost, and this with it
+      } catch (const Error&) {
+        // The device is lost, and this with it, which is an answer.
       }
     }
   }
