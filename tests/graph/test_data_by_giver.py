@@ -78,6 +78,32 @@ def test_an_argument_replaces_what_was_bound_for_its_tensor(device: str) -> None
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_a_link_is_read_again_behind_an_argument_that_replaced_a_binding(device: str) -> None:
+    def doubled(source: tg.MLCTensor) -> tuple[tg.MLCInferenceGraph, tg.MLCTensor]:
+        graph = tg.MLCGraph()
+        result = graph.node(tg.MLCActivationLayer.linear(scale=2.0, bias=0.0), source=source)
+        inference = tg.MLCInferenceGraph(graph_objects=[graph])
+        inference.add_inputs({"x": source})
+        return inference, result
+
+    front, between = doubled(tg.MLCTensor(shape=[ROWS, 1]))
+    back, _ = doubled(between)
+    front.link([back])
+    for one in (front, back):
+        one.compile(device=device, options="link_graphs")
+
+    def last(**given: np.ndarray) -> float:
+        return float(back.execute(inputs_data=given, options="synchronous").result[0, 0])
+
+    front.execute(inputs_data={"x": filled(1)}, options="synchronous")
+    assert last() == 4
+    back.bind_and_write_data({"x": filled(5)}, for_inputs={"x": between})
+    assert last() == 10
+    assert last(x=filled(7)) == 14
+    assert last() == 4
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_a_call_that_skips_writing_reads_the_newest(device: str) -> None:
     one = Difference(device)
     one.bind(3, 1)

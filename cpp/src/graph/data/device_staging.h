@@ -25,18 +25,18 @@ struct ChosenRows {
 // Data that a tensor was given. Versions count up, so that a device knows whether it has this.
 struct GivenData {
   TensorData data;
-  std::uint64_t version = 0;  // 0: nothing was given
-  std::uint64_t call = 0;     // whose argument it was; 0: no call's
+  std::uint64_t version = 0;   // 0: nothing was given
+  std::uint64_t call = 0;      // whose argument it was; 0: no call's
+  std::uint64_t bound_at = 0;  // see LinkSet::events; 0: not bound
   ChosenRows rows = {};
 };
 
 // All data that a tensor was given, by who gave it.
 struct InputData {
-  GivenData argument;          // the last call that brought some
-  GivenData bound;             // bind_and_write_data, or a user gradient
-  std::uint64_t bound_at = 0;  // see LinkSet::events; 0: not bound
-  GivenData own;               // whoever wrote the tensor's own data,
-  std::uint64_t writes = 0;    // which it was: see TensorState::writes
+  GivenData argument;        // the last call that brought some
+  GivenData bound;           // bind_and_write_data, or a user gradient
+  GivenData own;             // the tensor itself,
+  std::uint64_t writes = 0;  // after so many TensorState::writes
 };
 
 // A tensor's place on a device that cannot use the host's arrays. An array that lies on the device

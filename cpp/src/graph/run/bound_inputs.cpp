@@ -44,6 +44,7 @@ void BoundInputs::give(GivenData& given, const TensorData& data) {
   if (!is_same(given.data, data)) given.data = data;
   given.version = ++versions_;
   given.call = 0;
+  given.bound_at = 0;
   given.rows = {};
 }
 
@@ -67,8 +68,8 @@ void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std:
     if (batch != 0 && programs.has_batch(**tensor)) type.shape[0] = batch;
     check_data(slot, type, array, backend_);
     programs.check_ranges(name, **tensor, type, array);
-    InputData& given = data_[tensor->get()];
-    stage(**tensor, given.bound, type, array);
+    GivenData& given = data_[tensor->get()].bound;
+    stage(**tensor, given, type, array);
     given.bound_at = exchanges_.count_binding();
     written_gradients_.insert(tensor->get());
   }
@@ -116,7 +117,7 @@ void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared
 
 bool BoundInputs::is_given_for_link(const BoundSlot& slot) const {
   if (slot.given->argument.call == calls_) return true;
-  const std::uint64_t bound_at = slot.given->bound_at;
+  const std::uint64_t bound_at = slot.given->bound.bound_at;
   return bound_at != 0 && !exchanges_.is_newer(*slot.tensor, bound_at);
 }
 

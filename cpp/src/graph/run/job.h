@@ -24,7 +24,7 @@ struct StepPosition {
 // What a loss compared: prediction and labels.
 using Scored = std::pair<TensorData, TensorData>;
 
-// What fit and evaluate say of a call beside its arguments.
+// What fit, evaluate and predict say of a call beside its arguments.
 struct CallDetails {
   ChosenRows rows = {};      // of its arrays on the device
   bool keeps_bound = false;  // its arguments do not replace what was bound
