@@ -23,3 +23,14 @@ function(compile_together target count)
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
+
+# Parses the standard library once for a target, a quarter of what most of its sources cost.
+function(precompile target)
+  if(NOT TRAINGRAPH_TOGETHER)
+    return()
+  endif()
+  set(headers algorithm any array atomic cmath cstdint cstring functional limits map memory mutex
+    numeric optional set span sstream string unordered_map utility variant vector)
+  list(TRANSFORM headers REPLACE ".+" "$<$<COMPILE_LANGUAGE:CXX>:<\\0$<ANGLE-R>>")
+  target_precompile_headers(${target} PRIVATE ${headers})
+endfunction()

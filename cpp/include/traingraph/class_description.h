@@ -173,20 +173,22 @@ std::any any_of(const T& value) {
 
 }  // namespace describing
 
+// One without what reads it; `value_if_absent` as of Argument.
+TRAINGRAPH_API Argument make_argument(std::string_view name, ValueType type, const char* text,
+                                      std::optional<std::any> value_if_absent, const Range* range);
 template <class T>
-Argument argument(const std::string& name, const char* text, const Range* range = nullptr) {
-  return {name, describing::value_type<T>(), text, std::nullopt, range, nullptr};
+Argument argument(std::string_view name, const char* text, const Range* range = nullptr) {
+  return make_argument(name, describing::value_type<T>(), text, std::nullopt, range);
 }
 template <class T>
-Argument argument(const std::string& name, T value_if_absent, const char* text,
+Argument argument(std::string_view name, T value_if_absent, const char* text,
                   const Range* range = nullptr) {
-  return {name,   describing::value_type<T>(), text, std::any(std::move(value_if_absent)), range,
-          nullptr};
+  return make_argument(name, describing::value_type<T>(), text,
+                       std::any(std::move(value_if_absent)), range);
 }
 template <class T>
-Argument optional_argument(const std::string& name, const char* text,
-                           const Range* range = nullptr) {
-  return {name, describing::value_type<T>(true), text, std::any(), range, nullptr};
+Argument optional_argument(std::string_view name, const char* text, const Range* range = nullptr) {
+  return make_argument(name, describing::value_type<T>(true), text, std::any(), range);
 }
 
 // InvalidArgument for the first number of a value outside the range that its description states.

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -25,18 +26,48 @@
 
 namespace traingraph {
 
+// What does not depend on the class: compiled once.
+class TRAINGRAPH_API ClassDescriber {
+ public:
+  operator ClassDescription() const { return made_; }
+
+ protected:
+  using Read = std::function<std::any(const void*)>;
+  using Maker = std::function<std::any(const Given&)>;
+
+  ClassDescriber(std::string_view name, std::string_view summary);
+  ClassDescriber(const ClassDescriber&);
+  ~ClassDescriber();
+
+  static Property property_of(std::string_view name, ValueType type, const char* text, Read get);
+  void add_property(std::string_view name, ValueType type, const char* text, Read get);
+  // A property that the object is made with.
+  void keep(Argument argument, Read read);
+  void add_argument(Argument argument, std::function<void(void*, const Given&)> set);
+  void add_form(std::vector<Argument> arguments, Maker make);
+  void add_factory(const char* name, const char* text, std::vector<std::vector<Argument>> forms,
+                   const Maker& make);
+  void restrict_last(const Range& range);
+  // As what sets the fields of a value.
+  void keep_setters();
+  std::vector<std::string> names() const;
+
+  ClassDescription made_;
+  std::string last_;  // what was described last
+  std::vector<Argument> arguments_;
+  std::vector<std::function<void(void*, const Given&)>> setters_;
+};
+
 // Base: what owns objects in C++, std::shared_ptr<Base>; void for values. Parent: the base class in
 // Python, void for none; T where several classes of Python are T. A base begins where its objects
 // begin, for no class has two.
 template <class T, class Base = void, class Parent = Base>
-class Describing {
+class Describing : public ClassDescriber {
   template <class Get>
   using ValueOf = std::remove_cvref_t<std::invoke_result_t<Get, T&>>;
 
  public:
-  Describing(std::string name, std::string summary) {
-    made_.name = std::move(name);
-    made_.summary = std::move(summary);
+  Describing(std::string_view name, std::string_view summary) : ClassDescriber(name, summary) {
     made_.type = &typeid(T);
     made_.bytes = sizeof(T);
     made_.alignment = alignof(T);
@@ -58,12 +89,12 @@ class Describing {
 
   // `get` is a member, or a function of the object.
   template <class Get>
-  Describing& property(const std::string& name, Get get, const char* text) {
+  Describing& property(std::string_view name, Get get, const char* text) {
     return add_property(name, get, text, false);
   }
   // `set` takes the object and a value; a member is set as it is, when its numbers are in range.
   template <class Get, class Set>
-  Describing& settable(const std::string& name, Get get, Set set, const char* text) {
+  Describing& settable(std::string_view name, Get get, Set set, const char* text) {
     add_property(name, get, text, false);
     using Value = ValueOf<Get>;
     made_.properties.back().set = [set](void* self, const std::any& value) {
@@ -72,7 +103,7 @@ class Describing {
     return *this;
   }
   template <class Value, class Owner>
-  Describing& settable(const std::string& name, Value Owner::* member, const char* text) {
+  Describing& settable(std::string_view name, Value Owner::* member, const char* text) {
     return settable(
         name, member,
         [member, subject = made_.name](T& self, const Value& value) {
@@ -89,8 +120,7 @@ class Describing {
   }
   // A part of a value that `get` and `set` are for: a member of it, or a function that finds it.
   template <class Get, class Set, class Part>
-  Describing& settable_part(const std::string& name, Get get, Set set, Part part,
-                            const char* text) {
+  Describing& settable_part(std::string_view name, Get get, Set set, Part part, const char* text) {
     return settable(
         name,
         [get, part](const T& self) {
@@ -116,7 +146,7 @@ class Describing {
   }
   // None where it gives a null pointer.
   template <class Get>
-  Describing& optional_property(const std::string& name, Get get, const char* text) {
+  Describing& optional_property(std::string_view name, Get get, const char* text) {
     return add_property(name, get, text, true);
   }
   // Those of a value that the object has, but for names that it has already. They are only read.
@@ -136,13 +166,13 @@ class Describing {
 
   // Called without arguments; `call` is a function of the object.
   template <class Call>
-  Describing& function(const std::string& name, Call call, const char* text) {
-    made_.functions.push_back(property_of(name, call, text, false));
+  Describing& function(std::string_view name, Call call, const char* text) {
+    made_.functions.push_back(property_by(name, call, text, false));
     return *this;
   }
   template <class Call>
-  Describing& optional_function(const std::string& name, Call call, const char* text) {
-    made_.functions.push_back(property_of(name, call, text, true));
+  Describing& optional_function(std::string_view name, Call call, const char* text) {
+    made_.functions.push_back(property_by(name, call, text, true));
     return *this;
   }
 
@@ -157,24 +187,24 @@ class Describing {
 
   // A property that the object is made with, in the order of these calls.
   template <class Get, class... Absent>
-  Describing& argument(const std::string& name, Get get, const char* text,
+  Describing& argument(std::string_view name, Get get, const char* text,
                        Absent... value_if_absent) {
     return kept_argument(name, get, text, std::move(value_if_absent)...).property(name, get, text);
   }
   // The same of something that is no property, or one of the base class.
   template <class Get>
-  Describing& kept_argument(const std::string& name, Get get, const char* text) {
-    return keep(traingraph::argument<ValueOf<Get>>(name, text), get);
+  Describing& kept_argument(std::string_view name, Get get, const char* text) {
+    return keep_argument(traingraph::argument<ValueOf<Get>>(name, text), get);
   }
   template <class Get>
-  Describing& kept_argument(const std::string& name, Get get, const char* text,
+  Describing& kept_argument(std::string_view name, Get get, const char* text,
                             ValueOf<Get> value_if_absent) {
-    return keep(traingraph::argument(name, std::move(value_if_absent), text), get);
+    return keep_argument(traingraph::argument(name, std::move(value_if_absent), text), get);
   }
   // None, which is the default, is what ValueOf<Get>{} is.
   template <class Get>
-  Describing& optional_argument(const std::string& name, Get get, const char* text) {
-    return keep(traingraph::optional_argument<ValueOf<Get>>(name, text), get);
+  Describing& optional_argument(std::string_view name, Get get, const char* text) {
+    return keep_argument(traingraph::optional_argument<ValueOf<Get>>(name, text), get);
   }
   // Arguments that no property shows, and that no archive has.
   Describing& takes(const std::vector<Argument>& arguments) {
@@ -202,10 +232,10 @@ class Describing {
   Describing& settable_field(const char* name, Get get, Set set, const char* text) {
     using Value = ValueOf<Get>;
     T whole{};
-    arguments_.push_back(traingraph::argument<Value>(name, std::invoke(get, whole), text));
-    setters_.push_back([name, set](T& value, const Given& given) {
-      std::invoke(set, value, given.get<Value>(name));
-    });
+    add_argument(traingraph::argument<Value>(name, std::invoke(get, whole), text),
+                 [name = std::string(name), set](void* value, const Given& given) {
+                   std::invoke(set, *static_cast<T*>(value), given.get<Value>(name));
+                 });
     return settable(name, get, set, text);
   }
   template <class Value>
@@ -216,13 +246,7 @@ class Describing {
   // Of the argument or property before, or of both if it is both: what its number may be, or each
   // of its numbers.
   Describing& in(const Range& range) {
-    const auto restrict = [&](auto& all) {
-      for (auto& one : all) {
-        if (one.name == last_) one.range = &range;
-      }
-    };
-    restrict(arguments_);
-    restrict(made_.properties);
+    restrict_last(range);
     return *this;
   }
   // Of the argument before: it has to be given.
@@ -257,15 +281,13 @@ class Describing {
   // The arguments so far are what copies and archives have, and no form that programs use.
   template <class Make>
   Describing& coded_by(Make make) {
-    made_.coded_form = form_of(arguments_, std::move(make));
+    made_.coded_form = Form{arguments_, making(std::move(make))};
     return *this;
   }
   // The form of the fields.
   Describing& made_of_fields(const char* text) {
     made_.text = text;
-    made_.set_fields = [setters = setters_](void* value, const Given& given) {
-      for (const auto& set : setters) set(*static_cast<T*>(value), given);
-    };
+    keep_setters();
     return form(arguments_, [set = made_.set_fields, name = made_.name](const Given& given) {
       T value{};
       set(&value, given);
@@ -276,7 +298,7 @@ class Describing {
   // `make` gives a value, or a shared pointer to an object.
   template <class Make>
   Describing& form(std::vector<Argument> arguments, Make make) {
-    made_.forms.push_back(form_of(std::move(arguments), std::move(make)));
+    add_form(std::move(arguments), making(std::move(make)));
     return *this;
   }
   Describing& text(const char* text) {
@@ -286,11 +308,7 @@ class Describing {
   template <class Make>
   Describing& factory(const char* name, const char* text, std::vector<std::vector<Argument>> forms,
                       Make make) {
-    Factory made{name, text, {}};
-    for (std::vector<Argument>& arguments : forms) {
-      made.forms.push_back(form_of(std::move(arguments), make));
-    }
-    made_.factories.push_back(std::move(made));
+    add_factory(name, text, std::move(forms), making(std::move(make)));
     return *this;
   }
   // A value without copy().
@@ -303,29 +321,27 @@ class Describing {
     return *this;
   }
   template <class Get>
-  Describing& told(const std::string& name, Get get) {
-    made_.told.push_back(property_of(name, get, "", false));
+  Describing& told(std::string_view name, Get get) {
+    made_.told.push_back(property_by(name, get, "", false));
     return *this;
   }
-
-  operator ClassDescription() const { return made_; }
 
  private:
   static std::any owned(T value) {
     return std::shared_ptr<void>(std::make_shared<T>(std::move(value)));
   }
-  template <class Make>
-  static Form form_of(std::vector<Argument> arguments, Make make) {
-    return {std::move(arguments), [make = std::move(make)](const Given& given) -> std::any {
-              if constexpr (std::is_void_v<Base>) {
-                return owned(make(given));
-              } else {
-                return std::shared_ptr<Base>(make(given));
-              }
-            }};
+  template <class F>
+  static Maker making(F make) {
+    return [make = std::move(make)](const Given& given) -> std::any {
+      if constexpr (std::is_void_v<Base>) {
+        return owned(make(given));
+      } else {
+        return std::shared_ptr<Base>(make(given));
+      }
+    };
   }
   template <class Get>
-  static std::function<std::any(const void*)> reading(Get get) {
+  static Read reading(Get get) {
     // A parameter's property hands out the layer's own object.
     return [get](const void* self) {
       T& object = *static_cast<T*>(const_cast<void*>(self));
@@ -338,28 +354,25 @@ class Describing {
     };
   }
   template <class Get>
-  static Property property_of(std::string name, Get get, const char* text, bool optional) {
-    return {std::move(name), describing::value_type<ValueOf<Get>>(optional), text, reading(get),
-            nullptr};
+  static Property property_by(std::string_view name, Get get, const char* text, bool optional) {
+    return property_of(name, describing::value_type<ValueOf<Get>>(optional), text, reading(get));
   }
   template <class Get>
-  Describing& add_property(std::string name, Get get, const char* text, bool optional) {
-    last_ = name;
-    made_.properties.push_back(property_of(std::move(name), get, text, optional));
+  Describing& add_property(std::string_view name, Get get, const char* text, bool optional) {
+    ClassDescriber::add_property(name, describing::value_type<ValueOf<Get>>(optional), text,
+                                 reading(get));
     return *this;
   }
   template <class Get>
-  Describing& keep(Argument argument, Get get) {
-    argument.read = reading(get);
-    last_ = argument.name;
-    arguments_.push_back(std::move(argument));
+  Describing& keep_argument(Argument argument, Get get) {
+    keep(std::move(argument), reading(get));
     return *this;
   }
-  Describing& add_parameter(const std::string& name, TensorParameter& (T::*get)(), const char* text,
+  Describing& add_parameter(std::string_view name, TensorParameter& (T::*get)(), const char* text,
                             bool optional) {
     add_property(name, [get](T& self) { return (self.*get)().tensor; }, text, optional);
     return add_property(
-        name + "_parameter",
+        std::string(name) + "_parameter",
         [get](T& self) {
           TensorParameter& parameter = (self.*get)();
           return parameter.tensor != nullptr ? &parameter : nullptr;
@@ -370,9 +383,9 @@ class Describing {
   Describing& add_field(Argument added, Value Owner::* member) {
     const std::string name = added.name;
     add_property(name, member, added.text.c_str(), false);
-    setters_.push_back(
-        [name, member](T& value, const Given& given) { value.*member = given.get<Value>(name); });
-    arguments_.push_back(std::move(added));
+    add_argument(std::move(added), [name, member](void* value, const Given& given) {
+      static_cast<T*>(value)->*member = given.get<Value>(name);
+    });
     return *this;
   }
   template <class... Values, std::size_t... k>
@@ -380,16 +393,6 @@ class Describing {
                                  std::index_sequence<k...>) {
     return std::make_shared<T>(given.get<Values>(names[k])...);
   }
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const Argument& argument : arguments_) names.push_back(argument.name);
-    return names;
-  }
-
-  ClassDescription made_;
-  std::string last_;  // what was described last
-  std::vector<Argument> arguments_;
-  std::vector<std::function<void(T&, const Given&)>> setters_;
 };
 
 }  // namespace traingraph

@@ -47,7 +47,7 @@ bool is_made_with(const Parts& parts, const std::string& name) {
   return std::ranges::any_of(parts.arguments, [&](const Argument* a) { return a->name == name; });
 }
 
-std::map<std::string, Parts> make_table() {
+std::map<std::string, Parts> make_parts() {
   std::map<std::string, Parts> by_kind;
   // Of classes that others derive from.
   std::map<std::type_index, std::vector<const Property*>> bases;
@@ -70,21 +70,21 @@ std::map<std::string, Parts> make_table() {
   return by_kind;
 }
 
-const std::map<std::string, Parts>& table() {
-  static const std::map<std::string, Parts> all = make_table();
+const std::map<std::string, Parts>& parts_of_kinds() {
+  static const std::map<std::string, Parts> all = make_parts();
   return all;
 }
 
 const Parts& parts_of(const Kernel& kernel) {
-  const auto found = table().find(kernel.kind());
-  if (found != table().end()) return found->second;
+  const auto found = parts_of_kinds().find(kernel.kind());
+  if (found != parts_of_kinds().end()) return found->second;
   throw Unsupported("[" + kernel.description() +
                     "] a copy or bytes: nothing says of what such a kernel consists");
 }
 
 const Parts& parts_of(const std::string& kind) {
-  const auto found = table().find(kind);
-  if (found != table().end()) return found->second;
+  const auto found = parts_of_kinds().find(kind);
+  if (found != parts_of_kinds().end()) return found->second;
   throw DataTypeError(
       "[MPSKeyedUnarchiver] expected a class of kernels that can be decoded but got " + kind);
 }
@@ -138,8 +138,8 @@ KernelPtr decoded_kernel(const Parts& parts, const Coder& coder, const Device& d
 }  // namespace
 
 std::optional<ir::NamedKernelAttributes> named_kernel(const Kernel& kernel) {
-  const auto found = table().find(kernel.kind());
-  if (found == table().end()) return std::nullopt;
+  const auto found = parts_of_kinds().find(kernel.kind());
+  if (found == parts_of_kinds().end()) return std::nullopt;
   const Parts& parts = found->second;
   ir::NamedKernelAttributes result{kernel.kind(), {}, {}};
   for (const Argument* argument : parts.arguments) {
@@ -221,7 +221,7 @@ CodedNames coded_names(const std::string& kind) {
 
 std::vector<std::string> coded_kinds() {
   std::vector<std::string> kinds;
-  for (const auto& [kind, parts] : table()) kinds.push_back(kind);
+  for (const auto& [kind, parts] : parts_of_kinds()) kinds.push_back(kind);
   return kinds;
 }
 
