@@ -276,12 +276,15 @@ def test_a_call_without_batch_size_has_the_rows_of_its_arrays(device: str, rows:
 
 
 @pytest.mark.parametrize("rows", [3, 5])
-def test_arrays_that_do_not_agree_have_the_declared_rows(rows: int) -> None:
+def test_arrays_that_do_not_agree(rows: int) -> None:
     training, _ = squares("cpu")
     x, y = np.ones((rows, 3), np.float32), np.zeros((4, 3), np.float32)
     weights = np.ones((4, 3), np.float32)
-    for inputs in (x, x.tobytes() if rows == 3 else x[:, :2]):
-        with pytest.raises(tg.ShapeError, match=r"\[tensor 'x'\] expected .*\(4, 3\)"):
+    for inputs, message in (
+        (x, rf"'y'\] expected {rows} rows as in the arrays before but got \(4, 3\)"),
+        (x.tobytes() if rows == 3 else x[:, :2], r"'x'\] expected .*\(4, 3\)"),
+    ):
+        with pytest.raises(tg.ShapeError, match=message):
             training.execute(
                 inputs_data={"x": inputs}, loss_labels_data={"y": y},
                 loss_label_weights_data={"w": weights},

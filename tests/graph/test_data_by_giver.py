@@ -255,3 +255,70 @@ def test_an_evaluation_scores_what_it_ran(ended: threading.Event) -> None:
     ended.set()
     for other in others:
         other.join()
+
+
+class TwoInputs:
+    """The mean of (a + b - y) squared, with weights, which is 0 as long as rows stay together."""
+
+    def __init__(self, own: str) -> None:
+        self.arrays = {name: np.arange(ROWS, dtype=np.float32)[:, None] for name in "abyw"}
+        self.arrays["y"] = self.arrays["a"] + self.arrays["b"]
+        self.tensors = {
+            name: tg.MLCTensor(data=array) if name == own else tg.MLCTensor(shape=[ROWS, 1])
+            for name, array in self.arrays.items()
+        }
+        a, b, y, w = self.tensors.values()
+        graph = tg.MLCGraph()
+        graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[a, b])
+        loss = tg.MLCLossLayer.mean_squared_error()
+        self.training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss)
+        self.training.add_inputs(
+            {"a": a, "b": b}, loss_labels={"y": y}, loss_label_weights={"w": w}
+        )
+        self.training.compile(device="cpu")
+
+    def bind(self, name: str) -> None:
+        tensor = {name: self.tensors[name]}
+        self.training.bind_and_write_data({name: self.arrays[name]}, for_inputs=tensor)
+
+    def fit(self, *, without: str, **more: Any) -> list[float]:
+        given = [{k: self.arrays[k] for k in names if k != without} for names in ("ab", "y", "w")]
+        x, y, w = given
+        epochs = self.training.fit(x, y, label_weights=w, epochs=4, **more)
+        return [epoch.loss for epoch in epochs]
+
+
+@pytest.mark.parametrize("how", ["bound", "own"])
+@pytest.mark.parametrize("name", ["a", "b", "w"])
+def test_what_a_fit_does_not_shuffle_is_named(name: str, how: str) -> None:
+    one = TwoInputs(own=name if how == "own" else "")
+    if how == "bound":
+        one.bind(name)
+    with pytest.raises(ValueError, match=rf"samples of '{name}' too.*shuffle=False"):
+        one.fit(without=name)
+    assert one.fit(without=name, shuffle=False) == [0, 0, 0, 0]
+    assert one.fit(without="") == [0, 0, 0, 0]
+
+
+def test_weights_that_a_loss_holds_are_not_shuffled() -> None:
+    x, y = tg.MLCTensor(shape=[ROWS, 1]), tg.MLCTensor(shape=[ROWS, 1])
+    graph = tg.MLCGraph()
+    graph.node(tg.MLCActivationLayer.linear(scale=1.0, bias=0.0), source=x)
+    weights = tg.MLCTensor(data=np.arange(ROWS, dtype=np.float32)[:, None])
+    loss = tg.MLCLossLayer.mean_squared_error(weights=weights)
+    training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss)
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    with pytest.raises(ValueError, match=r"samples of .* too.*shuffle=False"):
+        training.fit(filled(1), filled(2))
+    assert training.fit(filled(1), filled(2), shuffle=False)[0].loss == pytest.approx(1.5)
+
+
+def test_arrays_of_other_rows_are_told_apart() -> None:
+    one = Difference("cpu")
+    with pytest.raises(ValueError, match=r"'y'\] expected 3 rows as in the arrays .* got \(2, 1\)"):
+        one.training.execute(inputs_data={"x": filled(1, 3)}, loss_labels_data={"y": filled(1, 2)})
+    with pytest.raises(ValueError, match=r"'y'\] expected 3 rows as in the arrays .* got \(2, 1\)"):
+        one.training.bind_and_write_data(
+            {"x": filled(1, 3), "y": filled(1, 2)}, for_inputs={"x": one.x, "y": one.y}
+        )

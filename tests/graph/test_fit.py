@@ -285,6 +285,20 @@ def test_samples_that_do_not_fit() -> None:
     fit(classes.x, classes.y)
 
 
+def test_errors_name_the_call() -> None:
+    training = Classes().training
+    x = np.ones((4, 5), np.float32)
+    for call in (training.fit, training.evaluate):
+        with pytest.raises(ValueError, match=rf"\[{call.__name__}\] expected labels for 'y'"):
+            call(x)
+    with pytest.raises(ValueError, match=r"\[predict\] expected a batch size of at least 0"):
+        training.predict(x, batch_size=-3)
+    without_loss = tg.MLCTrainingGraph(graph_objects=[Classes().graph])
+    for call in (without_loss.fit, without_loss.evaluate):
+        with pytest.raises(ValueError, match=rf"\[{call.__name__}\] expected a graph with a loss"):
+            call({})
+
+
 def test_a_fixed_batch_is_refused_before_training() -> None:
     x = tg.MLCTensor(shape=[4, 2])
     y = tg.MLCTensor(shape=[8])

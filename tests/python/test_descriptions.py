@@ -6,7 +6,7 @@ import re
 import pytest
 
 import traingraph as tg
-from traingraph import _core
+from traingraph import _core, mps
 
 # What is bound by hand, and has a constructor of MPS's.
 BY_HAND = {
@@ -21,7 +21,7 @@ FORM = re.compile(r"^(?:\d+\. )?\w+\((.*)\) -> ", re.MULTILINE)
 
 def is_made(name: str) -> bool:
     """A class with a constructor of its own."""
-    cls = getattr(_core, name)
+    cls = getattr(_core, name, None)
     if type(cls).__name__ != "pybind11_type" or name in BY_HAND:
         return False
     return name.startswith("MLC") or bool(
@@ -29,7 +29,7 @@ def is_made(name: str) -> bool:
     )
 
 
-DESCRIBED = sorted(filter(is_made, vars(_core)))
+DESCRIBED = sorted(filter(is_made, {*vars(_core), *mps.__all__}))
 ARGUMENT = re.compile(r"(?:^|, )(\w+): ")
 
 

@@ -85,7 +85,15 @@ bool Rows::add(const NamedData& data, const NamedTensors& declared) {
   for (const auto& [name, array] : data) {
     const TensorPtr* tensor = find(declared, name);
     const bool is_raw = array.data_type == DataType::kInvalid;
-    if (tensor == nullptr || is_raw || !add(**tensor, array.shape)) agreed_ = false;
+    if (tensor == nullptr || is_raw) {
+      agreed_ = false;
+    } else if (!add(**tensor, array.shape) && count_ != 0) {
+      Rows alone;
+      const bool is_rows = alone.add(**tensor, array.shape) && alone.count_ != count_;
+      if (!is_rows) continue;
+      throw ShapeError("[tensor '" + name + "'] expected " + std::to_string(count_) +
+                       " rows as in the arrays before but got " + to_string(array.shape));
+    }
   }
   return agreed_;
 }

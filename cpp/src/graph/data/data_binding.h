@@ -17,7 +17,7 @@ void check_output(const std::string& name, const ir::Type& type, const TensorDat
 // What arrays have on axis 0, each read in its tensor's shape.
 class Rows {
  public:
-  // False once one is raw or has other rows than those before.
+  // False once one is raw or no rows of its tensor; ShapeError for other rows than those before.
   bool add(const NamedData& data, const NamedTensors& declared);
   bool add(const Tensor& tensor, const Shape& given);
   // Of all; 0 where they do not agree.

@@ -20,8 +20,12 @@
 namespace traingraph {
 namespace {
 
-// The loss that the graph's result comes from.
-const Loss& loss_of(const GraphState& state) {
+constexpr const char* kFit = "[fit]";
+constexpr const char* kEvaluate = "[evaluate]";
+constexpr const char* kPredict = "[predict]";
+
+// The loss that the graph's result comes from. `call`, here and below: for messages.
+const Loss& loss_of(const GraphState& state, const std::string& call) {
   const auto* given = dynamic_cast<const Loss*>(state.loss_layer.get());
   if (given != nullptr) return *given;
   const std::lock_guard lock(structure());
@@ -29,7 +33,7 @@ const Loss& loss_of(const GraphState& state) {
   for (const NodeRecord& node : state.ordered_nodes()) {
     if (const auto* loss = dynamic_cast<const Loss*>(node.layer.get())) last = loss;
   }
-  if (last == nullptr) throw InvalidArgument("[fit] expected a graph with a loss layer");
+  if (last == nullptr) throw InvalidArgument(call + " expected a graph with a loss layer");
   return *last;
 }
 
@@ -143,7 +147,8 @@ class StepsInFlight {
 };
 
 // `scores`: with what the loss compares.
-Samples samples_of(const GraphState& state, const FitArguments& arguments, bool scores) {
+Samples samples_of(const GraphState& state, const FitArguments& arguments, bool scores,
+                   const std::string& call) {
   Samples samples;
   const std::lock_guard lock(structure());
   samples.add(arguments.inputs, state.inputs, "inputs", &ExecutionArguments::inputs);
@@ -151,26 +156,27 @@ Samples samples_of(const GraphState& state, const FitArguments& arguments, bool 
               &ExecutionArguments::loss_labels);
   samples.add(arguments.loss_label_weights, state.loss_label_weights, "loss label weights",
               &ExecutionArguments::loss_label_weights);
-  if (samples.count() == 0) throw InvalidArgument("[fit] expected samples but got none");
+  if (samples.count() == 0) throw InvalidArgument(call + " expected samples but got none");
   if (!scores) return samples;
   for (const auto& [name, label] : state.loss_labels) {
     const auto is_given = [&name = name](const auto& given) { return given.first == name; };
     if (std::ranges::any_of(arguments.loss_labels, is_given)) continue;
     if (state.constants.contains(label)) continue;
-    throw InvalidArgument("[fit] expected labels for '" + name + "' but none were given");
+    throw InvalidArgument(call + " expected labels for '" + name + "' but none were given");
   }
   return samples;
 }
 
-std::int64_t batch_size_of(const GraphState& state, std::int64_t asked, std::int64_t samples) {
+std::int64_t batch_size_of(const GraphState& state, std::int64_t asked, std::int64_t samples,
+                           const std::string& call) {
   if (asked < 0) {
-    throw InvalidArgument("[fit] expected a batch size of at least 0 but got " +
+    throw InvalidArgument(call + " expected a batch size of at least 0 but got " +
                           std::to_string(asked));
   }
   const std::lock_guard lock(structure());
   const std::int64_t batch = asked != 0 ? asked : declared_batch(state);
   if (batch == 0) {
-    throw InvalidArgument("[fit] expected inputs with a common extent on axis 0 but got " +
+    throw InvalidArgument(call + " expected inputs with a common extent on axis 0 but got " +
                           declared_shapes(state));
   }
   return std::min(batch, samples);
@@ -203,6 +209,28 @@ ShuffleOrder order_of(GraphState& state, const FitArguments& arguments, std::int
   return order;
 }
 
+// Raises where the order would move samples, and leave rows of other data in their places.
+void check_all_are_shuffled(const GraphState& state, const FitArguments& arguments) {
+  const auto check = [](const Tensor& tensor, const std::string& what, const NamedData& given) {
+    const auto is_it = [&what](const auto& data) { return data.first == what; };
+    if (tensor.descriptor().shape[0] == 1 || std::ranges::any_of(given, is_it)) return;
+    throw InvalidArgument("[fit] expected samples of '" + what +
+                          "' too, whose rows stay in their places while the others are shuffled; "
+                          "pass them, or shuffle=False");
+  };
+  const std::lock_guard lock(structure());
+  for (const auto& [name, tensor] : state.inputs) check(*tensor, name, arguments.inputs);
+  for (const auto& [name, tensor] : state.loss_labels) {
+    check(*tensor, name, arguments.loss_labels);
+  }
+  TensorPtr held = loss_of(state, kFit).weights();
+  for (const auto& [name, tensor] : state.loss_label_weights) {
+    check(*tensor, name, arguments.loss_label_weights);
+    if (tensor == held) held = nullptr;
+  }
+  if (held != nullptr) check(*held, held->label(), {});
+}
+
 }  // namespace
 
 std::vector<Epoch> TrainingGraph::fit(const FitArguments& arguments) {
@@ -218,12 +246,13 @@ std::vector<Epoch> TrainingGraph::fit(const FitArguments& arguments) {
   FitProgress kept;
   FitProgress& progress = arguments.progress != nullptr ? *arguments.progress : kept;
   progress = {};
-  const ReductionType reduction = loss_of(*state_).descriptor().reduction;
-  Samples samples = samples_of(*state_, arguments, true);
-  const std::int64_t batch = batch_size_of(*state_, arguments.batch_size, samples.count());
+  const ReductionType reduction = loss_of(*state_, kFit).descriptor().reduction;
+  Samples samples = samples_of(*state_, arguments, true, kFit);
+  const std::int64_t batch = batch_size_of(*state_, arguments.batch_size, samples.count(), kFit);
   const std::int64_t rest = samples.count() % batch;
   if (rest != 0) state_->current_executor("fit")->check_batch(rest);
   const ShuffleOrder order = order_of(*state_, arguments, (samples.count() + batch - 1) / batch);
+  if (order.seed) check_all_are_shuffled(*state_, arguments);
   while (static_cast<int>(progress.epochs.size()) < arguments.epochs) {
     Epoch epoch;
     epoch.number = progress.epoch = static_cast<int>(progress.epochs.size()) + 1;
@@ -262,9 +291,10 @@ std::vector<Epoch> TrainingGraph::fit(const FitArguments& arguments) {
 }
 
 Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
-  const LossDescriptor& descriptor = loss_of(*state_).descriptor();
-  Samples samples = samples_of(*state_, arguments, true);
-  const std::int64_t batch = batch_size_of(*state_, arguments.batch_size, samples.count());
+  const LossDescriptor& descriptor = loss_of(*state_, kEvaluate).descriptor();
+  Samples samples = samples_of(*state_, arguments, true, kEvaluate);
+  const std::int64_t batch =
+      batch_size_of(*state_, arguments.batch_size, samples.count(), kEvaluate);
   LossSum loss(descriptor.reduction);
   Accuracy accuracy;
   Scored scored;
@@ -292,8 +322,8 @@ TensorData ExecutableGraph::predict(const NamedData& inputs, std::int64_t batch_
                                     const std::function<void()>& before_batch) {
   FitArguments arguments;
   arguments.inputs = inputs;
-  Samples samples = samples_of(*state_, arguments, false);
-  const std::int64_t batch = batch_size_of(*state_, batch_size, samples.count());
+  Samples samples = samples_of(*state_, arguments, false, kPredict);
+  const std::int64_t batch = batch_size_of(*state_, batch_size, samples.count(), kPredict);
   TensorData all;
   std::size_t filled = 0;
   for (std::int64_t first = 0; first < samples.count(); first += batch) {
