@@ -112,6 +112,7 @@ class TRAINGRAPH_API CNNBatchNormalizationState final : public GradientState {
   // Elements per channel that were accumulated, and images that were normalized since.
   std::int64_t counted_ = 0;
   std::int64_t counted_gradients_ = 0;
+  EncodedOn counted_on_;
   bool normalized_ = false;
   // Which pixels and channels of each image the statistics were made of.
   Region region_;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <traingraph/mps/device.h>
+#include <traingraph/mps/encoded_on.h>
 #include <traingraph/ownership.h>
 
 namespace traingraph::mps {
@@ -80,8 +81,8 @@ class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<Command
   Recording* recording();
   // Tells buffers apart; one for all parts of a ContinuingCommandBuffer.
   std::uint64_t number() const;
-  // Whether it was committed, or this part of it; outlives the buffer.
-  std::shared_ptr<const std::atomic<bool>> is_committed() const;
+  // Its number, and what becomes of it or of this part of it; outlives the buffer.
+  BufferRecord record() const;
 
  protected:
   struct State;

@@ -358,7 +358,7 @@ class TRAINGRAPH_API CNNGradientKernel : public TwoSourceKernel, public Allocate
   void add_sources(Recording& recording, const ImageBatch& gradients, const ImageBatch& sources,
                    const GradientParts& parts) const;
   // Counts a reading of each, and that their batch has gradients.
-  void read_states(const StateBatch& states) const;
+  void read_states(const CommandBuffer& buffer, const StateBatch& states) const;
 
   KernelWindow window_;
   Offset primary_offset_;

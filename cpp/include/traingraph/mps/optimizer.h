@@ -102,6 +102,9 @@ class TRAINGRAPH_API NNOptimizer : public Kernel {
   void encode(CommandBuffer& buffer, std::span<const Part> parts, std::size_t slots);
   // Raises unless it keeps so many vectors.
   void check_slots(std::size_t count) const;
+  // Raises InvalidArgument for gradients that no buffer writes which was, or may be, committed.
+  void expect_written(const Storage& values, const State& gradient,
+                      const CommandBuffer& buffer) const;
   // What it keeps beside the values, which then lies as they do.
   const std::shared_ptr<Storage>* slot_for(const VectorPtr& vector, const Storage& values) const;
   // The part of weights, gamma (0), biases or beta (1).

@@ -2,7 +2,6 @@
 // value types of kernels: offsets, regions, channel ranges, edge modes and windows.
 #pragma once
 
-#include <atomic>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -153,23 +152,24 @@ class TRAINGRAPH_API GradientState : public State {
 
   // It belongs to one batch. For kernels that have encoded it as destination or as source.
   void encoded_forward(const CommandBuffer& buffer, const ImageDescriptor& written);
-  void encoded_gradient() { gradient_was_encoded_ = true; }
+  void encoded_gradient(const CommandBuffer& buffer) { gradients_.add(buffer.record()); }
   // Why a forward kernel cannot be encoded to this buffer with it; nothing if it can.
   virtual std::string other_batch_refused(const CommandBuffer& buffer) const;
 
  protected:
   // Another batch may come.
   void forget_batch();
-  bool gradient_was_encoded() const { return gradient_was_encoded_; }
+  // To a buffer that was committed, or may still be.
+  bool gradient_was_encoded() const {
+    return gradients_.has(BufferFate::kCommitted) || gradients_.has(BufferFate::kOpen);
+  }
 
  private:
   KernelWindow window_;
   ImageParts parts_;
   ImageDescriptor source_;
   std::optional<ImageDescriptor> written_;
-  std::uint64_t written_on_ = 0;  // the number of a buffer
-  std::shared_ptr<const std::atomic<bool>> is_committed_;
-  bool gradient_was_encoded_ = false;
+  EncodedOn forward_, gradients_;  // kernels with it as destination, and as source
 };
 
 }  // namespace traingraph::mps

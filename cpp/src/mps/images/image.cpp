@@ -289,20 +289,19 @@ State::~State() = default;
 
 void GradientState::encoded_forward(const CommandBuffer& buffer, const ImageDescriptor& written) {
   written_ = written;
-  written_on_ = buffer.number();
-  is_committed_ = buffer.is_committed();
+  forward_.add(buffer.record());
 }
 
 std::string GradientState::other_batch_refused(const CommandBuffer& buffer) const {
-  if (gradient_was_encoded_) return "a gradient kernel was encoded with";
-  if (is_committed_ == nullptr || written_on_ == buffer.number() || !*is_committed_) return "";
+  if (gradient_was_encoded()) return "a gradient kernel was encoded with";
+  if (!forward_.has_committed_apart_from(buffer.number())) return "";
   return "a buffer that was committed has written";
 }
 
 void GradientState::forget_batch() {
   written_.reset();
-  is_committed_ = nullptr;
-  gradient_was_encoded_ = false;
+  forward_.forget();
+  gradients_.forget();
 }
 
 bool State::renew(const CommandBuffer&, std::int64_t) { return false; }

@@ -137,12 +137,14 @@ void CNNGradientKernel::encode_batch(CommandBuffer& buffer, const ImageBatch& gr
   }
   read(gradients);
   read(sources);
-  read_states(states);
+  read_states(buffer, states);
 }
 
-void CNNGradientKernel::read_states(const StateBatch& states) const {
+void CNNGradientKernel::read_states(const CommandBuffer& buffer, const StateBatch& states) const {
   read(states);
-  for (const StatePtr& state : states) static_cast<GradientState&>(*state).encoded_gradient();
+  for (const StatePtr& state : states) {
+    static_cast<GradientState&>(*state).encoded_gradient(buffer);
+  }
 }
 
 void CNNGradientKernel::encode_images(CommandBuffer& buffer, const ImageBatch& gradients,

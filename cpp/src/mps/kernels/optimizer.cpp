@@ -5,6 +5,7 @@
 #include <traingraph/errors.h>
 
 #include "ir/extents.h"
+#include "mps/kernels/batch_normalization_order.h"
 #include "mps/recording/emission.h"
 #include "optimizers/update_emitter.h"
 #include "runtime/numbers/range.h"
@@ -178,6 +179,16 @@ void NNOptimizer::encode(CommandBuffer& buffer, const VectorPtr& gradient, const
   encode(buffer, {&part, 1}, slots.size());
 }
 
+void NNOptimizer::expect_written(const Storage& values, const State& gradient,
+                                 const CommandBuffer& buffer) const {
+  const EncodedOn writers = values.writers_now();
+  if (values.has_value() || writers.has(buffer.number()) || writers.has(BufferFate::kOpen)) return;
+  refuse(
+      "expected a gradient state that a gradient kernel has written but got " +
+      gradient.description() +
+      (writers.buffers().empty() ? ", a new one" : ", whose command buffer went without a commit"));
+}
+
 void NNOptimizer::encode(CommandBuffer& buffer, CNNConvolutionGradientState& gradient,
                          CNNConvolutionWeightsAndBiasesState& source,
                          const std::vector<std::vector<VectorPtr>>& slots,
@@ -185,10 +196,8 @@ void NNOptimizer::encode(CommandBuffer& buffer, CNNConvolutionGradientState& gra
   check_state(gradient, buffer);
   check_state(source, buffer);
   check_state(result, buffer);
-  if (!gradient.gradient_for_weights()->storage()->has_value()) {
-    refuse("expected a gradient state that a gradient kernel has written but got " +
-           gradient.description() + ", a new one");
-  }
+  const Storage& written = *gradient.gradient_for_weights()->storage();
+  expect_written(written, gradient, buffer);
   const auto part = [&](const Buffer& g, const Buffer& values, const Buffer& to,
                         std::size_t which) {
     Storage& storage = *values.storage();
@@ -202,6 +211,7 @@ void NNOptimizer::encode(CommandBuffer& buffer, CNNConvolutionGradientState& gra
     parts[1] = part(*gradient.gradient_for_biases(), *source.biases(), *result.biases(), 1);
   }
   encode(buffer, std::span(parts).first(biased ? 2 : 1), slots.size());
+  if (!written.has_value()) recording(buffer).comes_after(written.writers_now(), gradient);
   read(gradient);
   read(source);
 }
@@ -219,10 +229,13 @@ void NNOptimizer::encode(CommandBuffer& buffer, CNNBatchNormalizationState& grad
         "MPSCNNBatchNormalizationStatisticsGradient was not encoded");
   }
   const char* const what = "gamma and for beta";
+  using Steps = BatchNormalizationSteps;
+  if (Steps::is_incomplete(gradient)) refuse(Steps::kIncomplete);
   const std::array<Part, 2> parts{
       part_of(*gradient.gradient_for_gamma(), *source.gamma(), *result.gamma(), slots, 0, what),
       part_of(*gradient.gradient_for_beta(), *source.beta(), *result.beta(), slots, 1, what)};
   encode(buffer, parts, slots.size());
+  Steps::order(recording(buffer), gradient);
   read(gradient);
   if (&source != &gradient) read(source);
 }

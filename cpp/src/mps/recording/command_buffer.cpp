@@ -25,20 +25,20 @@ double now() {
 }
 
 // With the memory of another buffer's, where there is one.
-std::shared_ptr<Recording> take_recording(DeviceState& device, std::uint64_t number) {
+std::shared_ptr<Recording> take_recording(DeviceState& device, BufferRecord buffer) {
   std::shared_ptr<Recording> recording;
   {
     const std::lock_guard lock(device.mutex);
     recording = std::move(device.spare);
   }
   if (recording == nullptr) recording = std::make_shared<Recording>();
-  recording->clear(number);
+  recording->clear(std::move(buffer));
   return recording;
 }
 
 // Its images and kernels may go.
 void give_back(DeviceState& device, std::shared_ptr<Recording> recording) {
-  recording->clear(0);
+  recording->clear({});
   const std::lock_guard lock(device.mutex);
   device.spare = std::move(recording);
 }
@@ -67,19 +67,22 @@ struct CommandBuffer::State {
   explicit State(const Device& device_in)
       : device(device_in),
         number(next_buffer++),
-        recording(take_recording(*device.state(), number)) {}
+        recording(take_recording(*device.state(), {number, fate})) {}
   explicit State(const std::shared_ptr<State>& before_in)
       : device(before_in->device),
         number(before_in->number),
         before(before_in),
-        recording(take_recording(*device.state(), number)) {}
+        recording(take_recording(*device.state(), {number, fate})) {}
+  ~State() {
+    if (*fate == BufferFate::kOpen) *fate = BufferFate::kDropped;
+  }
 
   const Device device;
   const std::uint64_t number;
+  const std::shared_ptr<std::atomic<BufferFate>> fate =
+      std::make_shared<std::atomic<BufferFate>>(BufferFate::kOpen);
   std::shared_ptr<State> before;         // the part that this one goes on from, until it has run
   std::shared_ptr<Recording> recording;  // null when all is done
-  const std::shared_ptr<std::atomic<bool>> is_committed =
-      std::make_shared<std::atomic<bool>>(false);
   std::atomic<int> status{static_cast<int>(CommandBufferStatus::kNotEnqueued)};
   mutable std::mutex mutex;  // guards what follows
   std::exception_ptr error;
@@ -160,9 +163,7 @@ CommandBuffer::~CommandBuffer() = default;
 const Device& CommandBuffer::device() const { return state()->device; }
 std::uint64_t CommandBuffer::number() const { return state()->number; }
 
-std::shared_ptr<const std::atomic<bool>> CommandBuffer::is_committed() const {
-  return state()->is_committed;
-}
+BufferRecord CommandBuffer::record() const { return {state()->number, state()->fate}; }
 
 CommandBufferStatus CommandBuffer::status() const {
   return static_cast<CommandBufferStatus>(state()->status.load());
@@ -197,16 +198,18 @@ void CommandBuffer::commit() {
     throw InvalidArgument("[MTLCommandBuffer] expected one commit but the buffer was committed");
   }
   const std::shared_ptr<State> state = this->state();
+  state->recording->check_order();
   state->status = static_cast<int>(CommandBufferStatus::kCommitted);
   const std::shared_ptr<DeviceState>& device = state->device.state();
   std::shared_ptr<CompiledRecording> program;
   try {
     if (!state->recording->empty()) program = compiled(*device, *state->recording);
   } catch (...) {
+    *state->fate = BufferFate::kDropped;
     state->fail(std::current_exception());
     throw;
   }
-  *state->is_committed = true;
+  *state->fate = BufferFate::kCommitted;
   for (const StoragePtr& storage : state->recording->storages()) {
     if (!storage->temporary()) ++storage->in_flight;
   }

@@ -51,26 +51,31 @@ void Recording::run_if(const StoragePtr& predicate, std::size_t offset) {
   predicate_offset_ = offset;
 }
 
-void Recording::clear(std::uint64_t owner) {
+void Recording::clear(BufferRecord buffer) {
   operations_.clear();
   words_.clear();
   numbers_.clear();
   storages_.clear();
+  written_.clear();
+  order_.clear();
   std::fill(entries_.begin(), entries_.end(), 0);
   predicate_ = nullptr;
-  owner_ = owner;
+  buffer_ = std::move(buffer);
 }
 
 void Recording::keep_bytes() {
   operations_.clear();
+  written_.clear();
   std::erase_if(storages_, [](const StoragePtr& storage) { return storage->memory == nullptr; });
 }
 
 Recording::Mark Recording::mark() const {
-  return {operations_.size(), words_.size(), numbers_.size(), storages_.size()};
+  return {operations_.size(), words_.size(),   numbers_.size(),
+          storages_.size(),   written_.size(), order_.size()};
 }
 
 void Recording::roll_back(const Mark& to) {
+  forget_writing(to.written);
   if (to.storages < storages_.size()) {
     storages_.resize(to.storages);
     make_entries(entries_.size());
@@ -78,6 +83,7 @@ void Recording::roll_back(const Mark& to) {
   operations_.resize(std::min(to.operations, operations_.size()));
   words_.resize(std::min(to.words, words_.size()));
   numbers_.resize(std::min(to.numbers, numbers_.size()));
+  order_.resize(std::min(to.order, order_.size()));
 }
 
 namespace {
@@ -113,6 +119,10 @@ Excerpt Recording::excerpt(const Mark& from, const Mark& to,
     if (known == storages.end()) storages.push_back(storage);
     made.names.push_back(at);
   });
+  for (std::size_t k = from.written; k < to.written; ++k) {
+    const auto known = std::ranges::find(storages, written_[k], &StoragePtr::get);
+    made.written.push_back(static_cast<std::size_t>(known - storages.begin()));
+  }
   return made;
 }
 
@@ -121,6 +131,7 @@ void Recording::append(const Excerpt& excerpt, const std::vector<const StoragePt
   operations_.insert(operations_.end(), excerpt.operations.begin(), excerpt.operations.end());
   words_.insert(words_.end(), excerpt.words.begin(), excerpt.words.end());
   for (std::size_t at : excerpt.names) words_[first + at] = index(*storages[excerpt.words[at]]);
+  for (std::size_t at : excerpt.written) note_writing(**storages[at]);
 }
 
 void Recording::begin(const OperationPtr& operation) {
@@ -129,14 +140,16 @@ void Recording::begin(const OperationPtr& operation) {
   constants_.clear();
   parts_.clear();
   operands_.clear();
-  newly_written_.clear();
+  first_written_ = written_.size();
+  first_order_ = order_.size();
   operand_count_ = input_count_ = 0;
 }
 
 void Recording::cancel() {
   operations_.pop_back();
   numbers_.resize(first_number_);
-  for (Storage* storage : newly_written_) storage->written = false;
+  order_.resize(first_order_);
+  forget_writing(first_written_);
 }
 
 std::size_t Recording::entry_of(const Storage* storage) const {
@@ -200,12 +213,12 @@ void Recording::add(const ImagePart& part) {
 }
 
 bool Recording::is_readable(const Storage& storage) const {
-  return !storage.temporary() || (storage.owner == owner_ && storage.written);
+  return !storage.temporary() || (storage.owner == buffer_.number && storage.written);
 }
 
 void Recording::refuse(const Storage& storage, const std::string& what) {
   const std::string subject = "[" + operations_.back()->subject + "] ";
-  const bool own = storage.owner == owner_;
+  const bool own = storage.owner == buffer_.number;
   cancel();
   if (!own) {
     throw InvalidArgument(subject + "expected " + what +
@@ -267,21 +280,16 @@ void Recording::result(const ImageBatch& images, const ImagePart& part) { write(
 void Recording::write(const ImageBatch& images, const ImagePart* part) {
   for (const ImagePtr& image : images) {
     Storage& storage = *image->storage();
-    if (storage.temporary() && storage.owner != owner_) refuse(storage, "an image");
-    if (storage.temporary() && !storage.written) {
-      storage.written = true;
-      newly_written_.push_back(&storage);
-    }
+    if (!storage.temporary()) continue;
+    if (storage.owner != buffer_.number) refuse(storage, "an image");
+    note_writing(storage);
   }
   add_part(images, part);
   add(images);
 }
 
 void Recording::result(const StoragePtr& storage) {
-  if (!storage->written) {
-    storage->written = true;
-    newly_written_.push_back(storage.get());
-  }
+  note_writing(*storage);
   add(storage);
 }
 

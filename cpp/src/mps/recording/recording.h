@@ -67,6 +67,7 @@ struct Excerpt {
   std::vector<OperationPtr> operations;
   std::vector<std::uint64_t> words;
   std::vector<std::size_t> names;  // the words that name a storage
+  std::vector<std::size_t> written;
 };
 
 // The encodings of a command buffer as one row of words, which is also the key under which its
@@ -81,7 +82,7 @@ struct Excerpt {
 class Recording {
  public:
   // Of the buffer with this number. Images and kernels of the one before may go.
-  void clear(std::uint64_t owner);
+  void clear(BufferRecord buffer);
   // Once it has begun to run: keeps the storages that have bytes, and nothing else.
   void keep_bytes();
 
@@ -109,9 +110,14 @@ class Recording {
   // As before begin().
   void cancel();
 
+  // The last encoding reads what one of these buffers writes of a state.
+  void comes_after(const EncodedOn& writers, const State& state);
+  // Raises InvalidArgument where none of them was committed.
+  void check_order() const;
+
   // How far it is, to come back to when one of several encodings fails.
   struct Mark {
-    std::size_t operations, words, numbers, storages;
+    std::size_t operations, words, numbers, storages, written, order;
   };
   Mark mark() const;
   void roll_back(const Mark& to);
@@ -146,10 +152,13 @@ class Recording {
   void add_part(const ImageBatch& images, const ImagePart* part);
   bool is_readable(const Storage& storage) const;
   [[noreturn]] void refuse(const Storage& storage, const std::string& what);
+  void note_writing(Storage& storage);
+  // From this one of `written_` on.
+  void forget_writing(std::size_t first);
   // Raises for a result that is among these of `taken_`, of which the first ones are read.
   void refuse_taken(const Range& result, std::size_t reads, std::size_t first, std::size_t end);
 
-  std::uint64_t owner_ = 0;
+  BufferRecord buffer_;
   std::vector<std::uint64_t> words_;
   std::vector<StoragePtr> storages_;
   // The indices of storages by a hash of their address: index + 1, or 0 for none. A power of two,
@@ -157,16 +166,23 @@ class Recording {
   std::vector<std::uint32_t> entries_;
   std::vector<OperationPtr> operations_;
   std::vector<double> numbers_;
+  std::vector<Storage*> written_;  // first by one of these encodings
+  struct Order {
+    EncodedOn writers;
+    std::string expected;
+  };
+  std::vector<Order> order_;
   StoragePtr predicate_;  // null: none
   std::uint64_t predicate_offset_ = 0;
   // Of the encoding being written.
   std::size_t first_number_ = 0;
+  std::size_t first_written_ = 0;
+  std::size_t first_order_ = 0;
   std::vector<std::uint64_t> constants_;
   std::vector<std::uint64_t> parts_;
   std::vector<std::uint64_t> operands_;
   std::uint64_t operand_count_ = 0;
   std::uint64_t input_count_ = 0;
-  std::vector<Storage*> newly_written_;
   std::vector<Range> taken_;  // images read and written, at its end
 };
 

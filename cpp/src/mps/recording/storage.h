@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <traingraph/mps/device.h>
+#include <traingraph/mps/encoded_on.h>
 
 #include "engine/arena.h"
 #include "engine/recent_programs.h"
@@ -63,7 +64,9 @@ struct Storage : std::enable_shared_from_this<Storage> {
   // The number of the command buffer it lives on; 0: permanent. Runs of earlier buffers ask whether
   // it is, while a graph lets it live on the next.
   std::atomic<std::uint64_t> owner{0};
-  bool written = false;  // by an encoding that was recorded; of images, if temporary
+  // By the host; if temporary: by an encoding that was recorded.
+  std::atomic<bool> written{false};
+  EncodedOn writers;  // if permanent; guarded by the device's mutex
   // Of a normalized format: elements are whole numbers from 0 to this, divided by it. 0: any.
   std::int64_t levels = 0;
   bool kept = false;  // it outlives a committed part of its buffer, and has bytes
@@ -84,8 +87,12 @@ struct Storage : std::enable_shared_from_this<Storage> {
   bool temporary() const { return owner != 0; }
   // A value without bytes.
   bool transient() const { return temporary() && !kept; }
-  // Whether an encoding or the host may have given it a value.
-  bool has_value() const { return written || pinned; }
+  // Whether an encoding or the host may have given it a value that others find.
+  bool has_value() const { return written || pinned || writers_now().has(BufferFate::kCommitted); }
+  EncodedOn writers_now() const {
+    const std::lock_guard lock(device->mutex);
+    return writers;
+  }
   // Whether programs find the bytes in `layout` alone.
   bool fixed() const { return divisible || (pinned && shape.size() > 1); }
   ir::Type type() const { return {data_type, shape, false}; }

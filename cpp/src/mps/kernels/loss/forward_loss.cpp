@@ -259,7 +259,9 @@ void NNLossGradient::encode_batch(CommandBuffer& buffer, const ImageBatch& gradi
   read(labels);
   if (!weights.empty()) read(weights);
   read(states);
-  for (const StatePtr& state : states) static_cast<GradientState&>(*state).encoded_gradient();
+  for (const StatePtr& state : states) {
+    static_cast<GradientState&>(*state).encoded_gradient(buffer);
+  }
 }
 
 ImageBatch NNLossGradient::encode_batch(CommandBuffer& buffer, const ImageBatch& gradients,

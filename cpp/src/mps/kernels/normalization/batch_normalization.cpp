@@ -4,10 +4,10 @@
 
 #include <traingraph/errors.h>
 
+#include "mps/kernels/batch_normalization_order.h"
 #include "mps/kernels/borrowed.h"
 #include "mps/kernels/forms.h"
 #include "mps/kernels/normalization/batch_normalization_operations.h"
-#include "mps/kernels/normalization/batch_normalization_order.h"
 
 namespace traingraph::mps {
 

@@ -5,10 +5,10 @@
 
 #include <traingraph/mps/batch_normalization.h>
 
+#include "mps/kernels/batch_normalization_order.h"
 #include "mps/kernels/borrowed.h"
 #include "mps/kernels/forms.h"
 #include "mps/kernels/normalization/batch_normalization_operations.h"
-#include "mps/kernels/normalization/batch_normalization_order.h"
 #include "mps/recording/distances.h"
 
 namespace traingraph::mps {
@@ -63,7 +63,7 @@ void CNNBatchNormalizationStatistics::encode_batch(CommandBuffer& buffer, const 
   recording.constant(std::bit_cast<std::uint64_t>(Steps::epsilon(state)));
   Steps::add_statistic_results(recording, state);
   recording.end();
-  Steps::count(state, sources, region, range);
+  Steps::count(buffer, state, sources, region, range);
   read(sources);
   read(state);
 }
@@ -146,10 +146,10 @@ void CNNBatchNormalizationStatisticsGradient::encode_batch(CommandBuffer& buffer
   recording.constant(std::bit_cast<std::uint64_t>(Steps::epsilon(state)));
   Steps::add_gradient_results(recording, state);
   recording.end();
-  Steps::count_gradients(state, more);
+  Steps::count_gradients(buffer, state, more);
   read(gradients);
   read(sources);
-  read_states(states);
+  read_states(buffer, states);
 }
 
 OperationPtr CNNBatchNormalizationGradient::make_operation() const {

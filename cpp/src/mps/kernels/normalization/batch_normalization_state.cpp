@@ -106,6 +106,7 @@ void CNNBatchNormalizationState::visit_owned(OwnershipVisitor& visitor) const { 
 void CNNBatchNormalizationState::reset() {
   counted_ = counted_gradients_ = 0;
   normalized_ = false;
+  counted_on_.forget();
   forget_batch();
 }
 std::string CNNBatchNormalizationState::other_batch_refused(const CommandBuffer&) const {
