@@ -150,6 +150,19 @@ def test_strips_and_single_images_are_of_one_batch(name: str) -> None:
     np.testing.assert_allclose(array(found), array(expected), rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_state_of_another_kind_is_refused(name: str) -> None:
+    on = device_of()
+    kernel, x, y, states = encoded(name, on)
+    own = {"convolution", "transposed", "fully connected", "dropout", "instance"}
+    kind = type(states[0]).__name__ if name in own else "MPSNNGradientState"
+    other = linear() if name in own else full()
+    wrong = other.result_state_batch(for_source_image=batch(on, random(1, *SHAPE)))
+    with pytest.raises(InvalidArgument, match=f"expected an {kind} but got MPS"):
+        kernel.encode_batch(commands(on), source_images=x, destination_states=wrong,
+                            destination_images=y)  # fmt: skip
+
+
 def test_arithmetic_and_losses() -> None:
     on = device_of()
     a, b, out = (batch(on, random(k, *SHAPE)) for k in range(3))

@@ -157,6 +157,7 @@ class TRAINGRAPH_API CNNBatchNormalization final : public CNNKernel {
   OperationPtr make_operation() const override;
   void check_source(const ImageDescriptor& source) const override;
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  const char* state_kind() const override { return "MPSCNNBatchNormalizationState"; }
   bool has_state_per_image() const override { return true; }
   void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
               const ImageBatch& destinations) override;

@@ -212,6 +212,7 @@ class TRAINGRAPH_API CNNConvolution : public WeightForwardKernel {
   using WeightForwardKernel::WeightForwardKernel;
   OperationPtr make_operation() const override;
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  const char* state_kind() const override { return "MPSCNNConvolutionGradientState"; }
 };
 
 // A convolution whose kernel covers the image and gives one pixel.

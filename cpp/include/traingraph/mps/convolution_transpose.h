@@ -56,6 +56,7 @@ class TRAINGRAPH_API CNNConvolutionTranspose final : public WeightForwardKernel 
  protected:
   OperationPtr make_operation() const override;
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  const char* state_kind() const override { return "MPSCNNConvolutionTransposeGradientState"; }
   void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
               const ImageBatch& destinations) override;
 

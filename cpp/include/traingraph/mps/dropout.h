@@ -74,6 +74,7 @@ class TRAINGRAPH_API CNNDropout final : public CNNKernel {
  protected:
   OperationPtr make_operation() const override;
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  const char* state_kind() const override { return "MPSCNNDropoutGradientState"; }
   void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
               const ImageBatch& destinations) override;
   bool has_state_per_image() const override { return true; }

@@ -103,6 +103,7 @@ class TRAINGRAPH_API CNNInstanceNormalization : public CNNKernel {
   OperationPtr make_operation() const override;
   void check_source(const ImageDescriptor& source) const override;
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  const char* state_kind() const override { return "MPSCNNInstanceNormalizationGradientState"; }
   bool has_state_per_image() const override { return true; }
   void add_operands(Recording& recording) const override;
 
@@ -122,6 +123,7 @@ class TRAINGRAPH_API CNNGroupNormalization final : public CNNInstanceNormalizati
 
  protected:
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
+  const char* state_kind() const override { return "MPSCNNGroupNormalizationGradientState"; }
 };
 
 // dx = (h - mean(h) - x^ mean(h x^)) / sqrt(variance + epsilon), h = gamma dy; gamma and beta's

@@ -272,6 +272,8 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel, public AllocatesImages {
 
   KernelWindow window_;
   PaddingPolicy padding_;
+  // The kind of what make_state() makes.
+  virtual const char* state_kind() const { return "MPSNNGradientState"; }
   ChannelRange source_channels_;
 
  private:

@@ -53,6 +53,21 @@ void Kernel::check_device(const std::shared_ptr<Storage>& storage, const char* w
   refuse(std::string("expected ") + what + " of device " + device_.name() + " but got one of " +
          Buffer(storage).device().name());
 }
+namespace {
+
+const char* name(ChannelFormat format) {
+  switch (format) {
+    case ChannelFormat::kUnorm8:
+      return "unorm8";
+    case ChannelFormat::kUnorm16:
+      return "unorm16";
+    default:
+      return traingraph::name(data_type(format));
+  }
+}
+
+}  // namespace
+
 
 void Kernel::check_batch(const ImageBatch& batch, const char* what) const {
   if (batch.empty()) refuse(std::string("expected one or more ") + what + " but got none");
@@ -66,7 +81,13 @@ void Kernel::check_batch(const ImageBatch& batch, const char* what) const {
       refuse(std::string("expected ") + what + " with a read count above 0 but that of " +
              image->description() + " has run out; raise read_count before the last reading");
     }
-    if (image->descriptor() == batch[0]->descriptor()) continue;
+    const ImageDescriptor &first = batch[0]->descriptor(), &other = image->descriptor();
+    if (other == first) continue;
+    if (other.channel_format != first.channel_format) {
+      refuse_shape(std::string("expected ") + what + " of one format, " +
+                   name(first.channel_format) + ", but got " + image->description() + " of " +
+                   name(other.channel_format));
+    }
     refuse_shape(std::string("expected ") + what + " of one size, " +
                  to_string(batch[0]->descriptor()) + ", but got " + image->description());
   }
@@ -209,6 +230,9 @@ ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& i
   }
   result.height = y.positions;
   result.width = x.positions;
+    if (std::string_view(state->kind()) != state_kind()) {
+      refuse("expected an " + std::string(state_kind()) + " but got " + state->description());
+    }
   set_offset({x.offset, y.offset, 0});
   return result;
 }

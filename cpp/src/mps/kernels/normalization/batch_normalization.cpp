@@ -125,10 +125,7 @@ void CNNBatchNormalization::record(CommandBuffer& buffer, const ImageBatch& sour
                                    const StateBatch& states, const ImageBatch& destinations) {
   CNNBatchNormalizationState* state = nullptr;
   if (!states.empty()) {
-    state = dynamic_cast<CNNBatchNormalizationState*>(states[0].get());
-    if (state == nullptr) {
-      refuse("expected an MPSCNNBatchNormalizationState but got " + states[0]->description());
-    }
+    state = static_cast<CNNBatchNormalizationState*>(states[0].get());
     std::string refused = Steps::normalization_refused(*state);
     if (refused.empty()) refused = Steps::channels_refused(*state, source_channels_.offset);
     if (!refused.empty()) refuse(refused);
