@@ -196,7 +196,8 @@ COMMON = {
         **TWO, "primary_offset": (1, 2, 3), "secondary_offset": (4, 5, 6), "kernel_offset_x": 7,
         "kernel_offset_y": 8},
     mps.MPSCNNPoolingGradient: {"source_size": (5, 6, 7)},
-    mps.MPSCNNBinaryKernel: {**TWO, "primary_offset": (1, 2, 3), "secondary_offset": (4, 5, 6)},
+    mps.MPSCNNBinaryKernel: {
+        **TWO, "primary_offset": (1, 2, 3), "secondary_offset": (4, 5, 6), "padding": "size_full"},
     mps.MPSCNNLoss: {"makes_temporary_images": False},
 }  # fmt: skip
 

@@ -305,6 +305,15 @@ def test_damaged_archives_are_refused(name):
         unarchived(kernel, b"[" * 100000, "cpu")
 
 
+def test_archives_from_before_have_no_padding_of_two_sources():
+    kernel = made("MPSCNNAdd")
+    content = json.loads(archived(kernel))
+    assert content["values"].pop("padding") == 32
+    other = unarchived(kernel, json.dumps(content).encode())
+    assert other.padding == mps.MPSNNPaddingMethod.SIZE_SAME
+    assert other.secondary_offset == kernel.secondary_offset
+
+
 @pytest.mark.parametrize("field", ["kernel_width", "groups", "output_feature_channels"])
 @pytest.mark.parametrize("value", [0, -1, 3, 2**31, 2**62, 10**30, None, "2"])
 def test_damaged_sizes_of_weights_are_refused(field, value):

@@ -17,9 +17,8 @@ void bind_mps_arithmetic(py::module_& module) {
                       return self.result_state_batch(of[0], of[1], on);
                     });
   def_destination_descriptor(cls, 2, "Sequence[MPSState] | None = None", "The size of a result.",
-                             [](const Self& self, const auto& sources, const Arguments&) {
-                               return self.destination_image_descriptor(sources[0]->descriptor(),
-                                                                        sources[1]->descriptor());
+                             [](Self& self, const auto& sources, const Arguments&) {
+                               return self.sized_result({sources[0]}, {sources[1]});
                              });
 }
 

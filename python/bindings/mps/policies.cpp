@@ -24,16 +24,27 @@ class UserPadding final : public mps::NNPadding {
                                                const mps::StateBatch& states,
                                                mps::CNNKernel& kernel,
                                                const ImageDescriptor& suggested) override {
+    return ask(sources, states, kernel, suggested);
+  }
+  ImageDescriptor destination_image_descriptor(const ImageBatch& sources,
+                                               const mps::StateBatch& states,
+                                               mps::CNNBinaryKernel& kernel,
+                                               const ImageDescriptor& suggested) override {
+    return ask(sources, states, kernel, suggested);
+  }
+  py::object object() const { return shared_object(kept_); }
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(kept_); }
+
+ private:
+  ImageDescriptor ask(const ImageBatch& sources, const mps::StateBatch& states,
+                      const mps::Kernel& kernel, const ImageDescriptor& suggested) const {
     const HeldGil held;
     const py::object result = object().attr(kDescriptor)(listed(sources), listed(states),
                                                          from_kernel(&kernel), suggested);
     return convert<ImageDescriptor>(
         result, {"MPSNNPadding.destination_image_descriptor", "result", "MPSImageDescriptor"});
   }
-  py::object object() const { return shared_object(kept_); }
-  void visit_owned(OwnershipVisitor& visitor) const override { visitor(kept_); }
 
- private:
   template <class Batch>
   static py::list listed(const Batch& batch) {
     py::list list;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <traingraph/mps/kernel.h>
 
@@ -113,7 +114,10 @@ class TRAINGRAPH_API CNNBinaryKernel : public TwoSourceKernel, public AllocatesI
   void set_primary_offset(const Offset& value) { primary_offset_ = value; }
   const Offset& secondary_offset() const { return secondary_offset_; }
   void set_secondary_offset(const Offset& value) { secondary_offset_ = value; }
-  void visit_owned(OwnershipVisitor& visitor) const override { visitor(image_allocator()); }
+  // Sizes are those of the sources unless a user-defined policy says other ones.
+  const PaddingPolicy& padding() const { return padding_; }
+  void set_padding(PaddingPolicy value) { padding_ = std::move(value); }
+  void visit_owned(OwnershipVisitor& visitor) const override;
 
   void encode_batch(CommandBuffer& buffer, const ImageBatch& primaries,
                     const ImageBatch& secondaries, const StateBatch& states,
@@ -127,6 +131,9 @@ class TRAINGRAPH_API CNNBinaryKernel : public TwoSourceKernel, public AllocatesI
                                 const CommandBuffer* temporary_on) const;
   virtual bool is_result_state_reused_across_batch() const { return false; }
   virtual bool append_batch_barrier() const { return false; }
+  // By the padding policy, which is called if it is user-defined; sets both offsets, and what is
+  // written to everything.
+  ImageDescriptor sized_result(const ImageBatch& primaries, const ImageBatch& secondaries);
   virtual ImageDescriptor destination_image_descriptor(const ImageDescriptor& primary,
                                                        const ImageDescriptor& secondary) const = 0;
 
@@ -154,9 +161,11 @@ class TRAINGRAPH_API CNNBinaryKernel : public TwoSourceKernel, public AllocatesI
                      const ImageBatch& destinations);
   // Of the channels that are read.
   ImageDescriptor result_of(const ImageBatch& primaries, const ImageBatch& secondaries) const;
-  // Of the whole batch. Sets what is written to everything.
+  // Of the whole batch.
   ImageBatch returned_images(CommandBuffer& buffer, const ImageBatch& primaries,
                              const ImageBatch& secondaries);
+
+  PaddingPolicy padding_;
 };
 
 // y = clamp((primary_scale a) op (secondary_scale b) + bias, minimum_value, maximum_value)

@@ -2,6 +2,7 @@
 // CNNGradientKernel, and the padding policies that size their results.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -10,7 +11,9 @@
 namespace traingraph::mps {
 
 class Coder;
+class NNPadding;
 class Operation;
+class PaddingPolicy;
 struct ImagePart;
 struct GradientParts;
 using OperationPtr = std::shared_ptr<const Operation>;
@@ -120,6 +123,12 @@ class TRAINGRAPH_API ClippedKernel : public Kernel {
   // Raises Unsupported where only whole images can be.
   void refuse_parts() const;
   void write_everything();
+  // What a user-defined policy says for this suggestion: `ask` calls it. Of a kernel that moves no
+  // window the clip rectangle becomes what is made. Raises InvalidArgument without an object.
+  ImageDescriptor by_policy(const PaddingPolicy& policy, const ImageDescriptor& suggested,
+                            bool has_window, const std::function<ImageDescriptor(NNPadding&)>& ask);
+  // Raises Unsupported for one, where it has no say.
+  void refuse_own(const PaddingPolicy& policy, const char* why) const;
   // Which images of each object are written. Raises ShapeError where the rectangle has none.
   Neighbours written_images(const ImageBatch& destinations) const;
   // Where a result goes. One of a moving window fills the clip rectangle, any other is cut out of
@@ -166,6 +175,7 @@ struct PaddingMethod {
   static constexpr int kExcludeEdges = 32768;  // of averages; other kernels take no notice
 };
 class CNNKernel;
+class CNNBinaryKernel;
 
 // A user-defined padding policy.
 class TRAINGRAPH_API NNPadding {
@@ -177,6 +187,11 @@ class TRAINGRAPH_API NNPadding {
   // and its edge mode, where they are to be others than those bits say. Raises Unsupported.
   virtual ImageDescriptor destination_image_descriptor(const ImageBatch& sources,
                                                        const StateBatch& states, CNNKernel& kernel,
+                                                       const ImageDescriptor& suggested);
+  // The same for a primary and a secondary source; sets the kernel's two offsets.
+  virtual ImageDescriptor destination_image_descriptor(const ImageBatch& sources,
+                                                       const StateBatch& states,
+                                                       CNNBinaryKernel& kernel,
                                                        const ImageDescriptor& suggested);
   // Objects that it keeps alive.
   virtual void visit_owned(OwnershipVisitor&) const {}
@@ -257,6 +272,8 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel, public AllocatesImages {
   // Whether a state holds something of each image, so that it belongs to all that are there.
   virtual bool has_state_per_image() const { return false; }
   virtual StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const;
+  // The kind of what make_state() makes.
+  virtual const char* state_kind() const { return "MPSNNGradientState"; }
   // Buffers that the operation reads beside the image, and those of the states.
   virtual void add_operands(Recording&) const {}
   virtual void record(CommandBuffer& buffer, const ImageBatch& sources, const StateBatch& states,
@@ -272,8 +289,6 @@ class TRAINGRAPH_API CNNKernel : public ClippedKernel, public AllocatesImages {
 
   KernelWindow window_;
   PaddingPolicy padding_;
-  // The kind of what make_state() makes.
-  virtual const char* state_kind() const { return "MPSNNGradientState"; }
   ChannelRange source_channels_;
 
  private:

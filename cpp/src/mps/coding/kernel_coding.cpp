@@ -1,10 +1,12 @@
 // Copies and bytes of kernels, by their descriptions.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <ranges>
 #include <typeindex>
 
 #include <traingraph/errors.h>
+#include <traingraph/mps/arithmetic.h>
 #include <traingraph/mps/classes.h>
 
 #include "mps/coding/coded_fields.h"
@@ -120,6 +122,18 @@ KernelPtr made(const Parts& parts, const Given& given) {
   return std::any_cast<KernelPtr>(parts.form->make(given));
 }
 
+// None for what kernels have got since the archive was written.
+std::optional<CodedValue> value_of(const Kernel& kernel, const std::string& property,
+                                   const Coder& coder) {
+  try {
+    return coder.decode(property);
+  } catch (const InvalidArgument&) {
+    const bool is_binary = dynamic_cast<const CNNBinaryKernel*>(&kernel) != nullptr;
+    if (is_binary && property == "padding") return std::nullopt;
+    throw;
+  }
+}
+
 KernelPtr decoded_kernel(const Parts& parts, const Coder& coder, const Device& device) {
   Given given;
   given.add(kDevice, device);
@@ -130,7 +144,8 @@ KernelPtr decoded_kernel(const Parts& parts, const Coder& coder, const Device& d
   KernelPtr kernel = made(parts, given);
   for (const Property* property : parts.archived()) {
     const std::string& name = property->name;
-    property->set(kernel.get(), decoded(property->type, name, coder.decode(name)));
+    const std::optional<CodedValue> value = value_of(*kernel, name, coder);
+    if (value) property->set(kernel.get(), decoded(property->type, name, *value));
   }
   return kernel;
 }
@@ -162,7 +177,9 @@ namespace {
 void expect_codable(const Kernel& kernel) {
   const auto* const forward = dynamic_cast<const CNNKernel*>(&kernel);
   const auto* const allocates = dynamic_cast<const AllocatesImages*>(&kernel);
-  const bool own_padding = forward != nullptr && forward->padding().own() != nullptr;
+  const auto* const binary = dynamic_cast<const CNNBinaryKernel*>(&kernel);
+  const bool own_padding = (forward != nullptr && forward->padding().own() != nullptr) ||
+                           (binary != nullptr && binary->padding().own() != nullptr);
   if (!own_padding && (allocates == nullptr || !allocates->has_own_allocator())) return;
   throw Unsupported("[" + kernel.description() + "] bytes of a kernel with the program's own " +
                     (own_padding ? "padding policy" : "image allocator"));

@@ -147,6 +147,11 @@ ClassDescription binary_kernel() {
       described,
       "(x, y, z): the primary image's pixel of the first one that is written, and image.",
       "(x, y, z): the secondary image's pixel of the first one that is written, and image.");
+  described.settable(
+      "padding", &K::padding, &K::set_padding,
+      "Of MPSNNPaddingMethod, whose sizes are those of the sources here, or an object as "
+      "for other kernels: with CUSTOM it gives the size, and may set both offsets, in "
+      "the forms that return images.");
   describe_batches<K>(described);
   describe_direction(described, false);
   return described;

@@ -127,11 +127,26 @@ BinaryParts CNNBinaryKernel::parts(const ImageBatch& primaries, const ImageBatch
   return parts;
 }
 
-ImageBatch CNNBinaryKernel::returned_images(CommandBuffer& buffer, const ImageBatch& primaries,
-                                            const ImageBatch& secondaries) {
+void CNNBinaryKernel::visit_owned(OwnershipVisitor& visitor) const {
+  visitor(padding_.own());
+  visitor(image_allocator());
+}
+
+ImageDescriptor CNNBinaryKernel::sized_result(const ImageBatch& primaries,
+                                              const ImageBatch& secondaries) {
   write_everything();
   primary_offset_ = secondary_offset_ = {};
-  ImageDescriptor result = result_of(primaries, secondaries);
+  const ImageDescriptor suggested = unclamped(result_of(primaries, secondaries));
+  return by_policy(padding_, suggested, false, [&](NNPadding& policy) {
+    ImageBatch sources = primaries;
+    sources.insert(sources.end(), secondaries.begin(), secondaries.end());
+    return policy.destination_image_descriptor(sources, {}, *this, suggested);
+  });
+}
+
+ImageBatch CNNBinaryKernel::returned_images(CommandBuffer& buffer, const ImageBatch& primaries,
+                                            const ImageBatch& secondaries) {
+  ImageDescriptor result = sized_result(primaries, secondaries);
   result.number_of_images = images_in(primaries);
   return make_images(buffer, result, *this, primaries);
 }

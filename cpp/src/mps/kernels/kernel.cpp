@@ -1,12 +1,11 @@
-// Kernel and CNNKernel: checks of devices, batches and states, read counts, result sizes by the
-// padding policy, and the encoding of kernels with one source.
+// Kernel and CNNKernel: checks of devices, batches and states, read counts, and the encoding of
+// kernels with one source.
 #include <traingraph/mps/kernel.h>
 
 #include <traingraph/errors.h>
 
 #include "mps/images/image_allocator.h"
 #include "mps/kernels/named_kernel.h"
-#include "mps/kernels/padding_policy.h"
 #include "mps/recording/image_parts.h"
 #include "mps/recording/recording.h"
 
@@ -53,6 +52,7 @@ void Kernel::check_device(const std::shared_ptr<Storage>& storage, const char* w
   refuse(std::string("expected ") + what + " of device " + device_.name() + " but got one of " +
          Buffer(storage).device().name());
 }
+
 namespace {
 
 const char* name(ChannelFormat format) {
@@ -67,7 +67,6 @@ const char* name(ChannelFormat format) {
 }
 
 }  // namespace
-
 
 void Kernel::check_batch(const ImageBatch& batch, const char* what) const {
   if (batch.empty()) refuse(std::string("expected one or more ") + what + " but got none");
@@ -155,45 +154,6 @@ ImageBatch Kernel::make_images(CommandBuffer& buffer, const ImageDescriptor& des
   return allocated(buffer, descriptor, *by.image_allocator(), this, like.size() > 1);
 }
 
-namespace {
-
-// One axis under a padding policy: how many positions, and where the middle of the first one is.
-struct Fitted {
-  std::int64_t positions;
-  std::int64_t offset;
-};
-Fitted fit(std::int64_t source, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
-           int method, int remainder_flag) {
-  const std::int64_t extent = extent_of(kernel, dilation);
-  std::int64_t positions = 0;
-  switch (method & PaddingMethod::kSizeMask) {
-    case PaddingMethod::kSizeSame:
-      positions = (source + stride - 1) / stride;
-      break;
-    case PaddingMethod::kSizeFull:
-      positions = (source + extent - 2) / stride + 1;
-      break;
-    default:
-      positions = source < extent ? 0 : (source - extent) / stride + 1;
-  }
-  const std::int64_t both_sides = (positions - 1) * stride + extent - source;
-  return {positions, extent / 2 - padding_before(both_sides, method, remainder_flag)};
-}
-
-}  // namespace
-
-NNPadding::~NNPadding() = default;
-ImageDescriptor NNPadding::destination_image_descriptor(const ImageBatch&, const StateBatch&,
-                                                        CNNKernel& kernel, const ImageDescriptor&) {
-  throw Unsupported("[" + kernel.description() +
-                    "] a padding policy with CUSTOM that has no destination_image_descriptor()");
-}
-
-PaddingPolicy::PaddingPolicy(NNPaddingPtr own) : method_(0), own_(std::move(own)) {
-  if (own_ == nullptr) throw InvalidArgument("[MPSNNPadding] expected a policy but got none");
-  method_ = own_->padding_method();
-}
-
 void CNNKernel::visit_owned(OwnershipVisitor& visitor) const {
   visitor(padding_.own());
   visitor(image_allocator());
@@ -204,65 +164,6 @@ void CNNKernel::check_source(const ImageDescriptor&) const {}
 ImageDescriptor CNNKernel::result_of(const ImageDescriptor& source) const {
   ImageDescriptor result = source;
   result.feature_channels = result_channels(source);
-  return result;
-}
-
-void CNNKernel::check_padding_method() const {
-  if ((padding_method() & PaddingMethod::kAlignMask) == PaddingMethod::kAlignMask) {
-    refuse_use("padding policies of the reserved alignment: Apple gives it no meaning");
-  }
-}
-
-ImageDescriptor CNNKernel::destination_image_descriptor(const ImageDescriptor& image) {
-  const ImageDescriptor source = seen(image, source_channels_);
-  check_source(source);
-  write_everything();
-  ImageDescriptor result = result_of(source);
-  if (has_place()) set_offset({});
-  if (!has_window()) return result;
-  check_padding_method();
-  const Fitted y = fit(source.height, window_.kernel_height, window_.stride_y, window_.dilation_y,
-                       padding_method(), PaddingMethod::kRemainderToBottom);
-  const Fitted x = fit(source.width, window_.kernel_width, window_.stride_x, window_.dilation_x,
-                       padding_method(), PaddingMethod::kRemainderToRight);
-  if (x.positions < 1 || y.positions < 1) {
-    refuse_shape("expected a source as large as the window but got " + to_string(source));
-  }
-  result.height = y.positions;
-  result.width = x.positions;
-    if (std::string_view(state->kind()) != state_kind()) {
-      refuse("expected an " + std::string(state_kind()) + " but got " + state->description());
-    }
-  set_offset({x.offset, y.offset, 0});
-  return result;
-}
-
-ImageDescriptor CNNKernel::destination_image_descriptor(const ImageBatch& sources,
-                                                        const StateBatch& states) {
-  check_batch(sources, "source images");
-  return by_own_policy(sources, states, destination_image_descriptor(sources[0]->descriptor()));
-}
-
-ImageDescriptor CNNKernel::by_own_policy(const ImageBatch& sources, const StateBatch& states,
-                                         const ImageDescriptor& suggested) {
-  if ((padding_method() & PaddingMethod::kCustom) == 0) return suggested;
-  if (padding_.own() == nullptr) {
-    refuse(
-        "expected a padding policy that is an object, for its method has CUSTOM, but got a "
-        "method alone");
-  }
-  // It may set another one while it is asked.
-  const NNPaddingPtr policy = padding_.own();
-  const ImageDescriptor result =
-      policy->destination_image_descriptor(sources, states, *this, suggested);
-  if (result.width < 1 || result.height < 1 ||
-      result.feature_channels != suggested.feature_channels ||
-      result.number_of_images != suggested.number_of_images) {
-    refuse_shape(
-        "expected a padding policy that gives 1 pixel or more in images and channels as "
-        "suggested, " +
-        to_string(suggested) + ", but got " + to_string(result));
-  }
   return result;
 }
 
@@ -329,6 +230,9 @@ void CNNKernel::encode_images(CommandBuffer& buffer, const ImageBatch& sources,
   const State* last = nullptr;
   for (const StatePtr& state : states) {
     if (state == nullptr) refuse("expected a state but got none");
+    if (std::string_view(state->kind()) != state_kind()) {
+      refuse("expected an " + std::string(state_kind()) + " but got " + state->description());
+    }
     if (state.get() != last) check_destination_state(*state, buffer);
     last = state.get();
   }

@@ -34,12 +34,13 @@ void expect_size_of(const ImageDescriptor& written, const ImageBatch& gradients,
 class ArithmeticStep final : public GraphStep {
  public:
   ArithmeticStep(GraphPlan& plan, NNBinaryArithmeticNode& node)
-      : kernel_(plan.device, node.operation()),
+      : kernel_(std::make_shared<CNNArithmetic>(plan.device, node.operation())),
         left_(plan.image(*node.sources()[0])),
         right_(plan.image(*node.sources()[1])),
         result_(plan.image(*node.result_image())) {
-    kernel_.label = node.label;
-    kernel_.set_parameters(node.parameters());
+    kernel_->label = node.label;
+    kernel_->set_parameters(node.parameters());
+    kernel_->set_padding(node.padding());
     if (const NNStateNodePtr state = node.result_state()) state_ = plan.state(*state);
   }
 
@@ -50,18 +51,19 @@ class ArithmeticStep final : public GraphStep {
 
   void encode(GraphEncoding& e) override {
     const ImageBatch &a = e.images[left_], &b = e.images[right_];
-    const ImageDescriptor result =
-        kernel_.destination_image_descriptor(a[0]->descriptor(), b[0]->descriptor());
+    const ImageDescriptor result = kernel_->sized_result(a, b);
     // Gradients that are the incoming ones read no state.
     if (state_ != GraphPlan::kNone && e.plan.states[state_].reads > 0) {
-      e.states[state_] = kernel_.result_state_batch(a, b, e.owner_of_states(state_));
+      e.states[state_] = kernel_->result_state_batch(a, b, e.owner_of_states(state_));
       e.set_state_reads(state_);
     }
-    kernel_.encode_batch(e.buffer, a, b, e.states_at(state_), e.make(result_, result, a));
+    kernel_->encode_batch(e.buffer, a, b, e.states_at(state_), e.make(result_, result, a));
   }
+  void visit_owned(OwnershipVisitor& visitor) const override { visitor(kernel_); }
+  bool repeats() const override { return kernel_->padding().own() == nullptr; }
 
  private:
-  CNNArithmetic kernel_;
+  std::shared_ptr<CNNArithmetic> kernel_;
   std::size_t left_, right_, result_;
   std::size_t state_ = GraphPlan::kNone;
 };
@@ -79,6 +81,9 @@ class ArithmeticGradientStep final : public GradientStep {
     const StateBatch& states = e.states[state_];
     const auto& state = static_cast<const CNNArithmeticGradientState&>(*states[0]);
     const ImageBatch& dx = e.make(result_, secondary_ ? state.secondary() : state.primary(), other);
+    // Where a padding policy of the program's has put it.
+    kernel->set_secondary_offset(
+        (secondary_ ? state.primary_part() : state.secondary_part()).offset);
     kernel->encode_batch(e.buffer, dy, other, states, dx);
   }
 
@@ -109,6 +114,7 @@ class ConcatenationStep final : public GraphStep {
       : kernel_(plan.device), result_(plan.image(*node.result_image())) {
     kernel_.label = node.label;
     kernel_.set_packs_channels(node.packs_channels);
+    refuse_own_policy(node, "a concatenation has the size of its sources");
     for (const NNImageNodePtr& source : node.sources()) sources_.push_back(plan.image(*source));
     for (const NNStateNodePtr& state : node.result_states()) states_.push_back(plan.state(*state));
   }
@@ -234,8 +240,10 @@ const NNBinaryArithmeticNode& NNArithmeticGradientNode::forward() const {
 bool NNArithmeticGradientNode::is_the_gradient_itself() {
   const NNImageNodePtr result = result_image();
   const CNNArithmeticParameters& given = forward().parameters();
-  return operation_ != Arithmetic::kMultiply && parameters().primary_scale == 1 &&
-         !given.clamps() && given.primary_strides == BroadcastStrides{} &&
+  return operation_ != Arithmetic::kMultiply &&
+         (forward().padding_method() & PaddingMethod::kCustom) == 0 &&
+         parameters().primary_scale == 1 && !given.clamps() &&
+         given.primary_strides == BroadcastStrides{} &&
          given.secondary_strides == BroadcastStrides{} && !result->export_from_graph &&
          result->format == ChannelFormat::kNone;
 }

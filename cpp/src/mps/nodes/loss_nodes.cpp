@@ -18,6 +18,7 @@ class ForwardLossStep final : public ForwardStep {
         loss_(*loss),
         callback_(node.property_callback),
         labels_(plan.image(*node.sources()[1])) {
+    refuse_own_policy(node, "a loss has the size of its source, or is one number");
     if (node.sources().size() > 2) weights_ = plan.image(*node.sources()[2]);
   }
 

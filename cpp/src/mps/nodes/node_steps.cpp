@@ -3,6 +3,7 @@
 #include <traingraph/errors.h>
 #include <traingraph/mps/filter_nodes.h>
 
+#include "mps/nodes/node_support.h"
 #include "mps/nodes/weighted_steps.h"
 
 namespace traingraph::mps {
@@ -89,6 +90,7 @@ class LossStep final : public GraphStep {
         source_(plan.image(*node.sources()[0])),
         result_(plan.image(*node.result_image())),
         labels_(plan.state(*node.input_labels())) {
+    refuse_own_policy(node, "a loss has the size of its source");
     kernel_.label = node.label;
   }
   void count_reads(GraphPlan& plan) override { ++plan.images[source_].reads; }

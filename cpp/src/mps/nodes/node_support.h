@@ -21,4 +21,10 @@ Node& forward_of(const NNStateNodePtr& state, const char* kind, const char* expe
   throw InvalidArgument(subject + "that of " + state->owner()->description());
 }
 
+// Raises Unsupported where a padding policy of the program's would have no say.
+inline void refuse_own_policy(const NNFilterNode& node, const char* why) {
+  if ((node.padding_method() & PaddingMethod::kCustom) == 0) return;
+  throw Unsupported("[" + node.description() + "] a padding policy with CUSTOM: " + why);
+}
+
 }  // namespace traingraph::mps

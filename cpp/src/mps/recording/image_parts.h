@@ -16,6 +16,16 @@ inline ImageDescriptor for_batch(ImageDescriptor descriptor, const ImageBatch& b
   return descriptor;
 }
 
+// A result whose format nobody has said: that of the source, but for the normalized ones, which end
+// at 0 and 1.
+inline ImageDescriptor unclamped(ImageDescriptor result) {
+  const ChannelFormat format = result.channel_format;
+  if (format == ChannelFormat::kUnorm8 || format == ChannelFormat::kUnorm16) {
+    result.channel_format = ChannelFormat::kFloat32;
+  }
+  return result;
+}
+
 // What a gradient kernel reads, and what its operation gives.
 struct GradientParts {
   ImagePart gradient;

@@ -170,6 +170,7 @@ ImageBatch NNForwardLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& 
                                        StateBatch& states, bool temporary_states) {
   recording(buffer);
   states = result_state_batch(predictions, temporary_states ? &buffer : nullptr);
+  refuse_own(padding(), "a loss has the size of its source, or is one number");
   ImageDescriptor result = loss_of(descriptor_, predictions[0]->descriptor());
   result.number_of_images *= static_cast<std::int64_t>(predictions.size());
   ImageBatch images = make_images(buffer, result, *this, predictions);
@@ -269,6 +270,7 @@ ImageBatch NNLossGradient::encode_batch(CommandBuffer& buffer, const ImageBatch&
                                         const ImageBatch& weights, const StateBatch& states) {
   recording(buffer);
   check_batch(predictions, "source images");
+  refuse_own(padding(), "a gradient has the size of its source");
   ImageDescriptor result = predictions[0]->descriptor();
   result.number_of_images *= static_cast<std::int64_t>(predictions.size());
   ImageBatch images = make_images(buffer, result, *this, predictions);
