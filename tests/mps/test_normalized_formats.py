@@ -7,9 +7,9 @@ import pytest
 from gradients import device as device_of
 from gradients import execute, random
 from graphs import source
-from kernels import batch, commands, run
+from kernels import Weights, array, batch, commands, run
 
-from traingraph import InvalidArgument, mps
+from traingraph import InvalidArgument, ShapeError, mps
 
 WHOLE = {"unorm8": (np.uint8, 255), "unorm16": (np.uint16, 65535)}
 SHAPE = (2, 3, 4, 5)
@@ -194,3 +194,92 @@ def test_a_temporary_image() -> None:
     out[0].read_bytes(found)
     expected = np.rint(np.clip(x[0], 0, 1) * np.float32(255)) / np.float32(255)
     np.testing.assert_array_equal(found, expected.astype(np.float32))
+
+
+def test_a_batch_of_two_formats() -> None:
+    on = device_of("cpu")
+    mixed = [image(on, "unorm8", (1, 3, 4, 5)), batch(on, np.zeros((1, 3, 4, 5), np.float32))[0]]
+    with pytest.raises(ShapeError, match=r"source images of one format, unorm8, but got image.* of "
+                                         r"float32"):  # fmt: skip
+        mps.MPSCNNSoftMax(device=on).encode_batch(commands(on), source_images=mixed)
+
+
+# --- results whose format nobody has said ---------------------------------------------------------
+
+
+def convolved(on: Any, weight: float) -> tuple[Any, Any]:
+    data = Weights(np.full((1, 1, 1, 1), weight, np.float32))
+    made = (mps.MPSCNNConvolution(device=on, weights=data),
+            mps.MPSCNNConvolutionGradient(device=on, weights=data))  # fmt: skip
+    for kernel in made:
+        kernel.makes_temporary_images = False
+    return made
+
+
+@pytest.mark.parametrize("form", WHOLE)
+def test_made_results_and_gradients_are_not_limited(form: str) -> None:
+    """They were of the source's format, where -0.5 is 0."""
+    on = device_of("cpu")
+    kernel, gradient = convolved(on, -0.5)
+    kind, most = WHOLE[form]
+    whole = np.full((1, 1, 1, 2), most, kind)
+    x = write(image(on, form, whole.shape), whole).batch_representation()
+    dy = batch(on, np.ones(whole.shape, np.float32))
+    y, states = execute(lambda b: kernel.encode_batch(
+        b, source_images=x, destination_state_is_temporary=False), on)  # fmt: skip
+    dx = execute(lambda b: gradient.encode_batch(
+        b, source_gradients=dy, source_images=x, gradient_states=states), on)  # fmt: skip
+    made = {"y": (y, -0.5), "dx": (dx, -0.5)}
+    for name, sign in (("Add", 2), ("Subtract", 0)):
+        add = getattr(mps, "MPSCNN" + name)(device=on)
+        add.makes_temporary_images = False
+        result, states = execute(lambda b, add=add: add.encode_batch(
+            b, primary_images=x, secondary_images=x, destination_state_is_temporary=False
+        ), on)  # fmt: skip
+        back = getattr(mps, f"MPSCNN{name}Gradient")(device=on, is_secondary_source_filter=True)
+        back.makes_temporary_images = False
+        made[name] = (result, sign)
+        made["d" + name] = (execute(lambda b, back=back, states=states: back.encode_batch(
+            b, source_gradients=dy, source_images=x, gradient_states=states
+        ), on), sign - 1)  # fmt: skip
+    for name, (images, expected) in made.items():
+        assert images[0].feature_channel_format == mps.MPSImageFeatureChannelFormat.FLOAT32, name
+        np.testing.assert_array_equal(array(images), np.float32(expected))
+
+
+@pytest.mark.parametrize("form", WHOLE)
+def test_losses_and_joined_results_are_not_limited(form: str) -> None:
+    on = device_of("cpu")
+    x = image(on, form, (1, 4, 1, 1)).batch_representation()
+    labels = batch(on, np.full((1, 4, 1, 1), 2, np.float32))
+    d = mps.MPSCNNLossDescriptor.cnn_loss_descriptor(
+        with_type="mean_squared_error", reduction_type="none"
+    )
+    loss = mps.MPSNNForwardLoss(device=on, loss_descriptor=d)
+    slope = mps.MPSNNLossGradient(device=on, loss_descriptor=d)
+    first = mps.MPSCNNLoss(device=on, loss_descriptor=d)
+    for kernel in (loss, slope, first):
+        kernel.makes_temporary_images = False
+    buffer = commands(on)
+    values, states = loss.encode_batch(buffer, source_images=x, labels=labels, weights=None,
+                                       destination_state_is_temporary=False)  # fmt: skip
+    dx = slope.encode_batch(buffer, source_gradients=batch(on, np.ones((1, 4, 1, 1), np.float32)),
+                            source_images=x, labels=labels, weights=None,
+                            source_states=states)  # fmt: skip
+    pairs = [mps.MPSCNNLossLabels(loss_image=batch(on, np.zeros((1, 4, 1, 1), np.float32))[0],
+                                  labels_image=labels[0], weights_image=None)]  # fmt: skip
+    other = first.encode_batch(buffer, source_images=x, labels=pairs)
+    run(buffer)
+    for images, expected in ((values, 4), (dx, -4), (other, -4)):
+        np.testing.assert_array_equal(array(images), np.float32(expected))
+
+
+def test_the_program_may_ask_for_a_normalized_result() -> None:
+    on = device_of("cpu")
+    kernel, _ = convolved(on, -0.5)
+    whole = np.full((1, 1, 1, 2), 255, np.uint8)
+    x = write(image(on, "unorm8", whole.shape), whole).batch_representation()
+    y = image(on, "unorm8", whole.shape)
+    execute(lambda b: kernel.encode_batch(
+        b, source_images=x, destination_images=y.batch_representation()), on)  # fmt: skip
+    assert not read(y, "unorm8").any()

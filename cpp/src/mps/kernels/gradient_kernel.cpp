@@ -94,7 +94,7 @@ ImageDescriptor CNNGradientKernel::destination_image_descriptor(const ImageBatch
   configure(state);
   configure_parts(state);
   ImageDescriptor result = result_of(state);
-  result.channel_format = sources[0]->descriptor().channel_format;
+  result.channel_format = unclamped(sources[0]->descriptor()).channel_format;
   result.number_of_images = images_in(sources);
   // Where images were left out, softmax's result may be among more or fewer than its source was.
   if (state.parts().images.count != 0) result.number_of_images = state.source().number_of_images;

@@ -10,6 +10,7 @@
 #include "ir/extents.h"
 #include "layers/margins.h"
 #include "mps/kernels/differentiable.h"
+#include "mps/recording/image_parts.h"
 
 namespace traingraph::mps {
 namespace {
@@ -288,7 +289,7 @@ ImageDescriptor NNConcatenation::destination_image_descriptor(
     ImageDescriptor one = source[0]->descriptor();
     one.number_of_images *= static_cast<std::int64_t>(source.size());
     if (&source == &sources[0]) {
-      result = one;
+      result = unclamped(one);
       result.feature_channels = channels_for(one.feature_channels);
       continue;
     }

@@ -9,6 +9,7 @@
 #include "mps/kernels/forms.h"
 #include "mps/kernels/padding_policy.h"
 #include "mps/recording/distances.h"
+#include "mps/recording/image_parts.h"
 
 namespace traingraph::mps {
 namespace {
@@ -191,7 +192,7 @@ ImageDescriptor CNNConvolutionTranspose::destination_image_descriptor(
   if (x.size < 1 || y.size < 1) {
     refuse_shape("expected a source whose result has pixels but got " + to_string(source));
   }
-  ImageDescriptor result = result_of(source);
+  ImageDescriptor result = unclamped(result_of(source));
   result.height = y.size;
   result.width = x.size;
   set_offset({});
@@ -218,7 +219,7 @@ ImageDescriptor CNNConvolutionTranspose::mirror(const ImageBatch& sources,
     refuse("expected a state of a convolution of this kernel's size, stride and dilation but got " +
            convolution.description() + " of another");
   }
-  ImageDescriptor result = result_of(source);
+  ImageDescriptor result = unclamped(result_of(source));
   result.height = convolution.source().height;
   result.width = convolution.source().width;
   set_offset({});

@@ -6,6 +6,7 @@
 
 #include "mps/kernels/differentiable.h"
 #include "mps/kernels/loss/loss_form.h"
+#include "mps/recording/image_parts.h"
 
 namespace traingraph::mps {
 namespace {
@@ -169,9 +170,9 @@ ImageBatch NNForwardLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& 
                                        const ImageBatch& labels, const ImageBatch& weights,
                                        StateBatch& states, bool temporary_states) {
   recording(buffer);
-  states = result_state_batch(predictions, temporary_states ? &buffer : nullptr);
   refuse_own(padding(), "a loss has the size of its source, or is one number");
-  ImageDescriptor result = loss_of(descriptor_, predictions[0]->descriptor());
+  states = result_state_batch(predictions, temporary_states ? &buffer : nullptr);
+  ImageDescriptor result = unclamped(loss_of(descriptor_, predictions[0]->descriptor()));
   result.number_of_images *= static_cast<std::int64_t>(predictions.size());
   ImageBatch images = make_images(buffer, result, *this, predictions);
   encode_batch(buffer, predictions, labels, weights, states, images);
@@ -269,9 +270,9 @@ ImageBatch NNLossGradient::encode_batch(CommandBuffer& buffer, const ImageBatch&
                                         const ImageBatch& predictions, const ImageBatch& labels,
                                         const ImageBatch& weights, const StateBatch& states) {
   recording(buffer);
-  check_batch(predictions, "source images");
   refuse_own(padding(), "a gradient has the size of its source");
-  ImageDescriptor result = predictions[0]->descriptor();
+  check_batch(predictions, "source images");
+  ImageDescriptor result = unclamped(predictions[0]->descriptor());
   result.number_of_images *= static_cast<std::int64_t>(predictions.size());
   ImageBatch images = make_images(buffer, result, *this, predictions);
   encode_batch(buffer, gradients, predictions, labels, weights, states, images);

@@ -5,6 +5,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/kernels/loss/loss_form.h"
+#include "mps/recording/image_parts.h"
 
 namespace traingraph::mps {
 namespace {
@@ -83,7 +84,7 @@ ImageBatch CNNLoss::encode_batch(CommandBuffer& buffer, const ImageBatch& predic
                                  const CNNLossLabelsBatch& labels) {
   recording(buffer);
   check_batch(predictions, "source images");
-  ImageDescriptor result = predictions[0]->descriptor();
+  ImageDescriptor result = unclamped(predictions[0]->descriptor());
   result.number_of_images *= static_cast<std::int64_t>(predictions.size());
   ImageBatch images = make_images(buffer, result, *this, predictions);
   encode_batch(buffer, predictions, labels, images);
