@@ -7,6 +7,7 @@
 #include "graph/run/executor.h"
 #include "graph/state/graph_state.h"
 #include "graph/state/link_set.h"
+#include "graph/state/tensor_names.h"
 #include "runtime/threads/waiting.h"
 
 namespace traingraph {
@@ -91,6 +92,9 @@ void ExecutableGraph::add_inputs(const NamedTensors& inputs, const NamedTensors&
   add(state_->inputs, inputs, "input");
   add(state_->loss_labels, loss_labels, "loss label");
   add(state_->loss_label_weights, loss_label_weights, "loss label weight");
+  for (const auto* declared : {&inputs, &loss_labels, &loss_label_weights}) {
+    name_by_declaration(*declared);
+  }
   ++state_->changes;
 }
 
@@ -212,6 +216,9 @@ TrainingGraph::TrainingGraph(const std::vector<GraphPtr>& graphs, LayerPtr loss_
     : ExecutableGraph(graphs, true) {
   state_->loss_layer = std::move(loss_layer);
   state_->loss_result = Tensor::create(TensorDescriptor({1}));
+  if (state_->loss_layer != nullptr) {
+    name_by_place({state_->loss_layer, {}, {state_->loss_result}});
+  }
   state_->optimizer = std::move(optimizer);
 }
 

@@ -290,10 +290,11 @@ TensorPtr Graph::node(const LayerPtr& layer, const std::vector<TensorPtr>& sourc
   if (sources.empty()) {
     throw InvalidArgument("[node] expected at least one source but got none" + at(*layer));
   }
-  NodeRecord record{layer, sources, infer_results(*layer, sources), disable_update};
+  NodeRecord record{layer, sources, {}, disable_update};
+  name_by_place(record);  // what is refused is named too
+  record.results = infer_results(*layer, sources);
   layer->owner_ = state_->number;
-  name_by_place(record);
-  state_->nodes.push_back(std::move(record));
+  name_by_place(state_->nodes.emplace_back(std::move(record)));
   ++state_->changes;
   return state_->nodes.back().results.front();
 }

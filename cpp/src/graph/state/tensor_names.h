@@ -4,7 +4,10 @@
 
 namespace traingraph {
 
-// Calls tensors "3.Convolution.weights" and "3.Convolution.result" while they have no label.
+// What tensors are called while they have no label. Of a layer: "3.Convolution.weights",
+// "3.Convolution.result", and for its first reader what nobody else names, "4.Multiply.source[1]".
 void name_by_place(const NodeRecord& node);
+// By the name of their declaration, unless a layer has them or gives them.
+void name_by_declaration(const NamedTensors& tensors);
 
 }  // namespace traingraph

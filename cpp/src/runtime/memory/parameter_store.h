@@ -95,6 +95,14 @@ class ValueReader {
   virtual TensorData view(const Tensor& tensor) = 0;
 };
 
+// What a tensor without a label is called: after a layer that reads it, else its declaration, else
+// the layer that has it or gives it.
+struct TensorPlace {
+  enum Rank { kNone, kRead, kDeclared, kOwn };
+  Rank rank = kNone;
+  std::function<std::string()> text = [] { return std::string(); };  // empty: the layer is gone
+};
+
 // Of what the host has, a thread may set what another one reads.
 struct TensorState {
   // Guards data, device_data, optimizer_data and what says that they are newer. Nobody waits while
@@ -102,9 +110,8 @@ struct TensorState {
   std::recursive_mutex host;
   std::int64_t id = 0;
   TensorDescriptor descriptor;
-  Label label;  // empty: none of its own
-  // What it is called then, once a layer that has it or gives it is in a graph. Guarded by `host`.
-  std::function<std::string()> place;
+  Label label;        // empty: none of its own
+  TensorPlace place;  // guarded by `host`
   // One of both, else "data" and its number.
   std::string name();
   TensorData data;  // in host memory

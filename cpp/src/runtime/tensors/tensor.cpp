@@ -228,7 +228,7 @@ const TensorDescriptor& Tensor::descriptor() const { return state_->descriptor; 
 std::string TensorState::name() {
   std::string text = label.get();
   const std::lock_guard lock(host);
-  if (text.empty() && place != nullptr) text = place();
+  if (text.empty()) text = place.text();
   return text.empty() ? "data" + std::to_string(id) : text;
 }
 
