@@ -207,6 +207,14 @@ def test_summary_shows_every_result() -> None:
     assert len(graph.result_tensors(graph.layers[0])) == 2
 
 
+def test_columns_of_a_summary_stay_apart() -> None:
+    graph = MLCGraph()
+    layer = MLCActivationLayer.relu()
+    layer.label = "a name that is longer than the column of layers is wide"
+    graph.node(layer, source=MLCTensor(shape=[1, 10000, 10000, 1000]))
+    assert re.search(r" 'a name .* is wide'  \(1, 10000, 10000, 1000\)  0\n", graph.summary())
+
+
 def test_layers_without_a_loss_are_a_calculator() -> None:
     x = MLCTensor(shape=[1, 2, 2])
     graph = MLCGraph()

@@ -13,8 +13,12 @@ std::string Graph::summary() const {
   PlainStream text;
   std::int64_t total = 0;
   std::set<const Tensor*> counted;
-  text << std::left << std::setw(6) << "id" << std::setw(44) << "layer" << std::setw(24) << "result"
-       << "parameters\n";
+  const auto line = [&](const std::string& id, const std::string& layer, const std::string& result,
+                        const std::string& count) {
+    text << std::left << std::setw(4) << id << "  " << std::setw(42) << layer << "  "
+         << std::setw(22) << result << "  " << count << "\n";
+  };
+  line("id", "layer", "result", "parameters");
   for (const NodeRecord& node : state_->ordered_nodes()) {
     const std::string& label = node.layer->label();
     const std::string named = label.empty() ? "" : " '" + label + "'";
@@ -29,9 +33,8 @@ std::string Graph::summary() const {
     for (const TensorPtr& result : node.results) {
       results += (results.empty() ? "" : " ") + to_string(result->descriptor().shape);
     }
-    text << std::left << std::setw(6) << node.layer->id() << std::setw(44)
-         << node.layer->description() + named << std::setw(24) << results + " " << parameters
-         << "\n";
+    line(std::to_string(node.layer->id()), node.layer->description() + named, results,
+         std::to_string(parameters));
   }
   text << "parameters: " << total << "\n";
   return text.str();
