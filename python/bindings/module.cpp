@@ -6,6 +6,8 @@
 
 #include "bindings.h"
 #include "classes/collector.h"
+#include "classes/enum_members.h"
+#include "classes/signature.h"
 #include "convert/enums.h"
 #include "convert/errors.h"
 #include "convert/unmade_objects.h"
@@ -32,9 +34,11 @@ using namespace traingraph::python;
 // Two thirds of the classes are MPS's. They are made when the first name of theirs is asked for,
 // by traingraph.mps or by a pickle: who uses ML Compute alone waits for none of them.
 void make_mps_on_demand(py::module_& module) {
-  module.def("__getattr__", [module](const py::str& name) -> py::object {
+  const auto get = [module](const Arguments& arguments) -> py::object {
+    const py::object name = arguments["name"];
     PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<bool> made;
-    static std::thread::id maker;  // pybind11 asks for a function's name before it adds it
+    static std::thread::id maker;  // pybind11 asks for a class's name before it adds it
+    if (!PyUnicode_Check(name.ptr())) refuse(arguments.where("name"), name);
     const bool is_special = py::cast<bool>(name.attr("startswith")("__"));
     if (!is_special && maker != std::this_thread::get_id()) {
       made.call_once_and_store_result([&] {
@@ -52,7 +56,8 @@ void make_mps_on_demand(py::module_& module) {
     if (names.contains(name)) return names[name];
     PyErr_Format(PyExc_AttributeError, "module 'traingraph._core' has no attribute %R", name.ptr());
     throw py::error_already_set();
-  });
+  };
+  def_function(module, "__getattr__", "Any", {"name: str"}, "Makes the classes of MPS.", get);
 }
 
 }  // namespace
@@ -66,6 +71,7 @@ PYBIND11_MODULE(_core, module) {
   bind_signals();
   bind_errors(module);
   bind_enums(module);
+  bind_enum_members();
   bind_device(module);
   bind_tensor_data(module);
   bind_tensor_descriptor(module);

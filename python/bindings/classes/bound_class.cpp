@@ -10,35 +10,63 @@
 namespace traingraph::python {
 namespace {
 
+// Names the method, or the function of a property.
+[[noreturn]] void refuse_call(const py::detail::function_record& function,
+                              const std::string& expected, const std::string& got) {
+  throw py::type_error("[" + py::cast<std::string>(function.scope.attr("__name__")) + "." +
+                       function.name + "] expected " + expected + " but got " + got);
+}
+
 py::handle enter(py::detail::function_call& call) {
   const EnteredCall entered;
-  return captured_body(call).body(call);
+  py::handle result = PYBIND11_TRY_NEXT_OVERLOAD;
+  try {
+    result = captured_body(call).body(call);
+  } catch (const py::reference_cast_error&) {
+    if (call.func.args.size() == 2) refuse_value(call);  // None for an object
+  }
+  if (result.ptr() != PYBIND11_TRY_NEXT_OVERLOAD) return result;
+  refuse_call(call.func, "self: " + py::cast<std::string>(call.func.scope.attr("__name__")),
+              "'" + class_of(call.args[0]) + "'");
+}
+
+// Of what takes self, and a setter's value, alone.
+py::handle enter_counted(py::detail::function_call& call) {
+  const std::size_t surplus = py::len(call.args_ref) + py::len(call.kwargs_ref);
+  if (surplus == 0) return enter(call);
+  const std::size_t expected = call.func.args.size() - 1;
+  refuse_call(call.func, expected == 0 ? "no arguments" : "one argument",
+              std::to_string(expected + surplus));
 }
 
 class MadeFunction final : public py::cpp_function {
  public:
   explicit MadeFunction(const Function& function) {
     auto record = make_function_record();
-    record->impl = enter;
+    record->impl = function.takes_any ? enter : enter_counted;
     new (record->data) CapturedBody{function.capture, function.body};
     record->nargs_pos = static_cast<std::uint16_t>(function.arguments);
     record->has_args = record->has_kwargs = function.takes_any;
-    // Copied below.
+    // Both are copied below.
     record->name = const_cast<char*>(function.name);
     record->doc = const_cast<char*>(function.doc);
     record->scope = function.cls;
     record->is_method = function.arguments != 0;
-    if (function.arguments == 2) {  // a setter
-      for (const char* argument : {"self", "value"}) {
-        record->args.emplace_back(argument, nullptr, py::handle(), /*convert=*/true, /*none=*/true);
-      }
+    for (const char* argument : {"self", "value"}) {
+      if (record->args.size() == function.arguments) break;
+      record->args.emplace_back(argument, nullptr, py::handle(), /*convert=*/true, /*none=*/true);
     }
-    record->is_new_style_constructor =
-        function.name != nullptr && std::strcmp(function.name, "__init__") == 0;
+    record->is_new_style_constructor = std::strcmp(function.name, "__init__") == 0;
+    auto* const made = record.get();
     std::vector<const std::type_info*> types = function.signature.types;
     types.push_back(nullptr);
     initialize_generic(std::move(record), function.signature.text.c_str(), types.data(),
                        function.arguments + (function.takes_any ? 2 : 0));
+    // pybind11 shall find no call that it refuses in its own words: None stands for what is
+    // missing, and what is too much comes as a tuple and a dictionary.
+    for (auto& argument : made->args) argument.value = py::none().release();
+    made->has_args = made->has_kwargs = true;
+    made->nargs = static_cast<std::uint16_t>(function.arguments + 2);
   }
 };
 
@@ -56,9 +84,7 @@ void TypeNames::append(const char* before, const char* name, const std::type_inf
 
 py::object make_function(const Function& function) { return py::object(MadeFunction(function)); }
 
-const char* kept(const char* name) { return (new std::string(name))->c_str(); }
-
-void refuse_value(const py::detail::function_call& call, const char* property) {
+void refuse_value(const py::detail::function_call& call) {
   PyErr_Clear();
   // "(self: MLCLayer, arg0: str) -> None"
   const std::string_view signature = call.func.signature;
@@ -72,18 +98,17 @@ void refuse_value(const py::detail::function_call& call, const char* property) {
       expected.replace(at, annotated.size(), number[0] == 'I' ? "int" : "float");
     }
   }
-  refuse_value(call, property, expected);
+  refuse_value(call, expected);
 }
 
-void refuse_value(const py::detail::function_call& call, const std::string& property,
-                  const std::string& expected) {
+void refuse_value(const py::detail::function_call& call, const std::string& expected) {
   const py::handle value = call.args[1];
   // Of a number out of range the value says more than its class.
   const bool is_number = PyLong_Check(value.ptr()) || PyFloat_Check(value.ptr());
   const std::string got =
       is_number ? py::cast<std::string>(py::repr(value)) : "'" + class_of(value) + "'";
-  throw py::type_error("[" + class_of(call.args[0]) + "] expected " + property + ": " + expected +
-                       " but got " + got);
+  throw py::type_error("[" + class_of(call.args[0]) + "] expected " + call.func.name + ": " +
+                       expected + " but got " + got);
 }
 
 void add_property(py::handle cls, const char* name, const py::object& get, const py::object& set,

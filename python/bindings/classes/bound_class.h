@@ -15,13 +15,14 @@
 #include <vector>
 
 #include "classes/collector.h"
+#include "convert/gil.h"
 
 namespace traingraph::python {
 
 namespace py = pybind11;
 
 // Loads its arguments from the call, and gives the result as a new reference;
-// PYBIND11_TRY_NEXT_OVERLOAD where an argument is of another type.
+// PYBIND11_TRY_NEXT_OVERLOAD where self is of another class.
 using Body = py::handle (*)(py::detail::function_call& call);
 
 // A signature: "%" in the text stands for the next of the types, as pybind11's casters name them.
@@ -93,9 +94,8 @@ struct Function {
   Capture capture;
   TypeNames signature;  // what the docstring says of arguments and result
   std::size_t arguments;
-  // Of a method or static method; a property's functions have none of these.
-  py::handle cls = {};
-  const char* name = nullptr;
+  py::handle cls;
+  const char* name;
   const char* doc = nullptr;
   // After the arguments come all others, as a tuple and a dictionary.
   bool takes_any = false;
@@ -108,7 +108,7 @@ void add_property(py::handle cls, const char* name, const py::object& get, const
 template <typename Self>
 Self* load_self(py::detail::function_call& call) {
   py::detail::make_caster<Self> caster;
-  if (!caster.load(call.args[0], call.args_convert[0])) return nullptr;
+  if (!caster.load(call.args[0], /*convert=*/false)) return nullptr;
   return &py::detail::cast_op<Self&>(caster);
 }
 
@@ -142,45 +142,42 @@ py::handle give_result(py::detail::function_call& call, const Call& called,
   }
 }
 
+// What a method without arguments is called with: the object, or its wrapper.
+template <typename Self, typename Call>
+using Called = std::conditional_t<std::invocable<const Call&, Self&>, Self&, const py::object&>;
+
 template <typename Self, typename Call>
 py::handle call_body(py::detail::function_call& call) {
   Self* const self = load_self<Self>(call);
   if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
-  return give_result(call, captured(call).get<Call>(), *self);
+  const Call& called = captured(call).get<Call>();
+  if constexpr (std::invocable<const Call&, Self&>) {
+    return give_result(call, called, *self);
+  } else {
+    return give_result(call, called, py::reinterpret_borrow<py::object>(call.args[0]));
+  }
 }
-
-// How a property is set, and its name.
-template <typename Set>
-struct NamedSet {
-  Set set;
-  const char* name;
-};
-
-// A copy for the life of the process, as a property has its functions.
-const char* kept(const char* name);
 
 // The name of an object's class.
 std::string class_of(py::handle object);
 
 // TypeError that says which property takes what; by the function's signature, or as `expected`
 // says.
-[[noreturn]] void refuse_value(const py::detail::function_call& call, const char* property);
-[[noreturn]] void refuse_value(const py::detail::function_call& call, const std::string& property,
-                               const std::string& expected);
+[[noreturn]] void refuse_value(const py::detail::function_call& call);
+[[noreturn]] void refuse_value(const py::detail::function_call& call, const std::string& expected);
 
 template <typename Self, typename Value, typename Set>
 py::handle set_body(py::detail::function_call& call) {
-  const auto& property = captured(call).get<NamedSet<Set>>();
   Self* const self = load_self<Self>(call);
   if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
   py::detail::make_caster<Value> value;
   // Bytes would be taken for a text, whatever they are.
   const bool is_text = std::is_same_v<std::decay_t<Value>, std::string>;
   if ((is_text && !PyUnicode_Check(call.args[1].ptr())) ||
-      !value.load(call.args[1], call.args_convert[1])) {
-    refuse_value(call, property.name);
+      !value.load(call.args[1], /*convert=*/true)) {
+    refuse_value(call);
   }
-  std::invoke(property.set, *self, py::detail::cast_op<Value>(std::move(value)));
+  std::invoke(captured(call).get<Set>(), *self, py::detail::cast_op<Value>(std::move(value)));
   return py::none().release();
 }
 
@@ -212,31 +209,32 @@ class BoundClass : public py::class_<T, Options...> {
       : Bound(scope, name, collected(visit_instance<T, typename Bound::holder_type>()), doc,
               extra...) {}
 
-  // A method without arguments is defined here, any other by pybind11.
-  template <typename Call, typename... Extra>
-  BoundClass& def(const char* name, Call&& call, const Extra&... extra) {
-    using Held = std::decay_t<Call>;
-    constexpr bool only_a_document =
-        sizeof...(Extra) <= 1 && (std::convertible_to<const Extra&, const char*> && ...);
-    if constexpr (only_a_document && std::invocable<const Held&, T&>) {
-      const char* doc = nullptr;
-      ((doc = extra), ...);
-      this->attr(name) = make_function({call_body<T, Held>, Capture(std::forward<Call>(call)),
-                                        signature_of<Held>(), 1, *this, name, doc});
-    } else {
-      Bound::def(name, std::forward<Call>(call), extra...);
-    }
+  // A method without arguments; classes/signature.h defines all others. What pybind11 defines
+  // would be refused in its own words.
+  template <typename Call>
+  BoundClass& def(const char* name, Call call, const char* doc = nullptr) {
+    this->attr(name) = make_function(
+        {call_body<T, Call>, Capture(call), signature_of<Call>(), 1, *this, name, doc});
     return *this;
   }
+  // Without the GIL.
+  template <typename Call>
+  BoundClass& def_released(const char* name, Call call, const char* doc) {
+    return def(
+        name,
+        [call](T& self) {
+          const ReleasedGil released;
+          return std::invoke(call, self);
+        },
+        doc);
+  }
+  template <typename... Values>
+  void def_static(Values...) = delete;
+  // `signature` stands for that of the getter's type: "profile(self) -> Profile | None".
   template <typename Get>
-    requires std::invocable<const Get&, T&>
-  BoundClass& def_property_readonly(const char* name, Get get, const char* doc = nullptr) {
-    add_property(*this, name, getter(get), {}, doc);
-    return *this;
-  }
-  BoundClass& def_property_readonly(const char* name, const py::cpp_function& get,
-                                    const char* doc) {
-    add_property(*this, name, get, {}, doc);
+  BoundClass& def_property_readonly(const char* name, Get get, const char* doc = nullptr,
+                                    const char* signature = nullptr) {
+    add_property(*this, name, getter(name, get, signature), {}, doc);
     return *this;
   }
   template <typename Get, typename Set>
@@ -245,10 +243,9 @@ class BoundClass : public py::class_<T, Options...> {
     TypeNames names;
     append_type<T>(names, "({", "}, ");
     append_type<Value>(names, "{", "}) -> None");
-    add_property(
-        *this, name, getter(get),
-        make_function({set_body<T, Value, Set>, Capture(NamedSet<Set>{set, kept(name)}), names, 2}),
-        doc);
+    add_property(*this, name, getter(name, get),
+                 make_function({set_body<T, Value, Set>, Capture(set), names, 2, *this, name}),
+                 doc);
     return *this;
   }
 
@@ -269,12 +266,13 @@ class BoundClass : public py::class_<T, Options...> {
   static TypeNames signature_of() {
     TypeNames names;
     append_type<T>(names, "({", "}) -> ");
-    append_type<std::invoke_result_t<const Call&, T&>>(names, "", "");
+    append_type<std::invoke_result_t<const Call&, Called<T, Call>>>(names, "", "");
     return names;
   }
   template <typename Get>
-  py::object getter(Get get) {
-    return make_function({get_body<T, Get>, Capture(get), signature_of<Get>(), 1});
+  py::object getter(const char* name, Get get, const char* doc = nullptr) {
+    return make_function(
+        {get_body<T, Get>, Capture(get), signature_of<Get>(), 1, *this, name, doc});
   }
 };
 

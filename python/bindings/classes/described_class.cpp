@@ -212,7 +212,7 @@ std::any load_property(const py::detail::function_call& call, const Property& pr
   try {
     return load_value(property.type, call.args[1], where);
   } catch (const std::exception&) {
-    refuse_value(call, property.name, expected);
+    refuse_value(call, expected);
   }
 }
 
@@ -315,10 +315,10 @@ void add_properties(py::handle cls, const std::type_info& self,
     py::object set;
     if (property.set != nullptr) {
       set = function(
-          set_property, capture, 2, {}, nullptr,
+          set_property, capture, 2, cls, name,
           property.name + "(self, value: " + taken_annotation(property.type) + ") -> None");
     }
-    add_property(cls, name, function(get_property, capture, 1, {}, nullptr, document), set,
+    add_property(cls, name, function(get_property, capture, 1, cls, name, document), set,
                  text.c_str());
   }
 }

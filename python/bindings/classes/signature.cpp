@@ -162,9 +162,12 @@ bool Signature::fits(const Form& form, const py::dict& given) {
 }
 
 std::size_t Signature::positional_count(const Form& form) const {
-  if (kind_ == Kind::kFunction) return before_star_[number_of(form)];
-  if (kind_ == Kind::kPairMethod) return 2;
-  return kind_ == Kind::kStatic || kind_ == Kind::kMethod ? 1 : 0;
+  const std::size_t before_star = before_star_[number_of(form)];
+  if (kind_ == Kind::kFunction) return before_star;
+  const std::size_t most = kind_ == Kind::kPairMethod                         ? 2
+                           : kind_ == Kind::kStatic || kind_ == Kind::kMethod ? 1
+                                                                              : 0;
+  return std::min(most, before_star);
 }
 
 // The form that has as many arguments by position, and the keywords.
@@ -189,10 +192,9 @@ Arguments Signature::match_function(const py::args& positional, const py::kwargs
 Arguments Signature::match(const py::args& positional, const py::kwargs& keywords) const {
   if (kind_ == Kind::kFunction) return match_function(positional, keywords);
   const std::size_t allowed = positional_count(forms_.front());
-  const bool has_first = !forms_.front().empty();
-  if (positional.size() > (has_first ? allowed : 0)) {
+  if (positional.size() > allowed) {
     throw py::type_error("[" + subject() + "] expected " +
-                         (allowed == 0   ? "keywords only"
+                         (allowed == 0   ? merged().empty() ? "no arguments" : "keywords only"
                           : allowed == 1 ? "keywords after the first argument"
                                          : "keywords after the second argument") +
                          " but got " + std::to_string(positional.size()) +

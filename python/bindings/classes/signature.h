@@ -124,7 +124,7 @@ class Signature {
             const std::vector<std::string>& forms);
 
   // kStatic and kMethod take their first argument by position too, kPairMethod its first two,
-  // kFunction those before a "*" of its form, the others keywords only.
+  // kFunction any number, the others keywords only; none takes those after a "*" of its form.
   // Raises TypeError that names the arguments given, the nearest form and what is missing.
   Arguments match(const py::args& positional, const py::kwargs& keywords) const;
   // `text` below the signature line of each form.
@@ -157,7 +157,7 @@ class Signature {
   std::string returns_;
   std::vector<Form> forms_;
   std::vector<std::string> own_returns_;  // of each form that ends with " -> …"
-  std::vector<std::size_t> before_star_;  // of each form of a kFunction
+  std::vector<std::size_t> before_star_;  // of each form
 };
 
 // What a constructor does with its arguments beside making the object: nothing, for most.
@@ -237,6 +237,18 @@ void def_function(py::module_& module, const char* name, const char* returns,
 
 enum class Gil { kHeld, kReleased };
 
+// A static method, or a function of the module, without arguments.
+template <typename Scope, typename Call>
+void def_getter(Scope& scope, const char* name, const char* returns, const char* doc, Call call) {
+  const FormBody body = [](py::detail::function_call& called, const Arguments&,
+                           const Capture& capture) {
+    return give_result(called, capture.get<Call>());
+  };
+  constexpr bool is_module = std::is_same_v<Scope, py::module_>;
+  define(scope, is_module ? Signature::Kind::kFunction : Signature::Kind::kStatic, name, returns,
+         {""}, doc, body, Capture(call));
+}
+
 template <typename Result, typename... Values, typename Class, typename Call>
 void def_member(Class& cls, const char* name, const std::string& returns, const std::string& form,
                 const char* doc, Call call, Gil gil) {
@@ -278,21 +290,20 @@ void def_copy(Class& cls, Copy copy) {
   using Self = typename Class::type;
   cls.def("copy", copy, "An independent object with the same values.");
   cls.def("__copy__", copy, "An independent object with the same values.");
-  cls.def(
-      "__deepcopy__", [copy](const Self& self, const py::object&) { return copy(self); },
-      py::arg("memo"), "An independent object with the same values.");
+  def_method(cls, "__deepcopy__", py::cast<std::string>(cls.attr("__name__")).c_str(),
+             {"memo: Any"}, "An independent object with the same values.",
+             [copy](const Self& self, const Arguments&) { return copy(self); });
 }
 
 // Two of the class are equal where `equal` says so.
 template <typename Class, typename Equal>
 void def_equal(Class& cls, Equal equal) {
   using Self = typename Class::type;
-  cls.def(
-      "__eq__",
-      [equal](const Self& self, const py::object& other) {
-        return py::isinstance<Self>(other) && equal(self, py::cast<const Self&>(other));
-      },
-      py::arg("other"));
+  def_method(cls, "__eq__", "bool", {"other: object"}, "",
+             [equal](const Self& self, const Arguments& arguments) {
+               const py::object other = arguments["other"];
+               return py::isinstance<Self>(other) && equal(self, py::cast<const Self&>(other));
+             });
 }
 
 // Graphs, layers and tensors are equal when they are one object of the core, whatever Python

@@ -179,6 +179,7 @@ py::object from_padding(PaddingPolicy policy, std::int64_t y, std::int64_t x) {
                           .attr("__new__")(type, raw);
   member.attr("_value_") = raw;
   member.attr("_name_") = "USE_PADDING_SIZE";
+  member.attr("_debug_description") = py::cast(policy).attr("_debug_description");
   member.attr("_y") = y;
   member.attr("_x") = x;
   return member;

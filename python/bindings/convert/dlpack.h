@@ -26,7 +26,10 @@ bool is_on_gpu(pybind11::handle value, const std::string& subject);
 // InvalidArgument with this subject for other devices, and where no GPU can be used.
 ForeignArray foreign_array(pybind11::handle value, const std::string& subject);
 
-// What __dlpack__ answers: a capsule over the data, which it keeps alive. `stream` is DLPack's: on
+// What __dlpack__ takes.
+constexpr const char* kDlpackForm =
+    "stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None";
+// What it answers: a capsule over the data, which it keeps alive. `stream` is DLPack's: on
 // a GPU that stream waits for all work before. Raises BufferError.
 pybind11::object dlpack_capsule(const TensorData& data, const pybind11::object& stream,
                                 const pybind11::object& max_version,

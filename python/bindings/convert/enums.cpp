@@ -118,44 +118,13 @@ void add(py::module_& module, const EnumRow& row) {
   py::object type = base(row.name, members, py::arg("module") = "traingraph._core",
                          py::arg("qualname") = row.name);
   type.attr("__doc__") = row.doc;
-  if (!entry.cases.front().description.empty()) {
-    const py::cpp_function describe([cases = entry.cases](const py::int_& self) {
-      return std::ranges::find(cases, py::cast<long>(self), &EnumCase::value)->description;
-    });
-    type.attr("debug_description") =
-        py::module_::import("builtins")
-            .attr("property")(describe, py::none(), py::none(), "Apple's text for the case.");
+  for (const EnumCase& item : entry.cases) {
+    if (item.description.empty()) continue;
+    type.attr(item.name.c_str()).attr("_debug_description") = item.description;
   }
   module.attr(row.name.c_str()) = type;
   entry.type = type.release().ptr();
   registered.push_back(std::move(entry));
-}
-
-// sized() makes a member that carries its sizes; the plain members have none.
-void add_padding_sizes() {
-  const py::handle type = enum_class("MLCPaddingPolicy");
-  const py::object property = py::module_::import("builtins").attr("property");
-  for (const char* axis : {"y", "x"}) {
-    const std::string field = std::string("_") + axis;
-    type.attr(axis) =
-        property(py::cpp_function([field](const py::object& self) {
-                   return py::getattr(self, field.c_str(), py::int_(0));
-                 }),
-                 py::none(), py::none(), "Padding on both sides along this axis, 0 unless sized.");
-  }
-  const auto sized = [](const py::object& y, const py::object& x) {
-    const char* const subject = "MLCPaddingPolicy.sized";
-    return from_padding(PaddingPolicy::kUsePaddingSize, to_integer(y, {subject, "y", "int"}),
-                        to_integer(x, {subject, "x", "int"}));
-  };
-  py::options options;
-  options.disable_function_signatures();
-  type.attr("sized") =
-      py::module_::import("builtins")
-          .attr("staticmethod")(py::cpp_function(
-              sized, py::name("sized"), py::scope(type), py::kw_only(), py::arg("y"), py::arg("x"),
-              "sized(*, y: int, x: int) -> MLCPaddingPolicy\n\n"
-              "Explicit padding: y at top and bottom, x at left and right."));
 }
 
 }  // namespace
@@ -210,7 +179,6 @@ long enum_value(const char* type, py::handle value) {
 
 void bind_enums(py::module_& module) {
   for (const EnumRow& row : enum_table()) add(module, row);
-  add_padding_sizes();
 }
 
 }  // namespace traingraph::python

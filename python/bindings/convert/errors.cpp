@@ -80,7 +80,8 @@ void set_file_error(const FileError& error) {
 }
 
 // In the form of all errors here; OSError's own text puts the file last.
-py::object text_of_file_error(const py::object& error) {
+py::object text_of_file_error(const py::args& given, const py::kwargs&) {
+  const py::object error = given[0];
   const py::object path = error.attr("filename");
   if (path.is_none()) return py::module_::import("builtins").attr("OSError").attr("__str__")(error);
   // A name that is no UTF-8 has halves of pairs of surrogates, which cannot be printed.

@@ -110,16 +110,21 @@ void bind_platform(py::module_& module) {
               [](const Arguments& arguments) {
                 Platform::set_rng_seed(arguments.get<std::uint64_t>("seed"));
               });
-  cls.def_static("get_rng_seed", &Platform::rng_seed, "The seed, or None before one was set.");
+  def_getter(cls, "get_rng_seed", "int | None", "The seed, or None before one was set.",
+             &Platform::rng_seed);
   def_function(module, "set_num_threads", "None", {"count: int, *"},
                "Sets how many threads one step may use; graphs compile again when it changes.",
                [](const Arguments& given) { set_thread_count(given["count"]); });
-  module.def("get_num_threads", &Platform::thread_count, "How many threads one step may use.");
-  module.def("version", &Platform::version, "The version of the library.");
-  module.def("onednn_version", &Platform::onednn_version, "The version of oneDNN in use.");
-  module.def("instruction_set", &Platform::instruction_set,
-             "The level of the CPU backend's hand-written loops: v2, v3, v4 or generic.");
-  module.def("backends", &Platform::backends, "The names of the backends that are built in.");
+  def_getter(module, "get_num_threads", "int", "How many threads one step may use.",
+             &Platform::thread_count);
+  def_getter(module, "version", "str", "The version of the library.", &Platform::version);
+  def_getter(module, "onednn_version", "str", "The version of oneDNN in use.",
+             &Platform::onednn_version);
+  def_getter(module, "instruction_set", "str",
+             "The level of the CPU backend's hand-written loops: v2, v3, v4 or generic.",
+             &Platform::instruction_set);
+  def_getter(module, "backends", "list[str]", "The names of the backends that are built in.",
+             &Platform::backends);
   const auto of_backend = [&](const char* name, const char* returns, const char* text, auto call) {
     def_function(module, name, returns, {"backend: str, *"}, text, [call](const Arguments& given) {
       return call(to_text(given["backend"], given.where("backend")));
@@ -137,12 +142,13 @@ void bind_platform(py::module_& module) {
   of_backend("is_verified", "bool",
              "Whether it is noted that this version of a backend has passed on this device.",
              &Platform::is_verified);
-  module.def("gpus", &Platform::gpus,
-             "The GPUs' names by index. Errors: DeviceError that says what is missing.");
-  module.def(
-      "gpu_architectures", &Platform::gpu_architectures,
-      "What the plugin for GPUs has code for, by CMake's names. Errors: DeviceError that says "
-      "what is missing; no GPU is needed.");
+  def_getter(module, "gpus", "list[str]",
+             "The GPUs' names by index. Errors: DeviceError that says what is missing.",
+             &Platform::gpus);
+  def_getter(module, "gpu_architectures", "list[str]",
+             "What the plugin for GPUs has code for, by CMake's names. Errors: DeviceError that "
+             "says what is missing; no GPU is needed.",
+             &Platform::gpu_architectures);
 }
 
 }  // namespace
@@ -153,16 +159,16 @@ void bind_device(py::module_& module) {
            {"type: MLCDeviceType | str, selects_multiple_compute_devices: bool = False",
             "gpu_devices: Sequence[Any]"},
            "A device of a type. Errors: DeviceError when there is no such hardware.", make_device);
-  cls.def_static("cpu", &Device::cpu, "The CPU.");
+  def_getter(cls, "cpu", "MLCDevice", "The CPU.", &Device::cpu);
   def_factory(cls, "gpu", "MLCDevice", {"index: int | str = 0"},
               "A GPU by index or UUID, the first one unless told. Errors: DeviceError that says "
               "what is missing, or which UUIDs are there.",
               gpu);
-  cls.def_static(
-      "ane", [] { return Device::of_type(DeviceType::kAne); },
-      "Apple's neural engine. Errors: DeviceError without one.");
-  cls.def_static("reference", &Device::reference,
-                 "Plain loops in float32 and float64: slow, and the reference for the others.");
+  def_getter(cls, "ane", "MLCDevice", "Apple's neural engine. Errors: DeviceError without one.",
+             [] { return Device::of_type(DeviceType::kAne); });
+  def_getter(cls, "reference", "MLCDevice",
+             "Plain loops in float32 and float64: slow, and the reference for the others.",
+             &Device::reference);
   cls.def_property_readonly("type", &Device::type, "The type asked for.");
   cls.def_property_readonly("actual_device_type", &Device::actual_type, "The type in use.");
   cls.def_property_readonly(

@@ -169,8 +169,8 @@ void bind_training(py::module_& module) {
                }
                return view_of(data, true);
              });
-  cls.def("synchronize_updates", &Self::synchronize_updates, py::call_guard<ReleasedGil>(),
-          "Copies updated parameters and running statistics to the tensors' host memory.");
+  cls.def_released("synchronize_updates", &Self::synchronize_updates,
+                   "Copies updated parameters and running statistics to the tensors' host memory.");
 }
 
 void bind_inference(py::module_& module) {

@@ -103,10 +103,10 @@ void bind_graph(py::module_& module) {
   cls.def_property_readonly("summarized_dot_description", &Graph::summarized_dot_description,
                             "The graph as a DOT digraph.");
   cls.def("summary", &Graph::summary, "A table of layers, result shapes and parameters.");
-  cls.def("source_tensors", &Graph::source_tensors, py::arg("layer"),
-          "What the layer reads; empty for a layer of another graph.");
-  cls.def("result_tensors", &Graph::result_tensors, py::arg("layer"),
-          "What the layer gives; empty for a layer of another graph.");
+  def_call(cls, "source_tensors", "list[MLCTensor]", "layer: MLCLayer",
+           "What the layer reads; empty for a layer of another graph.", &Graph::source_tensors);
+  def_call(cls, "result_tensors", "list[MLCTensor]", "layer: MLCLayer",
+           "What the layer gives; empty for a layer of another graph.", &Graph::result_tensors);
   def_method(cls, "bind_and_write_data", "bool",
              {"data: Mapping[str, ArrayLike | MLCTensorData], "
               "for_inputs: Mapping[str, "

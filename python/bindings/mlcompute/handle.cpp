@@ -172,12 +172,14 @@ void bind_handle(py::module_& module) {
   py::options options;
   options.disable_function_signatures();
   cls.def_property_readonly(
-      "result", py::cpp_function(&Handle::result, "result(self) -> typing.Any\n\nThe result."),
+      "result", &Handle::result,
       "The loss of a training step, the last result of an inference, as a NumPy scalar or array; "
-      "None for gradient and update. Waits.");
+      "None for gradient and update. Waits.",
+      "result(self) -> typing.Any\n\nThe result.");
   cls.def_property_readonly(
-      "profile", py::cpp_function(&Handle::profile, "profile(self) -> Profile | None\n\nTimes."),
-      "Times per layer, with the option PER_LAYER_PROFILING; else None. Waits.");
+      "profile", &Handle::profile,
+      "Times per layer, with the option PER_LAYER_PROFILING; else None. Waits.",
+      "profile(self) -> Profile | None\n\nTimes.");
   cls.def("__await__", &Handle::await,
           "__await__(self) -> collections.abc.Generator[typing.Any, None, typing.Any]\n\n"
           "(result, execution_time), or execution_time for gradient and update.");

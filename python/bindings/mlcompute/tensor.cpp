@@ -7,6 +7,7 @@
 #include "classes/signature.h"
 #include "convert/convert.h"
 #include "convert/data.h"
+#include "convert/dlpack.h"
 #include "mlcompute/tensor_forms.h"
 
 namespace traingraph::python {
@@ -89,7 +90,9 @@ bool bind_and_write_tensor(Tensor& self, const Arguments& arguments) {
   return true;
 }
 
-py::object as_array(Tensor& self, const py::object& dtype, const py::object& copy) {
+py::object as_array(Tensor& self, const Arguments& arguments) {
+  const py::object dtype = arguments["dtype"];
+  const py::object copy = arguments["copy"];
   const py::object array = required_host_copy(self, false);
   if (dtype.is_none() && !(py::isinstance<py::bool_>(copy) && py::cast<bool>(copy))) {
     return array;
@@ -113,17 +116,17 @@ void bind_members(BoundClass<Tensor, TensorPtr>& cls) {
                             "The device's side of optimizer_data.");
   cls.def_property_readonly("has_valid_numerics", &Tensor::has_valid_numerics,
                             "Whether the host copy is free of NaN and infinity.");
-  const auto released = py::call_guard<ReleasedGil>();
-  cls.def(
-      "synchronize_data", [](Tensor& self) { return self.synchronize_data(), true; }, released,
+  cls.def_released(
+      "synchronize_data", [](Tensor& self) { return self.synchronize_data(), true; },
       "Copies the newest value to the host copy.");
-  cls.def("device_data", &Tensor::device_data, released,
-          "A read-only view of the newest value where it lies on its device, for DLPack. It shows "
-          "this value until the next execution. Errors: ValueError when the value is not readable, "
-          "NotImplementedError when it is not row-major there.");
-  cls.def(
+  cls.def_released(
+      "device_data", &Tensor::device_data,
+      "A read-only view of the newest value where it lies on its device, for DLPack. It shows "
+      "this value until the next execution. Errors: ValueError when the value is not readable, "
+      "NotImplementedError when it is not row-major there.");
+  cls.def_released(
       "synchronize_optimizer_data",
-      [](Tensor& self) { return self.synchronize_optimizer_data(), true; }, released,
+      [](Tensor& self) { return self.synchronize_optimizer_data(), true; },
       "Copies what the optimizer keeps to the host.");
   def_method(cls, "copy_data_from_device_memory", "bool",
              {"to_bytes: Buffer, length: int | None = None, "
@@ -148,20 +151,21 @@ void bind_members(BoundClass<Tensor, TensorPtr>& cls) {
 void bind_protocols(BoundClass<Tensor, TensorPtr>& cls) {
   def_copy(cls, [](const Tensor& self) { return self.copy(); });
   def_identity(cls);
-  cls.def("__array__", as_array, py::arg("dtype") = py::none(), py::arg("copy") = py::none());
+  def_method(cls, "__array__", "numpy.ndarray",
+             {"dtype: DTypeLike | None = None, copy: bool | None = None"},
+             "A read-only view of the host copy, or a copy.", as_array,
+             Signature::Kind::kPairMethod);
   cls.def("__dlpack_device__", [](const Tensor&) { return py::make_tuple(1, 0); });
   cls.def("__repr__", [](const Tensor& self) {
     return "<MLCTensor " + std::to_string(self.id()) + " '" + self.label() + "' " +
            to_string(self.descriptor().shape) + " " + name(self.descriptor().data_type) + ">";
   });
-  py::options options;
-  options.disable_function_signatures();
-  cls.def(
-      "__dlpack__",
-      [](Tensor& self, const py::kwargs& keywords) {
-        return required_host_copy(self, self.data().writable).attr("__dlpack__")(**keywords);
+  def_method(
+      cls, "__dlpack__", "Any", {kDlpackForm}, "The host copy as a DLPack capsule.",
+      [](Tensor& self, const Arguments& arguments) {
+        return required_host_copy(self, self.data().writable).attr("__dlpack__")(**arguments.all());
       },
-      "__dlpack__(self, **kwargs: typing.Any) -> typing.Any\n\nThe host copy as a DLPack capsule.");
+      Signature::Kind::kKeywordMethod);
 }
 
 void bind_parameter(py::module_& module) {

@@ -70,11 +70,14 @@ void bind_tensor_data(py::module_& module) {
            (self.writable ? ">" : ", read-only>");
   });
   cls.def("__dlpack_device__", dlpack_device);
-  cls.def("__dlpack__", dlpack_capsule, py::kw_only(), py::arg("stream") = py::none(),
-          py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
-          py::arg("copy") = py::none(),
-          "The memory as a DLPack capsule, which keeps it alive; on a GPU the stream waits for all "
-          "work before. Errors: BufferError.");
+  def_method(
+      cls, "__dlpack__", "Any", {kDlpackForm},
+      "The memory as a DLPack capsule, which keeps it alive; on a GPU the stream waits for all "
+      "work before. Errors: BufferError.",
+      [](const TensorData& self, const Arguments& a) {
+        return dlpack_capsule(self, a["stream"], a["max_version"], a["dl_device"], a["copy"]);
+      },
+      Signature::Kind::kKeywordMethod);
 }
 
 }  // namespace traingraph::python

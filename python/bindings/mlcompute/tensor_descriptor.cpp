@@ -84,9 +84,8 @@ void bind_tensor_descriptor(py::module_& module) {
       "batch_size_per_sequence_step",
       [or_none](const Self& self) { return or_none(self.batch_size_per_sequence_step()); },
       "Entry t is how many sequences are longer than t; None without sequences.");
-  cls.def_static(
-      "max_tensor_dimensions", [] { return kMaxTensorDimensions; },
-      "How many axes a tensor may have.");
+  def_getter(cls, "max_tensor_dimensions", "int", "How many axes a tensor may have.",
+             [] { return kMaxTensorDimensions; });
   def_copy(cls, [](const Self& self) { return self; });
   def_equal(cls, std::equal_to<Self>());
   cls.def("__hash__", [](const Self& self) {

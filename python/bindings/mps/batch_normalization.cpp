@@ -61,16 +61,17 @@ void refuse_methods(Class& cls, const std::vector<const char*>& names, const cha
   py::options options;
   options.disable_function_signatures();
   for (const char* name : names) {
-    const std::string text = "[" + owner + "." + name + "] " + reason;
+    const auto* const text = new std::string("[" + owner + "." + name + "] " + reason);
     const std::string doc = std::string(name) +
                             "(self, *args: typing.Any, **kwargs: typing.Any) -> typing.NoReturn" +
                             "\n\nErrors: always; " + reason + ".";
-    cls.def(
-        name,
-        [text](const typename Class::type&, const py::args&, const py::kwargs&) -> py::object {
-          throw Unsupported(text);
-        },
-        doc.c_str());
+    const Body body = [](py::detail::function_call& call) -> py::handle {
+      throw Unsupported(*captured(call).get<const std::string*>());
+    };
+    TypeNames types{"({object}, ", {}};
+    append_type<py::args>(types, "{", "}, ");
+    append_type<py::kwargs>(types, "{", "}) -> object");
+    cls.attr(name) = make_function({body, Capture(text), types, 1, cls, name, doc.c_str(), true});
   }
 }
 

@@ -71,7 +71,7 @@ mps::CodedValue to_coded(py::handle value, int depth) {
   return entries;
 }
 
-mps::CodedValue coded_object(const ClassDescription& description, const py::object& self) {
+mps::CodedValue coded_object(const ClassDescription& description, py::handle self) {
   return mps::coded(
       {description.type},
       load_described(*description.type, self, {description.name, "self", description.name}));
@@ -79,31 +79,34 @@ mps::CodedValue coded_object(const ClassDescription& description, const py::obje
 
 // A descriptor as a dictionary, for graphs; one with a coder's form by itself, too.
 void def_coded(const py::module_& module, const ClassDescription& description) {
-  const py::object cls = module.attr(description.name.c_str());
-  const auto method = [&](const char* name, const auto& call, const auto&... extra) {
-    cls.attr(name) = py::cpp_function(call, py::name(name), py::is_method(cls), extra...);
+  py::object cls = module.attr(description.name.c_str());
+  const Capture capture(&description);
+  const FormBody coded = [](py::detail::function_call& call, const Arguments&,
+                            const Capture& captured) {
+    return from_coded(coded_object(*captured.get<const ClassDescription*>(), call.args[0]))
+        .release();
   };
-  method("_coded", [&description](const py::object& self) {
-    return from_coded(coded_object(description, self));
-  });
-  cls.attr("_decoded") = py::staticmethod(py::cpp_function(
-      [&description](const py::object& values) {
-        const ValueType type{description.type};
-        return cast_value(type, mps::decoded(type, description.name, to_coded(values, 0)), {});
-      },
-      py::name("_decoded"), py::scope(cls)));
+  define(cls, Signature::Kind::kMethod, "_coded", "Any", {""}, "", coded, capture);
+  def_factory(cls, "_decoded", "Any", {"values: Any"}, "",
+              [&description](const Arguments& arguments) {
+                const ValueType type{description.type};
+                const mps::CodedValue values = to_coded(arguments["values"], 0);
+                return cast_value(type, mps::decoded(type, description.name, values), {});
+              });
   const auto has_coder = [](const Form& form) { return form.arguments.front().name == "coder"; };
   if (std::ranges::none_of(description.forms, has_coder)) return;
-  method(
-      "encode_with_coder",
-      [&description](const py::object& self, const py::object& object) {
-        PythonCoder coder(object);
-        const mps::CodedValue fields = coded_object(description, self);
-        for (const auto& [key, value] : *fields.as<mps::CodedValue::Entries>()) {
-          coder.encode(value, key);
-        }
-      },
-      py::arg("coder"), "Writes all properties into a coder, such as NSKeyedArchiver.");
+  const FormBody encode = [](py::detail::function_call& call, const Arguments& arguments,
+                             const Capture& captured) {
+    PythonCoder coder(arguments["coder"]);
+    const mps::CodedValue fields =
+        coded_object(*captured.get<const ClassDescription*>(), call.args[0]);
+    for (const auto& [key, value] : *fields.as<mps::CodedValue::Entries>()) {
+      coder.encode(value, key);
+    }
+    return py::none().release();
+  };
+  define(cls, Signature::Kind::kMethod, "encode_with_coder", "None", {"coder: Any"},
+         "Writes all properties into a coder, such as NSKeyedArchiver.", encode, capture);
 }
 
 }  // namespace
@@ -159,19 +162,26 @@ void bind_mps_coding(py::module_& module) {
   for (const ClassDescription& description : mps::value_classes()) {
     if (mps::is_coded(*description.type)) def_coded(module, description);
   }
-  module.def("_archive", [](const std::string& kind, const py::dict& values) {
-    mps::KeyedArchiver archiver;
-    for (const auto& [key, value] : values) archiver.encode(to_coded(value), coded_text(key));
-    return py::bytes(archiver.archive(kind));
-  });
-  module.def("_archived", [](std::string_view data) {
-    const mps::KeyedUnarchiver archive(data, mps::Device::named("cpu"));
-    return py::make_tuple(archive.kind(), from_coded(archive.values()));
-  });
-  module.def("_coded_names", [](const std::string& kind) {
-    const mps::CodedNames names = mps::coded_names(kind);
-    return py::make_tuple(names.arguments, names.properties);
-  });
+  def_function(module, "_archive", "bytes", {"kind: str, values: dict[str, Any]"}, "",
+               [](const Arguments& given) {
+                 mps::KeyedArchiver archiver;
+                 for (const auto& [key, value] : given.get<py::dict>("values")) {
+                   archiver.encode(to_coded(value), coded_text(key));
+                 }
+                 return py::bytes(archiver.archive(given.get<std::string>("kind")));
+               });
+  def_function(module, "_archived", "tuple[Any, ...]", {"data: bytes"}, "",
+               [](const Arguments& given) {
+                 const py::object data = given["data"];
+                 const auto bytes = convert<std::string_view>(data, given.where("data"));
+                 const mps::KeyedUnarchiver archive(bytes, mps::Device::named("cpu"));
+                 return py::make_tuple(archive.kind(), from_coded(archive.values()));
+               });
+  def_function(module, "_coded_names", "tuple[Any, ...]", {"kind: str"}, "",
+               [](const Arguments& given) {
+                 const mps::CodedNames names = mps::coded_names(given.get<std::string>("kind"));
+                 return py::make_tuple(names.arguments, names.properties);
+               });
 }
 
 }  // namespace traingraph::python

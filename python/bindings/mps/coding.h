@@ -39,13 +39,14 @@ std::shared_ptr<const mps::Coder> to_coder(const py::object& object);
 template <typename Class, typename Encode, typename Copy>
 void def_coding(Class& cls, Encode encode, Copy copy) {
   using Self = typename Class::type;
-  cls.def("encode_with_coder", encode, py::arg("coder"),
-          "Writes all properties into a coder, such as NSKeyedArchiver; of a data source what it "
-          "gives now.");
+  def_method(
+      cls, "encode_with_coder", "None", {"coder: Any"},
+      "Writes all properties into a coder, such as NSKeyedArchiver; of a data source what "
+      "it gives now.",
+      [encode](Self& self, const Arguments& arguments) { encode(self, arguments["coder"]); });
   cls.def("__copy__", [copy](Self& self) { return copy(self, py::none()); }, "As copy().");
-  cls.def(
-      "__deepcopy__", [copy](Self& self, const py::object&) { return copy(self, py::none()); },
-      py::arg("memo"), "As copy().");
+  def_method(cls, "__deepcopy__", "typing.Self", {"memo: Any"}, "As copy().",
+             [copy](Self& self, const Arguments&) { return copy(self, py::none()); });
   def_method(
       cls, "copy", "typing.Self", {"device: MTLDevice | MLCDevice | str | None = None"},
       "An independent kernel with the same properties, on this device or another one. A data "

@@ -24,8 +24,13 @@ std::vector<float> channels_of(const CNNConvolutionDescriptor& self, const Argum
 void bind_mps_convolution_descriptor(py::module_& module) {
   using Self = CNNConvolutionDescriptor;
   auto cls = described<Self>(module, "MPSCNNConvolutionDescriptor");
-  cls.def_property_readonly_static(
-      "supports_secure_coding", [](const py::object&) { return true; }, "True.");
+  const Body yes = [](py::detail::function_call&) { return py::bool_(true).release(); };
+  const char* const name = "supports_secure_coding";
+  const py::handle property(
+      reinterpret_cast<PyObject*>(py::detail::get_internals().static_property_type));
+  cls.attr(name) =
+      property(make_function({yes, Capture(0), {"({object}) -> bool", {}}, 1, cls, name}),
+               py::none(), py::none(), "True.");
   def_method(cls, "set_batch_normalization_parameters_for_inference", "None",
              {"with_mean: ArrayLike, variance: ArrayLike, gamma: ArrayLike | None = None, "
               "beta: ArrayLike | None = None, epsilon: float = 0.0"},

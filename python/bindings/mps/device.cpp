@@ -114,8 +114,8 @@ void bind_continuing(py::module_& module) {
   cls.def_property_readonly(
       "root_command_buffer", &Self::root_command_buffer,
       "The part that is committed next; keep it to wait for it after commit_and_continue.");
-  cls.def(
-      "commit_and_continue", &Self::commit_and_continue, py::call_guard<ReleasedGil>(),
+  cls.def_released(
+      "commit_and_continue", &Self::commit_and_continue,
       "Commits what was recorded, and goes on in a new buffer. Temporary images and states that "
       "are still to be read live on. Errors: as commit; after that it goes on no more.");
   cls.def_property(
@@ -157,8 +157,8 @@ void bind_mps_device(py::module_& module) {
   device.def("__hash__", &mps::Device::registry_id);
   device.def("__repr__",
              [](const mps::Device& self) { return "<MTLDevice " + self.backend() + ">"; });
-  module.def("create_system_default_device", &mps::Device::system_default,
-             "The device that MLCDevice.any() names.");
+  def_getter(module, "create_system_default_device", "MTLDevice",
+             "The device that MLCDevice.any() names.", &mps::Device::system_default);
 
   auto buffer = BoundClass<Buffer, std::shared_ptr<Buffer>>(
       module, "MTLBuffer",
@@ -171,9 +171,14 @@ void bind_mps_device(py::module_& module) {
            "Zeros, or a copy of bytes. Units: length in bytes.", make_buffer);
   buffer.def_buffer(memory_of);
   buffer.def_property_readonly("length", &Buffer::length, "In bytes.");
-  buffer.def(
-      "__array__",
-      [](const Buffer& self, const py::object& dtype, const py::object& copy) {
+  def_method(
+      buffer, "__array__", "numpy.ndarray",
+      {"dtype: DTypeLike | None = None, copy: bool | None = None"},
+      "A copy as a NumPy array, read-only unless a copy is asked for. Errors: ValueError for "
+      "copy=False.",
+      [](const Buffer& self, const Arguments& arguments) {
+        const py::object dtype = arguments["dtype"];
+        const py::object copy = arguments["copy"];
         if (!copy.is_none() && !py::cast<bool>(copy)) {
           throw InvalidArgument(
               "[MTLBuffer] expected bytes in host memory for an array that is no copy but they are "
@@ -185,9 +190,7 @@ void bind_mps_device(py::module_& module) {
         if (copy.is_none()) array.attr("setflags")(py::arg("write") = false);
         return array;
       },
-      py::arg("dtype") = py::none(), py::arg("copy") = py::none(),
-      "A copy as a NumPy array, read-only unless a copy is asked for. Errors: ValueError for "
-      "copy=False.");
+      Signature::Kind::kPairMethod);
   buffer.def("__repr__", [](const Buffer& self) {
     return "<MTLBuffer " + std::to_string(self.length()) + " bytes>";
   });
@@ -200,18 +203,18 @@ void bind_mps_device(py::module_& module) {
   queue.def("make_command_buffer", &CommandQueue::make_command_buffer, "A new buffer.");
   commands.def_property_readonly("device", &CommandBuffer::device, "Where it runs.");
   commands.def_readwrite("label", &CommandBuffer::label, "A name for messages.");
-  commands.def("commit", &CommandBuffer::commit, py::call_guard<ReleasedGil>(),
-               "Queues what was recorded. Errors: what cannot be compiled; a second commit.");
-  commands.def("wait_until_completed", &CommandBuffer::wait_until_completed,
-               py::call_guard<ReleasedGil>(),
-               "Returns when the run and its handlers are done. Errors: what made the run fail.");
-  commands.def(
-      "add_completed_handler",
-      [](CommandBuffer& self, py::object handler) {
-        to_callable(handler, {"MTLCommandBuffer.add_completed_handler", "handler", "a callable"});
-        add_completed_handler(self, std::move(handler));
-      },
-      py::arg("handler"), "Called with the buffer after its run. Errors: after commit.");
+  commands.def_released(
+      "commit", &CommandBuffer::commit,
+      "Queues what was recorded. Errors: what cannot be compiled; a second commit.");
+  commands.def_released(
+      "wait_until_completed", &CommandBuffer::wait_until_completed,
+      "Returns when the run and its handlers are done. Errors: what made the run fail.");
+  def_method(
+      commands, "add_completed_handler", "None", {"handler: Callable[[MTLCommandBuffer], Any]"},
+      "Called with the buffer after its run. Errors: after commit.",
+      [](CommandBuffer& self, const Arguments& arguments) {
+        add_completed_handler(self, to_callable(arguments["handler"], arguments.where("handler")));
+      });
   commands.def_property_readonly("status", &CommandBuffer::status, "How far it is.");
   commands.def_property_readonly(
       "error",

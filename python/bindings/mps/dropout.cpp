@@ -17,16 +17,16 @@ void bind_mps_dropout(py::module_& module) {
       },
       "One byte per element of the mask, 1 where it keeps. Shapes: (rows, columns, channels). "
       "Errors: before the state was encoded, unless it is set.");
-  state.def(
-      "set_mask_data",
-      [](State& self, const py::bytes& data) {
-        const std::string_view bytes = data;
-        self.set_mask_data({bytes.begin(), bytes.end()});
-      },
-      py::arg("data"),
+  def_method(
+      state, "set_mask_data", "None", {"data: bytes"},
       "The mask that MPSCNNDropout takes in place of its own when it is encoded with this state, "
       "as mask_data() gives it; what is not 0 keeps. An addition to Apple's state. Errors: another "
-      "length; a state that was encoded.");
+      "length; a state that was encoded.",
+      [](State& self, const Arguments& arguments) {
+        const py::bytes data = arguments.get<py::bytes>("data");
+        const std::string_view bytes = data;
+        self.set_mask_data({bytes.begin(), bytes.end()});
+      });
 }
 
 }  // namespace traingraph::python

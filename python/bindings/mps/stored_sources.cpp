@@ -108,14 +108,19 @@ void bind_mps_stored_sources(py::module_& module) {
   group.def_property_readonly("number_of_feature_channels", &Group::number_of_feature_channels);
   group.def_property_readonly("number_of_groups", &Group::number_of_groups);
   // As traingraph.mps.graph_coding asks.
-  module.def("_coded_source", [](const std::string& kind, const py::object& source) {
-    const ValueType& type = kKinds.at(kind);
-    return from_coded(mps::coded(type, load_value(type, source, {kind, "source", kind})));
-  });
-  module.def("_decoded_source", [](const std::string& kind, const py::object& values) {
-    const ValueType& type = kKinds.at(kind);
-    return cast_value(type, mps::decoded(type, kind, to_coded(values)), {});
-  });
+  def_function(module, "_coded_source", "Any", {"kind: str, source: Any"}, "",
+               [](const Arguments& given) {
+                 const auto kind = given.get<std::string>("kind");
+                 const ValueType& type = kKinds.at(kind);
+                 const std::any source = load_value(type, given["source"], {kind, "source", kind});
+                 return from_coded(mps::coded(type, source));
+               });
+  def_function(module, "_decoded_source", "Any", {"kind: str, values: Any"}, "",
+               [](const Arguments& given) {
+                 const auto kind = given.get<std::string>("kind");
+                 const ValueType& type = kKinds.at(kind);
+                 return cast_value(type, mps::decoded(type, kind, to_coded(given["values"])), {});
+               });
 }
 
 }  // namespace traingraph::python
