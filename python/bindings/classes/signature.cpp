@@ -236,15 +236,23 @@ const Signature::Form& Signature::meant_by(const py::args& positional) const {
 }
 
 void Signature::refuse(const py::dict& given) const {
-  const Form* nearest = nullptr;
+  constexpr std::size_t kMost = 4;
+  std::vector<const Form*> nearest;
   Distance best;
   best.count = std::numeric_limits<int>::max();
   for (const Form& form : forms_) {
+    // Who decodes says so.
+    if (forms_.size() > 1 && find(form, "coder") != nullptr && !given.contains("coder")) continue;
     Distance candidate = distance(form, given);
     if (candidate.count < best.count) {
       best = std::move(candidate);
-      nearest = &form;
+      nearest.clear();
+    } else if (candidate.count > best.count || nearest.size() == kMost) {
+      continue;
+    } else if (!candidate.missing.empty()) {
+      best.missing += (best.missing.empty() ? "" : " or ") + candidate.missing;
     }
+    nearest.push_back(&form);
   }
   std::string names;
   for (const auto& item : given) {
@@ -252,22 +260,28 @@ void Signature::refuse(const py::dict& given) const {
   }
   std::string text = "[" + subject() + "] no form takes (" + names + ")";
   if (!best.meant.empty()) text += "; did you mean " + best.meant + "?";
-  text += (best.meant.empty() ? "; the nearest is " : " The nearest is ") + shown(*nearest);
+  text += best.meant.empty() ? "; the nearest is " : " The nearest is ";
+  for (const Form* form : nearest) text += (form == nearest[0] ? "" : " or ") + shown(*form);
   if (!best.missing.empty()) {
     text += "; missing: " + best.missing;
   }
   if (!best.surplus.empty()) {
     text += "; not in it: " + best.surplus;
   }
-  for (const Form& form : forms_) {
-    for (const auto& item : given) {
-      // A form may take a list of what was given alone.
-      const std::string name = printable(item.first);
-      if (find(form, name) != nullptr || find(form, name + "s") == nullptr) continue;
+  for (const auto& item : given) {
+    // A form may take a list of what was given alone.
+    const std::string name = printable(item.first);
+    for (const Form& form : forms_) {
+      const Parameter* const plural = find(form, name + "s");
+      if (find(form, name) != nullptr || plural == nullptr) continue;
+      const bool is_list = plural->annotation.find("Sequence[") != std::string::npos;
+      const std::string one = Where{"", "", plural->annotation}.of_item(0).expected;
       const auto listed = py::reinterpret_steal<py::dict>(PyDict_Copy(given.ptr()));
       listed.attr("pop")(item.first);
       listed[py::str(name + "s")] = item.second;
-      if (fits(form, listed)) text += "; write " + name + "s=[" + name + "]: " + shown(form);
+      if (!is_list || !may_take(one, item.second) || !fits(form, listed)) continue;
+      text += "; write " + name + "s=[" + name + "]";
+      if (&form != nearest[0]) text += ": " + shown(form);
     }
   }
   throw py::type_error(text);

@@ -48,7 +48,9 @@ bool may_take(const std::string& annotation, py::handle value) {
   if (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr())) {
     return says("Sequence") || says("tuple") || says("ArrayLike");
   }
-  return says(Py_TYPE(value.ptr())->tp_name);
+  const bool is_array = py::hasattr(value, "__dlpack__") || PyObject_CheckBuffer(value.ptr()) != 0;
+  if (is_array && says("ArrayLike")) return true;
+  return says(py::cast<std::string>(py::type::of(value).attr("__name__")).c_str());
 }
 
 }  // namespace traingraph::python
