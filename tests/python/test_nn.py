@@ -301,7 +301,7 @@ def test_values(call: Any, text: str) -> None:
         (lambda: nn.dense(1.5), "expected outputs: int but got 'float'"),
         (lambda: nn.conv2d(3), r"\[conv2d\] no form takes \(1 by position\)"),
         (lambda: nn.sequential("relu"), "expected layers: .* but got 'str'"),
-        (lambda: nn.sequential([None]), "expected layers: .* but got 'NoneType'"),
+        (lambda: nn.sequential([None]), r"expected layers\[0\]: .* but got 'NoneType'"),
         (lambda: nn.sequential([nn.flatten]), r"but got the function flatten; did you mean flat"),
         (lambda: nn.sequential([tg.MLCActivationLayer.relu]), r"did you mean relu\(\)\?"),
         (lambda: nn.sequential([tg.MLCReshapeLayer]), "but got the class MLCReshapeLayer"),

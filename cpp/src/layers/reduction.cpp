@@ -132,20 +132,29 @@ void Reduction::emit(Emitter& e) const {
   }
 }
 
+namespace {
+
+Argument reduction_argument() {
+  auto reduction = argument<ReductionType>("reduction_type", "What is made of them.");
+  reduction.accepted =
+      R"("sum", "mean", "max", "min", "arg_max", "arg_min", "l1_norm", "any", "all")";
+  return reduction;
+}
+
+}  // namespace
+
 const ClassDescription& Reduction::class_description() {
   static const ClassDescription description =
       Describing<Reduction, Layer>("MLCReductionLayer", "Makes one number of each row of numbers.")
           .property("reduction_type", &Reduction::reduction_type, "What is made of them.")
           .property("dimension", &Reduction::dimension, "The first of the axes.")
           .property("dimensions", &Reduction::dimensions, "The axes.")
-          .form({argument<ReductionType>("reduction_type", "What is made of them."),
-                 argument<std::int64_t>("dimension", "The axis.", &kLimit)},
+          .form({reduction_argument(), argument<std::int64_t>("dimension", "The axis.", &kLimit)},
                 [](const Given& given) {
                   return std::make_shared<Reduction>(given.get<ReductionType>("reduction_type"),
                                                      given.get<std::int64_t>("dimension"));
                 })
-          .form({argument<ReductionType>("reduction_type", "What is made of them."),
-                 argument<Shape>("dimensions", "The axes.", &kLimit)},
+          .form({reduction_argument(), argument<Shape>("dimensions", "The axes.", &kLimit)},
                 [](const Given& given) {
                   return std::make_shared<Reduction>(given.get<ReductionType>("reduction_type"),
                                                      given.get<Shape>("dimensions"));

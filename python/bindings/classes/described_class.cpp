@@ -125,15 +125,11 @@ struct Maker {
   void (*after_making)(const std::any& made, const Arguments& arguments);
 };
 
-// Of an enumeration that has more members than are accepted here, only those are listed.
 std::any load_argument(const Argument& argument, py::handle value, const Where& where) {
-  try {
-    return load_value(argument.type, value, where);
-  } catch (const InvalidArgument&) {
-    if (argument.accepted.empty()) throw;
-    throw InvalidArgument("[" + where.subject + "] expected " + where.name + " of " +
-                          argument.accepted + " but got \"" + printable(value) + "\"");
+  if (!argument.accepted.empty()) {
+    check_accepted(given_annotation(argument.type).c_str(), value, where, argument.accepted);
   }
+  return load_value(argument.type, value, where);
 }
 
 std::any make(const Maker& maker, const Arguments& arguments) {

@@ -73,23 +73,23 @@ py::object from_anchor_boxes(const std::vector<AnchorBox>& boxes) {
 // A list of values whose class is described or remembered.
 template <typename T>
 void remember_list(const std::string& name) {
-  remember_type(
-      typeid(std::vector<T>),
-      {"collections.abc.Sequence[" + name + "]", "list[" + name + "]",
-       [](py::handle value, const Where& where) -> std::any {
-         std::vector<T> items;
-         for (const py::object& item : to_items(value, where)) {
-           items.push_back(std::any_cast<T>(load_value(ValueType{&typeid(T)}, item, where)));
-         }
-         return items;
-       },
-       [](const std::any& value, py::handle owner) -> py::object {
-         py::list items;
-         for (const T& item : std::any_cast<const std::vector<T>&>(value)) {
-           items.append(cast_value(ValueType{&typeid(T)}, item, owner));
-         }
-         return items;
-       }});
+  remember_type(typeid(std::vector<T>),
+                {"collections.abc.Sequence[" + name + "]", "list[" + name + "]",
+                 [](py::handle value, const Where& where) -> std::any {
+                   std::vector<T> items;
+                   for (const py::object& item : to_items(value, where)) {
+                     items.push_back(std::any_cast<T>(
+                         load_value(ValueType{&typeid(T)}, item, where.of_item(items.size()))));
+                   }
+                   return items;
+                 },
+                 [](const std::any& value, py::handle owner) -> py::object {
+                   py::list items;
+                   for (const T& item : std::any_cast<const std::vector<T>&>(value)) {
+                     items.append(cast_value(ValueType{&typeid(T)}, item, owner));
+                   }
+                   return items;
+                 }});
 }
 
 }  // namespace

@@ -68,10 +68,15 @@ class Arguments {
       if (py::detail::make_caster<T> caster; !value.is_none() && caster.load(value, true)) {
         T made = py::detail::cast_op<T>(std::move(caster));
         if (!has_none(made)) return made;
-        refuse_none(where(name));
       }
     }
     return convert<T>(value, where(name));
+  }
+  // A member of an enumeration, of which these alone are accepted.
+  template <BoundEnum E>
+  E get_of(std::string_view name, const std::string& accepted) const {
+    check_accepted(EnumName<E>::text, (*this)[name], where(name), accepted);
+    return get<E>(name);
   }
   // Nothing for None.
   template <typename T>

@@ -37,25 +37,35 @@ void refuse(const Where& where, py::handle value) {
   throw py::type_error(text);
 }
 
-void refuse_none(const Where& where) {
-  throw py::type_error("[" + where.subject + "] expected " + where.name + ": " + where.expected +
-                       " but got None among them");
+void check_accepted(const char* type, py::handle value, const Where& where,
+                    const std::string& accepted) {
+  std::string name;
+  try {
+    name = py::cast<std::string>(
+        enum_member(type, enum_value(type, value)).attr("_name_").attr("lower")());
+    if (accepted.find('"' + name + '"') != std::string::npos) return;
+  } catch (const InvalidArgument&) {
+    name = printable(value);
+  }
+  throw InvalidArgument("[" + where.subject + "] expected " + where.name + " of " + accepted +
+                        " but got \"" + name + "\"");
 }
 
-std::int64_t to_integer(py::handle value, const Where& where) {
+std::int64_t to_integer(py::handle value, const Where& where, std::int64_t least,
+                        std::int64_t most) {
   if (!PyIndex_Check(value.ptr())) {
     refuse(where, value);
   }
   const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
-  const std::int64_t number = index ? PyLong_AsLongLong(index.ptr()) : -1;
-  if (number == -1 && PyErr_Occurred() != nullptr) {
-    if (PyErr_ExceptionMatches(PyExc_OverflowError) == 0) throw py::error_already_set();
-    PyErr_Clear();
-    throw InvalidArgument("[" + where.subject + "] expected " + where.name +
-                          " from -2^63 to 2^63 - 1 but got " +
-                          py::cast<std::string>(py::str(index)));
-  }
-  return number;
+  if (!index) throw py::error_already_set();
+  int overflow = 0;
+  const std::int64_t number = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  if (overflow == 0 && number >= least && number <= most) return number;
+  const auto bound = [](std::int64_t one) {
+    return one == INT64_MAX ? "2^63 - 1" : one == INT64_MIN ? "-2^63" : std::to_string(one);
+  };
+  throw InvalidArgument("[" + where.subject + "] expected " + where.name + " from " + bound(least) +
+                        " to " + bound(most) + " but got " + printable(index));
 }
 
 double to_number(py::handle value, const Where& where) {
@@ -66,8 +76,11 @@ double to_number(py::handle value, const Where& where) {
   }
   const double number = PyFloat_AsDouble(value.ptr());
   if (number == -1.0 && PyErr_Occurred() != nullptr) {
+    const bool is_large = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
     PyErr_Clear();
-    refuse(where, value);
+    if (!is_large) refuse(where, value);
+    throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                          " in the range of a float but got a larger int");
   }
   return number;
 }
@@ -107,11 +120,22 @@ std::string printable(py::handle value) {
 }
 
 Where Where::of_item(std::size_t number) const {
-  const std::size_t begin = expected.find("Sequence[");
-  const bool is_sequence = begin != std::string::npos && expected.ends_with(']');
-  const std::size_t inner = begin + std::string_view("Sequence[").size();
-  return {subject, name + "[" + std::to_string(number) + "]",
-          is_sequence ? expected.substr(inner, expected.size() - inner - 1) : expected};
+  Where item{subject, name + "[" + std::to_string(number) + "]", expected};
+  // Of the outermost list in the annotation what is in its brackets, up to a comma.
+  std::size_t begin = std::string::npos;
+  for (const std::string_view list : {"Sequence[", "list[", "tuple["}) {
+    const std::size_t found = expected.find(list);
+    if (found != std::string::npos) begin = std::min(begin, found + list.size());
+  }
+  if (begin == std::string::npos) return item;
+  std::size_t end = begin;
+  for (int depth = 0; end < expected.size(); ++end) {
+    const char c = expected[end];
+    if (depth == 0 && (c == ',' || c == ']')) break;
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+  }
+  item.expected = expected.substr(begin, end - begin);
+  return item;
 }
 
 std::vector<py::object> to_items(py::handle value, const Where& where) {

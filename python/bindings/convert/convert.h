@@ -34,13 +34,16 @@ struct Where {
 
 // TypeError; asks "did you mean relu()?" when a factory was passed without calling it.
 [[noreturn]] void refuse(const Where& where, py::handle value);
-// TypeError for None among the items of a list.
-[[noreturn]] void refuse_none(const Where& where);
+// InvalidArgument that lists the members of an enumeration that are accepted, '"sum", "mean"', for
+// any other value or name.
+void check_accepted(const char* type, py::handle value, const Where& where,
+                    const std::string& accepted);
 
 // Devices also as text, types and data types also as NumPy's.
 Device to_device(py::handle value);
 DataType to_data_type(py::handle value);
-std::int64_t to_integer(py::handle value, const Where& where);
+std::int64_t to_integer(py::handle value, const Where& where, std::int64_t least = INT64_MIN,
+                        std::int64_t most = INT64_MAX);
 double to_number(py::handle value, const Where& where);
 bool to_bool(py::handle value, const Where& where);
 py::object to_callable(py::handle value, const Where& where);
@@ -73,19 +76,23 @@ bool has_none(const std::vector<T>& items) {
 }
 
 template <typename T>
+std::vector<T> convert_list(py::handle value, const Where& where);
+template <typename T>
+constexpr bool kIsVector = false;
+template <typename T>
+constexpr bool kIsVector<std::vector<T>> = true;
+
+template <typename T>
 T convert(py::handle value, const Where& where) {
   if constexpr (std::is_same_v<T, bool>) {
     return to_bool(value, where);
   } else if constexpr (std::is_integral_v<T>) {
-    const std::int64_t number = to_integer(value, where);
-    if (!std::in_range<T>(number)) {
-      using Range = std::numeric_limits<T>;
-      const std::string bound = number < 0 ? "least " + std::to_string(Range::min())
-                                           : "most " + std::to_string(Range::max());
-      throw InvalidArgument("[" + where.subject + "] expected " + where.name + " of at " + bound +
-                            " but got " + std::to_string(number));
+    using Range = std::numeric_limits<T>;
+    if constexpr (sizeof(T) < sizeof(std::int64_t)) {
+      return static_cast<T>(to_integer(value, where, Range::min(), Range::max()));
+    } else {
+      return static_cast<T>(to_integer(value, where, std::is_signed_v<T> ? INT64_MIN : 0));
     }
-    return static_cast<T>(number);
   } else if constexpr (std::is_floating_point_v<T>) {
     return static_cast<T>(to_number(value, where));
   } else if constexpr (std::is_same_v<T, std::string>) {
@@ -110,18 +117,22 @@ T convert(py::handle value, const Where& where) {
       T made = py::cast<T>(value);
       if (!has_none(made)) return made;
     } catch (const py::cast_error&) {
+    }
+    if constexpr (kIsVector<T>) {
+      return convert_list<typename T::value_type>(value, where);
+    } else {
       refuse(where, value);
     }
-    refuse_none(where);
   }
 }
 
 template <typename T>
 std::vector<T> convert_list(py::handle value, const Where& where) {
   std::vector<T> result;
+  Where place = where.of_item(0);
   for (const py::object& item : to_items(value, where)) {
-    result.push_back(item.is_none() ? convert<T>(item, where.of_item(result.size()))
-                                    : convert<T>(item, where));
+    place.name = where.name + "[" + std::to_string(result.size()) + "]";
+    result.push_back(convert<T>(item, place));
   }
   return result;
 }

@@ -8,15 +8,17 @@ namespace traingraph::python {
 namespace {
 
 std::string_view text_of(py::handle key, const char* subject, const char* argument) {
-  Py_ssize_t size = 0;
-  const char* const text =
-      PyUnicode_Check(key.ptr()) ? PyUnicode_AsUTF8AndSize(key.ptr(), &size) : nullptr;
-  if (text == nullptr) {
-    PyErr_Clear();
+  if (!PyUnicode_Check(key.ptr())) {
     throw py::type_error(std::string("[") + subject + "] expected names as keys of " + argument +
                          " but got '" + Py_TYPE(key.ptr())->tp_name + "'");
   }
-  return {text, static_cast<std::size_t>(size)};
+  Py_ssize_t size = 0;
+  if (const char* const text = PyUnicode_AsUTF8AndSize(key.ptr(), &size)) {
+    return {text, static_cast<std::size_t>(size)};
+  }
+  PyErr_Clear();
+  to_text(key, {subject, std::string("a key of ") + argument, "str"});  // raises
+  return {};
 }
 
 // A dict itself, or one made from another mapping.

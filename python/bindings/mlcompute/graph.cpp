@@ -81,10 +81,15 @@ void bind_indexing_nodes(BoundClass<Graph, GraphPtr>& cls) {
   const std::string indexed = "with_dimension: int, source: MLCTensor, indices: MLCTensor";
   def_call(cls, "gather", "MLCTensor", indexed, "Picks from the source by index along one axis.",
            &Graph::gather);
-  def_call(cls, "scatter", "MLCTensor",
-           indexed + ", copy_from: MLCTensor, reduction_type: MLCReductionType | str",
-           "A copy of copy_from with the source's values written (NONE) or added (SUM) by index.",
-           &Graph::scatter);
+  def_method(cls, "scatter", "MLCTensor",
+             {indexed + ", copy_from: MLCTensor, reduction_type: MLCReductionType | str"},
+             "A copy of copy_from with the source's values written (NONE) or added (SUM) by index.",
+             [](Graph& self, const Arguments& a) {
+               const auto type = a.get_of<ReductionType>("reduction_type", R"("none", "sum")");
+               return self.scatter(a.get<std::int64_t>("with_dimension"),
+                                   a.get<TensorPtr>("source"), a.get<TensorPtr>("indices"),
+                                   a.get<TensorPtr>("copy_from"), type);
+             });
   def_call(cls, "select", "MLCTensor", "sources: Sequence[MLCTensor], condition: MLCTensor",
            "The first source where the condition holds, else the second.", &Graph::select);
 }

@@ -40,7 +40,7 @@ std::vector<Block> blocks_of(const Arguments& given) {
   const Where where = given.where("layers");
   std::vector<Block> blocks;
   for (const py::object& item : to_items(given["layers"], where)) {
-    blocks.push_back(to_block(item, where));
+    blocks.push_back(to_block(item, where.of_item(blocks.size())));
   }
   return blocks;
 }

@@ -122,7 +122,8 @@ void bind_mps_image(py::module_& module) {
       "Types: float32 or float16, whole numbers of 8 or 16 bits for those from 0 to 1 (unorm8, "
       "unorm16), float64 on the reference implementation. `usage` says nothing here.",
       [](const Arguments& arguments) {
-        return ImageDescriptor{arguments.get<mps::ChannelFormat>("with_channel_format"),
+        const std::string formats = R"("unorm8", "unorm16", "float16", "float32", "float64")";
+        return ImageDescriptor{arguments.get_of<mps::ChannelFormat>("with_channel_format", formats),
                                arguments.get<std::int64_t>("width"),
                                arguments.get<std::int64_t>("height"),
                                arguments.get<std::int64_t>("feature_channels"),
