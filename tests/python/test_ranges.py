@@ -61,7 +61,7 @@ BY_NAME: dict[str, Any] = {
     "convolution_descriptor": lambda: one_weight, "kernel_weights": np.ones((1, 1, 1, 1), "f4"),
     "labels_descriptor": lambda: labels, "output_size": (1, 1), "transform_provider": lambda: None,
 }  # fmt: skip
-BY_TYPE = {"float": 0.5, "int": 1, "bool": False, "tuple[int, int]": (1, 1),
+BY_TYPE = {"float": 0.5, "int": 1, "bool": False, "int | tuple[int, int]": (1, 1),
            "collections.abc.Sequence[int]": [1], "tuple[int, int, int]": (1, 1, 1),
            "MLCTensor": lambda: tg.MLCTensor(shape=[1, 1, 1, 1], fill_with_data=1.0)}  # fmt: skip
 one_weight = mps.MPSCNNConvolutionDescriptor.cnn_convolution_descriptor(

@@ -105,7 +105,7 @@ void remember_plain_types() {
   remember_type(typeid(Shape), converted<Shape>("collections.abc.Sequence[int]", "list[int]"));
   remember<TensorPtr>("MLCTensor");
   remember<Pair>(
-      "tuple[int, int]", "tuple[int, int]",
+      "int | tuple[int, int]", "tuple[int, int]",
       [](py::handle value, const Where& where) { return to_pair(value, where); },
       [](const Pair& pair) { return py::make_tuple(pair.y, pair.x); });
   remember<Padding>(

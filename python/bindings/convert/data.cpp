@@ -170,7 +170,7 @@ py::object array_of_numbers(py::handle value, DataType type, const Target& targe
   py::object array = handed_over(value, target, [&] { return numbers_of(value, type); });
   if (!array.is_none()) return array;
   throw DataTypeError(subject(target) + "expected numbers for " + place(target) +
-                      " but got others in a '" + type_name(value) + "'");
+                      " but got others, or ints beyond 64 bits, in a '" + type_name(value) + "'");
 }
 
 // A dense native copy, where the rule for conversions allows one.
@@ -197,15 +197,20 @@ py::object converted(const py::object& array, DataType type, const Target& targe
                         ", which is written, but got " + actual);
 }
 
-// Memory that is written as it is.
-TensorData exact(py::handle array, DataType type, const Target& target) {
+// Memory that is written as it is: of a result the caller's own, of a parameter also a copy that
+// the tensor shows.
+TensorData exact(py::handle array, DataType type, const Target& target, bool is_result) {
+  const auto instead = [is_result](const std::string& copy) {
+    return is_result ? "; pass an array of that kind and keep it: a copy made for the call is lost"
+                     : "; pass what " + copy + " gives";
+  };
   if (data_type_of(array) != type) {
     refuse_memory(target, name(type),
-                  dtype_name(array) + "; pass what astype('" + name(type) + "') gives");
+                  dtype_name(array) + instead(std::string("astype('") + name(type) + "')"));
   }
   if (!in_place(array, type)) {
     refuse_memory(target, "contiguous, aligned",
-                  "a strided or misaligned array; pass what numpy.ascontiguousarray gives");
+                  "a strided or misaligned array" + instead("numpy.ascontiguousarray"));
   }
   return typed(array, type);
 }
@@ -266,9 +271,14 @@ TensorData readable_data(py::handle value, DataType type, const Target& target) 
 }
 
 TensorData writable_data(py::handle value, DataType type, const Target& target) {
+  if (is_numbers(value)) {
+    throw DataTypeError(subject(target) + "expected memory for " + place(target) +
+                        ", which is written, but got '" + type_name(value) +
+                        "'; pass an array and keep it");
+  }
   TensorData bytes;
   const py::object array = written_array(value, type, target, bytes);
-  TensorData data = array.is_none() ? std::move(bytes) : exact(array, type, target);
+  TensorData data = array.is_none() ? std::move(bytes) : exact(array, type, target, true);
   if (!data.writable) {
     refuse_memory(target, "writable", "read-only memory");
   }
@@ -292,7 +302,7 @@ TensorData parameter_data(py::handle value, DataType type, const Target& target)
                         place(target) + " but got " + dtype_name(array) +
                         "; pass what astype('float32') gives");
   }
-  return exact(array, type == DataType::kInvalid ? actual : type, target);
+  return exact(array, type == DataType::kInvalid ? actual : type, target, false);
 }
 
 TensorData raw_gpu_data(py::handle value, const Target& target) {

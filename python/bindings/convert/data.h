@@ -14,6 +14,9 @@
 // reference to it.
 namespace traingraph::python {
 
+// The annotation of memory that is written.
+constexpr const char* kWritten = "typing_extensions.Buffer | traingraph._dlpack.SupportsDLPack";
+
 // Where data goes, for messages: [MLCTrainingGraph.execute] … for input 'x'.
 struct Target {
   const char* subject;

@@ -1,5 +1,7 @@
 #include "mlcompute/checkpoint.h"
 
+#include <algorithm>
+
 #include "convert/data.h"
 
 namespace traingraph::python {
@@ -24,20 +26,29 @@ Arrays to_arrays(const NamedData& data) {
   return result;
 }
 
-NamedData from_arrays(py::handle dictionary, const Where& where) {
+NamedData from_arrays(py::handle dictionary, const Where& where,
+                      const std::function<NamedData()>& state) {
   if (PyMapping_Check(dictionary.ptr()) == 0 || !py::hasattr(dictionary, "keys")) {
     refuse(where, dictionary);
   }
   const std::string subject = "[" + where.subject + "] ";
-  NamedData result;
+  NamedData result, own;
   for (const auto& [key, value] : py::dict(py::reinterpret_borrow<py::object>(dictionary))) {
     if (!py::isinstance<py::str>(key)) {
       throw py::type_error(subject + "expected names as keys of " + where.name + " but got '" +
                            Py_TYPE(key.ptr())->tp_name + "'");
     }
-    const std::string name = to_text(key, where);
+    const std::string name = to_text(key, {where.subject, "a key of " + where.name, "str"});
     // Dense, aligned and in this machine's byte order; the type stays what it is.
     const Target target{where.subject.c_str(), "name", name};
+    if (is_numbers(value)) {
+      if (own.empty()) own = state();
+      const auto found = std::ranges::find(own, name, &NamedData::value_type::first);
+      const bool is_known = found != own.end();
+      result.emplace_back(name, is_known ? readable_data(value, found->second.data_type, target)
+                                         : parameter_data(value, DataType::kInvalid, target));
+      continue;
+    }
     py::object array = any_array(value, target);
     array =
         array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="), py::arg("order") = "C");

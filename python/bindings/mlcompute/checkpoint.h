@@ -5,6 +5,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/typing.h>
 
+#include <functional>
 #include <string>
 
 #include "bindings.h"
@@ -17,8 +18,10 @@ using Arrays = py::typing::Dict<py::str, py::array>;
 // A str, bytes or os.PathLike as the system's bytes.
 std::string to_path(py::handle value, const Where& where);
 Arrays to_arrays(const NamedData& data);
-// Any arrays by name, each with the type it has.
-NamedData from_arrays(py::handle dictionary, const Where& where);
+// Any arrays by name, each with the type it has; numbers in lists with that of the state, which is
+// asked for when there are any.
+NamedData from_arrays(py::handle dictionary, const Where& where,
+                      const std::function<NamedData()>& state);
 
 template <typename Class>
 void def_checkpoint(Class& cls) {
@@ -64,9 +67,15 @@ void def_checkpoint(Class& cls) {
       "Copies of what save() writes, by name.");
   def_method(cls, "load_state", "None", {"values: Mapping[str, ArrayLike]"},
              "Takes what state() gives, or the parameters alone; the checks are those of load(). "
-             "Types: exactly the tensors' own. Errors: ValueError, TypeError.",
+             "Types: exactly the tensors' own; lists of numbers take them. Errors: ValueError, "
+             "TypeError.",
              [](Self& self, const Arguments& arguments) {
-               const NamedData data = from_arrays(arguments["values"], arguments.where("values"));
+               const auto own = [&self] {
+                 const ReleasedGil released;
+                 return self.copy_state();
+               };
+               const NamedData data =
+                   from_arrays(arguments["values"], arguments.where("values"), own);
                const ReleasedGil released;
                self.load_state(data);
              });

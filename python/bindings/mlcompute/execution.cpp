@@ -210,13 +210,14 @@ PyObject* invoke(PyObject* self, PyObject* const* values, Py_ssize_t positional,
 
 template <const Call& call>
 void def(py::handle cls, const char* text) {
-  const std::string array =
-      ": collections.abc.Mapping[str, numpy.typing.ArrayLike | MLCTensorData]";
+  const std::string mapping = ": collections.abc.Mapping[str, ";
+  const std::string array = mapping + "numpy.typing.ArrayLike | MLCTensorData]";
+  const std::string written = mapping + kWritten + " | MLCTensorData]";
   const std::array<std::string, kArgumentCount> annotated = {
       kNames[kInputs] + array + (call.needs_inputs ? "" : " | None = None"),
       kNames[kLabels] + array + " | None = None",
       kNames[kWeights] + array + " | None = None",
-      kNames[kOutputs] + array + " | None = None",
+      kNames[kOutputs] + written + " | None = None",
       "batch_size: int = 0",
       "options: MLCExecutionOptions | str = MLCExecutionOptions.NONE",
       "completion_handler: collections.abc.Callable[[MLCTensor | None, Exception | None, float], "

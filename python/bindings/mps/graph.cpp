@@ -150,8 +150,8 @@ void bind_mps_graph(py::module_& module) {
   def_method(cls, "encode", "MPSImage | None",
              {"command_buffer: MTLCommandBuffer, source_images: Sequence[MPSImage], "
               "source_states: Sequence[MPSState] | None = None, "
-              "intermediate_images: Sequence[MPSImage] | None = None, "
-              "destination_states: Sequence[MPSState] | None = None"},
+              "intermediate_images: list[MPSImage] | None = None, "
+              "destination_states: list[MPSState] | None = None"},
              "Encodes one image per source handle; the result, or None when it is not needed. "
              "What is exported is appended to the two lists.",
              [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, false); });

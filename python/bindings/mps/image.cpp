@@ -190,24 +190,27 @@ void bind_mps_image(py::module_& module) {
         return self.image_bytes() * static_cast<std::size_t>(self.descriptor().number_of_images);
       },
       "Units: bytes.");
-  const std::string begin = "data_bytes: ArrayLike, data_layout: MPSDataLayout | str";
+  const std::string layout = ", data_layout: MPSDataLayout | str";
   const std::string end =
       "region: tuple[tuple[int, ...], tuple[int, ...]], "
       "feature_channel_info: tuple[int, int], image_index: int";
-  const std::vector<std::string> forms = {
-      begin + " = " + kChw + ", image_index: int = 0",
-      begin + ", bytes_per_row: int, " + end,
-      begin + ", bytes_per_row: int, bytes_per_image: int, " + end,
+  const auto forms = [&](const std::string& type) {
+    const std::string begin = "data_bytes: " + type + layout;
+    return std::vector<std::string>{
+        begin + " = " + kChw + ", image_index: int = 0",
+        begin + ", bytes_per_row: int, " + end,
+        begin + ", bytes_per_row: int, bytes_per_image: int, " + end,
+    };
   };
-  std::vector<std::string> writing = forms;
-  writing.push_back(begin + ", bytes_per_column: int, bytes_per_row: int, bytes_per_image: int, " +
-                    end);
+  std::vector<std::string> writing = forms("ArrayLike");
+  writing.push_back("data_bytes: ArrayLike" + layout +
+                    ", bytes_per_column: int, bytes_per_row: int, bytes_per_image: int, " + end);
   def_method(image, "write_bytes", "None", writing,
              "Copies pixels in: one image, or a region (its depth counts images) and channels "
              "(offset, count) with the caller's strides. Types: the image's own. Units: bytes. "
              "Errors: another number of elements; strides too short; pixels that are not there.",
              write);
-  def_method(image, "read_bytes", "None", forms,
+  def_method(image, "read_bytes", "None", forms(kWritten),
              "Copies pixels out, behind all work committed before; arguments as in write_bytes. "
              "Errors: another type or number of elements; a temporary image.",
              read);
