@@ -6,6 +6,8 @@
 // One function per family; module.cpp calls them in the order that base classes need.
 namespace traingraph::python {
 
+// Properties and factories of the enumerations' classes.
+void bind_enum_members();
 void bind_device(py::module_& module);
 void bind_tensor_data(py::module_& module);
 void bind_tensor_descriptor(py::module_& module);

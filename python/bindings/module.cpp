@@ -6,7 +6,6 @@
 
 #include "bindings.h"
 #include "classes/collector.h"
-#include "classes/enum_members.h"
 #include "classes/signature.h"
 #include "convert/enums.h"
 #include "convert/errors.h"

@@ -197,14 +197,27 @@ void def_init(Class& cls, const std::vector<std::string>& forms, const char* doc
   define(cls, Signature::Kind::kConstructor, "__init__", "None", forms, doc, body, Capture(make));
 }
 
-template <typename Class, typename Make>
-void def_factory(Class& cls, const char* name, const char* returns,
+// A static method, or a function of the module.
+template <typename Scope, typename Make>
+void def_factory(Scope& scope, const char* name, const char* returns,
                  const std::vector<std::string>& forms, const char* doc, Make make) {
   const FormBody body = [](py::detail::function_call& call, const Arguments& arguments,
                            const Capture& capture) {
     return give_result(call, capture.get<Make>(), arguments);
   };
-  define(cls, Signature::Kind::kStatic, name, returns, forms, doc, body, Capture(make));
+  constexpr bool is_module = std::is_same_v<Scope, py::module_>;
+  define(scope, is_module ? Signature::Kind::kFunction : Signature::Kind::kStatic, name, returns,
+         forms, doc, body, Capture(make));
+}
+template <typename Call>
+void def_function(py::module_& module, const char* name, const char* returns,
+                  const std::vector<std::string>& forms, const char* doc, Call call) {
+  def_factory(module, name, returns, forms, doc, call);
+}
+// One without arguments.
+template <typename Scope, typename Call>
+void def_getter(Scope& scope, const char* name, const char* returns, const char* doc, Call call) {
+  def_factory(scope, name, returns, {""}, doc, [call](const Arguments&) { return call(); });
 }
 
 template <typename Argument, typename T>
@@ -229,30 +242,7 @@ void def_method(Class& cls, const char* name, const char* returns,
   define(cls, kind, name, returns, forms, doc, body, Capture(call));
 }
 
-// A function of the module.
-template <typename Call>
-void def_function(py::module_& module, const char* name, const char* returns,
-                  const std::vector<std::string>& forms, const char* doc, Call call) {
-  const FormBody body = [](py::detail::function_call& called, const Arguments& arguments,
-                           const Capture& capture) {
-    return give_result(called, capture.get<Call>(), arguments);
-  };
-  define(module, Signature::Kind::kFunction, name, returns, forms, doc, body, Capture(call));
-}
-
 enum class Gil { kHeld, kReleased };
-
-// A static method, or a function of the module, without arguments.
-template <typename Scope, typename Call>
-void def_getter(Scope& scope, const char* name, const char* returns, const char* doc, Call call) {
-  const FormBody body = [](py::detail::function_call& called, const Arguments&,
-                           const Capture& capture) {
-    return give_result(called, capture.get<Call>());
-  };
-  constexpr bool is_module = std::is_same_v<Scope, py::module_>;
-  define(scope, is_module ? Signature::Kind::kFunction : Signature::Kind::kStatic, name, returns,
-         {""}, doc, body, Capture(call));
-}
 
 template <typename Result, typename... Values, typename Class, typename Call>
 void def_member(Class& cls, const char* name, const std::string& returns, const std::string& form,

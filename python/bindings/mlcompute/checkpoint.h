@@ -23,6 +23,12 @@ Arrays to_arrays(const NamedData& data);
 NamedData from_arrays(py::handle dictionary, const Where& where,
                       const std::function<NamedData()>& state);
 
+template <typename Self>
+NamedData state_of(const Self& self) {
+  const ReleasedGil released;
+  return self.copy_state();
+}
+
 template <typename Class>
 void def_checkpoint(Class& cls) {
   using Self = typename Class::type;
@@ -55,27 +61,15 @@ void def_checkpoint(Class& cls) {
                self.load(path);
              });
   cls.def(
-      "state",
-      [](const Self& self) {
-        NamedData data;
-        {
-          const ReleasedGil released;
-          data = self.copy_state();
-        }
-        return to_arrays(data);
-      },
+      "state", [](const Self& self) { return to_arrays(state_of(self)); },
       "Copies of what save() writes, by name.");
   def_method(cls, "load_state", "None", {"values: Mapping[str, ArrayLike]"},
              "Takes what state() gives, or the parameters alone; the checks are those of load(). "
              "Types: exactly the tensors' own; lists of numbers take them. Errors: ValueError, "
              "TypeError.",
              [](Self& self, const Arguments& arguments) {
-               const auto own = [&self] {
-                 const ReleasedGil released;
-                 return self.copy_state();
-               };
-               const NamedData data =
-                   from_arrays(arguments["values"], arguments.where("values"), own);
+               const NamedData data = from_arrays(arguments["values"], arguments.where("values"),
+                                                  [&self] { return state_of(self); });
                const ReleasedGil released;
                self.load_state(data);
              });

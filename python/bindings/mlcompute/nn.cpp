@@ -174,8 +174,8 @@ void bind_images(py::module_& module) {
                "MLCPoolingLayer of AVERAGE; otherwise as max_pool.", [](const Arguments& given) {
                  return nn::average_pool(optional_size(given, "kernel"), pool_options(given));
                });
-  def_function(module, "flatten", "Block", {""}, "MLCReshapeLayer. Shapes: (N, …) to (N, C).",
-               [](const Arguments&) { return nn::flatten(); });
+  def_getter(module, "flatten", "Block", "MLCReshapeLayer. Shapes: (N, …) to (N, C).",
+             &nn::flatten);
   def_function(module, "reshape", "Block", {"shape: Sequence[int]"},
                "MLCReshapeLayer to this shape of a sample; one extent may be -1. Shapes: (N, …) to "
                "(N, *shape).",

@@ -221,8 +221,8 @@ void bind_mps_image(py::module_& module) {
              [](Image& self, const Arguments& arguments) {
                self.synchronize(*arguments.get<mps::CommandBufferPtr>("command_buffer"));
              });
-  def_factory(image, "default_allocator", "typing.Any", {""}, "Makes permanent images.",
-              [](const Arguments&) { return Image::default_allocator(); });
+  def_getter(image, "default_allocator", "typing.Any", "Makes permanent images.",
+             &Image::default_allocator);
   image.def("__repr__", [](const Image& self) { return "<" + self.description() + ">"; });
 
   auto temporary = BoundClass<TemporaryImage, Image, std::shared_ptr<TemporaryImage>>(

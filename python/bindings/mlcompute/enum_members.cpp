@@ -1,5 +1,4 @@
-#include "classes/enum_members.h"
-
+#include "bindings.h"
 #include "classes/signature.h"
 #include "convert/enum_table.h"
 
