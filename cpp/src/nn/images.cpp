@@ -47,12 +47,9 @@ Block layer_norm_block(const std::string& text, const Shape& expected, float eps
 Block pool_block(const char* name, PoolingType type, const std::optional<Size>& kernel,
                  const PoolOptions& options) {
   const std::string text = kernel ? call_text(name, *kernel) : call_text(name);
+  expect_some(text, "rows and columns of the window", smallest(kernel));
   // A descriptor takes 0 for the window's.
-  if (options.stride && std::min(options.stride->y, options.stride->x) < 1) {
-    throw InvalidArgument("[" + text + "] expected a stride of at least 1 but got " +
-                          std::to_string(options.stride->y) + "x" +
-                          std::to_string(options.stride->x));
-  }
+  expect_some(text, "rows and columns of the stride", smallest(options.stride));
   const auto make = [=](const GraphPtr& graph, const TensorPtr& x, bool) {
     const Shape& shape = x->descriptor().shape;
     if (shape.size() != 4) refuse_source(text, "(N, C, H, W)", x);

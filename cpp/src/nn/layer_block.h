@@ -2,7 +2,9 @@
 // name.
 #pragma once
 
+#include <algorithm>
 #include <locale>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -46,6 +48,10 @@ inline void expect_some(const std::string& text, const char* what, std::int64_t 
   if (count >= 1) return;
   throw InvalidArgument("[" + text + "] expected 1 or more " + what + " but got " +
                         std::to_string(count));
+}
+
+inline std::int64_t smallest(const std::optional<Size>& size) {
+  return size ? std::min(size->y, size->x) : 1;
 }
 
 // InvalidArgument that lists what is accepted.

@@ -67,7 +67,9 @@ Block conv2d_block(const std::string& text, std::optional<std::int64_t> inputs,
   expect_some(text, "inputs", inputs.value_or(1));
   expect_some(text, "outputs", outputs);
   expect_some(text, "groups", options.groups);
-  expect_some(text, "rows and columns of the kernel", std::min(kernel.y, kernel.x));
+  expect_some(text, "rows and columns of the kernel", smallest(kernel));
+  expect_some(text, "rows and columns of the stride", smallest(options.stride));
+  expect_some(text, "rows and columns of the dilation", smallest(options.dilation));
   const auto make = [=](const GraphPtr& graph, const TensorPtr& x, bool before_rectifier) {
     const Shape& shape = x->descriptor().shape;
     if (shape.size() != 4 || inputs.value_or(shape[1]) != shape[1]) {

@@ -64,8 +64,10 @@ class Arguments {
   T get(std::string_view name) const {
     const py::object value = (*this)[name];
     if constexpr (kIsHandle<T>) {
-      // Without the words of an error.
-      if (py::detail::make_caster<T> caster; !value.is_none() && caster.load(value, true)) {
+      // Without the words of an error, which a generator is not read a second time for.
+      const bool again = !kIsList<T> || PyList_Check(value.ptr()) || PyTuple_Check(value.ptr());
+      if (py::detail::make_caster<T> caster;
+          again && !value.is_none() && caster.load(value, true)) {
         T made = py::detail::cast_op<T>(std::move(caster));
         if (!has_none(made)) return made;
       }

@@ -229,13 +229,16 @@ void def(py::handle cls, const char* text) {
           ? Order{kInputs, kLabels, kWeights, kOutputs, kBatchSize, kOptions, kHandler}
           : Order{kInputs, kLabels, kWeights, kBatchSize, kOptions, kOutputs, kHandler};
   std::string signature = std::string(call.name()) + "(self, *";
-  std::string names = std::string(call.name()) + "($self, *";  // for inspect.signature
+  // For inspect.signature, which knows no names of modules in a method that C defines.
+  std::string names = std::string(call.name()) + "($self, *";
   for (const int i : order) {
     if ((call.accepted >> i & 1U) == 0) continue;
     signature += ", " + annotated[i];
     const std::size_t value = annotated[i].find(" = ");
     names += std::string(", ") + kNames[i] +
-             (value == std::string::npos ? "" : "=" + annotated[i].substr(value + 3));
+             (value == std::string::npos ? ""
+              : i == kOptions            ? "=0"
+                                         : "=" + annotated[i].substr(value + 3));
   }
   // Python keeps pointers to the definition and its text.
   auto* const doc =
