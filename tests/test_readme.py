@@ -26,7 +26,7 @@ def test_commands_are_the_ones_that_are_run() -> None:
     assert f"{test.strip()} || exit" in (ROOT / ".ci/run").read_text().splitlines()
     assert len(train.splitlines()) == len(test.splitlines()) == 1
     install, run = train.split(" && ")
-    assert shlex.split(install) == ["pip", "install", ".[examples]"]
+    assert shlex.split(install) == ["pip", "install", "-v", ".[examples]"]
     assert (ROOT / shlex.split(run)[1]).is_file()
     assert (ROOT / "examples/embed/CMakeLists.txt").is_file()
     assert "examples/embed" in embed

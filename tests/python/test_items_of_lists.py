@@ -82,11 +82,17 @@ CALLS: list[tuple[Callable[[], Any], str]] = [
         lambda: model().add_outputs({"\ud800": X}),
         r"expected a key of outputs that UTF-8 can say but got '\ud800'",
     ),
-    (lambda: nn.max_pool(2, stride=0), "[max_pool(2)] expected 1 or more rows and columns of the stride but got 0"),
+    (
+        lambda: nn.max_pool(2, stride=0),
+        "[max_pool(2)] expected 1 or more rows and columns of the stride but got 0",
+    ),
     (lambda: nn.max_pool(0), "[max_pool(0)] expected 1 or more rows and columns of the window"),
     (lambda: nn.conv2d(3, 3, stride=0), "expected 1 or more rows and columns of the stride"),
     (lambda: nn.conv2d(3, 3, dilation=(1, 0)), "1 or more rows and columns of the dilation"),
-    (lambda: nn.average_pool(stride=(1, 0)), "expected 1 or more rows and columns of the stride but got 0"),
+    (
+        lambda: nn.average_pool(stride=(1, 0)),
+        "expected 1 or more rows and columns of the stride but got 0",
+    ),
 ]
 
 
