@@ -43,7 +43,7 @@ class MadeFunction final : public py::cpp_function {
  public:
   explicit MadeFunction(const Function& function) {
     auto record = make_function_record();
-    record->impl = function.takes_any ? enter : enter_counted;
+    record->impl = function.takes_any || function.is_property ? enter : enter_counted;
     new (record->data) CapturedBody{function.capture, function.body};
     record->nargs_pos = static_cast<std::uint16_t>(function.arguments);
     record->has_args = record->has_kwargs = function.takes_any;
@@ -65,6 +65,7 @@ class MadeFunction final : public py::cpp_function {
     // pybind11 shall find no call that it refuses in its own words: None stands for what is
     // missing, and what is too much comes as a tuple and a dictionary.
     for (auto& argument : made->args) argument.value = py::none().release();
+    if (function.is_property) return;
     made->has_args = made->has_kwargs = true;
     made->nargs = static_cast<std::uint16_t>(function.arguments + 2);
   }

@@ -99,6 +99,8 @@ struct Function {
   const char* doc = nullptr;
   // After the arguments come all others, as a tuple and a dictionary.
   bool takes_any = false;
+  // Python itself calls it, with as many arguments as it takes.
+  bool is_property = false;
 };
 py::object make_function(const Function& function);
 // A property, read-only where `set` is null.
@@ -244,7 +246,8 @@ class BoundClass : public py::class_<T, Options...> {
     append_type<T>(names, "({", "}, ");
     append_type<Value>(names, "{", "}) -> None");
     add_property(*this, name, getter(name, get),
-                 make_function({set_body<T, Value, Set>, Capture(set), names, 2, *this, name}),
+                 make_function({set_body<T, Value, Set>, Capture(set), names, 2, *this, name,
+                                nullptr, false, true}),
                  doc);
     return *this;
   }
@@ -272,7 +275,7 @@ class BoundClass : public py::class_<T, Options...> {
   template <typename Get>
   py::object getter(const char* name, Get get, const char* doc = nullptr) {
     return make_function(
-        {get_body<T, Get>, Capture(get), signature_of<Get>(), 1, *this, name, doc});
+        {get_body<T, Get>, Capture(get), signature_of<Get>(), 1, *this, name, doc, false, true});
   }
 };
 

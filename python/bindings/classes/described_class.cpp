@@ -255,13 +255,13 @@ py::handle represent(py::detail::function_call& call) {
 
 // `document` begins with the signature: "copy(self) -> MLCMatMulDescriptor".
 py::object function(Body body, const Capture& capture, std::size_t arguments, py::handle cls,
-                    const char* name, const std::string& document) {
+                    const char* name, const std::string& document, bool is_property = false) {
   py::options options;
   options.disable_function_signatures();
   const std::string types =
       arguments == 1 ? "({object}) -> object" : "({object}, {object}) -> object";
-  return make_function(
-      {body, capture, TypeNames{types, {}}, arguments, cls, name, document.c_str()});
+  return make_function({body, capture, TypeNames{types, {}}, arguments, cls, name, document.c_str(),
+                        false, is_property});
 }
 
 void add_functions(py::handle cls, const ClassDescription& description) {
@@ -312,9 +312,9 @@ void add_properties(py::handle cls, const std::type_info& self,
     if (property.set != nullptr) {
       set = function(
           set_property, capture, 2, cls, name,
-          property.name + "(self, value: " + taken_annotation(property.type) + ") -> None");
+          property.name + "(self, value: " + taken_annotation(property.type) + ") -> None", true);
     }
-    add_property(cls, name, function(get_property, capture, 1, cls, name, document), set,
+    add_property(cls, name, function(get_property, capture, 1, cls, name, document, true), set,
                  text.c_str());
   }
 }
