@@ -8,6 +8,7 @@ of the package the module and the sources beside this folder.
 import ast
 import enum
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,7 @@ def make(module: Path) -> dict[str, str]:
         package = Path(folder, "traingraph")
         package.mkdir()
         (package / "__init__.py").write_text(f"__path__.append({str(module.parent.resolve())!r})\n")
+        shutil.copy(PACKAGE / "_dlpack.py", package)  # has a type that signatures name
         command = [sys.executable, "-c", STUBGEN, "traingraph._core", "--exit-code"]
         # pip's isolated build has its packages there.
         path = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
