@@ -102,3 +102,11 @@ def test_the_item_is_named(case: int) -> None:
     with pytest.raises((TypeError, ValueError)) as raised:
         call()
     assert text in str(raised.value)
+
+
+@pytest.mark.parametrize("item", ["image", "state"])
+def test_what_is_read_only_once_is_no_empty_list(item: str) -> None:
+    increment = getattr(mps, f"{item}_batch_increment_read_count")
+    with pytest.raises(TypeError, match=rf"expected batch\[0\]: MPS{item.title()} but got 'int'"):
+        increment((wrong for wrong in [1]), 1)
+    increment(iter([]), 1)

@@ -28,13 +28,11 @@ struct Parameter {
   bool required() const { return default_text.empty(); }
 };
 
-// Objects of the library, and lists of them.
+// Objects of the library.
 template <typename T>
 constexpr bool kIsHandle = false;
 template <typename T>
 constexpr bool kIsHandle<std::shared_ptr<T>> = true;
-template <typename T>
-constexpr bool kIsHandle<std::vector<std::shared_ptr<T>>> = true;
 
 // What arguments of a member function come from: a list, an object that the caller holds, or a
 // value.
@@ -64,10 +62,8 @@ class Arguments {
   T get(std::string_view name) const {
     const py::object value = (*this)[name];
     if constexpr (kIsHandle<T>) {
-      // Without the words of an error, which a generator is not read a second time for.
-      const bool again = !kIsList<T> || PyList_Check(value.ptr()) || PyTuple_Check(value.ptr());
-      if (py::detail::make_caster<T> caster;
-          again && !value.is_none() && caster.load(value, true)) {
+      // Without the words of an error.
+      if (py::detail::make_caster<T> caster; !value.is_none() && caster.load(value, true)) {
         T made = py::detail::cast_op<T>(std::move(caster));
         if (!has_none(made)) return made;
       }

@@ -113,6 +113,13 @@ T convert(py::handle value, const Where& where) {
     if (value.is_none()) {
       refuse(where, value);
     }
+    if constexpr (kIsVector<T>) {
+      // What may be read only once is not tried before; nor are lists of that.
+      const bool again = PyList_Check(value.ptr()) || PyTuple_Check(value.ptr());
+      if (!again || kIsVector<typename T::value_type>) {
+        return convert_list<typename T::value_type>(value, where);
+      }
+    }
     try {
       T made = py::cast<T>(value);
       if (!has_none(made)) return made;
