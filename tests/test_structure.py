@@ -104,7 +104,8 @@ ROOMS = {
         "convert": [],
         "classes": ["convert"],
         ".": ["classes"],
-        "mlcompute": ["."],
+        "execution": ["."],
+        "mlcompute": ["execution"],
         "mps": ["."],
     },
 }
@@ -260,7 +261,7 @@ def test_dependencies_point_one_way() -> None:
         ("python/bindings/mlcompute/graph.cpp", '#include "graph/run/executor.h"'),
         ("python/bindings/mlcompute/graph.cpp", "#include <dnnl.hpp>"),
         ("python/bindings/convert/data.cpp", '#include "classes/signature.h"'),
-        ("python/bindings/mps/image.cpp", '#include "mlcompute/handle.h"'),
+        ("python/bindings/mps/image.cpp", '#include "execution/handle.h"'),
         ("cpp/src/mps/recording/emission.cpp", '#include "mps/kernels/forms.h"'),
         ("cpp/src/graph/lowering/lowering.cpp", '#include "graph/data/data_binding.h"'),
         ("cpp/src/backends/cuda/device/transpose.cu", '#include "backends/cuda/launch/gpu.h"'),

@@ -14,6 +14,12 @@ target_compile_options(traingraph_flags INTERFACE
   # Messages with __FILE__ name the file within the project, not within the builder's disk.
   "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 
+# Of sources that run rarely and are compiled often. GCC does less for -Og than for -O1, and inlining
+# functions that are called once leaves less to compile.
+add_library(traingraph_seldom_run INTERFACE)
+target_compile_options(traingraph_seldom_run INTERFACE $<$<CONFIG:Release>:$<IF:$<CXX_COMPILER_ID:GNU>,
+  -Og$<SEMICOLON>-finline-functions-called-once$<SEMICOLON>-ftree-sra,-O1>>)
+
 if(TRAINGRAPH_SANITIZE)
   list(JOIN TRAINGRAPH_SANITIZE "," sanitizers)
   target_compile_options(traingraph_flags INTERFACE

@@ -19,7 +19,7 @@ if(isa_sources)
       ${isa_flags_${level}} -O3 -fno-math-errno -fno-trapping-math -fopenmp-simd
       # Clang says where a loop stays scalar: that is slower there, and no mistake.
       $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-pass-failed>)
-    precompile(${library})
+    compile_together(${library} 20 ${isa_sources})
     list(APPEND isa_libraries ${library})
   endforeach()
 endif()

@@ -12,9 +12,9 @@
 namespace traingraph {
 namespace {
 
-constexpr const char* kReductionNames[] = {"None",   "Sum",    "Mean",   "Max", "Min",
-                                           "ArgMax", "ArgMin", "L1Norm", "Any", "All"};
-constexpr int kReductionCount = sizeof(kReductionNames) / sizeof(kReductionNames[0]);
+constexpr const char* kReductionTitles[] = {"None",   "Sum",    "Mean",   "Max", "Min",
+                                            "ArgMax", "ArgMin", "L1Norm", "Any", "All"};
+constexpr int kReductionCount = sizeof(kReductionTitles) / sizeof(kReductionTitles[0]);
 
 bool finds_places(ReductionType type) {
   return type == ReductionType::kArgMax || type == ReductionType::kArgMin;
@@ -86,7 +86,7 @@ Reduction::Reduction(ReductionType reduction_type, Shape dimensions)
 }
 
 std::string Reduction::description() const {
-  return std::string("Reduction ") + kReductionNames[static_cast<int>(reduction_type_)] +
+  return std::string("Reduction ") + kReductionTitles[static_cast<int>(reduction_type_)] +
          " dimensions " + to_string(dimensions_);
 }
 

@@ -6,8 +6,10 @@
 #include <pybind11/pybind11.h>
 
 #include <concepts>
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <typeinfo>
@@ -51,27 +53,27 @@ class Capture {
   explicit Capture(T&& value) {
     using Held = std::decay_t<T>;
     if constexpr (fits<Held>()) {
-      new (words_) Held(std::forward<T>(value));
+      new (bytes_) Held(std::forward<T>(value));
     } else {
       // For the life of the process, as the function that holds it.
-      words_[0] = new Held(std::forward<T>(value));
+      new (bytes_) const Held*(new Held(std::forward<T>(value)));
     }
   }
   template <typename T>
   const T& get() const {
     if constexpr (fits<T>()) {
-      return *reinterpret_cast<const T*>(words_);
+      return *std::launder(reinterpret_cast<const T*>(bytes_));
     } else {
-      return *static_cast<const T*>(words_[0]);
+      return **std::launder(reinterpret_cast<const T* const*>(bytes_));
     }
   }
 
  private:
   template <typename T>
   static constexpr bool fits() {
-    return sizeof(T) <= 2 * sizeof(void*) && std::is_trivially_copyable_v<T>;
+    return sizeof(T) <= sizeof(bytes_) && std::is_trivially_copyable_v<T>;
   }
-  alignas(void*) void* words_[2] = {};
+  alignas(void*) std::byte bytes_[2 * sizeof(void*)] = {};
 };
 
 // What a function record of pybind11's has room for.

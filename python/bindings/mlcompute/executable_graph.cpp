@@ -7,8 +7,8 @@
 #include "convert/convert.h"
 #include "convert/data.h"
 #include "convert/names.h"
+#include "execution/execution.h"
 #include "mlcompute/checkpoint.h"
-#include "mlcompute/execution.h"
 #include "mlcompute/fit.h"
 #include "mlcompute/tensor_forms.h"
 

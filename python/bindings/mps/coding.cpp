@@ -39,7 +39,7 @@ class ProvidingCoder final : public PythonCoder, public mps::DeviceProvider {
 // As archives: a list may hold itself.
 constexpr int kMostLevels = 64;
 
-mps::CodedValue to_coded(py::handle value, int depth) {
+mps::CodedValue coded_below(int depth, py::handle value) {
   if (depth > kMostLevels) {
     throw InvalidArgument("expected at most " + std::to_string(kMostLevels) +
                           " levels of lists and dictionaries but got more");
@@ -57,7 +57,7 @@ mps::CodedValue to_coded(py::handle value, int depth) {
   if (py::isinstance<py::str>(value)) return coded_text(value);
   if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
     mps::CodedValue::List list;
-    for (const py::handle one : value) list.push_back(to_coded(one, depth + 1));
+    for (const py::handle one : value) list.push_back(coded_below(depth + 1, one));
     return list;
   }
   if (!py::isinstance<py::dict>(value)) {
@@ -66,7 +66,7 @@ mps::CodedValue to_coded(py::handle value, int depth) {
   }
   mps::CodedValue::Entries entries;
   for (const auto& [name, one] : py::reinterpret_borrow<py::dict>(value)) {
-    entries.push_back({coded_text(py::str(name)), to_coded(one, depth + 1)});
+    entries.push_back({coded_text(py::str(name)), coded_below(depth + 1, one)});
   }
   return entries;
 }
@@ -90,7 +90,7 @@ void def_coded(const py::module_& module, const ClassDescription& description) {
   def_factory(cls, "_decoded", "Any", {"values: Any"}, "",
               [&description](const Arguments& arguments) {
                 const ValueType type{description.type};
-                const mps::CodedValue values = to_coded(arguments["values"], 0);
+                const mps::CodedValue values = to_coded(arguments["values"]);
                 return cast_value(type, mps::decoded(type, description.name, values), {});
               });
   const auto has_coder = [](const Form& form) { return form.arguments.front().name == "coder"; };
@@ -111,7 +111,7 @@ void def_coded(const py::module_& module, const ClassDescription& description) {
 
 }  // namespace
 
-mps::CodedValue to_coded(py::handle value) { return to_coded(value, 0); }
+mps::CodedValue to_coded(py::handle value) { return coded_below(0, value); }
 
 py::object from_coded(const mps::CodedValue& value) {
   if (const auto* const truth = value.as<bool>()) return py::bool_(*truth);

@@ -120,7 +120,7 @@ mps::NNGradientHandler gradient_handler(const Arguments& arguments) {
   };
 }
 
-void bind_gradients(py::module_& module) {
+void bind_gradient_filters(py::module_& module) {
   auto cls = described<NNFilterNode>(module, "MPSNNFilterNode");
   const std::vector<std::string> forms = {"with_source: MPSNNImageNode",
                                           "with_sources: list[MPSNNImageNode]"};
@@ -241,7 +241,7 @@ void bind_mps_nodes(py::module_& module) {
   described<NNImageNode>(module, "MPSNNImageNode").def("__repr__", [](const NNImageNode& self) {
     return "<MPSNNImageNode: " + self.description() + ">";
   });
-  bind_gradients(module);
+  bind_gradient_filters(module);
   bind_callbacks(module);
 }
 

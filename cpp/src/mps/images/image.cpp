@@ -224,8 +224,8 @@ std::size_t Image::image_bytes() const {
 }
 
 std::string Image::description() const {
-  return (reads_.temporary ? "temporary image '" : "image '") + label + "' " +
-         to_string(descriptor_);
+  const std::string name = label.empty() ? "" : "'" + label + "' ";
+  return (reads_.temporary ? "temporary image " : "image ") + name + to_string(descriptor_);
 }
 
 namespace {

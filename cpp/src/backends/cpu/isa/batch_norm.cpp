@@ -7,9 +7,6 @@
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 namespace {
 
-// Each float lane adds at most this many numbers.
-constexpr std::int64_t kStretch = 64;
-
 // The two terms that one element adds.
 struct Moments {
   const float* x;

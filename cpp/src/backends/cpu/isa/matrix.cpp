@@ -73,12 +73,12 @@ void tile(const MatrixProduct& p, const float* a, const float* b, std::int64_t b
   }
 }
 
-using Tile = void (*)(const MatrixProduct&, const float*, const float*, std::int64_t, const float*,
-                      float*, Partial);
+using TileLoop = void (*)(const MatrixProduct&, const float*, const float*, std::int64_t,
+                          const float*, float*, Partial);
 
 template <int kVectors, int... kRows>
-constexpr Tile tile_for(std::int64_t rows, std::integer_sequence<int, kRows...>) {
-  constexpr Tile tiles[] = {tile<kRows + 1, kVectors>...};
+constexpr TileLoop tile_for(std::int64_t rows, std::integer_sequence<int, kRows...>) {
+  constexpr TileLoop tiles[] = {tile<kRows + 1, kVectors>...};
   return tiles[rows - 1];
 }
 

@@ -6,9 +6,6 @@
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 namespace {
 
-// Each float lane adds at most this many numbers.
-constexpr std::int64_t kStretch = 64;
-
 template <bool kSquares, class V>
 TRAINGRAPH_INLINE V term(V x) {
   return kSquares ? x * x : x;

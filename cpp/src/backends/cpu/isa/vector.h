@@ -18,6 +18,8 @@ inline constexpr std::int64_t kLanes = 8;
 #else
 inline constexpr std::int64_t kLanes = 4;
 #endif
+// Each float lane adds at most this many numbers.
+inline constexpr std::int64_t kStretch = 64;
 
 #define TRAINGRAPH_INLINE __attribute__((always_inline)) inline
 

@@ -1,6 +1,6 @@
 // Binds MLCExecution, the handle of a submitted run: wait, result, profile, completion handlers and
 // await.
-#include "mlcompute/handle.h"
+#include "execution/handle.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // Binds the execute methods of training and inference graphs, whose keywords are looked up by the
 // address of an interned string.
-#include "mlcompute/execution.h"
+#include "execution/execution.h"
 
 #include <array>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include "convert/convert.h"
 #include "convert/errors.h"
 #include "convert/names.h"
-#include "mlcompute/handle.h"
+#include "execution/handle.h"
 
 namespace traingraph::python {
 namespace {
