@@ -16,9 +16,12 @@ target_compile_options(traingraph_flags INTERFACE
 
 # Of sources that run rarely and are compiled often. GCC does less for -Og than for -O1, and inlining
 # functions that are called once leaves less to compile.
+set(seldom_run -O1)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(seldom_run -Og -finline-functions-called-once -ftree-sra)
+endif()
 add_library(traingraph_seldom_run INTERFACE)
-target_compile_options(traingraph_seldom_run INTERFACE $<$<CONFIG:Release>:$<IF:$<CXX_COMPILER_ID:GNU>,
-  -Og$<SEMICOLON>-finline-functions-called-once$<SEMICOLON>-ftree-sra,-O1>>)
+target_compile_options(traingraph_seldom_run INTERFACE "$<$<CONFIG:Release>:${seldom_run}>")
 
 if(TRAINGRAPH_SANITIZE)
   list(JOIN TRAINGRAPH_SANITIZE "," sanitizers)

@@ -83,6 +83,13 @@ void TypeNames::append(const char* before, const char* name, const std::type_inf
   for (; *named != nullptr; ++named) types.push_back(*named);
 }
 
+TypeNames any_arguments(bool has_self) {
+  TypeNames names{has_self ? "({object}, " : "(", {}};
+  append_type<py::args>(names, "{", "}, ");
+  append_type<py::kwargs>(names, "{", "}) -> object");
+  return names;
+}
+
 py::object make_function(const Function& function) { return py::object(MadeFunction(function)); }
 
 void refuse_value(const py::detail::function_call& call) {

@@ -46,6 +46,9 @@ void append_type(TypeNames& names, const char* before, const char* after) {
   names.append(before, name.text, types.data(), after);
 }
 
+// Of a function that reads its arguments itself, behind self if it has one.
+TypeNames any_arguments(bool has_self);
+
 // What a body is called with beside its arguments: up to two words, or a pointer to more.
 class Capture {
  public:

@@ -116,15 +116,13 @@ void define(py::handle cls, Signature::Kind kind, const char* name, const char* 
   py::options options;
   options.disable_function_signatures();
   const bool has_self = kept->signature.has_self();
-  TypeNames names{has_self ? "({object}, " : "(", {}};
-  append_type<py::args>(names, "{", "}, ");
-  append_type<py::kwargs>(names, "{", "}) -> object");
   const std::string text = kept->signature.docstring(doc);
-  const py::object function = make_function(
-      {[](py::detail::function_call& call) {
-         return call_forms(*captured(call).get<const Forms*>(), call);
-       },
-       Capture(kept), names, has_self ? std::size_t{1} : 0, cls, name, text.c_str(), true});
+  const py::object function =
+      make_function({[](py::detail::function_call& call) {
+                       return call_forms(*captured(call).get<const Forms*>(), call);
+                     },
+                     Capture(kept), any_arguments(has_self), has_self ? std::size_t{1} : 0, cls,
+                     name, text.c_str(), true});
   cls.attr(name) = kind == Kind::kStatic ? py::staticmethod(function) : function;
 }
 

@@ -68,10 +68,8 @@ void refuse_methods(Class& cls, const std::vector<const char*>& names, const cha
     const Body body = [](py::detail::function_call& call) -> py::handle {
       throw Unsupported(*captured(call).get<const std::string*>());
     };
-    TypeNames types{"({object}, ", {}};
-    append_type<py::args>(types, "{", "}, ");
-    append_type<py::kwargs>(types, "{", "}) -> object");
-    cls.attr(name) = make_function({body, Capture(text), types, 1, cls, name, doc.c_str(), true});
+    cls.attr(name) =
+        make_function({body, Capture(text), any_arguments(true), 1, cls, name, doc.c_str(), true});
   }
 }
 
