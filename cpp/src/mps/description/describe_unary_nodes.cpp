@@ -150,7 +150,7 @@ void describe_gram_matrices(Classes& classes) {
   auto gradient = gradient_node(row, "The gradient; alpha comes by the state.");
   Arguments all = gradient_arguments();
   all.push_back(argument<float>("alpha", "The forward node's."));
-  gradient.text(kOtherNumbers).form(all, [row](const Given& given) {
+  gradient.text(kOtherNumbers).form(all, [](const Given& given) {
     const auto node = make_gradient(row, given);
     expect(*node, given, "alpha", node->parameters().alpha);
     return node;
