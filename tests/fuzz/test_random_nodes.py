@@ -36,6 +36,7 @@ def test_every_node_is_drawn() -> None:
 @pytest.mark.parametrize("what", ["loss", "trained", "gradient", "statistics", "inference"])
 def test_a_wrong_number_is_found(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """By ten times the bound; gamma and beta are float32 in any program, and have a wider one."""
+    pytest.importorskip("torch")
     true, by = checks.run, 1e-5 if what == "trained" else 1e-8
 
     def wrong(program: dict, *seed: int) -> dict[str, np.ndarray]:
