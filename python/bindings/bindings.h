@@ -10,16 +10,12 @@ namespace traingraph::python {
 void bind_enum_members();
 void bind_device(py::module_& module);
 void bind_tensor_data(py::module_& module);
-void bind_tensor_descriptor(py::module_& module);
 void bind_tensor(py::module_& module);
 void bind_layers(py::module_& module);
 void bind_optimizers(py::module_& module);
 void bind_execution(py::module_& module);
-void bind_graph(py::module_& module);
-void bind_memory_plan(py::module_& module);
-void bind_fit(py::module_& module);
-void bind_profile(py::module_& module);
-void bind_executable_graphs(py::module_& module);
+void bind_graphs(py::module_& module);
+void bind_records(py::module_& module);
 void bind_check_gradients(py::module_& module);
 void bind_nn(py::module_& module);
 void bind_mps(py::module_& module);

@@ -6,6 +6,7 @@
 
 #include "bindings.h"
 #include "classes/collector.h"
+#include "classes/python_types.h"
 #include "classes/signature.h"
 #include "convert/enums.h"
 #include "convert/errors.h"
@@ -71,18 +72,16 @@ PYBIND11_MODULE(_core, module) {
   bind_errors(module);
   bind_enums(module);
   bind_enum_members();
+  remember_plain_types();
+  remember_array_types();
   bind_device(module);
   bind_tensor_data(module);
-  bind_tensor_descriptor(module);
   bind_tensor(module);
   bind_layers(module);
   bind_optimizers(module);
-  bind_fit(module);
-  bind_profile(module);
+  bind_records(module);
   bind_execution(module);
-  bind_graph(module);
-  bind_memory_plan(module);
-  bind_executable_graphs(module);
+  bind_graphs(module);
   bind_check_gradients(module);
   bind_nn(module);
   list_exports(module);

@@ -8,28 +8,37 @@ import pytest
 import traingraph as tg
 from traingraph import _core, mps
 
-# What is bound by hand, and has a constructor of MPS's.
-BY_HAND = {
-    "MPSCommandBuffer", "MPSImage", "MPSImageBatch", "MPSImageDescriptor", "MPSNNGraph",
-    "MPSPredicate", "MPSStateBatch", "MPSTemporaryImage",
-    "MLCDevice", "MLCExecution", "MLCGraph", "MLCInferenceGraph", "MLCLayer", "MLCOptimizer",
-    "MLCPlatform", "MLCTensor", "MLCTensorData", "MLCTensorDescriptor",
-    "MLCTensorOptimizerDeviceData", "MLCTensorParameter", "MLCTrainingGraph",
+# Made for Python's own protocols: awaited, and sequences.
+BY_HAND = {"MLCExecution", "MPSImageBatch", "MPSStateBatch"}
+# Members that no description has: they write to memory of Python's, call its functions, wait for
+# its signals, or have forms with lists that are appended to.
+SPECIAL = {
+    "__array__", "__dlpack__", "add_completed_handler", "copy", "destination_image_descriptor",
+    "encode", "encode_batch", "encode_with_coder", "evaluate", "execute", "execute_async",
+    "execute_forward", "execute_gradient", "execute_optimizer_update", "fit", "gradient_filter",
+    "gradient_filters", "predict", "read_bytes", "result_state", "result_state_batch",
+    "set_mask_data", "temporary_result_state", "temporary_result_state_batch", "training_graph",
+    "write_bytes",
 }  # fmt: skip
 FORM = re.compile(r"^(?:\d+\. )?\w+\((.*)\) -> ", re.MULTILINE)
 
 
-def is_made(name: str) -> bool:
-    """A class with a constructor of its own."""
+def is_described(name: str) -> bool:
+    """A public class that is made of a description."""
     cls = getattr(_core, name, None)
-    if type(cls).__name__ != "pybind11_type" or name in BY_HAND:
-        return False
-    return name.startswith("MLC") or bool(
-        name.startswith("MPS") and FORM.search(cls.__init__.__doc__) and "__init__" in vars(cls)
+    return type(cls).__name__ == "pybind11_type" and name not in BY_HAND and name[0] != "_"
+
+
+def is_made(name: str) -> bool:
+    """One with a constructor of its own."""
+    cls = getattr(_core, name, None)
+    return (
+        is_described(name) and "__init__" in vars(cls) and bool(FORM.search(cls.__init__.__doc__))
     )
 
 
-DESCRIBED = sorted(filter(is_made, {*vars(_core), *mps.__all__}))
+CLASSES = sorted(filter(is_described, {*vars(_core), *mps.__all__}))
+DESCRIBED = sorted(filter(is_made, CLASSES))
 ARGUMENT = re.compile(r"(?:^|, )(\w+): ")
 
 
@@ -60,11 +69,36 @@ def test_every_argument_is_explained_once(name: str) -> None:
         assert "*args" not in "".join(forms)
 
 
-@pytest.mark.parametrize("name", DESCRIBED)
+def functions(name: str) -> dict[str, str]:
+    """Documents of its functions, but for those of Python's protocols and private ones."""
+    found = {}
+    for key, value in vars(getattr(_core, name)).items():
+        function = value.__func__ if isinstance(value, staticmethod) else value
+        is_public = key[0] != "_" or key in ("__call__", "__array__", "__dlpack__")
+        if is_public and callable(function):
+            found[key] = function.__doc__
+    return found
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_argument_of_a_function_is_explained_once(name: str) -> None:
+    for key, document in functions(name).items():
+        taken = {name for form in FORM.findall(document) for name in ARGUMENT.findall(form)}
+        explained = re.findall(r"^\* (\w+): \S.*\.$", document, re.MULTILINE)
+        assert sorted(explained) == sorted(taken - {"self"}) or (
+            key in SPECIAL and not explained
+        ), key
+
+
+def test_special_members_are_there() -> None:
+    assert {key for name in CLASSES for key in functions(name)} >= SPECIAL
+
+
+@pytest.mark.parametrize("name", CLASSES)
 def test_every_property_has_a_type_and_a_text(name: str) -> None:
     for key, value in vars(getattr(_core, name)).items():
-        by_hand = key in ("property_call_back", "supports_secure_coding")
-        if not isinstance(value, property) or by_hand:
+        by_hand = ("bytes", "property_call_back", "supports_secure_coding")
+        if not isinstance(value, property) or key in by_hand:
             continue
         assert value.__doc__, key
         assert re.match(rf"{key}\(self\) -> [\w.\[\], |]+\n", value.fget.__doc__), key

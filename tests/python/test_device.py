@@ -49,7 +49,9 @@ def test_copies(device: MLCDevice, duplicate: Callable[[MLCDevice], MLCDevice]) 
 def test_gpu_devices_are_devices() -> None:
     with pytest.raises(ValueError, match="at least one device but got none"):
         MLCDevice(gpu_devices=[])
-    with pytest.raises(TypeError, match=r"\[MLCDevice\] expected gpu_devices: .* but got 'int'"):
+    with pytest.raises(
+        TypeError, match=r"\[MLCDevice\] expected gpu_devices\[0\]: MLCDevice but got 'int'"
+    ):
         MLCDevice(gpu_devices=[0])
     with pytest.raises(ValueError, match=r"expected gpu_devices of GPUs but got cpu: \w"):
         MLCDevice(gpu_devices=[MLCDevice.cpu()])

@@ -49,6 +49,17 @@ GIVEN: dict[str, dict[str, Any]] = {
     "MLCSliceLayer": {"start": [0], "end": [1]},
     "MLCSoftmaxLayer": {"operation": "softmax"},
     "MLCYOLOLossDescriptor": {"anchor_boxes": [1.0, 1.0]},
+    "MLCTensor": {
+        "data": lambda: tg.MLCTensorData(bytes_no_copy=bytearray(8)),
+        "descriptor": lambda: tg.MLCTensorDescriptor(shape=[1]),
+        "random_initializer_type": "uniform",
+    },
+    "MLCTensorDescriptor": {"shape": [1, 1, 1]},
+    "MLCTensorData": {
+        "bytes_no_copy": bytearray(8),
+        "deallocator": lambda: lambda *_: None,
+        "immutable_bytes_no_copy": b"12345678",
+    },
     "MPSCNNNeuronPReLU": {"a": [0.5, 0.25]},
     "MPSNNNeuronDescriptor": {"with_type": "linear", "with_data": [0.5]},
     "MPSNNOptimizerDescriptor": {"with_learning_rate": 0.1},
@@ -59,6 +70,8 @@ BY_NAME: dict[str, Any] = {
     "reduction_type": "sum", "c": 2.0, "split_section_lengths": [1], "labels_image": lambda: image,
     "descriptor": lambda: tg.MLCOptimizerDescriptor(learning_rate=0.1), "bias_terms": lambda: None,
     "convolution_descriptor": lambda: one_weight, "kernel_weights": np.ones((1, 1, 1, 1), "f4"),
+    "buffer": lambda: mps.MTLBuffer(device="reference", length=16), "parent_image": lambda: image,
+    "with_buffer": lambda: mps.MTLBuffer(device="reference", length=16), "slice_range": (0, 1),
     "labels_descriptor": lambda: labels, "output_size": (1, 1), "transform_provider": lambda: None,
 }  # fmt: skip
 BY_TYPE = {"float": 0.5, "int": 1, "bool": False, "int | tuple[int, int]": (1, 1),
@@ -77,7 +90,7 @@ labels = mps.MPSCNNLossDataDescriptor.cnn_loss_data_descriptor(
     with_data=np.ones(1, "f4"), layout="height_x_width_x_feature_channels", size=(1, 1, 1)
 )
 # Of lists with more entries than one.
-LENGTHS = {"output_size": 2}
+LENGTHS = {"output_size": 2, "MLCTensorDescriptor.shape": 3}
 # Those whose numbers are checked by what takes them.
 TAKEN: dict[str, Callable[[Any], Any]] = {
     "MLCActivationDescriptor": lambda one: tg.MLCActivationLayer(descriptor=one),
@@ -119,7 +132,8 @@ class Maker:
 
     def make(self, number: float) -> None:
         kind, given = self.types[self.argument], {key: self.value(key) for key in self.needed}
-        several = LENGTHS.get(self.argument, kind.count("int")) if "[" in kind else 0
+        known = LENGTHS.get(f"{self.owner}.{self.argument}", LENGTHS.get(self.argument))
+        several = (known or kind.count("int")) if "[" in kind else 0
         given[self.argument] = (number,) * several if several else number
         call = getattr(_core, self.owner)
         one = (call if self.name == "__init__" else getattr(call, self.name))(**given)
@@ -138,7 +152,7 @@ def numbers() -> Iterator[Maker]:
             texts = dict(re.findall(r"^\* (\w+): (.*)$", document, re.MULTILINE))
             for form in FORM.findall(document):
                 for argument, kind, _ in ARGUMENT.findall(form):
-                    if NUMBER.fullmatch(kind):
+                    if NUMBER.fullmatch(kind) and argument != "slice_range":  # first and count
                         yield Maker(owner, name, form, argument, texts[argument])
 
 

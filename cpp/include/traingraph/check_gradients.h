@@ -24,6 +24,7 @@ struct TRAINGRAPH_API GradientRow {
   std::int64_t compared = 0;  // elements and directions
   std::int64_t excluded = 0;  // others, at a kink
   bool ok = false;            // something was compared, and no error is above the bound
+  static const ClassDescription& class_description();
 };
 
 struct TRAINGRAPH_API GradientCheck {
@@ -32,6 +33,7 @@ struct TRAINGRAPH_API GradientCheck {
 
   // A table.
   std::string to_string() const;
+  static const ClassDescription& class_description();
 };
 
 // Compares the gradients that the compiled graph computes on its device, as its next step would,

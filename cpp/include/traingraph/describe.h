@@ -1,3 +1,5 @@
+// Over 400 lines: the words that descriptions are written in, one class for all of them.
+//
 // The builder `Describing`, which writes the description of a class beside that class or its
 // family:
 //
@@ -22,41 +24,9 @@
 #include <utility>
 #include <vector>
 
-#include <traingraph/class_description.h>
+#include <traingraph/class_describer.h>
 
 namespace traingraph {
-
-// What does not depend on the class: compiled once.
-class TRAINGRAPH_API ClassDescriber {
- public:
-  operator ClassDescription() const { return made_; }
-
- protected:
-  using Read = std::function<std::any(const void*)>;
-  using Maker = std::function<std::any(const Given&)>;
-
-  ClassDescriber(std::string_view name, std::string_view summary);
-  ClassDescriber(const ClassDescriber&);
-  ~ClassDescriber();
-
-  static Property property_of(std::string_view name, ValueType type, const char* text, Read get);
-  void add_property(std::string_view name, ValueType type, const char* text, Read get);
-  // A property that the object is made with.
-  void keep(Argument argument, Read read);
-  void add_argument(Argument argument, std::function<void(void*, const Given&)> set);
-  void add_form(std::vector<Argument> arguments, Maker make);
-  void add_factory(const char* name, const char* text, std::vector<std::vector<Argument>> forms,
-                   const Maker& make);
-  void restrict_last(const Range& range);
-  // As what sets the fields of a value.
-  void keep_setters();
-  std::vector<std::string> names() const;
-
-  ClassDescription made_;
-  std::string last_;  // what was described last
-  std::vector<Argument> arguments_;
-  std::vector<std::function<void(void*, const Given&)>> setters_;
-};
 
 // Base: what owns objects in C++, std::shared_ptr<Base>; void for values. Parent: the base class in
 // Python, void for none; T where several classes of Python are T. A base begins where its objects
@@ -80,6 +50,8 @@ class Describing : public ClassDescriber {
     if constexpr (std::is_void_v<Base>) {
       made_.copy = [](const void* value) { return std::any(*static_cast<const T*>(value)); };
       made_.owned = [](const std::any& value) { return owned(std::any_cast<const T&>(value)); };
+      made_.copied = [](const void* value) { return owned(*static_cast<const T*>(value)); };
+      made_.adopted = [](void* value) { return std::shared_ptr<void>(static_cast<T*>(value)); };
       if constexpr (!std::is_void_v<Parent>) made_.base = &typeid(Parent);
     } else if constexpr (!std::is_same_v<T, Base>) {
       static_assert(std::is_base_of_v<Base, Parent> && std::is_base_of_v<Parent, T>);
@@ -98,25 +70,31 @@ class Describing : public ClassDescriber {
     add_property(name, get, text, false);
     using Value = ValueOf<Get>;
     made_.properties.back().set = [set](void* self, const std::any& value) {
-      std::invoke(set, *static_cast<T*>(self), std::any_cast<const Value&>(value));
+      if constexpr (describing::kIsOptional<Value>) {
+        const auto* const given = std::any_cast<typename Value::value_type>(&value);
+        std::invoke(set, *static_cast<T*>(self), given != nullptr ? Value(*given) : Value());
+      } else {
+        std::invoke(set, *static_cast<T*>(self), std::any_cast<const Value&>(value));
+      }
     };
     return *this;
   }
   template <class Value, class Owner>
   Describing& settable(std::string_view name, Value Owner::* member, const char* text) {
-    return settable(
-        name, member,
-        [member, subject = made_.name](T& self, const Value& value) {
-          if constexpr (requires { self.check_numbers(subject); }) {
+    if constexpr (requires(T& self) { self.check_numbers(made_.name); }) {
+      return settable(
+          name, member,
+          [member, subject = made_.name](T& self, const Value& value) {
             T changed = self;
             changed.*member = value;
             changed.check_numbers(subject);
             self = std::move(changed);
-          } else {
-            self.*member = value;
-          }
-        },
-        text);
+          },
+          text);
+    } else {
+      return settable(
+          name, member, [member](T& self, const Value& value) { self.*member = value; }, text);
+    }
   }
   // A part of a value that `get` and `set` are for: a member of it, or a function that finds it.
   template <class Get, class Set, class Part>
@@ -164,15 +142,78 @@ class Describing : public ClassDescriber {
     return *this;
   }
 
-  // Called without arguments; `call` is a function of the object.
+  // `call` is a member, or takes the object first.
   template <class Call>
-  Describing& function(std::string_view name, Call call, const char* text) {
-    made_.functions.push_back(property_by(name, call, text, false));
+  Describing& function(const char* name, Call call, const char* text,
+                       const std::vector<Taken>& taken = {}) {
+    return add_function(name, call, text, taken, false);
+  }
+  // None where it gives a null pointer.
+  template <class Call>
+  Describing& optional_function(const char* name, Call call, const char* text,
+                                const std::vector<Taken>& taken = {}) {
+    return add_function(name, call, text, taken, true);
+  }
+  // One that gives nothing here, and True in Python, where Apple's tells by it that it did not
+  // fail.
+  template <class Call>
+  Describing& action(const char* name, Call call, const char* text,
+                     const std::vector<Taken>& taken = {}) {
+    add_function(name, call, text, taken, false);
+    Method& added = made_.functions.back();
+    added.result = describing::value_type<bool>();
+    added.call = [act = std::move(added.call)](void* self, const Given& given) {
+      act(self, given);
+      return std::any(true);
+    };
     return *this;
   }
+  // One of several forms; `call` takes the object and what is given.
   template <class Call>
-  Describing& optional_function(std::string_view name, Call call, const char* text) {
-    made_.functions.push_back(property_by(name, call, text, true));
+  Describing& function_of_forms(const char* name, const char* text,
+                                std::vector<std::vector<Argument>> forms, Call call) {
+    using Result = std::invoke_result_t<Call, T&, const Given&>;
+    Method added = method_of(name, text, describing::value_type<std::remove_cvref_t<Result>>(), {},
+                             {}, [call](void* self, const Given& given) {
+                               return describing::result_of([&]() -> decltype(auto) {
+                                 return std::invoke(call, *static_cast<T*>(self), given);
+                               });
+                             });
+    added.forms.clear();
+    for (std::vector<Argument>& arguments : forms) {
+      added.forms.push_back({std::move(arguments), nullptr});
+    }
+    made_.functions.push_back(std::move(added));
+    return *this;
+  }
+  // One of the class, without an object.
+  template <class Call>
+  Describing& class_function(const char* name, Call call, const char* text,
+                             const std::vector<Taken>& taken = {}) {
+    const auto types = decltype(describing::taken_by(call)){};
+    made_.class_functions.push_back(
+        method_by<>(name, call, text, taken, types, [call](void*, const Given& given) {
+          return describing::called(call, given, decltype(types){});
+        }));
+    return *this;
+  }
+  // Of the function before: how many arguments Python takes by position, up to two; the others by
+  // name.
+  Describing& by_position(int count) {
+    made_.functions.back().by_position = count;
+    return *this;
+  }
+  // Of the function before: `wait` ends before it is called, and other threads may be waited for.
+  template <class Wait>
+  Describing& waits_first(Wait wait) {
+    made_.functions.back().wait_first = [wait](void* self, const Given& given) {
+      wait(*static_cast<const T*>(self), given);
+    };
+    return *this;
+  }
+  // Of the function or property before: other threads may be waited for.
+  Describing& may_wait() {
+    let_last_wait();
     return *this;
   }
 
@@ -215,7 +256,7 @@ class Describing : public ClassDescriber {
   template <class Value, class Owner>
   Describing& field(const char* name, Value Owner::* member, const char* text,
                     const Range* range = nullptr) {
-    add_field(traingraph::argument<Value>(name, T{}.*member, text), member);
+    add_field(name, traingraph::argument<Value>(name, T{}.*member, text), member);
     return range != nullptr ? in(*range) : *this;
   }
   // One that can be set later, too.
@@ -233,7 +274,7 @@ class Describing : public ClassDescriber {
     using Value = ValueOf<Get>;
     T whole{};
     add_argument(traingraph::argument<Value>(name, std::invoke(get, whole), text),
-                 [name = std::string(name), set](void* value, const Given& given) {
+                 [name, set](void* value, const Given& given) {
                    std::invoke(set, *static_cast<T*>(value), given.get<Value>(name));
                  });
     return settable(name, get, set, text);
@@ -252,6 +293,54 @@ class Describing : public ClassDescriber {
   // Of the argument before: it has to be given.
   Describing& required() {
     arguments_.back().value_if_absent.reset();
+    return *this;
+  }
+
+  // A member of a record.
+  template <class Value, class Owner>
+  Describing& recorded(const char* name, Value Owner::* member, const char* text) {
+    return add_field(
+        name, make_argument(name, describing::value_type<Value>(), text, std::nullopt, nullptr),
+        member);
+  }
+  // Pickles keep what is recorded.
+  Describing& is_record() {
+    made_.copied = nullptr;
+    keep_setters();
+    made_.state = Form{arguments_, [set = made_.set_fields](const Given& given) {
+                         T value{};
+                         set(&value, given);
+                         return owned(std::move(value));
+                       }};
+    return *this;
+  }
+  // What repr() tells behind the class's name.
+  template <class Show>
+  Describing& shown(Show show) {
+    made_.shown = telling(show);
+    return *this;
+  }
+  // What str() gives.
+  template <class Print>
+  Describing& printed(Print print) {
+    made_.printed = telling(print);
+    return *this;
+  }
+  // By operator==; objects that are the same have the same `hash`.
+  template <class Hash>
+  Describing& compared(Hash hash) {
+    made_.equal = [](const void* one, const void* other) {
+      return *static_cast<const T*>(one) == *static_cast<const T*>(other);
+    };
+    made_.hash = [hash](const void* self) -> std::size_t {
+      return std::invoke(hash, *static_cast<const T*>(self));
+    };
+    return *this;
+  }
+  // The same is one object alone, whatever stands for it in Python.
+  Describing& compared_by_identity() {
+    made_.equal = std::equal_to<const void*>();
+    made_.hash = [](const void* self) { return reinterpret_cast<std::uintptr_t>(self) >> 4; };
     return *this;
   }
 
@@ -313,11 +402,24 @@ class Describing : public ClassDescriber {
   }
   // A value without copy().
   Describing& not_copied() {
-    made_.is_copied = false;
+    made_.copied = nullptr;
+    return *this;
+  }
+  // An object whose `copy` gives a shared pointer to another one.
+  template <class Copy>
+  Describing& copied_by(Copy copy) {
+    made_.copied = [copy](const void* self) -> std::any {
+      return std::shared_ptr<Base>(std::invoke(copy, *static_cast<const T*>(self)));
+    };
     return *this;
   }
   Describing& sample(LayerSample (*make)(DataType)) {
     made_.sample = make;
+    return support(make);
+  }
+  // A class function that tells whether a device has the kernels of such a layer.
+  Describing& support(LayerSample (*make)(DataType)) {
+    add_support(make);
     return *this;
   }
   template <class Get>
@@ -353,6 +455,39 @@ class Describing : public ClassDescriber {
       }
     };
   }
+  template <class Tell>
+  static Callable<std::string(const void*)> telling(Tell tell) {
+    return [tell](const void* self) -> std::string {
+      return std::invoke(tell, *static_cast<const T*>(self));
+    };
+  }
+  template <class... Self, class Call, class... Values>
+  Method method_by(const char* name, const Call&, const char* text, const std::vector<Taken>& taken,
+                   describing::Types<Values...>, decltype(Method::call) call,
+                   bool optional = false) {
+    using Result = std::remove_cvref_t<std::invoke_result_t<Call, Self..., Values...>>;
+    return method_of(name, text, describing::value_type<Result>(optional), taken,
+                     {describing::value_type<describing::Held<Values>>()...}, std::move(call));
+  }
+  template <class Call>
+  Describing& add_function(const char* name, Call call, const char* text,
+                           const std::vector<Taken>& taken, bool optional) {
+    const auto types = [call] {
+      auto all = decltype(describing::taken_by(call)){};
+      if constexpr (std::is_member_function_pointer_v<Call>) {
+        return all;
+      } else {
+        return decltype(describing::behind_first(all)){};
+      }
+    }();
+    made_.functions.push_back(method_by<T&>(
+        name, call, text, taken, types,
+        [call](void* self, const Given& given) {
+          return describing::called(call, given, decltype(types){}, *static_cast<T*>(self));
+        },
+        optional));
+    return *this;
+  }
   template <class Get>
   static Property property_by(std::string_view name, Get get, const char* text, bool optional) {
     return property_of(name, describing::value_type<ValueOf<Get>>(optional), text, reading(get));
@@ -380,8 +515,7 @@ class Describing : public ClassDescriber {
         optional ? "The parameter, or None." : "The parameter.", optional);
   }
   template <class Value, class Owner>
-  Describing& add_field(Argument added, Value Owner::* member) {
-    const std::string name = added.name;
+  Describing& add_field(const char* name, Argument added, Value Owner::* member) {
     add_property(name, member, added.text.c_str(), false);
     add_argument(std::move(added), [name, member](void* value, const Given& given) {
       static_cast<T*>(value)->*member = given.get<Value>(name);

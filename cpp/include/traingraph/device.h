@@ -13,6 +13,8 @@
 
 namespace traingraph {
 
+struct ClassDescription;
+
 // A backend and, for backends with several devices, an index. A value; two devices are equal when
 // they name the same hardware.
 class TRAINGRAPH_API Device {
@@ -52,6 +54,7 @@ class TRAINGRAPH_API Device {
   bool operator==(const Device& other) const {
     return backend_ == other.backend_ && index_ == other.index_;
   }
+  static const ClassDescription& class_description();
 
  private:
   Device(DeviceType type, std::string backend, int index);
@@ -92,6 +95,7 @@ class TRAINGRAPH_API Platform {
   // Folders of Python packages, beside the library's own, that may hold NVIDIA's libraries. Those
   // that do not begin with '/' are left out, for they mean another folder with every chdir.
   static void set_package_folders(std::vector<std::string> folders);
+  static const ClassDescription& class_description();
 };
 
 }  // namespace traingraph

@@ -17,6 +17,7 @@ struct TRAINGRAPH_API Epoch {
   std::int64_t steps = 0;  // batches
   double seconds = 0;
   std::optional<std::uint64_t> shuffle_seed;  // what the order followed from; none: as given
+  static const ClassDescription& class_description();
 };
 
 // Where a fit stands, whatever ends it: the epochs that are whole, the one that is not, and how
@@ -53,6 +54,7 @@ struct TRAINGRAPH_API Evaluation {
   // The share of right classes, for softmax and sigmoid cross entropy. Rows labelled -1 do not
   // count.
   std::optional<double> accuracy;
+  static const ClassDescription& class_description();
 };
 
 }  // namespace traingraph

@@ -96,6 +96,7 @@ class TRAINGRAPH_API Graph {
                            std::int64_t batch_size = 0);
 
   GraphState& state() const { return *state_; }
+  static const ClassDescription& class_description();
 
  protected:
   std::shared_ptr<GraphState> state_;
@@ -166,6 +167,7 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   // A place for the arguments of the last call, where a caller keeps them to give those that have
   // not changed again. Executions do not look at it.
   ExecutionArguments& last_arguments() { return last_arguments_; }
+  static const ClassDescription& class_description();
 
  protected:
   ExecutableGraph(const std::vector<GraphPtr>& graphs, bool training);
@@ -217,12 +219,14 @@ class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
   void synchronize_updates();
   // The newest gradient of a layer's parameter, after a separate gradient call.
   TensorData gradient_data(const TensorPtr& parameter, const LayerPtr& layer) const;
+  static const ClassDescription& class_description();
 };
 
 class TRAINGRAPH_API InferenceGraph final : public ExecutableGraph {
  public:
   explicit InferenceGraph(const std::vector<GraphPtr>& graphs);
   Execution execute(const ExecutionArguments& arguments);
+  static const ClassDescription& class_description();
 };
 
 // Adds the layers one after another and returns the last result.

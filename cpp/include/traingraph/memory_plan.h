@@ -8,12 +8,15 @@
 
 namespace traingraph {
 
+struct ClassDescription;
+
 // What one compiled graph keeps in device memory.
 struct TRAINGRAPH_API MemoryPlan {
-  struct Entry {
+  struct TRAINGRAPH_API Entry {
     std::string name;  // tensor or op, with its layer
     std::string kind;  // bound, persistent, saved, gradient, exchange, transient, workspace
-    std::size_t bytes;
+    std::size_t bytes = 0;
+    static const ClassDescription& class_description();
   };
   std::vector<Entry> entries;
   // What the gradient pass computes again for a memory limit, with the bytes that are free between
@@ -36,6 +39,7 @@ struct TRAINGRAPH_API MemoryPlan {
   std::string largest_entries() const;
   // A table.
   std::string to_string() const;
+  static const ClassDescription& class_description();
 };
 
 }  // namespace traingraph

@@ -63,6 +63,7 @@ class TRAINGRAPH_API Block {
   // "dense(128)"
   const std::string& text() const { return text_; }
   Kind kind() const { return kind_; }
+  static const ClassDescription& class_description();
 
  private:
   static Block of_layer(LayerPtr layer);

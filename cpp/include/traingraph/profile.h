@@ -7,22 +7,26 @@
 
 namespace traingraph {
 
+struct ClassDescription;
+
 // Where the time of one execution went: an entry per op that ran, in the order of running.
 struct TRAINGRAPH_API Profile {
-  struct Entry {
+  struct TRAINGRAPH_API Entry {
     std::string layer;  // "layer 7 'conv1'"; empty for ops of no layer
     std::string phase;  // forward, gradient, update
     std::string op;
     double start = 0;  // seconds since the first op
     double seconds = 0;
+    static const ClassDescription& class_description();
   };
   // The times of one layer's ops, summed. Ops that were fused count for the layer they joined.
-  struct Layer {
+  struct TRAINGRAPH_API Layer {
     std::string layer;
     double forward = 0;
     double gradient = 0;
     double update = 0;
     double seconds() const { return forward + gradient + update; }
+    static const ClassDescription& class_description();
   };
 
   std::vector<Entry> entries;
@@ -34,6 +38,7 @@ struct TRAINGRAPH_API Profile {
   std::string table() const;
   // The entries as JSON for chrome://tracing and Perfetto.
   std::string chrome_trace() const;
+  static const ClassDescription& class_description();
 };
 
 }  // namespace traingraph

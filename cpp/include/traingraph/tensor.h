@@ -18,6 +18,7 @@ namespace traingraph {
 
 class Device;
 class Tensor;
+struct ClassDescription;
 struct TensorState;
 using TensorPtr = std::shared_ptr<Tensor>;
 
@@ -51,6 +52,7 @@ struct TRAINGRAPH_API TensorData {
   // Itself in host memory, or a copy there of what a GPU has when all before on it is done.
   TensorData on_host() const;
   void visit_owned(OwnershipVisitor& visitor) const { visitor(owner); }
+  static const ClassDescription& class_description();
 };
 
 // Shape (outermost first, images NCHW) and element type.
@@ -75,6 +77,7 @@ struct TRAINGRAPH_API TensorDescriptor {
   // Entry t: how many sequences are longer than t. As long as the longest; empty without sequences.
   Shape batch_size_per_sequence_step() const;
   bool operator==(const TensorDescriptor& other) const = default;
+  static const ClassDescription& class_description();
 };
 
 inline constexpr int kMaxTensorDimensions = 4;
@@ -105,6 +108,8 @@ class TRAINGRAPH_API Tensor : public std::enable_shared_from_this<Tensor> {
 
   // The host copy; bytes is null without one.
   const TensorData& data() const;
+  // The same in the tensor's own shape and type, whatever it was made over; keeps the tensor alive.
+  TensorData host_data();
   // Replaces the host copy; graphs over this parameter read it at their next execution. Data in a
   // GPU's memory takes the host copy's place until synchronize_data makes one.
   void set_data(TensorData data);
@@ -140,10 +145,18 @@ class TRAINGRAPH_API Tensor : public std::enable_shared_from_this<Tensor> {
                         const std::vector<std::int64_t>& bias, std::int64_t axis) const;
 
   TensorState& state() const { return *state_; }
+  static const ClassDescription& class_description();
 
  private:
   explicit Tensor(TensorDescriptor descriptor);
   std::unique_ptr<TensorState> state_;
+};
+
+// The device's side of one of a tensor's optimizer buffers.
+struct TRAINGRAPH_API OptimizerDeviceData {
+  TensorPtr tensor;
+  std::size_t slot = 0;
+  static const ClassDescription& class_description();
 };
 
 // A truth value that knows how often it was changed: a change that was taken back is one, too.
@@ -170,6 +183,7 @@ class UpdatableFlag {
 struct TRAINGRAPH_API TensorParameter {
   TensorPtr tensor;
   UpdatableFlag is_updatable = true;
+  static const ClassDescription& class_description();
 };
 
 }  // namespace traingraph

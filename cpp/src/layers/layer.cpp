@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include <traingraph/activation.h>
 #include <traingraph/describe.h>
 
 namespace traingraph {
@@ -24,7 +25,12 @@ const ClassDescription& Layer::class_description() {
                     &Layer::set_debugging_enabled,
                     "Whether results and gradients stay readable under the option DEBUG_LAYERS.")
           .property("device_type", &Layer::device_type,
-                    "Where the layer was compiled for; None before.");
+                    "Where the layer was compiled for; None before.")
+          .support(Activation::class_description().sample)
+          .compared_by_identity()
+          .shown([](const Layer& self) {
+            return std::to_string(self.id()) + " '" + self.label() + "': " + self.description();
+          });
   return description;
 }
 

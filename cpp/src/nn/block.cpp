@@ -5,6 +5,7 @@
 #include <traingraph/activation.h>
 #include <traingraph/batch_normalization.h>
 #include <traingraph/data_movement.h>
+#include <traingraph/describe.h>
 #include <traingraph/embedding.h>
 #include <traingraph/errors.h>
 #include <traingraph/group_normalization.h>
@@ -98,6 +99,24 @@ Block sequential(std::vector<Block> blocks) {
             return result;
           },
           kind};
+}
+
+const ClassDescription& Block::class_description() {
+  static const ClassDescription description =
+      Describing<Block>("Block",
+                        "Given a graph and a tensor it makes a layer for that tensor's shape, adds "
+                        "it and returns the result. Called again it makes another layer.")
+          .function(
+              "__call__",
+              [](const Block& self, const GraphPtr& graph, const TensorPtr& x) {
+                return self(graph, x);
+              },
+              "The result of a new layer over x. Errors: those of the layer, naming the block.",
+              {{"graph", "What gets the layer."}, {"x", "What the layer reads."}})
+          .by_position(2)
+          .not_copied()
+          .shown(&Block::text);
+  return description;
 }
 
 }  // namespace traingraph::nn

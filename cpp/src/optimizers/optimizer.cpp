@@ -92,7 +92,8 @@ const ClassDescription& Optimizer::class_description() {
                     "afterwards use it.")
           .settable("applies_gradient_clipping", &Optimizer::applies_gradient_clipping,
                     &Optimizer::set_applies_gradient_clipping, "May change at any time.")
-          .properties_of(&Optimizer::descriptor);
+          .properties_of(&Optimizer::descriptor)
+          .shown(&Optimizer::description);
   return description;
 }
 

@@ -56,7 +56,8 @@ class MadeFunction final : public py::cpp_function {
       if (record->args.size() == function.arguments) break;
       record->args.emplace_back(argument, nullptr, py::handle(), /*convert=*/true, /*none=*/true);
     }
-    record->is_new_style_constructor = std::strcmp(function.name, "__init__") == 0;
+    record->is_new_style_constructor = std::strcmp(function.name, "__init__") == 0 ||
+                                       std::strcmp(function.name, "__setstate__") == 0;
     auto* const made = record.get();
     std::vector<const std::type_info*> types = function.signature.types;
     types.push_back(nullptr);

@@ -224,17 +224,6 @@ class BoundClass : public py::class_<T, Options...> {
         {call_body<T, Call>, Capture(call), signature_of<Call>(), 1, *this, name, doc});
     return *this;
   }
-  // Without the GIL.
-  template <typename Call>
-  BoundClass& def_released(const char* name, Call call, const char* doc) {
-    return def(
-        name,
-        [call](T& self) {
-          const ReleasedGil released;
-          return std::invoke(call, self);
-        },
-        doc);
-  }
   template <typename... Values>
   void def_static(Values...) = delete;
   // `signature` stands for that of the getter's type: "profile(self) -> Profile | None".
@@ -255,18 +244,6 @@ class BoundClass : public py::class_<T, Options...> {
                                 nullptr, false, true}),
                  doc);
     return *this;
-  }
-
-  template <typename Owner, typename Value>
-  BoundClass& def_readonly(const char* name, Value Owner::* member, const char* doc = nullptr) {
-    return def_property_readonly(
-        name, [member](const T& self) -> const Value& { return self.*member; }, doc);
-  }
-  template <typename Owner, typename Value>
-  BoundClass& def_readwrite(const char* name, Value Owner::* member, const char* doc = nullptr) {
-    return def_property(
-        name, [member](const T& self) -> const Value& { return self.*member; },
-        [member](T& self, const Value& value) { self.*member = value; }, doc);
   }
 
  private:

@@ -26,9 +26,17 @@ struct Ownership {
   void (*before_making)(const Given& given) = nullptr;
   // Of objects that keep what a constructor was given.
   void (*after_making)(const std::any& made, const Arguments& arguments) = nullptr;
+  bool shows_memory = false;  // by the buffer protocol
 };
 template <typename Base>
 Ownership ownership();
+// Of values that own something themselves.
+template <typename Value>
+Ownership ownership_of_values() {
+  Ownership made = ownership<void>();
+  made.visit = visit_instance<Value, std::shared_ptr<void>>();
+  return made;
+}
 
 // A class whose base is bound; of a value, or the base of all, where the description has no base.
 // The ownership lives as long as the class.
@@ -47,6 +55,14 @@ py::object cast_described(const std::type_info& type, const std::any& value);
 // Of the class of this name: `made` is what a form makes.
 py::object cast_made(const std::string& name, const std::any& made);
 
+// A described class, to add what is bound by hand.
+template <typename Self>
+auto described(const py::module_& module, const char* name) {
+  return py::reinterpret_borrow<BoundClass<Self, std::shared_ptr<Self>>>(module.attr(name));
+}
+
+// Owns a value that pybind11 made.
+std::shared_ptr<void> adopted(const std::type_info& type, void* value);
 // Where an object's pointer and owner are; the object is known to pybind11 from here on.
 py::detail::value_and_holder registered(py::detail::instance* instance);
 
@@ -62,7 +78,13 @@ Ownership ownership() {
             } else if constexpr (requires(Base& base) { base.shared_from_this(); }) {
               new (&place.holder<Owner>()) Owner(place.value_ptr<Base>()->shared_from_this());
             } else {
-              return;  // another owns it
+              if (!instance->owned) return;  // another owns it
+              if constexpr (std::is_void_v<Base>) {
+                new (&place.holder<Owner>())
+                    Owner(adopted(*place.type->cpptype, place.value_ptr()));
+              } else {
+                return;
+              }
             }
             place.set_holder_constructed();
           },

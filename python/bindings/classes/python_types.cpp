@@ -4,11 +4,14 @@
 #include <charconv>
 #include <typeindex>
 #include <unordered_map>
+#include <variant>
 
 #include <pybind11/numpy.h>
+#include <traingraph/check_gradients.h>
 #include <traingraph/loss.h>
 
 #include "classes/described_class.h"
+#include "convert/names.h"
 
 namespace traingraph::python {
 namespace {
@@ -70,33 +73,12 @@ py::object from_anchor_boxes(const std::vector<AnchorBox>& boxes) {
   return pairs;
 }
 
-// A list of values whose class is described or remembered.
-template <typename T>
-void remember_list(const std::string& name) {
-  remember_type(typeid(std::vector<T>),
-                {"collections.abc.Sequence[" + name + "]", "list[" + name + "]",
-                 [](py::handle value, const Where& where) -> std::any {
-                   std::vector<T> items;
-                   for (const py::object& item : to_items(value, where)) {
-                     items.push_back(std::any_cast<T>(
-                         load_value(ValueType{&typeid(T)}, item, where.of_item(items.size()))));
-                   }
-                   return items;
-                 },
-                 [](const std::any& value, py::handle owner) -> py::object {
-                   py::list items;
-                   for (const T& item : std::any_cast<const std::vector<T>&>(value)) {
-                     items.append(cast_value(ValueType{&typeid(T)}, item, owner));
-                   }
-                   return items;
-                 }});
-}
-
 }  // namespace
 
 void remember_plain_types() {
   remember_type(typeid(void), {"None", "None", nullptr, nullptr});
   remember<bool>("bool");
+  remember<int>("int");
   remember<std::int64_t>("int");
   remember<std::uint64_t>("int");
   remember<float>("float");
@@ -104,6 +86,16 @@ void remember_plain_types() {
   remember<std::string>("str");
   remember_type(typeid(Shape), converted<Shape>("collections.abc.Sequence[int]", "list[int]"));
   remember<TensorPtr>("MLCTensor");
+  remember_type(typeid(DataType),
+                converted<DataType>("MLCDataType | numpy.typing.DTypeLike", "MLCDataType"));
+  remember_type(typeid(Device), converted<Device>("MLCDevice | str", "MLCDevice"));
+  remember<std::variant<int, std::string>>(
+      "int | str", "int | str",
+      [](py::handle value, const Where& where) -> std::variant<int, std::string> {
+        if (py::isinstance<py::str>(value)) return to_text(value, where);
+        return convert<int>(value, where);
+      },
+      [](const std::variant<int, std::string>& value) { return py::cast(value); });
   remember<Pair>(
       "int | tuple[int, int]", "tuple[int, int]",
       [](py::handle value, const Where& where) { return to_pair(value, where); },
@@ -138,12 +130,36 @@ void remember_plain_types() {
          }
          return parts;
        }});
+  remember<LayerPtr>("MLCLayer");
+  remember<OptimizerPtr>("MLCOptimizer");
+  remember<GraphPtr>("MLCGraph");
+  remember<std::shared_ptr<TrainingGraph>>("MLCTrainingGraph");
+  remember<std::shared_ptr<InferenceGraph>>("MLCInferenceGraph");
+  remember<NamedTensors>(
+      "collections.abc.Mapping[str, MLCTensor]", "dict[str, MLCTensor]",
+      [](py::handle value, const Where& where) { return named_tensors(value, where); },
+      [](const NamedTensors& tensors) {
+        py::dict result;
+        for (const auto& [name, tensor] : tensors) result[py::str(name)] = py::cast(tensor);
+        return result;
+      });
   remember_list<TensorPtr>("MLCTensor");
+  remember_list<LayerPtr>("MLCLayer");
+  remember_list<GraphPtr>("MLCGraph");
+  remember_list<std::shared_ptr<TrainingGraph>>("MLCTrainingGraph");
+  remember_list<std::shared_ptr<InferenceGraph>>("MLCInferenceGraph");
+  remember_list<TensorParameter>("MLCTensorParameter");
+  remember_list<Device>("MLCDevice");
+  remember_list<OptimizerDeviceData>("MLCTensorOptimizerDeviceData");
   remember_list<ActivationDescriptor>("MLCActivationDescriptor");
-  remember_enumerations<ActivationType, ArithmeticOperation, ComparisonOperation, ConvolutionType,
-                        PaddingType, SampleMode, DeviceType, GradientClippingType, LossType,
-                        LSTMResultMode, PoolingType, ReductionType, RegularizationType,
-                        SoftmaxOperation>();
+  remember_list<MemoryPlan::Entry>("MemoryPlan.Entry");
+  remember_list<Profile::Entry>("Profile.Entry");
+  remember_list<Profile::Layer>("Profile.Layer");
+  remember_list<GradientRow>("GradientRow");
+  remember_enumerations<
+      ActivationType, ArithmeticOperation, ComparisonOperation, CompilationOptions, ConvolutionType,
+      Precision, PaddingType, RandomInitializerType, SampleMode, DeviceType, GradientClippingType,
+      LossType, LSTMResultMode, PoolingType, ReductionType, RegularizationType, SoftmaxOperation>();
 }
 
 void remember_type(const std::type_info& type, PythonType row) {

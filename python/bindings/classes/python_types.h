@@ -23,6 +23,7 @@ struct PythonType {
 
 // Numbers, texts, tensors and ML Compute's enumerations, before anything is described.
 void remember_plain_types();
+void remember_array_types();
 // For the types of a part of the surface.
 void remember_type(const std::type_info& type, PythonType row);
 
@@ -64,6 +65,23 @@ void remember(const char* taken, const char* given, Load, Cast) {
                               return Cast{}(std::any_cast<const T&>(value));
                             }});
 }
+// Of arguments alone.
+template <typename T, typename Load>
+void remember_taken(const std::string& name, Load) {
+  remember_type(typeid(T), {name, name,
+                            [](py::handle value, const Where& where) {
+                              return std::any(T(Load{}(value, where)));
+                            },
+                            nullptr});
+}
+// Of results alone.
+template <typename T, typename Cast>
+void remember_given(const std::string& name, Cast) {
+  remember_type(typeid(T),
+                {name, name, nullptr, [](const std::any& value, py::handle) -> py::object {
+                   return Cast{}(std::any_cast<const T&>(value));
+                 }});
+}
 template <typename T>
 void remember(const char* name) {
   remember_type(typeid(T), converted<T>(name));
@@ -79,6 +97,27 @@ void remember_part(const char* name) {
                                return py::cast(std::any_cast<T*>(value),
                                                py::return_value_policy::reference_internal, owner);
                              }});
+}
+// A list of values whose class is described or remembered.
+template <typename T>
+void remember_list(const std::string& name, const std::string& taken = "collections.abc.Sequence") {
+  remember_type(typeid(std::vector<T>),
+                {taken + "[" + name + "]", "list[" + name + "]",
+                 [](py::handle value, const Where& where) -> std::any {
+                   std::vector<T> items;
+                   for (const py::object& item : to_items(value, where)) {
+                     items.push_back(std::any_cast<T>(
+                         load_value(ValueType{&typeid(T)}, item, where.of_item(items.size()))));
+                   }
+                   return items;
+                 },
+                 [](const std::any& value, py::handle owner) -> py::object {
+                   py::list items;
+                   for (const T& item : std::any_cast<const std::vector<T>&>(value)) {
+                     items.append(cast_value(ValueType{&typeid(T)}, item, owner));
+                   }
+                   return items;
+                 }});
 }
 template <BoundEnum... E>
 void remember_enumerations() {

@@ -67,10 +67,6 @@ PyObject* Arguments::found(std::string_view name) const {
   return nullptr;
 }
 
-const std::string& Arguments::name_of(std::size_t k) const {
-  return signature_->forms_[form_].at(k).name;
-}
-
 py::object Arguments::operator[](std::string_view name) const {
   if (PyObject* value = found(name)) return py::reinterpret_borrow<py::object>(value);
   const Parameter* const parameter = find(signature_->forms_[form_], name);

@@ -34,16 +34,6 @@ constexpr bool kIsHandle = false;
 template <typename T>
 constexpr bool kIsHandle<std::shared_ptr<T>> = true;
 
-// What arguments of a member function come from: a list, an object that the caller holds, or a
-// value.
-template <typename T>
-constexpr bool kIsList = false;
-template <typename T>
-constexpr bool kIsList<std::vector<T>> = !std::is_same_v<std::vector<T>, Shape>;
-template <typename Argument>
-constexpr bool kIsHeld =
-    std::is_lvalue_reference_v<Argument> && !std::is_const_v<std::remove_reference_t<Argument>>;
-
 class Signature;
 
 // The arguments of one call that some form takes.
@@ -87,27 +77,11 @@ class Arguments {
   Pointer nullable(std::string_view name) const {
     return optional<Pointer>(name).value_or(nullptr);
   }
-  // The form's k-th as a member function takes it, or as the pointer to what it takes.
-  template <typename Argument>
-  auto at(std::size_t k) const {
-    using T = std::remove_cvref_t<Argument>;
-    const std::string& name = name_of(k);
-    if constexpr (kIsHeld<Argument>) {
-      return get<std::shared_ptr<T>>(name);
-    } else if constexpr (std::is_same_v<T, NamedTensors>) {
-      return named_tensors((*this)[name], where(name));
-    } else if constexpr (kIsList<T>) {
-      return convert_list<typename T::value_type>((*this)[name], where(name));
-    } else {
-      return get<T>(name);
-    }
-  }
   Where where(std::string_view name) const;
   // By name, as the caller gave them.
   const py::dict& all() const { return given_; }
 
  private:
-  const std::string& name_of(std::size_t k) const;
   // What the caller gave; null where nothing was given.
   PyObject* found(std::string_view name) const;
 
@@ -163,13 +137,6 @@ class Signature {
   std::vector<std::size_t> before_star_;  // of each form
 };
 
-// What a constructor does with its arguments beside making the object: nothing, for most.
-template <typename T>
-struct AfterMaking {
-  template <typename Made>
-  static void keep(Made&, const Arguments&) {}
-};
-
 // Called with the arguments of one form; gives a new reference.
 using FormBody = py::handle (*)(py::detail::function_call& call, const Arguments& arguments,
                                 const Capture& capture);
@@ -179,21 +146,6 @@ using FormBody = py::handle (*)(py::detail::function_call& call, const Arguments
 void define(py::handle cls, Signature::Kind kind, const char* name, const char* returns,
             const std::vector<std::string>& forms, const char* doc, FormBody body,
             const Capture& capture);
-
-template <typename Class, typename Make>
-void def_init(Class& cls, const std::vector<std::string>& forms, const char* doc, Make make) {
-  const FormBody body = [](py::detail::function_call& call, const Arguments& arguments,
-                           const Capture& capture) -> py::handle {
-    auto made = capture.get<Make>()(arguments);
-    ++objects_made;  // of a class that Python derived as well
-    AfterMaking<typename Class::type>::keep(made, arguments);
-    // pybind11 gives a constructor the place of the object that it makes.
-    auto& place = *reinterpret_cast<py::detail::value_and_holder*>(call.args[0].ptr());
-    py::detail::initimpl::construct<typename Class::Bound>(place, std::move(made), false);
-    return py::none().release();
-  };
-  define(cls, Signature::Kind::kConstructor, "__init__", "None", forms, doc, body, Capture(make));
-}
 
 // A static method, or a function of the module.
 template <typename Scope, typename Make>
@@ -218,15 +170,6 @@ void def_getter(Scope& scope, const char* name, const char* returns, const char*
   def_factory(scope, name, returns, {""}, doc, [call](const Arguments&) { return call(); });
 }
 
-template <typename Argument, typename T>
-decltype(auto) passed(T& value) {
-  if constexpr (kIsHeld<Argument>) {
-    return (*value);
-  } else {
-    return std::move(value);
-  }
-}
-
 template <typename Class, typename Call>
 void def_method(Class& cls, const char* name, const char* returns,
                 const std::vector<std::string>& forms, const char* doc, Call call,
@@ -238,75 +181,6 @@ void def_method(Class& cls, const char* name, const char* returns,
     return give_result(called, capture.get<Call>(), *self, arguments);
   };
   define(cls, kind, name, returns, forms, doc, body, Capture(call));
-}
-
-enum class Gil { kHeld, kReleased };
-
-template <typename Result, typename... Values, typename Class, typename Call>
-void def_member(Class& cls, const char* name, const std::string& returns, const std::string& form,
-                const char* doc, Call call, Gil gil) {
-  using Self = typename Class::type;
-  def_method(cls, name, returns.c_str(), {form}, doc,
-             [call, gil, yes = returns == "bool"](Self& self, const Arguments& arguments) {
-               const auto called = [&]<std::size_t... k>(std::index_sequence<k...>) -> Result {
-                 std::tuple given{arguments.at<Values>(k)...};
-                 std::optional<ReleasedGil> released;
-                 if (gil == Gil::kReleased) released.emplace();
-                 return (self.*call)(passed<Values>(std::get<k>(given))...);
-               };
-               constexpr auto all = std::index_sequence_for<Values...>();
-               if constexpr (std::is_void_v<Result>) {
-                 called(all);
-                 return yes ? py::object(py::bool_(true)) : py::none();
-               } else {
-                 return called(all);
-               }
-             });
-}
-
-// What `call`, a member function, does with the arguments of the one form, in their order; one that
-// returns nothing returns True where "bool" is promised, as Apple's do.
-template <typename Class, typename Result, typename Owner, typename... Values>
-void def_call(Class& cls, const char* name, const std::string& returns, const std::string& form,
-              const char* doc, Result (Owner::*call)(Values...), Gil gil = Gil::kHeld) {
-  def_member<Result, Values...>(cls, name, returns, form, doc, call, gil);
-}
-template <typename Class, typename Result, typename Owner, typename... Values>
-void def_call(Class& cls, const char* name, const std::string& returns, const std::string& form,
-              const char* doc, Result (Owner::*call)(Values...) const, Gil gil = Gil::kHeld) {
-  def_member<Result, Values...>(cls, name, returns, form, doc, call, gil);
-}
-
-// copy(), copy.copy and copy.deepcopy through one function.
-template <typename Class, typename Copy>
-void def_copy(Class& cls, Copy copy) {
-  using Self = typename Class::type;
-  cls.def("copy", copy, "An independent object with the same values.");
-  cls.def("__copy__", copy, "An independent object with the same values.");
-  def_method(cls, "__deepcopy__", py::cast<std::string>(cls.attr("__name__")).c_str(),
-             {"memo: Any"}, "An independent object with the same values.",
-             [copy](const Self& self, const Arguments&) { return copy(self); });
-}
-
-// Two of the class are equal where `equal` says so.
-template <typename Class, typename Equal>
-void def_equal(Class& cls, Equal equal) {
-  using Self = typename Class::type;
-  def_method(cls, "__eq__", "bool", {"other: object"}, "",
-             [equal](const Self& self, const Arguments& arguments) {
-               const py::object other = arguments["other"];
-               return py::isinstance<Self>(other) && equal(self, py::cast<const Self&>(other));
-             });
-}
-
-// Graphs, layers and tensors are equal when they are one object of the core, whatever Python
-// object stands for it.
-template <typename Class>
-void def_identity(Class& cls) {
-  using Self = typename Class::type;
-  cls.def("__hash__",
-          [](const Self& self) { return reinterpret_cast<std::uintptr_t>(&self) >> 4; });
-  def_equal(cls, [](const Self& one, const Self& other) { return &one == &other; });
 }
 
 }  // namespace traingraph::python

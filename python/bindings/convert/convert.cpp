@@ -109,12 +109,6 @@ std::string to_text(py::handle value, const Where& where) {
       py::cast<std::string>(py::module_::import("builtins").attr("ascii")(value)));
 }
 
-std::string number_word(double value) {
-  const std::unique_ptr<char, void (*)(void*)> text(
-      PyOS_double_to_string(value, 'g', 6, 0, nullptr), PyMem_Free);
-  return text.get();
-}
-
 std::string printable(py::handle value) {
   return py::cast<std::string>(py::str(value).attr("encode")("utf-8", "backslashreplace"));
 }

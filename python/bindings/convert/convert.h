@@ -40,7 +40,8 @@ void check_accepted(const char* type, py::handle value, const Where& where,
                     const std::string& accepted);
 
 // Devices also as text, types and data types also as NumPy's.
-Device to_device(py::handle value);
+Device to_device(py::handle value,
+                 const Where& where = {"MLCDevice", "a device", "MLCDevice | str"});
 DataType to_data_type(py::handle value);
 std::int64_t to_integer(py::handle value, const Where& where, std::int64_t least = INT64_MIN,
                         std::int64_t most = INT64_MAX);
@@ -51,8 +52,6 @@ py::object to_callable(py::handle value, const Where& where);
 std::string to_text(py::handle value, const Where& where);
 // What str() gives, for a message: halves of pairs are escaped.
 std::string printable(py::handle value);
-// Six digits, in no locale.
-std::string number_word(double value);
 Shape to_shape(py::handle value, const Where& where);
 Pair to_pair(py::handle value, const Where& where);
 Padding to_padding(py::handle value, const Where& where);
@@ -104,7 +103,7 @@ T convert(py::handle value, const Where& where) {
   } else if constexpr (std::is_same_v<T, Padding>) {
     return to_padding(value, where);
   } else if constexpr (std::is_same_v<T, Device>) {
-    return to_device(value);
+    return to_device(value, where);
   } else if constexpr (std::is_same_v<T, py::object>) {
     return py::reinterpret_borrow<py::object>(value);
   } else if constexpr (BoundEnum<T>) {

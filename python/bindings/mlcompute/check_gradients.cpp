@@ -2,7 +2,6 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
-#include "classes/record.h"
 #include "classes/signature.h"
 #include "convert/convert.h"
 #include "convert/names.h"
@@ -51,35 +50,6 @@ GradientCheck check(const Arguments& given) {
 }  // namespace
 
 void bind_check_gradients(py::module_& module) {
-  using Row = GradientRow;
-  auto row = BoundClass<Row>(module, "GradientRow",
-                             "How far the gradient of one parameter is from differences.");
-  def_record(row, Member{"layer", &Row::layer, "The label of the first layer that reads it."},
-             Member{"parameter", &Row::parameter,
-                    "Its name there, or the label of a tensor that no layer holds."},
-             Member{"worst_element", &Row::worst_element,
-                    "Indices of the largest error; None where a direction has it, and where "
-                    "nothing was compared."},
-             Member{"error", &Row::error, "There, relative to the largest element."},
-             Member{"bound", &Row::bound, "What it may be."},
-             Member{"gradient", &Row::gradient, "What the graph gives there."},
-             Member{"difference", &Row::difference, "What differences give there."},
-             Member{"compared", &Row::compared, "Elements and directions."},
-             Member{"excluded", &Row::excluded, "Others, at a kink."},
-             Member{"ok", &Row::ok, "Something was compared, and no error is above the bound."});
-  row.def("__repr__", [](const Row& self) {
-    return "<GradientRow '" + self.layer + "' " + self.parameter + (self.ok ? " ok>" : " wrong>");
-  });
-  auto check_class =
-      BoundClass<GradientCheck>(module, "GradientCheck", "Gradients beside differences.");
-  def_record(check_class, Member{"ok", &GradientCheck::ok, "All rows are."},
-             Member{"rows", &GradientCheck::rows,
-                    "One for each trained parameter, in the order of first use."});
-  check_class.def("__str__", &GradientCheck::to_string);
-  check_class.def("__repr__", [](const GradientCheck& self) {
-    return "<GradientCheck of " + std::to_string(self.rows.size()) +
-           (self.ok ? " parameters, ok>" : " parameters, not ok>");
-  });
   const std::string arrays = ": Mapping[str, ArrayLike | MLCTensorData]";
   def_function(module, kSubject, "GradientCheck",
                {"graph: MLCTrainingGraph, inputs_data" + arrays + ", loss_labels_data" + arrays +

@@ -9,6 +9,8 @@
 #include "classes/python_types.h"
 #include "classes/signature.h"
 #include "convert/convert.h"
+#include "execution/execution.h"
+#include "mlcompute/fit.h"
 
 namespace traingraph::python {
 namespace {
@@ -20,18 +22,6 @@ void bind_all(py::module_& module, const std::vector<DescribedClass>& classes) {
     bind_described(module, description,
                    description.copy == nullptr ? ownership<Base>() : ownership<void>());
   }
-}
-
-void add_support(py::handle cls, LayerSample (*sample)(DataType)) {
-  auto layer = py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(cls);
-  def_factory(layer, "supports_data_type", "bool",
-              {"data_type: MLCDataType | DTypeLike, on: MLCDevice | str"},
-              "Whether the device has the kernels to compute such layers in this type, forward "
-              "and gradient; asked of MLCLayer itself, whether it computes in the type at all.",
-              [sample](const Arguments& arguments) {
-                const LayerSample made = sample(arguments.get<DataType>("data_type"));
-                return has_kernels(*made.layer, made.sources, arguments.get<Device>("on"));
-              });
 }
 
 KernelReport kernels(const std::string& layer, py::handle data_type, py::handle on,
@@ -63,24 +53,7 @@ std::map<std::string, std::vector<std::string>> stand_ins(const std::string& lay
 }  // namespace
 
 void bind_layers(py::module_& module) {
-  remember_plain_types();
   bind_all<Layer>(module, layer_classes());
-  auto cls = py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(module.attr("MLCLayer"));
-  def_identity(cls);
-  cls.def("__repr__", [](const py::object& self) {
-    const auto& layer = py::cast<const Layer&>(self);
-    return "<" + class_of(self) + " " + std::to_string(layer.id()) + " '" + layer.label() +
-           "': " + layer.description() + ">";
-  });
-  auto padding =
-      py::reinterpret_borrow<BoundClass<Layer, LayerPtr>>(module.attr("MLCPaddingLayer"));
-  def_copy(padding, [](const Layer& self) { return static_cast<const Pad&>(self).copy(); });
-  for (const DescribedClass& described : layer_classes()) {
-    const ClassDescription& description = described();
-    if (description.sample == nullptr) continue;
-    add_support(module.attr(description.name.c_str()), description.sample);
-  }
-  add_support(module.attr("MLCLayer"), Activation::class_description().sample);
   const std::string asked =
       "layer: str, data_type: MLCDataType | DTypeLike, on: MLCDevice | str, *";
   def_function(module, "why_unsupported", "str | None", {asked},
@@ -105,14 +78,38 @@ void bind_layers(py::module_& module) {
       });
 }
 
+void bind_records(py::module_& module) {
+  for (const DescribedClass described :
+       {&MemoryPlan::class_description, &MemoryPlan::Entry::class_description,
+        &Profile::class_description, &Profile::Entry::class_description,
+        &Profile::Layer::class_description, &Epoch::class_description,
+        &Evaluation::class_description, &GradientRow::class_description,
+        &GradientCheck::class_description}) {
+    bind_described(module, described(), ownership<void>());
+  }
+}
+
+void bind_graphs(py::module_& module) {
+  for (const DescribedClass described :
+       {&Graph::class_description, &ExecutableGraph::class_description,
+        &TrainingGraph::class_description, &InferenceGraph::class_description}) {
+    bind_described(module, described(), ownership<Graph>());
+  }
+  add_fit(module);
+  def_training_execution(module.attr("MLCTrainingGraph"));
+  def_inference_execution(module.attr("MLCInferenceGraph"));
+}
+
 void bind_optimizers(py::module_& module) {
   bind_all<Optimizer>(module, optimizer_classes());
   auto cls =
       py::reinterpret_borrow<BoundClass<Optimizer, OptimizerPtr>>(module.attr("MLCOptimizer"));
-  def_copy(cls, [](const Optimizer& self) { return self.copy(); });
-  cls.def("__repr__", [](const py::object& self) {
-    return "<" + class_of(self) + " " + py::cast<const Optimizer&>(self).description() + ">";
-  });
+  const auto copy = [](const Optimizer& self) { return self.copy(); };
+  constexpr const char* kText = "An independent object with the same values.";
+  cls.def("copy", copy, kText);
+  cls.def("__copy__", copy, kText);
+  def_method(cls, "__deepcopy__", "MLCOptimizer", {"memo: Any"}, kText,
+             [copy](const Optimizer& self, const Arguments&) { return copy(self); });
 }
 
 }  // namespace traingraph::python

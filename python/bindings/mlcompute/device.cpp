@@ -1,12 +1,11 @@
 // Binds MLCDevice and MLCPlatform (random seed, number of threads), and converts names and device
 // types to devices.
-#include <pybind11/typing.h>
-
 #include <algorithm>
 #include <cctype>
 #include <limits>
 
 #include "bindings.h"
+#include "classes/described_class.h"
 #include "classes/signature.h"
 #include "convert/convert.h"
 
@@ -26,7 +25,7 @@ Device warned(Device device) {
 
 }  // namespace
 
-Device to_device(py::handle value) {
+Device to_device(py::handle value, const Where& where) {
   if (py::isinstance<py::str>(value)) {
     std::string text = to_text(value, {"MLCDevice", "a name", "str"});
     std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -38,39 +37,10 @@ Device to_device(py::handle value) {
   if (py::isinstance(value, enum_class("MLCDeviceType"))) {
     return warned(Device::of_type(py::cast<DeviceType>(value)));
   }
-  refuse({"MLCDevice", "a device", "MLCDevice | str"}, value);
+  refuse(where, value);
 }
 
 namespace {
-
-Device only_gpu(const std::vector<py::object>& devices, const Where& where) {
-  if (devices.empty()) {
-    throw InvalidArgument("[MLCDevice] expected gpu_devices of at least one device but got none");
-  }
-  for (const py::object& item : devices) {
-    if (!py::isinstance<Device>(item)) refuse(where, item);
-    const auto& device = py::cast<const Device&>(item);
-    if (device.actual_type() == DeviceType::kGpu) continue;
-    throw InvalidArgument("[MLCDevice] expected gpu_devices of GPUs but got " +
-                          device.description());
-  }
-  if (devices.size() > 1) {
-    throw Unsupported("[MLCDevice] several GPUs as one device are not implemented");
-  }
-  return py::cast<Device>(devices.front());
-}
-
-Device make_device(const Arguments& arguments) {
-  if (arguments.given("gpu_devices")) {
-    const Where where = arguments.where("gpu_devices");
-    return only_gpu(to_items(arguments["gpu_devices"], where), where);
-  }
-  const auto type = arguments.get<DeviceType>("type");
-  if (arguments.get<bool>("selects_multiple_compute_devices") && type == DeviceType::kGpu) {
-    throw Unsupported("[MLCDevice] several GPUs as one device are not implemented");
-  }
-  return warned(Device::of_type(type));
-}
 
 // Where Python finds packages, NVIDIA's libraries may be.
 std::vector<std::string> package_folders() {
@@ -85,13 +55,6 @@ std::vector<std::string> package_folders() {
   return folders;
 }
 
-Device gpu(const Arguments& arguments) {
-  const py::object index = arguments["index"];
-  const Where where = arguments.where("index");
-  if (py::isinstance<py::str>(index)) return warned(Device::gpu(to_text(index, where)));
-  return warned(Device::gpu(convert<int>(index, where)));
-}
-
 void set_thread_count(const py::object& given) {
   const std::int64_t count = to_integer(given, {"set_num_threads", "count", "int"});
   if (count > std::numeric_limits<int>::max()) {
@@ -103,15 +66,7 @@ void set_thread_count(const py::object& given) {
 
 void bind_platform(py::module_& module) {
   Platform::set_package_folders(package_folders());
-  auto cls = BoundClass<Platform>(module, "MLCPlatform", "Process-wide settings.");
-  def_factory(cls, "set_rng_seed_to", "None", {"seed: int"},
-              "Sets the seed of random initialisers and of dropout layers without a seed of their "
-              "own.",
-              [](const Arguments& arguments) {
-                Platform::set_rng_seed(arguments.get<std::uint64_t>("seed"));
-              });
-  def_getter(cls, "get_rng_seed", "int | None", "The seed, or None before one was set.",
-             &Platform::rng_seed);
+  bind_described(module, Platform::class_description(), ownership<void>());
   def_function(module, "set_num_threads", "None", {"count: int, *"},
                "Sets how many threads one step may use; graphs compile again when it changes.",
                [](const Arguments& given) { set_thread_count(given["count"]); });
@@ -154,40 +109,11 @@ void bind_platform(py::module_& module) {
 }  // namespace
 
 void bind_device(py::module_& module) {
-  auto cls = BoundClass<Device>(module, "MLCDevice", "Where a graph runs.");
-  def_init(cls,
-           {"type: MLCDeviceType | str, selects_multiple_compute_devices: bool = False",
-            "gpu_devices: Sequence[Any]"},
-           "A device of a type. Errors: DeviceError when there is no such hardware.", make_device);
-  def_getter(cls, "cpu", "MLCDevice", "The CPU.", &Device::cpu);
-  def_factory(cls, "gpu", "MLCDevice", {"index: int | str = 0"},
-              "A GPU by index or UUID, the first one unless told. Errors: DeviceError that says "
-              "what is missing, or which UUIDs are there.",
-              gpu);
-  def_getter(cls, "ane", "MLCDevice", "Apple's neural engine. Errors: DeviceError without one.",
-             [] { return Device::of_type(DeviceType::kAne); });
-  def_getter(cls, "reference", "MLCDevice",
-             "Plain loops in float32 and float64: slow, and the reference for the others.",
-             &Device::reference);
-  cls.def_property_readonly("type", &Device::type, "The type asked for.");
-  cls.def_property_readonly("actual_device_type", &Device::actual_type, "The type in use.");
-  cls.def_property_readonly(
-      "gpu_devices",
-      [](const Device& self) {
-        py::typing::List<py::object> devices;
-        if (self.actual_type() == DeviceType::kGpu) devices.append(self);
-        return devices;
-      },
-      "The GPUs behind the device; empty for a CPU.");
-  cls.def_property_readonly("uuid", &Device::uuid, "GPU-… of a GPU; empty for others.");
-  def_copy(cls, [](const Device& self) { return self; });
-  def_equal(cls, [](const Device& one, const Device& other) {
-    return one.backend() == other.backend() && one.index() == other.index();
-  });
-  cls.def("__hash__", [](const Device& self) {
-    return py::hash(py::make_tuple(self.backend(), self.index()));
-  });
-  cls.def("__repr__", [](const Device& self) { return "<MLCDevice " + self.description() + ">"; });
+  Ownership ownership = python::ownership<void>();
+  ownership.after_making = [](const std::any& made, const Arguments&) {
+    warned(*static_cast<const Device*>(Device::class_description().object(made)));
+  };
+  bind_described(module, Device::class_description(), ownership);
   bind_platform(module);
 }
 

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "bindings.h"
-#include "classes/record.h"
+#include "classes/described_class.h"
 #include "classes/signature.h"
 #include "convert/convert.h"
 #include "convert/data.h"
@@ -122,30 +122,6 @@ constexpr const char* kSampleForms =
     "= None, label_weights: Mapping[str, ArrayLike] | "
     "ArrayLike | None = None, batch_size: int = 0";
 
-}  // namespace
-
-void bind_fit(py::module_& module) {
-  auto epoch = BoundClass<Epoch>(module, "Epoch", "One pass over all samples, as it went.");
-  def_record(epoch, Member{"number", &Epoch::number, "Counts from 1."},
-             Member{"loss", &Epoch::loss,
-                    "What the loss's reduction gives over the epoch; for reduction none the mean."},
-             Member{"steps", &Epoch::steps, "Batches."},
-             Member{"seconds", &Epoch::seconds, "Units: seconds."},
-             Member{"shuffle_seed", &Epoch::shuffle_seed,
-                    "What the order of the samples followed from; None for the order given."});
-  epoch.def("__repr__", [](const Epoch& self) {
-    return "<Epoch " + std::to_string(self.number) + " loss " + number_word(self.loss) + ">";
-  });
-  auto evaluation = BoundClass<Evaluation>(module, "Evaluation", "Loss and accuracy.");
-  def_record(evaluation, Member{"loss", &Evaluation::loss, "As Epoch.loss, in inference mode."},
-             Member{"accuracy", &Evaluation::accuracy,
-                    "The share of right classes; None for a loss that is no classifier's."});
-  evaluation.def("__repr__", [](const Evaluation& self) {
-    return "<Evaluation loss " + number_word(self.loss) +
-           (self.accuracy ? ", accuracy " + number_word(*self.accuracy) + ">" : ">");
-  });
-}
-
 py::object predict(ExecutableGraph& self, const Arguments& given) {
   const NamedData inputs = samples(given["inputs"], self.inputs(), given.where("inputs"), "input");
   const auto batch_size = given.get<std::int64_t>("batch_size");
@@ -158,7 +134,20 @@ py::object predict(ExecutableGraph& self, const Arguments& given) {
   return view_of(result, true);
 }
 
-void def_fit(BoundClass<TrainingGraph, ExecutableGraph, std::shared_ptr<TrainingGraph>>& cls) {
+void add_predict(const py::module_& module, const char* name) {
+  auto cls = described<ExecutableGraph>(module, name);
+  def_method(cls, "predict", "numpy.ndarray",
+             {"inputs: Mapping[str, ArrayLike] | ArrayLike, batch_size: int = 0"},
+             "The last result that is no loss, for all samples on axis 0, batch by batch.",
+             predict);
+}
+
+}  // namespace
+
+void add_fit(const py::module_& module) {
+  add_predict(module, "MLCTrainingGraph");
+  add_predict(module, "MLCInferenceGraph");
+  auto cls = described<TrainingGraph>(module, "MLCTrainingGraph");
   def_method(
       cls, "fit", "list[Epoch]",
       {std::string(kSampleForms) +

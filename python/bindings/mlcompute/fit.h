@@ -1,13 +1,10 @@
 #pragma once
 
 #include "bindings.h"
-#include "classes/signature.h"
 
 namespace traingraph::python {
 
-// The last result that is no loss, for all samples.
-py::object predict(ExecutableGraph& self, const Arguments& given);
-
-void def_fit(BoundClass<TrainingGraph, ExecutableGraph, std::shared_ptr<TrainingGraph>>& cls);
+// Adds predict, and to training graphs fit and evaluate.
+void add_fit(const py::module_& module);
 
 }  // namespace traingraph::python

@@ -1,5 +1,6 @@
 // The short forms of traingraph::nn.
 #include "bindings.h"
+#include "classes/described_class.h"
 #include "classes/signature.h"
 #include "convert/convert.h"
 #include "convert/enums.h"
@@ -317,19 +318,7 @@ void bind_networks(py::module_& module) {
 }  // namespace
 
 void bind_nn(py::module_& module) {
-  auto block = BoundClass<Block>(module, "Block",
-                                 "Given a graph and a tensor it makes a layer for that tensor's "
-                                 "shape, adds it and returns the "
-                                 "result. Called again it makes another layer.");
-  def_method(
-      block, "__call__", "MLCTensor", {"graph: MLCGraph, x: MLCTensor"},
-      "The result of a new layer over x. Errors: those of the layer, naming the block.",
-      [](const Block& self, const Arguments& given) {
-        const auto graph = given.get<GraphPtr>("graph");
-        return self(graph, given.get<TensorPtr>("x"));
-      },
-      Signature::Kind::kPairMethod);
-  block.def("__repr__", [](const Block& self) { return "<Block " + self.text() + ">"; });
+  bind_described(module, Block::class_description(), ownership<void>());
   bind_weighted(module);
   bind_images(module);
   bind_sequences(module);

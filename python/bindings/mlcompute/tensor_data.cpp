@@ -1,5 +1,6 @@
-// Binds MLCTensorData, which refers to a buffer in host memory, or by DLPack in a GPU's.
+// Binds MLCTensorData, and adds its bytes and DLPack.
 #include "bindings.h"
+#include "classes/described_class.h"
 #include "classes/signature.h"
 #include "convert/convert.h"
 #include "convert/data.h"
@@ -8,33 +9,6 @@
 
 namespace traingraph::python {
 namespace {
-
-TensorData make_tensor_data(const Arguments& arguments) {
-  const bool immutable = arguments.given("immutable_bytes_no_copy");
-  const char* const argument = immutable ? "immutable_bytes_no_copy" : "bytes_no_copy";
-  const py::object bytes = arguments[argument];
-  const Target target{"MLCTensorData", argument, {}};
-  TensorData data =
-      is_on_gpu(bytes, "[MLCTensorData] ") ? raw_gpu_data(bytes, target) : raw_data(bytes, target);
-  if (!immutable && !data.writable) {
-    throw InvalidArgument(
-        "[MLCTensorData] expected writable memory for bytes_no_copy but got read-only memory; use "
-        "immutable_bytes_no_copy");
-  }
-  data.writable = !immutable;
-  const std::size_t length = arguments.optional<std::size_t>("length").value_or(data.length);
-  if (length > data.length) {
-    throw InvalidArgument("[MLCTensorData] expected length of at most " +
-                          std::to_string(data.length) + " bytes but got " + std::to_string(length));
-  }
-  data.length = length;
-  if (arguments.given("deallocator")) {
-    // Runs the deallocator when the last user of the bytes is gone.
-    data.owner = share(py::module_::import("traingraph._deallocation")
-                           .attr("Deallocation")(bytes, length, arguments["deallocator"]));
-  }
-  return data;
-}
 
 py::object array_of(const TensorData& self) {
   if (self.gpu >= 0) {
@@ -50,25 +24,11 @@ py::object array_of(const TensorData& self) {
 }  // namespace
 
 void bind_tensor_data(py::module_& module) {
-  auto cls = BoundClass<TensorData>(module, "MLCTensorData",
-                                    "Bytes in host memory, or by DLPack in a GPU's, without a "
-                                    "shape of their own but for views of tensors.");
-  def_init(cls,
-           {"bytes_no_copy: Buffer, length: int | None = None",
-            "immutable_bytes_no_copy: Buffer, length: int | None = None",
-            "bytes_no_copy: Buffer, length: int | None = None, deallocator: "
-            "Callable[[memoryview, int], None]"},
-           "Refers to a buffer's memory and keeps the buffer alive. Errors: ValueError for a "
-           "buffer that is too short or read-only.",
-           make_tensor_data);
+  const ClassDescription& description = TensorData::class_description();
+  bind_described(module, description, ownership_of_values<TensorData>());
+  auto cls = described<TensorData>(module, description.name.c_str());
   cls.def_property_readonly("bytes", array_of, "The memory, as a view of bytes.");
-  cls.def_readonly("length", &TensorData::length, "Units: bytes.");
   cls.def("__len__", [](const TensorData& self) { return self.length; });
-  cls.def("__repr__", [](const TensorData& self) {
-    return "<MLCTensorData of " + std::to_string(self.length) + " bytes" +
-           (self.gpu < 0 ? "" : " on GPU " + std::to_string(self.gpu)) +
-           (self.writable ? ">" : ", read-only>");
-  });
   cls.def("__dlpack_device__", dlpack_device);
   def_method(
       cls, "__dlpack__", "Any", {kDlpackForm},

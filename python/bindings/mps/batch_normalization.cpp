@@ -90,21 +90,6 @@ void bind_normalization(py::module_& module) {
                                   e.images("destination_images"));
                 return py::object(py::none());
               });
-  def_gamma_and_beta(cls);
-  def_reload_source(
-      cls,
-      "Loads another data source of as many channels, when all runs that were committed are done; "
-      "deprecated by Apple.",
-      [](Self& self, const py::object& source) {
-        self.reload(batch_normalization_source(source));
-      });
-  def_reload<&Self::reload_mean_and_variance_from_data_source>(
-      cls, "reload_mean_and_variance_from_data_source");
-  def_call(cls, "reload_mean_and_variance", "None",
-           "command_buffer: MTLCommandBuffer, mean_and_variance_state: "
-           "MPSCNNNormalizationMeanAndVarianceState",
-           "Encodes the replacement of mean and variance by the state's.",
-           &Self::reload_mean_and_variance);
 }
 
 void bind_statistics(py::module_& module) {

@@ -64,13 +64,6 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   }
 };
 
-void bind_kernels(py::module_& module) {
-  auto forward = described<CNNConvolution>(module, "MPSCNNConvolution");
-  def_forward_weights(forward);
-  auto gradient = described<CNNConvolutionGradient>(module, "MPSCNNConvolutionGradient");
-  def_weights(gradient);
-}
-
 }  // namespace
 
 mps::CNNConvolutionDataSourcePtr to_convolution_source(const py::object& value) {
@@ -109,11 +102,6 @@ const void* elements_of(py::handle value, DataType type, std::int64_t count, con
   }
   if (data.owner != nullptr) keeper.push_back(capsule_of(data.owner));
   return data.bytes;
-}
-
-void bind_mps_convolution(py::module_& module) {
-  bind_mps_convolution_descriptor(module);
-  bind_kernels(module);
 }
 
 }  // namespace traingraph::python

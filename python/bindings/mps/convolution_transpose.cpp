@@ -1,12 +1,12 @@
 // Binds encode() of transposed convolution kernels, with the forms that take a convolution's
 // gradient state.
-#include "mps/data_source.h"
+#include "mps/encoding.h"
+#include "mps/mps_bindings.h"
 
 namespace traingraph::python {
 namespace {
 
 using mps::CNNConvolutionTranspose;
-using mps::CNNConvolutionTransposeGradient;
 using mps::CNNKernel;
 using mps::GradientState;
 using mps::StatePtr;
@@ -45,10 +45,11 @@ py::object encode(CNNConvolutionTranspose& self, const Encoding& e) {
   return e.with_states(results, states, list);
 }
 
-void bind_forward(py::module_& module) {
+}  // namespace
+
+void bind_mps_convolution_transpose(py::module_& module) {
   using Self = CNNConvolutionTranspose;
   auto cls = described<Self>(module, "MPSCNNConvolutionTranspose");
-  def_forward_weights(cls);
   def_encodes(
       cls, "Any", "source_image",
       {"convolution_gradient_state", "convolution_gradient_state, destination_image",
@@ -58,15 +59,6 @@ void bind_forward(py::module_& module) {
        "[destination_state], destination_state_is_temporary", "destination_state_is_temporary"},
       "Encodes one image. The forms without a destination set the kernel offset.",
       "Encodes a batch. The forms without a destination set the kernel offset.", encode);
-}
-
-}  // namespace
-
-void bind_mps_convolution_transpose(py::module_& module) {
-  bind_forward(module);
-  using Gradient = CNNConvolutionTransposeGradient;
-  auto gradient = described<Gradient>(module, "MPSCNNConvolutionTransposeGradient");
-  def_weights(gradient);
 }
 
 }  // namespace traingraph::python

@@ -1,5 +1,4 @@
-// Data sources that are Python objects (UserSource), and the reload and export methods of kernels
-// with a data source.
+// Data sources that are Python objects (UserSource).
 #pragma once
 
 #include <memory>
@@ -126,87 +125,6 @@ template <class User, class Stored, class Source>
 py::object from_source(const std::shared_ptr<Source>& source) {
   if (const auto* const user = dynamic_cast<const User*>(source.get())) return user->object();
   return py::cast(std::dynamic_pointer_cast<Stored>(source));
-}
-
-// kLoad reads the data source again.
-template <auto kLoad, typename Class>
-void def_reload(Class& cls, const char* name) {
-  using Self = typename Class::type;
-  cls.def(
-      name,
-      [](Self& self) {
-        idle(self.device());
-        (self.*kLoad)();
-      },
-      "Reads the data source again, when all runs that were committed are done.");
-}
-
-// `reload` takes the kernel and the program's object.
-template <typename Class, typename Reload>
-void def_reload_source(Class& cls, const char* doc, Reload reload) {
-  using Self = typename Class::type;
-  def_method(cls, "reload_data_source", "None", {"data_source: Any"}, doc,
-             [reload](Self& self, const Arguments& arguments) {
-               idle(self.device());
-               reload(self, arguments["data_source"]);
-             });
-}
-
-// Of every normalization.
-template <typename Class>
-void def_gamma_and_beta(Class& cls) {
-  using Self = typename Class::type;
-  def_reload<&Self::reload_gamma_and_beta_from_data_source>(
-      cls, "reload_gamma_and_beta_from_data_source");
-  def_call(cls, "reload_gamma_and_beta", "None",
-           "command_buffer: MTLCommandBuffer, gamma_and_beta_state: "
-           "MPSCNNNormalizationGammaAndBetaState",
-           "Encodes the replacement of gamma and beta by the state's.",
-           &Self::reload_gamma_and_beta);
-}
-
-// Of every kernel with weights: from a state, encoded; where the kernel can also from another data
-// source, at once.
-template <typename Class>
-void def_weights(Class& cls) {
-  using Self = typename Class::type;
-  using Source = mps::CNNConvolutionDataSourcePtr;
-  constexpr bool has_other =
-      requires(Self& self, Source source) { self.reload_weights_and_biases(source); };
-  std::vector<std::string> forms = {
-      "command_buffer: MTLCommandBuffer, state: MPSCNNConvolutionWeightsAndBiasesState"};
-  if (has_other) forms.push_back("with_data_source: Any");
-  def_reload<&Self::reload_weights_and_biases_from_data_source>(
-      cls, "reload_weights_and_biases_from_data_source");
-  def_method(
-      cls, "reload_weights_and_biases", "None", forms,
-      has_other ? "Encodes the replacement of the weights by the state's, or loads another data "
-                  "source when all runs that were committed are done. Errors: other sizes."
-                : "Encodes the replacement of the weights by the state's.",
-      [](Self& self, const Arguments& a) {
-        if constexpr (has_other) {
-          if (a.given("with_data_source")) {
-            idle(self.device());
-            self.reload_weights_and_biases(to_convolution_source(a["with_data_source"]));
-            return;
-          }
-        }
-        using State = mps::CNNConvolutionWeightsAndBiasesState;
-        self.reload_weights_and_biases(command_buffer(a), *a.get<std::shared_ptr<State>>("state"));
-      });
-}
-
-// Of a forward kernel with weights.
-template <typename Class>
-void def_forward_weights(Class& cls) {
-  using Self = typename Class::type;
-  def_weights(cls);
-  def_method(cls, "export_weights_and_biases", "MPSCNNConvolutionWeightsAndBiasesState",
-             {"command_buffer: MTLCommandBuffer, result_state_can_be_temporary: bool = False"},
-             "Encodes a copy of the weights into a new permanent state.",
-             [](Self& self, const Arguments& arguments) {
-               return self.export_weights_and_biases(command_buffer(arguments));
-             });
 }
 
 }  // namespace traingraph::python

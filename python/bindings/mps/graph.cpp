@@ -1,5 +1,5 @@
-// Binds MPSNNGraph: encoding, asynchronous execution, handles of sources and results, and reload
-// from data sources.
+// Binds MPSNNGraph, and adds encoding, asynchronous execution and coding.
+#include "classes/python_types.h"
 #include "convert/errors.h"
 #include "convert/release.h"
 #include "mps/coding.h"
@@ -11,16 +11,6 @@ namespace {
 
 using mps::NNGraph;
 using mps::NNImageNodePtr;
-
-std::shared_ptr<NNGraph> make_graph(const Arguments& a) {
-  const mps::Device device = idle(to_mps_device(a["device"]));
-  if (a.given("result_images")) {
-    return std::make_shared<NNGraph>(device, a.get<std::vector<NNImageNodePtr>>("result_images"),
-                                     a.get<std::vector<bool>>("results_are_needed"));
-  }
-  return std::make_shared<NNGraph>(device, std::vector{a.get<NNImageNodePtr>("result_image")},
-                                   std::vector<bool>{a.get<bool>("result_image_is_needed")});
-}
 
 // Adds to the caller's list, which may be None.
 template <class Batches>
@@ -67,30 +57,29 @@ NNGraph::CompletionHandler completion_handler(py::object function) {
   };
 }
 
-std::vector<py::object> handles(const std::vector<mps::HandlePtr>& of) {
-  std::vector<py::object> objects;
-  for (const mps::HandlePtr& handle : of) objects.push_back(from_handle(handle));
-  return objects;
-}
-
 }  // namespace
 
 void bind_mps_graph(py::module_& module) {
-  auto cls = BoundClass<NNGraph, mps::Kernel, std::shared_ptr<NNGraph>>(
-      module, "MPSNNGraph", "All nodes that results need, as kernels that are made once.");
-  const std::string device = "device: MTLDevice | MLCDevice | str, ";
-  def_init(cls,
-           {device + "result_image: MPSNNImageNode, result_image_is_needed: bool = True",
-            device + "result_images: list[MPSNNImageNode], results_are_needed: list[bool]",
-            "coder: Any, device: MTLDevice | MLCDevice | str | None = None"},
-           "The first result is returned, the others are intermediate images. Errors: a result "
-           "that no node makes.",
-           [](const Arguments& a) {
-             if (!a.given("coder")) return make_graph(a);
-             const py::object graph = python_coding("decoded", "graph_coding")(
-                 py::type::of<NNGraph>(), a["coder"], a["device"]);
-             return py::cast<std::shared_ptr<NNGraph>>(graph);
-           });
+  remember<mps::CodedGraph>(
+      "typing.Any", "typing.Any",
+      [](py::handle value, const Where&) {
+        const auto kept = share(py::reinterpret_borrow<py::object>(value));
+        return mps::CodedGraph{[kept](const std::optional<mps::Device>& device) {
+          const py::object decoded = python_coding("decoded", "graph_coding")(
+              py::type::of<NNGraph>(), shared_object(kept), device);
+          return py::cast<std::shared_ptr<NNGraph>>(decoded);
+        }};
+      },
+      [](const mps::CodedGraph&) { return py::none(); });
+  remember_list<bool>("bool");
+  remember_list<mps::HandlePtr>("typing.Any");
+  Ownership ownership = python::ownership<mps::Kernel>();
+  // With the GIL data sources are asked, and handlers of queued runs may need it as well.
+  ownership.before_making = [](const Given& given) {
+    if (const auto device = given.get_optional<mps::Device>("device")) idle(*device);
+  };
+  bind_described(module, NNGraph::class_description(), ownership);
+  auto cls = described<NNGraph>(module, "MPSNNGraph");
   def_coding(
       cls,
       [](NNGraph& self, const py::object& coder) {
@@ -99,54 +88,6 @@ void bind_mps_graph(py::module_& module) {
       [](NNGraph& self, const py::object& device) {
         return python_coding("copied", "graph_coding")(py::cast(&self), device);
       });
-  cls.def_property_readonly("_results", &NNGraph::results, "What it was made of.");
-  cls.def_property_readonly("_results_are_needed", &NNGraph::results_are_needed,
-                            "What it was made of.");
-  const auto list = [&cls](const char* name, std::vector<mps::HandlePtr> (NNGraph::*get)() const,
-                           const char* doc) {
-    cls.def_property_readonly(
-        name, [get](const NNGraph& self) { return handles((self.*get)()); }, doc);
-  };
-  list("source_image_handles", &NNGraph::source_image_handles,
-       "In the order in which an encoding takes them.");
-  list("source_state_handles", &NNGraph::source_state_handles,
-       "In the order in which an encoding takes them.");
-  list("intermediate_image_handles", &NNGraph::intermediate_image_handles,
-       "Needed results after the first, then exported images.");
-  list("result_state_handles", &NNGraph::result_state_handles, "Of exported states.");
-  cls.def_property_readonly(
-      "result_handle", [](const NNGraph& self) { return from_handle(self.result_handle()); },
-      "Of the first result, or None.");
-  cls.def_property_readonly("result_image_is_needed", &NNGraph::result_image_is_needed,
-                            "Whether the first result is made.");
-  cls.def_readwrite(
-      "format", &NNGraph::format,
-      "Of images between nodes that have none of their own: float32 at the beginning.");
-  cls.def_property(
-      "destination_image_allocator",
-      [](const NNGraph& self) { return from_allocator(self.image_allocator()); },
-      [](NNGraph& self, const py::object& value) {
-        self.set_image_allocator(
-            to_allocator(value, {"MPSNNGraph", "destination_image_allocator", ""}));
-      },
-      "Makes the results: MPSTemporaryImage.default_allocator() at the beginning, which leaves "
-      "them "
-      "to the image nodes'; MPSImage.default_allocator(); or an object with image(command_buffer, "
-      "image_descriptor, kernel) and image_batch(command_buffer, image_descriptor, kernel, "
-      "count).");
-  cls.def_property("makes_temporary_images", &NNGraph::makes_temporary_images,
-                   &NNGraph::set_makes_temporary_images,
-                   "Whether the allocator is that of temporary images. False makes it that of "
-                   "permanent ones; an addition of traingraph.");
-  cls.def_readwrite("output_state_is_temporary", &NNGraph::output_state_is_temporary,
-                    "Whether exported states are temporary.");
-  cls.def(
-      "reload_from_data_sources",
-      [](NNGraph& self) {
-        idle(self.device());
-        self.reload_from_data_sources();
-      },
-      "Loads weights, gamma, beta and statistics anew; waits for what was committed.");
   def_method(cls, "encode", "MPSImage | None",
              {"command_buffer: MTLCommandBuffer, source_images: Sequence[MPSImage], "
               "source_states: Sequence[MPSState] | None = None, "
@@ -177,13 +118,6 @@ void bind_mps_graph(py::module_& module) {
         return self.execute_async(a.get<mps::ImageBatch>("with_source_images"),
                                   completion_handler(a["completion_handler"]));
       });
-  def_call(cls, "read_count_for_source_image", "int", "at_index: int",
-           "By how much an encoding lowers the source's read count, by its place in "
-           "source_image_handles. Errors: no such place.",
-           &NNGraph::read_count_for_source_image);
-  def_call(cls, "read_count_for_source_state", "int", "at_index: int",
-           "The same by source_state_handles: 0, as labels are permanent.",
-           &NNGraph::read_count_for_source_state);
 }
 
 }  // namespace traingraph::python

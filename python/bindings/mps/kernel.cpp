@@ -1,5 +1,4 @@
-// Adds encode() to MPSCNNKernel and MPSCNNGradientKernel and synchronize() to MPSState, and
-// converts offsets and regions.
+// Adds encode() to MPSCNNKernel and MPSCNNGradientKernel, and converts offsets and regions.
 #include "mps/encoding.h"
 #include "mps/mps_bindings.h"
 
@@ -54,15 +53,6 @@ void bind_gradient_kernel(py::module_& module) {
       });
 }
 
-void bind_state(py::module_& module) {
-  auto cls = described<mps::State>(module, "MPSState");
-  def_method(cls, "synchronize", "None", {"command_buffer: MTLCommandBuffer"},
-             "Before the host reads its buffers behind this buffer's run; reading waits for the "
-             "device here in any case. Errors: a temporary state; a buffer of another device, or "
-             "one that was committed.",
-             [](mps::State& self, const Arguments& a) { self.synchronize(command_buffer(a)); });
-}
-
 }  // namespace
 
 py::object from_offset(const mps::Offset& offset) {
@@ -112,7 +102,6 @@ void bind_mps_kernel(py::module_& module) {
   offset_class.inc_ref();                            // kept for the life of the process
   module.attr("_MPSOffset") = offset_class;
   bind_mps_kernel_classes(module);
-  bind_state(module);
   bind_forward_kernel(module);
   bind_gradient_kernel(module);
 }

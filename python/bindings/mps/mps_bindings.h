@@ -12,29 +12,29 @@
 #include <traingraph/mps/mps.h>
 
 #include "bindings.h"
+#include "classes/described_class.h"
 #include "classes/signature.h"
 #include "convert/enums.h"
 #include "mps/batch.h"
 
 namespace traingraph::python {
 
+// Of what descriptions consist of.
+void remember_mps_types();
 void bind_mps_device(py::module_& module);
 void bind_mps_image(py::module_& module);
-void bind_mps_allocator(py::module_& module);
 void bind_mps_batches(py::module_& module);
 void bind_mps_kernel_classes(py::module_& module);
 void bind_mps_kernel(py::module_& module);
 void bind_mps_coding(py::module_& module);
 void bind_mps_stored_sources(py::module_& module);
 void bind_mps_dropout(py::module_& module);
-void bind_mps_convolution(py::module_& module);
 void bind_mps_convolution_descriptor(py::module_& module);
 void bind_mps_batch_normalization(py::module_& module);
 void bind_mps_loss(py::module_& module);
 void bind_mps_optimizer(py::module_& module);
 void bind_mps_arithmetic(py::module_& module);
 void bind_mps_rearrangement(py::module_& module);
-void bind_mps_normalization(py::module_& module);
 void bind_mps_convolution_transpose(py::module_& module);
 void bind_mps_nodes(py::module_& module);
 void bind_mps_graph(py::module_& module);
@@ -55,12 +55,6 @@ TRAINGRAPH_ENUM(mps::CNNBatchNormalizationFlags, "MPSCNNBatchNormalizationFlags"
 
 // Of the class that Apple gives the node: several of them may be one in C++.
 py::object from_node(const mps::NNFilterNodePtr& node);
-
-// A described class, to add what is bound by hand.
-template <typename Self>
-auto described(const py::module_& module, const char* name) {
-  return py::reinterpret_borrow<BoundClass<Self, std::shared_ptr<Self>>>(module.attr(name));
-}
 
 // A device from one, from an MTLDevice's name as text, or from an MLCDevice.
 mps::Device to_mps_device(py::handle value);

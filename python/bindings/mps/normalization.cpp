@@ -51,15 +51,4 @@ py::object from_image_normalization_source(
   return from_source<GroupSource, mps::GroupNormalizationOfArrays>(source);
 }
 
-void bind_mps_normalization(py::module_& module) {
-  auto instance = described<CNNInstanceNormalization>(module, "MPSCNNInstanceNormalization");
-  def_gamma_and_beta(instance);
-  def_reload_source(instance, "Another data source. Errors: another number of channels.",
-                    [](CNNInstanceNormalization& self, const py::object& source) {
-                      self.reload_data_source(image_normalization_source(source, kInstanceSource));
-                    });
-  auto group = described<CNNGroupNormalization>(module, "MPSCNNGroupNormalization");
-  def_gamma_and_beta(group);
-}
-
 }  // namespace traingraph::python

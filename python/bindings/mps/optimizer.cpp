@@ -86,19 +86,6 @@ void def_update(py::module_& module, const char* kind, const SlotNames& names) {
 
 void bind_mps_optimizer(py::module_& module) {
   bind_described(module, mps::Vector::class_description(), ownership<mps::Vector>());
-  auto descriptor = described<mps::VectorDescriptor>(module, "MPSVectorDescriptor");
-  def_factory(descriptor, "vector_bytes_for_length", "int",
-              {"length: int, data_type: MPSDataType | str"},
-              "How long a row is, with nothing behind it. Units: bytes. Errors: below 1.",
-              [](const Arguments& arguments) {
-                return mps::VectorDescriptor{arguments.get<std::int64_t>("length"),
-                                             {from_mps_data_type(arguments["data_type"])}}
-                    .vector_bytes();
-              });
-  auto base = described<NNOptimizer>(module, "MPSNNOptimizer");
-  def_call(base, "set_learning_rate", "None", "new_learning_rate: float",
-           "For encodings from now on; compiles nothing. Errors: a rate that is not finite.",
-           &NNOptimizer::set_learning_rate);
   def_update(module, "MPSNNOptimizerStochasticGradientDescent", {"input_momentum"});
   def_update(module, "MPSNNOptimizerRMSProp", {"input_sum_of_squares"});
   def_update(module, "MPSNNOptimizerAdam",

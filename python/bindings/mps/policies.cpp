@@ -82,10 +82,6 @@ class UserAllocator final : public ImageAllocator {
   std::shared_ptr<const void> kept_;
 };
 
-const mps::Kernel* kernel_of(const Arguments& a) {
-  return a["kernel"].is_none() ? nullptr : &py::cast<const mps::Kernel&>(a["kernel"]);
-}
-
 }  // namespace
 
 mps::PaddingPolicy padding_policy(const py::object& value) {
@@ -123,28 +119,7 @@ py::object from_allocator(const ImageAllocatorPtr& allocator) {
 py::object from_kernel(const mps::Kernel* kernel) {
   if (kernel == nullptr) return py::none();
   const auto shared = std::const_pointer_cast<mps::Kernel>(kernel->shared_from_this());
-  if (const auto graph = std::dynamic_pointer_cast<mps::NNGraph>(shared)) return py::cast(graph);
   return cast_made(kernel->kind(), shared);
-}
-
-void bind_mps_allocator(py::module_& module) {
-  auto cls = BoundClass<ImageAllocator, ImageAllocatorPtr>(
-      module, "_MPSImageAllocator", "A default allocator: it makes the images that are returned.");
-  const std::string begin =
-      "command_buffer: MTLCommandBuffer, image_descriptor: "
-      "MPSImageDescriptor, kernel: MPSKernel | None";
-  def_method(cls, "image", "MPSImage", {begin}, "One new object, of one image or several.",
-             [](ImageAllocator& self, const Arguments& a) {
-               return self.image(*a.get<mps::CommandBufferPtr>("command_buffer"),
-                                 a.get<ImageDescriptor>("image_descriptor"), kernel_of(a));
-             });
-  def_method(cls, "image_batch", "Sequence[MPSImage]", {begin + ", count: int"},
-             "So many new images of the descriptor's size.",
-             [](ImageAllocator& self, const Arguments& a) {
-               return self.image_batch(*a.get<mps::CommandBufferPtr>("command_buffer"),
-                                       a.get<ImageDescriptor>("image_descriptor"), kernel_of(a),
-                                       a.get<std::int64_t>("count"));
-             });
 }
 
 }  // namespace traingraph::python

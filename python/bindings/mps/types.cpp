@@ -6,6 +6,7 @@
 #include "classes/described_class.h"
 #include "classes/python_types.h"
 #include "convert/data.h"
+#include "convert/errors.h"
 #include "mps/coding.h"
 #include "mps/encoding.h"
 
@@ -51,6 +52,16 @@ void remember_places() {
       [](const mps::Extent& extent) -> py::object {
         return from_region({{}, extent.width, extent.height, extent.depth})[py::int_(1)];
       });
+  remember<mps::Neighbours>(
+      "tuple[int, int]", "tuple[int, int]",
+      [](py::handle value, const Where& where) {
+        const auto numbers = convert_list<std::int64_t>(value, where);
+        if (numbers.size() == 2) return mps::Neighbours{numbers[0], numbers[1]};
+        throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                              " (location, length) but got " + std::to_string(numbers.size()) +
+                              " numbers");
+      },
+      [](const mps::Neighbours& range) { return py::make_tuple(range.first, range.count); });
   remember<mps::Coordinate>(
       "tuple[int, int, int]", "tuple[int, int, int]",
       [](py::handle value, const Where& where) {
@@ -158,7 +169,9 @@ void wait_before_making(const Given& given) {
   }
 }
 
-void remember_types() {
+}  // namespace
+
+void remember_mps_types() {
   remember<Device>(
       "MTLDevice | MLCDevice | str", "MTLDevice",
       [](py::handle value, const Where&) { return to_mps_device(value); },
@@ -188,18 +201,37 @@ void remember_types() {
       "collections.abc.Iterable[float]", "list[float]",
       [](py::handle value, const Where& where) { return convert_list<float>(value, where); },
       [](const std::vector<float>& numbers) { return py::cast(numbers); });
+  remember<std::shared_ptr<mps::CNNConvolutionWeightsAndBiasesState>>(
+      "MPSCNNConvolutionWeightsAndBiasesState");
+  remember<std::shared_ptr<mps::CNNNormalizationGammaAndBetaState>>(
+      "MPSCNNNormalizationGammaAndBetaState");
+  remember<std::shared_ptr<mps::CNNNormalizationMeanAndVarianceState>>(
+      "MPSCNNNormalizationMeanAndVarianceState");
   remember<std::shared_ptr<mps::Buffer>>("MTLBuffer");
   remember<mps::CommandBufferPtr>("MTLCommandBuffer");
+  remember<std::shared_ptr<mps::CommandQueue>>("MTLCommandQueue");
+  remember<mps::PredicatePtr>(
+      "MPSPredicate", "MPSPredicate",
+      [](py::handle value, const Where& where) {
+        return convert<std::shared_ptr<mps::Predicate>>(value, where);
+      },
+      [](const mps::PredicatePtr& predicate) {
+        return py::cast(std::const_pointer_cast<mps::Predicate>(predicate));
+      });
+  remember<std::exception_ptr>(
+      "Exception", "Exception", [](py::handle, const Where&) { return std::exception_ptr(); },
+      [](const std::exception_ptr& error) { return to_python(error); });
+  remember<mps::KernelPtr>("MPSKernel");
   remember<mps::ImagePtr>("MPSImage");
+  remember<mps::ImageBatch>("collections.abc.Sequence[MPSImage]");
+  remember_list<mps::ImageDescriptor>("MPSImageDescriptor", "collections.abc.Iterable");
   remember_enumerations<mps::EdgeMode, mps::NeuronType, mps::CNNLossType, mps::CNNReductionType,
                         mps::NNComparisonType, mps::NNRegularizationType, mps::DataLayout,
-                        mps::CNNConvolutionGradientOption, mps::CNNConvolutionWeightsLayout>();
+                        mps::CNNConvolutionGradientOption, mps::CNNConvolutionWeightsLayout,
+                        mps::ChannelFormat, mps::CommandBufferStatus>();
 }
 
-}  // namespace
-
 void bind_mps_kernel_classes(py::module_& module) {
-  remember_types();
   for (const ClassDescription& description : mps::value_classes()) {
     bind_described(module, description, python::ownership<void>());
   }

@@ -39,6 +39,7 @@ class TRAINGRAPH_API Predicate {
   explicit Predicate(std::shared_ptr<Buffer> buffer, std::size_t offset = 0);
   const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
   std::size_t offset() const { return offset_; }
+  static const ClassDescription& class_description();
 
  private:
   std::shared_ptr<Buffer> buffer_;
@@ -83,6 +84,7 @@ class TRAINGRAPH_API CommandBuffer : public std::enable_shared_from_this<Command
   std::uint64_t number() const;
   // Its number, and what becomes of it or of this part of it; outlives the buffer.
   BufferRecord record() const;
+  static const ClassDescription& class_description();
 
  protected:
   struct State;
@@ -106,6 +108,7 @@ class TRAINGRAPH_API CommandQueue {
   const Device& device() const { return device_; }
   std::string label;
   CommandBufferPtr make_command_buffer() const { return std::make_shared<CommandBuffer>(device_); }
+  static const ClassDescription& class_description();
 
  private:
   Device device_;
@@ -138,6 +141,7 @@ class TRAINGRAPH_API ContinuingCommandBuffer final : public CommandBuffer {
   void set_predicate(PredicatePtr predicate);
   // Makes the memory that programs work in at least this large now. Waits for what was committed.
   void prefetch_heap(std::size_t bytes);
+  static const ClassDescription& class_description();
 
  private:
   struct Chain {

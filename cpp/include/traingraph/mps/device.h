@@ -10,6 +10,10 @@
 #include <traingraph/export.h>
 #include <traingraph/types.h>
 
+namespace traingraph {
+struct ClassDescription;
+}
+
 namespace traingraph::mps {
 
 class CommandQueue;
@@ -34,6 +38,7 @@ class TRAINGRAPH_API Device {
 
   bool operator==(const Device& other) const { return state_ == other.state_; }
   const std::shared_ptr<DeviceState>& state() const { return state_; }
+  static const ClassDescription& class_description();
 
  private:
   friend class Buffer;
@@ -58,6 +63,7 @@ class TRAINGRAPH_API Buffer {
   void* contents() const;
 
   const std::shared_ptr<Storage>& storage() const { return storage_; }
+  static const ClassDescription& class_description();
 
  private:
   std::shared_ptr<Storage> storage_;

@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,7 @@ class TRAINGRAPH_API NNGraph final : public Kernel, public AllocatesImages {
   std::int64_t read_count_for_source_image(std::int64_t index) const;
   std::int64_t read_count_for_source_state(std::int64_t index) const;
   void visit_owned(OwnershipVisitor& visitor) const override;
+  static const ClassDescription& class_description();
 
  protected:
   OperationPtr make_operation() const override;
@@ -86,6 +88,11 @@ class TRAINGRAPH_API NNGraph final : public Kernel, public AllocatesImages {
   std::unique_ptr<GraphPlan> plan_;
   std::unique_ptr<GraphReplay> replay_;  // of the last encoding
   std::shared_ptr<Failure> failure_;
+};
+
+// A graph that an archive has, for a device or for the archive's own.
+struct CodedGraph {
+  std::function<std::shared_ptr<NNGraph>(const std::optional<Device>& device)> decode;
 };
 
 }  // namespace traingraph::mps

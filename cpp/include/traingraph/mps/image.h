@@ -40,6 +40,7 @@ struct TRAINGRAPH_API ImageDescriptor {
   std::int64_t number_of_images = 1;
 
   bool operator==(const ImageDescriptor&) const = default;
+  static const ClassDescription& class_description();
 };
 // Of one image; the depth counts channels.
 struct TRAINGRAPH_API Size {
@@ -113,13 +114,14 @@ class TRAINGRAPH_API ImageAllocator {
                                  const Kernel* kernel, std::int64_t count) = 0;
   // Objects that a user-defined allocator keeps alive.
   virtual void visit_owned(OwnershipVisitor&) const {}
+  static const ClassDescription& class_description();
 };
 using ImageAllocatorPtr = std::shared_ptr<ImageAllocator>;
 
 // Pixels (number_of_images, feature_channels, height, width) on a device, or images or channels of
 // another one, whose memory it shares. A temporary one lives on its command buffer alone and has no
 // memory of its own.
-class TRAINGRAPH_API Image {
+class TRAINGRAPH_API Image : public std::enable_shared_from_this<Image> {
  public:
   static ImagePtr create(const Device& device, const ImageDescriptor& descriptor);
   static ImagePtr temporary(CommandBuffer& buffer, const ImageDescriptor& descriptor);
@@ -179,6 +181,7 @@ class TRAINGRAPH_API Image {
   std::int64_t first_channel() const { return first_channel_; }
   // Whether others of its storage's channels are not its own.
   bool is_channels() const;
+  static const ClassDescription& class_description();
 
  private:
   Device device_;
@@ -197,6 +200,7 @@ class TRAINGRAPH_API TemporaryImage final : public Image {
                  std::int64_t first_channel = 0)
       : Image(device, descriptor, std::move(storage), first, true, first_channel) {}
   ~TemporaryImage() override;
+  static const ClassDescription& class_description();
   // Makes temporary images.
   static const ImageAllocatorPtr& default_allocator();
 };

@@ -40,7 +40,7 @@ void put(std::vector<const Property*>& properties, const Property& property) {
 const Form* whole_form(const ClassDescription& description) {
   if (description.coded_form.has_value()) return &*description.coded_form;
   const auto found = std::ranges::find_if(description.forms, [](const Form& form) {
-    return std::ranges::all_of(form.arguments, [](const Argument& a) { return bool(a.read); });
+    return std::ranges::all_of(form.arguments, [](const Argument& a) { return a.read != nullptr; });
   });
   return found != description.forms.end() ? &*found : nullptr;
 }

@@ -8,7 +8,6 @@ namespace traingraph::mps {
 namespace {
 
 constexpr const char* kFirstChannel = "The first channel that is read.";
-constexpr Range kChannelOffset{0, kInfinite, "0 or more, and a multiple of 4"};
 constexpr const char* kMostChannels = "The most channels that are read.";
 constexpr auto kOffset = &ChannelRange::offset;
 constexpr auto kCount = &ChannelRange::max_count;
@@ -22,7 +21,7 @@ void describe_clip(D& described) {
       .settable("destination_feature_channel_offset", &K::destination_feature_channel_offset,
                 &K::set_destination_feature_channel_offset,
                 "The first channel of the destination that is written.")
-      .in(kChannelOffset)
+      .in(kMultipleOfFour)
       .settable("makes_temporary_images", &K::makes_temporary_images,
                 &K::set_makes_temporary_images, kMakesTemporaryImages)
       .settable(kAllocator, &K::image_allocator, &K::set_image_allocator, kAllocatorText)
@@ -39,13 +38,13 @@ void describe_two_sources(D& described, const char* primary, const char* seconda
       .settable("secondary_offset", &K::secondary_offset, &K::set_secondary_offset, secondary)
       .settable_part("primary_source_feature_channel_offset", &K::primary_channels,
                      &K::set_primary_channels, kOffset, kFirstChannel)
-      .in(kChannelOffset)
+      .in(kMultipleOfFour)
       .settable_part("primary_source_feature_channel_max_count", &K::primary_channels,
                      &K::set_primary_channels, kCount, kMostChannels)
       .in(kOneOrMore)
       .settable_part("secondary_source_feature_channel_offset", &K::secondary_channels,
                      &K::set_secondary_channels, kOffset, kFirstChannel)
-      .in(kChannelOffset)
+      .in(kMultipleOfFour)
       .settable_part("secondary_source_feature_channel_max_count", &K::secondary_channels,
                      &K::set_secondary_channels, kCount, kMostChannels)
       .in(kOneOrMore);
@@ -111,7 +110,7 @@ ClassDescription forward_kernel() {
                 "of it.")
       .settable_part("source_feature_channel_offset", &K::source_channels, &K::set_source_channels,
                      kOffset, kFirstChannel)
-      .in(kChannelOffset)
+      .in(kMultipleOfFour)
       .settable_part("source_feature_channel_max_count", &K::source_channels,
                      &K::set_source_channels, kCount, kMostChannels)
       .in(kOneOrMore);
@@ -166,6 +165,11 @@ void describe_state_bases(Classes& classes) {
           .property("is_temporary", &State::is_temporary, "Whether it lives on one command buffer.")
           .settable("read_count", &State::read_count, &State::set_read_count,
                     "How often a temporary one may still be read; 0 for a permanent one.")
+          .function("synchronize", &State::synchronize,
+                    "Before the host reads its buffers behind a buffer's run; reading waits for "
+                    "the device here in any case. Errors: a temporary state; a buffer of another "
+                    "device, or one that was committed.",
+                    {{"command_buffer", "What runs before."}})
           .function("__repr__", described_text<State>, ""));
   classes.push_back(Describing<GradientState, State>(
       "MPSNNGradientState", "What a gradient kernel needs to know of the forward one."));

@@ -1,5 +1,9 @@
 // The sizes of convolutions.
+#include <cstring>
+
+#include <traingraph/errors.h>
 #include <traingraph/mps/coding.h>
+#include <traingraph/mps/stored_sources.h>
 
 #include "mps/description/describe_kernel.h"
 
@@ -51,6 +55,29 @@ Describing<D, void, Parent> describe_sizes(const char* name, const char* summary
   return described;
 }
 
+using MaybeElements = std::optional<Float32Elements>;
+
+// Numbers per output channel; where none are given, the same one for each.
+std::vector<float> channels_of(const C& self, const MaybeElements& given, float otherwise) {
+  const auto count = static_cast<std::size_t>(self.output_feature_channels);
+  if (!given) return std::vector<float>(count, otherwise);
+  const std::size_t elements = given->bytes.size() / sizeof(float);
+  if (elements != count) {
+    throw ShapeError("[MPSCNNConvolutionDescriptor] expected " + std::to_string(count) +
+                     " elements but got " + std::to_string(elements));
+  }
+  std::vector<float> numbers(count);
+  std::memcpy(numbers.data(), given->bytes.data(), given->bytes.size());
+  return numbers;
+}
+
+void normalize(C& self, const Float32Elements& mean, const Float32Elements& variance,
+               const MaybeElements& gamma, const MaybeElements& beta, float epsilon) {
+  self.batch_normalization = std::make_shared<InferenceNormalization>(
+      InferenceNormalization{channels_of(self, mean, 0), channels_of(self, variance, 1),
+                             channels_of(self, gamma, 1), channels_of(self, beta, 0), epsilon});
+}
+
 ClassDescription any_convolution() {
   auto described =
       describe_sizes<C, void>("MPSCNNConvolutionDescriptor", "The sizes of a convolution.");
@@ -79,6 +106,37 @@ ClassDescription any_convolution() {
   of_neuron("neuron_type", &NeuronDescriptor::type);
   of_neuron("neuron_parameter_a", &NeuronDescriptor::a);
   of_neuron("neuron_parameter_b", &NeuronDescriptor::b);
+  described
+      .function("set_neuron_type",
+                [](C& self, NeuronType type, float a, float b) {
+                  NeuronDescriptor neuron;
+                  neuron.type = type;
+                  neuron.a = a;
+                  neuron.b = b;
+                  self.fused_neuron_descriptor = neuron;
+                },
+                "Fuses this neuron.",
+                {{"neuron_type", "Which."},
+                 {"parameter_a", "Its first number."},
+                 {"parameter_b", "Its second number."}})
+      .function("set_neuron_to_prelu",
+                [](C& self, const Float32Elements& slopes) {
+                  NeuronDescriptor neuron;
+                  neuron.type = NeuronType::kPReLU;
+                  neuron.data = channels_of(self, slopes, 0);
+                  self.fused_neuron_descriptor = neuron;
+                },
+                "Fuses a PReLU with one slope per output channel. Types: float32.",
+                {{"with_parameters_a", "The slopes. Shapes: (O)."}})
+      .function("set_batch_normalization_parameters_for_inference", normalize,
+                "A batch normalization between convolution and neuron, which becomes part of "
+                "weights and biases whenever they are loaded from a data source; those of a state "
+                "are taken as they are. Shapes: (O). Types: float32.",
+                {{"with_mean", "What is subtracted."},
+                 {"variance", "What is divided by, as a root."},
+                 {"gamma", "Factors; None: 1.", std::any()},
+                 {"beta", "Terms; None: 0.", std::any()},
+                 {"epsilon", "Added to the variance.", 0.0F}});
   return described;
 }
 

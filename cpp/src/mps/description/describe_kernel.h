@@ -23,7 +23,20 @@ inline constexpr const char* kMakesTemporaryImages =
     "Whether the allocator is that of temporary images. False makes it that of permanent ones; an "
     "addition of traingraph.";
 
+inline constexpr Range kMultipleOfFour{0, kInfinite, "0 or more, and a multiple of 4"};
+inline constexpr const char* kOtherSource = "with_data_source";
+inline constexpr const char* kCommandBufferText = "What it is encoded to.";
+inline constexpr const char* kReloadText =
+    "Reads the data source again, when all runs that were committed are done.";
+
 inline Argument device_argument() { return argument<Device>("device", "Where it runs."); }
+
+// Before data sources are asked: all that was committed is done.
+inline void idle(const Kernel& kernel, const Given&) { kernel.device().wait_until_idle(); }
+// The same where another data source is given.
+inline void idle_for_source(const Kernel& kernel, const Given& given) {
+  if (given.find(kOtherSource) != nullptr) idle(kernel, given);
+}
 
 // A class over `Parent`, made of its device first; K where several classes are one of C++.
 template <class K, class Parent>

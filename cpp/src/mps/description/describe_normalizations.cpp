@@ -101,24 +101,53 @@ void describe_local(Classes& classes, const LocalKind& kind) {
   classes.push_back(described);
 }
 
+// Of every one with a data source.
+template <class K, class D>
+void describe_gamma_and_beta(D& described) {
+  described
+      .function("reload_gamma_and_beta_from_data_source",
+                &K::reload_gamma_and_beta_from_data_source, kReloadText)
+      .waits_first(idle)
+      .function(
+          "reload_gamma_and_beta", &K::reload_gamma_and_beta,
+          "Encodes the replacement of gamma and beta by the state's.",
+          {{"command_buffer", kCommandBufferText}, {"gamma_and_beta_state", "Their new values."}});
+}
+
 // --- batch ---------------------------------------------------------------------------------------
 
 constexpr const char* kFusedNeuron = "fused_neuron_descriptor";
 
 void describe_batch_normalization(Classes& classes) {
   using K = CNNBatchNormalization;
-  classes.push_back(
-      describe_kernel<K, CNNKernel>(
-          "MPSCNNBatchNormalization",
-          "y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.")
-          .argument("data_source", &K::data_source, "Where the numbers came from.")
-          .optional_argument(kFusedNeuron, &K::fused_neuron_descriptor,
-                             "What is applied to the result.")
-          .property(kFusedNeuron, &K::fused_neuron_descriptor, "What is applied to the result.")
-          .property("number_of_feature_channels", &K::number_of_feature_channels, "Channels.")
-          .settable("epsilon", &K::epsilon, &K::set_epsilon, "Added to the variance.")
-          .made_of<Device, CNNBatchNormalizationDataSourcePtr, NeuronDescriptor>(
-              "Shapes: (N, C, H, W) to the same. Loads gamma, beta, mean and variance."));
+  auto described = describe_kernel<K, CNNKernel>(
+      "MPSCNNBatchNormalization",
+      "y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.");
+  described.argument("data_source", &K::data_source, "Where the numbers came from.")
+      .optional_argument(kFusedNeuron, &K::fused_neuron_descriptor,
+                         "What is applied to the result.")
+      .property(kFusedNeuron, &K::fused_neuron_descriptor, "What is applied to the result.")
+      .property("number_of_feature_channels", &K::number_of_feature_channels, "Channels.")
+      .settable("epsilon", &K::epsilon, &K::set_epsilon, "Added to the variance.")
+      .made_of<Device, CNNBatchNormalizationDataSourcePtr, NeuronDescriptor>(
+          "Shapes: (N, C, H, W) to the same. Loads gamma, beta, mean and variance.");
+  describe_gamma_and_beta<K>(described);
+  described
+      .function(
+          "reload_data_source",
+          [](K& self, const CNNBatchNormalizationDataSourcePtr& source) { self.reload(source); },
+          "Loads another data source of as many channels, when all runs that were committed "
+          "are done; deprecated by Apple.",
+          {{"data_source", "Where the numbers come from then."}})
+      .waits_first(idle)
+      .function("reload_mean_and_variance_from_data_source",
+                &K::reload_mean_and_variance_from_data_source, kReloadText)
+      .waits_first(idle)
+      .function("reload_mean_and_variance", &K::reload_mean_and_variance,
+                "Encodes the replacement of mean and variance by the state's.",
+                {{"command_buffer", kCommandBufferText},
+                 {"mean_and_variance_state", "Their new values."}});
+  classes.push_back(described);
   classes.push_back(
       describe_kernel<CNNBatchNormalizationStatistics, CNNKernel>(
           "MPSCNNBatchNormalizationStatistics", "Mean and variance of a batch, part by part.")
@@ -153,14 +182,22 @@ template <class K, class SourcePtr, class Source>
 void describe_image_normalization(Classes& classes, const char* name, const char* where,
                                   Source source) {
   constexpr const char* kSourceText = "Where gamma and beta came from.";
-  classes.push_back(
-      describe_kernel<K, CNNKernel>(
-          name, std::string("gamma (x - mean) / sqrt(variance + epsilon) + beta over ") + where)
-          .kept_argument("data_source", source, kSourceText)
-          .property("data_source", &K::data_source, kSourceText)
-          .settable("epsilon", &K::epsilon, &K::set_epsilon, "Added to the variance.")
-          .template made_of<Device, SourcePtr>(
-              "Shapes: (N, C, H, W) to the same. Loads gamma and beta."));
+  auto described = describe_kernel<K, CNNKernel>(
+      name, std::string("gamma (x - mean) / sqrt(variance + epsilon) + beta over ") + where);
+  described.kept_argument("data_source", source, kSourceText)
+      .property("data_source", &K::data_source, kSourceText)
+      .settable("epsilon", &K::epsilon, &K::set_epsilon, "Added to the variance.")
+      .template made_of<Device, SourcePtr>(
+          "Shapes: (N, C, H, W) to the same. Loads gamma and beta.");
+  describe_gamma_and_beta<K>(described);
+  if constexpr (std::is_same_v<K, CNNInstanceNormalization>) {
+    described
+        .function("reload_data_source", &K::reload_data_source,
+                  "Another data source. Errors: another number of channels.",
+                  {{"data_source", "Where gamma and beta come from then."}})
+        .waits_first(idle);
+  }
+  classes.push_back(described);
 }
 
 template <class K>

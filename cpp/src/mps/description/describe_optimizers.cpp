@@ -90,6 +90,12 @@ ClassDescription vector_descriptor() {
       .settable("data_type", &D::data_type, "What an element is.")
       .property("vectors", one_row<D>, kVectorsText)
       .property("vector_bytes", &D::vector_bytes, kBytesText)
+      .class_function("vector_bytes_for_length",
+                      [](std::int64_t length, const ElementType& type) {
+                        return D{length, type}.vector_bytes();
+                      },
+                      "How long a row is, with nothing behind it. Units: bytes. Errors: below 1.",
+                      {{"length", "Elements."}, {"data_type", "What an element is."}})
       .not_copied();
 }
 
@@ -99,6 +105,9 @@ ClassDescription all_optimizers() {
   using D = OptimizerDescriptor;
   Describing<NNOptimizer, Kernel> described("MPSNNOptimizer", "An update rule that is encoded.");
   described.property(kLearningRate, &NNOptimizer::learning_rate, "The length of a step.")
+      .function("set_learning_rate", &NNOptimizer::set_learning_rate,
+                "For encodings from now on; compiles nothing. Errors: a rate that is not finite.",
+                {{"new_learning_rate", "The length of a step: finite, also negative."}})
       .settable("apply_gradient_clipping", &NNOptimizer::apply_gradient_clipping,
                 &NNOptimizer::set_apply_gradient_clipping, "Whether gradients are clipped.")
       .part_of_argument();

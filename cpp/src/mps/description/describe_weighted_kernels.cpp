@@ -53,6 +53,50 @@ void describe_channel_multiplier(D& described) {
                 "Result channels per source channel of a depthwise convolution, 0 of others.");
 }
 
+// Weights from a state, encoded; where the kernel can also from another data source, at once.
+template <class K, class D>
+void describe_reloads(D& described) {
+  using Source = CNNConvolutionDataSourcePtr;
+  using StatePtr = std::shared_ptr<CNNConvolutionWeightsAndBiasesState>;
+  constexpr bool has_other =
+      requires(K& kernel, Source source) { kernel.reload_weights_and_biases(source); };
+  std::vector<std::vector<Argument>> forms = {
+      {argument<CommandBufferPtr>("command_buffer", kCommandBufferText),
+       argument<StatePtr>("state", "The new weights and biases.")}};
+  if (has_other) forms.push_back({argument<Source>(kOtherSource, "Where they come from then.")});
+  described
+      .function("reload_weights_and_biases_from_data_source",
+                &K::reload_weights_and_biases_from_data_source, kReloadText)
+      .waits_first(idle)
+      .function_of_forms(
+          "reload_weights_and_biases",
+          has_other ? "Encodes the replacement of the weights by the state's, or loads another "
+                      "data source when all runs that were committed are done. Errors: other sizes."
+                    : "Encodes the replacement of the weights by the state's.",
+          std::move(forms),
+          [](K& self, const Given& given) {
+            if constexpr (has_other) {
+              if (given.find(kOtherSource) != nullptr) {
+                self.reload_weights_and_biases(given.get<Source>(kOtherSource));
+                return;
+              }
+            }
+            self.reload_weights_and_biases(*given.get<CommandBufferPtr>("command_buffer"),
+                                           *given.get<StatePtr>("state"));
+          })
+      .waits_first(idle_for_source);
+}
+
+template <class K, class D>
+void describe_export(D& described) {
+  described.function(
+      "export_weights_and_biases",
+      [](K& self, CommandBuffer& buffer, bool) { return self.export_weights_and_biases(buffer); },
+      "Encodes a copy of the weights into a new permanent state.",
+      {{"command_buffer", kCommandBufferText},
+       {"result_state_can_be_temporary", "It is permanent in any case.", false}});
+}
+
 // Of a forward kernel.
 template <class D, class K>
 void describe_channels_of(D& described, const K* kernel) {
@@ -61,6 +105,8 @@ void describe_channels_of(D& described, const K* kernel) {
   describe_size(described, "input_feature_channels", &C::input_feature_channels, "Of the source.");
   describe_size(described, "output_feature_channels", &C::output_feature_channels,
                 "Of the result.");
+  describe_reloads<K>(described);
+  describe_export<K>(described);
 }
 
 // Of a gradient kernel.
@@ -76,6 +122,7 @@ Describing<K, Kernel, CNNGradientKernel> describe_gradient(const char* name, con
                 "Of the forward source.");
   described.settable("gradient_option", &K::gradient_option, &K::set_gradient_option,
                      "Which gradients are computed.");
+  describe_reloads<K>(described);
   return described;
 }
 

@@ -237,6 +237,19 @@ void Tensor::set_label(std::string label) { state_->label.set(std::move(label));
 std::optional<Device> Tensor::device() const { return state_->device; }
 const TensorData& Tensor::data() const { return state_->data; }
 
+TensorData Tensor::host_data() {
+  struct Held {
+    TensorPtr tensor;
+    std::shared_ptr<const void> memory;
+  };
+  TensorData data = state_->data;
+  if (data.bytes == nullptr) return data;
+  data.data_type = descriptor().data_type;
+  data.shape = descriptor().shape;
+  data.owner = std::make_shared<const Held>(Held{shared_from_this(), data.owner});
+  return data;
+}
+
 void Tensor::set_data(TensorData data) {
   check_fits(descriptor(), label(), data);
   const std::lock_guard lock(state_->host);

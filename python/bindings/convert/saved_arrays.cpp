@@ -1,4 +1,4 @@
-#include "mlcompute/checkpoint.h"
+#include "convert/saved_arrays.h"
 
 #include <algorithm>
 

@@ -1,0 +1,191 @@
+// What graphs tell of themselves: memory plans, profiles, epochs and checks of gradients.
+#include <traingraph/check_gradients.h>
+#include <traingraph/describe.h>
+#include <traingraph/fit.h>
+
+#include "ir/number_text.h"
+
+namespace traingraph {
+namespace {
+
+std::string microseconds(double seconds) { return short_text(seconds * 1e6) + " us"; }
+
+}  // namespace
+
+// --- memory --------------------------------------------------------------------------------------
+
+const ClassDescription& MemoryPlan::class_description() {
+  static const ClassDescription description =
+      Describing<MemoryPlan>("MemoryPlan", "What one compiled graph keeps in device memory.")
+          .recorded("entries", &MemoryPlan::entries, "The values.")
+          .recorded("recomputed", &MemoryPlan::recomputed,
+                    "What the gradient pass computes again for a memory limit, with the bytes that "
+                    "are free in between.")
+          .recorded("arena_bytes", &MemoryPlan::arena_bytes,
+                    "Saved, gradient, transient and workspace memory, shared by reuse.")
+          .recorded("persistent_bytes", &MemoryPlan::persistent_bytes,
+                    "Parameters, moments, running statistics, constants.")
+          .recorded("staging_bytes", &MemoryPlan::staging_bytes,
+                    "Copies of inputs that could not be used in place.")
+          .recorded("exchange_bytes", &MemoryPlan::exchange_bytes,
+                    "What the graph hands to linked graphs.")
+          .recorded("total_bytes", &MemoryPlan::total_bytes,
+                    "What is asked of the allocators: arena, persistent, staging, exchange.")
+          .recorded("library_bytes", &MemoryPlan::library_bytes,
+                    "What libraries hold on their own, as far as they tell.")
+          .recorded("context_bytes", &MemoryPlan::context_bytes,
+                    "What a GPU's context and libraries hold there for all graphs, measured.")
+          .is_record()
+          .printed(&MemoryPlan::to_string)
+          .shown([](const MemoryPlan& plan) {
+            return "of " + std::to_string(plan.total_bytes) + " bytes";
+          });
+  return description;
+}
+
+const ClassDescription& MemoryPlan::Entry::class_description() {
+  static const ClassDescription description =
+      Describing<Entry>("MemoryPlan.Entry", "One value of a plan.")
+          .recorded("name", &Entry::name, "The tensor or operation, with its layer.")
+          .recorded("kind", &Entry::kind,
+                    "bound, persistent, saved, gradient, exchange, transient or workspace; of what "
+                    "is computed again: recomputed.")
+          .recorded("bytes", &Entry::bytes, "Units: bytes.")
+          .is_record()
+          .shown([](const Entry& entry) {
+            return "'" + entry.name + "' " + entry.kind + " " + std::to_string(entry.bytes) +
+                   " bytes";
+          });
+  return description;
+}
+
+// --- time ----------------------------------------------------------------------------------------
+
+const ClassDescription& Profile::class_description() {
+  static const ClassDescription description =
+      Describing<Profile>("Profile", "Where the time of one execution went, op by op.")
+          .property("layers", &Profile::layers,
+                    "Times summed by layer, in order of first appearance.")
+          .function("table", &Profile::table, "The layers as text, times in microseconds.")
+          .function("chrome_trace", &Profile::chrome_trace,
+                    "The entries as JSON for chrome://tracing and Perfetto.")
+          .recorded("entries", &Profile::entries, "The ops, in the order of running.")
+          .recorded("seconds", &Profile::seconds, "Of the whole execution. Units: seconds.")
+          .is_record()
+          .printed(&Profile::table)
+          .shown([](const Profile& profile) {
+            return "of " + std::to_string(profile.entries.size()) + " ops, " +
+                   microseconds(profile.seconds);
+          });
+  return description;
+}
+
+const ClassDescription& Profile::Entry::class_description() {
+  static const ClassDescription description =
+      Describing<Entry>("Profile.Entry", "One op that ran.")
+          .recorded("layer", &Entry::layer, "The layer it was written by; may be empty.")
+          .recorded("phase", &Entry::phase, "forward, gradient or update.")
+          .recorded("op", &Entry::op, "The op's name.")
+          .recorded("start", &Entry::start, "Since the first op. Units: seconds.")
+          .recorded("seconds", &Entry::seconds, "Units: seconds.")
+          .is_record()
+          .shown([](const Entry& entry) {
+            return entry.op + " " + entry.phase + " of '" + entry.layer + "' " +
+                   microseconds(entry.seconds);
+          });
+  return description;
+}
+
+const ClassDescription& Profile::Layer::class_description() {
+  using Times = Profile::Layer;
+  static const ClassDescription description =
+      Describing<Times>("Profile.Layer", "One layer's ops, summed.")
+          .property("seconds", &Times::seconds, "All three phases. Units: seconds.")
+          .recorded("layer", &Times::layer, "The layer; empty for ops of none.")
+          .recorded("forward", &Times::forward, "Units: seconds.")
+          .recorded("gradient", &Times::gradient, "Units: seconds.")
+          .recorded("update", &Times::update, "Units: seconds.")
+          .is_record()
+          .shown([](const Times& times) {
+            return "'" + times.layer + "' " + microseconds(times.seconds());
+          });
+  return description;
+}
+
+// --- training ------------------------------------------------------------------------------------
+
+const ClassDescription& Epoch::class_description() {
+  static const ClassDescription description =
+      Describing<Epoch>("Epoch", "One pass over all samples, as it went.")
+          .recorded("number", &Epoch::number, "Counts from 1.")
+          .recorded("loss", &Epoch::loss,
+                    "What the loss's reduction gives over the epoch; for reduction none the mean.")
+          .recorded("steps", &Epoch::steps, "Batches.")
+          .recorded("seconds", &Epoch::seconds, "Units: seconds.")
+          .recorded("shuffle_seed", &Epoch::shuffle_seed,
+                    "What the order of the samples followed from; None for the order given.")
+          .is_record()
+          .shown([](const Epoch& epoch) {
+            return std::to_string(epoch.number) + " loss " + short_text(epoch.loss);
+          });
+  return description;
+}
+
+const ClassDescription& Evaluation::class_description() {
+  static const ClassDescription description =
+      Describing<Evaluation>("Evaluation", "Loss and accuracy.")
+          .recorded("loss", &Evaluation::loss, "As Epoch.loss, in inference mode.")
+          .recorded("accuracy", &Evaluation::accuracy,
+                    "The share of right classes; None for a loss that is no classifier's.")
+          .is_record()
+          .shown([](const Evaluation& evaluation) {
+            const auto& accuracy = evaluation.accuracy;
+            return "loss " + short_text(evaluation.loss) +
+                   (accuracy ? ", accuracy " + short_text(*accuracy) : "");
+          });
+  return description;
+}
+
+// --- gradients -----------------------------------------------------------------------------------
+
+const ClassDescription& GradientRow::class_description() {
+  using Row = GradientRow;
+  static const ClassDescription description =
+      Describing<Row>("GradientRow", "How far the gradient of one parameter is from differences.")
+          .recorded("layer", &Row::layer, "The label of the first layer that reads it.")
+          .recorded("parameter", &Row::parameter,
+                    "Its name there, or the label of a tensor that no layer holds.")
+          .recorded("worst_element", &Row::worst_element,
+                    "Indices of the largest error; None where a direction has it, and where "
+                    "nothing was compared.")
+          .recorded("error", &Row::error, "There, relative to the largest element.")
+          .recorded("bound", &Row::bound, "What it may be.")
+          .recorded("gradient", &Row::gradient, "What the graph gives there.")
+          .recorded("difference", &Row::difference, "What differences give there.")
+          .recorded("compared", &Row::compared, "Elements and directions.")
+          .recorded("excluded", &Row::excluded, "Others, at a kink.")
+          .recorded("ok", &Row::ok, "Something was compared, and no error is above the bound.")
+          .is_record()
+          .shown([](const Row& row) {
+            return "'" + row.layer + "' " + row.parameter + (row.ok ? " ok" : " wrong");
+          });
+  return description;
+}
+
+const ClassDescription& GradientCheck::class_description() {
+  using Check = GradientCheck;
+  static const ClassDescription description =
+      Describing<Check>("GradientCheck", "Gradients beside differences.")
+          .recorded("ok", &Check::ok, "All rows are.")
+          .recorded("rows", &Check::rows,
+                    "One for each trained parameter, in the order of first use.")
+          .is_record()
+          .printed(&Check::to_string)
+          .shown([](const Check& check) {
+            return "of " + std::to_string(check.rows.size()) +
+                   (check.ok ? " parameters, ok" : " parameters, not ok");
+          });
+  return description;
+}
+
+}  // namespace traingraph
