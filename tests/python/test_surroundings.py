@@ -39,6 +39,9 @@ def test_entries_that_are_no_paths() -> None:
 
 @pytest.mark.parametrize("name", STRANGE, ids=repr)
 def test_a_package_in_a_folder_that_is_no_text(name: bytes, tmp_path: pathlib.Path) -> None:
+    if sys.version_info >= (3, 12) and not os.fsdecode(name).isprintable():
+        # It keeps extensions by their paths as UTF-8: hashtable_key_from_2_strings in import.c.
+        pytest.skip("Python itself imports no extension module from there")
     folder = os.fsencode(tmp_path) + b"/" + os.path.basename(name)
     os.mkdir(folder)
     os.symlink(PACKAGE, folder + b"/traingraph")
