@@ -89,7 +89,8 @@ void describe_indexing(Describing<Graph, Graph>& graph) {
           })
       .function("select", &Graph::select,
                 "The first source where the condition holds, else the second.",
-                {{"sources", "Two."}, {"condition", "It holds where it is not 0."}});
+                {{"sources", "Two: where the condition holds, and where it does not."},
+                 {"condition", "Boolean; the three broadcast."}});
 }
 
 void bind_and_write_data(Graph& self, const NamedDataToRead& data, const NamedTensors& tensors,
@@ -174,11 +175,13 @@ void describe_shared(Describing<T, Graph, ExecutableGraph>& graph) {
               "instead of keeping them, to the same bits. Units: bytes. Errors: "
               "NotImplementedError listing every layer that the device cannot run; MemoryError "
               "where the limit cannot be kept.",
-              {{"options", "What is wanted beside.", CompilationOptions::kNone},
+              {{"options", "Members joined by |: links, debugging, all gradients.",
+                CompilationOptions::kNone},
                {"device", "Where it runs."},
                {"input_tensors", "Constants by name.", std::any()},
-               {"input_tensors_data", "Their data, where it is not their own.", std::any()},
-               {"precision", "In what products are computed.", Precision::kFloat32},
+               {"input_tensors_data", "Their data by the same names; None: the tensors' own.",
+                std::any()},
+               {"precision", "What products and activations are computed in.", Precision::kFloat32},
                {"memory_limit", "In bytes; None: no limit.", std::any()}})
       .by_position(0)
       .may_wait()
