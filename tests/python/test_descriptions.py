@@ -181,3 +181,9 @@ def test_a_value_shows_what_it_is_made_of() -> None:
     assert repr(tg.MLCLossDescriptor(type="hinge", reduction_type="sum")).endswith(
         "weight=1.0 label_smoothing=0.0 class_count=None epsilon=1e-07 delta=1.0>"
     )
+
+
+def test_layers_and_optimizers_are_shown_alike() -> None:
+    of_objects = is_a("MLCLayer", "MLCOptimizer")
+    assert not [name for name in of_objects if "__repr__" in vars(getattr(_core, name))]
+    assert repr(tg.MLCPaddingLayer(reflection_padding=(1, 1))).startswith("<MLCPaddingLayer ")

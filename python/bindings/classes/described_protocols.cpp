@@ -55,8 +55,8 @@ void add_texts(py::handle cls, const ClassDescription& description) {
   const auto shows_some = [&](const Form& form) {
     return std::ranges::any_of(form.arguments, shows);
   };
-  if (description.shown == nullptr && description.copied != nullptr &&
-      std::ranges::any_of(description.forms, shows_some)) {
+  if (description.copy != nullptr && description.copied != nullptr &&
+      description.shown == nullptr && std::ranges::any_of(description.forms, shows_some)) {
     add_protocol(cls, description, "__repr__", "str", "The values.",
                  [](const ClassDescription& of, const void* self, py::handle) {
                    return py::str(represented(of, self));
