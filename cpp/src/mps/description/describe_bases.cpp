@@ -80,11 +80,6 @@ void describe_direction(D& described, bool is_backwards) {
       "Whether it computes gradients.");
 }
 
-template <class T>
-std::string described_text(const T& object) {
-  return "<" + object.description() + ">";
-}
-
 ClassDescription kernel() {
   return Describing<Kernel, Kernel>("MPSKernel", "Something that can be encoded.")
       .property("device", &Kernel::device, "Where it runs.")

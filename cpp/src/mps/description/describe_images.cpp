@@ -4,6 +4,8 @@
 #include <traingraph/mps/image.h>
 #include <traingraph/mps/kernel.h>
 
+#include "mps/description/describe_kernel.h"
+
 namespace traingraph::mps {
 namespace {
 
@@ -133,7 +135,7 @@ const ClassDescription& Image::class_description() {
                     "device, or one that was committed.",
                     {{"command_buffer", "What runs before."}})
           .class_function("default_allocator", &Image::default_allocator, "Makes permanent images.")
-          .shown(&Image::description);
+          .function("__repr__", described_text<Image>, "");
   return description;
 }
 

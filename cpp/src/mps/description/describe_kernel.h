@@ -31,6 +31,12 @@ inline constexpr const char* kReloadText =
 
 inline Argument device_argument() { return argument<Device>("device", "Where it runs."); }
 
+// What repr() gives, whatever the class.
+template <class T>
+std::string described_text(const T& object) {
+  return "<" + object.description() + ">";
+}
+
 // Before data sources are asked: all that was committed is done.
 inline void idle(const Kernel& kernel, const Given&) { kernel.device().wait_until_idle(); }
 // The same where another data source is given.
