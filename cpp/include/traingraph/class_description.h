@@ -212,14 +212,14 @@ struct Factory {
   std::vector<Form> forms;
 };
 
-// A function that an object, or the class itself, is asked to call.
+// A function of an object, or of the class, which has no object.
 struct Method {
   std::string name;
   std::string text;
-  ValueType result;                                           // void: None
-  std::vector<Form> forms;                                    // which make nothing
-  Callable<std::any(void* object, const Given& given)> call;  // null for the class
-  bool may_wait = false;                                      // for other threads
+  ValueType result;         // void: None
+  std::vector<Form> forms;  // which make nothing
+  Callable<std::any(void* object, const Given& given)> call;
+  bool may_wait = false;  // for other threads
   // For them, before it is called.
   Callable<void(void* object, const Given& given)> wait_first = nullptr;
   int by_position = 1;  // how many arguments Python takes so

@@ -93,6 +93,7 @@ const ClassDescription& Optimizer::class_description() {
           .settable("applies_gradient_clipping", &Optimizer::applies_gradient_clipping,
                     &Optimizer::set_applies_gradient_clipping, "May change at any time.")
           .properties_of(&Optimizer::descriptor)
+          .copied_by(&Optimizer::copy)
           .shown(&Optimizer::description);
   return description;
 }

@@ -77,14 +77,11 @@ Ownership ownership() {
               new (&place.holder<Owner>()) Owner(*static_cast<const Owner*>(owner));
             } else if constexpr (requires(Base& base) { base.shared_from_this(); }) {
               new (&place.holder<Owner>()) Owner(place.value_ptr<Base>()->shared_from_this());
-            } else {
+            } else if constexpr (std::is_void_v<Base>) {
               if (!instance->owned) return;  // another owns it
-              if constexpr (std::is_void_v<Base>) {
-                new (&place.holder<Owner>())
-                    Owner(adopted(*place.type->cpptype, place.value_ptr()));
-              } else {
-                return;
-              }
+              new (&place.holder<Owner>()) Owner(adopted(*place.type->cpptype, place.value_ptr()));
+            } else {
+              return;  // another owns it
             }
             place.set_holder_constructed();
           },

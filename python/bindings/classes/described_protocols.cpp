@@ -124,10 +124,17 @@ void add_pickles(py::handle cls, const ClassDescription& description) {
 
 constexpr const char* kCopyText = "An independent object with the same values.";
 
+// An object of the class that it is of, of several that share a base.
+py::object copy_of(const ClassDescription& description, const void* self) {
+  const std::any made = description.copied(self);
+  return description.copy != nullptr ? cast_made(description.name, made)
+                                     : cast_value(ValueType{&made.type()}, made, {});
+}
+
 void add_copies(py::handle cls, const ClassDescription& description) {
   if (description.copied == nullptr) return;
   const auto copy = [](const ClassDescription& of, const void* self, py::handle) {
-    return cast_made(of.name, of.copied(self));
+    return copy_of(of, self);
   };
   for (const char* name : {"copy", "__copy__"}) {
     add_protocol(cls, description, name, description.name, kCopyText, copy);
@@ -136,8 +143,7 @@ void add_copies(py::handle cls, const ClassDescription& description) {
                            const Capture& capture) -> py::handle {
     const ClassDescription& of = *capture.get<const ClassDescription*>();
     const void* const self = load_object(*of.type, call.args[0]);
-    return self == nullptr ? PYBIND11_TRY_NEXT_OVERLOAD
-                           : cast_made(of.name, of.copied(self)).release();
+    return self == nullptr ? PYBIND11_TRY_NEXT_OVERLOAD : copy_of(of, self).release();
   };
   define(cls, Signature::Kind::kMethod, "__deepcopy__", description.name.c_str(), {"memo: Any"},
          kCopyText, deep, Capture(&description));

@@ -110,14 +110,6 @@ void remember_plain_types() {
       "numpy.typing.ArrayLike", "list[tuple[float, float]]",
       [](py::handle value, const Where& where) { return to_anchor_boxes(value, where); },
       [](const std::vector<AnchorBox>& boxes) { return from_anchor_boxes(boxes); });
-  remember<std::vector<TensorPtr>>(
-      "collections.abc.Sequence[MLCTensor]", "list[MLCTensor]",
-      [](py::handle value, const Where& where) { return convert_list<TensorPtr>(value, where); },
-      [](const std::vector<TensorPtr>& tensors) {
-        py::list list;
-        for (const TensorPtr& tensor : tensors) list.append(py::cast(tensor));
-        return list;
-      });
   remember_part<TensorParameter>("MLCTensorParameter");
   remember_type(
       typeid(std::vector<TensorParameter*>),

@@ -79,37 +79,21 @@ void bind_layers(py::module_& module) {
 }
 
 void bind_records(py::module_& module) {
-  for (const DescribedClass described :
-       {&MemoryPlan::class_description, &MemoryPlan::Entry::class_description,
-        &Profile::class_description, &Profile::Entry::class_description,
-        &Profile::Layer::class_description, &Epoch::class_description,
-        &Evaluation::class_description, &GradientRow::class_description,
-        &GradientCheck::class_description}) {
-    bind_described(module, described(), ownership<void>());
-  }
+  bind_all<void>(module, {MemoryPlan::class_description, MemoryPlan::Entry::class_description,
+                          Profile::class_description, Profile::Entry::class_description,
+                          Profile::Layer::class_description, Epoch::class_description,
+                          Evaluation::class_description, GradientRow::class_description,
+                          GradientCheck::class_description});
 }
 
 void bind_graphs(py::module_& module) {
-  for (const DescribedClass described :
-       {&Graph::class_description, &ExecutableGraph::class_description,
-        &TrainingGraph::class_description, &InferenceGraph::class_description}) {
-    bind_described(module, described(), ownership<Graph>());
-  }
+  bind_all<Graph>(module, {Graph::class_description, ExecutableGraph::class_description,
+                           TrainingGraph::class_description, InferenceGraph::class_description});
   add_fit(module);
   def_training_execution(module.attr("MLCTrainingGraph"));
   def_inference_execution(module.attr("MLCInferenceGraph"));
 }
 
-void bind_optimizers(py::module_& module) {
-  bind_all<Optimizer>(module, optimizer_classes());
-  auto cls =
-      py::reinterpret_borrow<BoundClass<Optimizer, OptimizerPtr>>(module.attr("MLCOptimizer"));
-  const auto copy = [](const Optimizer& self) { return self.copy(); };
-  constexpr const char* kText = "An independent object with the same values.";
-  cls.def("copy", copy, kText);
-  cls.def("__copy__", copy, kText);
-  def_method(cls, "__deepcopy__", "MLCOptimizer", {"memo: Any"}, kText,
-             [copy](const Optimizer& self, const Arguments&) { return copy(self); });
-}
+void bind_optimizers(py::module_& module) { bind_all<Optimizer>(module, optimizer_classes()); }
 
 }  // namespace traingraph::python

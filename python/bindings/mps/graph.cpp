@@ -60,17 +60,14 @@ NNGraph::CompletionHandler completion_handler(py::object function) {
 }  // namespace
 
 void bind_mps_graph(py::module_& module) {
-  remember<mps::CodedGraph>(
-      "typing.Any", "typing.Any",
-      [](py::handle value, const Where&) {
-        const auto kept = share(py::reinterpret_borrow<py::object>(value));
-        return mps::CodedGraph{[kept](const std::optional<mps::Device>& device) {
-          const py::object decoded = python_coding("decoded", "graph_coding")(
-              py::type::of<NNGraph>(), shared_object(kept), device);
-          return py::cast<std::shared_ptr<NNGraph>>(decoded);
-        }};
-      },
-      [](const mps::CodedGraph&) { return py::none(); });
+  remember_taken<mps::CodedGraph>("typing.Any", [](py::handle value, const Where&) {
+    const auto kept = share(py::reinterpret_borrow<py::object>(value));
+    return mps::CodedGraph{[kept](const std::optional<mps::Device>& device) {
+      const py::object decoded = python_coding("decoded", "graph_coding")(
+          py::type::of<NNGraph>(), shared_object(kept), device);
+      return py::cast<std::shared_ptr<NNGraph>>(decoded);
+    }};
+  });
   remember_list<bool>("bool");
   remember_list<mps::HandlePtr>("typing.Any");
   Ownership ownership = python::ownership<mps::Kernel>();

@@ -13,15 +13,6 @@ using mps::ImageDescriptor;
 
 constexpr const char* kChw = "MPSDataLayout.FEATURE_CHANNELS_X_HEIGHT_X_WIDTH";
 
-// (location, length), as NSRange has them.
-mps::Neighbours range_of(const Arguments& arguments, const char* name) {
-  const auto numbers = arguments.get<std::vector<std::int64_t>>(name);
-  if (numbers.size() == 2) return {numbers[0], numbers[1]};
-  throw InvalidArgument("[MPSImage] expected " + std::string(name) +
-                        " (location, length) but got " + std::to_string(numbers.size()) +
-                        " numbers");
-}
-
 mps::PixelLayout layout_of(const Arguments& arguments) {
   mps::PixelLayout layout;
   layout.layout = arguments.get<mps::DataLayout>("data_layout");
@@ -32,7 +23,8 @@ mps::PixelLayout layout_of(const Arguments& arguments) {
         "[MPSImage] expected a region from image_index on, with z of 0, but got " +
         std::to_string(region.origin.z));
   }
-  const mps::Neighbours channels = range_of(arguments, "feature_channel_info");
+  const mps::Neighbours channels =
+      to_neighbours(arguments["feature_channel_info"], arguments.where("feature_channel_info"));
   layout.x = region.origin.x;
   layout.y = region.origin.y;
   layout.width = region.width;

@@ -56,6 +56,8 @@ TRAINGRAPH_ENUM(mps::CNNBatchNormalizationFlags, "MPSCNNBatchNormalizationFlags"
 // Of the class that Apple gives the node: several of them may be one in C++.
 py::object from_node(const mps::NNFilterNodePtr& node);
 
+// (location, length), as NSRange has them.
+mps::Neighbours to_neighbours(py::handle value, const Where& where);
 // A device from one, from an MTLDevice's name as text, or from an MLCDevice.
 mps::Device to_mps_device(py::handle value);
 // Before data sources are asked, which needs the GIL: handlers of queued runs may need it as well.

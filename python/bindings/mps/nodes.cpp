@@ -43,11 +43,8 @@ mps::HandlePtr to_handle(py::handle value, const std::string& subject) {
 // States of one class, which their node owns.
 template <typename State>
 void remember_state(const char* name) {
-  remember_type(
-      typeid(std::shared_ptr<State>),
-      {name, name, nullptr, [](const std::any& value, py::handle) {
-         return py::cast(NNStateNodePtr(std::any_cast<const std::shared_ptr<State>&>(value)));
-       }});
+  remember_given<std::shared_ptr<State>>(
+      name, [](const std::shared_ptr<State>& state) { return py::cast(NNStateNodePtr(state)); });
 }
 
 void remember_node_types() {
@@ -62,8 +59,7 @@ void remember_node_types() {
       "None", "None",
       [](py::handle value, const Where&) { return mps::TransformProvider{!value.is_none()}; },
       [](const mps::TransformProvider&) { return py::none(); });
-  remember_enumerations<mps::ChannelFormat, mps::NNTrainingStyle,
-                        mps::CNNBatchNormalizationFlags>();
+  remember_enumerations<mps::NNTrainingStyle, mps::CNNBatchNormalizationFlags>();
   remember<mps::HandlePtr>(
       "typing.Any", "typing.Any",
       [](py::handle value, const Where& where) { return to_handle(value, where.subject); },

@@ -29,6 +29,18 @@ struct Extents {
   }
 };
 
+}  // namespace
+
+mps::Neighbours to_neighbours(py::handle value, const Where& where) {
+  const auto numbers = convert_list<std::int64_t>(value, where);
+  if (numbers.size() == 2) return {numbers[0], numbers[1]};
+  throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                        " (location, length) but got " + std::to_string(numbers.size()) +
+                        " numbers");
+}
+
+namespace {
+
 void remember_places() {
   remember<mps::Offset>(
       "collections.abc.Sequence[int]", "tuple[int, int, int]",
@@ -54,13 +66,7 @@ void remember_places() {
       });
   remember<mps::Neighbours>(
       "tuple[int, int]", "tuple[int, int]",
-      [](py::handle value, const Where& where) {
-        const auto numbers = convert_list<std::int64_t>(value, where);
-        if (numbers.size() == 2) return mps::Neighbours{numbers[0], numbers[1]};
-        throw InvalidArgument("[" + where.subject + "] expected " + where.name +
-                              " (location, length) but got " + std::to_string(numbers.size()) +
-                              " numbers");
-      },
+      [](py::handle value, const Where& where) { return to_neighbours(value, where); },
       [](const mps::Neighbours& range) { return py::make_tuple(range.first, range.count); });
   remember<mps::Coordinate>(
       "tuple[int, int, int]", "tuple[int, int, int]",
@@ -218,9 +224,8 @@ void remember_mps_types() {
       [](const mps::PredicatePtr& predicate) {
         return py::cast(std::const_pointer_cast<mps::Predicate>(predicate));
       });
-  remember<std::exception_ptr>(
-      "Exception", "Exception", [](py::handle, const Where&) { return std::exception_ptr(); },
-      [](const std::exception_ptr& error) { return to_python(error); });
+  remember_given<std::exception_ptr>(
+      "Exception", [](const std::exception_ptr& error) { return to_python(error); });
   remember<mps::KernelPtr>("MPSKernel");
   remember<mps::ImagePtr>("MPSImage");
   remember<mps::ImageBatch>("collections.abc.Sequence[MPSImage]");
