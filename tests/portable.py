@@ -9,6 +9,7 @@ NO_ONEDNN = (
     "tests/passes/test_fusion.py::test_preferred_layouts_flow_through_the_network",
     "tests/passes/test_layout.py::test_a_kernel_that_wants_plain_weights_decides_as_well",
     "tests/passes/test_layout.py::test_the_first_kernel_decides",
+    "tests/python/test_thread_count.py",
     "tests/python/test_threads.py::test_the_user_decides",
     "tests/python/test_threads.py::test_waiting_threads_give_their_core_away",
     "tests/runtime/test_cpu_levels.py::test_an_unknown_level_is_refused",

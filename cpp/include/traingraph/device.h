@@ -70,7 +70,9 @@ class TRAINGRAPH_API Platform {
   static void set_rng_seed(std::uint64_t seed);
   static std::optional<std::uint64_t> rng_seed();
 
-  // Threads that one step may use. Programs compile again when the number changes.
+  // Threads that one step may use: the count that was set, else what OMP_NUM_THREADS asked for when
+  // the library was loaded, else the processors that the process may run on; 1 in a build without
+  // OpenMP. Programs compile again when the number changes.
   static void set_thread_count(int count);
   static int thread_count();
 

@@ -4,6 +4,7 @@
 #endif
 
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 
 #include <traingraph/device.h>
@@ -21,14 +22,16 @@ std::uint64_t streams_drawn = 0;
 
 std::atomic<int> threads{0};
 
-// Without OpenMP the CPU backend works on one thread.
-int available_threads() {
 #if defined(_OPENMP)
-  return omp_get_num_procs();
+// What OMP_NUM_THREADS asks for, as the OpenMP runtime read it; 0 where it is not set. Taken when
+// the library is loaded: later the number may be what another package or oneDNN's calls have set.
+const int asked_threads = std::getenv("OMP_NUM_THREADS") != nullptr ? omp_get_max_threads() : 0;
+
+int available_threads() { return asked_threads > 0 ? asked_threads : omp_get_num_procs(); }
 #else
-  return 1;
+// Without OpenMP the CPU backend works on one thread.
+int available_threads() { return 1; }
 #endif
-}
 
 // Used until the program sets a seed: runs are repeatable by default.
 constexpr std::uint64_t kDefaultSeed = 0x7261696e67726170ull;
