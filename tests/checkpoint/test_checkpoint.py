@@ -266,6 +266,20 @@ def test_load_state_takes_any_memory_of_the_type() -> None:
         network.training.load_state({"1.conv.weights": weights.astype(np.complex64)})
 
 
+def test_load_state_widens_floats_of_16_bits_and_converts_nothing_else() -> None:
+    network = Network()
+    name = "1.conv.weights"
+    weights = network.training.state()[name]
+    halves = weights.astype(np.float16)
+    for given in (halves, halves.astype(">f2"), np.repeat(halves, 2, axis=1)[:, ::2]):
+        network.training.load_state(network.training.state() | {name: np.zeros_like(weights)})
+        network.training.load_state(network.training.state() | {name: given})
+        np.testing.assert_array_equal(network.training.state()[name], halves.astype(np.float32))
+    for other in (np.float64, np.int32, np.uint8, bool):
+        with pytest.raises(tg.InvalidArgument, match=f"expected float32 but got {other.__name__}"):
+            network.training.load_state(network.training.state() | {name: weights.astype(other)})
+
+
 # --- errors --------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convert/data.h"
+#include "convert/numpy_arrays.h"
 
 namespace traingraph::python {
 
@@ -39,7 +40,6 @@ NamedData from_arrays(py::handle dictionary, const Where& where,
                            Py_TYPE(key.ptr())->tp_name + "'");
     }
     const std::string name = to_text(key, {where.subject, "a key of " + where.name, "str"});
-    // Dense, aligned and in this machine's byte order; the type stays what it is.
     const Target target{where.subject.c_str(), "name", name};
     if (is_numbers(value)) {
       if (own.empty()) own = state();
@@ -49,9 +49,15 @@ NamedData from_arrays(py::handle dictionary, const Where& where,
                                          : parameter_data(value, DataType::kInvalid, target));
       continue;
     }
+    // Dense, aligned and in this machine's byte order. Floats of 16 bits, which no state has, widen
+    // exactly, whoever made them; any other type stays what it is.
     py::object array = any_array(value, target);
     array =
         array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="), py::arg("order") = "C");
+    const DataType type = data_type_of(array);
+    if (type == DataType::kFloat16 || type == DataType::kBFloat16) {
+      array = array.attr("astype")("float32");
+    }
     result.emplace_back(name, parameter_data(array, DataType::kInvalid, target));
   }
   return result;

@@ -151,8 +151,9 @@ void describe_checkpoints(Describing<T, Graph, ExecutableGraph>& graph) {
             self.load_state(values.read([&self] { return self.copy_state(); }));
           },
           "Takes what state() gives, or the parameters alone; the checks are those of load(). "
-          "Types: exactly the tensors' own; lists of numbers take them. Errors: ValueError, "
-          "TypeError.",
+          "Types: exactly the tensors' own, but floats of 16 bits widen to float32; lists of "
+          "numbers "
+          "take them. Errors: ValueError, TypeError.",
           {{"values", "Arrays by name."}})
       .may_wait();
 }
@@ -206,7 +207,8 @@ void describe_shared(Describing<T, Graph, ExecutableGraph>& graph) {
 }
 
 Argument graph_objects() {
-  return argument<Graphs>("graph_objects", "What has the layers; several may share tensors.");
+  return argument<Graphs>("graph_objects",
+                          "The graphs of layers to execute; they may share tensors.");
 }
 
 // --- training ------------------------------------------------------------------------------------
