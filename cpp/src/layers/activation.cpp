@@ -230,8 +230,12 @@ ClassDescription described_descriptor() {
              number_of(given, "c"));
   };
   described.form(arguments, make);
-  for (const char* name : {"a", "b", "c"}) {
-    arguments.push_back(argument<float>(name, "A parameter of the function.", &kParameter));
+  const std::pair<const char*, const char*> parameters[] = {
+      {"a", "The first parameter of the function."},
+      {"b", "The second parameter of the function."},
+      {"c", "A third parameter, which no function reads."}};
+  for (const auto& [name, text] : parameters) {
+    arguments.push_back(argument<float>(name, text, &kParameter));
     described.form(arguments, make);
   }
   return described;

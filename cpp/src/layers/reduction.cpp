@@ -135,7 +135,8 @@ void Reduction::emit(Emitter& e) const {
 namespace {
 
 Argument reduction_argument() {
-  auto reduction = argument<ReductionType>("reduction_type", "What is made of them.");
+  auto reduction =
+      argument<ReductionType>("reduction_type", "Sum, mean, maximum or another reduction.");
   reduction.accepted =
       R"("sum", "mean", "max", "min", "arg_max", "arg_min", "l1_norm", "any", "all")";
   return reduction;
@@ -146,7 +147,8 @@ Argument reduction_argument() {
 const ClassDescription& Reduction::class_description() {
   static const ClassDescription description =
       Describing<Reduction, Layer>("MLCReductionLayer", "Makes one number of each row of numbers.")
-          .property("reduction_type", &Reduction::reduction_type, "What is made of them.")
+          .property("reduction_type", &Reduction::reduction_type,
+                    "Sum, mean, maximum or another reduction.")
           .property("dimension", &Reduction::dimension, "The first of the axes.")
           .property("dimensions", &Reduction::dimensions, "The axes.")
           .form({reduction_argument(), argument<std::int64_t>("dimension", "The axis.", &kLimit)},

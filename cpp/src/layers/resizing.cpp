@@ -360,11 +360,13 @@ const ClassDescription& Upsample::class_description() {
   static const ClassDescription description =
       Describing<Upsample, Layer>("MLCUpsampleLayer", "Makes images larger.")
           .property("shape", &Upsample::shape, "The result's width, or its height and width.")
-          .property("sample_mode", &Upsample::sample_mode, "Copies, or what lies between.")
+          .property("sample_mode", &Upsample::sample_mode,
+                    "Nearest neighbour, or linear interpolation.")
           .property("aligns_corners", &Upsample::aligns_corners,
                     "Whether the first and last elements of LINEAR keep their places.")
           .form({shape(),
-                 argument("sample_mode", SampleMode::kNearest, "Copies, or what lies between."),
+                 argument("sample_mode", SampleMode::kNearest,
+                          "Nearest neighbour, or linear interpolation."),
                  argument("aligns_corners", false,
                           "Whether the first and last elements of LINEAR keep their places.")},
                 [](const Given& given) {

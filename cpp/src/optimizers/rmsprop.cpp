@@ -68,7 +68,8 @@ const ClassDescription& RMSProp::class_description() {
                    {argument("momentum_scale", O{}.momentum, "What the step keeps.", &kShare),
                     argument("alpha", O{}.alpha, "What the mean square keeps.", &kShare),
                     argument("epsilon", O{}.epsilon, "Added to the root.", &kNotNegative),
-                    argument("is_centered", O{}.is_centered, "Whether the mean is taken off.")},
+                    argument("is_centered", O{}.is_centered,
+                             "Whether the variance takes the place of the mean square.")},
                    [](const OptimizerDescriptor& descriptor, const Given& given) {
                      return std::make_shared<RMSProp>(
                          descriptor,
@@ -82,7 +83,8 @@ const ClassDescription& RMSProp::class_description() {
         .property("epsilon", option(&O::epsilon),
                   "Added to the root; below 1.2e-38 it counts as that.")
         .in(kNotNegative)
-        .property("is_centered", option(&O::is_centered), "Whether the mean is taken off.")
+        .property("is_centered", option(&O::is_centered),
+                  "Whether the variance takes the place of the mean square.")
         .text(
             "n = alpha * n + (1 - alpha) * g**2; step = m * step - lr * g / (sqrt(n) + epsilon); "
             "p += step. Errors: a number outside its range.");

@@ -98,7 +98,9 @@ const ClassDescription& LSTM::class_description() {
   static const ClassDescription description = [] {
     using Tensors = std::vector<TensorPtr>;
     Describing<LSTM, Layer> described("MLCLSTMLayer", "Long short-term memory over sequences.");
-    described.property("descriptor", &LSTM::descriptor, "What it reads and gives.")
+    described
+        .property("descriptor", &LSTM::descriptor,
+                  "Sizes, directions, and form of source and result.")
         .property("gate_activations", &LSTM::gate_activations,
                   "Of the gates input, forget, cell and output.")
         .property("output_result_activation", &LSTM::output_result_activation,
@@ -111,7 +113,8 @@ const ClassDescription& LSTM::class_description() {
     describe_optional_list(described, "biases", &LSTM::biases, "The biases, or None.");
     described
         .form(
-            {argument<LSTMDescriptor>("descriptor", "What it reads and gives."),
+            {argument<LSTMDescriptor>("descriptor",
+                                      "Sizes, directions, and form of source and result."),
              argument<Tensors>("input_weights", "Four per layer and direction, (H, features)."),
              argument<Tensors>("hidden_weights", "Four per layer and direction, (H, H)."),
              optional_argument<Tensors>(
