@@ -45,7 +45,10 @@ def run(code: str) -> tuple[list[str], list[str]]:
 
 @every_page
 def test_blocks_do_what_they_say(page: Path) -> None:
-    printed, promised = run(python(page.read_text()))
+    code = python(page.read_text())
+    if "import torch" in code:
+        pytest.importorskip("torch")
+    printed, promised = run(code)
     assert printed == promised
 
 
