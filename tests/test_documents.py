@@ -156,6 +156,7 @@ def objects() -> dict[str, object]:
     handle = training.execute_forward(options="synchronous")
     training.execute_gradient(options="synchronous")
     memory, tensor = bytearray(16), traingraph.MLCTensor(data=array)
+    other = traingraph.MLCTrainingGraph(graph_objects=[traingraph.MLCGraph()])
     return {**vars(traingraph), **locals()}
 
 
@@ -171,6 +172,9 @@ def test_python_calls_of_the_table() -> None:
                 if one
                 else traingraph.MLCArithmeticLayer(operation="add")
             )
+        if ".link(" in call:  # before a compile
+            graph = traingraph.MLCGraph()
+            names["training"] = traingraph.MLCTrainingGraph(graph_objects=[graph])
         eval(call, names)
 
 
@@ -181,6 +185,7 @@ void calls(TensorDescriptor d, TensorData data, void* p, std::size_t n, TensorPt
            TensorPtr w, TensorPtr b, TensorPtr tensor, LayerPtr layer, LayerPtr loss,
            ConvolutionDescriptor channels, OptimizerPtr adam, GraphPtr graph,
            TensorPtr result, std::vector<GraphPtr> graphs, TrainingGraph& training,
+           std::shared_ptr<TrainingGraph> other,
            InferenceGraph& inference, ExecutionArguments arguments, NamedData values,
            NamedTensors tensors, std::function<void()> f) {
 %s
