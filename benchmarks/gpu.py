@@ -27,7 +27,7 @@ from .arguments import names
 from .bound import crossings, work
 from .runner import quantiles
 
-OURS = "traingraph", "below all peers"
+OURS = "traingraph", "with a memory limit"
 MODES = "eager,captured,compiled,whole,whole+update,jax"
 ROUNDS = 5
 LEAST = 5e-3  # seconds of a sample
