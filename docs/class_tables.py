@@ -113,17 +113,35 @@ def updated(page: str) -> str:
     return TABLE.sub(table, page)
 
 
+def listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
+
+
 def with_layers(readme: str, support_page: str) -> str:
-    """The text of the README with a row for each layer: what the page says of float32."""
+    """The text of the README with what the page says of float32: a sentence and the exceptions."""
     lines = [line.strip("| ").split(" | ") for line in support_page.splitlines()]
-    rows = [(cells[0], *cells[2:]) for cells in lines if cells[1:] and "float32" in cells[1]]
-    table = row("layer", *DEVICES) + "|---" * (len(DEVICES) + 1) + "|\n"
-    for name, *cells in rows:
-        # A reason is longer than a cell; the page has it.
-        short = [cell if cell in WORDS else "no" for cell in cells]
-        table += row(name.removeprefix("MLC").removesuffix("Layer"), *short)
+    rows = {cells[0]: cells[2:] for cells in lines if cells[1:] and "float32" in cells[1]}
+    others = [k for k in range(len(DEVICES)) if any(row[k] != "runs" for row in rows.values())]
+    whole = [f"*{device}*" for k, device in enumerate(DEVICES) if k not in others]
+    text = f"All {len(rows)} layers run on {listed(whole)}"
+    if not others:
+        text += ".\n"
+    else:
+        names = [DEVICES[k] for k in others]
+        text += (
+            f". On {listed([f'*{name}*' for name in names])} these have no kernel of their own:\n\n"
+        )
+        text += row("layers", *names) + "|---" * (len(names) + 1) + "|\n"
+        same: dict[tuple[str, ...], list[str]] = {}
+        for name, cells in rows.items():
+            # A reason is longer than a cell; the page has it.
+            found = tuple(cells[k] if cells[k] in WORDS else "no" for k in others)
+            same.setdefault(found, []).append(name.removeprefix("MLC").removesuffix("Layer"))
+        for found, layers in same.items():
+            if set(found) != {"runs"}:
+                text += row(", ".join(layers), *found)
     before, rest = readme.split(LAYERS)
-    return before + LAYERS + table + "<!-- end -->\n" + rest.split("<!-- end -->\n", 1)[1]
+    return before + LAYERS + text + "<!-- end -->\n" + rest.split("<!-- end -->\n", 1)[1]
 
 
 if __name__ == "__main__":

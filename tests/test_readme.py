@@ -36,8 +36,37 @@ def test_layers_are_those_of_the_page() -> None:
     with_layers = runpy.run_path(str(ROOT / "docs" / "class_tables.py"))["with_layers"]
     page = (ROOT / "docs/support.md").read_text()
     assert with_layers(README, page) == README, "run python docs/class_tables.py"
-    changed = page.replace("| MLCSoftmaxLayer | float32", "| MLCOtherLayer | float32")
-    assert with_layers(README, changed) != README
+    _, said, _ = re.split(r"<!-- layers.*-->\n|<!-- end -->\n", README)
+    rows = re.findall(r"^\| MLC(\w+)Layer \| [^|]*float32[^|]* \| (.*) \|$", page, re.MULTILINE)
+    assert f"All {len(rows)} layers run on *reference*, *cpu* and *cuda*." in said
+    for name, cells in rows:
+        exception = re.search(
+            rf"^\| (?:[\w, ]+, )?{name}(?:, [\w, ]+)? \| (.*) \|$", said, re.MULTILINE
+        )
+        *whole, metal, bnns = cells.split(" | ")
+        assert set(whole) == {"runs"}
+        assert (exception[1] if exception else "runs | runs") == f"{metal} | {bnns}", name
+
+
+def test_what_changes_on_the_page_changes_the_readme() -> None:
+    with_layers = runpy.run_path(str(ROOT / "docs" / "class_tables.py"))["with_layers"]
+    head = "| layer | types | reference | cpu | cuda | metal | bnns |\n"
+    runs = "| MLCSoftmaxLayer | float32, float64 | runs | runs | runs | runs | runs |\n"
+    odd = "| MLCLossLayer | float32 | runs | runs | no kernel of loss | composed | runs |\n"
+    other = "| MLCLossLayer | int8 | x | x | x | x | x |\n"
+    empty = "a\n<!-- layers: docs/class_tables.py -->\n<!-- end -->\nb\n"
+
+    def said(page: str) -> str:
+        return with_layers(empty, page).split("-->\n")[1].removesuffix("<!-- end ")
+
+    devices = "*reference*, *cpu*"
+    assert said(head + runs + other) == (
+        f"All 1 layers run on {devices}, *cuda*, *metal* and *bnns*.\n"
+    )
+    assert said(head + runs + odd + other) == (
+        f"All 2 layers run on {devices} and *bnns*. On *cuda* and *metal* these have no kernel of "
+        "their own:\n\n| layers | cuda | metal |\n|---|---|---|\n| Loss | no | composed |\n"
+    )
 
 
 @pytest.mark.parametrize(
