@@ -1,3 +1,4 @@
+// Paths of checkpoints, and arrays by name: to Python and back, in types that a state has.
 #include "convert/saved_arrays.h"
 
 #include <algorithm>
