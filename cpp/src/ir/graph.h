@@ -39,16 +39,22 @@ enum class Source : std::uint8_t {
 };
 
 // The numbers that change between two steps without compiling again: float scalars of the
-// program's type, except the int64 numbers `counter` and `first_row`.
+// program's type, except those that count, which are int64.
 enum class StepInput : std::uint8_t {
   learning_rate,
   corrected_learning_rate,  // with the optimizer's bias correction
   counter,                  // of forward passes; one for all micro-batches of a group
+  own_counter,              // the same, but another number for each of them
   accumulates,              // 1: this micro-batch adds to the sum of gradients; 0: it starts one
   first_row,                // of this micro-batch in its group
 };
-inline constexpr int kStepInputCount = 5;
+inline constexpr int kStepInputCount = 6;
 const char* name(StepInput input);
+// Whether it is an int64 number.
+constexpr bool counts(StepInput input) {
+  return input == StepInput::counter || input == StepInput::own_counter ||
+         input == StepInput::first_row;
+}
 
 struct Value {
   Type type;

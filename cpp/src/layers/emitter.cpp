@@ -26,8 +26,7 @@ ir::ValueId Lowering::parameter(const TensorPtr& tensor, const Shape& shape) {
 ir::ValueId Lowering::step(ir::StepInput input) {
   const auto found = step_values.find(input);
   if (found != step_values.end()) return found->second;
-  const bool counts = input == ir::StepInput::counter || input == ir::StepInput::first_row;
-  const DataType type = counts ? DataType::kInt64 : data_type;
+  const DataType type = ir::counts(input) ? DataType::kInt64 : data_type;
   const ir::ValueId value = graph.add_source(ir::Source::step, static_cast<int>(input),
                                              ir::Type{type, {}, false}, ir::name(input));
   step_values.emplace(input, value);

@@ -70,9 +70,9 @@ Float64Loss::SourceBytes Float64Loss::source_of(ValueId lowered_value, ValueId v
   const ir::Value& source = point_.lowered.lowering.graph.value(lowered_value);
   const auto slot = static_cast<std::size_t>(source.slot);
   if (source.source == ir::Source::step) {
-    // Of the two that a forward pass reads: a step begins at its first row.
-    const bool counts = static_cast<ir::StepInput>(source.slot) == ir::StepInput::counter;
-    const std::int64_t number = counts ? point_.forward_passes : 0;
+    // Of those that a forward pass reads: a step begins at its first row.
+    const bool is_row = static_cast<ir::StepInput>(source.slot) == ir::StepInput::first_row;
+    const std::int64_t number = is_row ? 0 : point_.forward_passes;
     result.others.resize(sizeof number);
     std::memcpy(result.others.data(), &number, sizeof number);
     return result;

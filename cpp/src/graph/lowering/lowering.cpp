@@ -10,6 +10,7 @@
 
 #include "graph/lowering/fold_constants.h"
 #include "graph/lowering/integer_ranges.h"
+#include "graph/lowering/micro_batch_draws.h"
 #include "graph/lowering/training_lowering.h"
 #include "graph/state/link_set.h"
 #include "runtime/foreign_streams.h"
@@ -69,6 +70,7 @@ class Writer {
     report_sum();
     out_.result = out_.tensors.at(out_.result_tensor.get());
     mark_readable();
+    if (out_.lowering.training && out_.lowering.micro_batched) draw_by_micro_batch(out_.lowering);
     add_index_checks(out_, runs_on_gpu());
     if (out_.lowering.training) add_training(state_, nodes_, out_);
     for (std::size_t s = 0; s < out_.lowering.parameters.size(); ++s) {

@@ -41,9 +41,10 @@ struct Job {
   std::int64_t time_step = 0;   // if none before it fails that is in flight
   std::int64_t given_back = 0;  // time steps, when it was submitted
   double corrected_learning_rate = 0;
-  // The first forward pass of a step draws new random numbers; micro-batches share them.
+  // The first forward pass of a step counts; its other micro-batches share the count.
   bool starts_step = true;
   bool accumulates = false;
+  int micro_batch = 0;  // of its step, from 0
   std::int64_t first_row = 0;
   StepPosition after;  // where its step stands when it has run
   bool timed = false;

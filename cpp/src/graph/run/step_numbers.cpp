@@ -8,6 +8,13 @@ namespace {
 
 std::size_t place_of(ir::StepInput input) { return static_cast<std::size_t>(input); }
 
+// The count itself in a step's first micro-batch. The odd factor keeps those of other micro-batches
+// far away from every count of a step that comes.
+std::int64_t own_count(std::int64_t count, int micro_batch) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(count) +
+                                   static_cast<std::uint64_t>(micro_batch) * 0x9e3779b97f4a7c15ull);
+}
+
 }  // namespace
 
 void StepNumbers::bind(CompiledGraph& graph) {
@@ -34,7 +41,9 @@ void StepNumbers::write(const Job& job) {
   if (runs_forward(job.run) && job.graph->mode == Mode::training) {
     // Begins again behind the most that a state may say.
     if (job.starts_step && ++*forward_count_ > kMostForwardCount) *forward_count_ = 0;
-    scalars_.set_count(place_of(ir::StepInput::counter), *forward_count_);
+    const std::int64_t count = *forward_count_;
+    scalars_.set_count(place_of(ir::StepInput::counter), count);
+    scalars_.set_count(place_of(ir::StepInput::own_counter), own_count(count, job.micro_batch));
     scalars_.set_count(place_of(ir::StepInput::first_row), job.first_row);
   }
   if (runs_gradient(job.run)) set(ir::StepInput::accumulates, job.accumulates ? 1 : 0);

@@ -61,6 +61,7 @@ void SubmissionOrder::place_in_step(Job& job) const {
   }
   job.starts_step = summed == 0;
   job.accumulates = summed > 0;
+  job.micro_batch = summed;
   job.first_row = position_.rows;
   if (job.run == Run::step) job.run = summed + 1 == count ? Run::separate_step : Run::passes;
   if (runs_gradient(job.run)) {
