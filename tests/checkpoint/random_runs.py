@@ -37,11 +37,16 @@ class Plan:
         draw = self.draw = np.random.default_rng(seed)
         self.seed = seed
         self.device = str(draw.choice(["cpu", "cpu", "cpu", "reference"]))
-        self.images = bool(draw.integers(2))
+        moves = [*["none"] * 4, "folded", "transposed", "cut", "joined"]
+        # What becomes of the axis of the samples before the first layer; all but "none" fix it.
+        self.move = str(draw.choice(moves))
+        self.images = bool(draw.integers(2)) and self.move == "none"
         self.precision = "mixed_float16" if draw.integers(8) == 0 else "float32"
         self.optimizer = int(draw.integers(5))
         self.micro = int(draw.choice([1, 1, 2, 3]))
-        self.shape = [ROWS, C, 3, 3] if self.images else [ROWS, C]
+        self.shape = [ROWS, C, 3, 3] if self.images else [ROWS, C]  # of the result
+        given = {"folded": [ROWS // 2, 2 * C], "transposed": [C, ROWS], "cut": [2 * ROWS, C]}
+        self.input = given.get(self.move, self.shape)
         kinds = ["weights", "again", "norm", "frozen norm", "dropout", "activation", "offset"]
         self.layers = [str(draw.choice(kinds)) for _ in range(draw.integers(2, 6))]
         self.layers = ["weights", *self.layers, "weights"]
@@ -52,16 +57,34 @@ class Plan:
         names = ["run"] * 5 + ["phases"] * 3 + ["fit", "flip", "inference", "evaluate"]
         name = str(self.draw.choice([*names, "output", "back", "state"]))
         rows = int(self.draw.integers(2, ROWS + 1))
+        if self.move != "none":
+            rows = ROWS
+        if name in ("fit", "evaluate") and not self.has_samples:
+            name = "run"
         if name == "fit":
             return name, (rows, int(self.draw.integers(1, 4)))
         if name == "flip":
             return name, int(self.draw.integers(2 * len(self.layers)))
         return name, int(self.draw.integers(k + 1)) if name == "back" else rows
 
+    @property
+    def has_samples(self) -> bool:
+        """Whether axis 0 counts them in what goes in and in what comes out."""
+        return self.move in ("none", "joined")
+
     def arrays(self, index: int, rows: int) -> dict[str, np.ndarray]:
         draw = np.random.default_rng([self.seed, index])
-        shape = [rows, *self.shape[1:]]
-        return {name: draw.normal(size=shape).astype(np.float32) for name in "xy"}
+        shapes = [self.input, self.shape]
+        if self.has_samples:
+            shapes = [[rows, *shape[1:]] for shape in shapes]
+        return {
+            name: draw.normal(size=shape).astype(np.float32)
+            for name, shape in zip("xy", shapes, strict=True)
+        }
+
+    def batch(self, rows: int) -> dict[str, int]:
+        """For the calls: none is asked for where there is no common extent."""
+        return {"batch_size": rows} if self.has_samples else {}
 
 
 @dataclass
@@ -85,13 +108,13 @@ class Run:
         for _ in range(start):
             tg.MLCDropoutLayer(rate=0.5, seed=1)  # numbers of layers and tensors differ
         numbers = np.random.default_rng(start)
-        self.x, self.y = (tg.MLCTensor(shape=plan.shape) for _ in range(2))
+        self.x, self.y = tg.MLCTensor(shape=plan.input), tg.MLCTensor(shape=plan.shape)
         self.graph = tg.MLCGraph()
         self.parameters: list[tg.MLCTensorParameter] = []
         self.offsets: list[tg.MLCTensorParameter] = []
         self.results: list[tg.MLCTensor] = []
         self.weighted: Any = None
-        result = self.x
+        result = self.moved()
         for kind, seed in zip(plan.layers, plan.dropout_seeds, strict=True):
             result = self.add(kind, seed, result, numbers)
             self.results.append(result)
@@ -109,6 +132,19 @@ class Run:
             self.flip(index)
         for index in range(memory.outputs):
             self.declare(index)
+
+    def moved(self) -> tg.MLCTensor:
+        if self.plan.move == "folded":
+            return self.graph.reshape(self.plan.shape, source=self.x)
+        if self.plan.move == "transposed":
+            return self.graph.transpose([1, 0], source=self.x)
+        if self.plan.move == "none":
+            return self.x
+        first, second = self.graph.split(self.x, split_count=2, dimension=0)
+        if self.plan.move == "joined":
+            return self.graph.concatenate([second, first], dimension=0)
+        add = tg.MLCArithmeticLayer(operation="add")
+        return self.graph.node(add, sources=[first, second])
 
     def add(self, kind: str, seed: int, source: Any, numbers: Any) -> tg.MLCTensor:
         def drawn(*shape: int) -> tg.MLCTensor:
@@ -163,16 +199,16 @@ class Run:
         done = self.training.execute(
             inputs_data={"x": arrays["x"]},
             loss_labels_data={"y": arrays["y"]},
-            batch_size=rows,
+            **self.plan.batch(rows),
             options=SYNCHRONOUS,
         )
         return float(done.result)
 
     def phases(self, arrays: dict[str, np.ndarray], rows: int) -> float:
         """The same in three calls; between micro-batches the third is refused."""
-        call = {"batch_size": rows, "options": SYNCHRONOUS}
+        call = {**self.plan.batch(rows), "options": SYNCHRONOUS}
         self.training.bind_and_write_data(
-            arrays, for_inputs={"x": self.x, "y": self.y}, batch_size=rows
+            arrays, for_inputs={"x": self.x, "y": self.y}, **self.plan.batch(rows)
         )
         self.wrote = True
         loss = float(self.training.execute_forward(**call).result)
@@ -201,8 +237,8 @@ class Run:
         graph = tg.MLCInferenceGraph(graph_objects=[self.graph])
         graph.add_inputs({"x": self.x})
         graph.compile(device=self.plan.device)
-        rows = len(arrays["x"])
-        done = graph.execute(inputs_data={"x": arrays["x"]}, batch_size=rows, options=SYNCHRONOUS)
+        call = {**self.plan.batch(len(arrays["x"])), "options": SYNCHRONOUS}
+        done = graph.execute(inputs_data={"x": arrays["x"]}, **call)
         return np.asarray(done.result).tobytes()
 
     def back(self, index: int) -> None:
@@ -249,7 +285,8 @@ class Run:
     def watch(self, name: str, arrays: dict[str, np.ndarray]) -> None:
         if name == "inference":
             self.inference(arrays)
-            self.training.predict(arrays["x"])
+            if self.plan.move == "none":
+                self.training.predict(arrays["x"])
         else:
             self.training.evaluate({"x": arrays["x"]}, labels={"y": arrays["y"]})
 

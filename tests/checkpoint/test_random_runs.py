@@ -81,7 +81,8 @@ def test_promises(row: int, tmp_path: Path) -> None:
     done = 0
     while done == 0 or time.monotonic() < end:
         plan = Plan(seed)
-        what = f"RUNS_SEED={seed} ({plan.device}, {plan.precision}, {plan.layers}, {plan.actions})"
+        drawn = (plan.device, plan.precision, plan.move, plan.layers, plan.actions)
+        what = f"RUNS_SEED={seed} {drawn}"
         try:
             check(seed, tmp_path, in_process=done % 8 != 3)
         except Exception as error:
