@@ -12,6 +12,7 @@
 
 #include "graph/data/data_binding.h"
 #include "graph/fit/accuracy.h"
+#include "graph/fit/rows_beside_samples.h"
 #include "graph/fit/samples.h"
 #include "graph/run/executor.h"
 #include "runtime/backend.h"
@@ -209,26 +210,27 @@ ShuffleOrder order_of(GraphState& state, const FitArguments& arguments, std::int
   return order;
 }
 
+[[noreturn]] void refuse_to_shuffle(const std::string& what) {
+  throw InvalidArgument("[fit] expected samples of '" + what +
+                        "' too, whose rows stay in their places while the others are shuffled; "
+                        "pass them, or shuffle=False");
+}
+
 // Raises where the order would move samples, and leave rows of other data in their places.
 void check_all_are_shuffled(const GraphState& state, const FitArguments& arguments) {
-  const auto check = [](const Tensor& tensor, const std::string& what, const NamedData& given) {
-    const auto is_it = [&what](const auto& data) { return data.first == what; };
-    if (tensor.descriptor().shape[0] == 1 || std::ranges::any_of(given, is_it)) return;
-    throw InvalidArgument("[fit] expected samples of '" + what +
-                          "' too, whose rows stay in their places while the others are shuffled; "
-                          "pass them, or shuffle=False");
+  const auto check = [](const NamedTensors& declared, const NamedData& given) {
+    for (const auto& [name, tensor] : declared) {
+      const auto is_it = [&what = name](const auto& data) { return data.first == what; };
+      if (tensor->descriptor().shape[0] == 1 || std::ranges::any_of(given, is_it)) continue;
+      refuse_to_shuffle(name);
+    }
   };
-  const std::lock_guard lock(structure());
-  for (const auto& [name, tensor] : state.inputs) check(*tensor, name, arguments.inputs);
-  for (const auto& [name, tensor] : state.loss_labels) {
-    check(*tensor, name, arguments.loss_labels);
-  }
-  TensorPtr held = loss_of(state, kFit).weights();
-  for (const auto& [name, tensor] : state.loss_label_weights) {
-    check(*tensor, name, arguments.loss_label_weights);
-    if (tensor == held) held = nullptr;
-  }
-  if (held != nullptr) check(*held, held->label(), {});
+  const std::shared_ptr<const GraphState> now = state.snapshot();
+  check(now->inputs, arguments.inputs);
+  check(now->loss_labels, arguments.loss_labels);
+  check(now->loss_label_weights, arguments.loss_label_weights);
+  const NamedTensors beside = rows_beside_samples(*now);
+  if (!beside.empty()) refuse_to_shuffle(beside.front().first);
 }
 
 }  // namespace
