@@ -344,3 +344,46 @@ def test_a_declared_tensor_is_given_or_linked(device: str, training: bool) -> No
         graph.execute_optimizer_update()
     linked.parameters()
     assert not np.array_equal(before, linked.fc1.weights.data)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("how", ["execute_forward", "predict"])
+def test_a_value_that_was_computed_again_is_not_trained_on(device: str, how: str) -> None:
+    """The gradient pass would read it for the one of its forward pass."""
+    networks = [Linked("float32", device) for _ in range(2)]
+    x, y = array((6, 5), 1, "float32"), array((6, 3), 2, "float32")
+    if how == "predict":  # which a graph that is trained itself refuses there
+        for net in networks:
+            for parameter in (net.fc1.weights_parameter, net.fc1.biases_parameter):
+                parameter.is_updatable = False
+            net.second.stop_gradient([net.h2])
+
+    def forward(net: Linked) -> None:
+        net.first.bind_and_write_data({"x": x}, for_inputs={"x": net.x})
+        net.second.bind_and_write_data({"y": y}, for_inputs={"y": net.y})
+        net.first.execute_forward(options="synchronous")
+        net.second.execute_forward(options="synchronous")
+
+    def back(net: Linked) -> None:
+        net.second.execute_gradient(options="synchronous")
+        net.second.execute_optimizer_update(options="synchronous")
+
+    for net in networks:
+        forward(net)
+    back(networks[0])
+    net = networks[1]
+    if how == "predict":
+        net.first.predict(3 * x)
+    else:
+        net.first.bind_and_write_data({"x": 3 * x}, for_inputs={"x": net.x})
+        net.first.execute_forward(options="synchronous")
+    with pytest.raises(
+        tg.InvalidArgument,
+        match=r"\[execute_gradient\] expected tensor '.*' from a linked graph as execute_forward "
+        r"has read it, but that graph was executed since; start again with execute_forward",
+    ):
+        net.second.execute_gradient(options="synchronous")
+    forward(net)
+    back(net)
+    for mine, theirs in zip(net.parameters(), networks[0].parameters(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)

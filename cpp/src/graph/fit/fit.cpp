@@ -300,7 +300,7 @@ Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
   LossSum loss(descriptor.reduction);
   Accuracy accuracy;
   Scored scored;
-  CallDetails details{.keeps_bound = true};
+  CallDetails details{.call = "evaluate", .keeps_bound = true};
   if (Accuracy::applies(descriptor.type)) details.scored = &scored;
   for (std::int64_t first = 0; first < samples.count(); first += batch) {
     if (arguments.goes_on && !arguments.goes_on()) break;

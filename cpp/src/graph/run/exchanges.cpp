@@ -2,6 +2,8 @@
 // submission.
 #include "graph/run/exchanges.h"
 
+#include <algorithm>
+
 #include <traingraph/errors.h>
 
 #include "runtime/device_memory.h"
@@ -84,6 +86,32 @@ bool Exchanges::is_newer(const Tensor& tensor, std::uint64_t than) const {
   const std::lock_guard lock(links_->mutex);
   const Exchange& exchange = links_->exchange(&tensor, 0);
   return exchange.written && exchange.written_at > than;
+}
+
+void Exchanges::note_read(const CompiledGraph& graph, const std::vector<BoundArray>& bound) {
+  if (links_ == nullptr) return;
+  const std::lock_guard lock(links_->mutex);
+  read_.clear();
+  for (const BoundSlot& slot : graph.bound) {
+    if (!slot.may_be_linked()) continue;
+    const Exchange& exchange = links_->exchange(slot.tensor.get(), 0);
+    const auto is_it = [&](const BoundArray& array) {
+      return array.value == slot.value && array.address == exchange.bytes.get();
+    };
+    if (!std::ranges::any_of(bound, is_it)) continue;  // the caller's
+    read_.emplace_back(slot.tensor.get(), exchange.written_at);
+  }
+}
+
+void Exchanges::check_read() const {
+  if (read_.empty()) return;
+  const std::lock_guard lock(links_->mutex);
+  for (const auto& [tensor, written_at] : read_) {
+    if (links_->exchange(tensor, 0).written_at == written_at) continue;
+    throw InvalidArgument("[execute_gradient] expected tensor '" + tensor->label() +
+                          "' from a linked graph as execute_forward has read it, but that graph "
+                          "was executed since; start again with execute_forward");
+  }
 }
 
 void Exchanges::announce(const CompiledGraph& graph, Run run) {

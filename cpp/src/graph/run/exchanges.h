@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "graph/data/device_staging.h"
 #include "graph/program/compiled_graph.h"
@@ -22,6 +25,10 @@ class Exchanges {
   // The place of a binding among what the set's graphs do; and whether a tensor was computed later.
   std::uint64_t count_binding() const;
   bool is_newer(const Tensor& tensor, std::uint64_t than) const;
+  // A forward pass will read these, until its gradient pass has; and whether the latter finds them.
+  // Raises where a linked graph was to compute one of them again.
+  void note_read(const CompiledGraph& graph, const std::vector<BoundArray>& bound);
+  void check_read() const;
   // Says what a run will send; call in the order of submission.
   void announce(const CompiledGraph& graph, Run run);
   // Sends it. Call while holding the stream.
@@ -33,6 +40,8 @@ class Exchanges {
   const GraphState& graph_;  // not for `write`: work in flight may outlive it
   const Backend& backend_;
   const std::shared_ptr<LinkSet> links_;  // null: linked with nothing
+  // Linked values of the last forward pass, and when they were written.
+  std::vector<std::pair<const Tensor*, std::uint64_t>> read_;
 };
 
 }  // namespace traingraph

@@ -32,12 +32,22 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments,
 }
 
 TensorData Executor::predict(const ExecutionArguments& arguments) {
+  {
+    const std::lock_guard lock(mutex_);
+    check_may_infer("predict");
+  }
   const CompiledPtr graph = compiled(arguments.batch_size, Mode::prediction, true);
   if (!graph->result_has_batch) {
     throw ShapeError("[predict] expected a result with the samples on axis 0 but got " +
                      to_string(graph->program->graph.type(graph->result).shape));
   }
-  return start(Run::forward, Mode::prediction, arguments, {.keeps_bound = true}).result();
+  return start(Run::forward, Mode::prediction, arguments, {.call = "predict", .keeps_bound = true})
+      .result();
+}
+
+// Before anything is compiled for it, too, which may take that memory as well.
+void Executor::check_may_infer(const char* call) const {
+  if (successor_ == nullptr) submitted_.check_may_infer(call);
 }
 
 // A step that reads gradients made outside cannot run in one call.
@@ -96,6 +106,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   // A checked step runs its phases apart as well.
   const bool apart = run != Run::step || job.checked;
   std::unique_lock lock(mutex_);
+  if (mode != Mode::training) check_may_infer(details.call);
   if (asks && arguments.inputs.empty() && arguments.loss_labels.empty()) {
     batch = bound_inputs_.bound_rows(
         has(arguments.options, ExecutionOptions::kSkipWritingInputDataToDevice));
@@ -139,9 +150,16 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
 }
 
 void Executor::bind_job(Job& job, const ExecutionArguments& arguments, const CallDetails& details) {
+  if (job.graph->mode != Mode::training) check_may_infer(details.call);
   submitted_.place(job);
-  if (runs_forward(job.run)) bound_inputs_.bind_inputs(job, arguments, details);
-  if (job.run == Run::gradient) bound_inputs_.bind_gradients(job);
+  if (runs_forward(job.run)) {
+    bound_inputs_.bind_inputs(job, arguments, details);
+    exchanges_.note_read(*job.graph, job.bound);
+  }
+  if (job.run == Run::gradient) {
+    exchanges_.check_read();
+    bound_inputs_.bind_gradients(job);
+  }
   bind_outputs(graph_, backend_, arguments.outputs, job);
   updates_.submit(job, graph_.optimizer);
   submitted_.count(job);
@@ -341,57 +359,5 @@ void Executor::synchronize_parameters() {
 }
 
 void Executor::run_between(const std::function<void()>& work) { stream_->run(work); }
-
-// The sums have their places since the program of this call was made. What was frozen or thawed
-// since, or declared, drops them as it does in a graph that was not saved.
-void Executor::resume_step(const CompiledGraph& graph) {
-  const BegunStepPtr begun = graph_.resumed->take();
-  if (begun == nullptr) return;
-  const auto adds = [](const LoweredGraph::Slot& slot) { return slot.accumulates; };
-  const bool same = std::all_of(begun->sums.begin(), begun->sums.end(), [&](const auto& sum) {
-    return std::any_of(graph.slots.begin(), graph.slots.end(),
-                       [&](const auto& slot) { return adds(slot) && slot.tensor == sum.first; });
-  });
-  const auto count = std::count_if(graph.slots.begin(), graph.slots.end(), adds);
-  if (!same || static_cast<std::size_t>(count) != begun->sums.size()) return;
-  if (begun->taken_at.value_or(built_for_) != built_for_) return;
-  stream_->run([&] {
-    const std::lock_guard lock(mutex_);
-    programs_.write_sums(begun->sums);
-    readable_results_.resume(submitted_.resume(begun->summed, begun->rows));
-  });
-}
-
-BegunStepPtr Executor::begun_step(std::uint64_t changes) const {
-  const std::lock_guard lock(mutex_);
-  if (const BegunStepPtr loaded = graph_.resumed->get()) {
-    return loaded->taken_at.value_or(changes) == changes ? loaded : nullptr;
-  }
-  const StepPosition& at = readable_results_.reached();
-  // Compiling again drops the sum, and a full one is what a pass has left.
-  if (at.summed == 0 || at.summed >= graph_.micro_batches || built_for_ != changes) return nullptr;
-  return std::make_shared<const BegunStep>(
-      BegunStep{graph_.micro_batches, at.summed, at.rows, programs_.copy_sums()});
-}
-
-bool Executor::give_up_step(bool resumes) {
-  const std::uint64_t step = readable_results_.reached().step;
-  const std::lock_guard lock(mutex_);
-  if (resumes && submitted_.position().step != step) return false;
-  readable_results_.give_up(step);
-  submitted_.begin_again(step);
-  graph_.resumed->set(nullptr);
-  return true;
-}
-
-std::int64_t Executor::time_step(const Optimizer& optimizer) const {
-  const std::lock_guard lock(mutex_);
-  return updates_.time_step(optimizer);
-}
-
-void Executor::set_time_step(Optimizer& optimizer, std::int64_t value) {
-  const std::lock_guard lock(mutex_);
-  updates_.set_time_step(optimizer, value);
-}
 
 }  // namespace traingraph

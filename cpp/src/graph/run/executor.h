@@ -100,6 +100,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   Execution start(Run run, Mode mode, const ExecutionArguments& arguments,
                   const CallDetails& details = {});
   void check_may_run(const CompiledGraph& graph, Run run) const;
+  // Call with mutex_.
+  void check_may_infer(const char* call) const;
   // Whether one of the two below has something to do.
   bool is_behind(const CompiledGraph& graph) const;
   // Parameters that were written on the host since their last use.

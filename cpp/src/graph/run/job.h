@@ -26,9 +26,10 @@ using Scored = std::pair<TensorData, TensorData>;
 
 // What fit, evaluate and predict say of a call beside its arguments.
 struct CallDetails {
-  ChosenRows rows = {};      // of its arrays on the device
-  bool keeps_bound = false;  // its arguments do not replace what was bound
-  Scored* scored = nullptr;  // receives copies before the next execution runs
+  const char* call = "execute";  // for messages
+  ChosenRows rows = {};          // of its arrays on the device
+  bool keeps_bound = false;      // its arguments do not replace what was bound
+  Scored* scored = nullptr;      // receives copies before the next execution runs
 };
 
 struct Job {

@@ -34,6 +34,23 @@ std::int64_t SubmissionOrder::batch_for(Run run, std::int64_t asked) const {
   return asked;
 }
 
+const char* SubmissionOrder::awaited_call() const {
+  if (passes_.forward == nullptr || passes_.forward->gradients.empty()) return nullptr;
+  if (passes_.gradient == nullptr) return "execute_gradient";
+  const bool is_whole = graph_.micro_batches == 1 || position_.summed == graph_.micro_batches;
+  const bool waits = graph_.optimizer != nullptr && is_whole && !updated_;
+  return waits ? "execute_optimizer_update" : nullptr;
+}
+
+void SubmissionOrder::check_may_infer(const char* call) const {
+  const char* const awaited = awaited_call();
+  if (awaited == nullptr) return;
+  throw InvalidArgument(std::string("[") + call + "] expected " + awaited +
+                        " before it, because a pass in inference mode takes the memory that the "
+                        "begun step's passes have left their values in; finish the step, or use "
+                        "an inference graph over the same layers");
+}
+
 void SubmissionOrder::place(Job& job) const {
   if (!runs_forward(job.run) && passes_.before(job.run) != job.graph) {
     throw InvalidArgument(
@@ -76,9 +93,12 @@ void SubmissionOrder::place_in_step(Job& job) const {
 void SubmissionOrder::count(const Job& job) {
   if (job.run == Run::forward) {
     passes_ = {job.graph->mode == Mode::training ? job.graph : nullptr, nullptr};
+    updated_ = false;
   } else if (job.run == Run::gradient) {
     passes_.gradient = job.graph;
-  } else if (job.run != Run::update) {
+  } else if (job.run == Run::update) {
+    updated_ = true;
+  } else {
     passes_.clear();
   }
   position_ = job.after;

@@ -15,6 +15,9 @@ class SubmissionOrder {
 
   // Of a call that asks for `asked`; 0: the declared one, or that of the pass it builds on.
   std::int64_t batch_for(Run run, std::int64_t asked) const;
+  // Raises while a step that separate calls have begun needs what its passes have left, whose
+  // memory a pass in inference mode takes. `call`: for the message.
+  void check_may_infer(const char* call) const;
   // Raises unless the job may follow what was submitted, and settles what it does with the sum of
   // gradients; only `count` counts it.
   void place(Job& job) const;
@@ -32,6 +35,8 @@ class SubmissionOrder {
 
  private:
   void place_in_step(Job& job) const;
+  // What is to read what the passes have left; null: nothing any more.
+  const char* awaited_call() const;
   bool has_micro_batches(const Job& job) const {
     return graph_.micro_batches > 1 && job.graph->mode == Mode::training;
   }
@@ -39,6 +44,7 @@ class SubmissionOrder {
   const GraphState& graph_;  // not for `begin_again`: work in flight may outlive it
   const std::int64_t declared_batch_;
   Passes passes_;
+  bool updated_ = false;  // from their gradients
   StepPosition position_;
 };
 
