@@ -140,3 +140,37 @@ def test_back_to_one() -> None:
     assert not np.array_equal(before, network.parameters()[0])
     with pytest.raises(ValueError, match="expected at least 1 but got 0"):
         training.micro_batches = 0
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_a_full_sum_that_no_update_can_follow_is_begun_again(device: str) -> None:
+    """Other threads compile again, and the passes before are gone."""
+    network, expected = Network("float32"), Network("float32")
+    graphs = []
+    for one in (network, expected):
+        training = one.training(tg.MLCAdamOptimizer(learning_rate=0.1))
+        training.micro_batches = 2
+        training.compile(device=device)
+        one.feed(training)
+        graphs.append(training)
+
+    def passes(training: Any) -> None:
+        for _ in range(2):
+            training.execute_forward(options="synchronous")
+            training.execute_gradient(options="synchronous")
+
+    before = tg.get_num_threads()
+    passes(graphs[0])
+    tg.set_num_threads(before + 1)
+    try:
+        with pytest.raises(tg.InvalidArgument, match="compiled again since the call before"):
+            graphs[0].execute_optimizer_update(options="synchronous")
+    finally:
+        tg.set_num_threads(before)
+    for training in graphs:
+        passes(training)
+        training.execute_optimizer_update(options="synchronous")
+        training.synchronize_updates()
+    for mine, theirs in zip(network.parameters(), expected.parameters(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert graphs[0].optimizer.time_step == 2

@@ -104,6 +104,21 @@ void SubmissionOrder::count(const Job& job) {
   position_ = job.after;
 }
 
+void SubmissionOrder::drop(const CompiledPtr& program) {
+  passes_.drop(program);
+  give_up_full_sum();
+}
+
+void SubmissionOrder::drop_passes() {
+  passes_.clear();
+  give_up_full_sum();
+}
+
+void SubmissionOrder::give_up_full_sum() {
+  const bool is_full = graph_.micro_batches > 1 && position_.summed == graph_.micro_batches;
+  if (is_full && passes_.gradient == nullptr) position_ = {position_.step};
+}
+
 void SubmissionOrder::begin_again(std::uint64_t step) {
   if (position_.step != step) return;
   passes_.clear();

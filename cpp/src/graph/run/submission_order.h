@@ -23,9 +23,10 @@ class SubmissionOrder {
   void place(Job& job) const;
   void count(const Job& job);
 
-  // Nothing may build on passes of this program any more.
-  void drop(const CompiledPtr& program) { passes_.drop(program); }
-  void drop_passes() { passes_.clear(); }
+  // Nothing may build on passes of this program any more, or on any. A full sum of gradients, whose
+  // update would be next, is given up with them.
+  void drop(const CompiledPtr& program);
+  void drop_passes();
   // The step, if it is still the one being made, begins again: a pass of it has failed, or a load
   // has replaced what it began with.
   void begin_again(std::uint64_t step);
@@ -35,6 +36,7 @@ class SubmissionOrder {
 
  private:
   void place_in_step(Job& job) const;
+  void give_up_full_sum();
   // What is to read what the passes have left; null: nothing any more.
   const char* awaited_call() const;
   bool has_micro_batches(const Job& job) const {
