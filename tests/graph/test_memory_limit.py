@@ -207,6 +207,25 @@ def test_phases_that_cannot_keep_to_the_limit_leave_steps_as_they_are(device):
     assert kept.step() == free.step()
 
 
+@pytest.mark.parametrize("device", ["cpu"])
+def test_a_step_whose_parameters_have_moved_needs_no_more_than_a_step(device):
+    """A handler moves them before a step that was submitted: it is compiled again, as one call."""
+    limit = tightest(device)
+    kept, free = Residual(device, memory_limit=limit), Residual(device)
+    with pytest.raises(MemoryError, match="for phases run apart"):
+        kept.training.execute_forward(options=NOW)
+
+    def move(*_):
+        inference = tg.MLCInferenceGraph(graph_objects=[kept.graph])
+        inference.add_inputs({"x": kept.x})
+        inference.compile(device="reference")
+
+    first = kept.training.execute(**kept.data, completion_handler=move)
+    second = kept.training.execute(**kept.data)
+    assert [first.result.tobytes(), second.result.tobytes()] == [free.step(), free.step()]
+    assert kept.step() == free.step()
+
+
 @pytest.mark.parametrize("device", ["cpu", "reference", "null"])
 def test_a_limit_that_cannot_be_kept_lists_what_there_is(device):
     network = Residual(device)

@@ -238,7 +238,7 @@ void Executor::follow_parameters(Job& job) {
         "execute_forward");
   }
   const CompiledPtr before = job.graph;
-  job.graph = compiled(before->batch, before->mode, true);
+  job.graph = compiled(before->batch, before->mode, job.run != Run::step);
   std::vector<BoundArray> bound;
   for (std::size_t s = 0; s < before->bound.size(); ++s) {
     for (BoundArray& array : job.bound) {
