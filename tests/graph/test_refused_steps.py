@@ -1,7 +1,11 @@
 """What a step that was refused has left cannot be read as if it had run."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -210,3 +214,59 @@ def test_a_later_forward_pass_ends_the_gradients(device: str, dtype: str, how: s
             continue
         with pytest.raises(tg.InvalidArgument, match="expected a gradient pass before reading it"):
             pytest.fail(f"{name}: {reader()}")
+
+
+OUT_OF_MEMORY = """
+import resource, sys
+import numpy as np
+resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30,) * 2)
+import traingraph as tg
+from networks import dense, read
+
+x, y, graph = tg.MLCTensor(shape=[4, 1]), tg.MLCTensor(shape=[4, 1]), tg.MLCGraph()
+wide = graph.node(dense(4096, 1, 1, "float32"), source=x)
+result = graph.node(dense(1, 4096, 2, "float32"), source=wide)
+training = tg.MLCTrainingGraph(
+    graph_objects=[graph],
+    loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
+    optimizer=tg.MLCSGDOptimizer(learning_rate=0.0),
+)
+training.add_inputs({"x": x}, loss_labels={"y": y})
+training.compile(device=sys.argv[1])
+
+def step(rows):
+    data = np.ones((rows, 1), np.float32)
+    return training.execute(
+        inputs_data={"x": data}, loss_labels_data={"y": data}, options="synchronous"
+    ).result
+
+loss = step(4)
+before = read(result).copy()
+try:
+    step(2**20)
+except MemoryError as error:
+    assert "largest entries" in str(error)
+else:
+    raise AssertionError("2^20 rows of 4096 numbers fit")
+try:
+    print("stale", read(result))
+except tg.InvalidArgument as error:
+    assert "no forward pass has computed it, or its memory was reused" in str(error)
+assert step(4) == loss
+np.testing.assert_array_equal(read(result), before)
+print("fine")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits address space")
+@pytest.mark.parametrize("host", ["portable", "reference"])
+def test_a_step_without_memory_for_it(host: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OUT_OF_MEMORY, {"portable": "cpu"}.get(host, host)],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "fine\n", done.stdout + done.stderr[-2000:]
